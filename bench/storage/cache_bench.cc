@@ -1,4 +1,4 @@
-// A shard cache that holds 10 shards, and one that holds 100,000, of one block each.
+// A shard cache that holds 10 shards, 1,000, and 100,000, of one block each.
 //
 //   BM_ShardCache_Open             opens it
 //   BM_ShardCache_FetchThatFits    fetches a shard of a file into it, within the budget
@@ -86,7 +86,12 @@ void BM_ShardCache_FetchThatEvicts(benchmark::State& state) {
 }
 
 void sizes(benchmark::internal::Benchmark* bench) {
-  bench->ArgName("shards")->Arg(10)->Arg(100'000)->Unit(benchmark::kMillisecond)->UseRealTime();
+  bench->ArgName("shards")
+      ->Arg(10)
+      ->Arg(1000)
+      ->Arg(100'000)
+      ->Unit(benchmark::kMillisecond)
+      ->UseRealTime();
 }
 BENCHMARK(BM_ShardCache_Open)->Apply(sizes);
 BENCHMARK(BM_ShardCache_FetchThatFits)->Apply(sizes)->Iterations(1000);

@@ -70,6 +70,7 @@ nb::dict stats(const CacheObject& self) {
   all["waits"] = stats.waits;
   all["evicted"] = stats.evicted;
   all["evicted_bytes"] = stats.evicted_bytes;
+  all["wrong"] = stats.wrong;
   all["bypassed"] = stats.bypassed;
   return all;
 }

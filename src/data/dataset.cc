@@ -142,6 +142,9 @@ std::optional<Sample> Dataset::early_sample(std::uint64_t number) const {
 inline Sample Dataset::sample_at(std::uint64_t number) const {
   const std::uint64_t shard_number = impl_->index->shard_of(number);
   auto shard = impl_->pool.find(shard_number);
+  if (shard && shard->data == nullptr) [[unlikely]] {
+    impl_->close_if_it_came(shard_number, shard);
+  }
   if (!shard) [[unlikely]] {
     if (auto early = early_sample(number)) return *std::move(early);
     shard = impl_->pool.get(shard_number);

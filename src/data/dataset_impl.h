@@ -49,7 +49,8 @@ struct Dataset::Impl {
             [this](std::uint64_t number) {
               return reader.with_descriptor([&] { return open(number); });
             },
-            pool_options(options, [this](std::uint64_t number) { return is_beside(number); })) {}
+            pool_options(options,
+                         [this](std::uint64_t number) { return is_without_room(number); })) {}
 
   static std::shared_ptr<const Fetchers> fetchers_of(const Dataset::Options& options) {
     if (options.fetchers || !options.cache) return options.fetchers;
@@ -68,59 +69,93 @@ struct Dataset::Impl {
   }
 
   static ShardPoolOptions pool_options(const Dataset::Options& options,
-                                       std::function<bool(std::uint64_t)> is_beside) {
+                                       std::function<bool(std::uint64_t)> is_dear) {
     ShardPoolOptions pool{.max_shards = options.max_open_shards,
                           .max_bytes = options.max_mapped_bytes};
     if (options.cache) {
-      pool.is_dear = std::move(is_beside);
-      pool.max_bytes = std::min(pool.max_bytes, options.cache->options().budget_bytes / 2);
+      pool.is_dear = std::move(is_dear);
+      // What lies beside the budget has a bound of its own: close_without_room().
+      pool.max_cheap_bytes = options.cache->options().budget_bytes / 2;
     }
     return pool;
   }
 
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number) {
-    close_beside(current_future().get());
-    const detail::ShardOpening how{.access = access,
-                                   .cache = cache,
-                                   .next_use = cache ? next_use_of(number) : nullptr,
-                                   .cancel = detail::CancelScope::joined(cancel),
-                                   .require_first_block = [this](const Index::Shard& info) {
-                                     reader.require_first_block(info);
-                                   }};
+    close_without_room(current_future().get());
+    const detail::ShardOpening how{
+        .access = access,
+        .cache = cache,
+        .next_use = cache ? next_use_of(number) : nullptr,
+        .cancel = detail::CancelScope::joined(cancel),
+        .was_followed = early.has_followed(number),
+        .can_read_parts = [this](const Index::Shard& info) { return reader.can_read_parts(info); },
+        .require_first_block =
+            [this](const Index::Shard& info) { reader.require_first_block(info); }};
     auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
+    if (!shard->past_cache.empty() || shard->cached.is_beside()) {
+      const Lock lock(mutex);
+      without_room.insert(number);
+    }
     if (shard->cached.is_held()) {
       {
         const Lock lock(mutex);
         cached[shard->cached.name()] = number;
-        if (shard->cached.is_beside()) beside.insert(number);
       }
       if (!current_future() && !cache->is_read_only()) keep_to_share(shard->size_bytes());
     }
     return shard;
   }
 
-  /// True for an open shard that lies beside the cache's budget: to open it again is to fetch it.
-  /// So the pool closes it after all others.
-  bool is_beside(std::uint64_t number) const {
+  /// True for an open shard that the cache had no room for: to open it again is to fetch it, or to
+  /// look for room. So the pool closes it after all others.
+  bool is_without_room(std::uint64_t number) const {
     const Lock lock(mutex);
-    return beside.contains(number);
+    return without_room.contains(number);
   }
 
   /// Closes idle ones of these, unless this is the time of their use: no other process can make
-  /// room of them.
-  void close_beside(const detail::ShardFuture* known) {
+  /// room of those that lie beside the budget, and for the others there may be room now. Those
+  /// beside take half the budget together at most, of all users, where there is more than one: so
+  /// it is only of shards that can be read in no other way.
+  void close_without_room(const detail::ShardFuture* known) {
     std::set<std::uint64_t> left;
     {
       const Lock lock(mutex);
-      left.swap(beside);
+      left.swap(without_room);
     }
+    const std::uint64_t most =
+        left.empty() ? 0 : cache->options().budget_bytes / 2 / num_cache_users(known);
+    std::uint64_t bytes = 0;
     std::erase_if(left, [&](std::uint64_t number) {
-      if (const auto shard = pool.find(number); !shard || !shard->cached.is_beside()) return true;
-      if (known && known->uses().in_use_until(number, known->now())) return false;
-      return pool.close(number);
+      std::uint64_t size_bytes = 0;
+      if (const auto shard = pool.find(number)) {
+        if (shard->past_cache.empty() && !shard->cached.is_beside()) return true;
+        size_bytes = shard->size_bytes();
+      } else {
+        return true;
+      }
+      const bool is_in_use = known && known->uses().in_use_until(number, known->now());
+      const bool is_too_much = bytes > 0 && size_bytes > most - std::min(most, bytes);
+      if ((!is_in_use || is_too_much) && pool.close(number)) return true;
+      bytes += size_bytes;
+      return false;
     });
     const Lock lock(mutex);
-    beside.merge(left);
+    without_room.merge(left);
+  }
+
+  /// Lets go of a shard that samples were read from past the cache, if it is there now.
+  void close_if_it_came(std::uint64_t number, detail::ShardHandle<detail::OpenShard>& shard) {
+    if (shard->past_cache.empty() || !CacheAccess::is_there(*cache, shard->past_cache)) return;
+    shard = {};
+    pool.close(number);
+    shard = pool.find(number);  // somebody reads from it still, or has opened it anew
+  }
+
+  /// How many users the cache has, as far as they tell, with this one.
+  std::uint64_t num_cache_users(const detail::ShardFuture* known) {
+    if (!known) return require_unknown_user()->num_others() + 1;
+    return known->user() == nullptr ? 1 : known->user()->num_others() + 1;
   }
 
   /// What is known now of the next uses of the cache's shards, for one that reads this shard.
@@ -139,8 +174,7 @@ struct Dataset::Impl {
   /// no more mapped than the cache's budget: a shard that is mapped, no other process can evict.
   /// @param size_bytes  of a shard that is about to join the pool.
   void keep_to_share(std::uint64_t size_bytes) {
-    const std::uint64_t num_users = require_unknown_user()->num_others() + 1;
-    const std::uint64_t share = cache->options().budget_bytes / num_users;
+    const std::uint64_t share = cache->options().budget_bytes / num_cache_users(nullptr);
     while (pool.stats().open_bytes + size_bytes > share && pool.evict()) {
     }
   }
@@ -217,7 +251,8 @@ struct Dataset::Impl {
   mutable Mutex mutex;
   // Shards that were mapped, by their names in the cache.
   std::unordered_map<std::string, std::uint64_t> cached SHARDWISE_GUARDED_BY(mutex);
-  std::set<std::uint64_t> beside SHARDWISE_GUARDED_BY(mutex);  // of them, in files of their own
+  // Open shards that lie in files of their own, or are read past the cache.
+  std::set<std::uint64_t> without_room SHARDWISE_GUARDED_BY(mutex);
   std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
   // What tells others that this dataset reads, though not what; once a shard was opened so.
   std::shared_ptr<detail::CacheUser> unknown_user SHARDWISE_GUARDED_BY(mutex);

@@ -206,6 +206,11 @@ std::shared_ptr<const OwnBytes> EarlyShards::bytes_of(std::uint64_t number, cons
   return nullptr;
 }
 
+bool EarlyShards::has_followed(std::uint64_t number) const {
+  const Lock lock(mutex_);
+  return followed_.contains(number);
+}
+
 void EarlyShards::forget(std::uint64_t number) noexcept {
   Handle gone;  // unmapped without the mutex
   const Lock lock(mutex_);

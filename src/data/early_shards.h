@@ -56,6 +56,8 @@ class EarlyShards {
   /// Errors: Cancelled; what ended the fetch that follow() began.
   std::shared_ptr<const OwnBytes> bytes_of(std::uint64_t number, const OpenShard& shard,
                                            std::uint32_t local);
+  /// True for a shard that came, and is not open as a whole yet.
+  bool has_followed(std::uint64_t number) const;
   /// Lets go of a shard that is open as a whole.
   void forget(std::uint64_t number) noexcept;
   /// Lets go of a shard that came, for a cache that needs room; true if it did.
@@ -84,7 +86,7 @@ class EarlyShards {
   const std::shared_ptr<ShardCache> cache_;
   const CancelToken cancel_;
   std::atomic<bool> stop_{false};
-  Mutex mutex_;
+  mutable Mutex mutex_;
   Condition changed_;
   std::map<std::uint64_t, Handle> followed_ SHARDWISE_GUARDED_BY(mutex_);
   // That a thread is about to follow.

@@ -90,6 +90,14 @@ void require_known_ranges(const Index& index, const Index::Shard& info) {
       "hashes (--hash)");
 }
 
+/// True if single samples can be read that are known to be of the shard that was indexed, as surely
+/// as the whole of it would be.
+bool may_be_read_past(const Index& index, const Index::Shard& info) {
+  const bool hashes = index.content().hashes;
+  return info.compression == Compression::kNone && is_fetched_url(info.path) &&
+         (hashes || (!info.validator.empty() && !info.content_hash));
+}
+
 /// Fills in what is in the index. Errors: CorruptIndex. REQUIRES: it has its segment.
 void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
              const Index::Shard& info) {
@@ -162,9 +170,18 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
     }
     CacheRequest request = *cache_request(index, number);
     request.cancel = how.cancel;
+    request.was_followed = how.was_followed;
+    request.may_read_past = [&] {
+      return how.can_read_parts && may_be_read_past(*index, info) && how.can_read_parts(info);
+    };
     shard->cached = CacheAccess::get(*how.cache, request, how.next_use);
-    shard->map = MappedFile::open(shard->cached.path());
-    shard->cached.keep();
+    if (shard->cached.is_held()) {
+      shard->map = MappedFile::open(shard->cached.path());
+      shard->cached.keep();
+    } else {
+      shard->past_cache = CacheAccess::name_of(request);
+      if (how.require_first_block) how.require_first_block(info);
+    }
   } else {
     require_known_ranges(*index, info);
     if (how.require_first_block) how.require_first_block(info);

@@ -38,6 +38,9 @@ struct OpenShard {
   /// Not null if `map` is of a shard that is being fetched: then its bytes are not all there, and
   /// there is no `data`.
   std::shared_ptr<ComingShard> coming;
+  /// The shard's name in the cache, which had no room: its samples are read from its source, until
+  /// it has come. Else empty.
+  std::string past_cache = {};
   std::shared_ptr<const void> own_records;  // owns what `segment` points into, if not the index
   /// The mapped file was seen to be written to. It stays so, even if another file takes its name.
   mutable std::atomic<bool> was_written_to{false};
@@ -58,6 +61,9 @@ struct ShardOpening {
   std::shared_ptr<ShardCache> cache = nullptr;
   NextUseOf next_use = nullptr;  ///< of the cache's shards, as seen from now
   CancelToken cancel = {};
+  bool was_followed = false;  ///< while it came
+  /// True if the shard's server gives parts of it; null: none does.
+  std::function<bool(const Index::Shard& info)> can_read_parts = nullptr;
   /// Looks at a remote shard of which single samples will be fetched.
   std::function<void(const Index::Shard& info)> require_first_block = nullptr;
 };

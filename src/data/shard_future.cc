@@ -3,6 +3,14 @@
 
 namespace shardwise::detail {
 
+void ShardFuture::reach(std::uint64_t slot, bool tells) noexcept {
+  std::uint64_t before = now_.load(std::memory_order_relaxed);
+  do {
+    if (slot <= before) return;
+  } while (!now_.compare_exchange_weak(before, slot, std::memory_order_relaxed));
+  if (tells && user_) user_->reach(slot);
+}
+
 NextUse ShardFuture::next_use(const std::string& name, std::uint64_t slot) const {
   const NextUse mine = own_next_use(name, slot);
   return user_ ? user_->joint(mine, name, slot) : mine;

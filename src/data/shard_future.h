@@ -29,11 +29,9 @@ class ShardFuture {
       : names_(std::move(names)), uses_(std::move(uses)), user_(std::move(user)) {}
 
   const NextUses& uses() const noexcept { return uses_; }
-  /// All slots before `slot` have been read.
-  void reach(std::uint64_t slot) noexcept {
-    now_.store(slot, std::memory_order_relaxed);
-    if (user_) user_->reach(slot);
-  }
+  /// All slots before `slot` have been read. It never falls back.
+  /// @param tells  the other users of the cache, too, which costs a system call.
+  void reach(std::uint64_t slot, bool tells = true) noexcept;
   /// None if it tells nobody.
   const CacheUser* user() const noexcept { return user_.get(); }
   std::uint64_t now() const noexcept { return now_.load(std::memory_order_relaxed); }

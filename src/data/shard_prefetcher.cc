@@ -179,6 +179,7 @@ struct ShardPrefetcher::Impl {
   /// Has the dataset tell the cache this future in place of the one that this told before.
   void follow(const std::shared_ptr<const detail::ShardFuture>& known);
   void reached(std::uint64_t slot);
+  void note_read(std::uint64_t slot) noexcept SHARDWISE_EXCLUDES(mutex);
   /// True if the shard is read now, or may be fetched ahead.
   bool is_wanted(std::uint64_t shard) SHARDWISE_EXCLUDES(mutex);
   void run(Crew& of);
@@ -351,6 +352,15 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
   changed.notify_all();
 }
 
+void ShardPrefetcher::Impl::note_read(std::uint64_t slot) noexcept {
+  const Lock lock(mutex);
+  if (!future) return;
+  // Others are told when a use ends, and no sooner: that writes to a file.
+  const auto end = std::upper_bound(ends.begin(), ends.end(), std::pair(slot, ~std::uint64_t{0}));
+  const bool has_ended = end != ends.begin() && std::prev(end)->first > future->now();
+  future->reach(slot, has_ended);
+}
+
 bool ShardPrefetcher::Impl::is_needed(std::uint64_t shard, std::uint64_t slot) {
   const Lock lock(mutex);
   return future && future->uses().in_use_until(shard, slot);
@@ -460,6 +470,10 @@ void ShardPrefetcher::reached(std::uint64_t num_delivered) {
   if (slot >= impl_->next_change.load(std::memory_order_relaxed)) {
     impl_->reached(slot);
   }
+}
+
+void ShardPrefetcher::note_read(std::uint64_t num_read) noexcept {
+  impl_->note_read(num_read * impl_->num_shares + impl_->share);
 }
 
 void ShardPrefetcher::begin_epoch(const Sampler& sampler) {

@@ -205,6 +205,27 @@ void ShardReader::fetch(OwnBytes& result, const std::vector<Run>& runs, std::uin
   }
 }
 
+bool ShardReader::can_read_parts(const Index::Shard& info) {
+  {
+    const Lock lock(mutex_);
+    const auto known = gives_parts_.find(info.number);
+    if (known != gives_parts_.end()) return known->second;
+  }
+  try {
+    const bool gives_parts = fetchers_
+                                 ->stat({.url = info.path,
+                                         .validator = info.validator,
+                                         .cancel = CancelScope::joined(cancel_)})
+                                 .has_ranges;
+    const Lock lock(mutex_);
+    return gives_parts_.emplace(info.number, gives_parts).first->second;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const Error&) {
+    return false;  // fetching it as a whole will tell what is wrong, or succeed
+  }
+}
+
 void ShardReader::require_first_block(const Index::Shard& info) {
   if (index_->content().hashes) return;
   {

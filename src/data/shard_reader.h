@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
@@ -57,6 +58,10 @@ class ShardReader {
   /// Errors: as read().
   void require_first_block(const Index::Shard& info);
 
+  /// True if the server of a remote shard gives parts of it, as far as it says. It is asked once.
+  /// Errors: Cancelled.
+  bool can_read_parts(const Index::Shard& info);
+
   /// Runs `open`, and again as long as it lacks a descriptor and one can be freed.
   template <class Open>
   auto with_descriptor(Open&& open) {
@@ -94,7 +99,8 @@ class ShardReader {
   // A dataset that maps its shards needs none.
   std::unique_ptr<Files> files_ SHARDWISE_GUARDED_BY(mutex_);
   std::atomic<Files*> made_{nullptr};
-  std::unordered_set<std::uint64_t> known_first_ SHARDWISE_GUARDED_BY(mutex_);  // shards
+  std::unordered_map<std::uint64_t, bool> gives_parts_ SHARDWISE_GUARDED_BY(mutex_);  // by shard
+  std::unordered_set<std::uint64_t> known_first_ SHARDWISE_GUARDED_BY(mutex_);        // shards
 };
 
 }  // namespace shardwise::detail

@@ -81,6 +81,7 @@ struct Engine::Work {
   BatchPlan plan;
   BatchBuilder builder;
   std::vector<std::uint64_t> read;  // the samples that were read, which are to be those of the plan
+  std::uint64_t first_row = 0;      // counted over all plans
   std::size_t next_row = 0;         // the first that nobody claimed
   std::size_t rows_left = 0;        // that are not made
   std::atomic<std::size_t> failed_row{kNoRow};  // the first that failed; written under the mutex
@@ -101,7 +102,8 @@ Engine::Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<B
       times_rows_(std::ranges::any_of(
           columns_, [](const Column& column) { return column.maker()->takes_long(); })),
       makes_runs_(std::ranges::all_of(
-          columns_, [](const Column& column) { return column.maker()->makes_rows(); })) {
+          columns_, [](const Column& column) { return column.maker()->makes_rows(); })),
+      frontier_(options_.note_read) {
   for (std::size_t part = 0; part < data_.num_parts(); ++part) {
     sizes_.emplace_back(data_.part(part));
   }
@@ -232,7 +234,7 @@ void Engine::run(unsigned thread) noexcept {
   LoadMeter::number_thread(thread);
   const CancelScope scope(stopping_);
   for (;;) {
-    const Claim claim = wait_for_claim();
+    Claim claim = wait_for_claim();
     if (claim.work == nullptr) return;
     make_rows(claim);
   }
@@ -242,9 +244,9 @@ void Engine::run(unsigned thread) noexcept {
 Engine::Claim Engine::wait_for_claim() {
   for (;;) {
     std::chrono::nanoseconds idle{};
-    const std::optional<Claim> claim = claim_or_plan(idle);
+    std::optional<Claim> claim = claim_or_plan(idle);
     if (idle.count() > 0) meter_->add_idle(idle);
-    if (claim) return *claim;
+    if (claim) return *std::move(claim);
     plan_one();
   }
 }
@@ -254,7 +256,7 @@ std::optional<Engine::Claim> Engine::claim_or_plan(std::chrono::nanoseconds& idl
   const Lock lock(mutex_);
   for (;;) {
     if (stopping_.load(std::memory_order_relaxed)) return Claim{};
-    if (const Claim claim = next_claim(); claim.work != nullptr) return claim;
+    if (Claim claim = next_claim(); claim.work != nullptr) return claim;
     if (options_.threads == 0) return Claim{};  // next() plans
     if (may_plan()) break;
     if (source_ended_) return Claim{};
@@ -276,7 +278,11 @@ Engine::Claim Engine::next_claim() {
     }
     const std::size_t first = work.next_row;
     work.next_row += std::min(left, claim_rows_.load(std::memory_order_relaxed));
-    return {&work, first, work.next_row};
+    Claim claim{.work = &work, .first = first, .last = work.next_row};
+    if (options_.note_read) {
+      claim.reading = frontier_.begin(work.first_row + first, work.first_row + work.next_row);
+    }
+    return claim;
   }
   return {};
 }
@@ -309,6 +315,8 @@ void Engine::plan_one() noexcept {
       ++num_ready_;
     }
     work->rows_left = work->num_rows();
+    work->first_row = rows_planned_;
+    rows_planned_ += work->num_rows();
     bytes_ahead_ += work->builder.size_bytes();
     works_.push_back(std::move(work));
   }
@@ -446,7 +454,7 @@ bool Engine::is_bad_sample(const Error& error) noexcept {
          error.code() == ErrorCode::kUnsupported;
 }
 
-void Engine::make_rows(const Claim& claim) {
+void Engine::make_rows(Claim& claim) {
   StageTimes times;
   const auto opening_before = opening_time();
   auto row_begin = times.begin();
@@ -463,6 +471,7 @@ void Engine::make_rows(const Claim& claim) {
   };
   for (std::size_t row = claim.first; row < claim.last && may_make(work, row);) {
     std::span<const Sample> run;
+    claim.reading.reach(work.first_row + row);
     try {
       run = reader.next_run();
     } catch (...) {
@@ -498,6 +507,7 @@ void Engine::make_rows(const Claim& claim) {
     note_slowest(took / rows, last);
   }
   meter_->add(times, claim.last - claim.first, work.plan.samples[claim.first]);
+  claim.reading = {};
   finish(claim);
 }
 

@@ -15,6 +15,7 @@
 
 #include "base/fork.h"
 #include "data/field_sizes.h"
+#include "data/read_frontier.h"
 #include "loader/batch_builder.h"
 #include "loader/buffer_pool.h"
 #include "loader/load_meter.h"
@@ -58,7 +59,10 @@ struct EngineOptions {
   /// No more is begun while those in flight take this much memory, as far as it is known.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
   std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< of a compressed field
-  bool skip_bad = false;              ///< leave bad samples out, instead of failing
+  bool skip_bad = false;  ///< leave bad samples out, instead of failing
+  /// Told how many of all planned rows have been read, from the first on, that read shards may
+  /// leave a cache; or nothing. Called by any thread; calls may overtake each other.
+  std::function<void(std::uint64_t num_rows)> note_read{};
   bool has_repeated_samples = false;  ///< a sample may come twice: rows are told apart by position
   /// What becomes of a batch when its rows are made, by whichever thread made the last; or nothing.
   std::function<void(Batch&, const BatchPlan&)> finish{};
@@ -108,6 +112,7 @@ class Engine {
     Work* work = nullptr;  // none: there is nothing left
     std::size_t first = 0;
     std::size_t last = 0;
+    ReadFrontier::Part reading{};
   };
 
   void run(unsigned thread) noexcept;
@@ -132,7 +137,7 @@ class Engine {
                                  const std::vector<std::int64_t>& shape) const;
   void take_sizes(Work& work, std::size_t column);
 
-  void make_rows(const Claim& claim);
+  void make_rows(Claim& claim);
   [[nodiscard]] bool may_make(const Work& work, std::size_t row) const noexcept;
   [[nodiscard]] bool make_run(Work& work, std::size_t first, std::span<const Sample> run,
                               StageTimes& times) const;
@@ -157,12 +162,15 @@ class Engine {
   const bool makes_runs_;          // all columns make several rows at a time
   std::vector<FieldSizes> sizes_;  // of each part of data_
 
+  ReadFrontier frontier_;  // in rows of all plans
+
   Mutex mutex_;
   Condition work_there_;  // rows to claim, or a plan to make, or the end: for threads
   Condition ready_;       // the first batch is made, or the end: for the consumer
   // In order; the first `claimed_` have no row left to be claimed.
   std::deque<std::unique_ptr<Work>> works_ SHARDWISE_GUARDED_BY(mutex_);
   std::size_t claimed_ SHARDWISE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t rows_planned_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t bytes_ahead_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::size_t num_ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // of works_
   bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;      // a thread is in plan_one()

@@ -274,6 +274,14 @@ struct Loader::Impl {
         };
   }
 
+  /// What is told of rows in the making. Batches by length take theirs from anywhere in a window.
+  std::function<void(std::uint64_t)> note_read() const {
+    if (!prefetcher || by_length) return {};
+    return [to = prefetcher.get(), from = delivered](std::uint64_t num_rows) {
+      to->note_read(from + num_rows);
+    };
+  }
+
   /// Starts the threads.
   void start() {
     follow();
@@ -286,6 +294,7 @@ struct Loader::Impl {
                               .max_bytes = options.max_bytes_ahead,
                               .max_expanded_bytes = options.max_expanded_bytes,
                               .skip_bad = options.max_bad > 0,
+                              .note_read = note_read(),
                               .has_repeated_samples = !sampler->is_exact(),
                               .finish = finish()},
         meter);

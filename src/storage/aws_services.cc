@@ -1,20 +1,15 @@
 #include "storage/aws_services.h"
 
-#include <openssl/evp.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <ctime>
-#include <fstream>
-#include <iterator>
 
-#include "base/ascii.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
+#include "storage/aws_sso_token.h"
 #include "storage/environment.h"
 #include "storage/fetch_failure.h"
+#include "storage/iso_time.h"
 #include "storage/json_text.h"
 #include "storage/pipe_fetcher.h"
 #include "storage/this_machine.h"
@@ -26,31 +21,6 @@ namespace {
 
 using std::chrono::system_clock;
 using ServiceJson = nlohmann::json;
-
-/// "2026-01-02T03:04:05Z", also with a fraction or an offset. Nothing if it is no time.
-std::optional<system_clock::time_point> parse_time(const std::string& text) {
-  std::tm parts{};
-  int read = 0;
-  if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &parts.tm_year, &parts.tm_mon,
-                  &parts.tm_mday, &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &read) != 6) {
-    return std::nullopt;
-  }
-  parts.tm_year -= 1900;
-  parts.tm_mon -= 1;
-  std::time_t seconds = ::timegm(&parts);
-  std::string_view rest = std::string_view(text).substr(static_cast<std::size_t>(read));
-  if (rest.starts_with('.')) {
-    rest.remove_prefix(1);
-    while (!rest.empty() && is_digit(rest[0])) rest.remove_prefix(1);
-  }
-  int hours = 0, minutes = 0;
-  char sign = 0;
-  if (std::sscanf(std::string(rest).c_str(), "%c%2d:%2d", &sign, &hours, &minutes) == 3) {
-    const int offset = hours * 3600 + minutes * 60;
-    seconds += sign == '-' ? offset : -offset;
-  }
-  return system_clock::from_time_t(seconds);
-}
 
 [[noreturn]] void throw_no_keys(const std::string& source, std::string_view why) {
   throw FetchError("no keys came from " + source, std::string(why), "check its settings");
@@ -74,7 +44,7 @@ AwsKeys keys_of(const ServiceJson& json, const std::string& source,
       keys.expires =
           system_clock::time_point(std::chrono::milliseconds(expires.get<std::int64_t>()));
     } else {
-      keys.expires = parse_time(text(names[3]));
+      keys.expires = parse_iso_time(text(names[3]));
     }
   }
   return keys;
@@ -84,16 +54,6 @@ ServiceJson parse_json(const std::string& text, const std::string& source) {
   ServiceJson json = ServiceJson::parse(text, nullptr, false);
   if (json.is_discarded()) throw_no_keys(source, "its answer is not JSON");
   return json;
-}
-
-std::string sha1_hex(std::string_view text) {
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-  unsigned size = 0;
-  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr) != 1) {
-    throw InvalidArgument("sha1 is turned off in this system's libcrypto", "",
-                          "allow it in OpenSSL's configuration: SSO needs it");
-  }
-  return hex({reinterpret_cast<const char*>(digest.data()), size});
 }
 
 /// The base address of a service; AWS's own unless the environment names another.
@@ -131,22 +91,6 @@ class Text : public Fetcher::Sink {
   std::string text;
 };
 
-/// What `aws sso login` left for a session.
-/// Errors: InvalidArgument, if there is nothing, or it has expired.
-std::string sso_token(const std::string& session) {
-  const std::string path = environment("HOME") + "/.aws/sso/cache/" + sha1_hex(session) + ".json";
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  const ServiceJson json = ServiceJson::parse(text, nullptr, false);
-  const auto expires = parse_time(json_text(json, "expiresAt"));
-  std::string token = json_text(json, "accessToken");
-  if (token.empty() || !expires || *expires <= system_clock::now()) {
-    throw InvalidArgument(token.empty() ? "there is no SSO token" : "the SSO token has expired",
-                          in_quotes(session) + " (" + in_quotes(path) + ")", "run `aws sso login`");
-  }
-  return token;
-}
-
 }  // namespace
 
 AwsServices::AwsServices(const Fetchers::Options& options) : client_(options), machine_(options) {}
@@ -182,7 +126,7 @@ AwsKeys AwsServices::ask_sts(const std::vector<std::pair<std::string, std::strin
                .secret_access_key = xml_text(text, "SecretAccessKey"),
                .session_token = xml_text(text, "SessionToken"),
                .source = source,
-               .expires = parse_time(xml_text(text, "Expiration"))};
+               .expires = parse_iso_time(xml_text(text, "Expiration"))};
   if (!keys.are_there() || keys.secret_access_key.empty()) {
     throw_no_keys(source, "its answer has none");
   }
@@ -229,11 +173,16 @@ AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) 
         "`aws configure sso`");
   }
   const std::string source = "SSO (role " + in_quotes(role) + ")";
+  // Only the token of a session comes with what renews it.
+  const std::string oidc =
+      session.empty() ? ""
+                      : service_url("AWS_ENDPOINT_URL_SSO_OIDC", "https://oidc." + domain(region));
   HttpTarget target{
       .url = service_url("AWS_ENDPOINT_URL_SSO", "https://portal.sso." + domain(region)) +
              "/federation/credentials?account_id=" + percent_encoded(account) +
              "&role_name=" + percent_encoded(role),
-      .headers = {"x-amz-sso_bearer_token: " + sso_token(session.empty() ? start : session)},
+      .headers = {"x-amz-sso_bearer_token: " +
+                  find_sso_token(client_, session.empty() ? start : session, oidc, cancel)},
       .is_aws = true,
       .follows_redirects = false};
   const ServiceJson json =

@@ -62,9 +62,9 @@ bool Backoff::wait_for_next(const Failure& failure) {
     bytes_when_it_failed_ = most_bytes_;
   }
   ++failures_;
-  const Clock::duration left =
-      std::min(options_.retry_for, failure.most.value_or(options_.retry_for)) -
-      (now - *failing_since_);
+  const milliseconds most = std::min({options_.retry_for, failure.most.value_or(options_.retry_for),
+                                      request_.retry_for.value_or(options_.retry_for)});
+  const Clock::duration left = most - (now - *failing_since_);
   if (left <= left.zero() || failures_ > options_.max_retries) return false;
   const Clock::duration wait = std::min(delay(failure.retry_after), left);
   const bool is_long = now - heard_ >= kLongSilence || wait >= kLongSilence;

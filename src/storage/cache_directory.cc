@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,6 +34,8 @@ constexpr std::string_view kShardsName = "shards";
 constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
 constexpr std::string_view kNoteSuffix = ".note";
+constexpr const char* kSourceAttribute = "user.shardwise.source";
+constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 10;  // more than file systems keep
 constexpr std::size_t kNameLength = 32;
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 10;
 constexpr std::size_t kStartBytes = 4096;  // a page, which is read as a whole anyway
@@ -205,6 +208,17 @@ std::string CacheDirectory::note_path(const std::string& name) const {
 std::string CacheDirectory::locks_path() const { return path_ + "/" + std::string(kLocksName); }
 std::string CacheDirectory::futures_path() const { return path_ + "/" + std::string(kFuturesName); }
 std::string CacheDirectory::ledger_path() const { return path_ + "/" + std::string(kLedgerName); }
+
+void CacheDirectory::note_source(const File& temporary, const std::string& url) noexcept {
+  static_cast<void>(::fsetxattr(temporary.fd(), kSourceAttribute, url.data(), url.size(), 0));
+}
+
+std::string CacheDirectory::source_of(const std::string& temporary_path) {
+  std::string url(kMaxSourceBytes, '\0');
+  const auto size = ::lgetxattr(temporary_path.c_str(), kSourceAttribute, url.data(), url.size());
+  url.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return url;
+}
 
 CacheDirectory::Contents CacheDirectory::scan() const {
   SHARDWISE_FAULT_POINT("shard_cache.listing");

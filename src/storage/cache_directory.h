@@ -83,6 +83,11 @@ class CacheDirectory {
     std::optional<Record> record = {};  ///< nothing if there is none, or none that can be read
     bool is_damaged = false;            ///< it is not empty, but no record of this shard
   };
+  /// Writes a temporary file's source on it, without what may be secret: where its file system
+  /// keeps no such attributes, nothing is known of what comes.
+  static void note_source(const File& temporary, const std::string& url) noexcept;
+  /// What was written; empty: nothing.
+  [[nodiscard]] static std::string source_of(const std::string& temporary_path);
   RecordFile read_record(const std::string& name) const;
   void write_record(const std::string& name, const Record& record) const;
   /// The note of the shard whose bytes have this hash: nothing if there is none that is intact.

@@ -137,6 +137,7 @@ std::vector<ShardCache::Entry> ShardCache::coming() const {
     entry.name = temporary.name;
     entry.size_bytes += temporary.size_bytes;
     entry.last_use_ns = std::max(entry.last_use_ns, temporary.mtime_ns);
+    if (entry.url.empty()) entry.url = detail::CacheDirectory::source_of(temporary.path);
   }
   std::vector<ShardCache::Entry> entries;
   for (auto& [name, entry] : by_name) {

@@ -81,6 +81,8 @@ std::string process_metrics(const ShardCache::Stats& stats, const ShardCache::Op
   all.counter("evicted_shards_total", "Shards removed to make room.", stats.evicted);
   all.counter("evicted_bytes_total", "Bytes of the shards removed to make room.",
               stats.evicted_bytes);
+  all.counter("wrong_transfers_total", "Transfers of what was not the shard that was asked for.",
+              stats.wrong);
   all.counter("bypassed_shards_total", "Shards fetched and not kept, for want of room.",
               stats.bypassed);
   all.gauge("budget_bytes", "Bytes that this process lets the cache hold.", options.budget_bytes);

@@ -55,6 +55,11 @@ struct CacheRequest {
   ShardAdmission admission = {};
   /// Ends the call with Cancelled.
   CancelToken cancel = {};
+  /// The caller followed it while it came (CacheAccess::follow), so it was counted already.
+  bool was_followed = false;
+  /// Says whether the caller can read single samples from the source; asked where there is no room.
+  /// If so, get() may bring nothing: see there. Null: it cannot.
+  std::function<bool()> may_read_past = nullptr;
 };
 
 /// The validator of a local file.
@@ -141,6 +146,10 @@ struct SHARDWISE_EXPORT CacheAccess {
   static std::string name_of(const CacheRequest& request);
 
   /// The shard, fetched if it is not there. Nothing is kept of a shard that failed.
+  ///
+  /// Without room it is fetched to a file of its own, beside the budget. Of shards that may be read
+  /// past the cache, one lies there at a time, for each process and cache: of another, what this
+  /// returns is not held. Where the disk is full, none is.
   /// Blocks: on the network, and on another process or thread that fetches the same shard.
   /// Errors: FetchError; what `check` throws; CorruptShard (compressed, and damaged); StaleIndex
   ///   (what is at its source is not what was asked for); kNoSpace (larger than the budget, or the
@@ -155,6 +164,9 @@ struct SHARDWISE_EXPORT CacheAccess {
   /// Errors: as get(), but for what fetching throws.
   static Followed follow(ShardCache& cache, const CacheRequest& request, const NextUseOf& next_use,
                          bool may_begin);
+  /// True if a whole shard lies under this name; nobody compared it with anything. Cost: a look at
+  /// the file.
+  static bool is_there(const ShardCache& cache, const std::string& name);
   /// Counts time that a caller waited for a shard that it follows.
   static void add_wait(ShardCache& cache, std::chrono::nanoseconds waited);
 

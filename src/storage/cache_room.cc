@@ -46,7 +46,8 @@ using detail::use_byte;
 //
 //   kMade    the temporary file was made
 //   kNotNow  a victim is needed before the new shard is, or held  come back later
-//   kNone    whatever may go is gone, or nothing ever will fit    fetch beside the budget (bypass)
+//   kNone    whatever may go is gone, or nothing ever will fit    fetch beside the budget (bypass),
+//                                                                 or read single samples past it
 
 namespace {
 
@@ -95,6 +96,13 @@ bool ShardCache::Impl::ask_to_release(const std::string& name) {
   bool released = false;
   for (const auto& [owner, ask] : living_releasers()) released |= ask.release(name);
   return released;
+}
+
+std::unique_ptr<ShardCache::Impl::Beside> ShardCache::Impl::find_place_beside(bool must) {
+  const Lock lock(mutex);
+  if (!must && num_beside.get() > 0) return nullptr;
+  ++num_beside.get();
+  return std::make_unique<Beside>(shared_from_this());
 }
 
 bool ShardCache::Impl::is_used_here(const std::string& name) {
@@ -249,16 +257,16 @@ void ShardCache::Impl::remove(const RoomLock& room, Survey& found,
 
 std::vector<std::size_t> ShardCache::Impl::lock_surplus(const Survey& found,
                                                         std::uint64_t max_bytes, ByteLocks& locks,
-                                                        bool spares_what_is_in_use) {
+                                                        Spare spare) {
   std::vector<std::size_t> victims;
   std::uint64_t left = found.bytes;
   for (std::size_t i = 0; i < found.shards.size() && left > max_bytes; ++i) {
     const Candidate& candidate = found.shards[i];
     const bool is_spared =
-        spares_what_is_in_use && candidate.next.is_known() && !candidate.next.may_go_now;
+        spare == Spare::kNeeded && candidate.next.is_known() && !candidate.next.may_go_now;
     if (!is_spared && try_to_remove(candidate.shard.name, locks)) {
       victims.push_back(i);
-    } else if (!spares_what_is_in_use || candidate.is_stuck) {
+    } else if (spare == Spare::kNothing || candidate.is_stuck) {
       continue;
     }
     left -= candidate.size_bytes;
@@ -266,8 +274,7 @@ std::vector<std::size_t> ShardCache::Impl::lock_surplus(const Survey& found,
   return victims;
 }
 
-bool ShardCache::Impl::come_down(const std::string& held, const NextUseOf& next_use,
-                                 bool spares_what_is_in_use) {
+bool ShardCache::Impl::come_down(const std::string& held, const NextUseOf& next_use, Spare spare) {
   try {
     Survey found = survey(held, next_use);
     const std::uint64_t own_bytes =
@@ -275,7 +282,7 @@ bool ShardCache::Impl::come_down(const std::string& held, const NextUseOf& next_
     const std::uint64_t most = options.budget_bytes - std::min(options.budget_bytes, own_bytes);
     if (found.bytes <= most) return true;
     ByteLocks locks(directory);
-    const auto victims = lock_surplus(found, most, locks, spares_what_is_in_use);
+    const auto victims = lock_surplus(found, most, locks, spare);
     std::uint64_t left = found.bytes;
     for (const std::size_t victim : victims) left -= found.shards[victim].size_bytes;
     if (!victims.empty()) {
@@ -283,18 +290,18 @@ bool ShardCache::Impl::come_down(const std::string& held, const NextUseOf& next_
       if (!taken) return false;
       remove(RoomLock{*std::move(taken)}, found, victims);
     }
-    return !spares_what_is_in_use || left <= most;
+    return spare == Spare::kNothing || left <= most;
   } catch (const Error&) {  // the shards can be read all the same, and the next call tries again
     return false;
   }
 }
 
 void ShardCache::Impl::come_down_once(const std::string& held, const NextUseOf& next_use) {
-  if (!has_come_down && come_down(held, next_use, false)) has_come_down = true;
+  if (!has_come_down && come_down(held, next_use, Spare::kNothing)) has_come_down = true;
 }
 
 void ShardCache::Impl::settle(const NextUseOf& next_use) {
-  if (has_overrun.exchange(false) && !come_down("", next_use, true)) has_overrun = true;
+  if (has_overrun.exchange(false) && !come_down("", next_use, Spare::kNeeded)) has_overrun = true;
 }
 
 Room ShardCache::Impl::make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make) {
@@ -322,7 +329,7 @@ void ShardCache::Impl::with_disk_space(const Wanted& wanted, const std::function
       Survey found = survey(wanted.name, wanted.next_use);
       ByteLocks locks(directory);
       const std::uint64_t left = found.bytes - std::min(found.bytes, wanted.size_bytes);
-      const auto victims = lock_surplus(found, left, locks);
+      const auto victims = lock_surplus(found, left, locks, Spare::kNothing);
       if (victims.empty()) throw;
       remove(lock_room(wanted.request), found, victims);
     }
@@ -352,11 +359,13 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
   for (int listing = 1;; ++listing) {
     Survey found = survey(wanted.name, wanted.next_use);
     mark_stuck(found);
-    // Shards that were kept under a larger budget, or while they were in use, go first. In the end
-    // they do so whenever they are needed: otherwise no fetch would find room while they stay.
+    // Shards that were kept under a larger budget, or while they were in use, go first, though they
+    // are needed: otherwise no fetch would find room while they stay. Those that are held count as
+    // gone: what is needed next shall not go in their place.
     if (found.bytes > options.budget_bytes) {
       ByteLocks locks(directory);
-      const auto victims = lock_surplus(found, options.budget_bytes, locks, may_overrun);
+      const auto victims = lock_surplus(found, options.budget_bytes, locks,
+                                        may_overrun ? Spare::kNeeded : Spare::kHeld);
       remove(lock_room(wanted.request), found, victims);
       found = survey(wanted.name, wanted.next_use);
       mark_stuck(found);
@@ -370,10 +379,11 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
          .freeable_bytes = found.used_bytes,
          .ahead_for = need.ahead_for,
          .is_patient = need.is_patient,
-         .may_overrun = may_overrun},
+         .may_overrun = may_overrun,
+         .may_overrun_views = !need.ahead_for && budget_bytes == options.budget_bytes},
         [&](const Candidate& candidate) { return try_victim(candidate, locks); },
         [&](const Candidate& candidate) { return is_used_here(candidate.shard.name); });
-    const bool may_bypass = !need.ahead_for;
+    const bool may_bypass = need.may_bypass && !need.ahead_for;
     if (eviction.has_overrun) has_overrun = true;
     if (eviction.room == Room::kNotNow) return Room::kNotNow;
     if (eviction.room == Room::kNone && !may_bypass) return Room::kNone;

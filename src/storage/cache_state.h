@@ -87,6 +87,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
     std::optional<std::uint64_t> ahead_for = {};
     bool is_patient = false;
     bool may_overrun = false;
+    bool may_bypass = true;  ///< where there is no room, a file beside the cache is made
   };
   /// A shard that room is wanted for.
   struct Wanted {
@@ -133,7 +134,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// Calls on_wait, once a shard, and once more if the process that is waited for is stopped.
   void tell_of_wait(const CacheRequest& request, const std::string& name,
                     const detail::LockWatch& watch);
-  std::uint64_t size_wanted(const CacheRequest& request) const;
+  std::uint64_t size_wanted(const CacheRequest& request,
+                            std::optional<std::chrono::milliseconds> retry_for) const;
   /// Holds the shard's name, and finds out how much room it takes. Makes none yet.
   /// @param lock  the one to fetch the shard.
   std::unique_ptr<ShardFetch::Impl> begin_fetch(detail::ByteLock lock, const CacheRequest& request,
@@ -163,24 +165,27 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   std::optional<std::uint64_t> counted(const RoomLock&, const Survey& found) const;
   /// Removes shards that were found, and whose use bytes are locked.
   void remove(const RoomLock&, Survey& found, const std::vector<std::size_t>& victims);
+  /// What stays for now, and counts as gone, of those that should leave.
+  enum class Spare : std::uint8_t {
+    kNothing,
+    kHeld,    ///< what somebody holds
+    kNeeded,  ///< and what is needed before the new shard
+  };
   /// Locks those that should leave until the found shards take `max_bytes` together, or all that
   /// are left are mapped.
-  /// @param spares_what_is_in_use  those that should leave, but are mapped or needed before, stay
-  ///                               for now, and count as gone.
   std::vector<std::size_t> lock_surplus(const Survey& found, std::uint64_t max_bytes,
-                                        detail::ByteLocks& locks,
-                                        bool spares_what_is_in_use = false);
+                                        detail::ByteLocks& locks, Spare spare);
   /// Comes down to the budget, but for the shard that is held now ("": none). True: it has done so,
   /// or all that is beyond it is mapped.
-  /// @param spares_what_is_in_use  as lock_surplus() has it; false then, as long as any does.
-  bool come_down(const std::string& held, const NextUseOf& next_use, bool spares_what_is_in_use);
+  /// Where something is spared, false as long as that is there.
+  bool come_down(const std::string& held, const NextUseOf& next_use, Spare spare);
   /// Comes down from what was taken beyond the budget for the sake of shards in use, as far as
   /// these were let go.
   void settle(const NextUseOf& next_use);
   /// Comes down to the budget when the first shard is asked for, which is held now.
   void come_down_once(const std::string& held, const NextUseOf& next_use);
   /// Makes room for a shard, and calls `make` under the room lock: unless the answer is kNotNow, or
-  /// the shard is fetched ahead and the answer is not kMade.
+  /// it is kNone and the shard is fetched ahead or may not bypass the cache.
   /// While the disk is full although the budget is not, shards leave as though it were.
   Room make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make);
   Room make_room_within(std::uint64_t budget_bytes, const Wanted& wanted, const Urgency& need,
@@ -234,6 +239,24 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// What this process is fetching under this name, if it can be followed; else null.
   std::shared_ptr<detail::ComingShard> find_coming(const std::string& name) const;
 
+  /// Counts a shard of this process that lies beside the budget, while it lives.
+  class Beside {
+   public:
+    explicit Beside(std::shared_ptr<Impl> of) : of_(std::move(of)) {}
+    ~Beside() {
+      const Lock lock(of_->mutex);
+      if (process_ == process_generation()) --of_->num_beside.get();
+    }
+    Beside(const Beside&) = delete;
+    Beside& operator=(const Beside&) = delete;
+
+   private:
+    const std::shared_ptr<Impl> of_;
+    const std::uint64_t process_ = process_generation();
+  };
+  /// A place beside the budget; none if one lies there that this process brought, unless it must.
+  std::unique_ptr<Beside> find_place_beside(bool must);
+
   bool is_running() const {
     const Lock lock(mutex);
     return num_running.get() > 0;
@@ -241,6 +264,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
 
   mutable Mutex mutex;
   mutable PerProcess<int> num_running SHARDWISE_GUARDED_BY(mutex);  // fetches
+  PerProcess<int> num_beside SHARDWISE_GUARDED_BY(mutex);
   mutable ShardCache::Stats stats SHARDWISE_GUARDED_BY(mutex);
   std::vector<Releaser> releasers SHARDWISE_GUARDED_BY(mutex);
   mutable std::chrono::steady_clock::time_point told SHARDWISE_GUARDED_BY(mutex) = {};
@@ -259,6 +283,10 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   std::map<std::string, Failure> failures SHARDWISE_GUARDED_BY(mutex);
   /// Notes the exception that is being handled.
   void note_failure(const std::string& name);
+  void forget_failure(const std::string& name);
+  /// For how long a fetch may be tried again that begins now: one that gave up used all the time
+  /// there was, which comes back as it passes. Nothing: for as long as the options say.
+  std::optional<std::chrono::milliseconds> patience_left(const std::string& name) const;
   /// What a fetch of the shard failed with since; null if none did.
   std::exception_ptr failure_since(std::chrono::steady_clock::time_point when,
                                    const std::string& name) const;
@@ -272,6 +300,7 @@ struct CachedShard::Hold {
   ~Hold() {
     const bool was_own = own_file != nullptr;
     own_file.reset();
+    beside.reset();
     if (was_own) cache->ledger.doubt();  // its bytes are gone
     cache->uses.release(name, use);
   }
@@ -282,6 +311,7 @@ struct CachedShard::Hold {
   const std::string name;
   detail::UseTable::Hold use;
   std::unique_ptr<AtomicFile> own_file;  // the shard, if there was no room for it
+  std::unique_ptr<ShardCache::Impl::Beside> beside;
 };
 
 /// A shard that is being fetched.
@@ -322,6 +352,8 @@ struct ShardFetch::Impl {
   detail::ByteLock lock;
   std::uint64_t reserved_bytes = 0;
   bool bypass = false;
+  std::unique_ptr<ShardCache::Impl::Beside> beside = nullptr;
+  std::optional<std::chrono::milliseconds> retry_for = {};
   /// Casts doubt on the ledger, unless the shard came into the cache.
   struct Uncounted {
     void operator()(const detail::CacheLedger* ledger) const noexcept { ledger->doubt(); }

@@ -78,6 +78,9 @@ struct EvictionNeed {
   /// and leaves with the next that needs room. So the cache is beyond its budget by what is in use,
   /// and nobody waits for it.
   bool may_overrun = false;
+  /// The same at once, for what is held here although its use is over: whoever keeps samples may
+  /// keep them for long.
+  bool may_overrun_views = false;
 };
 
 enum class Room : std::uint8_t {
@@ -109,8 +112,8 @@ struct NobodyHolds {
 /// @param in_order  the candidates, in the order of leaves_before().
 /// @param try_take  is given a candidate, and says whether nobody holds it. Called in order, as far
 ///                  as it takes.
-/// @param is_held   is given one that is needed before the new shard, and says whether it is in use
-///                  now, which it does not end.
+/// @param is_held   is given one that cannot be had, and says whether it is in use here now, which
+///                  it does not end.
 template <class InOrder, class TryTake, class IsHeld = NobodyHolds>
 Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const TryTake& try_take,
                         const IsHeld& is_held = {}) {
@@ -137,8 +140,12 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const
         (need.ahead_for && next.kind == NextUse::Kind::kAt && next.position <= *need.ahead_for);
     if (must_wait || !try_take(candidate)) {
       if (is_enough) break;
-      const bool is_in_use = next.is_known() && (!must_wait || is_held(candidate));
-      if (need.may_overrun && is_in_use && !candidate.is_stuck) {
+      const bool may_count_as_gone =
+          next.is_known() && !candidate.is_stuck &&
+          (must_wait ? need.may_overrun && is_held(candidate)
+                     : need.may_overrun ||
+                           (need.may_overrun_views && next.may_go_now && is_held(candidate)));
+      if (may_count_as_gone) {
         used -= candidate.size_bytes;
         eviction.has_overrun = true;
         ++at;

@@ -100,12 +100,7 @@ std::vector<std::string> Fetcher::list(const Request& request) {
 }
 
 struct Fetchers::Impl {
-  explicit Impl(const Options& wanted)
-      : options(wanted),
-        connections_per_shard(
-            options.max_connections_per_host == 0
-                ? options.max_connections_per_shard
-                : std::min(options.max_connections_per_shard, options.max_connections_per_host)) {}
+  explicit Impl(const Options& wanted) : options(wanted) {}
 
   std::shared_ptr<Fetcher> find(const std::string& scheme) const {
     const Lock lock(mutex);
@@ -118,7 +113,6 @@ struct Fetchers::Impl {
   Fetcher::Request located(const Fetcher::Request& request) const;
 
   const Options options;
-  const int connections_per_shard;
   mutable Mutex mutex;
   std::map<std::string, std::shared_ptr<Fetcher>> by_scheme SHARDWISE_GUARDED_BY(mutex);
 };
@@ -185,8 +179,6 @@ void Fetchers::add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher) 
 const Fetchers::Options& Fetchers::options() const noexcept { return impl_->options; }
 
 bool Fetchers::brings(const std::string& scheme) const { return impl_->find(scheme) != nullptr; }
-
-int Fetchers::max_connections_per_shard() const noexcept { return impl_->connections_per_shard; }
 
 Fetcher::Stat Fetchers::stat(const Fetcher::Request& request) const {
   const Fetcher::Request today = impl_->located(request);

@@ -11,13 +11,16 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "storage/environment.h"
+#include "storage/iso_time.h"
 #include "storage/json_text.h"
 #include "storage/signing.h"
+#include "storage/this_machine.h"
 
 namespace shardwise {
 namespace {
 
 constexpr char kScope[] = "https://www.googleapis.com/auth/devstorage.read_only";
+constexpr char kImpersonationScope[] = "https://www.googleapis.com/auth/cloud-platform";
 constexpr char kTokenUrl[] = "https://oauth2.googleapis.com/token";
 
 /// The file of credentials; empty if there is none.
@@ -39,6 +42,38 @@ std::string required(const nlohmann::json& json, const char* name, const std::st
                         "make it again: gcloud auth application-default login");
 }
 
+std::string source_of(const std::string& path) {
+  return "the Google credentials in " + in_quotes(path);
+}
+
+/// Throws unless secrets may be sent to this address.
+void require_safe(const std::string& url, const std::string& path) {
+  const Url parsed = parse_url(url);
+  if (parsed.scheme == "https" || is_this_machine(parsed.host)) return;
+  throw InvalidArgument("a token would be sent without encryption",
+                        in_quotes(redacted_url(url)) + " (of " + in_quotes(path) + ")",
+                        "name the service by https");
+}
+
+/// The subject token in what a file or an address gave, which is text, or JSON with a field.
+std::string subject_token_in(const std::string& text, const nlohmann::json& format,
+                             const std::string& path) {
+  std::string token(trimmed(text));
+  if (json_text(format, "type") == "json") {
+    const std::string field = required(format, "subject_token_field_name", path);
+    token = json_text(nlohmann::json::parse(text, nullptr, false), field.c_str());
+  }
+  if (!token.empty()) return token;
+  throw InvalidArgument("there is no token of the other provider", in_quotes(path),
+                        "see what its credential_source names");
+}
+
+/// A part of the file of credentials that is an object itself; an empty one if it is not there.
+nlohmann::json part_of(const nlohmann::json& json, const char* name) {
+  const auto found = json.find(name);
+  return found != json.end() && found->is_object() ? *found : nlohmann::json::object();
+}
+
 }  // namespace
 
 std::string signed_jwt(const std::string& json_header, const std::string& json_claims,
@@ -51,11 +86,13 @@ GoogleTokens::GoogleTokens(const Fetchers::Options& options)
     : client_(options), machine_(options) {}
 
 AccessToken GoogleTokens::exchanged(const std::string& url, const std::string& form,
-                                    const std::string& source, const CancelToken& cancel) {
-  const HttpTarget target{.url = url,
-                          .headers = {"Content-Type: application/x-www-form-urlencoded"},
-                          .follows_redirects = false,
-                          .login_remedy = "check " + source};
+                                    const std::string& source, const CancelToken& cancel,
+                                    const std::string& authorization) {
+  HttpTarget target{.url = url,
+                    .headers = {"Content-Type: application/x-www-form-urlencoded"},
+                    .follows_redirects = false,
+                    .login_remedy = "check " + source};
+  if (!authorization.empty()) target.headers.push_back("Authorization: " + authorization);
   return parse_access_token(
       client_.get_text(target, {.url = url, .cancel = cancel}, {.method = "POST", .body = form}),
       source);
@@ -72,7 +109,8 @@ AccessToken GoogleTokens::of_file(const std::string& path, const CancelToken& ca
   const std::string type = json_text(json, "type");
   std::string url = json_text(json, "token_uri");
   if (url.empty()) url = kTokenUrl;
-  const std::string source = "the Google credentials in " + in_quotes(path);
+  const std::string source = source_of(path);
+  if (type == "external_account") return of_external_account(json, path, cancel);
   if (type == "authorized_user") {
     return exchanged(
         url,
@@ -82,10 +120,11 @@ AccessToken GoogleTokens::of_file(const std::string& path, const CancelToken& ca
         source, cancel);
   }
   if (type != "service_account") {
-    throw Unsupported("Google credentials of this kind are not read",
-                      in_quotes(path) + " (" + in_quotes(type) + ")",
-                      "give those of a service account or of a user, or add a fetcher "
-                      "(Fetchers::add)");
+    throw Unsupported(
+        "Google credentials of this kind are not read",
+        in_quotes(path) + " (" + in_quotes(type) + ")",
+        "give those of a service account, of a user, or of an external account, or add a "
+        "fetcher (Fetchers::add)");
   }
   const std::time_t now = std::time(nullptr);
   const nlohmann::json header = {
@@ -100,6 +139,74 @@ AccessToken GoogleTokens::of_file(const std::string& path, const CancelToken& ca
   return exchanged(
       url, "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=" + jwt,
       source, cancel);
+}
+
+// https://google.aip.dev/auth/4117
+AccessToken GoogleTokens::of_external_account(const nlohmann::json& json, const std::string& path,
+                                              const CancelToken& cancel) {
+  const std::string url = required(json, "token_url", path);
+  const std::string impersonation = json_text(json, "service_account_impersonation_url");
+  require_safe(url, path);
+  if (!impersonation.empty()) require_safe(impersonation, path);
+  const std::string client = json_text(json, "client_id");
+  const std::string form =
+      "grant_type=" + percent_encoded("urn:ietf:params:oauth:grant-type:token-exchange") +
+      "&requested_token_type=" + percent_encoded("urn:ietf:params:oauth:token-type:access_token") +
+      "&audience=" + percent_encoded(required(json, "audience", path)) +
+      "&scope=" + percent_encoded(impersonation.empty() ? kScope : kImpersonationScope) +
+      "&subject_token_type=" + percent_encoded(required(json, "subject_token_type", path)) +
+      "&subject_token=" + percent_encoded(subject_token(json, path, cancel));
+  const AccessToken federated = exchanged(
+      url, form, source_of(path), cancel,
+      client.empty() ? "" : "Basic " + base64(client + ":" + json_text(json, "client_secret")));
+  return impersonation.empty() ? federated : impersonated(json, impersonation, federated, cancel);
+}
+
+std::string GoogleTokens::subject_token(const nlohmann::json& json, const std::string& path,
+                                        const CancelToken& cancel) {
+  const nlohmann::json from = part_of(json, "credential_source");
+  const nlohmann::json format = part_of(from, "format");
+  const std::string file = json_text(from, "file"), url = json_text(from, "url");
+  if (!json_text(from, "environment_id").empty() || (file.empty() && url.empty())) {
+    throw Unsupported("an external account of this kind is not read", in_quotes(path),
+                      "its credential_source may name a file or a url, not AWS's service, a "
+                      "certificate or a program");
+  }
+  if (!file.empty()) {
+    std::ifstream in(file);
+    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    return subject_token_in(text, format, file);
+  }
+  HttpTarget target{
+      .url = url, .follows_redirects = false, .login_remedy = "check " + source_of(path)};
+  const nlohmann::json headers = part_of(from, "headers");
+  for (const auto& [name, value] : headers.items()) {
+    if (value.is_string()) target.headers.push_back(name + ": " + value.get<std::string>());
+  }
+  return subject_token_in(client_.get_text(target, {.url = url, .cancel = cancel}), format, path);
+}
+
+AccessToken GoogleTokens::impersonated(const nlohmann::json& json, const std::string& url,
+                                       const AccessToken& by, const CancelToken& cancel) {
+  const nlohmann::json how = part_of(json, "service_account_impersonation");
+  const auto lifetime = how.find("token_lifetime_seconds");
+  const std::int64_t seconds =
+      lifetime != how.end() && lifetime->is_number() ? lifetime->get<std::int64_t>() : 3600;
+  const nlohmann::json asked = {{"scope", {kScope}}, {"lifetime", std::to_string(seconds) + "s"}};
+  const HttpTarget target{
+      .url = url,
+      .headers = {"Authorization: Bearer " + by.text, "Content-Type: application/json"},
+      .follows_redirects = false,
+      .login_remedy = "check who may impersonate the service account of " + by.source};
+  const nlohmann::json answer =
+      nlohmann::json::parse(client_.get_text(target, {.url = url, .cancel = cancel},
+                                             {.method = "POST", .body = asked.dump()}),
+                            nullptr, false);
+  AccessToken token{.text = json_text(answer, "accessToken"),
+                    .source = by.source,
+                    .expires = parse_iso_time(json_text(answer, "expireTime"))};
+  if (token.are_there()) return token;
+  throw FetchError("no token came from " + by.source, "its answer has none", "check its settings");
 }
 
 AccessToken GoogleTokens::of_machine(const CancelToken& cancel) {

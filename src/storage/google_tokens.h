@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "shardwise/storage/fetcher.h"
@@ -12,8 +13,10 @@ namespace shardwise {
 
 /// Tokens for Google's services, as their libraries find them ("application default credentials"):
 /// the file that GOOGLE_APPLICATION_CREDENTIALS names, or the one that `gcloud auth
-/// application-default login` left: a service account, or a user; else the metadata server of a
-/// machine of Google's. Without any of these: none.
+/// application-default login` left: a service account, a user, or an external account (workload
+/// identity federation: another provider's token, from a file or an address, is exchanged for one
+/// of Google's, and that for a service account's, if one is to be impersonated); else the metadata
+/// server of a machine of Google's. Without any of these: none.
 ///
 /// Threads: internally synchronised.
 class GoogleTokens {
@@ -27,9 +30,16 @@ class GoogleTokens {
 
  private:
   AccessToken of_file(const std::string& path, const CancelToken& cancel);
+  AccessToken of_external_account(const nlohmann::json& json, const std::string& path,
+                                  const CancelToken& cancel);
+  /// The token of the other provider.
+  std::string subject_token(const nlohmann::json& json, const std::string& path,
+                            const CancelToken& cancel);
+  AccessToken impersonated(const nlohmann::json& json, const std::string& url,
+                           const AccessToken& by, const CancelToken& cancel);
   AccessToken of_machine(const CancelToken& cancel);
   AccessToken exchanged(const std::string& url, const std::string& form, const std::string& source,
-                        const CancelToken& cancel);
+                        const CancelToken& cancel, const std::string& authorization = {});
 
   HttpClient client_;
   MachineService machine_;

@@ -252,8 +252,30 @@ std::shared_ptr<detail::ComingShard> ShardCache::Impl::find_coming(const std::st
 void ShardCache::Impl::note_failure(const std::string& name) {
   Failure now{Clock::now(), std::current_exception()};
   // What was noted before goes without the mutex: it may be an error of somebody else's code.
+  std::vector<Failure> gone;
   const Lock lock(mutex);
+  for (auto at = failures.begin(); at != failures.end();) {
+    const bool is_old = now.when - at->second.when > fetchers->options().retry_for;
+    if (is_old) gone.push_back(std::move(at->second));
+    at = is_old ? failures.erase(at) : std::next(at);
+  }
   std::swap(failures[name], now);
+}
+
+void ShardCache::Impl::forget_failure(const std::string& name) {
+  Failure gone;
+  const Lock lock(mutex);
+  const auto found = failures.find(name);
+  if (found == failures.end()) return;
+  gone = std::move(found->second);
+  failures.erase(found);
+}
+
+std::optional<milliseconds> ShardCache::Impl::patience_left(const std::string& name) const {
+  const Lock lock(mutex);
+  const auto found = failures.find(name);
+  if (found == failures.end()) return std::nullopt;
+  return std::chrono::duration_cast<milliseconds>(Clock::now() - found->second.when);
 }
 
 std::exception_ptr ShardCache::Impl::failure_since(Clock::time_point when,
@@ -326,7 +348,8 @@ void ShardCache::Impl::tell_of_wait(const CacheRequest& request, const std::stri
                   watch.holder() ? watch.holder()->text() : "another process");
 }
 
-std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request) const {
+std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request,
+                                            std::optional<milliseconds> retry_for) const {
   if (request.source.size_bytes) return *request.source.size_bytes;
   if (request.source.compression != Compression::kNone) return 0;
   if (request.source.source_bytes) return *request.source.source_bytes;
@@ -334,7 +357,8 @@ std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request) const {
   return fetchers
       ->stat({.url = request.source.url,
               .validator = request.source.validator,
-              .cancel = request.cancel})
+              .cancel = request.cancel,
+              .retry_for = retry_for})
       .size_bytes.value_or(0);
 }
 
@@ -357,7 +381,8 @@ std::unique_ptr<ShardFetch::Impl> ShardCache::Impl::begin_fetch(ByteLock lock,
     std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
     all[name] = begun->coming.shard;
   }
-  begun->reserved_bytes = size_wanted(request);
+  begun->retry_for = patience_left(name);
+  begun->reserved_bytes = size_wanted(request, begun->retry_for);
   require_within_budget(request, begun->reserved_bytes);
   return begun;
 }
@@ -416,13 +441,18 @@ std::string CacheAccess::name_of(const CacheRequest& request) {
 CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
                              const NextUseOf& next_use) {
   const std::string name = name_of(request);
+  const auto may_read_past = [&] { return request.may_read_past && request.may_read_past(); };
+  const auto read_past = [](ShardCache::Impl& impl) {
+    impl.count([](ShardCache::Stats& s) { ++s.bypassed; });
+    return CachedShard();
+  };
   if (auto shard = cache.impl_->find(request, name)) {
-    cache.impl_->count([](ShardCache::Stats& s) { ++s.hits; });
+    if (!request.was_followed) cache.impl_->count([](ShardCache::Stats& s) { ++s.hits; });
     if (!cache.is_read_only()) cache.impl_->come_down_once(name, next_use);
     cache.impl_->tell_metrics();
     return *std::move(shard);
   }
-  cache.impl_->count([](ShardCache::Stats& s) { ++s.misses; });
+  if (!request.was_followed) cache.impl_->count([](ShardCache::Stats& s) { ++s.misses; });
   if (cache.is_read_only()) throw_not_there(request, cache.options());
   struct Stopwatch {
     ShardCache::Impl& impl;
@@ -443,11 +473,7 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   const bool is_free = cache.impl_->clear(lock, request, name, cache.impl_->options.room_timeout);
   const auto begun = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);
   ShardFetch::Impl& fetch = *begun;
-  if (!is_free) {
-    fetch.bypass = true;
-    fetch.make_file();
-    cache.impl_->ledger.doubt();
-  }
+  bool must_bypass = !is_free;
   Pause pause;
   // The preferred victim is still needed by work that began earlier. While fetches of this process
   // run, that work gets on, and the victim will be free. If none runs for room_timeout, that work
@@ -459,14 +485,36 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   const auto grace = std::min(kGrace, timeout / 40);
   for (bool patient = true, may_overrun = false; fetch.file == nullptr;) {
     request.cancel.throw_if_cancelled();
-    const Room room = fetch.make_room({.is_patient = patient, .may_overrun = may_overrun});
-    if (room != Room::kNotNow) break;
+    if (must_bypass && !fetch.beside) {
+      fetch.beside = cache.impl_->find_place_beside(false);
+      if (!fetch.beside && may_read_past()) return read_past(*cache.impl_);
+      if (!fetch.beside) fetch.beside = cache.impl_->find_place_beside(true);
+    }
+    if (!is_free) {
+      fetch.bypass = true;
+      fetch.make_file();
+      cache.impl_->ledger.doubt();
+      break;
+    }
+    Room room = Room::kNone;
+    try {
+      room = fetch.make_room(
+          {.is_patient = patient, .may_overrun = may_overrun, .may_bypass = must_bypass});
+    } catch (const Error& e) {
+      // No shard may go from a full disk: that of a sample is all there is room for.
+      if (e.code() != ErrorCode::kNoSpace || !may_read_past()) throw;
+      return read_past(*cache.impl_);
+    }
+    if (room == Room::kMade) break;
+    must_bypass = room == Room::kNone;
+    if (must_bypass) continue;
     pause();
     const auto now = Clock::now();
     may_overrun = now - start >= grace;
     if (cache.impl_->is_running() && now - start < kMostRoomTimeouts * timeout) quiet_since = now;
     patient = now - quiet_since < timeout;
   }
+  if (!fetch.bypass) fetch.beside.reset();  // there was room after all
   return fetch.run();
 }
 
@@ -477,8 +525,10 @@ Followed CacheAccess::follow(ShardCache& cache, const CacheRequest& request,
   Followed followed;
   const auto find = [&] {
     followed.coming = impl.find_coming(name);
-    if (followed.coming) followed.held = impl.hold(request, name);
-    return followed.coming != nullptr;
+    if (!followed.coming) return false;
+    followed.held = impl.hold(request, name);
+    impl.count([](ShardCache::Stats& s) { ++s.misses; });
+    return true;
   };
   const auto is_there = [&] { return find_size(impl.directory.shard_path(name)).has_value(); };
   if (find() || !may_begin || is_there()) return followed;
@@ -488,12 +538,17 @@ Followed CacheAccess::follow(ShardCache& cache, const CacheRequest& request,
     return followed;
   }
   auto begun = impl.begin_fetch(*std::move(lock), request, name, next_use);
-  if (!begun->coming || begun->make_room({.is_patient = true}) != Room::kMade) return followed;
+  if (!begun->coming || begun->make_room({.is_patient = true, .may_bypass = false}) != Room::kMade)
+    return followed;
   impl.count([](ShardCache::Stats& s) { ++s.misses; });
   followed.coming = begun->coming.shard;
   followed.held = impl.hold(request, name);
   followed.fetch.emplace(ShardFetch(std::move(begun)));
   return followed;
+}
+
+bool CacheAccess::is_there(const ShardCache& cache, const std::string& name) {
+  return find_size(cache.impl_->directory.shard_path(name)).has_value();
 }
 
 void CacheAccess::add_wait(ShardCache& cache, std::chrono::nanoseconds waited) {

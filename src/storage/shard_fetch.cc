@@ -156,6 +156,7 @@ void ShardFetch::Impl::make_file() {
   uncounted.reset(&cache->ledger);
   auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
   share_as_folder(made->file());
+  detail::CacheDirectory::note_source(made->file(), redacted_url(request.source.url));
   SHARDWISE_FAULT_POINT("shard_cache.temporary_made");
   made->file().reserve(reserved_bytes);
   file = std::move(made);
@@ -165,6 +166,8 @@ void ShardFetch::Impl::make_file() {
 File& ShardFetch::Impl::renew_file() {
   cache->ledger.doubt();
   auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
+  share_as_folder(made->file());
+  detail::CacheDirectory::note_source(made->file(), redacted_url(request.source.url));
   with_disk_space(reserved_bytes, [&] { made->file().reserve(reserved_bytes); });
   file = std::move(made);
   return file->file();
@@ -221,7 +224,11 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
 /// Returns nothing if one request is to bring it from its start.
 std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked, FileSink& sink) {
   const auto size_bytes = request.source.source_bytes;
-  const int num_connections = cache->fetchers->max_connections_per_shard();
+  const Fetchers::Options& how = cache->fetchers->options();
+  int num_connections = how.max_connections_per_shard;
+  if (how.max_connections_per_host > 0) {
+    num_connections = std::min(num_connections, how.max_connections_per_host);
+  }
   if (!size_bytes || *size_bytes < kLeastPartedBytes || num_connections < 2 || is_one_stream) {
     return std::nullopt;
   }
@@ -249,8 +256,10 @@ std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked,
 
 /// Fetches the file as it is at its source.
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
-  const Fetcher::Request asked{
-      .url = request.source.url, .validator = request.source.validator, .cancel = request.cancel};
+  const Fetcher::Request asked{.url = request.source.url,
+                               .validator = request.source.validator,
+                               .cancel = request.cancel,
+                               .retry_for = retry_for};
   std::optional<std::string> validator = fetch_parts(asked, sink);
   if (!validator) validator = cache->fetchers->fetch(asked, sink).validator;
   require_source_hash(sink.hash());
@@ -337,19 +346,21 @@ ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
 }
 
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
-  const Fetcher::Request asked{.url = request.source.url, .cancel = request.cancel};
+  const Fetcher::Request asked{
+      .url = request.source.url, .cancel = request.cancel, .retry_for = retry_for};
   for (Backoff backoff(cache->fetchers->options(), asked);;) {
     try {
       Source source = transfer(sink);
+      require_size(request.source.size_bytes, sink.size_bytes());
+      file->file().resize(sink.size_bytes());
+      if (request.admission.check) request.admission.check(file->temporary_path());
       cache->count([&](ShardCache::Stats& s) {
         ++s.fetched;
         s.fetched_bytes += source.size_bytes;
       });
-      require_size(request.source.size_bytes, sink.size_bytes());
-      file->file().resize(sink.size_bytes());
-      if (request.admission.check) request.admission.check(file->temporary_path());
       return source;
     } catch (const Error& e) {
+      if (may_be_wrong_bytes(e.code())) cache->count([](ShardCache::Stats& s) { ++s.wrong; });
       const bool is_fetched =
           request.source.local_copy.empty() && is_fetched_url(request.source.url);
       if (!is_fetched || !may_be_wrong_bytes(e.code()) || !backoff.wait_after_wrong(e.what())) {
@@ -364,7 +375,9 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
 
 CachedShard ShardFetch::Impl::run() {
   try {
-    return run_once();
+    CachedShard shard = run_once();
+    cache->forget_failure(name);
+    return shard;
   } catch (const FetchError&) {
     cache->note_failure(name);
     throw;
@@ -402,6 +415,8 @@ CachedShard ShardFetch::Impl::run_once() {
     cache->count([](ShardCache::Stats& s) { ++s.bypassed; });
     held.path_ = file->temporary_path();
     held.hold_->own_file = std::move(file);
+    if (!beside) beside = cache->find_place_beside(true);  // it grew beyond the budget as it came
+    held.hold_->beside = std::move(beside);
     static_cast<void>(uncounted.release());
     return std::move(held);
   }

@@ -27,6 +27,8 @@ struct ShardPoolOptions {
   /// True for a shard that is dear to open: it is closed after all others. Called under the pool's
   /// lock; may be empty.
   std::function<bool(std::uint64_t number)> is_dear = nullptr;
+  /// As max_bytes, but of those that are not dear, for which no dear one is closed.
+  std::uint64_t max_cheap_bytes = std::numeric_limits<std::uint64_t>::max();
 };
 
 struct ShardPoolStats {
@@ -209,13 +211,24 @@ class ShardPool {
     const Lock lock(mutex_);
     if (open_.size() > options_.max_shards || stats_.open_bytes > options_.max_bytes) {
       victim = drop_one();
+    } else if (stats_.open_bytes > options_.max_cheap_bytes && has_too_many_cheap()) {
+      victim = drop_one(/*may_be_dear=*/false);
     }
     return victim != nullptr;
   }
 
+  bool is_dear(std::uint64_t number) const { return options_.is_dear && options_.is_dear(number); }
+  bool has_too_many_cheap() const SHARDWISE_REQUIRES(mutex_) {
+    std::uint64_t bytes = 0;
+    for (const std::uint64_t number : open_) {
+      if (!is_dear(number)) bytes += slots_[number]->shard->size_bytes();
+    }
+    return bytes > options_.max_cheap_bytes;
+  }
+
   /// Takes a shard out of the pool and of its counts, if one is idle.
-  std::unique_ptr<const Shard> drop_one() SHARDWISE_REQUIRES(mutex_) {
-    std::unique_ptr<const Shard> victim = least_recently_used();
+  std::unique_ptr<const Shard> drop_one(bool may_be_dear = true) SHARDWISE_REQUIRES(mutex_) {
+    std::unique_ptr<const Shard> victim = least_recently_used(may_be_dear);
     if (victim) count_out(*victim);
     return victim;
   }
@@ -239,15 +252,16 @@ class ShardPool {
   }
 
   /// Takes the least recently used shard that nobody holds.
-  std::unique_ptr<const Shard> least_recently_used() SHARDWISE_REQUIRES(mutex_) {
+  std::unique_ptr<const Shard> least_recently_used(bool may_be_dear) SHARDWISE_REQUIRES(mutex_) {
     for (;;) {
       auto best = open_.end();
       std::pair<bool, std::uint64_t> first{true, std::numeric_limits<std::uint64_t>::max()};
       for (auto it = open_.begin(); it != open_.end(); ++it) {
         const Slot& slot = *slots_[*it];
         if (slot.state.load(std::memory_order_relaxed) != kIdle) continue;
-        const std::pair<bool, std::uint64_t> rank{options_.is_dear && options_.is_dear(*it),
+        const std::pair<bool, std::uint64_t> rank{is_dear(*it),
                                                   slot.last_use.load(std::memory_order_relaxed)};
+        if (rank.first && !may_be_dear) continue;
         if (rank < first) {
           first = rank;
           best = it;

@@ -222,10 +222,10 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
     if (is_away) return std::pair(503, std::string("away"));
     return std::nullopt;
   });
-  // A shard whose use begins or ends may be counted once more; a fetch has two files when it is of
-  // a compressed shard. Each process has two threads that fetch, and one that reads.
+  // The budget, and of each process one shard that is in use, and one compressed original. (Its two
+  // threads that fetch, and its reader, might expand three at one time. They hardly do.)
   const std::uint64_t bound =
-      kMostShards * shard_bytes_ + kProcesses * 3 * (shard_bytes_ + original_bytes_);
+      kMostShards * shard_bytes_ + kProcesses * (shard_bytes_ + original_bytes_);
   std::uint64_t most = 0;
   std::string wrong;
   const auto end = steady_clock::now() + all;

@@ -137,6 +137,9 @@ TEST_F(EarlyShardTest, ASampleIsReadBeforeItsShardIsWhole) {
   EXPECT_TRUE(test::same(first["bin"], content(0)));
   EXPECT_EQ(gets(), 1);
   EXPECT_EQ(in->stats().misses, 1U);
+  EXPECT_EQ(in->stats().hits, 0U) << "it was not there when it was asked for";
+  expect_sample(open(in), 0);
+  EXPECT_EQ(in->stats().hits, 1U);
 }
 
 TEST_F(EarlyShardTest, AnotherReaderOfTheProcessFollowsTheFetchThatIsThere) {

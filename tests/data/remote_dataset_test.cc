@@ -2,12 +2,14 @@
 #include <atomic>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <memory>
 #include <thread>
 
 #include "base/url.h"
 #include "data/dataset_access.h"
 #include "data/open_shard.h"
+#include "data/read_frontier.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
 #include "ingest/remote_shards.h"
@@ -43,19 +45,22 @@ class RemoteDatasetTest : public ::testing::Test {
  protected:
   RemoteDatasetTest() : fetchers_(std::make_shared<const Fetchers>(test::quick_options())) {}
 
+  static std::string tar_body(int shard) {
+    TarBuilder tar;
+    for (int i = 0; i < kSamples; ++i) {
+      const std::string key = "s" + std::to_string(1000 * shard + i);
+      tar.file(key + ".txt", "text " + key).file(key + ".cls", std::to_string(i % 10));
+    }
+    return tar.end().bytes();
+  }
   /// Serves shards of one size under /<i>.tar, and gives their URLs.
   std::vector<std::string> serve(Compression compression = Compression::kNone) {
     std::vector<std::string> urls;
     for (int shard = 0; shard < kShards; ++shard) {
-      TarBuilder tar;
-      for (int i = 0; i < kSamples; ++i) {
-        const std::string key = "s" + std::to_string(1000 * shard + i);
-        tar.file(key + ".txt", "text " + key).file(key + ".cls", std::to_string(i % 10));
-      }
-      tar.end();
       const std::string path = "/" + std::to_string(shard) + ".tar";
-      shard_bytes_ = tar.size();
-      server_.serve(path, {.body = test::compress(tar.bytes(), compression)});
+      const std::string body = tar_body(shard);
+      shard_bytes_ = body.size();
+      server_.serve(path, {.body = test::compress(body, compression)});
       urls.push_back(server_.url(path));
     }
     return urls;
@@ -384,6 +389,88 @@ TEST_F(RemoteDatasetTest, AnEpochWithLessBringsTheCacheDownToItsBudget) {
   EXPECT_EQ(data.cache()->stats().evicted, std::uint64_t{kShards - kShards / 2});
 }
 
+/// What an epoch that uses all shards all the time does over a cache that holds few of them.
+struct SmallCacheRun {
+  std::uint64_t most_bytes = 0;  // in the cache's folder
+  ShardCache::Stats stats;
+};
+SmallCacheRun run_in_small_cache(const Dataset& data, const std::string& folder) {
+  const auto sampler = make_sampler(data, {.seed = 3, .kind = Chunked{5, 200}});
+  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 1});
+  EXPECT_TRUE(prefetcher.is_active());
+  SmallCacheRun run;
+  std::uint64_t samples = 0;
+  while (const auto number = sampler->next()) {
+    const Sample sample = data[*number];
+    EXPECT_EQ(sample["txt"], "text " + std::string(sample.key()));
+    prefetcher.reached(++samples);
+    std::uint64_t bytes = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder + "/shards")) {
+      std::error_code gone;
+      const std::string name = entry.path().filename();
+      const auto size = entry.file_size(gone);
+      if (!gone && name.find(".tar") != std::string::npos) bytes += size;
+    }
+    run.most_bytes = std::max(run.most_bytes, bytes);
+  }
+  EXPECT_EQ(samples, data.size());
+  run.stats = data.cache()->stats();
+  return run;
+}
+
+// faults.md 16
+TEST_F(RemoteDatasetTest, WhereShardsInUseDoNotFitOneLiesBesideTheBudgetAndTheRestIsReadPast) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  for (const std::uint64_t budget : {4 * shard_bytes_, shard_bytes_}) {
+    const int before = total_gets();
+    const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
+    const SmallCacheRun run = run_in_small_cache(data, dir_ / "cache");
+    EXPECT_LE(run.most_bytes, budget + shard_bytes_);
+    EXPECT_GE(run.most_bytes, budget);
+    EXPECT_LE(run.stats.fetched, std::uint64_t{kShards}) << "no more than one for each use";
+    EXPECT_LE(total_gets() - before, kShards * (kSamples + 2)) << "no sample is asked for twice";
+    cache()->prune(0);
+  }
+}
+
+// faults.md 16
+TEST_F(RemoteDatasetTest, WhatCannotBeReadPastTheCacheTakesHalfTheBudgetBesideIt) {
+  for (const bool is_compressed : {true, false}) {
+    const auto urls = serve(is_compressed ? Compression::kGzip : Compression::kNone);
+    for (int shard = 0; shard < kShards && !is_compressed; ++shard) {
+      const std::string path = "/" + std::to_string(shard) + ".tar";
+      server_.serve(path, {.body = tar_body(shard), .has_ranges = false});
+    }
+    build_index(index_path(), urls, {.remote = remote()});
+    const std::uint64_t budget = 8 * shard_bytes_;
+    const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
+    const SmallCacheRun run = run_in_small_cache(data, dir_ / "cache");
+    // One more that comes, and the compressed originals of two.
+    EXPECT_LE(run.most_bytes, budget + budget / 2 + 2 * shard_bytes_);
+    EXPECT_GT(run.most_bytes, budget);
+  }
+}
+
+// faults.md 16
+TEST_F(RemoteDatasetTest, AShardThatIsReadPastTheCacheIsMappedOnceItHasCome) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  const auto small = cache(shard_bytes_, std::chrono::milliseconds(5));
+  const auto data = Dataset::open(index_path(), {.cache = small});
+  const Sample inside = data[0], beside = data[kSamples];
+  std::optional<Sample> past = data[2 * kSamples];
+  EXPECT_EQ((*past)["txt"], "text s2000");
+  EXPECT_EQ(server_.gets("/2.tar"), 1 + 2) << "for the index; its first block, and one sample";
+  const Dataset other = Dataset::open(index_path(), {.cache = cache()});
+  EXPECT_EQ(other[2 * kSamples].copy("txt"), "text s2000");
+  const int gets = server_.gets("/2.tar");
+  EXPECT_EQ(data[2 * kSamples + 1].copy("txt"), "text s2001");
+  EXPECT_EQ(server_.gets("/2.tar"), gets + 1) << "somebody holds a sample of it still";
+  past.reset();
+  EXPECT_EQ(data[2 * kSamples + 2].copy("txt"), "text s2002");
+  EXPECT_EQ(server_.gets("/2.tar"), gets + 1);
+  EXPECT_EQ(small->stats().fetched, 2U);
+}
+
 TEST_F(RemoteDatasetTest, BatchesThatSpanShardsAndAreHeldDoNotStallEviction) {
   build_index(index_path(), serve(), {.remote = remote()});
   // Who waited for a shard of its own batch would wait for an hour.
@@ -406,6 +493,34 @@ TEST_F(RemoteDatasetTest, BatchesThatSpanShardsAndAreHeldDoNotStallEviction) {
   prefetcher.reached(samples);
   EXPECT_LE(data.cache()->used_bytes(), 3 * shard_bytes_) << "what is let go leaves";
   EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
+}
+
+// What a batch in the making has read may leave, though it was not delivered.
+TEST_F(RemoteDatasetTest, WhatABatchHasReadLeavesAtOnceAndIsNotWaitedFor) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  const auto data =
+      Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(10))});
+  const auto sampler = make_sampler(data, {.kind = Sequential{}});
+  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 0});
+  detail::ReadFrontier frontier([&](std::uint64_t num_read) { prefetcher.note_read(num_read); });
+  const auto start = std::chrono::steady_clock::now();
+  std::uint64_t samples = 0;
+  while (samples < data.size()) {
+    constexpr std::uint64_t kBatch = 250;  // of five shards
+    auto batch = frontier.begin(samples, samples + kBatch);
+    for (std::uint64_t i = 0; i < kBatch; ++i) {
+      batch.reach(samples + i);
+      const std::uint64_t number = *sampler->next();
+      const Sample sample = data[number];
+      ASSERT_EQ(sample["txt"], "text " + std::string(sample.key()));
+      ASSERT_LE(data.cache()->used_bytes(), 2 * shard_bytes_) << number;
+    }
+    samples += kBatch;
+    prefetcher.reached(samples);
+  }
+  EXPECT_LE(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
+  EXPECT_EQ(data.cache()->stats().bypassed, 0U);
 }
 
 TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {

@@ -81,17 +81,17 @@ class RemoteLoaderTest : public testing::Test {
 
   static std::string path(int shard) { return "/" + std::to_string(shard) + ".tar"; }
 
-  Dataset open(bool has_cache, std::uint64_t budget_bytes = 1 << 30) {
+  Dataset open(bool has_cache, std::uint64_t budget_bytes = 1 << 30,
+               std::chrono::milliseconds room_timeout = std::chrono::milliseconds(1)) {
     if (!has_cache) {
       return Dataset::open(dir_ / "x.idx",
                            {.access = Dataset::Access::kRange, .fetchers = fetchers_});
     }
     const std::string name = "cache" + std::to_string(num_caches_++);
-    return Dataset::open(dir_ / "x.idx",
-                         {.cache = ShardCache::open({.directory = dir_ / name,
-                                                     .budget_bytes = budget_bytes,
-                                                     .room_timeout = std::chrono::milliseconds(1),
-                                                     .fetchers = fetchers_})});
+    return Dataset::open(dir_ / "x.idx", {.cache = ShardCache::open({.directory = dir_ / name,
+                                                                     .budget_bytes = budget_bytes,
+                                                                     .room_timeout = room_timeout,
+                                                                     .fetchers = fetchers_})});
   }
   static Loader::Options options(const Way& way) {
     return {.columns = {columns::text("txt"), columns::integer("cls")},
@@ -124,6 +124,20 @@ std::size_t take_rest(Loader& loader) {
     }
   }
   return count;
+}
+
+// Who waited for the end of a batch, before what it has read may leave, would wait for an hour.
+TEST_F(RemoteLoaderTest, WhatABatchInTheMakingHasReadMayLeave) {
+  for (const unsigned threads : {0u, 1u, 2u}) {
+    const Dataset data = open(true, 3 * shard_bytes_, std::chrono::hours(1));
+    Loader::Options how = options({true, 0, threads});
+    how.batch_size = kShards * kSamples;
+    Loader loader(data, how);
+    EXPECT_EQ(take_rest(loader), std::size_t{kShards * kSamples});
+    EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
+    EXPECT_EQ(data.cache()->stats().bypassed, 0U);
+    EXPECT_LE(data.cache()->used_bytes(), 3 * shard_bytes_);
+  }
 }
 
 TEST_F(RemoteLoaderTest, StopEndsAWaitForAServerThatHangs) {

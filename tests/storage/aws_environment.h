@@ -11,14 +11,26 @@ namespace shardwise::test {
 class AwsEnvironment : public Environment {
  public:
   AwsEnvironment() {
-    for (const char* name :
-         {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION",
-          "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS",
-          "AWS_ENDPOINT_URL_SSO", "AWS_ENDPOINT_URL", "AWS_PROFILE", "AWS_ROLE_ARN",
-          "AWS_ROLE_SESSION_NAME", "AWS_WEB_IDENTITY_TOKEN_FILE",
-          "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-          "AWS_CONTAINER_AUTHORIZATION_TOKEN", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-          "AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_CA_BUNDLE"}) {
+    for (const char* name : {"AWS_ACCESS_KEY_ID",
+                             "AWS_SECRET_ACCESS_KEY",
+                             "AWS_SESSION_TOKEN",
+                             "AWS_REGION",
+                             "AWS_DEFAULT_REGION",
+                             "AWS_ENDPOINT_URL_S3",
+                             "AWS_ENDPOINT_URL_STS",
+                             "AWS_ENDPOINT_URL_SSO",
+                             "AWS_ENDPOINT_URL_SSO_OIDC",
+                             "AWS_ENDPOINT_URL",
+                             "AWS_PROFILE",
+                             "AWS_ROLE_ARN",
+                             "AWS_ROLE_SESSION_NAME",
+                             "AWS_WEB_IDENTITY_TOKEN_FILE",
+                             "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+                             "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+                             "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+                             "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+                             "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+                             "AWS_CA_BUNDLE"}) {
       unset(name);
     }
     set("AWS_EC2_METADATA_DISABLED", "true");

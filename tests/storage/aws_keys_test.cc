@@ -70,6 +70,15 @@ class AwsKeysTest : public ::testing::Test {
     answers_[request] = [text, status] { return std::pair(status, text); };
   }
   void config(const std::string& text) { test::write_file(environment_.home() / "config", text); }
+  /// Where the command line of AWS keeps the token of a session.
+  std::string sso_file(const std::string& session) const {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned size = 0;
+    EVP_Digest(session.data(), session.size(), digest, &size, EVP_sha1(), nullptr);
+    const std::string folder = environment_.home() / ".aws/sso/cache";
+    std::filesystem::create_directories(folder);
+    return folder + "/" + hex({reinterpret_cast<const char*>(digest), size}) + ".json";
+  }
   static std::string shown(const AwsKeys& keys) {
     return keys.access_key_id + "|" + keys.secret_access_key + "|" + keys.session_token + "|" +
            keys.source;
@@ -148,14 +157,7 @@ TEST_F(AwsKeysTest, SsoTakesTheTokenThatTheLoginLeft) {
   environment_.set("AWS_PROFILE", "p");
   EXPECT_THAT(error_text([&] { found(); }), AllOf(HasSubstr("there is no SSO token: 'my-sso' ('"),
                                                   HasSubstr("run `aws sso login`")));
-  // sha1("my-sso"), as the command line of AWS names the file.
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned size = 0;
-  EVP_Digest("my-sso", 6, digest, &size, EVP_sha1(), nullptr);
-  const std::string folder = environment_.home() / ".aws/sso/cache";
-  std::filesystem::create_directories(folder);
-  const std::string path =
-      folder + "/" + hex({reinterpret_cast<const char*>(digest), size}) + ".json";
+  const std::string path = sso_file("my-sso");
   const auto login = [&](std::chrono::seconds lasts) {
     test::write_file(path, R"({"accessToken":"sesame","expiresAt":")" + iso_text(lasts) + "\"}");
   };
@@ -167,6 +169,78 @@ TEST_F(AwsKeysTest, SsoTakesTheTokenThatTheLoginLeft) {
          R"("expiration":4102444800000}})");
   EXPECT_EQ(found(), "SSO|s|t|SSO (role 'reader')");
   EXPECT_EQ(last_.header("x-amz-sso_bearer_token"), "sesame");
+}
+
+TEST_F(AwsKeysTest, TheTokenOfAnSsoSessionIsRenewedAndWrittenBack) {
+  config(
+      "[profile p]\nsso_session = s\nsso_account_id = 123\nsso_role_name = reader\n"
+      "[sso-session s]\nsso_start_url = https://x\nsso_region = eu-test-1\n");
+  environment_.set("AWS_PROFILE", "p");
+  environment_.set("AWS_ENDPOINT_URL_SSO_OIDC", server_.url("/oidc"));
+  const auto login = [&](std::chrono::seconds lasts, std::chrono::seconds registered = kLong) {
+    test::write_file(sso_file("s"), R"({"startUrl":"https://x","accessToken":"old","expiresAt":")" +
+                                        iso_text(lasts) +
+                                        R"(","clientId":"i","clientSecret":"c&","refreshToken":)"
+                                        R"("first","registrationExpiresAt":")" +
+                                        iso_text(registered) + "\"}");
+  };
+  std::string asked, token;
+  const auto keys = [&] {
+    answers_["GET /sso/federation/credentials?account_id=123&role_name=reader"] = [&] {
+      token = last_.header("x-amz-sso_bearer_token");
+      return std::pair(
+          200, std::string(R"({"roleCredentials":{"accessKeyId":"SSO","secretAccessKey":"s",)"
+                           R"("sessionToken":"t","expiration":4102444800000}})"));
+    };
+    found();
+    return token;
+  };
+  const auto renewals = [&](const std::string& text, int status = 200) {
+    asked.clear();
+    answers_["POST /oidc/token"] = [&, text, status] {
+      asked = last_.body;
+      return std::pair(status, text);
+    };
+  };
+  renewals(
+      R"({"accessToken":"new","tokenType":"Bearer","expiresIn":28800,"refreshToken":"second"})");
+  login(std::chrono::hours(1));
+  EXPECT_EQ(keys(), "old");
+  EXPECT_EQ(asked, "") << "it lasts";
+  for (const int lasts : {-10, 100}) {
+    login(std::chrono::seconds(lasts));
+    EXPECT_EQ(keys(), "new");
+    EXPECT_EQ(asked, R"({"clientId":"i","clientSecret":"c&","grantType":"refresh_token",)"
+                     R"("refreshToken":"first"})");
+  }
+  const std::string written = test::read_file(sso_file("s"));
+  EXPECT_THAT(written, AllOf(HasSubstr(R"("accessToken":"new")"), HasSubstr("\"second\""),
+                             HasSubstr(R"("startUrl":"https://x")"), Not(HasSubstr("first"))));
+  EXPECT_EQ(std::filesystem::status(sso_file("s")).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  asked.clear();
+  EXPECT_EQ(keys(), "new");
+  EXPECT_EQ(asked, "") << "what was written lasts";
+
+  renewals(R"({"error":"invalid_grant","error_description":"first"})", 400);
+  login(std::chrono::seconds(100));
+  EXPECT_EQ(keys(), "old") << "it is used to its end";
+  login(std::chrono::seconds(-10));
+  EXPECT_THAT(
+      error_text([&] { found(); }),
+      AllOf(HasSubstr("the SSO token was not renewed: HTTP status 400)"),
+            HasSubstr("run `aws sso login`"), Not(HasSubstr("first")), Not(HasSubstr("c&"))));
+  answers_["POST /oidc/token"] = [&] {  // another process was faster
+    test::write_file(sso_file("s"), R"({"accessToken":"theirs","expiresAt":")" +
+                                        iso_text(std::chrono::hours(1)) + "\"}");
+    return std::pair(400, std::string(R"({"error":"invalid_grant"})"));
+  };
+  EXPECT_EQ(keys(), "theirs");
+
+  renewals(R"({"accessToken":"new","expiresIn":28800})");
+  login(std::chrono::seconds(-10), std::chrono::seconds(-5));
+  EXPECT_THAT(error_text([&] { found(); }), HasSubstr("the SSO token has expired: 's'"));
+  EXPECT_EQ(asked, "") << "the registration has ended";
 }
 
 TEST_F(AwsKeysTest, AContainersServiceIsAskedWithItsToken) {

@@ -2,6 +2,7 @@
 
 #include <grp.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include "base/lock_holder.h"
 #include "storage/cache_request.h"
 #include "storage/fetch_support.h"
+#include "storage/served_shards.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
 #include "support/support.h"
@@ -32,26 +34,9 @@ constexpr std::size_t kShardBytes = 10'000;
 constexpr uid_t kOther = 54'321;
 constexpr gid_t kGroup = 54'322;
 
-class CacheSharingTest : public ::testing::Test {
+class CacheSharingTest : public test::ServedShardsTest {
  protected:
-  CacheSharingTest() {
-    for (int i = 0; i < 4; ++i) server_.serve(path(i), {.body = body(i)});
-    ::chmod(dir_.path().c_str(), 0755);
-  }
-  static std::string path(int i) { return "/" + std::to_string(i) + ".tar"; }
-  static std::string body(int i) {
-    return test::some_bytes(kShardBytes, static_cast<std::uint32_t>(i + 1));
-  }
-  CacheRequest request(int i) const {
-    return {.source = {.url = server_.url(path(i)), .size_bytes = kShardBytes}};
-  }
-  std::string read(ShardCache& cache, int i) const {
-    return test::read_file(CacheAccess::get(cache, request(i)).path());
-  }
-  ShardCache::Options options() const {
-    return {.directory = cache_path(),
-            .fetchers = std::make_shared<const Fetchers>(test::quick_options())};
-  }
+  CacheSharingTest() : ServedShardsTest(kShardBytes, 4) { ::chmod(dir_.path().c_str(), 0755); }
   ShardCache::Options read_only() const {
     ShardCache::Options how = options();
     how.read_only = true;
@@ -62,7 +47,6 @@ class CacheSharingTest : public ::testing::Test {
     how.group_shared = true;
     return how;
   }
-  std::string cache_path() const { return dir_ / "cache"; }
   /// All files with their sizes, modes, and times of access and change.
   using Picture = std::map<std::string, std::vector<std::int64_t>>;
   Picture picture() const {
@@ -74,9 +58,6 @@ class CacheSharingTest : public ::testing::Test {
     }
     return all;
   }
-
-  TempDir dir_;
-  test::TestHttpServer server_;
 };
 
 // faults.md 70
@@ -248,6 +229,10 @@ TEST_F(CacheSharingTest, EntriesSayWhoHoldsAndWhoFetches) {
   EXPECT_EQ(coming[0].name, CacheAccess::name_of(request(2)));
   EXPECT_EQ(coming[0].size_bytes, kShardBytes);
   EXPECT_EQ(coming[0].fetcher, me);
+  const File probe = File::open_or_create(dir_ / "probe");
+  if (::fsetxattr(probe.fd(), "user.probe", "x", 1, 0) == 0) {
+    EXPECT_EQ(coming[0].url, server_.url(path(2)));
+  }
   static_cast<void>(fetch->run());
   EXPECT_THAT(cache->coming(), IsEmpty());
 }

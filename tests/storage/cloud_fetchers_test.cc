@@ -226,6 +226,92 @@ TEST_F(CloudTest, GoogleGivesNewTokensToUsersAndMachines) {
                     Not(HasSubstr("s&"))));
 }
 
+// https://google.aip.dev/auth/4117
+TEST_F(CloudTest, GoogleIsReadByTheTokenOfAnotherProvider) {
+  server_.serve("/bucket/x", {.body = "here"});
+  environment_.set("GOOGLE_APPLICATION_CREDENTIALS", home_ / "c.json");
+  const auto account = [&](const std::string& source, const std::string& more = "") {
+    test::write_file(
+        home_ / "c.json",
+        R"({"type":"external_account","audience":"//iam/pools/p/providers/q",)"
+        R"("subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":")" +
+            server_.url("/sts") + R"(","credential_source":)" + source + more + "}");
+  };
+  const std::string file = home_ / "token";
+  answer("POST /sts", R"({"access_token":"federated","expires_in":3600})");
+
+  test::write_file(file, "header.body.sig/\n");
+  account(R"({"file":")" + file + "\"}");
+  EXPECT_EQ(fetched("gs://bucket/x"), "here");
+  EXPECT_EQ(sent("authorization"), "Bearer federated");
+  const auto body_of = [&](const std::string& target) {
+    std::string body;
+    for (const auto& request : server_.requests()) {
+      if (request.target == target) body = request.body;
+    }
+    return body;
+  };
+  EXPECT_EQ(body_of("/sts"),
+            "grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Atoken-exchange&"
+            "requested_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-type%3Aaccess_token&"
+            "audience=%2F%2Fiam%2Fpools%2Fp%2Fproviders%2Fq&scope=https%3A%2F%2Fwww.googleapis.com"
+            "%2Fauth%2Fdevstorage.read_only&subject_token_type=urn%3Aietf%3Aparams%3Aoauth%3Atoken-"
+            "type%3Ajwt&subject_token=header.body.sig%2F");
+
+  test::write_file(file, R"({"id":"from json"})");
+  account(R"({"file":")" + file + R"(","format":{"type":"json","subject_token_field_name":"id"}})");
+  EXPECT_EQ(fetched("gs://bucket/x"), "here");
+  EXPECT_THAT(body_of("/sts"), HasSubstr("&subject_token=from%20json"));
+
+  answer("GET /identity", R"({"value":"from url"})");
+  answer("POST /impersonate",
+         R"({"accessToken":"impersonated","expireTime":"2099-01-02T03:04:05Z"})");
+  account(R"({"url":")" + server_.url("/identity") +
+              R"(","headers":{"Metadata":"True"},)"
+              R"("format":{"type":"json","subject_token_field_name":"value"}})",
+          R"(,"service_account_impersonation_url":")" + server_.url("/impersonate") +
+              R"(","service_account_impersonation":{"token_lifetime_seconds":900},)"
+              R"("client_id":"i","client_secret":"s")");
+  EXPECT_EQ(fetched("gs://bucket/x"), "here");
+  EXPECT_EQ(sent("authorization"), "Bearer impersonated");
+  EXPECT_THAT(body_of("/sts"), AllOf(HasSubstr("subject_token=from%20url"),
+                                     HasSubstr("scope=https%3A%2F%2Fwww.googleapis.com%2Fauth%2F"
+                                               "cloud-platform&")));
+  for (const auto& request : server_.requests()) {
+    if (request.target == "/identity") {
+      EXPECT_EQ(request.header("metadata"), "True");
+    }
+    if (request.target == "/impersonate") {
+      EXPECT_EQ(request.header("authorization"), "Bearer federated");
+      EXPECT_EQ(request.body,
+                R"({"lifetime":"900s","scope":["https://www.googleapis.com/auth/devstorage.read_)"
+                R"(only"]})");
+    }
+  }
+  EXPECT_EQ(server_.requests().back().header("authorization"), "Bearer impersonated");
+}
+
+TEST_F(CloudTest, AnExternalAccountOfGooglesThatCannotBeReadIsAnError) {
+  environment_.set("GOOGLE_APPLICATION_CREDENTIALS", home_ / "c.json");
+  const auto text = [&](const std::string& source, const std::string& token_url) {
+    test::write_file(home_ / "c.json",
+                     R"({"type":"external_account","audience":"a","subject_token_type":"t",)"
+                     R"("token_url":")" +
+                         token_url + R"(","credential_source":)" + source + "}");
+    return error_text([&] { fetched("gs://bucket/x"); });
+  };
+  const std::string sts = server_.url("/sts");
+  EXPECT_THAT(text(R"({"environment_id":"aws1","url":"http://x"})", sts),
+              HasSubstr("an external account of this kind is not read: '"));
+  EXPECT_THAT(text(R"({"executable":{"command":"x"}})", sts), HasSubstr("not AWS's service"));
+  EXPECT_THAT(text(R"({"file":"/none"})", sts),
+              HasSubstr("there is no token of the other provider: '/none'"));
+  EXPECT_THAT(
+      text(R"({"file":"/none"})", "http://elsewhere.example/sts"),
+      HasSubstr("a token would be sent without encryption: 'http://elsewhere.example/sts'"));
+  EXPECT_EQ(server_.requests().size(), 0U);
+}
+
 TEST_F(CloudTest, AMachinesServiceThatStumblesDoesNotMakeRequestsAnonymous) {
   server_.serve("/bucket/x", {.body = "here"});
   const std::string path = "/computeMetadata/v1/instance/service-accounts/default/token";
@@ -252,9 +338,11 @@ TEST_F(CloudTest, GoogleCredentialsThatAreNotReadAreErrors) {
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
               HasSubstr("cannot read the file of Google credentials: '"));
   environment_.set("GOOGLE_APPLICATION_CREDENTIALS", home_ / "c.json");
-  test::write_file(home_ / "c.json", R"({"type":"external_account"})");
+  test::write_file(home_ / "c.json", R"({"type":"gdch_service_account"})");
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
               HasSubstr("Google credentials of this kind are not read: '"));
+  test::write_file(home_ / "c.json", R"({"type":"external_account"})");
+  EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }), HasSubstr("(it has no token_url)"));
   test::write_file(home_ / "c.json", R"({"type":"service_account","client_email":"x"})");
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }), HasSubstr("(it has no private_key)"));
   test::write_file(home_ / "c.json",

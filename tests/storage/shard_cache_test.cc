@@ -2,11 +2,9 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <deque>
-#include <map>
+#include <limits>
 #include <random>
 #include <thread>
 
@@ -14,11 +12,9 @@
 #include "base/file.h"
 #include "base/hasher.h"
 #include "shardwise/base/hash.h"
-#include "storage/cache_directory.h"
-#include "storage/cache_ledger.h"
-#include "storage/cache_locks.h"
 #include "storage/cache_request.h"
 #include "storage/fetch_support.h"
+#include "storage/served_shards.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
 #include "support/support.h"
@@ -28,7 +24,6 @@ namespace {
 
 using test::error_code;
 using test::error_text;
-using test::TempDir;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -38,37 +33,9 @@ using ::testing::SizeIs;
 
 constexpr std::size_t kShardBytes = 100'000;
 
-class ShardCacheTest : public ::testing::Test {
+class ShardCacheTest : public test::ServedShardsTest {
  protected:
-  ShardCacheTest() {
-    for (int i = 0; i < 8; ++i) server_.serve(path(i), {.body = body(i)});
-  }
-
-  static std::string path(int i) { return "/" + std::to_string(i) + ".tar"; }
-  static std::string body(int i) {
-    return test::some_bytes(kShardBytes, static_cast<std::uint32_t>(i + 1));
-  }
-  CacheRequest request(int i) const {
-    return {.source = {.url = server_.url(path(i)), .size_bytes = kShardBytes}};
-  }
-  ShardCache::Options options(std::uint64_t budget_shards = 100) const {
-    return {.directory = dir_ / "cache",
-            .budget_bytes = budget_shards * kShardBytes,
-            .fetchers = std::make_shared<const Fetchers>(test::quick_options())};
-  }
-  std::vector<std::string> files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
-      names.push_back(entry.path().filename());
-    }
-    return names;
-  }
-  std::string read(ShardCache& cache, int i) {
-    return test::read_file(CacheAccess::get(cache, request(i)).path());
-  }
-
-  TempDir dir_;
-  test::TestHttpServer server_;
+  ShardCacheTest() : ServedShardsTest(kShardBytes) {}
 };
 
 TEST_F(ShardCacheTest, FetchesAShardOnceAndServesItFromThenOn) {
@@ -142,6 +109,9 @@ TEST_F(ShardCacheTest, WhatCameWrongIsFetchedAgainOnceBeforeItIsAnError) {
   };
   EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(0));
   EXPECT_EQ(server_.gets(path(0)), 2);
+  EXPECT_EQ(cache->stats().fetched, 1U);
+  EXPECT_EQ(cache->stats().fetched_bytes, kShardBytes);
+  EXPECT_EQ(cache->stats().wrong, 1U);
   wanted = request(1);
   wanted.source.source_hash = hash128(body(2));
   EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
@@ -206,7 +176,7 @@ TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedA
   const auto wanted = [&](int i) {
     CacheRequest request = this->request(0);
     request.admission.checked_as = hash128(body(i));
-    request.admission.check = [&checks, i](const std::string& file) {
+    request.admission.check = [this, &checks, i](const std::string& file) {
       ++checks;
       if (test::read_file(file) != body(i)) throw StaleIndex("another", "", "");
     };
@@ -483,377 +453,6 @@ TEST_F(ShardCacheTest, AShardIsNotTakenIfItsRecordIsDamaged) {
   EXPECT_EQ(cache->stats().fetched, 2u);
 }
 
-TEST_F(ShardCacheTest, WhatALargerBudgetLeftGoesWithTheFirstShardThatIsAskedFor) {
-  {
-    const auto cache = ShardCache::open(options());
-    for (const int i : {1, 2, 3, 4, 5, 0}) read(*cache, i);
-  }
-  const auto cache = ShardCache::open(options(3));
-  EXPECT_EQ(cache->used_bytes(), 6 * kShardBytes) << "nobody used it";
-  const std::map<std::string, NextUse> future{
-      {CacheAccess::name_of(request(1)), {.kind = NextUse::Kind::kInUse}},
-      {CacheAccess::name_of(request(2)), {.kind = NextUse::Kind::kAt, .position = 70, .shard = 2}},
-      {CacheAccess::name_of(request(3)), {.kind = NextUse::Kind::kAt, .position = 50, .shard = 3}},
-      {CacheAccess::name_of(request(4)), {.kind = NextUse::Kind::kNever, .shard = 4}},
-  };
-  const auto next_use = [&](const std::string& name) {
-    const auto found = future.find(name);
-    return found == future.end() ? NextUse{} : found->second;
-  };
-  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, request(0), next_use).path()), body(0));
-  std::vector<std::string> left;
-  for (const ShardCache::Entry& entry : cache->entries()) left.push_back(entry.name);
-  EXPECT_THAT(left, testing::UnorderedElementsAre(CacheAccess::name_of(request(0)),
-                                                  CacheAccess::name_of(request(1)),
-                                                  CacheAccess::name_of(request(3))))
-      << "unknown, never, and farthest went";
-  EXPECT_EQ(cache->stats().evicted, 3u);
-  EXPECT_EQ(cache->stats().fetched, 0u);
-}
-
-TEST_F(ShardCacheTest, WhatALargerBudgetLeftGoesThoughAllOfItIsNeededButNotFromUnderItsUser) {
-  const auto all_needed = [](const std::string&) { return NextUse{.kind = NextUse::Kind::kInUse}; };
-  const auto large = ShardCache::open(options());
-  for (int i = 0; i < 7; ++i) read(*large, i);
-  std::vector<CachedShard> used;
-  for (const int i : {0, 1}) used.push_back(CacheAccess::get(*large, request(i)));
-
-  const auto cache = ShardCache::open(options(3));
-  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, request(7), all_needed).path()), body(7));
-  EXPECT_EQ(cache->used_bytes(), 3 * kShardBytes);
-  for (const CachedShard& shard : used) EXPECT_TRUE(std::filesystem::exists(shard.path()));
-  EXPECT_EQ(cache->stats().evicted, 4u);
-  EXPECT_EQ(test::read_file(CacheAccess::get(*cache, request(6), all_needed).path()), body(6))
-      << "the last one that was used stayed";
-  EXPECT_EQ(cache->stats().fetched, 1u);
-
-  const auto small = ShardCache::open(options(1));
-  CacheAccess::get(*small, request(0), all_needed);
-  EXPECT_EQ(small->used_bytes(), 2 * kShardBytes) << "both are in use";
-  used.clear();
-  std::optional<ShardFetch> fetch;
-  EXPECT_EQ(CacheAccess::begin_ahead(*small, request(2), 1, all_needed, fetch), Ahead::kNotNow);
-  EXPECT_EQ(small->used_bytes(), kShardBytes) << "now they are not";
-}
-
-TEST_F(ShardCacheTest, EvictsTheLeastRecentlyUsedWithinItsBudget) {
-  const auto cache = ShardCache::open(options(3));
-  for (const int i : {0, 1, 2, 0, 3}) read(*cache, i);  // 1 goes
-  EXPECT_LE(cache->used_bytes(), 3 * kShardBytes);
-  for (const int i : {0, 2, 3}) read(*cache, i);
-  EXPECT_EQ(cache->stats().fetched, 4u);
-  read(*cache, 1);
-  EXPECT_EQ(cache->stats().fetched, 5u);
-  EXPECT_EQ(cache->stats().evicted, 2u);
-  EXPECT_EQ(cache->stats().evicted_bytes, 2 * kShardBytes);
-}
-
-TEST_F(ShardCacheTest, EvictsWhatIsNeededLast) {
-  const auto cache = ShardCache::open(options(3));
-  for (const int i : {0, 1, 2}) read(*cache, i);
-  std::map<std::string, NextUse> future;
-  future[CacheAccess::name_of(request(0))] = {.kind = NextUse::Kind::kInUse};
-  future[CacheAccess::name_of(request(1))] = {.kind = NextUse::Kind::kAt, .position = 70};
-  future[CacheAccess::name_of(request(2))] = {.kind = NextUse::Kind::kAt, .position = 50};
-  const auto next_use = [&](const std::string& name) { return future.at(name); };
-  CacheAccess::get(*cache, request(3), next_use);
-  EXPECT_EQ(cache->entries().size(), 3u);
-  read(*cache, 0);
-  read(*cache, 2);
-  EXPECT_EQ(cache->stats().fetched, 4u);
-}
-
-TEST_F(ShardCacheTest, AShardThatNobodyKnowsOfGoesFirst) {
-  const auto cache = ShardCache::open(options(2));
-  read(*cache, 0);
-  read(*cache, 1);
-  const std::string known = CacheAccess::name_of(request(0));
-  CacheAccess::get(*cache, request(2), [&](const std::string& name) {
-    return name == known ? NextUse{.kind = NextUse::Kind::kAt, .position = 1'000'000} : NextUse{};
-  });
-  read(*cache, 0);
-  EXPECT_EQ(cache->stats().fetched, 3u);
-}
-
-TEST_F(ShardCacheTest, WhatIsInUseStays) {
-  const auto cache = ShardCache::open(options(2));
-  const CachedShard first = CacheAccess::get(*cache, request(0));
-  {
-    const CachedShard again =
-        CacheAccess::get(*cache, request(0));  // a hold more or less makes no difference
-  }
-  for (const int i : {1, 2, 3, 4}) read(*cache, i);
-  EXPECT_EQ(test::read_file(first.path()), body(0));
-  EXPECT_LE(cache->used_bytes(), 2 * kShardBytes);
-  EXPECT_EQ(cache->stats().bypassed, 0u);
-}
-
-// faults.md 16
-TEST_F(ShardCacheTest, WithoutRoomAShardIsFetchedBesideTheCache) {
-  const auto cache = ShardCache::open(options(2));
-  const CachedShard a = CacheAccess::get(*cache, request(0));
-  const CachedShard b = CacheAccess::get(*cache, request(1));
-  {
-    const CachedShard c = CacheAccess::get(*cache, request(2));
-    EXPECT_EQ(test::read_file(c.path()), body(2));
-    EXPECT_EQ(test::read_file(a.path()), body(0));
-    EXPECT_LE(cache->used_bytes(), 3 * kShardBytes);
-  }
-  EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes) << "it is gone with its last user";
-  EXPECT_EQ(cache->stats().bypassed, 1u);
-}
-
-// faults.md 6
-TEST_F(ShardCacheTest, ABudgetBelowOneShardIsAnErrorOrABypass) {
-  ShardCache::Options small = options();
-  small.budget_bytes = kShardBytes - 1;
-  EXPECT_THAT(error_text([&] { CacheAccess::get(*ShardCache::open(small), request(0)); }),
-              AllOf(HasSubstr("larger than the shard cache's budget"), HasSubstr("/0.tar"),
-                    HasSubstr("give the cache 100000 bytes at least")));
-  EXPECT_EQ(error_code([&] {
-              CacheAccess::get(*ShardCache::open(small), {.source = {.url = server_.url(path(0))}});
-            }),
-            ErrorCode::kNoSpace)
-      << "also when only the server knows the size";
-  small.bypass_large = true;
-  const auto cache = ShardCache::open(small);
-  EXPECT_EQ(read(*cache, 0), body(0));
-  EXPECT_EQ(read(*cache, 0), body(0));
-  EXPECT_EQ(cache->used_bytes(), 0u);
-  EXPECT_EQ(cache->stats().bypassed, 2u);
-  small.budget_bytes = 0;
-  EXPECT_EQ(error_code([&] { ShardCache::open(small); }), ErrorCode::kInvalidArgument);
-}
-
-TEST_F(ShardCacheTest, AShardOfUnknownSizeMakesRoomAsItComes) {
-  server_.serve("/chunked.tar", {.body = body(7), .has_head = false, .is_chunked = true});
-  const auto cache = ShardCache::open(options(1000));
-  EXPECT_EQ(test::read_file(
-                CacheAccess::get(*cache, {.source = {.url = server_.url("/chunked.tar")}}).path()),
-            body(7));
-  EXPECT_EQ(cache->used_bytes(), kShardBytes);
-}
-
-TEST_F(ShardCacheTest, FetchesAheadOnlyWhereThatCostsNothing) {
-  const auto cache = ShardCache::open(options(2));
-  read(*cache, 0);
-  read(*cache, 1);
-  std::map<std::string, NextUse> future;
-  const auto next_use = [&](const std::string& name) { return future.at(name); };
-  const auto at = [](std::uint64_t position, bool may_go_now = true) {
-    return NextUse{.kind = NextUse::Kind::kAt, .position = position, .may_go_now = may_go_now};
-  };
-  NextUse& zero = future[CacheAccess::name_of(request(0))];
-  NextUse& one = future[CacheAccess::name_of(request(1))];
-  std::optional<ShardFetch> fetch;
-  const auto begin = [&] {
-    return CacheAccess::begin_ahead(*cache, request(2), 30, next_use, fetch);
-  };
-
-  zero = at(20), one = at(25);
-  EXPECT_EQ(begin(), Ahead::kNotNow) << "both are needed sooner";
-  zero = at(20), one = at(40, false);
-  EXPECT_EQ(begin(), Ahead::kNotNow) << "the one to go is needed before";
-  zero = at(20), one = at(40);
-  {
-    const CachedShard used = CacheAccess::get(*cache, request(1));
-    EXPECT_EQ(begin(), Ahead::kNotNow) << "the one to go is in use";
-  }
-  ASSERT_EQ(begin(), Ahead::kFetch);
-  EXPECT_EQ(CacheAccess::begin_ahead(*cache, request(2), 30, next_use, fetch), Ahead::kPresent)
-      << "somebody fetches it";
-  fetch->run();
-  fetch.reset();
-  EXPECT_EQ(begin(), Ahead::kPresent);
-  read(*cache, 0);
-  EXPECT_EQ(cache->stats().fetched, 3u);
-}
-
-TEST_F(ShardCacheTest, AShardThatAnotherHoldsForLongIsPassedOver) {
-  ShardCache::Options quick = options(2);
-  quick.room_timeout = std::chrono::milliseconds(1);
-  const auto cache = ShardCache::open(quick);
-  read(*cache, 0);
-  read(*cache, 1);
-  const auto another = ShardCache::open(quick);
-  const CachedShard held = CacheAccess::get(*another, request(1));
-  const auto next_use = [&](const std::string& name) {
-    return NextUse{.kind = NextUse::Kind::kAt,
-                   .position = name == CacheAccess::name_of(request(1)) ? 50U : 40U};
-  };
-  std::optional<ShardFetch> fetch;
-  const auto begin = [&] {
-    return CacheAccess::begin_ahead(*cache, request(2), 30, next_use, fetch);
-  };
-  EXPECT_EQ(begin(), Ahead::kNotNow) << "the one to go is in use";
-  Ahead answer = Ahead::kNotNow;
-  while ((answer = begin()) == Ahead::kNotNow) std::this_thread::yield();
-  ASSERT_EQ(answer, Ahead::kFetch);
-  fetch->run();
-  EXPECT_EQ(test::read_file(held.path()), body(1));
-  EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes);
-}
-
-// A batch that spans shards: none is read to its end before the next is needed.
-TEST_F(ShardCacheTest, NobodyWaitsForAShardThatIsHeld) {
-  ShardCache::Options waiting = options(2);
-  waiting.room_timeout = std::chrono::hours(1);
-  const auto cache = ShardCache::open(waiting);
-  const auto reader = std::make_shared<int>();
-  CacheAccess::add_releaser(*cache, reader,
-                            {.release = [](const std::string&) { return false; },
-                             .holds = [](const std::string&) { return true; }});
-  for (const bool has_been_read : {false, true}) {
-    std::deque<CachedShard> batch;
-    for (int i = 0; i < 5; ++i) {
-      batch.push_back(CacheAccess::get(*cache, request(i), [&](const std::string&) {
-        return NextUse{.kind = NextUse::Kind::kAt, .position = 100, .may_go_now = has_been_read};
-      }));
-    }
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(test::read_file(batch[i].path()), body(i));
-    EXPECT_EQ(cache->used_bytes(), 5 * kShardBytes) << "all are in use";
-    batch.clear();
-    const auto later = [&](const std::string&) {
-      return NextUse{.kind = NextUse::Kind::kAt, .position = 100};
-    };
-    EXPECT_EQ(test::read_file(CacheAccess::get(*cache, request(5), later).path()), body(5));
-    EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes) << "what is let go leaves with the next";
-    EXPECT_EQ(cache->prune(0).num_shards, 2U);
-  }
-  EXPECT_EQ(cache->stats().fetched, 12U);
-  EXPECT_EQ(cache->stats().bypassed, 0U);
-}
-
-TEST_F(ShardCacheTest, ThatAnotherHasNoRoomYetIsListedOnlyWhenItMayHaveChanged) {
-  static std::atomic<int> listings;
-  const auto cache = ShardCache::open(options(4));
-  read(*cache, 0);
-  File other = File::open_or_create(dir_ / "cache/locks");
-  ASSERT_TRUE(other.try_lock_byte(detail::fetch_byte(CacheAccess::name_of(request(1))), true));
-  std::optional<ShardFetch> fetch;
-  const auto listings_of_a_try = [&] {
-    listings = 0;
-    EXPECT_EQ(CacheAccess::begin_ahead(*cache, request(1), 30, nullptr, fetch), Ahead::kNotNow);
-    return listings.load();
-  };
-  set_fault_handler([](const char* point) {
-    if (std::string_view(point) == "shard_cache.listing") ++listings;
-  });
-  EXPECT_EQ(listings_of_a_try(), 1);
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(listings_of_a_try(), 0);
-  read(*cache, 2);
-  EXPECT_EQ(listings_of_a_try(), 1);
-  EXPECT_EQ(listings_of_a_try(), 0);
-  test::write_file(
-      dir_ / "cache/shards/" + CacheAccess::name_of(request(1)) + ".tar.0123456789ab.tmp", "x");
-  const detail::CacheDirectory directory(dir_ / "cache", false,
-                                         detail::CacheDirectory::Sharing::kOwn);
-  detail::CacheLedger(directory).doubt();
-  EXPECT_EQ(CacheAccess::begin_ahead(*cache, request(1), 30, nullptr, fetch), Ahead::kPresent);
-  set_fault_handler(nullptr);
-}
-
-TEST_F(ShardCacheTest, ANeededShardWaitsForTheOneThatShouldGo) {
-  const auto cache = ShardCache::open(options(2));
-  read(*cache, 0);
-  read(*cache, 1);
-  std::atomic<bool> done{false};
-  const std::string last = CacheAccess::name_of(request(1));
-  const auto next_use = [&](const std::string& name) {
-    return name == last
-               ? NextUse{.kind = NextUse::Kind::kAt, .position = 40, .may_go_now = done.load()}
-               : NextUse{.kind = NextUse::Kind::kAt, .position = 35};
-  };
-  std::thread reader([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    done = true;
-  });
-  CacheAccess::get(*cache, request(2), next_use);
-  reader.join();
-  read(*cache, 0);
-  EXPECT_EQ(cache->stats().fetched, 3u) << "0 stayed";
-}
-
-TEST_F(ShardCacheTest, AsksForIdleMappingsToBeLetGo) {
-  const auto cache = ShardCache::open(options(2));
-  auto idle = std::make_shared<std::map<std::string, CachedShard>>();
-  for (const int i : {0, 1}) {
-    CachedShard shard = CacheAccess::get(*cache, request(i));
-    idle->emplace(shard.name(), std::move(shard));
-  }
-  CacheAccess::add_releaser(*cache, idle,
-                            {.release = [shards = idle.get()](const std::string& name) {
-                              return shards->erase(name) > 0;
-                            }});
-  read(*cache, 2);
-  EXPECT_EQ(cache->stats().bypassed, 0u);
-  EXPECT_THAT(*idle, SizeIs(1));
-  idle.reset();
-  read(*cache, 3);
-}
-
-class CompressedShardCacheTest : public ShardCacheTest,
-                                 public ::testing::WithParamInterface<Compression> {};
-
-TEST_P(CompressedShardCacheTest, IsExpandedOnTheWayIn) {
-  const std::string bytes = std::string(1 << 20, 'a') + body(0);
-  const std::string stored = test::compress(bytes, GetParam());
-  server_.serve("/x", {.body = stored});
-  test::write_file(dir_ / "local", stored);
-  const auto cache = ShardCache::open(options());
-  for (const std::string& url : {server_.url("/x"), dir_ / "local"}) {
-    const CacheRequest wanted{.source = {.url = url,
-                                         .compression = GetParam(),
-                                         .size_bytes = bytes.size(),
-                                         .source_bytes = stored.size(),
-                                         .source_hash = hash128(stored)}};
-    EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), bytes);
-    EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), bytes);
-  }
-  EXPECT_EQ(server_.gets("/x"), 1);
-  EXPECT_EQ(cache->stats().fetched_bytes, 2 * stored.size());
-  EXPECT_EQ(cache->used_bytes(), 2 * bytes.size());
-
-  server_.serve("/cut", {.body = stored.substr(0, stored.size() / 2)});
-  EXPECT_EQ(error_code([&] {
-              CacheAccess::get(*cache,
-                               {.source = {.url = server_.url("/cut"), .compression = GetParam()}});
-            }),
-            ErrorCode::kCorruptShard);
-  EXPECT_THAT(cache->entries(), SizeIs(2));
-}
-
-TEST_P(CompressedShardCacheTest, IsRefusedWithAFlippedBitOrBytesBehindIt) {
-  const std::uint64_t seed = test::seed_of("SHARDWISE_FLIP_SEED", 20'261'122);
-  std::mt19937_64 random(seed);
-  const std::string bytes = std::string(5000, 'a') + body(0);
-  const std::string stored = test::compress(bytes, GetParam());
-  const auto cache = ShardCache::open(options());
-  const auto get = [&](const std::string& name, const std::string& damaged) {
-    test::write_file(dir_ / name, damaged);
-    return test::read_file(CacheAccess::get(*cache, {.source = {.url = dir_ / name,
-                                                                .compression = GetParam(),
-                                                                .size_bytes = bytes.size()}})
-                               .path());
-  };
-  for (int trial = 0; trial < 100; ++trial) {
-    std::string flipped = stored;
-    const std::uint64_t bit = random() % (flipped.size() * 8);
-    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
-    try {
-      EXPECT_EQ(get("flipped" + std::to_string(trial), flipped), bytes) << "bit " << bit;
-    } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr("flipped" + std::to_string(trial)));
-    }
-  }
-  EXPECT_EQ(error_code([&] { get("behind", stored + "rubbish"); }), ErrorCode::kCorruptShard);
-  EXPECT_EQ(error_code([&] { get("cut", stored.substr(0, stored.size() - 1)); }),
-            ErrorCode::kCorruptShard);
-}
-INSTANTIATE_TEST_SUITE_P(All, CompressedShardCacheTest,
-                         ::testing::Values(Compression::kGzip, Compression::kZstd, Compression::kXz,
-                                           Compression::kBzip2, Compression::kLz4));
-
 // faults.md 46
 TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
   const auto open_text = [&](const std::string& path) {
@@ -1004,151 +603,6 @@ TEST_F(ShardCacheTest, WaitingForAThreadOfThisProcessIsNotSaidToBeForAnother) {
 }
 
 // faults.md 5
-TEST_F(ShardCacheTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
-  const auto cache = ShardCache::open(options());
-  read(*cache, 0);
-  EXPECT_EQ(test::in_child([&]() -> std::string {
-              ::signal(SIGXFSZ, SIG_IGN);
-              test::set_limit(RLIMIT_FSIZE, kShardBytes / 2);
-              const auto code = error_code([&] { CacheAccess::get(*cache, request(1)); });
-              if (code != ErrorCode::kNoSpace) return "no NoSpace";
-              return read(*cache, 0) == body(0) ? "" : "the other shard cannot be read";
-            }),
-            "");
-  EXPECT_THAT(files(), SizeIs(2));
-  EXPECT_EQ(read(*cache, 1), body(1)) << "room returned";
-}
-
-/// A disk that holds three shards.
-struct SmallDisk {
-  static inline std::string folder;
-  static void handle(const char* point) {
-    if (std::string_view(point) == "shard_cache.temporary_made") require_space();
-  }
-  static void require_space() {
-    int shards = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      shards += entry.path().extension() == ".tar" ? 1 : 0;
-    }
-    if (shards >= 3) throw Error(ErrorCode::kNoSpace, "the disk is full", "", "");
-  }
-};
-
-// faults.md 5
-TEST_F(ShardCacheTest, AFullDiskMakesRoomAndTheRunGoesOn) {
-  const auto cache = ShardCache::open(options());
-  SmallDisk::folder = dir_ / "cache/shards";
-  set_fault_handler(&SmallDisk::handle);
-  for (int i = 0; i < 8; ++i) EXPECT_EQ(read(*cache, i), body(i));
-  EXPECT_EQ(cache->stats().evicted, 5u);
-  EXPECT_EQ(cache->used_bytes(), 3 * kShardBytes);
-
-  std::vector<CachedShard> used;
-  for (const int i : {5, 6, 7}) used.push_back(CacheAccess::get(*cache, request(i)));
-  EXPECT_THAT(error_text([&] { read(*cache, 0); }),
-              AllOf(HasSubstr("disk of the shard cache is full, and no shard may go"),
-                    HasSubstr(dir_ / "cache"), HasSubstr("free space")));
-  set_fault_handler(nullptr);
-  EXPECT_EQ(read(*cache, 0), body(0)) << "room returned";
-}
-
-// faults.md 5
-TEST_P(CompressedShardCacheTest, AFullDiskMakesRoomForTheCompressedFileToo) {
-  const auto cache = ShardCache::open(options());
-  for (int i = 0; i < 3; ++i) read(*cache, i);
-  static std::string full_at;
-  SmallDisk::folder = dir_ / "cache/shards";
-  const std::string stored = test::compress(body(4), GetParam());
-  server_.serve("/x", {.body = stored});
-  for (const bool is_known : {true, false}) {
-    for (const char* point : {"shard_cache.stored", "shard_cache.record"}) {
-      full_at = point;
-      set_fault_handler([](const char* reached) {
-        if (full_at == reached) SmallDisk::require_space();
-      });
-      CacheRequest wanted{.source = {.url = server_.url("/x"),
-                                     .compression = GetParam(),
-                                     .size_bytes = kShardBytes}};
-      if (is_known) wanted.source.source_bytes = stored.size();
-      EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(4)) << point;
-      set_fault_handler(nullptr);
-      EXPECT_THAT(cache->entries(), SizeIs(testing::AllOf(testing::Ge(1), testing::Le(3))));
-      EXPECT_TRUE(cache->remove(CacheAccess::name_of(wanted)));
-      for (int i = 0; i < 3; ++i) read(*cache, i);
-    }
-  }
-}
-
-TEST_F(ShardCacheTest, OpeningWaitsForNobodyWhoMakesRoom) {
-  ShardCache::Options quick = options();
-  quick.wait_timeout = std::chrono::milliseconds(1);
-  read(*ShardCache::open(quick), 0);
-  File stopped = File::open_or_create(dir_ / "cache/locks");
-  ASSERT_TRUE(stopped.try_lock_byte(0, true));
-  const auto cache = ShardCache::open(quick);
-  EXPECT_EQ(read(*cache, 0), body(0));
-  EXPECT_THAT(error_text([&] { read(*cache, 1); }),
-              AllOf(HasSubstr("does not finish making room"),
-                    HasSubstr("(process " + std::to_string(::getpid()) + " (")));
-  stopped.unlock_byte(0);
-  EXPECT_EQ(read(*cache, 1), body(1));
-}
-
-TEST_F(ShardCacheTest, WhatComesWhileItIsListedIsCounted) {
-  const auto large = ShardCache::open(options(5));
-  for (const int i : {0, 1, 2}) read(*large, i);
-  const auto small = ShardCache::open(options(2));
-  bool is_first = true;
-  CacheAccess::get(*small, request(0), [&](const std::string&) {
-    if (std::exchange(is_first, false)) {
-      read(*large, 3);
-      read(*large, 4);
-    }
-    return NextUse{};
-  });
-  ASSERT_FALSE(is_first);
-  for (const int i : {5, 6, 7}) read(*large, i);
-  EXPECT_LE(large->used_bytes(), 5 * kShardBytes);
-}
-
-TEST_F(ShardCacheTest, WhatComesWhileTheCountCannotBeOpenedIsCountedAgain) {
-  const std::string count = dir_ / "cache/used";
-  const auto cache = ShardCache::open(options(3));
-  read(*cache, 0);
-  // As without a descriptor: it cannot be opened for writing, which follows no link.
-  std::filesystem::rename(count, dir_ / "count");
-  std::filesystem::create_symlink(dir_ / "count", count);
-  read(*cache, 1);
-  for (const int i : {2, 3, 4}) read(*cache, i);
-  EXPECT_EQ(cache->used_bytes(), 3 * kShardBytes);
-}
-
-TEST_F(ShardCacheTest, ACountOfItsBytesThatIsInDoubtOrDamagedIsCountedAgain) {
-  const std::string count = dir_ / "cache/used";
-  const auto cache = ShardCache::open(options(4));
-  for (int i = 0; i < 3; ++i) read(*cache, i);
-  const std::string three = test::read_file(count);
-  for (int i = 3; i < 6; ++i) read(*cache, i);
-  EXPECT_EQ(cache->used_bytes(), 4 * kShardBytes);
-  const std::string four = test::read_file(count);
-  // A flipped bit, no file, and a program that does not know of it: a shard more than it says.
-  for (const std::string& damaged : {std::string(), four.substr(0, 40), "x" + four.substr(1),
-                                     three.substr(0, 24) + four.substr(24)}) {
-    test::write_file(count, damaged);
-    read(*cache, 6);
-    read(*cache, 7);
-    EXPECT_EQ(cache->used_bytes(), 4 * kShardBytes);
-  }
-  std::filesystem::remove(count);
-  read(*cache, 0);
-  EXPECT_EQ(cache->used_bytes(), 4 * kShardBytes);
-  test::write_file(count, three);
-  const auto again = ShardCache::open(options(4));
-  read(*again, 1);
-  EXPECT_EQ(again->used_bytes(), 4 * kShardBytes) << "whoever opens the cache counts";
-}
-
-// faults.md 5
 // faults.md 53
 TEST_F(ShardCacheTest, WhoWaitedForAFetchThatGaveUpDoesNotTryAsLongAgain) {
   constexpr std::uint64_t kThreads = 4;
@@ -1165,6 +619,33 @@ TEST_F(ShardCacheTest, WhoWaitedForAFetchThatGaveUpDoesNotTryAsLongAgain) {
   EXPECT_EQ(server_.gets(path(0)), 1 + test::quick_options().max_retries);
   server_.set_gate(nullptr);
   EXPECT_EQ(read(*cache, 0), body(0)) << "who asks later tries anew";
+}
+
+// faults.md 53
+TEST_F(ShardCacheTest, AnOutageThatAFetchGaveUpOnIsNotWaitedForAsLongAgain) {
+  Fetchers::Options patient = test::quick_options();
+  patient.max_retries = std::numeric_limits<int>::max();
+  patient.retry_for = std::chrono::milliseconds(400);
+  ShardCache::Options how = options();
+  how.fetchers = std::make_shared<const Fetchers>(patient);
+  const auto cache = ShardCache::open(how);
+  std::atomic<bool> is_away{true};
+  server_.set_gate([&](const test::LoggedRequest&) -> std::optional<std::pair<int, std::string>> {
+    if (is_away) return std::pair(503, std::string("away"));
+    return std::nullopt;
+  });
+  const auto waited = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    EXPECT_THROW(read(*cache, 0), FetchError);
+    return std::chrono::steady_clock::now() - start;
+  };
+  EXPECT_GE(waited(), std::chrono::milliseconds(350));
+  EXPECT_LE(waited(), std::chrono::milliseconds(200)) << "there is hardly any time left";
+  is_away = false;
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_TRUE(cache->remove(CacheAccess::name_of(request(0))));
+  is_away = true;
+  EXPECT_GE(waited(), std::chrono::milliseconds(350)) << "it is another outage";
 }
 
 TEST_F(ShardCacheTest, OfAShardThatFailsAtTheEndNoRecordIsLeft) {

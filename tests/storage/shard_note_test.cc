@@ -11,6 +11,7 @@
 #include "shardwise/storage/shard_cache.h"
 #include "storage/cache_request.h"
 #include "storage/fetch_support.h"
+#include "storage/served_shards.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
 #include "support/support.h"
@@ -25,16 +26,10 @@ using ::testing::SizeIs;
 
 constexpr std::size_t kShardBytes = 100'000;
 
-class ShardNoteTest : public ::testing::Test {
+class ShardNoteTest : public test::ServedShardsTest {
  protected:
-  ShardNoteTest() {
-    for (int i = 0; i < 4; ++i) server_.serve(path(i), {.body = body(i)});
-  }
+  ShardNoteTest() : ServedShardsTest(kShardBytes, 4) {}
 
-  static std::string path(int i) { return "/" + std::to_string(i) + ".tar"; }
-  static std::string body(int i) {
-    return test::some_bytes(kShardBytes, static_cast<std::uint32_t>(i + 1));
-  }
   static std::string text(int i) { return "of shard " + std::to_string(i); }
   CacheRequest request(int i) const { return {.source = {.url = server_.url(path(i))}}; }
   CacheRequest request_with_note(int i) const {
@@ -51,13 +46,6 @@ class ShardNoteTest : public ::testing::Test {
   std::string file(int i, const std::string& suffix) const {
     return dir_ / "cache/shards/" + CacheAccess::name_of(request(i)) + suffix;
   }
-  std::vector<std::string> files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
-      names.push_back(entry.path().filename());
-    }
-    return names;
-  }
   /// "" if there is none.
   static std::string note_of(const CachedShard& shard) {
     const auto note = CacheAccess::note_of(shard);
@@ -65,9 +53,6 @@ class ShardNoteTest : public ::testing::Test {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(note->bytes.data()) % 8, 0u);
     return std::string(note->bytes);
   }
-
-  TempDir dir_;
-  test::TestHttpServer server_;
 };
 
 TEST_F(ShardNoteTest, IsKeptBesideItsShardAndGoesWithIt) {

@@ -105,6 +105,25 @@ TEST_F(ShardPoolTest, EvictsTheLeastRecentlyUsed) {
   EXPECT_EQ(alive_, 3);
 }
 
+TEST_F(ShardPoolTest, DearShardsAreClosedLastAndNotForTheBoundOfCheapOnes) {
+  const auto is_dear = [](std::uint64_t number) { return number % 2 == 1; };
+  const auto is_open = [](Pool& pool, std::uint64_t number) { return bool(pool.find(number)); };
+  Pool cheap(10, opener(), {.is_dear = is_dear, .max_cheap_bytes = 60});
+  for (const std::uint64_t number : {1U, 3U, 0U, 2U}) cheap.get(number);
+  EXPECT_EQ(cheap.stats().open_bytes, 20U + 40U + 10U + 30U);
+  cheap.get(4);  // evicts 0, and then 2
+  EXPECT_TRUE(is_open(cheap, 1) && is_open(cheap, 3) && is_open(cheap, 4));
+  EXPECT_FALSE(is_open(cheap, 0) || is_open(cheap, 2));
+  cheap.get(5);
+  EXPECT_EQ(cheap.stats().open_shards, 4U);
+
+  Pool all(10, opener(), {.max_bytes = 60, .is_dear = is_dear});
+  for (const std::uint64_t number : {1U, 0U, 2U}) all.get(number);
+  all.get(3);
+  EXPECT_TRUE(is_open(all, 1) && is_open(all, 3)) << "the others left first";
+  EXPECT_FALSE(is_open(all, 0) || is_open(all, 2));
+}
+
 TEST_F(ShardPoolTest, APinnedShardIsNotEvicted) {
   Pool pool(10, opener(), {.max_shards = 2});
   const auto pinned = pool.get(0);

@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "cache_options.h"
 #include "commands.h"
+#include "data/read_frontier.h"
 #include "decoded_epoch.h"
 #include "fetch_options.h"
 #include "interrupt.h"
@@ -45,6 +46,12 @@ struct EpochOptions {
 
 using Batch = std::vector<std::uint64_t>;
 
+struct PlannedBatch {
+  Batch batch;
+  std::uint64_t first = 0;  ///< its place among the rank's samples
+  detail::ReadFrontier::Part reading;
+};
+
 /// What a loader's thread makes of a batch: every byte of every field was read.
 struct LoadedBatch {
   Batch samples;
@@ -52,9 +59,10 @@ struct LoadedBatch {
   std::uint64_t checksum = 0;
 };
 
-LoadedBatch load(const MixedDataset& data, const Batch& batch) {
+LoadedBatch load(const MixedDataset& data, PlannedBatch& planned) {
   LoadedBatch loaded;
-  for (const std::uint64_t number : batch) {
+  for (const std::uint64_t number : planned.batch) {
+    planned.reading.reach(planned.first + loaded.samples.size());
     const std::size_t part = data.part_of(number);
     const Sample sample = data.part(part)[number - data.first_sample(part)];
     for (std::size_t i = 0; i < sample.num_fields(); ++i) {
@@ -82,22 +90,27 @@ struct EpochReport {
 void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& sampler,
                const RankOptions::Range& node, std::uint64_t num_samples, Progress& progress,
                EpochReport& report) {
-  const auto next_batch = [&]() -> std::optional<Batch> {
-    throw_if_interrupted();
-    Batch batch(options.batch);
-    batch.resize(sampler.next_batch(batch));
-    if (batch.empty()) return std::nullopt;
-    return batch;
-  };
   // What several data sets need from one cache is not known ahead.
   std::optional<ShardPrefetcher> prefetcher;
   ShardPrefetcher::Options prefetch = options.prefetch;
   prefetch.node = node;
   if (data.num_parts() == 1) prefetcher.emplace(data.part(0), sampler, prefetch);
   std::uint64_t delivered = sampler.position();
-  OrderedPipeline<Batch, LoadedBatch> loader(next_batch,
-                                             [&](const Batch& batch) { return load(data, batch); },
-                                             {.threads = options.threads});
+  std::uint64_t planned = delivered;
+  detail::ReadFrontier frontier([&](std::uint64_t num_read) {
+    if (prefetcher) prefetcher->note_read(num_read);
+  });
+  const auto next_batch = [&]() -> std::optional<PlannedBatch> {
+    throw_if_interrupted();
+    Batch batch(options.batch);
+    batch.resize(sampler.next_batch(batch));
+    if (batch.empty()) return std::nullopt;
+    const std::uint64_t first = planned;
+    planned += batch.size();
+    return PlannedBatch{std::move(batch), first, frontier.begin(first, planned)};
+  };
+  const auto work = [&](PlannedBatch& batch) { return load(data, batch); };
+  OrderedPipeline<PlannedBatch, LoadedBatch> loader(next_batch, work, {.threads = options.threads});
   while (const std::optional<LoadedBatch> loaded = loader.next()) {
     report.audit.add(loaded->samples);
     delivered += loaded->samples.size();
@@ -211,6 +224,7 @@ nlohmann::ordered_json cache_json(const ShardCache::Stats& stats) {
           {"misses", stats.misses},
           {"fetched", stats.fetched},
           {"fetched_bytes", stats.fetched_bytes},
+          {"wrong", stats.wrong},
           {"waits", stats.waits},
           {"wait_seconds", std::chrono::duration<double>(stats.waited).count()},
           {"evicted", stats.evicted},

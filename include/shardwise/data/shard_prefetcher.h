@@ -29,9 +29,9 @@ namespace shardwise {
 /// recently used shards.
 ///
 /// Threads: makes its own, and joins them; the destructor cancels fetches that are running. The
-/// methods are for one thread. A forked child starts threads of its own when the next use of a
-/// shard, or the next epoch, begins or ends. An error in fetching ahead shows when the shard is
-/// read.
+/// methods are for one thread, but for note_read(). A forked child starts threads of its own when
+/// the next use of a shard, or the next epoch, begins or ends. An error in fetching ahead shows
+/// when the shard is read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
   struct Options {
@@ -59,6 +59,12 @@ class SHARDWISE_EXPORT ShardPrefetcher {
   /// Reports that the first `num_delivered` of the sampler's samples have been read.
   /// Cost: some ns; where a use of a shard ends, some us.
   void reached(std::uint64_t num_delivered);
+
+  /// Reports that the first `num_read` of them have been read, as those of batches in the making,
+  /// though they were not all delivered: shards that only they needed may leave a full cache. A
+  /// call that says less than one before changes nothing.
+  /// Threads: any, beside all other methods but begin_epoch(). Cost: O(log uses).
+  void note_read(std::uint64_t num_read) noexcept;
 
   /// Goes on with another epoch, or another position. Errors: InvalidArgument if `sampler` is of
   /// another order.

@@ -66,6 +66,8 @@ class SHARDWISE_EXPORT Fetcher {
     std::string validator = {};
     /// Stops the fetch within about a tenth of a second, with Cancelled.
     CancelToken cancel = {};
+    /// In place of Fetchers::Options::retry_for, if it is less.
+    std::optional<std::chrono::milliseconds> retry_for = {};
   };
 
   virtual ~Fetcher();
@@ -185,6 +187,7 @@ class SHARDWISE_EXPORT Fetchers {
     int max_connections_per_host = 0;
     /// Requests at a time for one shard of 32 MiB or more that goes into a cache, if its server
     /// gives parts of it and says its version (an ETag or Last-Modified). 1: one, for the whole.
+    /// Never more than may talk to one host.
     int max_connections_per_shard = 4;
     S3Options s3 = {};
     /// Where files are today: a URL that begins with `from` is fetched from `to` and what follows
@@ -224,8 +227,6 @@ class SHARDWISE_EXPORT Fetchers {
   [[nodiscard]] Fetcher::Stat stat(const Fetcher::Request& request) const;
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const;
   [[nodiscard]] std::vector<std::string> list(const Fetcher::Request& request) const;
-  /// As the options say, and no more than they let talk to one host.
-  [[nodiscard]] int max_connections_per_shard() const noexcept;
 
  private:
   struct Impl;

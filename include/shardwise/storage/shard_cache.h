@@ -57,7 +57,10 @@ class SHARDWISE_EXPORT ShardCache {
     /// False: a directory that is not there is NotFound.
     bool create = true;
     /// Bytes that the shards in it may take together. While every shard is in use, a process may go
-    /// beyond this by what it is using.
+    /// beyond this by the shards that it holds samples of, and by one without room. Samples of
+    /// other shards without room are then read from their source; those that cannot be read so, as
+    /// compressed ones, lie beside the budget: one each, and more in half as many bytes at most for
+    /// all users together. A compressed file takes its own bytes too while it is expanded.
     std::uint64_t budget_bytes = std::uint64_t{64} << 30;
     /// A shard that is larger than the budget is fetched to a file of its own, each time, instead
     /// of being an error.
@@ -98,14 +101,17 @@ class SHARDWISE_EXPORT ShardCache {
   /// unless said otherwise.
   struct Stats {
     std::uint64_t hits = 0;
-    std::uint64_t misses = 0;           ///< asked for, and not there: fetched, or waited for
+    /// Asked for, and not there: fetched, or waited for, or followed while it came.
+    std::uint64_t misses = 0;
     std::uint64_t fetched = 0;          ///< shards fetched by this process, ahead or when asked for
     std::uint64_t fetched_bytes = 0;    ///< of them, as they came from their source
+    std::uint64_t wrong = 0;            ///< transfers of what was not the shard; not in `fetched`
     std::uint64_t waits = 0;            ///< waits for a shard that somebody else was fetching
     std::chrono::nanoseconds waited{};  ///< by callers for shards, their own fetching included
     std::uint64_t evicted = 0;
     std::uint64_t evicted_bytes = 0;
-    std::uint64_t bypassed = 0;  ///< fetched to a file of their own, for want of room
+    /// For want of room, fetched to a file of their own, or opened to read single samples of them.
+    std::uint64_t bypassed = 0;
   };
 
   /// One shard as `shardwise cache ls` shows it.
@@ -158,7 +164,7 @@ class SHARDWISE_EXPORT ShardCache {
   /// of all processes.
   [[nodiscard]] std::vector<Entry> entries() const;
   /// Shards that are being fetched, by name. Their bytes are those reserved, `last_use_ns` is when
-  /// the last byte came, and their source is known if an older copy of it left its record.
+  /// the last byte came, and their URL is known where the file system keeps attributes of files.
   [[nodiscard]] std::vector<Entry> coming() const;
   /// What this process did with the cache, in Prometheus' text format (version 0.0.4).
   [[nodiscard]] std::string metrics() const;

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <utility>
+
+#include "base/fork.h"
+
+namespace shardwise::detail {
+
+/// How far threads have come that read parts of one row of things, each from its beginning to its
+/// end: everything before the frontier has been read.
+///
+///     begun and done   begun, at work       not begun
+///     |###############|####...|######|#####|.........|
+///                          ^ the frontier
+///
+/// Threads: internally synchronised. begin() is called in the order of the parts.
+class ReadFrontier {
+ public:
+  /// @param moved  is told where the frontier is when it has moved, or may have. Called on the
+  ///               thread that moved it; calls may overtake each other.
+  explicit ReadFrontier(std::function<void(std::uint64_t frontier)> moved)
+      : moved_(std::move(moved)) {}
+
+  /// A part that is being read. Its end is the end of reading, however it came about. Movable.
+  class Part {
+   public:
+    Part() = default;
+    Part(Part&& other) noexcept : of_(std::exchange(other.of_, nullptr)), at_(other.at_) {}
+    Part& operator=(Part&& other) noexcept {
+      std::swap(of_, other.of_);
+      std::swap(at_, other.at_);
+      return *this;
+    }
+    ~Part() {
+      if (of_ != nullptr) of_->end(at_);
+    }
+    /// All before `place` has been read.
+    void reach(std::uint64_t place) {
+      if (of_ != nullptr) of_->reach(*at_, place);
+    }
+
+   private:
+    friend class ReadFrontier;
+    Part(ReadFrontier* of, std::list<std::uint64_t>::iterator at) : of_(of), at_(at) {}
+    ReadFrontier* of_ = nullptr;
+    std::list<std::uint64_t>::iterator at_{};
+  };
+
+  /// Begins with the things [first, last), which follow those that were begun before.
+  [[nodiscard]] Part begin(std::uint64_t first, std::uint64_t last) {
+    const Lock lock(mutex_);
+    behind_ = last;
+    return {this, parts_.insert(parts_.end(), first)};
+  }
+
+ private:
+  void reach(std::uint64_t& at, std::uint64_t place) {
+    tell([&]() SHARDWISE_REQUIRES(mutex_) { at = place; });
+  }
+  void end(std::list<std::uint64_t>::iterator at) {
+    tell([&]() SHARDWISE_REQUIRES(mutex_) { parts_.erase(at); });
+  }
+  template <class Change>
+  void tell(const Change& change) {
+    std::uint64_t frontier = 0;
+    {
+      const Lock lock(mutex_);
+      change();
+      // Parts are in order, so that none is behind what the first of them lacks.
+      frontier = parts_.empty() ? behind_ : parts_.front();
+    }
+    moved_(frontier);
+  }
+
+  const std::function<void(std::uint64_t)> moved_;
+  Mutex mutex_;
+  std::list<std::uint64_t> parts_ SHARDWISE_GUARDED_BY(mutex_);  // how far each has come
+  std::uint64_t behind_ SHARDWISE_GUARDED_BY(mutex_) = 0;        // the last that was begun
+};
+
+}  // namespace shardwise::detail

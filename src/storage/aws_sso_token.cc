@@ -1,0 +1,134 @@
+#include "storage/aws_sso_token.h"
+
+#include <openssl/evp.h>
+
+#include <array>
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "base/file.h"
+#include "base/private_file.h"
+#include "base/text.h"
+#include "shardwise/base/error.h"
+#include "storage/environment.h"
+#include "storage/fetch_failure.h"
+#include "storage/iso_time.h"
+#include "storage/json_text.h"
+
+namespace shardwise {
+namespace {
+
+using std::chrono::system_clock;
+
+/// A token is renewed when less than this is left of it.
+constexpr std::chrono::minutes kRenewBefore{5};
+
+std::string sha1_hex(std::string_view text) {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha1(), nullptr) != 1) {
+    throw InvalidArgument("sha1 is turned off in this system's libcrypto", "",
+                          "allow it in OpenSSL's configuration: SSO needs it");
+  }
+  return hex({reinterpret_cast<const char*>(digest.data()), size});
+}
+
+/// What lies in the file of a session's token.
+struct SsoToken {
+  std::string path;
+  nlohmann::json all;
+
+  static SsoToken read(const std::string& name) {
+    SsoToken token{environment("HOME") + "/.aws/sso/cache/" + sha1_hex(name) + ".json", {}};
+    std::ifstream file(token.path);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    token.all = nlohmann::json::parse(text, nullptr, false);
+    return token;
+  }
+  std::string text(const char* name) const { return json_text(all, name); }
+  bool is_there() const { return !text("accessToken").empty(); }
+  /// True if the time that is called `name` comes, and lies further ahead than this.
+  bool lasts(const char* name, std::chrono::seconds longer_than = {}) const {
+    const auto end = parse_iso_time(text(name));
+    return end && *end > system_clock::now() + longer_than;
+  }
+  bool can_be_renewed() const {
+    return !text("refreshToken").empty() && !text("clientId").empty() &&
+           !text("clientSecret").empty() && lasts("registrationExpiresAt");
+  }
+  /// Writes it back. If that fails, the next who needs one renews it again.
+  void keep() const noexcept {
+    try {
+      AtomicFile file(path);
+      make_private(file.file());
+      file.file().write_at(0, all.dump());
+      file.commit();
+    } catch (const std::exception&) {
+    }
+  }
+};
+
+/// Errors: FetchError; Cancelled.
+void renew(SsoToken& token, HttpClient& client, const std::string& oidc,
+           const CancelToken& cancel) {
+  const HttpTarget target{.url = oidc + "/token",
+                          .headers = {"Content-Type: application/json"},
+                          .is_aws = true,
+                          .follows_redirects = false};
+  const nlohmann::json asked = {{"clientId", token.text("clientId")},
+                                {"clientSecret", token.text("clientSecret")},
+                                {"grantType", "refresh_token"},
+                                {"refreshToken", token.text("refreshToken")}};
+  const auto [result, text] = client.ask_for_text(target, {.method = "POST", .body = asked.dump()},
+                                                  {.url = target.url, .cancel = cancel});
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  const std::string access = json_text(json, "accessToken");
+  if (!result.has_file() || access.empty()) {
+    throw_fetch_error(
+        target.url,
+        "the SSO token was not renewed: HTTP status " + std::to_string(result.answer.status),
+        "run `aws sso login`");
+  }
+  const auto seconds = json.find("expiresIn");
+  const std::int64_t lasts =
+      seconds != json.end() && seconds->is_number() ? seconds->get<std::int64_t>() : 0;
+  const auto now =
+      std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch());
+  token.all["accessToken"] = access;
+  token.all["expiresAt"] = utc_text(now.count() + lasts);
+  if (std::string next = json_text(json, "refreshToken"); !next.empty()) {
+    token.all["refreshToken"] = std::move(next);
+  }
+}
+
+[[noreturn]] void throw_no_token(const SsoToken& token, const std::string& name) {
+  throw InvalidArgument(token.is_there() ? "the SSO token has expired" : "there is no SSO token",
+                        in_quotes(name) + " (" + in_quotes(token.path) + ")",
+                        "run `aws sso login`");
+}
+
+}  // namespace
+
+std::string find_sso_token(HttpClient& client, const std::string& name, const std::string& oidc,
+                           const CancelToken& cancel) {
+  SsoToken token = SsoToken::read(name);
+  if (!token.is_there()) throw_no_token(token, name);
+  if (token.lasts("expiresAt", kRenewBefore)) return token.text("accessToken");
+  if (oidc.empty() || !token.can_be_renewed()) {
+    if (!token.lasts("expiresAt")) throw_no_token(token, name);
+    return token.text("accessToken");
+  }
+  try {
+    renew(token, client, oidc, cancel);
+    token.keep();
+  } catch (const FetchError&) {
+    token =
+        SsoToken::read(name);  // another process may have renewed it, and ended our refresh token
+    if (!token.lasts("expiresAt")) throw;
+  }
+  return token.text("accessToken");
+}
+
+}  // namespace shardwise
