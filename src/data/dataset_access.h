@@ -21,7 +21,8 @@ struct DatasetAccess {
   static void unfollow(const Dataset& data, const ShardFuture* future);
   /// For what reads a dataset's shards in ways of its own.
   static Dataset::Impl& impl(const Dataset& data) noexcept { return *data.impl_; }
-  /// Unmaps a shard of the index, if it is mapped and nobody reads it; true if it did.
+  /// Unmaps a shard of the index, if it is mapped and nobody reads it; true if it did. If somebody
+  /// reads it, it goes with its last sample.
   /// Errors: OutOfRange.
   static bool close_shard(const Dataset& data, std::uint64_t shard);
   /// The number of the first sample with this key, or nothing. No shard is opened.

@@ -18,10 +18,16 @@ namespace shardwise::detail {
 /// Counts who holds an opened shard, and lives until its pool and the last holder are gone.
 struct ShardPin {
   static constexpr std::uint64_t kHolder = 1;
-  static constexpr std::uint64_t kOpen = std::uint64_t{1} << 62;    ///< there is a shard to hold
-  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;  ///< the pool is there
+  static constexpr std::uint64_t kClosing = std::uint64_t{1} << 61;  ///< its last holder closes it
+  static constexpr std::uint64_t kOpen = std::uint64_t{1} << 62;     ///< there is a shard to hold
+  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;   ///< the pool is there
+  static constexpr std::uint64_t kIdle = kPooled | kOpen;            ///< nobody holds it
 
-  explicit ShardPin(void (*destroy_this)(ShardPin*) noexcept) : destroy(destroy_this) {}
+  /// @param close_this  closes the shard of the only holder, whose hold stays; false if it is not
+  ///   the only one. Of a pin that is never kClosing: null.
+  explicit ShardPin(void (*destroy_this)(ShardPin*) noexcept,
+                    bool (*close_this)(ShardPin*) noexcept = nullptr)
+      : destroy(destroy_this), close(close_this) {}
 
   /// False if there is no open shard; otherwise the caller is one more holder.
   [[nodiscard]] bool try_hold() noexcept {
@@ -33,19 +39,37 @@ struct ShardPin {
   void hold_again() noexcept {
     [[maybe_unused]] const std::uint64_t before =
         state.fetch_add(kHolder, std::memory_order_relaxed);
-    SHARDWISE_ASSERT_HOT((before & ~(kPooled | kOpen)) != 0);
+    SHARDWISE_ASSERT_HOT((before & ~(kIdle | kClosing)) != 0);
   }
   void let_go() noexcept {
-    if (state.fetch_sub(kHolder, std::memory_order_acq_rel) == (kOpen | kHolder)) destroy(this);
+    if ((state.load(std::memory_order_relaxed) & kClosing) != 0) return let_go_or_close();
+    const std::uint64_t before = state.fetch_sub(kHolder, std::memory_order_acq_rel);
+    if ((before & ~kClosing) == (kOpen | kHolder)) destroy(this);
   }
   /// By the pool, at its end.
   void leave_pool() noexcept {
     const std::uint64_t before = state.fetch_sub(kPooled, std::memory_order_acq_rel);
-    if ((before & ~(kPooled | kOpen)) == 0) destroy(this);
+    if ((before & ~(kIdle | kClosing)) == 0) destroy(this);
   }
 
   std::atomic<std::uint64_t> state{kPooled};
   void (*const destroy)(ShardPin*) noexcept;
+  bool (*const close)(ShardPin*) noexcept;
+
+ private:
+  /// Who closes it does so while it still holds it: afterwards this may be gone.
+  void let_go_or_close() noexcept {
+    for (std::uint64_t now = state.load(std::memory_order_relaxed);;) {
+      if (now == (kIdle | kClosing | kHolder)) {
+        if (close(this)) break;
+        now = state.load(std::memory_order_relaxed);
+      } else if (state.compare_exchange_weak(now, now - kHolder, std::memory_order_acq_rel)) {
+        if ((now & ~kClosing) == (kOpen | kHolder)) destroy(this);
+        return;
+      }
+    }
+    if (state.fetch_sub(kHolder, std::memory_order_acq_rel) == kHolder) destroy(this);
+  }
 };
 
 /// Shared ownership of a shard that a ShardPool opened: it stays open while a handle exists, also

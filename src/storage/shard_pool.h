@@ -61,8 +61,8 @@ class ShardPool {
       : opener_(std::move(opener)), options_(options) {
     slots_.reserve(num_shards);
     opening_.resize(num_shards);
-    open_.reserve(num_shards);  // admit() must not fail: the shard is open already
-    for (std::size_t i = 0; i < num_shards; ++i) slots_.emplace_back(new Slot);
+    book_->reserve(num_shards);
+    for (std::size_t i = 0; i < num_shards; ++i) slots_.emplace_back(new Slot(book_, i));
   }
 
   ShardPool(const ShardPool&) = delete;
@@ -89,20 +89,22 @@ class ShardPool {
   /// Closes the least recently used shard that nobody holds; false if there is none.
   bool evict() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is gone
-    const Lock lock(mutex_);
+    const Lock lock(book_->mutex);
     victim = drop_one();
     return victim != nullptr;
   }
 
-  /// Closes this shard, if it is open and nobody holds it; true if it did.
+  /// Closes this shard, if it is open and nobody holds it; true if it did. If somebody holds it,
+  /// its last holder closes it, unless it lets go at this very moment: then the next call does.
   /// REQUIRES: number < num_shards.
   bool close(std::uint64_t number) {
     SHARDWISE_ASSERT(number < slots_.size());
+    Slot& slot = *slots_[number];
     std::unique_ptr<const Shard> victim;  // closed after the lock is gone
-    const Lock lock(mutex_);
-    const auto found = std::find(open_.begin(), open_.end(), number);
-    if (found != open_.end()) victim = take(found);
-    if (victim) count_out(*victim);
+    const Lock lock(book_->mutex);
+    if ((slot.state.load(std::memory_order_relaxed) & Slot::kOpen) == 0) return false;
+    slot.state.fetch_or(Slot::kClosing, std::memory_order_relaxed);
+    victim = take(slot);
     return victim != nullptr;
   }
 
@@ -110,22 +112,70 @@ class ShardPool {
   bool is_held(std::uint64_t number) const noexcept {
     SHARDWISE_ASSERT(number < slots_.size());
     const auto state = slots_[number]->state.load(std::memory_order_relaxed);
-    return (state & Slot::kOpen) != 0 && state != kIdle;
+    return (state & Slot::kOpen) != 0 && (state & ~Slot::kClosing) != Slot::kIdle;
   }
 
   ShardPoolStats stats() const {
-    const Lock lock(mutex_);
-    return stats_;
+    const Lock lock(book_->mutex);
+    return book_->stats;
   }
 
  private:
-  struct Slot : detail::ShardPin {
-    Slot() : ShardPin([](ShardPin* pin) noexcept { delete static_cast<Slot*>(pin); }) {}
+  /// What is open. Shards that are held when the pool goes have it too.
+  struct Book {
+    void reserve(std::size_t num_shards) {
+      const Lock lock(mutex);
+      open.reserve(num_shards);  // add() must not fail: the shard is open already
+    }
+    void add(std::uint64_t number, std::uint64_t size_bytes) noexcept SHARDWISE_REQUIRES(mutex) {
+      open.push_back(number);
+      ++stats.opened;
+      ++stats.open_shards;
+      stats.open_bytes += size_bytes;
+    }
+    void remove(std::uint64_t number, std::uint64_t size_bytes) noexcept SHARDWISE_REQUIRES(mutex) {
+      open.erase(std::find(open.begin(), open.end(), number));
+      ++stats.evicted;
+      --stats.open_shards;
+      stats.open_bytes -= size_bytes;
+    }
 
-    std::unique_ptr<const Shard> shard;  // written under mutex_ while it is not kOpen
+    Mutex mutex;
+    std::vector<std::uint64_t> open SHARDWISE_GUARDED_BY(mutex);
+    ShardPoolStats stats SHARDWISE_GUARDED_BY(mutex);
+  };
+
+  struct Slot : detail::ShardPin {
+    Slot(std::shared_ptr<Book> of, std::uint64_t shard_number)
+        : ShardPin([](ShardPin* pin) noexcept { delete static_cast<Slot*>(pin); },
+                   [](ShardPin* pin) noexcept {
+                     std::unique_ptr<const Shard> gone;  // closed after the lock is gone
+                     Slot& slot = *static_cast<Slot*>(pin);
+                     const Lock lock(slot.book->mutex);
+                     gone = slot.close_with(kHolder);
+                     return gone != nullptr;
+                   }),
+          book(std::move(of)),
+          number(shard_number) {}
+
+    /// Takes the shard out, if so many hold it.
+    std::unique_ptr<const Shard> close_with(std::uint64_t holders) noexcept
+        SHARDWISE_REQUIRES(book->mutex) {
+      // kClosing changes under the lock alone.
+      const std::uint64_t closing = state.load(std::memory_order_relaxed) & kClosing;
+      std::uint64_t now = kIdle | closing | holders;
+      if (!state.compare_exchange_strong(now, kPooled | holders, std::memory_order_acquire)) {
+        return nullptr;
+      }
+      book->remove(number, shard->size_bytes());
+      return std::move(shard);
+    }
+
+    const std::shared_ptr<Book> book;
+    const std::uint64_t number;
+    std::unique_ptr<const Shard> shard;  // written under the book's lock while it is not kOpen
     std::atomic<std::uint64_t> last_use{0};
   };
-  static constexpr std::uint64_t kIdle = Slot::kPooled | Slot::kOpen;
   /// A thread that waits for a shard looks this often whether it was cancelled.
   static constexpr std::chrono::milliseconds kLookAgain{50};
   struct LeavePool {
@@ -151,7 +201,7 @@ class ShardPool {
         : pool_(pool), slot_(slot), number_(number) {}
     ~Turn() {
       if (process_ == 0) return;
-      const Lock lock(pool_.mutex_);
+      const Lock lock(pool_.book_->mutex);
       give_up();
     }
     Turn(const Turn&) = delete;
@@ -160,12 +210,12 @@ class ShardPool {
     /// The shard, if another thread has opened it; nothing: this one is to.
     /// Errors: Cancelled, by this thread's CancelScope.
     Handle wait() {
-      const Lock lock(pool_.mutex_);
+      const Lock lock(pool_.book_->mutex);
       // A thread that began in the process that this one was forked from does not exist here.
       std::uint64_t& opening = pool_.opening_[number_];
       while (opening == process_generation()) {
         detail::CancelScope::throw_if_cancelled();
-        pool_.opened_.wait_for(pool_.mutex_, kLookAgain);
+        pool_.opened_.wait_for(pool_.book_->mutex, kLookAgain);
       }
       if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
       process_ = opening = process_generation();
@@ -173,18 +223,19 @@ class ShardPool {
     }
     /// Puts the shard, which was opened, into the pool.
     Handle end(std::unique_ptr<const Shard>&& shard, std::uint64_t size_bytes) {
-      const Lock lock(pool_.mutex_);
+      const Lock lock(pool_.book_->mutex);
       // Forked while it was opened, and opened by another thread of the child meanwhile.
       if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
       slot_.shard = std::move(shard);
       slot_.state.fetch_add(Slot::kOpen + Slot::kHolder, std::memory_order_release);
-      pool_.admit(number_, size_bytes);
+      pool_.clock_.fetch_add(1, std::memory_order_relaxed);
+      pool_.book_->add(number_, size_bytes);
       give_up();
       return Handle(&slot_, slot_.shard.get());
     }
 
    private:
-    void give_up() noexcept SHARDWISE_REQUIRES(pool_.mutex_) {
+    void give_up() noexcept SHARDWISE_REQUIRES(pool_.book_->mutex) {
       std::uint64_t& opening = pool_.opening_[number_];
       if (opening == std::exchange(process_, 0)) opening = 0;
       pool_.opened_.notify_all();
@@ -196,93 +247,63 @@ class ShardPool {
     std::uint64_t process_ = 0;  // what opening_ says, if this is whose turn it is
   };
 
-  /// Counts a shard that was just opened.
-  void admit(std::uint64_t number, std::uint64_t size_bytes) noexcept SHARDWISE_REQUIRES(mutex_) {
-    clock_.fetch_add(1, std::memory_order_relaxed);
-    open_.push_back(number);
-    ++stats_.opened;
-    ++stats_.open_shards;
-    stats_.open_bytes += size_bytes;
-  }
-
   /// Closes one shard if the pool exceeds its bounds; false if it does not, or no shard is idle.
   bool make_room() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is gone
-    const Lock lock(mutex_);
-    if (open_.size() > options_.max_shards || stats_.open_bytes > options_.max_bytes) {
+    const Lock lock(book_->mutex);
+    const std::uint64_t open_bytes = book_->stats.open_bytes;
+    if (book_->open.size() > options_.max_shards || open_bytes > options_.max_bytes) {
       victim = drop_one();
-    } else if (stats_.open_bytes > options_.max_cheap_bytes && has_too_many_cheap()) {
+    } else if (open_bytes > options_.max_cheap_bytes && has_too_many_cheap()) {
       victim = drop_one(/*may_be_dear=*/false);
     }
     return victim != nullptr;
   }
 
   bool is_dear(std::uint64_t number) const { return options_.is_dear && options_.is_dear(number); }
-  bool has_too_many_cheap() const SHARDWISE_REQUIRES(mutex_) {
+  bool has_too_many_cheap() const SHARDWISE_REQUIRES(book_->mutex) {
     std::uint64_t bytes = 0;
-    for (const std::uint64_t number : open_) {
+    for (const std::uint64_t number : book_->open) {
       if (!is_dear(number)) bytes += slots_[number]->shard->size_bytes();
     }
     return bytes > options_.max_cheap_bytes;
   }
 
-  /// Takes a shard out of the pool and of its counts, if one is idle.
-  std::unique_ptr<const Shard> drop_one(bool may_be_dear = true) SHARDWISE_REQUIRES(mutex_) {
-    std::unique_ptr<const Shard> victim = least_recently_used(may_be_dear);
-    if (victim) count_out(*victim);
-    return victim;
-  }
-
-  void count_out(const Shard& victim) SHARDWISE_REQUIRES(mutex_) {
-    ++stats_.evicted;
-    --stats_.open_shards;
-    stats_.open_bytes -= victim.size_bytes();
-  }
-
   /// Takes an open shard out of the pool; nothing if somebody holds it, or is about to.
-  std::unique_ptr<const Shard> take(std::vector<std::uint64_t>::iterator open)
-      SHARDWISE_REQUIRES(mutex_) {
-    Slot& slot = *slots_[*open];
-    std::uint64_t idle = kIdle;
-    if (!slot.state.compare_exchange_strong(idle, Slot::kPooled, std::memory_order_acquire)) {
-      return nullptr;
-    }
-    open_.erase(open);
-    return std::move(slot.shard);
+  std::unique_ptr<const Shard> take(Slot& slot) SHARDWISE_REQUIRES(book_->mutex) {
+    return slot.close_with(0);
   }
 
   /// Takes the least recently used shard that nobody holds.
-  std::unique_ptr<const Shard> least_recently_used(bool may_be_dear) SHARDWISE_REQUIRES(mutex_) {
+  std::unique_ptr<const Shard> drop_one(bool may_be_dear = true) SHARDWISE_REQUIRES(book_->mutex) {
     for (;;) {
-      auto best = open_.end();
+      Slot* best = nullptr;
       std::pair<bool, std::uint64_t> first{true, std::numeric_limits<std::uint64_t>::max()};
-      for (auto it = open_.begin(); it != open_.end(); ++it) {
-        const Slot& slot = *slots_[*it];
-        if (slot.state.load(std::memory_order_relaxed) != kIdle) continue;
-        const std::pair<bool, std::uint64_t> rank{is_dear(*it),
+      for (const std::uint64_t number : book_->open) {
+        Slot& slot = *slots_[number];
+        if (is_held(number)) continue;
+        const std::pair<bool, std::uint64_t> rank{is_dear(number),
                                                   slot.last_use.load(std::memory_order_relaxed)};
         if (rank.first && !may_be_dear) continue;
         if (rank < first) {
           first = rank;
-          best = it;
+          best = &slot;
         }
       }
-      if (best == open_.end()) return nullptr;
+      if (best == nullptr) return nullptr;
       // Otherwise another thread took hold of it meanwhile: look for the next.
-      if (auto victim = take(best)) return victim;
+      if (auto victim = take(*best)) return victim;
     }
   }
 
+  const std::shared_ptr<Book> book_ = std::make_shared<Book>();
   std::vector<std::unique_ptr<Slot, LeavePool>> slots_;
   const Opener opener_;
   const ShardPoolOptions options_;
   std::atomic<std::uint64_t> clock_{1};
-  mutable Mutex mutex_;
   Condition opened_;  // a shard, or not
   // For each shard, the generation of the process of which a thread opens it; 0: none does.
-  std::vector<std::uint64_t> opening_ SHARDWISE_GUARDED_BY(mutex_);
-  std::vector<std::uint64_t> open_ SHARDWISE_GUARDED_BY(mutex_);
-  ShardPoolStats stats_ SHARDWISE_GUARDED_BY(mutex_);
+  std::vector<std::uint64_t> opening_ SHARDWISE_GUARDED_BY(book_->mutex);
 };
 
 }  // namespace shardwise

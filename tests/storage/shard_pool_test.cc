@@ -218,6 +218,41 @@ TEST_F(ShardPoolTest, AnEvictedShardDiesWithItsLastHandle) {
   EXPECT_EQ(alive_, 0);
 }
 
+TEST_F(ShardPoolTest, AShardThatIsClosedWhileItIsHeldGoesWithItsLastHolder) {
+  Pool pool(2, opener());
+  Pool::Handle one = pool.get(0), two = one;
+  EXPECT_FALSE(pool.close(0));
+  one = {};
+  EXPECT_EQ(alive_, 1);
+  EXPECT_EQ(two->number, 0U);
+  EXPECT_TRUE(pool.is_held(0));
+  EXPECT_EQ(pool.find(0), two) << "until then it can be held again";
+  two = {};
+  EXPECT_EQ(alive_, 0) << "though the pool has room for it";
+  EXPECT_FALSE(pool.is_held(0));
+  EXPECT_EQ(pool.stats().evicted, 1U);
+  EXPECT_EQ(pool.stats().open_shards, 0U);
+  EXPECT_EQ(pool.stats().open_bytes, 0U);
+  EXPECT_FALSE(pool.close(0)) << "it is not open";
+  pool.get(0);
+  EXPECT_EQ(alive_, 1) << "opened anew, it stays";
+  EXPECT_EQ(pool.stats().opened, 2U);
+}
+
+TEST_F(ShardPoolTest, AShardThatIsClosedWhileItIsHeldOutlivesThePool) {
+  Pool::Handle kept;
+  {
+    Pool pool(1, opener());
+    kept = pool.get(0);
+    EXPECT_FALSE(pool.close(0));
+  }
+  Pool::Handle copy = kept;
+  kept = {};
+  EXPECT_EQ(alive_, 1);
+  copy = {};
+  EXPECT_EQ(alive_, 0);
+}
+
 TEST_F(ShardPoolTest, StatsCountOpeningsAndEvictions) {
   Pool pool(4, opener(), {.max_shards = 2});
   for (int round = 0; round < 3; ++round) {
@@ -319,6 +354,47 @@ TEST_F(ShardPoolTest, WaitersTryAgainWhenAnOpeningFails) {
   EXPECT_EQ(failed, 3);
   EXPECT_EQ(served, kThreads - 3);
   EXPECT_EQ(attempts, 4);
+}
+
+TEST_F(ShardPoolTest, ThreadsThatHoldAndCloseTheSameShardsNeverLoseOne) {
+  constexpr std::uint64_t kSeed = 101;
+  constexpr std::size_t kShards = 3;
+  constexpr unsigned kThreads = 6;
+  std::vector<Pool::Handle> left;  // let go of after the pool
+  {
+    Pool pool(kShards, [&](std::uint64_t number) {
+      return std::make_unique<FakeShard>(number, number, alive_);
+    });
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        std::mt19937_64 random(kSeed + t);
+        for (int i = 0; i < 20'000; ++i) {
+          const std::uint64_t number = random() % kShards;
+          const Pool::Handle shard = pool.get(number), again = shard;
+          if (shard->number != number || again != shard) ++wrong;
+          if (random() % 4 == 0 && pool.close(number)) ++wrong;  // it is held
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0) << "seed " << kSeed;
+    const ShardPoolStats stats = pool.stats();
+    EXPECT_EQ(stats.opened - stats.evicted, stats.open_shards);
+    EXPECT_EQ(alive_, static_cast<int>(stats.open_shards));
+    for (std::uint64_t number = 0; number < kShards; ++number) {
+      pool.close(number);  // whoever let go at the moment of a close may have left it open
+      EXPECT_FALSE(pool.find(number));
+    }
+    EXPECT_EQ(alive_, 0);
+    for (std::uint64_t number = 0; number < kShards; ++number) {
+      left.push_back(pool.get(number));
+      pool.close(number);
+    }
+  }
+  left.clear();
+  EXPECT_EQ(alive_, 0);
 }
 
 TEST_F(ShardPoolTest, ManyThreadsWithSmallBoundsGetWhatTheyAskFor) {
