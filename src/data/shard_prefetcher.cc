@@ -253,6 +253,7 @@ std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(std::span<const E
     bytes += data.index().shard(use.shard).expanded_bytes;
   }
   mean_bytes = bytes / std::max<std::uint64_t>(epochs.front().uses.size(), 1);
+  if (options.node.count > 1) pace.waits_at = epochs.front().num_slots;
   pace.bytes_per_slot = bytes / std::max<std::uint64_t>(epochs.front().num_slots, 1);
   return std::make_shared<detail::CacheUser>(data.cache()->options().directory,
                                              posted_uses(*names, epochs), pace);

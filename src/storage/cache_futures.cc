@@ -97,6 +97,31 @@ std::uint64_t to_slot(double slot) noexcept {
   return static_cast<std::uint64_t>(std::clamp(slot, 0.0, kMost));
 }
 
+/// Ranks of one order: at the end of an epoch they wait for the slowest.
+class WaitingRanks {
+ public:
+  WaitingRanks(const UserPace& pace, std::uint64_t hash, const std::vector<OtherUser>& others)
+      : waits_at_(pace.waits_at), slowest_(pace.now) {
+    for (const OtherUser& other : others) {
+      if (other.future->hash() == hash) slowest_ = std::min(slowest_, other.pace.now);
+    }
+  }
+  /// Where a rank stands once another is at the slot `at`.
+  std::uint64_t from(std::uint64_t slot, std::uint64_t at) const noexcept {
+    return at >= waits_at_ ? std::max(slot, waits_at_) : slot;
+  }
+  /// Slots by which a use comes later for a rank that has to wait before it.
+  std::uint64_t wait(const NextUse& next, std::uint64_t from, std::uint64_t now) const noexcept {
+    const bool waits =
+        next.kind == NextUse::Kind::kAt && from < waits_at_ && next.position >= waits_at_;
+    return waits ? now - slowest_ : 0;
+  }
+
+ private:
+  const std::uint64_t waits_at_;
+  std::uint64_t slowest_;
+};
+
 /// Others are looked at again after this time.
 constexpr std::int64_t kLookAgainNs = 1'000'000;
 
@@ -131,12 +156,15 @@ NextUse joint_next_use(NextUse mine, const Hash128& name, std::uint64_t at, cons
                        std::uint64_t hash, const std::vector<OtherUser>& others,
                        std::int64_t now_ns) {
   const double ahead = at > pace.now ? static_cast<double>(at - pace.now) : 0.0;
+  const WaitingRanks ranks(pace, hash, others);
+  mine.position += ranks.wait(mine, at, pace.now);
   for (const OtherUser& other : others) {
     if (mine.is_in_use()) break;
-    const double factor =
-        other.future->hash() == hash ? 1.0 : slots_for_one(pace, other.pace, now_ns);
-    const std::uint64_t from =
+    const bool is_rank = other.future->hash() == hash;
+    const double factor = is_rank ? 1.0 : slots_for_one(pace, other.pace, now_ns);
+    std::uint64_t from =
         to_slot(static_cast<double>(other.pace.now) + ahead / std::max(factor, 1e-9));
+    if (is_rank) from = ranks.from(from, at);
     const NextUse its = other.future->next_use(name, from, other.pace.now);
     if (!its.is_known()) continue;
     NextUse seen = its;
@@ -145,6 +173,7 @@ NextUse joint_next_use(NextUse mine, const Hash128& name, std::uint64_t at, cons
     if (its.kind == NextUse::Kind::kAt) {
       seen.position =
           to_slot(static_cast<double>(at) + static_cast<double>(its.position - from) * factor);
+      if (is_rank) seen.position += ranks.wait(its, from, other.pace.now);
     }
     seen.may_go_now = its.may_go_now && mine.may_go_now;
     const bool is_sooner = !mine.is_known() || mine.kind == NextUse::Kind::kNever ||

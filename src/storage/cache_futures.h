@@ -41,6 +41,9 @@ struct UserPace {
   std::uint64_t slots_done = 0;      ///< since it began
   std::int64_t began_ns = 0;         ///< of the machine's monotonic clock
   std::uint64_t bytes_per_slot = 0;  ///< of shards, on average
+  /// The end of the epoch, where the user waits for others of the same future, as ranks do. 0: it
+  /// waits for nobody. It is not told to others.
+  std::uint64_t waits_at = 0;
 };
 
 /// All that a user will need. Immutable.
@@ -66,7 +69,8 @@ struct OtherUser {
   UserPace pace;
 };
 
-/// When a shard is needed next by a user and all others together, in the slots of that user.
+/// When a shard is needed next by a user and all others together, in the slots of that user. What
+/// ranks of one order need behind the end of their epoch, they need once the slowest is there.
 /// @param mine   as the user itself knows it, for a new shard that is needed from slot `at` on.
 /// @param pace   of that user; `hash` is of its future.
 /// @param now_ns  on the machine's monotonic clock.

@@ -466,6 +466,28 @@ TEST(JointNextUseTest, TheSoonestUseOfAllUsersCounts) {
   EXPECT_FALSE(joint(never, 1, 50).may_go_now);
 }
 
+// faults.md 52
+TEST(JointNextUseTest, WhatRanksNeedInTheNextEpochComesOnceTheSlowestHasEndedThisOne) {
+  const Hash128 this_epoch{1, 1}, next_epoch{2, 2}, both{3, 3};
+  const auto future = std::make_shared<const detail::UserFuture>(std::vector<detail::PostedUse>{
+      {this_epoch, 50, 60}, {next_epoch, 105, 110}, {both, 40, 45}, {both, 101, 105}});
+  const std::vector<detail::OtherUser> others{{future, {.now = 30}}};
+  const auto joint = [&](const Hash128& name, std::uint64_t at, std::uint64_t waits_at) {
+    const NextUse mine = future->next_use(name, at, 90);
+    const detail::UserPace pace{.now = 90, .waits_at = waits_at};
+    return detail::joint_next_use(mine, name, at, pace, future->hash(), others, 1000);
+  };
+  // The other has 70 slots left.
+  EXPECT_EQ(joint(this_epoch, 90, 100).position, 90u + 20);
+  EXPECT_EQ(joint(next_epoch, 90, 100).position, 90u + 70 + 5);
+  EXPECT_EQ(joint(both, 90, 100).position, 90u + 10);
+  EXPECT_EQ(joint(next_epoch, 90, 0).position, 105u) << "those that do not wait";
+  // Fetched ahead for the next epoch: then the other has ended this one, and not before.
+  EXPECT_EQ(joint(next_epoch, 102, 100).position, 105u);
+  EXPECT_EQ(joint(this_epoch, 102, 100).kind, NextUse::Kind::kNever);
+  EXPECT_FALSE(joint(this_epoch, 102, 100).may_go_now);
+}
+
 TEST(FutureBoardTest, ShowsUsersThatLiveAndRemovesFilesOfOthers) {
   const test::TempDir dir;
   detail::FutureBoard board(dir.path());
