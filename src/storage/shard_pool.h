@@ -104,7 +104,7 @@ class ShardPool {
     const Lock lock(book_->mutex);
     if ((slot.state.load(std::memory_order_relaxed) & Slot::kOpen) == 0) return false;
     slot.state.fetch_or(Slot::kClosing, std::memory_order_relaxed);
-    victim = take(slot);
+    victim = take(*book_, slot);
     return victim != nullptr;
   }
 
@@ -151,25 +151,13 @@ class ShardPool {
                    [](ShardPin* pin) noexcept {
                      std::unique_ptr<const Shard> gone;  // closed after the lock is gone
                      Slot& slot = *static_cast<Slot*>(pin);
-                     const Lock lock(slot.book->mutex);
-                     gone = slot.close_with(kHolder);
+                     Book& open = *slot.book;
+                     const Lock lock(open.mutex);
+                     gone = take(open, slot, kHolder);
                      return gone != nullptr;
                    }),
           book(std::move(of)),
           number(shard_number) {}
-
-    /// Takes the shard out, if so many hold it.
-    std::unique_ptr<const Shard> close_with(std::uint64_t holders) noexcept
-        SHARDWISE_REQUIRES(book->mutex) {
-      // kClosing changes under the lock alone.
-      const std::uint64_t closing = state.load(std::memory_order_relaxed) & kClosing;
-      std::uint64_t now = kIdle | closing | holders;
-      if (!state.compare_exchange_strong(now, kPooled | holders, std::memory_order_acquire)) {
-        return nullptr;
-      }
-      book->remove(number, shard->size_bytes());
-      return std::move(shard);
-    }
 
     const std::shared_ptr<Book> book;
     const std::uint64_t number;
@@ -269,9 +257,19 @@ class ShardPool {
     return bytes > options_.max_cheap_bytes;
   }
 
-  /// Takes an open shard out of the pool; nothing if somebody holds it, or is about to.
-  std::unique_ptr<const Shard> take(Slot& slot) SHARDWISE_REQUIRES(book_->mutex) {
-    return slot.close_with(0);
+  /// Takes an open shard out of the pool, if so many hold it; else nothing.
+  static std::unique_ptr<const Shard> take(Book& book, Slot& slot,
+                                           std::uint64_t holders = 0) noexcept
+      SHARDWISE_REQUIRES(book.mutex) {
+    // kClosing changes under the lock alone.
+    const std::uint64_t closing = slot.state.load(std::memory_order_relaxed) & Slot::kClosing;
+    std::uint64_t now = Slot::kIdle | closing | holders;
+    if (!slot.state.compare_exchange_strong(now, Slot::kPooled | holders,
+                                            std::memory_order_acquire)) {
+      return nullptr;
+    }
+    book.remove(slot.number, slot.shard->size_bytes());
+    return std::move(slot.shard);
   }
 
   /// Takes the least recently used shard that nobody holds.
@@ -292,7 +290,7 @@ class ShardPool {
       }
       if (best == nullptr) return nullptr;
       // Otherwise another thread took hold of it meanwhile: look for the next.
-      if (auto victim = take(*best)) return victim;
+      if (auto victim = take(*book_, *best)) return victim;
     }
   }
 
