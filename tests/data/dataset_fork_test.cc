@@ -365,10 +365,15 @@ TEST_F(DatasetBusyForkTest, AChildHoldsTheShardsThatItMapped) {
     test::write_file(path, test::compress(test::read_file(shards.path(i)), Compression::kZstd));
     paths.push_back(path);
   }
-  const CachedWorld here(paths, shards.dir() / ".", 1 << 20, std::make_shared<const Fetchers>());
-  ASSERT_EQ(wrong_with(here.data(), 0), "");
-  const std::string name =
-      CacheAccess::name_of(*detail::cache_request(here.data().shared_index(), 0));
+  // Without a prefetcher, which holds what it fetched ahead.
+  const std::string index = shards.dir() / "held.idx";
+  build_index(index, paths, {.threads = 1});
+  const auto cache = ShardCache::open({.directory = shards.dir() / "cache",
+                                       .budget_bytes = 1 << 20,
+                                       .fetchers = std::make_shared<const Fetchers>()});
+  const Dataset data = Dataset::open(index, {.max_open_shards = 3, .cache = cache});
+  ASSERT_EQ(wrong_with(data, 0), "");
+  const std::string name = CacheAccess::name_of(*detail::cache_request(data.shared_index(), 0));
   int to_child[2], to_parent[2];
   ASSERT_EQ(::pipe(to_child), 0);
   ASSERT_EQ(::pipe(to_parent), 0);
@@ -379,20 +384,20 @@ TEST_F(DatasetBusyForkTest, AChildHoldsTheShardsThatItMapped) {
   };
   test::Child child([&]() -> std::string {
     const AtMost limit(kHang);
-    if (auto wrong = wrong_with(here.data(), 25); !wrong.empty()) return wrong;
+    if (auto wrong = wrong_with(data, 25); !wrong.empty()) return wrong;
     if (!tell(to_parent) || !hear(to_child)) return "no pipe";
-    DatasetAccess::close_shard(here.data(), 0);
+    DatasetAccess::close_shard(data, 0);
     if (!tell(to_parent) || !hear(to_child)) return "no pipe";
     return "";
   });
   ASSERT_TRUE(hear(to_parent));
-  DatasetAccess::close_shard(here.data(), 0);
-  EXPECT_FALSE(here.cache().remove(name)) << "the child has it mapped";
-  ASSERT_EQ(wrong_with(here.data(), 0), "");
+  DatasetAccess::close_shard(data, 0);
+  EXPECT_FALSE(cache->remove(name)) << "the child has it mapped";
+  ASSERT_EQ(wrong_with(data, 0), "");
   ASSERT_TRUE(tell(to_child) && hear(to_parent));
-  EXPECT_FALSE(here.cache().remove(name)) << "the child let go of the parent's hold";
-  DatasetAccess::close_shard(here.data(), 0);
-  EXPECT_TRUE(here.cache().remove(name)) << "the child kept what it let go of";
+  EXPECT_FALSE(cache->remove(name)) << "the child let go of the parent's hold";
+  DatasetAccess::close_shard(data, 0);
+  EXPECT_TRUE(cache->remove(name)) << "the child kept what it let go of";
   ASSERT_TRUE(tell(to_child));
   EXPECT_EQ(child.wait(), "");
   for (const int* pipe : {to_child, to_parent}) {
