@@ -340,8 +340,8 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
     return std::find(idle.begin(), idle.end(), shard) != idle.end();
   });
   // No process can evict a shard that is mapped. Without the mutex, since unmapping takes long.
-  // If samples of it are held still, as those of a batch that spans shards, it goes with the last of
-  // them; it is tried again for one that is let go of at this very moment.
+  // If samples of it are held still, as those of a batch that spans shards, it goes with the last
+  // of them; it is tried again for one that is let go of at this very moment.
   for (const std::uint64_t shard : idle) to_close[shard] = kMostTriesToClose;
   for (auto at = to_close.begin(); at != to_close.end();) {
     const bool is_done = is_needed(at->first, slot) ||
