@@ -238,10 +238,10 @@ TEST_F(AwsKeysTest, TheTokenOfAnSsoSessionIsRenewedAndWrittenBack) {
   EXPECT_EQ(keys(), "theirs");
 
   // That process is refused a moment before the faster one has written what it was given.
-  std::thread faster;
+  std::jthread faster;
   login(std::chrono::seconds(-10));
   answers_["POST /oidc/token"] = [&] {
-    faster = std::thread([&] {
+    faster = std::jthread([&] {
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
       test::write_file(sso_file("s"), R"({"accessToken":"later","expiresAt":")" +
                                           iso_text(std::chrono::hours(1)) + "\"}");
