@@ -296,8 +296,8 @@ std::optional<std::string> rebased_as_written(std::string_view url, std::string_
   }
   auto [below, own_query] =
       is_object_url(url) ? std::pair(rest, std::string_view()) : cut_at_query(rest);
-  const auto [base, query] =
-      is_object_url(to) ? std::pair(to, std::string_view()) : cut_at_query(to);
+  const auto [base, query] = is_object_url(to) ? std::pair(to, std::string_view())
+                                               : cut_at_query(to.substr(0, to.find('#')));
 
   std::string moved(base);
   if (from.ends_with('/') && !moved.ends_with('/')) moved += '/';

@@ -42,19 +42,20 @@ std::unique_ptr<const ShardFile> open_file(const Index& index, std::uint64_t num
   return opened;
 }
 
-/// Throws StaleIndex if hashes show that the members' bytes are not those that were indexed.
-void require_hashes(const OwnBytes& bytes, const Sample& sample, const SegmentView& segment,
-                    std::span<const MemberRecord> members) {
-  if (!segment.has_member_hashes()) return;
+/// The first member whose bytes hashes show not to be those that were indexed; null: none.
+const MemberRecord* find_wrong(const OwnBytes& bytes, const SegmentView& segment,
+                               std::span<const MemberRecord> members) {
+  if (!segment.has_member_hashes()) return nullptr;
   const auto first = static_cast<std::uint32_t>(members.data() - segment.members().data());
   for (std::uint32_t i = 0; i < members.size(); ++i) {
     const std::string_view came(bytes.bytes.get() + bytes.starts[i], members[i].size_bytes);
-    if (hash64(came) == segment.member_hash(first + i)) continue;
-    throw StaleIndex("the fetched bytes are not those that were indexed",
-                     sample.describe() + ", offset " + std::to_string(members[i].data_offset()),
-                     "try again; if the shard changed at its source, run `shardwise index` again");
+    if (hash64(came) != segment.member_hash(first + i)) return &members[i];
   }
+  return nullptr;
 }
+
+/// Samples that come wrong each time in another way are fetched so often.
+constexpr int kMostFetches = 4;
 
 std::size_t max_descriptors(std::size_t wanted) {
   rlimit limit{};
@@ -128,8 +129,21 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
   result->bytes = allocate(total, sample);
   result->at = result->bytes.get();
   if (is_fetched_url(sample.shard_path())) {
-    fetch(*result, runs, number);
-    require_hashes(*result, sample, segment, members);
+    std::uint64_t before = 0;  // the hash of what came wrong
+    for (int fetches = 1;; ++fetches) {
+      fetch(*result, runs, number);
+      const MemberRecord* const wrong = find_wrong(*result, segment, members);
+      if (wrong == nullptr) break;
+      const std::uint64_t now = hash64({result->bytes.get(), total});
+      if (fetches < kMostFetches && (fetches == 1 || now != before)) {
+        before = now;
+        continue;  // it may have come to harm on the way
+      }
+      throw StaleIndex(
+          "the fetched bytes are not those that were indexed",
+          sample.describe() + ", offset " + std::to_string(wrong->data_offset()),
+          "try again; if the shard changed at its source, run `shardwise index` again");
+    }
   } else {
     read_local(*result, runs, sample, number);
   }

@@ -34,8 +34,18 @@ namespace {
 
 constexpr std::uint64_t kMaxShards = 10'000'000;  // a slip like {0..9999999999} is no dataset
 constexpr int kMaxListDepth = 8;
-/// Lists all files below a directory, bytewise sorted. Symbolic links to folders are followed. Each
-/// folder is entered once: by a path without links, if there is one.
+
+/// True for a name that a shell's * does not match. Such files and folders are not meant: they are
+/// what editors, notebooks, macOS ("._0.tar") and snapshots put beside the shards.
+bool is_hidden(std::string_view name) { return name.starts_with('.'); }
+
+/// True if that holds for a part of `rest`, the path of a file below a folder.
+bool is_hidden_below(std::string_view rest) {
+  return is_hidden(rest) || rest.find("/.") != std::string_view::npos;
+}
+
+/// Lists all files below a directory, bytewise sorted, but for hidden ones. Symbolic links to
+/// folders are followed. Each folder is entered once: by a path without links, if there is one.
 struct Folders {
   explicit Folders(const std::string& directory) {
     enter(directory);
@@ -56,6 +66,7 @@ struct Folders {
     }
     if (!entered_.emplace(status.st_dev, status.st_ino).second) return;
     for (const auto& entry : fs::directory_iterator(directory)) {
+      if (is_hidden(entry.path().filename().native())) continue;
       std::error_code leads_nowhere;
       const std::string path = entry.path().string();
       if (!entry.is_directory(leads_nowhere)) {
@@ -229,8 +240,12 @@ class Expander {
     std::size_t num_shards = 0;
     for (const std::string& file : files) {
       if (glob != std::string::npos) {
-        if (::fnmatch(url.c_str(), file.c_str(), FNM_PATHNAME | FNM_NOESCAPE) != 0) continue;
+        constexpr int kAsAShell = FNM_PATHNAME | FNM_PERIOD | FNM_NOESCAPE;
+        if (::fnmatch(url.c_str(), file.c_str(), kAsAShell) != 0) continue;
         add_path(file);
+      } else if (file.starts_with(url) &&
+                 is_hidden_below(std::string_view(file).substr(url.size()))) {
+        continue;
       } else if (is_named_like_a_shard(file)) {
         add_shard(file);
       } else {
@@ -283,7 +298,7 @@ class Expander {
           "the directory holds no shard", in_quotes(directory),
           "shards are named *.tar, *.tgz or *.tar.<codec>; " +
               (folders.others.empty()
-                   ? "it holds no file"
+                   ? "it holds no file whose name does not begin with a dot"
                    : "other files, as " + in_quotes(folders.others.front()) + ", are left out"));
     }
     for (const std::string& path : folders.shards) add_shard(path);

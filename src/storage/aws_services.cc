@@ -19,7 +19,6 @@
 namespace shardwise {
 namespace {
 
-using std::chrono::system_clock;
 using ServiceJson = nlohmann::json;
 
 [[noreturn]] void throw_no_keys(const std::string& source, std::string_view why) {
@@ -38,14 +37,10 @@ AwsKeys keys_of(const ServiceJson& json, const std::string& source,
   if (keys.access_key_id.empty() || keys.secret_access_key.empty()) {
     throw_no_keys(source, "its answer has none");
   }
-  if (json.contains(names[3])) {
-    const ServiceJson& expires = json[names[3]];
-    if (expires.is_number()) {
-      keys.expires =
-          system_clock::time_point(std::chrono::milliseconds(expires.get<std::int64_t>()));
-    } else {
-      keys.expires = parse_iso_time(text(names[3]));
-    }
+  if (const auto milliseconds = json_count(json, names[3])) {
+    keys.expires = time_after_1970(*milliseconds / 1000);
+  } else {
+    keys.expires = parse_iso_time(text(names[3]));
   }
   return keys;
 }

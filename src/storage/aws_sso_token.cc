@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "base/file.h"
 #include "base/private_file.h"
@@ -24,6 +26,10 @@ using std::chrono::system_clock;
 
 /// A token is renewed when less than this is left of it.
 constexpr std::chrono::minutes kRenewBefore{5};
+/// Of several processes that renew one token at once, all but one are refused; they wait so long
+/// for what that one writes.
+constexpr std::chrono::seconds kOthersRenewWithin{3};
+constexpr std::chrono::milliseconds kLookForRenewal{50};
 
 std::string sha1_hex(std::string_view text) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
@@ -91,15 +97,25 @@ void renew(SsoToken& token, HttpClient& client, const std::string& oidc,
         "the SSO token was not renewed: HTTP status " + std::to_string(result.answer.status),
         "run `aws sso login`");
   }
-  const auto seconds = json.find("expiresIn");
-  const std::int64_t lasts =
-      seconds != json.end() && seconds->is_number() ? seconds->get<std::int64_t>() : 0;
-  const auto now =
-      std::chrono::duration_cast<std::chrono::seconds>(system_clock::now().time_since_epoch());
+  const auto end = time_from_now(json_count(json, "expiresIn").value_or(0));
   token.all["accessToken"] = access;
-  token.all["expiresAt"] = utc_text(now.count() + lasts);
+  token.all["expiresAt"] = utc_text(system_clock::to_time_t(end));
   if (std::string next = json_text(json, "refreshToken"); !next.empty()) {
     token.all["refreshToken"] = std::move(next);
+  }
+}
+
+/// The token that another process brings now, whose renewal ended our refresh token: it writes what
+/// the service gave it some moments after the service refused us. Nothing if none comes.
+/// Errors: Cancelled.
+std::optional<SsoToken> await_renewal(const std::string& name, const CancelToken& cancel) {
+  const auto end = std::chrono::steady_clock::now() + kOthersRenewWithin;
+  for (;;) {
+    SsoToken token = SsoToken::read(name);
+    if (token.lasts("expiresAt")) return token;
+    if (std::chrono::steady_clock::now() >= end) return std::nullopt;
+    cancel.throw_if_cancelled();
+    std::this_thread::sleep_for(kLookForRenewal);
   }
 }
 
@@ -124,9 +140,9 @@ std::string find_sso_token(HttpClient& client, const std::string& name, const st
     renew(token, client, oidc, cancel);
     token.keep();
   } catch (const FetchError&) {
-    token =
-        SsoToken::read(name);  // another process may have renewed it, and ended our refresh token
-    if (!token.lasts("expiresAt")) throw;
+    auto theirs = await_renewal(name, cancel);
+    if (!theirs) throw;
+    token = *std::move(theirs);
   }
   return token.text("accessToken");
 }

@@ -144,7 +144,13 @@ Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const 
     url = today.url = *rebased;
     break;
   }
-  if (options.resolve) today.url = options.resolve(url);
+  if (!options.resolve) return today;
+  today.url = options.resolve(url);
+  if (scheme_of(today.url).empty() && !is_command_url(today.url)) {  // it may hold a signature
+    throw InvalidArgument(
+        "the resolver gave no URL", "for " + in_quotes(redacted_url(url)),
+        "give a whole one, as https://host/data/0.tar; file:///data/0.tar for a file here");
+  }
   return today;
 }
 

@@ -162,7 +162,10 @@ void HttpDownload::flush() {
 bool HttpDownload::finish(const HttpResult& result) {
   if (result.has_file() && !has_begun_) begin(result.answer);
   flush();
-  if (!result.has_file() || was_restarted_) return false;
+  // Of an answer whose every byte came it does not matter how the connection ended, as by libcurl's
+  // finding just then that the last ones had come too slowly: there is nothing left to ask for.
+  const bool has_all = has_begun_ && end_ && position_ == *end_;
+  if ((!result.has_file() && !has_all) || was_restarted_) return false;
   if (result.has_excess) {
     throw_fetch_error(request_.url, "the server sent more bytes than it announced", kLyingServer);
   }

@@ -1,5 +1,6 @@
 #include "storage/iso_time.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 #include <string_view>
@@ -8,7 +9,23 @@
 
 namespace shardwise {
 
-std::optional<std::chrono::system_clock::time_point> parse_iso_time(const std::string& text) {
+using std::chrono::system_clock;
+
+system_clock::time_point time_after_1970(std::int64_t seconds) {
+  constexpr auto first = std::chrono::ceil<std::chrono::seconds>(system_clock::time_point::min());
+  constexpr auto last = std::chrono::floor<std::chrono::seconds>(system_clock::time_point::max());
+  return system_clock::time_point(std::chrono::seconds(std::clamp<std::int64_t>(
+      seconds, first.time_since_epoch().count(), last.time_since_epoch().count())));
+}
+
+system_clock::time_point time_from_now(std::int64_t seconds) {
+  const std::int64_t now = system_clock::to_time_t(system_clock::now());
+  std::int64_t then = 0;
+  if (__builtin_add_overflow(now, seconds, &then)) then = seconds;  // clamped, too
+  return time_after_1970(then);
+}
+
+std::optional<system_clock::time_point> parse_iso_time(const std::string& text) {
   std::tm parts{};
   int read = 0;
   if (std::sscanf(text.c_str(), "%4d-%2d-%2dT%2d:%2d:%2d%n", &parts.tm_year, &parts.tm_mon,
@@ -29,7 +46,7 @@ std::optional<std::chrono::system_clock::time_point> parse_iso_time(const std::s
     const int offset = hours * 3600 + minutes * 60;
     seconds += sign == '-' ? offset : -offset;
   }
-  return std::chrono::system_clock::from_time_t(seconds);
+  return time_after_1970(seconds);
 }
 
 }  // namespace shardwise

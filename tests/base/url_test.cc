@@ -172,6 +172,10 @@ TEST(UrlTest, FilesAreFoundAtAnotherBase) {
   EXPECT_EQ(moved("https://h/d/a%20b.tar?v=1", "https://h/d", "s3://b/e"), "s3://b/e/a b.tar");
   EXPECT_EQ(moved("s3://b/d/a b?.tar", "s3://b", "https://h/e?s=1"),
             "https://h/e/d/a%20b%3F.tar?s=1");
+  EXPECT_EQ(moved("https://h/d/x.tar", "https://h/d", "https://m/e#top"), "https://m/e/x.tar");
+  EXPECT_EQ(moved("https://h/d/x.tar", "https://h/d", "https://m/e?s=1#top"),
+            "https://m/e/x.tar?s=1");
+  EXPECT_EQ(moved("https://h/d/x.tar", "https://h/d", "s3://m/e#2"), "s3://m/e#2/x.tar");
   EXPECT_EQ(moved("https://h/data2/x.tar", "https://h/data", "https://m"), "none");
   EXPECT_EQ(moved("https://g/x.tar", "https://h", "https://m"), "none");
 }

@@ -625,6 +625,37 @@ TEST_F(RemoteDatasetTest, SingleSamplesOfAShardThatChangedUnderItsEtagAreStale) 
   }
 }
 
+// faults.md 13: as a whole shard is, until it comes wrong in the same way twice.
+TEST_F(RemoteDatasetTest, SingleSamplesThatCameToHarmAreFetchedAgain) {
+  const std::string right = tar_of("old.");
+  server_.serve("/x.tar", {.body = right});
+  build_index(index_path(), {server_.url("/x.tar")},
+              {.content = {.hashes = true}, .remote = remote()});
+  const auto data =
+      Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_});
+  const auto gets_of_one = [&](int num_wrong, bool same_way) {
+    const int before = server_.gets("/x.tar");
+    server_.serve("/x.tar",
+                  {.body = right, .before_get = [&, num = 0](test::ServedFile& file) mutable {
+                     file.body = right;
+                     if (num++ >= num_wrong) return;
+                     for (char& c : file.body) c ^= static_cast<char>(same_way ? 1 : num);
+                   }});
+    bool has_come = true;
+    try {
+      EXPECT_EQ(data[0].copy("txt"), "old.");
+    } catch (const StaleIndex&) {
+      has_come = false;
+    }
+    return std::pair(server_.gets("/x.tar") - before, has_come);
+  };
+  EXPECT_EQ(gets_of_one(0, true), std::pair(1, true));
+  EXPECT_EQ(gets_of_one(1, true), std::pair(2, true));
+  EXPECT_EQ(gets_of_one(3, false), std::pair(4, true));
+  EXPECT_EQ(gets_of_one(9, true), std::pair(2, false)) << "then its server has nothing else";
+  EXPECT_EQ(gets_of_one(9, false), std::pair(4, false));
+}
+
 struct ReuploadCase {
   const char* name;
   Compression compression = Compression::kNone;

@@ -13,6 +13,31 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+/// A store that lists its keys.
+class ListedShards : public RemoteShards {
+ public:
+  explicit ListedShards(std::vector<std::string> urls) : urls_(std::move(urls)) {}
+  std::vector<std::string> list(const std::string& url) override {
+    asked.push_back(url);
+    std::vector<std::string> found;
+    for (const std::string& file : urls_) {
+      if (file.starts_with(url)) found.push_back(file);
+    }
+    return found;
+  }
+  State state(const std::string&) override { return {}; }
+  void read(const std::string&, const State&, std::uint64_t, std::optional<std::uint64_t>,
+            const std::function<void(std::string_view)>&) override {}
+  std::optional<Copy> copy(const std::string&, const State&) override { return std::nullopt; }
+  void keep_expanded(const std::string&, const State&, const std::string&, Compression,
+                     std::uint64_t) override {}
+
+  std::vector<std::string> asked;
+
+ private:
+  const std::vector<std::string> urls_;
+};
+
 TEST(SourceListTest, PathsKeepTheOrderGiven) {
   EXPECT_THAT(expand_sources({"b.tar", "a.tar"}), ElementsAre("b.tar", "a.tar"));
 }
@@ -48,6 +73,34 @@ TEST(SourceListTest, DirectoriesGiveShardsOfAnyCodecAndCaseAndCountTheRest) {
                                        dir / "d.tar.gz", dir / "e.tar.zst", dir / "f.Tar.XZ",
                                        dir / "g.tar.bz2", dir / "sub/h.tar.lz4"));
   EXPECT_THAT(list.left_out, ElementsAre(dir / "i.json", dir / "k.tar.tmp", dir / "sub/j.gz"));
+}
+
+TEST(SourceListTest, HiddenFilesAndFoldersAreNotOfADirectory) {
+  const test::TempDir dir;
+  std::filesystem::create_directories(dir / ".data/a/.snapshot");
+  for (const char* name :
+       {".data/0.tar", ".data/._0.tar", ".data/.note", ".data/a/1.tar", ".data/a/.snapshot/1.tar"})
+    test::write_file(dir / name, "");
+  std::filesystem::create_directory_symlink(dir / ".data/a", dir / ".data/.link");
+  const SourceList list = read_sources({dir / ".data"});
+  EXPECT_THAT(list.shards, ElementsAre(dir / ".data/0.tar", dir / ".data/a/1.tar"))
+      << "a folder that is named is meant";
+  EXPECT_THAT(list.left_out, ElementsAre());
+  EXPECT_THAT(expand_sources({dir / ".data/*"}), ElementsAre(dir / ".data/0.tar", dir / ".data/a"))
+      << "as a glob has it";
+  EXPECT_THAT(expand_sources({dir / ".data/._0.tar", dir / ".data/a/.snapshot"}),
+              ElementsAre(dir / ".data/._0.tar", dir / ".data/a/.snapshot/1.tar"));
+  EXPECT_THAT(test::error_text([&] { expand_sources({dir.path()}); }),
+              HasSubstr("it holds no file whose name does not begin with a dot"));
+
+  const auto store = std::make_shared<ListedShards>(
+      std::vector<std::string>{"s3://b/.d/.x/2.tar", "s3://b/.d/._0.tar", "s3://b/.d/0.tar",
+                               "s3://b/.d/e/.x/1.tar", "s3://b/.d/e/1.tar"});
+  const SourceList remote = read_sources({"s3://b/.d/"}, store);
+  EXPECT_THAT(remote.shards, ElementsAre("s3://b/.d/0.tar", "s3://b/.d/e/1.tar"));
+  EXPECT_THAT(remote.left_out, ElementsAre());
+  EXPECT_THAT(expand_sources({"s3://b/.d/*.tar"}, store), ElementsAre("s3://b/.d/0.tar"));
+  EXPECT_THAT(expand_sources({"s3://b/.d/e/.x/*"}, store), ElementsAre("s3://b/.d/e/.x/1.tar"));
 }
 
 TEST(SourceListTest, FoldersBehindLinksAreGoneIntoOnce) {
@@ -108,31 +161,6 @@ TEST(SourceListTest, ListsHoldSourcesALine) {
   EXPECT_THAT(expand_sources({"@" + (dir / "list.txt")}),
               ElementsAre("a.tar", "b-0.tar", "b-1.tar"));
 }
-
-/// A store that lists its keys.
-class ListedShards : public RemoteShards {
- public:
-  explicit ListedShards(std::vector<std::string> urls) : urls_(std::move(urls)) {}
-  std::vector<std::string> list(const std::string& url) override {
-    asked.push_back(url);
-    std::vector<std::string> found;
-    for (const std::string& file : urls_) {
-      if (file.starts_with(url)) found.push_back(file);
-    }
-    return found;
-  }
-  State state(const std::string&) override { return {}; }
-  void read(const std::string&, const State&, std::uint64_t, std::optional<std::uint64_t>,
-            const std::function<void(std::string_view)>&) override {}
-  std::optional<Copy> copy(const std::string&, const State&) override { return std::nullopt; }
-  void keep_expanded(const std::string&, const State&, const std::string&, Compression,
-                     std::uint64_t) override {}
-
-  std::vector<std::string> asked;
-
- private:
-  const std::vector<std::string> urls_;
-};
 
 TEST(SourceListTest, RemoteFoldersAndGlobsAreListed) {
   const auto store = std::make_shared<ListedShards>(std::vector<std::string>{

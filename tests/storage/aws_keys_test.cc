@@ -237,6 +237,30 @@ TEST_F(AwsKeysTest, TheTokenOfAnSsoSessionIsRenewedAndWrittenBack) {
   };
   EXPECT_EQ(keys(), "theirs");
 
+  // That process is refused a moment before the faster one has written what it was given.
+  std::jthread faster;
+  login(std::chrono::seconds(-10));
+  answers_["POST /oidc/token"] = [&] {
+    faster = std::jthread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      test::write_file(sso_file("s"), R"({"accessToken":"later","expiresAt":")" +
+                                          iso_text(std::chrono::hours(1)) + "\"}");
+    });
+    return std::pair(400, std::string(R"({"error":"invalid_grant"})"));
+  };
+  EXPECT_EQ(keys(), "later");
+  faster.join();
+
+  // "Never", as some say it.
+  for (const char* never : {"9223372036854775807", "1e300", "\"9223372036854775807\""}) {
+    renewals(R"({"accessToken":"new","expiresIn":)" + std::string(never) + "}");
+    login(std::chrono::seconds(-10));
+    EXPECT_EQ(keys(), "new");
+    asked.clear();
+    EXPECT_EQ(keys(), "new");
+    EXPECT_EQ(asked, "") << never;
+  }
+
   renewals(R"({"accessToken":"new","expiresIn":28800})");
   login(std::chrono::seconds(-10), std::chrono::seconds(-5));
   EXPECT_THAT(error_text([&] { found(); }), HasSubstr("the SSO token has expired: 's'"));

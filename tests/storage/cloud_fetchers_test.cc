@@ -15,6 +15,7 @@
 #include "storage/google_tokens.h"
 #include "storage/hf_fetcher.h"
 #include "storage/http_answer.h"
+#include "storage/iso_time.h"
 #include "storage/signing.h"
 #include "storage/test_http_server.h"
 #include "storage/this_machine.h"
@@ -224,6 +225,27 @@ TEST_F(CloudTest, GoogleGivesNewTokensToUsersAndMachines) {
   EXPECT_THAT(error_text([&] { fetched("gs://bucket/x"); }),
               AllOf(HasSubstr("check the bucket's policy and the Google credentials in '"),
                     Not(HasSubstr("s&"))));
+}
+
+// A sum that overflows would make a token void, and the service be asked for each fetch.
+TEST(ServiceTimeTest, ATimeThatNoClockHasIsTheLatest) {
+  const auto now = std::chrono::system_clock::now(), late = now + std::chrono::hours(24 * 36500);
+  for (const char* never : {"9223372036854775807", "18446744073709551615", "1e300",
+                            "\"9223372036854775807\"", "\"9000000000000000000\""}) {
+    const AccessToken token = parse_access_token(
+        R"({"access_token":"x","expires_in":)" + std::string(never) + "}", "a service");
+    ASSERT_TRUE(token.expires) << never;
+    EXPECT_GT(*token.expires, late) << never;
+  }
+  EXPECT_LE(*parse_access_token(R"({"access_token":"x","expires_in":-1e300})", "").expires, now);
+  const auto soon = *parse_access_token(R"({"access_token":"x","expires_in":59.9})", "").expires;
+  EXPECT_LT(soon, now + std::chrono::seconds(70));
+  EXPECT_GT(soon, now + std::chrono::seconds(50));
+  EXPECT_GT(parse_iso_time("9999-12-31T23:59:59Z"), late);
+  EXPECT_LT(parse_iso_time("0001-01-01T00:00:00Z"), now);
+  EXPECT_EQ(utc_text(std::chrono::system_clock::to_time_t(
+                *parse_iso_time("2026-01-02T03:04:05.678+01:00"))),
+            "2026-01-02T02:04:05Z");
 }
 
 // https://google.aip.dev/auth/4117

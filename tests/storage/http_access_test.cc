@@ -171,6 +171,13 @@ TEST_F(HttpAccessTest, FilesAreFetchedFromWhereTheyAreToday) {
   EXPECT_EQ(asked, (std::vector<std::string>{"s3://bucket/x.tar", "s3://bucket/x.tar"}));
   fetched("http://old.example/x.tar?v=1&X-Amz-Date=1&X-Amz-Signature=2");
   EXPECT_EQ(asked.back(), "http://old.example/x.tar?v=1") << "it signs what is not signed";
+  for (const char* none :
+       {"", "//h/x.tar?sig=sesame", "h/x.tar?sig=sesame", " http://me:sesame@h"}) {
+    options_.resolve = [&](const std::string&) { return none; };
+    EXPECT_THAT(error_text([&] { fetched("http://old.example/data/x.tar?Signature=sesame"); }),
+                AllOf(HasSubstr("the resolver gave no URL: for 'http://old.example/data/x.tar"),
+                      Not(HasSubstr("sesame"))));
+  }
   options_.resolve = [](const std::string&) -> std::string { throw std::runtime_error("no"); };
   EXPECT_THROW(fetched("s3://bucket/x.tar"), std::runtime_error);
 }

@@ -9,6 +9,7 @@
 #include "shardwise/storage/fetcher.h"
 #include "storage/backoff.h"
 #include "storage/fetch_support.h"
+#include "storage/http_download.h"
 #include "storage/late_server.h"
 #include "storage/test_http_server.h"
 #include "support/process.h"
@@ -479,6 +480,52 @@ TEST_F(HttpFetcherTest, Row11_ExcessIsSeenWhateverTheSize) {
     EXPECT_THAT(text_of({.url = serve({.body = some_bytes(size), .excess = "more"})}),
                 HasSubstr("more bytes than it announced"))
         << size;
+  }
+}
+
+// faults.md 12: libcurl may find that the last bytes came too slowly when they are there already.
+TEST(HttpDownloadTest, Row12_AnAnswerOfWhichAllCameIsWholeHoweverItsTransferEnded) {
+  const std::string body = some_bytes(1000);
+  struct Case {
+    int status;
+    Fetcher::Range range;
+    std::size_t num_bytes;  // that come before the transfer ends
+    CURLcode code;
+    bool has_excess, is_whole;
+  };
+  for (const Case& c :
+       std::initializer_list<Case>{{200, {0, {}}, 1000, CURLE_OPERATION_TIMEDOUT, false, true},
+                                   {200, {0, {}}, 999, CURLE_OPERATION_TIMEDOUT, false, false},
+                                   {200, {0, 500}, 500, CURLE_OPERATION_TIMEDOUT, false, true},
+                                   {206, {200, 700}, 500, CURLE_OPERATION_TIMEDOUT, false, true},
+                                   {206, {200, 700}, 499, CURLE_OPERATION_TIMEDOUT, false, false},
+                                   {206, {200, {}}, 800, CURLE_RECV_ERROR, false, true},
+                                   {200, {0, {}}, 1000, CURLE_OPERATION_TIMEDOUT, true, false}}) {
+    SCOPED_TRACE(std::to_string(c.status) + " " + std::to_string(c.num_bytes));
+    const Fetcher::Request request{.url = "http://h/x.tar", .range = c.range};
+    StringSink sink;
+    HttpDownload download(request, sink);
+    download.next_query();
+    HttpResult result;
+    result.code = c.code;
+    result.has_excess = c.has_excess;
+    result.answer.status = c.status;
+    result.answer.length = 1000;
+    result.answer.etag = "\"v1\"";
+    if (c.status == 206) {
+      const std::uint64_t end = c.range.end.value_or(1000);
+      result.answer.length = end - c.range.begin;
+      result.answer.range = {.begin = c.range.begin, .end = end, .total = 1000};
+    }
+    download.begin(result.answer);
+    EXPECT_TRUE(download.write(body.substr(c.range.begin, c.num_bytes)));
+    if (c.has_excess) {
+      EXPECT_THAT(error_text([&] { download.finish(result); }), HasSubstr("more bytes than it"));
+      continue;
+    }
+    EXPECT_EQ(download.finish(result), c.is_whole);
+    EXPECT_TRUE(same(sink.bytes, body.substr(c.range.begin, c.num_bytes)));
+    EXPECT_EQ(download.file().validator, "\"v1\"");
   }
 }
 

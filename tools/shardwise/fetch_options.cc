@@ -165,8 +165,8 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
             for (const std::string& given : all) add_headers(given, fetching.headers);
           },
           "a header of every http and https request, 'Name: value', or @FILE with one a line, "
-          "which "
-          "lists of processes do not show; may be given several times")
+          "which lists "
+          "of processes do not show; may be given several times")
       ->type_name("HEADER")
       ->allow_extra_args(false)
       ->group(kFetchGroup);
@@ -194,8 +194,8 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
             for (const std::string& given : all) fetching.moved.push_back(parse_moved(given));
           },
           "URLs that begin with OLD are fetched from NEW: a mirror, another scheme, or the same "
-          "with a fresh signature (NEW?SIGNATURE); NEW alone: for the folder of all shards of the "
-          "index; may be given several times")
+          "with a fresh signature (NEW?SIGNATURE); an OLD below which no shard lies is an error; "
+          "NEW alone: for the folder of all shards of the index; may be given several times")
       ->type_name("[OLD=]NEW")
       ->allow_extra_args(false)
       ->group(kFetchGroup);

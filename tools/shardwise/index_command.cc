@@ -583,8 +583,10 @@ void add_index_command(CLI::App& program, Output& out) {
   command
       ->add_option(
           "SOURCE", options->sources,
-          "a tar file, a directory (all `*.tar`, `*.tgz` and `*.tar.<codec>` below it), a glob, a "
-          "pattern such as 'train-{000000..000146}.tar', a URL, a wids descriptor (`*.json`), a "
+          "a tar file, a directory (all `*.tar`, `*.tgz` and `*.tar.<codec>` below it, but for "
+          "files "
+          "and folders whose names begin with a dot), a glob, a pattern such as "
+          "'train-{000000..000146}.tar', a URL, a wids descriptor (`*.json`), a "
           "file with a list (`@list.txt`), or `-` for a list on standard input. Without any, the "
           "index is updated from the sources and options that it was built with; directories, "
           "globs and descriptors are then read anew")

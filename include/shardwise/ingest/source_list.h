@@ -31,7 +31,8 @@ struct SourceList {
 ///                      (s3, gs, az, hf): what lies there, as of a directory or a glob
 ///     a directory      all `*.tar`, `*.tgz` and `*.tar.<codec>` (gz, zst, xz, bz2, lz4) below it,
 ///                      in upper or lower case, bytewise sorted; below symbolic links to folders,
-///                      too, each folder once
+///                      too, each folder once; none whose name, or a folder's on the way, begins
+///                      with a dot
 ///     a glob           `*`, `?`, `[...]`: what it matches, bytewise sorted
 ///     a brace pattern  `train-{000000..000146}.tar` or `{a,b}/x.tar`; numbers keep their zero
 ///                      padding
