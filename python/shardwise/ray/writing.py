@@ -160,8 +160,8 @@ def write(
         that is null is left out; others become bytes as of shardwise.ShardWriter.
     max_samples, max_bytes: of a shard, at most. Ray holds some max_bytes a task in memory.
     replace: shards of this prefix that are there are removed when the new ones are written.
-    index: a path, in the directory or elsewhere; then tasks index the shards, and `columns` from their fields, before these have
-        their names.
+    index: a path, in the directory or elsewhere; then tasks index the shards, and `columns` from
+        their fields, before these have their names.
     concurrency, ray_remote_args: as of ray.data.Dataset.write_datasink().
 
     Shards appear when all are written and indexed, and the index after them; a write that fails
