@@ -14,7 +14,7 @@ from ..building import index as build
 from ..building import merge
 from ..opening import _absolute
 from ..records import BuildReport
-from .spec import cluster_cpus, naming_the_node
+from .spec import cluster_cpus, local_path, naming_the_node
 
 
 def _build_part(
@@ -87,7 +87,7 @@ def index(
     shardwise.index() raises, with the node's name. Then parts that were built stay beside the
     output, and the next call takes them over.
     """
-    output = os.path.abspath(path_of(output))
+    output = local_path("output", output)
     named = [_absolute(path_of(source)) for source in sources]
     if parts is not None and whole_number("parts", parts) < 1:
         refuse("parts", parts, "give a number of tasks, 1 or more")

@@ -108,7 +108,7 @@ class _Translation:
             raise _Stays
         if not math.isfinite(value) or abs(value) > 2**53:
             raise _Stays
-        return repr(value)
+        return repr(float(value) if isinstance(value, float) else int(value))  # also of NumPy's
 
     def _whole(self, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):

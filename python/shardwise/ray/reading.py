@@ -216,13 +216,14 @@ class IndexSource(ray.data.Datasource):
         self, reading: Reading, parts: int, target: int
     ) -> list[tuple[Reading, Planned, int, int]]:
         """Runs of equal rows, one of each rank in turn: streaming_split(equal=False) gives each to
-        the consumer that has the fewest rows, so to the rank that it is of."""
+        the consumer that has the fewest rows, so to the rank that it is of. Never fewer than
+        `parts`, unless they have one row each: Ray would split the blocks of fewer."""
         ranks = [
             reading._replace(rank=rank, world_size=self._deal) for rank in range(self._deal)
         ]
         plans = [self._planned(rank) for rank in ranks]
         slots = max(plan.num_slots for plan in plans)
-        width = max(1, -(-slots * self._deal // max(1, parts)))
+        width = max(1, sum(plan.num_slots for plan in plans) // max(1, parts))
         while width > 1 and max(plan.most_bytes(width) for plan in plans) > target:
             width = -(-width // 2)
         return [
@@ -234,9 +235,17 @@ class IndexSource(ray.data.Datasource):
 
 
 def source_of(data: ray.data.Dataset) -> IndexSource:
-    """What a dataset reads from. Raises Unsupported if that is not one read() alone."""
+    """What a dataset reads from. Raises Unsupported if that is not one read() alone, or rows are
+    not those of a rank, in its order, when each rank does with its own what follows."""
     operator = data._logical_plan.dag
     while len(operator.input_dependencies) == 1:
+        kinds = [kind.__name__ for kind in type(operator).__mro__]
+        if "AbstractAllToAll" in kinds or "Limit" in kinds:
+            raise Unsupported(
+                f"each rank would do it with its own samples alone: {kinds[0]} behind "
+                "shardwise.ray.read(); order samples by order=, and choose them by where=, or by "
+                "read(shardwise.open(index)[:1000])"
+            )
         operator = operator.input_dependencies[0]
     source = getattr(operator, "datasource", None) or getattr(operator, "_datasource", None)
     if not isinstance(source, IndexSource):
@@ -325,6 +334,8 @@ def read(
     reference = reference_of(data)
     layout = layout_of(reference)
     names = [c.name for c in layout.columns] if columns is None else columns_of(columns)
+    if not names:
+        refuse("columns", columns, 'name one: rows of none are lost; "__index__" costs least')
     reading = Reading(
         reference,
         _core.Order("sequential") if order is None else order,
@@ -333,6 +344,7 @@ def read(
         rank=0,
         world_size=1,
     )
+    require("resume", resume, str, "give a token, as of Sampler.token()", none=True)
     if resume is not None:
         reading = resumed(reading, resume)
         reading = reading._replace(epoch=max(epoch, reading.epoch))

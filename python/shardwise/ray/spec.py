@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 import pickle
 import socket
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import ray
 from numpy.typing import NDArray
 
 from .. import _core, references
+from ..arguments import path_of, refuse
 from ..errors import Error, Mismatch
 
 Numbers = NDArray[np.int64]
@@ -109,6 +111,15 @@ def chosen(reference: bytes, condition: str) -> NDArray[np.bool_]:
     mask = np.zeros(len(data), np.bool_)
     mask[found] = True
     return mask
+
+
+def local_path(name: str, path: str | os.PathLike[str]) -> str:
+    """The absolute path of what is written. Raises InvalidArgument for a URL, of which a folder on
+    one node would be made."""
+    text = path_of(path)
+    if "://" in text:
+        refuse(name, text, "it is written to a path that all nodes share, and not to a URL")
+    return os.path.abspath(text)
 
 
 def cluster_cpus() -> int:

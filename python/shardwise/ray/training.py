@@ -12,7 +12,7 @@ import ray.data
 import ray.train
 
 from .. import _core
-from ..arguments import whole_number
+from ..arguments import refuse, whole_number
 from ..errors import InvalidArgument, Unsupported
 from .reading import PLACE, source_of
 from .spec import Reading, dataset_of, resumed, sampler_of
@@ -212,8 +212,11 @@ class ExactShard(ray.data.DataIterator):
                 "a local shuffle would give other samples than those that a token counts: leave "
                 "out local_shuffle_buffer_size, and shuffle by the order of shardwise.ray.read()"
             )
+        size = options.get("batch_size")
+        if size is not None and whole_number("batch_size", size) < 1:
+            refuse("batch_size", size, "give a whole number, 1 or more, or None")
         batches = super()._iter_batches(**options)
-        rule = (options.get("batch_size"), bool(options.get("drop_last")), self._even)
+        rule = (size, bool(options.get("drop_last")), self._even)
         return _Restartable(lambda: self._walk(batches, *rule))
 
     def _walk(
@@ -328,7 +331,8 @@ class ExactDataConfig(ray.train.DataConfig):
     to one row less than there are workers, and does not say which.
 
     datasets_to_split: names of the datasets whose samples are dealt out; every worker gets the
-        whole of the others. Those named are of shardwise.ray.read(), with maps if need be.
+        whole of the others. Those named are of shardwise.ray.read(), with maps if need be, but
+        nothing that each rank would do with its own rows alone: no limit, sort or shuffle.
     even: all ranks have the same number of batches, see ExactShard; False: each has its own.
     local: tasks of a rank run on its node, which needs CPUs that no worker has reserved.
     execution_options: as of ray.train.DataConfig. Order is kept in any case.
@@ -356,7 +360,13 @@ class ExactDataConfig(ray.train.DataConfig):
         worker_node_ids: Any = None,
         **kwargs: Any,
     ) -> list[dict[str, Any]]:
-        """What each worker gets, by rank and name."""
+        """What each worker gets, by rank and name. Raises InvalidArgument if a dataset that was to
+        be split is not there: each worker would be given the whole of the one that was meant."""
+        named = [] if self._split == "all" else self._split
+        for name in named:
+            if name not in datasets:
+                known = ", ".join(map(repr, datasets))
+                refuse("datasets_to_split", list(named), f"name what is there: {known}")
         output: list[dict[str, Any]] = [{} for _ in range(world_size)]
         for name, data in datasets.items():
             options = self._options_of(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import os
 import shutil
@@ -23,6 +24,7 @@ from shardwise import Order, Sampler, errors
 
 pytest.importorskip("ray.data", reason="Ray Data is not installed")
 
+import numpy as np
 import pyarrow as pa
 import ray
 from ray.data.expressions import col, lit
@@ -94,23 +96,35 @@ def test_a_token_leaves_the_rest(train: Path) -> None:
         sr.read(train, order=Order(seed=18), resume=token)
 
 
-def test_consumers_of_a_split_get_what_ranks_get(train: Path) -> None:
-    data = sr.read(train, order=SHUFFLED, columns=["__index__"], deal=7, override_num_blocks=40)
-    parts = data.streaming_split(7, equal=False)
+@pytest.mark.parametrize(
+    ("where", "deal", "blocks"), [(None, 7, 40), ("sample < 101", 2, 20), ("sample < 5", 2, 20)]
+)
+def test_consumers_of_a_split_get_what_ranks_get(
+    train: Path, where: str | None, deal: int, blocks: int
+) -> None:
+    data = sr.read(
+        train,
+        where=where,
+        order=SHUFFLED,
+        columns=["__index__"],
+        deal=deal,
+        override_num_blocks=blocks,
+    )
+    parts = data.streaming_split(deal, equal=False)
     given: list[list[int]] = [[] for _ in parts]
 
     def consume(rank: int) -> None:
         for batch in parts[rank].iter_batches(batch_size=64):
             given[rank] += batch["__index__"].tolist()
 
-    threads = [threading.Thread(target=consume, args=(rank,)) for rank in range(7)]
+    threads = [threading.Thread(target=consume, args=(rank,)) for rank in range(deal)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    ds = shardwise.open(train)
-    assert given == [list(Sampler(ds, SHUFFLED, rank=r, world_size=7)) for r in range(7)]
-    assert sorted(sum(given, [])) == list(range(NUM_SAMPLES))
+    ds = shardwise.open(train) if where is None else shardwise.open(train).where(where)
+    assert given == [list(Sampler(ds, SHUFFLED, rank=r, world_size=deal)) for r in range(deal)]
+    assert sorted(sum(given, [])) == list(range(len(ds)))
 
 
 def test_a_worker_that_is_killed_in_its_task_gives_the_same_rows(
@@ -295,6 +309,10 @@ def test_a_checkpoint_of_ray_knows_rows_by_their_index(train: Path, tmp_path: Pa
 # Conditions.
 
 
+class Class(enum.IntEnum):
+    THREE = 3
+
+
 CONDITIONS = [
     (col("cls") >= 90, True),
     (col("cls").is_in([3, 5, 1000]), True),
@@ -303,6 +321,9 @@ CONDITIONS = [
     (col("w").not_in([1.0]), True),
     (~(col("w").is_in([1.0])), True),
     (~(col("w") > 1.0), True),
+    (col("w") == np.float64(0.5), True),
+    (col("cls") == Class.THREE, True),
+    (col("cls").is_in([Class.THREE, 5]), True),
     (col("name") == "it's 4", True),
     ((col("name") > "it's 3") & col("__index__").is_in([0, 5, 33, 99999, -1]), True),
     ((col("__index__") >= 5) & (col("__index__") < 9), True),
@@ -420,6 +441,10 @@ def test_what_is_given_wrongly_is_named(train: Path) -> None:
             sr.read(train, override_num_blocks=blocks)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgument, match="the column 'bin' is named twice"):
         sr.read(train, columns=["bin", "cls", "bin"])
+    with pytest.raises(errors.InvalidArgument, match=r"not valid: columns=\[\]; name one"):
+        sr.read(train, columns=[])
+    with pytest.raises(errors.InvalidArgument, match="not valid: resume=5; give a token"):
+        sr.read(train, resume=5)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgument, match="not valid: lazily=True"):
         sr.read("https://host/train.json", lazily=True)
 

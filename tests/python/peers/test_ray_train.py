@@ -64,6 +64,37 @@ def test_what_is_not_read_by_shardwise_is_refused() -> None:
     assert sorted(row["id"] for row in given[1]["eval"].iter_rows()) == list(range(10))
 
 
+def test_what_each_rank_would_do_with_its_own_samples_alone_is_refused(train: Path) -> None:
+    data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
+    for name, made in {
+        "Limit": data.limit(10).map(lambda row: row),  # of each rank, and so more than 10
+        "RandomShuffle": data.random_shuffle(),
+        "Sort": data.sort("cls"),
+        "Repartition": data.repartition(3),
+    }.items():
+        with pytest.raises(errors.Unsupported, match=f"alone: {name} behind .*; order samples by"):
+            sr.ExactDataConfig().configure({"train": made}, 2)
+    some = sr.read(shardwise.open(train)[:10], order=SHUFFLED, columns=COLUMNS)
+    shards = [given["train"] for given in sr.ExactDataConfig().configure({"train": some}, 2)]
+    given = [b["__index__"].tolist() for shard in shards for b in shard.iter_batches(batch_size=5)]
+    assert sorted(sum(given, [])) == list(range(10))
+
+
+def test_a_dataset_that_is_split_is_there(train: Path) -> None:
+    data = sr.read(train, columns=COLUMNS)
+    config = sr.ExactDataConfig(datasets_to_split=["trian"])
+    with pytest.raises(errors.InvalidArgument, match="split=\\['trian'\\]; name what is.*'train'"):
+        config.configure({"train": data}, 2)
+
+
+def test_a_batch_has_rows(train: Path) -> None:
+    data = sr.read(train, columns=COLUMNS)
+    shard = sr.ExactDataConfig().configure({"train": data}, 2)[0]["train"]
+    for size in (0, -1):
+        with pytest.raises(errors.InvalidArgument, match=f"not valid: batch_size={size}"):
+            next(iter(shard.iter_batches(batch_size=size)))
+
+
 def test_a_pass_that_was_left_begins_again_and_a_token_stands_where_it_was(train: Path) -> None:
     data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
     shards = [given["train"] for given in sr.ExactDataConfig().configure({"train": data}, 2)]

@@ -140,6 +140,65 @@ def test_a_write_that_fails_leaves_nothing(train: Path, tmp_path: Path) -> None:
         sr.write(few, tmp_path / "new", max_bytes=0)
 
 
+def test_no_field_is_lost_and_no_name_is_misread(train: Path, tmp_path: Path) -> None:
+    few = sr.read(train, where="sample < 3", override_num_blocks=1)
+
+    def refused(text: str, **options: Any) -> None:
+        with pytest.raises(errors.InvalidArgument, match=text):
+            sr.write(few, options.pop("directory", tmp_path / "new"), **options)
+        assert not (tmp_path / "new").exists()
+
+    refused("become the field 'a': 'bin' and 'cls'; give", fields={"bin": "a", "cls": "a"})
+    refused('no field begins with "__"', fields={"bin": "data", "cls": "__cls"})
+    refused("columns are a list of names, and not one text: 'cls'", fields="cls")
+    refused(r"not valid: fields=\[\]; name a column", fields=[])
+    refused(r"not valid: fields=\[1\]; names are texts", fields=[1])
+    refused("not valid: prefix=7", prefix=7)
+    refused("a path has no NUL", prefix="a\0")
+    refused("not valid: prefix='{x}'; braces are patterns", prefix="{x}")
+    refused("not valid: directory='.*; braces are patterns", directory=tmp_path / "a{1..3}")
+    refused("columns are taken by an index, and none is made: cls; give index=", columns=["cls"])
+    refused("the index would be a file, and '.*' is none", index=tmp_path)
+    refused("not valid: directory='s3://.*not to a URL", directory="s3://bucket/new")
+    refused("not valid: index='s3://.*not to a URL", index="s3://bucket/new.idx")
+    with pytest.raises(errors.InvalidArgument, match="not valid: output='s3://.*not to a URL"):
+        sr.index("s3://bucket/new.idx", train)
+    with pytest.raises(errors.InvalidArgument, match="not valid: data=.*give a ray.data.Dataset"):
+        sr.write([], tmp_path / "new")  # type: ignore[arg-type]
+
+
+def test_a_key_is_a_text(train: Path, tmp_path: Path) -> None:
+    few = sr.read(train, where="sample < 3", override_num_blocks=1)
+    for key in (None, 7, b"a"):
+        with pytest.raises(errors.InvalidArgument, match=f"a key is a str, and this row has {key}"):
+            sr.write(few.map(lambda row, key=key: row | {"__key__": key}), tmp_path / "new")
+    assert os.listdir(tmp_path / "new") == []
+
+
+def test_marks_of_patterns_in_names_are_themselves(train: Path, tmp_path: Path) -> None:
+    few = sr.read(train, where="sample < 3", override_num_blocks=1)
+    new = tmp_path / "a[1]*%06d"
+    report = sr.write(
+        few, new, prefix="@x?%d", fields=["cls"], index=new / "a.idx", columns=["cls"]
+    )
+    assert report.paths == [str(new / "@x?%d-000000.tar")]
+    assert sorted(path.name for path in new.glob("*.tar")) == ["@x?%d-000000.tar"]
+    assert shardwise.open(new / "a.idx").column("cls") == [0, 1, 2]
+
+
+def test_nulls_of_pandas_are_nulls(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    columns = {"cls": [0, 1, 2, 3], "txt": ["a", None, "c", None], "count": [1, 2, None, None]}
+    frame = pandas.DataFrame({"__key__": list("abcd")} | columns)
+    sr.write(ray.data.from_pandas(frame), tmp_path / "new", index=tmp_path / "new.idx")
+    assert [sample.copy() for sample in shardwise.open(tmp_path / "new.idx")] == [
+        {"cls": b"0", "txt": b"a", "count": b"1"},
+        {"cls": b"1", "count": b"2"},
+        {"cls": b"2", "txt": b"c"},
+        {"cls": b"3"},
+    ]
+
+
 # Indexing.
 
 
