@@ -409,11 +409,17 @@ void Meeting::handle(const std::string& message) {
 /// hub yet tries as long as rank 0 would linger, since the others would wait for it.
 void Meeting::check_time(const std::string& waiting_for) {
   constexpr milliseconds kLastTry{5'000};
+  constexpr milliseconds kSilence{500};  // where rank 0 is found sooner there is nothing to say
   const auto now = Clock::now();
   if (options_.cancel.is_cancelled() && !cancelled_) cancelled_ = now;
   if (cancelled_ && (now - *cancelled_ > kLastTry || now >= deadline_)) {
     throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
   }
+  const bool looks_on = cancelled_ && now - *cancelled_ > kSilence && options_.ranks.rank != 0;
+  if (looks_on && options_.notice && !std::exchange(said_last_try_, true)) {
+    options_.notice("interrupted; tries for some seconds to tell " + waiting_for);
+  }
+  if (cancelled_) return;
   take_notice(waiting_for);
 }
 

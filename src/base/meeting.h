@@ -43,7 +43,8 @@ class SHARDWISE_EXPORT Meeting {
     std::uint32_t round = 0;  ///< one more for each meeting of the job; the same on all ranks
     std::chrono::milliseconds timeout{300'000};
     CancelToken cancel{};
-    /// Is told who is waited for, once that takes `notice_after`, and now and then again.
+    /// Is told who is waited for, once that takes `notice_after`, and now and then again; and when
+    /// a rank that is interrupted stays, to tell the others.
     std::function<void(const std::string& text)> notice{};
     std::chrono::milliseconds notice_after{5'000};
     Record record{};  ///< what all ranks must have alike
@@ -125,6 +126,7 @@ class SHARDWISE_EXPORT Meeting {
   Clock::time_point next_notice_;
   Clock::time_point last_notice_{};
   std::optional<Clock::time_point> cancelled_;  // since when that is known
+  bool said_last_try_ = false;
   std::string noticed_;
 };
 

@@ -308,7 +308,11 @@ TEST(MeetingTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
     std::atomic<bool> cancel{true};
     auto options = options_of(1, 2, point_at(ports));
     options.cancel = &cancel;
+    std::vector<std::string> notices;  // it does not hang without a word
+    options.notice = [&](const std::string& text) { notices.push_back(text); };
     EXPECT_EQ(test::error_code([&] { Meeting meeting(options); }), ErrorCode::kCancelled);
+    EXPECT_THAT(notices, ElementsAre(HasSubstr(
+                             "interrupted; tries for some seconds to tell rank 0 at '127.0.0.1'")));
   }
   for (const bool connecting : {false, true}) {
     std::atomic<bool> cancel{false};

@@ -685,6 +685,17 @@ TEST_F(RanksTrainTest, RanksStartedWithOtherDataOrOptionsAllSayWhichAndWhere) {
   }
 }
 
+/// Whether the process has a handler for the signal.
+bool handles(pid_t pid, int signal) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+  for (std::string name, value; in >> name;) {
+    if (name == "SigCgt:" && in >> value) {
+      return (std::stoull(value, nullptr, 16) >> (signal - 1) & 1) != 0;
+    }
+  }
+  return false;
+}
+
 TEST_F(RanksTrainTest, CtrlCEndsARankThatWaitsForOthers) {
   RankByHand rank("train_test " + std::to_string(::getpid()), 1, {"--train", dir_ / "train.idx"});
   // It says that it waits after 5 s.
@@ -695,7 +706,23 @@ TEST_F(RanksTrainTest, CtrlCEndsARankThatWaitsForOthers) {
   EXPECT_THAT(rank->err(), HasSubstr("shardwise-train: note: rank 1 of 2: waiting for rank 0 at "));
   ::kill(rank->pid(), SIGINT);
   EXPECT_EQ(rank->wait(), 130);
-  EXPECT_THAT(rank->err(), AllOf(HasSubstr("interrupted"), Not(HasSubstr("error"))));
+  EXPECT_THAT(rank->err(), AllOf(HasSubstr("interrupted"), Not(HasSubstr("error")),
+                                 HasSubstr("note: rank 1 of 2: interrupted; tries for some seconds "
+                                           "to tell rank 0 at ")));
+}
+
+TEST_F(RanksTrainTest, ASignalToOneRankWhileTheRanksMeetIsTheExitCode) {
+  Trainer trainer(dir_, with({"--local-ranks", "3"}));
+  for (int i = 0; i < 60'000 && trainer.children().size() < 3; ++i) ::usleep(1'000);
+  const auto ranks = trainer.children();
+  ASSERT_EQ(ranks.size(), 3u) << trainer.err();
+  ::kill(ranks[2], SIGSTOP);  // rank 0 waits for it, and stays when it is interrupted
+  for (int i = 0; i < 60'000 && !handles(ranks[0], SIGUSR1); ++i) ::usleep(1'000);
+  ::kill(ranks[0], SIGUSR1);
+  // Rank 1 hears it and ends first, whereupon the others are sent SIGTERM.
+  for (int i = 0; i < 60'000 && trainer.children().size() == 3; ++i) ::usleep(1'000);
+  ::kill(ranks[2], SIGCONT);
+  EXPECT_EQ(trainer.wait(), 128 + SIGUSR1) << trainer.err();
 }
 
 TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {

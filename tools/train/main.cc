@@ -80,8 +80,9 @@ int stop_code_of(const libtorch::LocalRanksResult& result) {
   for (const auto& end : result.ranks) {
     const bool is_lost = end.exit_code == kLostPeer;
     if (end.exit_code > 0 && end.exit_code < kSignals && !is_lost) return 0;
-    // Without one from outside, what a rank got from here is no reason of its own.
-    const bool is_from_outside = result.forwarded_signal != 0 || !end.stopped_by_us;
+    // Without one from outside, SIGTERM, which a rank got from here, is no reason of its own.
+    const bool is_from_outside =
+        result.forwarded_signal != 0 || !end.stopped_by_us || end.exit_code != kSignals + SIGTERM;
     if (end.exit_code > kSignals && is_from_outside) code = end.exit_code;
     if (end.signal != 0 && end.signal == result.forwarded_signal) code = kSignals + end.signal;
     if (end.signal != 0 && end.signal != SIGTERM && end.signal != result.forwarded_signal) return 0;

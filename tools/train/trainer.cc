@@ -776,10 +776,10 @@ class Training {
 
 void train(const Options& options, libtorch::StopGuard& guard) {
   const RankEnvironment ranks = rank_environment();
-  // One says whom all wait for; that it is rank 0, the others say.
+  // One says whom all wait for; that it is rank 0, the others say, and each that it is interrupted.
   const auto notice = [&](const std::string& text) {
-    const bool for_rank_0 = text.compare(0, 19, "waiting for rank 0 ") == 0;
-    if (options.first_use.quiet || (ranks.rank != 0 && !for_rank_0)) return;
+    const bool is_own = text.starts_with("waiting for rank 0 ") || text.starts_with("interrupted");
+    if (options.first_use.quiet || (ranks.rank != 0 && !is_own)) return;
     tools::say("note", describe(ranks) + ": " + text);
   };
   static ProcessGroup group = libtorch::init_process_group(

@@ -70,7 +70,9 @@ ProcessGroup adopt_process_group(const c10::intrusive_ptr<Group>& group,
 /// gradients are the sums over the ranks, added in float32 or wider, divided by the number of
 /// samples of all ranks: so losses are summed over samples, and a rank without any makes a pass of
 /// zeros. No other call of `group` until the pass has ended. The Reducer has a group of its own, or
-/// does not look for unused parameters: it would make calls beside these.
+/// does not look for unused parameters: it would make calls beside these. One that looks for them
+/// waits within the pass for calls of its own, which a rank that threw does not make: then the
+/// others hear of it after the timeout of the Reducer's group.
 ///
 /// @param num_samples  of this rank, of all accumulated passes of the step; asked for each bucket,
 ///   on the thread of the backward pass.
