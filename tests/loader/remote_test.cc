@@ -136,7 +136,8 @@ TEST_F(RemoteLoaderTest, WhatABatchInTheMakingHasReadMayLeave) {
     EXPECT_EQ(take_rest(loader), std::size_t{kShards * kSamples});
     EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
     EXPECT_EQ(data.cache()->stats().bypassed, 0U);
-    EXPECT_LE(data.cache()->used_bytes(), 3 * shard_bytes_);
+    // A thread that had no processor may hold a shard that counts as gone.
+    EXPECT_LE(data.cache()->used_bytes(), (threads == 0 ? 3 : 4) * shard_bytes_);
   }
 }
 
