@@ -1,6 +1,8 @@
 """Runs shardwise against moto's S3, whose session tokens expire in the middle of the run.
 
-    moto_run.py SHARDWISE     exit code 77: there is no moto here (the Python package moto[server])
+    moto_run.py SHARDWISE     exit code 77: there is no moto here (the Python package moto[server]
+                              of 5.2.5 or newer: older ones check signatures against a query that
+                              they have decoded)
 
 A proxy in front of moto gives keys, as the service for containers does, and refuses those of which
 the time is over, as S3 does (ExpiredToken). moto checks the signatures of all others. The shards
@@ -28,11 +30,14 @@ os.environ.update(AWS_ACCESS_KEY_ID="setup", AWS_SECRET_ACCESS_KEY="setup",
                   AWS_DEFAULT_REGION="us-east-1")
 try:
     import boto3
+    import moto
     from moto.core import DEFAULT_ACCOUNT_ID
     from moto.s3.models import s3_backends
     from moto.server import ThreadedMotoServer
     from moto.sts.models import sts_backends
 except ImportError:
+    sys.exit(77)
+if tuple(int(part) for part in moto.__version__.split(".")[:3]) < (5, 2, 5):
     sys.exit(77)
 
 SHARDS, SAMPLES, KEYS = 24, 20, 10_000
