@@ -93,7 +93,7 @@ std::string own_address() {
   }
   for (const std::string& far : {variable("MASTER_ADDR"), own_host_name()}) {
     if (far.empty()) continue;
-    if (const std::string address = end_of_way_to(far); is_far(address)) return address;
+    if (std::string address = end_of_way_to(far); is_far(address)) return address;
   }
   const auto addresses = addresses_of("");
   const auto first = std::find_if(addresses.begin(), addresses.end(), is_far);
