@@ -1,7 +1,6 @@
 #include "loader/buffer_pool.h"
 
 #include <algorithm>
-#include <new>
 #include <utility>
 #include <vector>
 
@@ -103,7 +102,6 @@ std::shared_ptr<std::byte> BufferPool::take(std::size_t size) {
   Block block = core_->find(wanted);
   if (block.data == nullptr) {
     block = {static_cast<std::byte*>(core_->resource().allocate(wanted, kAlignment)), wanted};
-    if (block.data == nullptr) throw std::bad_alloc();  // a resource of the user's may err
   }
   const auto give_back = [core = core_, block](std::byte*) { core->give_back(block); };
   return {block.data, give_back};  // calls give_back if it cannot be made

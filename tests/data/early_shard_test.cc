@@ -1,7 +1,5 @@
 // faults.md 68
 // Samples of a remote shard that is still coming.
-#include <sys/wait.h>
-
 #include <atomic>
 #include <deque>
 #include <filesystem>
@@ -9,110 +7,30 @@
 #include <random>
 #include <thread>
 
-#include "base/fork.h"
+#include "data/early_shard.h"
 #include "data/early_shards.h"
 #include "index/segment_of.h"
 #include "ingest/sample_check.h"
-#include "shardwise/data/dataset.h"
-#include "shardwise/data/make_remote_access.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/index/defect_policies.h"
-#include "shardwise/ingest/index_builder.h"
 #include "shardwise/order/sampler.h"
-#include "storage/fetch_support.h"
-#include "storage/test_http_server.h"
-#include "support/process.h"
-#include "support/support.h"
 
 namespace shardwise {
 namespace {
 
+using test::content;
+using test::EarlyShardTest;
 using test::error_code;
 using test::error_text;
+using test::expect_sample;
+using test::kLate;
+using test::kPauseAt;
+using test::kSampleBytes;
+using test::kSamples;
+using test::name_of;
 using test::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr std::uint64_t kSamples = 72;
-constexpr std::size_t kSampleBytes = 128 << 10;
-constexpr std::size_t kPauseAt = 4 << 20;
-
-std::string name_of(std::uint64_t i) { return "sample" + std::to_string(100 + i); }
-std::string content(std::uint64_t i) {
-  return test::some_bytes(kSampleBytes, static_cast<std::uint32_t>(i + 1));
-}
-/// A sample of which no byte has come while the server pauses.
-constexpr std::uint64_t kLate = kSamples - 1;
-
-class EarlyShardTest : public ::testing::Test {
- protected:
-  EarlyShardTest() {
-    test::TarBuilder tar;
-    for (std::uint64_t i = 0; i < kSamples; ++i) {
-      headers_.push_back(tar.size());
-      tar.file(name_of(i) + ".bin", content(i)).file(name_of(i) + ".cls", std::to_string(i));
-    }
-    body_ = tar.end().bytes();
-  }
-
-  /// Serves the shard, indexes it, and has the server pause in it from now on.
-  void serve(bool hashes = false, test::ServedFile how = {}) {
-    how.body = body_;
-    server_.serve(kPath, how);
-    build_index(dir_ / "x.idx", {server_.url(kPath)},
-                {.content = {.hashes = hashes}, .remote = make_remote_access()});
-    gets_before_ = server_.gets(kPath);
-    how_ = how;
-    pause();
-  }
-  void pause() {
-    *pauses_ = true;
-    how_.pause_at = kPauseAt;
-    how_.pauses = pauses_;
-    server_.serve(kPath, how_);
-  }
-  void go_on() { *pauses_ = false; }
-  int gets() const { return server_.gets(kPath) - gets_before_; }
-
-  std::shared_ptr<ShardCache> cache(std::uint64_t budget_bytes = 1 << 30) {
-    Fetchers::Options options = test::quick_options();
-    options.low_speed_time = std::chrono::seconds(60);
-    return ShardCache::open({.directory = dir_ / "cache",
-                             .budget_bytes = budget_bytes,
-                             .fetchers = std::make_shared<const Fetchers>(options)});
-  }
-  Dataset open(std::shared_ptr<ShardCache> in, Dataset::Options options = {}) const {
-    options.cache = std::move(in);
-    return Dataset::open(dir_ / "x.idx", options);
-  }
-  static void wait_for_the_whole(const ShardCache& cache) {
-    while (cache.stats().fetched == 0) std::this_thread::yield();
-  }
-  /// True if the shard has its name in the cache.
-  bool is_in_cache() const {
-    for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
-      if (entry.path().extension() == ".tar") return true;
-    }
-    return false;
-  }
-
-  static constexpr char kPath[] = "/a.tar";
-  TempDir dir_;
-  test::TestHttpServer server_;
-  std::string body_;
-  std::vector<std::size_t> headers_;  // where each sample's first header is
-  test::ServedFile how_;
-  int gets_before_ = 0;
-  std::shared_ptr<std::atomic<bool>> pauses_ = std::make_shared<std::atomic<bool>>(false);
-};
-
-void expect_sample(const Dataset& data, std::uint64_t i) {
-  const Sample sample = data[i];
-  EXPECT_EQ(sample.key(), name_of(i));
-  EXPECT_TRUE(test::same(sample["bin"], content(i)));
-  EXPECT_EQ(sample.integer("cls"), static_cast<std::int64_t>(i));
-  EXPECT_TRUE(test::same(sample.copy("bin"), content(i)));
-}
 
 TEST_F(EarlyShardTest, ASampleIsReadBeforeItsShardIsWhole) {
   serve();
@@ -337,53 +255,6 @@ TEST_F(EarlyShardTest, ManyThreadsReadWhileItComes) {
   EXPECT_EQ(num_wrong, 0);
   EXPECT_EQ(gets(), 1);
 }
-
-#ifndef __SANITIZE_THREAD__  // it lets no thread begin in a child of a process with threads
-
-TEST_F(EarlyShardTest, WhenTheFetchingProcessIsKilledAnotherFetchesTheShard) {
-  serve();
-  struct Told {
-    std::atomic<bool> has_read{false};
-  };
-  const test::Shared<Told> told;
-  test::Child child([&]() -> std::string {
-    const Dataset data = open(cache());
-    const Sample sample = data[0];
-    if (sample["bin"] != content(0)) return "wrong bytes";
-    told->has_read = true;
-    const Sample late = data[kLate];
-    return late["bin"] == content(kLate) ? "" : "wrong bytes";
-  });
-  while (!told->has_read) std::this_thread::yield();
-  const auto in = cache();
-  const Dataset data = open(in);
-  std::thread reader([&] { expect_sample(data, 0); });  // it waits for the other process
-  while (in->stats().waits == 0) std::this_thread::yield();
-  child.kill();
-  EXPECT_EQ(child.wait(), "killed by signal 9");
-  go_on();
-  reader.join();
-  expect_sample(data, kLate);
-  EXPECT_EQ(gets(), 2);
-}
-
-TEST_F(EarlyShardTest, AForkedChildReadsWhatItsParentFollows) {
-  serve();
-  const auto in = cache();
-  const Dataset data = open(in);
-  const Sample early = data[0];
-  test::Child child([&]() -> std::string {
-    if (early["bin"] != content(0)) return "wrong bytes";
-    const Sample late = data[kLate];  // it waits for the parent, as another process does
-    return late["bin"] == content(kLate) ? "" : "wrong bytes";
-  });
-  go_on();
-  expect_sample(data, kLate);
-  EXPECT_EQ(child.wait(), "");
-  EXPECT_EQ(gets(), 1);
-}
-
-#endif
 
 // The check of a sample against its part of a shard, for every single bit that could be wrong.
 TEST(SampleCheckTest, NoFlippedBitOfAHeaderPasses) {
