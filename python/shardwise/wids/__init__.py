@@ -7,7 +7,7 @@
     loader = torch.utils.data.DataLoader(dataset, sampler=sampler, batch_size=64, num_workers=4)
 
 Programs that were written for wids run unchanged: ``python -m shardwise.wids script.py``, or
-install() before they import it. docs/migrating-from-wids.md says what differs. Neither torch, NumPy
+install() before they import it. docs/python-wids.md says what differs. Neither torch, NumPy
 nor Pillow is imported before it is needed.
 """
 

@@ -1,4 +1,4 @@
-"""The Python in docs/migrating-from-wids.md runs."""
+"""The Python in docs/python-wids.md runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import shardwise
 from wids_support import own_folders, write_descriptor, write_tar  # noqa: F401
 
-PAGE = Path(__file__).parents[3] / "docs" / "migrating-from-wids.md"
+PAGE = Path(__file__).parents[3] / "docs" / "python-wids.md"
 
 
 def test_the_blocks_of_the_page_run(tmp_path: Path) -> None:
