@@ -14,6 +14,7 @@
 #include <map>
 
 #include "base/errno_error.h"
+#include "base/fault_point.h"
 
 // One thread, one poll(): nothing here waits for a single guest. A guest's rank is -1 until its
 // hello was accepted. Once over_ is set, because all are done or because it failed, nothing of
@@ -112,7 +113,11 @@ void MeetingHub::serve() {
     if (!over_ && !all_came_ && num_here_ == options_.world_size) begin_connecting();
     if (!over_) tell_who_is_missing();
     for (Guest& guest : guests_) {
-      if (!guest.ended && !send_some(guest.socket, guest.output)) guest.ended = true;
+      if (!guest.output.empty()) SHARDWISE_FAULT_POINT("meeting_hub.send");
+      if (!guest.ended && !send_some(guest.socket, guest.output)) {
+        receive(guest);  // it may have said meanwhile why it goes
+        guest.ended = true;
+      }
       // What was said is delivered before the connection is closed: closing it with bytes unread
       // would take away what the other side has not read yet.
       const bool is_answered = guest.rank >= 0 || guest.refused || !lingers;

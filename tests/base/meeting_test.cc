@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/agreement.h"
+#include "base/fault_point.h"
 #include "support/support.h"
 
 namespace shardwise::detail {
@@ -362,6 +363,86 @@ TEST(MeetingTest, WhoComesAfterARankWasInterruptedHearsItAndDoesNotWait) {
         "interrupted while the ranks were meeting: rank " + std::to_string(interrupted) + " (host ";
     for (const std::string& result : results) EXPECT_THAT(result, HasSubstr(name));
   }
+}
+
+/// A rank that is played by the test: it says what it is told to.
+class PlayedRank {
+ public:
+  PlayedRank(std::uint16_t port, std::uint32_t rank, const std::string& key)
+      : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in place{};
+    place.sin_family = AF_INET;
+    place.sin_port = htons(port);
+    place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(socket_.fd(), reinterpret_cast<sockaddr*>(&place), sizeof place), 0);
+    say(std::string(kRankGreeting) + MessageWriter(MessageKind::kHello)
+                                         .text("job")
+                                         .number(0)
+                                         .number(rank)
+                                         .number(2)
+                                         .number(0)
+                                         .number(0)
+                                         .text("host")
+                                         .text("127.0.0.1")
+                                         .number(811)
+                                         .text(key)
+                                         .text(to_bytes({}))
+                                         .take());
+  }
+  void say(std::string bytes) {
+    while (!bytes.empty() && send_some(socket_, bytes)) {
+    }
+  }
+  /// The next message of this kind; what comes before it is passed by.
+  std::string hear(MessageKind kind) {
+    for (;;) {
+      while (const auto message = input_.next()) {
+        if (MessageReader(*message).kind() == kind) return *message;
+      }
+      std::string bytes;
+      const Received received = receive_some(socket_, bytes);
+      if (!input_.add(bytes) || received == Received::kEnded) return {};
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+  /// Ends as a process does that has not read everything: the other side cannot send any more.
+  void reset() {
+    const linger at_once{1, 0};
+    ::setsockopt(socket_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    socket_.close();
+  }
+
+ private:
+  Socket socket_;
+  MessageBuffer input_{kHubGreeting};
+};
+
+TEST(MeetingTest, WhatARankSaysLastIsHeardAlsoIfTheHubWasAboutToTellItSomething) {
+  const auto ports = free_ports(1);
+  MeetingHub hub(
+      listen_at("127.0.0.1", ports[0]),
+      {.job = "job", .world_size = 2, .key = "key", .host = "host", .linger = milliseconds(0)});
+  PlayedRank rank0(ports[0], 0, "key");
+  PlayedRank rank1(ports[0], 1, "");
+  ASSERT_NE(rank0.hear(MessageKind::kRoster), "");
+  ASSERT_NE(rank1.hear(MessageKind::kRoster), "");
+
+  // Rank 1 leaves when the hub has looked who has something to say, and before it sends the note
+  // that it sends to all now and then.
+  static std::atomic<bool> leaves{false};
+  static PlayedRank* const leaver = &rank1;
+  set_fault_handler([](const char* name) {
+    if (std::string(name) != "meeting_hub.send" || !leaves.exchange(false)) return;
+    leaver->say(
+        MessageWriter(MessageKind::kLeave).text("interrupted").text("rank 1").text("").take());
+    leaver->reset();
+  });
+  leaves = true;
+  const std::string failure = rank0.hear(MessageKind::kFailed);
+  set_fault_handler(nullptr);
+  MessageReader heard(failure);
+  EXPECT_EQ(heard.kind(), MessageKind::kFailed);
+  EXPECT_EQ(heard.text(), "interrupted");
 }
 
 TEST(MeetingTest, RankZeroThatLeavesStaysUntilAllOthersKnowAndNoLonger) {

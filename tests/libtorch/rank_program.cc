@@ -996,7 +996,9 @@ void connecting(const Arguments& arguments) {
   if (rank == "1") {
     killer = std::thread([&] {
       // Both are at it.
-      while (!is_connecting || !std::ifstream(other)) std::this_thread::yield();
+      while (!is_connecting || !std::ifstream(other)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
       ::kill(::getpid(), arguments[2] == "kill" ? SIGKILL : SIGINT);
     });
   }
