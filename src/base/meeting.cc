@@ -190,7 +190,8 @@ bool Meeting::try_join(std::uint16_t port, Search& search) {
     const auto limit = std::min(deadline_, Clock::now() + milliseconds(5'000));
     while ((failure == EINPROGRESS || failure == EINTR) && Clock::now() < limit) {
       failure = state_of_connect(socket, kSlice);
-      check_time("rank 0 at " + in_quotes(options_.point.address));
+      // Else there is a reason to name, or an answer.
+      if (failure == EINPROGRESS) check_time("rank 0 at " + in_quotes(options_.point.address));
     }
     if (failure == EINPROGRESS || failure == EINTR) failure = ETIMEDOUT;
     sockaddr_storage own{};
@@ -203,7 +204,11 @@ bool Meeting::try_join(std::uint16_t port, Search& search) {
     if (failure != 0) {
       // At the deadline nothing was found out any more.
       const bool is_news = search.reason.empty() || Clock::now() < deadline_;
-      if (is_news) search.reason = std::generic_category().message(failure);
+      if (is_news) {
+        search.reason = failure == ECONNREFUSED
+                            ? "nobody listens there: rank 0 has not come yet, or has ended"
+                            : std::generic_category().message(failure);
+      }
       continue;
     }
     address_ = numbers_of(own, size);

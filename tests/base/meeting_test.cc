@@ -365,6 +365,22 @@ TEST(MeetingTest, WhoComesAfterARankWasInterruptedHearsItAndDoesNotWait) {
   }
 }
 
+TEST(MeetingTest, WhoFindsNobodyHearsThatRankZeroMayHaveEnded) {
+  // faults.md 64: as after an interrupted rank 0 that has gone.
+  const auto ports = free_ports(1);
+  const std::string place = "'127.0.0.1' port " + std::to_string(ports[0]);
+  const std::string nobody = "(nobody listens there: rank 0 has not come yet, or has ended)";
+  std::vector<std::string> notices;
+  auto options = options_of(1, 2, point_at(ports));
+  options.timeout = milliseconds(300);
+  options.notice_after = milliseconds(1);
+  options.notice = [&](const std::string& text) { notices.push_back(text); };
+  EXPECT_EQ(test::error_text([&] { Meeting meeting(options); }),
+            "cannot reach the ranks' meeting point " + nobody + ": " + place +
+                "; check that rank 0 runs, and MASTER_ADDR and MASTER_PORT");
+  EXPECT_THAT(notices, ElementsAre("waiting for rank 0 at " + place + " " + nobody));
+}
+
 /// A rank that is played by the test: it says what it is told to.
 class PlayedRank {
  public:
