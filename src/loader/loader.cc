@@ -90,8 +90,8 @@ std::string rule_text(const Loader::Options& options, const SampleLengths& lengt
 
 void require_at_most(const std::string& option, std::uint64_t value, std::uint64_t most) {
   if (value <= most) return;
-  throw InvalidArgument(option + " is out of range", std::to_string(value),
-                        "choose 0 to " + std::to_string(most));
+  throw InvalidOption(option + " is out of range", std::to_string(value),
+                      "choose 0 to " + std::to_string(most));
 }
 
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
@@ -100,8 +100,8 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
   // Where global_batch_size says how large steps are, batch_size does not count.
   const std::uint64_t batch_size = options.global_batch_size != 0 ? 1 : options.batch_size;
   if (batch_size < 1 || batch_size > kMost) {
-    throw InvalidArgument("the batch size is out of range", std::to_string(options.batch_size),
-                          "choose 1 to 16,777,216");
+    throw InvalidOption("the batch size is out of range", std::to_string(options.batch_size),
+                        "choose 1 to 16,777,216");
   }
   require_at_most("threads", options.threads, 1024);
   require_at_most("prefetch", options.prefetch, 65536);
