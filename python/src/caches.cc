@@ -28,6 +28,19 @@ namespace shardwise::python {
 
 namespace {
 
+/// "None", "int": what an object is. No error of Python's is left behind.
+std::string type_of(PyObject* object) {
+  if (object == Py_None) return "None";
+  PyObject* const name = PyType_GetName(Py_TYPE(object));
+  Py_ssize_t size = 0;
+  const char* const text = name == nullptr ? nullptr : PyUnicode_AsUTF8AndSize(name, &size);
+  const std::string type =
+      text == nullptr ? "another object" : std::string(text, static_cast<std::size_t>(size));
+  Py_XDECREF(name);
+  PyErr_Clear();
+  return type;
+}
+
 /// False with Python's error set. By the C API: see call_with_progress().
 /// @param found  what the function gave; nothing if that is no text.
 /// @param type   of what it gave.
@@ -39,14 +52,13 @@ bool call_for_url(PyObject* function, const std::string& url, std::optional<std:
   PyObject* const result = PyObject_CallFunctionObjArgs(function, text, nullptr);
   Py_DECREF(text);
   if (result == nullptr) return false;
-  type = result == Py_None ? "None" : Py_TYPE(result)->tp_name;
-  PyObject* const bytes = PyUnicode_Check(result) != 0
-                              ? PyUnicode_AsEncodedString(result, "utf-8", "surrogateescape")
-                              : nullptr;
   const bool is_text = PyUnicode_Check(result) != 0;
+  if (!is_text) type = type_of(result);
+  PyObject* const bytes =
+      is_text ? PyUnicode_AsEncodedString(result, "utf-8", "surrogateescape") : nullptr;
   Py_DECREF(result);
   if (bytes != nullptr) {
-    found.emplace(PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
+    found.emplace(PyBytes_AsString(bytes), static_cast<std::size_t>(PyBytes_Size(bytes)));
     Py_DECREF(bytes);
   }
   return bytes != nullptr || !is_text;

@@ -164,8 +164,8 @@ TEST_F(PrivateServerTest, AnIndexIsBroughtUpToDateFromWhereAllItsShardsAreToday)
   };
   EXPECT_THAT(refused({shards_.index(), "--relocate", base() + "=s3://box"}),
               HasSubstr("brought up to date; with --relocate write OLD=NEW"));
-  const auto local = write_shards(shards_.dir, 1, 3);
-  output({"index", "--quiet", "-o", shards_.dir / "local.idx", local[0]});
+  write_file(shards_.dir / "local.tar", small_shard(0, 3));
+  output({"index", "--quiet", "-o", shards_.dir / "local.idx", shards_.dir / "local.tar"});
   EXPECT_THAT(refused({shards_.dir / "local.idx"}), HasSubstr("has no shard at a URL"));
 }
 

@@ -299,7 +299,7 @@ TEST_F(RemoteCommandTest, CatReadsFromTheCacheOrByRange) {
   EXPECT_EQ(shards_.gets(), before);
   EXPECT_THAT(failure(with({"--cache-bytes", "1M"}), 2),
               HasSubstr("--cache-bytes requires --cache"));
-  EXPECT_THAT(failure(with({"--access", "range", "--shard-connections", "65"})),
+  EXPECT_THAT(failure(with({"--access", "range", "--shard-connections", "65"}), 2),
               HasSubstr("--shard-connections; give 1 to 64"));
 }
 
