@@ -190,8 +190,8 @@ Relocation parse_relocation(const std::string& text, const Index& index) {
     });
   }
   if (possible.size() == 1) return possible[0];
-  // A signature of OLD may end with `=`, and is no part of what the index has. So cuts within it fit
-  // as well as the one behind it, which is meant: there a place follows.
+  // A signature of OLD may end with `=`, and is no part of what the index has. So cuts within it
+  // fit as well as the one behind it, which is meant: there a place follows.
   const auto meant = std::ranges::find_if(possible, [](const Relocation& relocation) {
     return is_remote_url(relocation.from) &&
            (is_remote_url(relocation.to) || relocation.to.starts_with('/'));
