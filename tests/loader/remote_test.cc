@@ -193,8 +193,9 @@ TEST_F(RemoteLengthsTest, WhatIsPlannedIsFetched) {
         const std::uint64_t fetched = data.cache()->stats().fetched;
         if (way.fetch_threads == 0) {
           EXPECT_EQ(fetched, least) << "epoch " << epoch;
-        } else {  // some of the next epoch may be there already
-          EXPECT_GE(fetched, least) << "epoch " << epoch;
+        } else {
+          // Some of the next epoch may be there already; and a thread without a processor may hold
+          // a shard that counts as gone, which then need not come again.
           EXPECT_LE(fetched, least + plan[epoch + 1].fetches) << "epoch " << epoch;
         }
       }
