@@ -238,11 +238,11 @@ struct Loader::Impl {
     auto planned = std::make_shared<std::uint64_t>(steps_taken);
     if (by_length) {
       return [this, ahead = std::make_shared<LengthBatches>(*by_length), planned, num_steps = steps,
-              shares = num_shares(), own = share(), read = windows]() -> std::optional<BatchPlan> {
+              shares = num_shares(), own = share()]() -> std::optional<BatchPlan> {
         if (*planned == num_steps) return std::nullopt;
         const std::uint64_t batch = (*planned)++ * shares + own;
         BatchPlan next = batch < ahead->size() ? ahead->batch(batch) : BatchPlan{};
-        read->plan(next.samples.size(), window_slot(*planned));
+        windows->plan(next.samples.size(), window_slot(*planned));
         return next;
       };
     }
@@ -282,9 +282,8 @@ struct Loader::Impl {
   std::function<void(std::uint64_t)> note_read() const {
     if (!prefetcher) return {};
     if (by_length) {
-      return [to = prefetcher.get(), read = windows](std::uint64_t num_rows) {
-        to->note_read(read->slot_after(num_rows));
-      };
+      return
+          [this](std::uint64_t num_rows) { prefetcher->note_read(windows->slot_after(num_rows)); };
     }
     return [to = prefetcher.get(), from = delivered](std::uint64_t num_rows) {
       to->note_read(from + num_rows);
@@ -294,7 +293,7 @@ struct Loader::Impl {
   /// Starts the threads.
   void start() {
     follow();
-    if (by_length) windows = std::make_shared<WindowProgress>(window_slot(steps_taken));
+    if (by_length) windows = std::make_unique<WindowProgress>(window_slot(steps_taken));
     auto started = std::make_unique<Engine>(
         data, options.columns, pool, detail::ReadAheadSource(source(), data, options.columns),
         detail::EngineOptions{.seed = options.order.seed,
@@ -639,7 +638,8 @@ struct Loader::Impl {
   std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< by LoaderAccess::wait()
   /// Of this rank's epoch; of batches by length, as window_slot().
   std::uint64_t delivered = 0;
-  std::shared_ptr<WindowProgress> windows;  ///< of batches by length, as the engine reads them
+  /// Of batches by length, as the engine reads them. Outlives it.
+  std::unique_ptr<WindowProgress> windows;
   std::unique_ptr<ShardPrefetcher> prefetcher;
   Mutex mutex;                     ///< for stop(), which comes from any thread
   std::unique_ptr<Engine> engine;  ///< nullptr: not started; changed under the mutex
