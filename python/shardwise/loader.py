@@ -440,11 +440,18 @@ class Loader:
         return f"<shardwise.Loader over {self.data!r}>"
 
 
+_MOST_BATCHES = 2**62  # of an epoch, which has as many samples at most
+
+
 def _parts_of_state(state_dict: Any) -> tuple[str, int]:
     """The token, and the batches that were taken of its epoch. Raises InvalidArgument."""
     token = state_dict.get("token") if isinstance(state_dict, dict) else None
     taken = state_dict.get("batches", 0) if isinstance(state_dict, dict) else None
-    if not isinstance(token, str) or not isinstance(taken, int) or taken < 0:
+    if (
+        not isinstance(token, str)
+        or not isinstance(taken, int)
+        or not 0 <= taken <= _MOST_BATCHES
+    ):
         refuse("state_dict", state_dict, "give what state_dict() of a Loader gave, whole")
     return token, taken
 

@@ -8,10 +8,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
+#include "base/url.h"
 #include "blocking.h"
 #include "gil.h"
 #include "objects.h"
@@ -25,19 +28,40 @@ namespace shardwise::python {
 
 namespace {
 
+/// "None", "int": what an object is. No error of Python's is left behind.
+std::string type_of(PyObject* object) {
+  if (object == Py_None) return "None";
+  PyObject* const name = PyType_GetName(Py_TYPE(object));
+  Py_ssize_t size = 0;
+  const char* const text = name == nullptr ? nullptr : PyUnicode_AsUTF8AndSize(name, &size);
+  const std::string type =
+      text == nullptr ? "another object" : std::string(text, static_cast<std::size_t>(size));
+  Py_XDECREF(name);
+  PyErr_Clear();
+  return type;
+}
+
 /// False with Python's error set. By the C API: see call_with_progress().
-bool call_for_url(PyObject* function, const std::string& url, std::string& found) {
+/// @param found  what the function gave; nothing if that is no text.
+/// @param type   of what it gave.
+bool call_for_url(PyObject* function, const std::string& url, std::optional<std::string>& found,
+                  std::string& type) {
   PyObject* const text =
       PyUnicode_DecodeUTF8(url.data(), static_cast<Py_ssize_t>(url.size()), "surrogateescape");
   if (text == nullptr) return false;
   PyObject* const result = PyObject_CallFunctionObjArgs(function, text, nullptr);
   Py_DECREF(text);
   if (result == nullptr) return false;
-  Py_ssize_t size = 0;
-  const char* const bytes = PyUnicode_AsUTF8AndSize(result, &size);
-  if (bytes != nullptr) found.assign(bytes, static_cast<std::size_t>(size));
+  const bool is_text = PyUnicode_Check(result) != 0;
+  if (!is_text) type = type_of(result);
+  PyObject* const bytes =
+      is_text ? PyUnicode_AsEncodedString(result, "utf-8", "surrogateescape") : nullptr;
   Py_DECREF(result);
-  return bytes != nullptr;
+  if (bytes != nullptr) {
+    found.emplace(PyBytes_AsString(bytes), static_cast<std::size_t>(PyBytes_Size(bytes)));
+    Py_DECREF(bytes);
+  }
+  return bytes != nullptr || !is_text;
 }
 
 /// Calls a Python function that says where a URL is, from whichever thread.
@@ -45,11 +69,16 @@ std::function<std::string(const std::string&)> resolver_of(nb::object function) 
   if (function.is_none()) return nullptr;
   return [kept = keep(std::move(function))](const std::string& url) {
     const GilAcquired acquired;
-    std::string found;
-    bool has_found = false;
-    call_python([&] { has_found = call_for_url(kept.get(), url, found); });
-    if (!has_found) throw_raised();
-    return found;
+    std::optional<std::string> found;
+    std::string type;
+    bool has_returned = false;
+    call_python([&] { has_returned = call_for_url(kept.get(), url, found, type); });
+    if (!has_returned) throw_raised();
+    if (found) return *std::move(found);
+    throw InvalidArgument("the resolver gave no URL",
+                          "for " + in_quotes(redacted_url(url)) + " (but " + type + ")",
+                          "give a whole one as a str; the one that it was given, if nothing is to "
+                          "change");
   };
 }
 

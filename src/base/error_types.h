@@ -10,6 +10,11 @@ namespace shardwise {
 // Errors that users know by their codes alone.
 namespace detail {
 
+/// An option whose value no data could make valid, as a time or a number of threads beyond its
+/// range: for the programs wrong usage, for users of the library an InvalidArgument as others.
+class SHARDWISE_EXPORT InvalidOption : public InvalidArgument {
+  using InvalidArgument::InvalidArgument;
+};
 class SHARDWISE_EXPORT OutOfRange : public ErrorOf<ErrorCode::kOutOfRange> {
   using ErrorOf::ErrorOf;
 };
@@ -29,6 +34,7 @@ class SHARDWISE_EXPORT VersionMismatch : public ErrorOf<ErrorCode::kVersionMisma
 }  // namespace detail
 
 using detail::CorruptIndex;
+using detail::InvalidOption;
 using detail::OutOfRange;
 using detail::throw_error;
 using detail::Unsupported;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <initializer_list>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -166,29 +165,54 @@ std::string name_of(std::string_view part) {
   return to_lower(percent_decoded(name).value_or(std::string(name)));
 }
 
-bool names(const std::vector<std::string_view>& parts, std::string_view name) {
-  return std::ranges::any_of(parts, [&](std::string_view part) { return name_of(part) == name; });
+/// A way of signing a URL. The names of parameters are in lower case, with a space between two.
+struct SigningScheme {
+  std::string_view marks;  ///< those that are a signature together: one alone may mean anything
+  std::string_view parts;  ///< those that belong to it then; "x-*": all that begin with x-
+};
+
+/// Documented, with what it is for, in docs/formats/cache-directory.md.
+constexpr SigningScheme kSigningSchemes[] = {
+    {"x-amz-signature", "x-amz-*"},
+    {"x-goog-signature", "x-goog-*"},
+    {"signature awsaccesskeyid", "signature awsaccesskeyid expires policy x-amz-security-token"},
+    {"signature googleaccessid", "signature googleaccessid expires policy x-amz-security-token"},
+    {"signature key-pair-id", "signature key-pair-id expires policy x-amz-security-token"},
+    {"signature keyname expires", "signature keyname expires urlprefix"},
+    {"signature ossaccesskeyid", "signature ossaccesskeyid expires security-token"},
+    // Not x-oss-*: x-oss-process, say, gives another file.
+    {"x-oss-signature",
+     "x-oss-signature x-oss-signature-version x-oss-credential x-oss-access-key-id x-oss-date "
+     "x-oss-expires x-oss-additional-headers x-oss-security-token"},
+    {"q-signature q-ak",
+     "q-signature q-ak q-sign-algorithm q-sign-time q-key-time q-header-list q-url-param-list "
+     "x-cos-security-token"},
+    {"sig sv",
+     "sig se si sip ske skoid sks skt sktid skv sp spr sr srt ss st sv sdd saoid suoid scid"},
+};
+
+/// True if `holds` is true of one of the names in `list`.
+template <class Holds>
+bool any_name(std::string_view list, const Holds& holds) {
+  while (!list.empty()) {
+    const std::size_t end = std::min(list.find(' '), list.size());
+    if (holds(list.substr(0, end))) return true;
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return false;
 }
 
-/// True if the parameter `name` belongs to a signature that is among `parts`.
-bool is_of_a_signature(const std::string& name, const std::vector<std::string_view>& parts) {
-  const auto is_one_of = [&](std::initializer_list<std::string_view> all) {
-    return std::ranges::find(all, name) != all.end();
+/// True if the parameter `name` belongs to a signature; `names` are those of all parameters.
+bool is_of_a_signature(std::string_view name, const std::vector<std::string>& names) {
+  const auto is_missing = [&](std::string_view mark) {
+    return std::ranges::find(names, mark) == names.end();
   };
-  for (const std::string_view prefix : {"x-amz-", "x-goog-"}) {
-    if (name.starts_with(prefix) && names(parts, std::string(prefix) + "signature")) return true;
-  }
-  if (names(parts, "signature")) {
-    for (const std::string_view who : {"awsaccesskeyid", "googleaccessid", "key-pair-id"}) {
-      if (!names(parts, who)) continue;
-      if (name == who || is_one_of({"signature", "expires", "policy", "x-amz-security-token"})) {
-        return true;
-      }
-    }
-  }
-  return names(parts, "sig") && names(parts, "sv") &&
-         is_one_of({"sig", "se", "si",  "sip", "ske", "skoid", "sks", "skt",   "sktid", "skv", "sp",
-                    "spr", "sr", "srt", "ss",  "st",  "sv",    "sdd", "saoid", "suoid", "scid"});
+  const auto is_name = [&](std::string_view part) {
+    return part.ends_with('*') ? name.starts_with(part.substr(0, part.size() - 1)) : name == part;
+  };
+  return std::ranges::any_of(kSigningSchemes, [&](const SigningScheme& scheme) {
+    return any_name(scheme.parts, is_name) && !any_name(scheme.marks, is_missing);
+  });
 }
 
 }  // namespace
@@ -338,10 +362,12 @@ std::string unsigned_url(std::string_view url) {
   plain += raw->path;
   if (!raw->has_query) return plain;
   const std::vector<std::string_view> parts = query_parts(raw->query);
+  std::vector<std::string> names;
+  std::ranges::transform(parts, std::back_inserter(names), name_of);
   std::vector<std::string_view> kept;
-  std::ranges::copy_if(parts, std::back_inserter(kept), [&](std::string_view part) {
-    return !is_of_a_signature(name_of(part), parts);
-  });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (!is_of_a_signature(names[i], names)) kept.push_back(parts[i]);
+  }
   if (kept.size() == parts.size()) return plain + "?" + std::string(raw->query);
   for (std::size_t i = 0; i < kept.size(); ++i) (plain += i == 0 ? '?' : '&') += kept[i];
   return plain;

@@ -73,11 +73,11 @@ SHARDWISE_EXPORT std::optional<std::string> rebased_url(std::string_view url, st
                                                         std::string_view to);
 
 /// `url` without what says who asks, and until when: userinfo, fragment, and the parameters of
-/// signatures in the query (AWS's X-Amz-*, of version 2 AWSAccessKeyId, Signature and Expires; of
-/// Google X-Goog-* and GoogleAccessId; Azure's shared access signatures; CloudFront's Key-Pair-Id,
-/// Policy, Signature and Expires). Other parameters stay as they are. Two URLs of one file that are
-/// signed at different times give the same text. Others (of objects, commands, paths)
-/// stay as they are. A pattern of URLs, or a malformed one, is stripped in the same way.
+/// signatures in the query, which docs/formats/cache-directory.md lists (AWS, CloudFront, Google
+/// Cloud Storage and CDN, Azure, Alibaba Cloud, Tencent Cloud). Other parameters stay as they are.
+/// Two URLs of one file that are signed at different times give the same text. Others (of objects,
+/// commands, paths) stay as they are. A pattern of URLs, or a malformed one, is stripped in the
+/// same way.
 SHARDWISE_EXPORT std::string unsigned_url(std::string_view url);
 
 /// `text` with every %XX as its byte; nothing if one is malformed.

@@ -274,7 +274,8 @@ std::optional<std::string> small_disk_warning(const ShardCache& cache,
 }  // namespace
 
 std::optional<std::string> small_cache_warning(const Dataset& data, const Sampler& sampler,
-                                               const RankOptions::Range& node) {
+                                               const RankOptions::Range& node,
+                                               std::uint64_t window) {
   if (!data.cache() || data.cache()->is_read_only() || !knows_sizes(data.index())) {
     return std::nullopt;
   }
@@ -284,7 +285,7 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
   }
   if (auto warning = small_disk_warning(*data.cache(), shards.sizes_bytes)) return warning;
   const auto schedule = ShardSchedule::of(sampler, shards.starts);
-  const auto uses = schedule ? schedule->uses(node) : std::nullopt;
+  const auto uses = schedule ? schedule->uses(node, window) : std::nullopt;
   if (!uses) return std::nullopt;
   const std::uint64_t needed = peak_bytes_in_use(*uses, shards.sizes_bytes);
   const std::uint64_t budget = data.cache()->options().budget_bytes;

@@ -172,7 +172,7 @@ struct ShardPrefetcher::Impl {
 
   std::optional<EpochUses> uses_of(const Sampler& sampler) const {
     const auto schedule = ShardSchedule::of(sampler, starts);
-    return schedule ? schedule->uses(options.node) : std::nullopt;
+    return schedule ? schedule->uses(options.node, options.window) : std::nullopt;
   }
 
   void begin_epoch(const Sampler& sampler);
@@ -281,6 +281,12 @@ bool ShardPrefetcher::Impl::is_wanted(std::uint64_t shard) {
 void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   share = sampler.rank() / sampler.replicas();
   num_shares = sampler.world_size() / sampler.replicas();
+  std::uint64_t slot = sampler.position() * num_shares + share;
+  if (options.window != 0) {
+    slot -= share;
+    share = 0;
+    num_shares = 1;
+  }
   std::optional<EpochUses> now = uses_of(sampler);
   std::shared_ptr<detail::ShardFuture> known;
   std::vector<ShardUse> all;
@@ -298,8 +304,7 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
       all.push_back({use.shard, use.begin + epochs[0].num_slots, use.end + epochs[0].num_slots});
     }
     known = std::make_shared<detail::ShardFuture>(
-        names, NextUses(data.index().num_shards(), epochs),
-        post(epochs, sampler.position() * num_shares + share));
+        names, NextUses(data.index().num_shards(), epochs), post(epochs, slot));
   }
   follow(known);
   {
@@ -313,7 +318,7 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     ++generation;
   }
   next_change = 0;
-  reached(sampler.position() * num_shares + share);
+  reached(slot);
   // Those of the epoch before that are needed much later may go, so that others find room.
   held->let_go([&](std::uint64_t shard, const CachedShard&) { return !is_wanted(shard); });
   changed.notify_all();

@@ -57,24 +57,30 @@ bool reads_otherwise(const std::string& folder, const std::string& pattern) {
 class Move {
  public:
   explicit Move(const Relocation& relocation)
-      : from_(unsigned_url(normal_place(relocation.from))), to_(normal_place(relocation.to)) {}
+      : from_(normal_place(unsigned_url(relocation.from))), to_(normal_place(relocation.to)) {}
 
   const std::string& from() const noexcept { return from_; }
   bool crosses_kinds() const { return is_remote_url(from_) != is_remote_url(to_); }
   bool holds(const std::string& place) const {
-    const bool is_of_urls = is_remote_url(from_) && is_remote_url(to_);
-    return is_of_urls ? rebased_url(place, from_, to_).has_value() : lies_in(place, from_);
+    return is_remote_url(from_) ? rebased_url(place, from_, from_).has_value()
+                                : lies_in(place, from_);
   }
   /// Where a place below `from` is now. Errors: InvalidArgument if that cannot be expressed.
   std::string apply(const std::string& place) const {
     if (is_remote_url(from_) && is_remote_url(to_)) return *rebased_url(place, from_, to_);
-    std::string rest = place.substr(from_.size());
     // A path is as the key of an object: its bytes stand for themselves.
-    if (is_remote_url(to_)) return *rebased_url("s3://x" + rest, "s3://x", to_);
+    if (is_remote_url(to_)) {
+      return *rebased_url("s3://x" + place.substr(from_.size()), "s3://x", to_);
+    }
+    std::string rest;
     if (is_encoded(from_)) {
-      const auto decoded = percent_decoded(rest.substr(0, rest.find_first_of("?#")));
+      const std::string moved = *rebased_url(place, from_, "https://x");
+      const std::size_t path = std::string_view("https://x").size();
+      const auto decoded = percent_decoded(moved.substr(path, moved.find_first_of("?#") - path));
       if (!decoded) refuse(place);
       rest = *decoded;
+    } else {
+      rest = rebased_url(place, from_, "s3://x")->substr(std::string_view("s3://x").size());
     }
     if ((rest + "/").find("/../") != std::string::npos || rest.find('\0') != std::string::npos) {
       refuse(place);
@@ -160,14 +166,19 @@ bool descriptors_name_others(const std::vector<std::string>& words,
   });
 }
 
+/// True for the beginning of a URL that ends with the name of a parameter, whose value follows.
+bool ends_with_a_name(const std::string& text) {
+  if (!is_encoded(text) || text.find('?') == std::string::npos) return false;
+  return text.find('=', text.find_last_of("?&")) == std::string::npos;
+}
+
 }  // namespace
 
 Relocation parse_relocation(const std::string& text, const Index& index) {
   std::vector<Relocation> possible;
   for (std::size_t at = text.find('='); at != std::string::npos; at = text.find('=', at + 1)) {
-    if (at > 0 && at + 1 < text.size()) {
-      possible.push_back({text.substr(0, at), text.substr(at + 1)});
-    }
+    if (at == 0 || at + 1 == text.size() || ends_with_a_name(text.substr(0, at))) continue;
+    possible.push_back({text.substr(0, at), text.substr(at + 1)});
   }
   if (possible.size() > 1) {
     std::erase_if(possible, [&](const Relocation& relocation) {
@@ -179,6 +190,13 @@ Relocation parse_relocation(const std::string& text, const Index& index) {
     });
   }
   if (possible.size() == 1) return possible[0];
+  // A signature of OLD may end with `=`, and is no part of what the index has. So cuts within it
+  // fit as well as the one behind it, which is meant: there a place follows.
+  const auto meant = std::ranges::find_if(possible, [](const Relocation& relocation) {
+    return is_remote_url(relocation.from) &&
+           (is_remote_url(relocation.to) || relocation.to.starts_with('/'));
+  });
+  if (meant != possible.end()) return *meant;
   throw InvalidArgument("the text is not a relocation", in_quotes(without_urls(text)),
                         "write OLD=NEW, where OLD is a folder or the beginning of a URL at which "
                         "the index has shards");

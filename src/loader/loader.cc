@@ -20,6 +20,7 @@
 #include "loader/rank_agreement.h"
 #include "loader/read_ahead.h"
 #include "loader/step_watch.h"
+#include "loader/window_progress.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
@@ -37,6 +38,7 @@ using detail::MadeBatch;
 using detail::RankAgreement;
 using detail::SampleLengths;
 using detail::StepWatch;
+using detail::WindowProgress;
 
 /// Errors: InvalidArgument, for what cannot go together.
 void require_by_length(const Loader::Options& options) {
@@ -90,8 +92,8 @@ std::string rule_text(const Loader::Options& options, const SampleLengths& lengt
 
 void require_at_most(const std::string& option, std::uint64_t value, std::uint64_t most) {
   if (value <= most) return;
-  throw InvalidArgument(option + " is out of range", std::to_string(value),
-                        "choose 0 to " + std::to_string(most));
+  throw InvalidOption(option + " is out of range", std::to_string(value),
+                      "choose 0 to " + std::to_string(most));
 }
 
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
@@ -100,8 +102,8 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
   // Where global_batch_size says how large steps are, batch_size does not count.
   const std::uint64_t batch_size = options.global_batch_size != 0 ? 1 : options.batch_size;
   if (batch_size < 1 || batch_size > kMost) {
-    throw InvalidArgument("the batch size is out of range", std::to_string(options.batch_size),
-                          "choose 1 to 16,777,216");
+    throw InvalidOption("the batch size is out of range", std::to_string(options.batch_size),
+                        "choose 1 to 16,777,216");
   }
   require_at_most("threads", options.threads, 1024);
   require_at_most("prefetch", options.prefetch, 65536);
@@ -235,11 +237,13 @@ struct Loader::Impl {
   Engine::Source source() const {
     auto planned = std::make_shared<std::uint64_t>(steps_taken);
     if (by_length) {
-      return [ahead = std::make_shared<LengthBatches>(*by_length), planned, num_steps = steps,
+      return [this, ahead = std::make_shared<LengthBatches>(*by_length), planned, num_steps = steps,
               shares = num_shares(), own = share()]() -> std::optional<BatchPlan> {
         if (*planned == num_steps) return std::nullopt;
         const std::uint64_t batch = (*planned)++ * shares + own;
-        return batch < ahead->size() ? ahead->batch(batch) : BatchPlan{};
+        BatchPlan next = batch < ahead->size() ? ahead->batch(batch) : BatchPlan{};
+        windows->plan(next.samples.size(), window_slot(*planned));
+        return next;
       };
     }
     return [ahead = std::shared_ptr<Sampler>(sampler->clone()), planned,
@@ -274,9 +278,13 @@ struct Loader::Impl {
         };
   }
 
-  /// What is told of rows in the making. Batches by length take theirs from anywhere in a window.
+  /// What is told of rows in the making.
   std::function<void(std::uint64_t)> note_read() const {
-    if (!prefetcher || by_length) return {};
+    if (!prefetcher) return {};
+    if (by_length) {
+      return
+          [this](std::uint64_t num_rows) { prefetcher->note_read(windows->slot_after(num_rows)); };
+    }
     return [to = prefetcher.get(), from = delivered](std::uint64_t num_rows) {
       to->note_read(from + num_rows);
     };
@@ -285,6 +293,7 @@ struct Loader::Impl {
   /// Starts the threads.
   void start() {
     follow();
+    if (by_length) windows = std::make_unique<WindowProgress>(window_slot(steps_taken));
     auto started = std::make_unique<Engine>(
         data, options.columns, pool, detail::ReadAheadSource(source(), data, options.columns),
         detail::EngineOptions{.seed = options.order.seed,
@@ -307,7 +316,7 @@ struct Loader::Impl {
   void follow() {
     // The shards that several data sets need from one cache are not known in advance.
     if (data.num_parts() > 1 || !data.part(0).cache()) return;
-    delivered = sampler->position();
+    delivered = by_length ? 0 : sampler->position();
     if (prefetcher) {
       prefetcher->begin_epoch(*sampler);
       return;
@@ -315,8 +324,12 @@ struct Loader::Impl {
     ShardPrefetcher::Options ahead;
     ahead.fetch_threads = options.fetch_threads;
     ahead.node = node();
+    ahead.window = window();
     prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), *sampler, ahead);
   }
+
+  /// Positions whose samples come in any order, as ShardPrefetcher::Options::window.
+  std::uint64_t window() const { return by_length ? options.by_length->window : 0; }
 
   /// The ranks of this node. Batches by length go to whichever rank is next, so all shards of a
   /// window are needed by every node.
@@ -441,8 +454,7 @@ struct Loader::Impl {
     samples_read.assign(made.batch.samples().begin(), made.batch.samples().end());
     audit.add(samples_read);
     meter->add_batch(samples_read.size(), made.bad.size(), bytes_of(made.batch));
-    delivered += made.planned;
-    if (by_length) delivered = window_begin() / num_shares();
+    delivered = by_length ? window_slot(steps_taken) : delivered + made.planned;
     if (prefetcher) prefetcher->reached(delivered);
     if (made.bad.empty()) return;
     std::ranges::move(made.bad, std::back_inserter(bad_here));
@@ -454,9 +466,12 @@ struct Loader::Impl {
     }
   }
 
-  /// Where the window begins of which the next batch is, counted from where the sampler stands.
-  std::uint64_t window_begin() const {
-    return place_after(steps_taken).position - place_after(0).position;
+  /// Where the window begins of which this rank's batch is behind `num_steps`: in samples that all
+  /// ranks deliver from where the sampler stands.
+  std::uint64_t window_slot(std::uint64_t num_steps) const {
+    const std::uint64_t next = std::min(num_steps * num_shares() + share(), by_length->size());
+    return sampler->deliveries_before(by_length->place_after(next).position) -
+           sampler->deliveries_before(by_length->place_after(0).position);
   }
   LengthBatches::Place place_after(std::uint64_t num_steps) const {
     return by_length->place_after(std::min(num_steps * num_shares(), by_length->size()));
@@ -621,7 +636,10 @@ struct Loader::Impl {
   std::vector<std::uint64_t> samples_read;    ///< of the last batch
   std::chrono::nanoseconds waited_before{};
   std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< by LoaderAccess::wait()
-  std::uint64_t delivered = 0;                                ///< of this rank's epoch
+  /// Of this rank's epoch; of batches by length, as window_slot().
+  std::uint64_t delivered = 0;
+  /// Of batches by length, as the engine reads them. Outlives it.
+  std::unique_ptr<WindowProgress> windows;
   std::unique_ptr<ShardPrefetcher> prefetcher;
   Mutex mutex;                     ///< for stop(), which comes from any thread
   std::unique_ptr<Engine> engine;  ///< nullptr: not started; changed under the mutex
@@ -752,7 +770,7 @@ bool Loader::has_ended() const noexcept { return impl_->is_done(); }
 std::optional<std::string> Loader::cache_warning() const {
   const Impl& impl = *impl_;
   if (impl.data.num_parts() > 1 || !impl.data.part(0).cache()) return std::nullopt;
-  return small_cache_warning(impl.data.part(0), *impl.sampler, impl.node());
+  return small_cache_warning(impl.data.part(0), *impl.sampler, impl.node(), impl.window());
 }
 
 namespace detail {

@@ -324,15 +324,29 @@ ShardUse ShardSchedule::in_whole_steps(ShardUse use) const noexcept {
   return use;
 }
 
-std::optional<EpochUses> ShardSchedule::uses(const RankOptions::Range& ranks) const {
+ShardUse ShardSchedule::in_windows(ShardUse use, std::uint64_t window) const noexcept {
+  const auto number_of = [&](std::uint64_t position) {
+    const std::uint64_t kept = std::max(kept_->kept_before(position), first_kept_) - first_kept_;
+    return std::min(kept, num_slots_);
+  };
+  const std::uint64_t first = kept_->slot(first_kept_ + use.begin);
+  const std::uint64_t last = kept_->slot(first_kept_ + use.end - 1);
+  use.begin = number_of(first - first % window);
+  use.end = number_of(last - last % window + window);
+  return use;
+}
+
+std::optional<EpochUses> ShardSchedule::uses(const RankOptions::Range& ranks,
+                                             std::uint64_t window) const {
   if (ranks.count == 0 || ranks.count > world_size_ || ranks.first > world_size_ - ranks.count) {
     throw InvalidArgument("no ranks " + std::to_string(ranks.first) + " to before " +
                               std::to_string(ranks.first + ranks.count),
                           {}, "there are " + std::to_string(world_size_) + " ranks, from 0");
   }
   const std::uint64_t first_share = ranks.first / replicas_;
-  const RankOptions::Range shares{first_share,
-                                  ceil_div(ranks.first + ranks.count, replicas_) - first_share};
+  RankOptions::Range shares{first_share,
+                            ceil_div(ranks.first + ranks.count, replicas_) - first_share};
+  if (window != 0) shares = {.first = 0, .count = num_shares_};
   if (step_slots_ > 1 && shares.count < num_shares_) return std::nullopt;
 
   struct Part {
@@ -341,7 +355,8 @@ std::optional<EpochUses> ShardSchedule::uses(const RankOptions::Range& ranks) co
   };
   std::vector<Part> parts;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
-    if (const auto use = delivered_part(pieces_[i], shares)) parts.push_back({*use, i});
+    const auto use = delivered_part(pieces_[i], shares);
+    if (use) parts.push_back({window == 0 ? *use : in_windows(*use, window), i});
   }
   std::stable_sort(parts.begin(), parts.end(),
                    [](const Part& x, const Part& y) { return x.use.begin < y.use.begin; });
@@ -366,7 +381,8 @@ std::optional<EpochUses> ShardSchedule::uses(const RankOptions::Range& ranks) co
     }
   }
   for (const ShardUse& use : padding_) {
-    if (delivers(shares, use.begin, 1, 1)) add(in_whole_steps(use));
+    if (!delivers(shares, use.begin, 1, 1)) continue;
+    add(window == 0 ? in_whole_steps(use) : in_windows(use, window));
   }
   // Pieces of several data sets, or of balanced steps, may begin in one slot.
   if (!std::is_sorted(epoch.uses.begin(), epoch.uses.end(), [](const auto& x, const auto& y) {

@@ -64,9 +64,12 @@ class SHARDWISE_EXPORT ShardSchedule {
   std::uint64_t num_slots() const noexcept { return num_slots_; }
 
   /// The uses of these ranks; nothing if they are not known of a part of the ranks.
+  /// @param window  where samples come in any order within windows of so many positions, from the
+  ///   epoch's beginning, and to any rank: uses are then of whole windows, and of all ranks. 0: as
+  ///   the order says.
   /// Cost: O(pieces + uses), about 0.1 us a use; with several streams O(pieces * log pieces).
   /// Errors: InvalidArgument if there are no such ranks.
-  std::optional<EpochUses> uses(const RankOptions::Range& ranks) const;
+  std::optional<EpochUses> uses(const RankOptions::Range& ranks, std::uint64_t window = 0) const;
 
  private:
   /// Slots of the epoch, as if nothing were left out: first, first + stride ... `count` of them,
@@ -85,6 +88,7 @@ class SHARDWISE_EXPORT ShardSchedule {
   std::optional<ShardUse> delivered_part(const Piece& piece,
                                          const RankOptions::Range& shares) const;
   ShardUse in_whole_steps(ShardUse use) const noexcept;
+  ShardUse in_windows(ShardUse use, std::uint64_t window) const noexcept;
   bool delivers(const RankOptions::Range& shares, std::uint64_t first, std::uint64_t stride,
                 std::uint64_t count) const noexcept;
 

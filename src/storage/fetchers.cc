@@ -20,8 +20,7 @@ namespace shardwise {
 namespace {
 
 [[noreturn]] void refuse_option(std::string_view name, std::string_view remedy) {
-  throw InvalidArgument("the option is not valid", "Fetchers::Options::" + std::string(name),
-                        remedy);
+  throw InvalidOption("the option is not valid", "Fetchers::Options::" + std::string(name), remedy);
 }
 
 bool is_printable_line(std::string_view text) {

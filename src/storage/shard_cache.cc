@@ -399,8 +399,8 @@ ShardCache::~ShardCache() = default;
 
 std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options) {
   if (options.budget_bytes == 0) {
-    throw InvalidArgument("the budget of the shard cache is 0 bytes", in_quotes(options.directory),
-                          "give it as many bytes as its disk can spare");
+    throw InvalidOption("the budget of the shard cache is 0 bytes", in_quotes(options.directory),
+                        "give it as many bytes as its disk can spare");
   }
   auto impl = std::make_shared<Impl>(options);
   if (!impl->directory.is_read_only()) impl->take_stock();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
@@ -107,8 +108,8 @@ struct ShardWriter::Impl {
   Impl(ShardWriter::Names given, const ShardWriter::Options& how)
       : names(std::move(given)), options(how) {
     if (options.max_samples == 0 || options.max_bytes == 0) {
-      throw InvalidArgument("a limit of a shard is 0", in_quotes(names.name(0)),
-                            "max_samples and max_bytes must be at least 1");
+      throw InvalidOption("a limit of a shard is 0", in_quotes(names.name(0)),
+                          "max_samples and max_bytes must be at least 1");
     }
   }
 

@@ -135,6 +135,26 @@ TEST(UrlTest, SignaturesAreLeftOutOfWhatNamesAFile) {
       {"https://h/c/x.tar?sv=2022-11-02&st=a&se=b&sr=c&sp=r&sig=d%3D&snapshot=e",
        "https://h/c/x.tar?snapshot=e"},
       {"https://h/x.tar?n=1&X%2DAmz-Date=1&x-amz-%53ignature=2", "https://h/x.tar?n=1"},
+      // CloudFront, with a canned policy.
+      {"https://h/x.tar?Expires=1&Signature=b&Key-Pair-Id=c&n=1", "https://h/x.tar?n=1"},
+      // Google Cloud CDN, of one URL and of all below a prefix.
+      {"https://h/x.tar?Expires=1&KeyName=k&Signature=s", "https://h/x.tar"},
+      {"https://h/x.tar?v=1&URLPrefix=aHR0cHM&Expires=1&KeyName=k&Signature=s",
+       "https://h/x.tar?v=1"},
+      // Alibaba Cloud OSS, version 1, 2 and 4.
+      {"https://h/x.tar?OSSAccessKeyId=a&Expires=1&Signature=s%3D&security-token=t&versionId=3",
+       "https://h/x.tar?versionId=3"},
+      {"https://h/x.tar?x-oss-access-key-id=a&x-oss-expires=1&x-oss-signature=s&"
+       "x-oss-signature-version=OSS2&x-oss-process=style%2Fa",
+       "https://h/x.tar?x-oss-process=style%2Fa"},
+      {"https://h/x.tar?x-oss-signature-version=OSS4-HMAC-SHA256&x-oss-credential=a%2Fb&"
+       "x-oss-date=20260101T000000Z&x-oss-expires=60&x-oss-additional-headers=host&"
+       "x-oss-security-token=t&x-oss-signature=s",
+       "https://h/x.tar"},
+      // Tencent Cloud COS.
+      {"https://h/x.tar?q-sign-algorithm=sha1&q-ak=a&q-sign-time=1;2&q-key-time=1;2&"
+       "q-header-list=host&q-url-param-list=&q-signature=s&x-cos-security-token=t&versionId=3",
+       "https://h/x.tar?versionId=3"},
   };
   for (const auto& [url, plain] : cases) EXPECT_EQ(unsigned_url(url), plain);
 }
@@ -151,9 +171,14 @@ TEST(UrlTest, SoArePatternsAndMalformedOnes) {
 }
 
 TEST(UrlTest, WhatOnlyLooksLikeASignatureNamesTheFile) {
-  for (const char* url : {"https://h/x.tar?Expires=1", "https://h/x?Signature=b",
-                          "https://h/x?sig=1&se=2", "https://h/x?x-amz-meta=1", "https://h/x?",
-                          "s3://b/k?X-Amz-Signature=1", "/a?sig=1&sv=2", "pipe:cat x"}) {
+  for (const char* url :
+       {"https://h/x.tar?Expires=1", "https://h/x?Signature=b", "https://h/x?sig=1&se=2",
+        "https://h/x?x-amz-meta=1", "https://h/x?", "https://h/x?Expires=1&Signature=b",
+        "https://h/x?KeyName=k&Expires=1", "https://h/x?KeyName=k&Signature=b",
+        "https://h/x?URLPrefix=a", "https://h/x?OSSAccessKeyId=a&security-token=t&Expires=1",
+        "https://h/x?x-oss-process=style%2Fa&x-oss-date=1", "https://h/x?q-ak=a&q-sign-time=1",
+        "https://h/x?q-signature=a&q=1", "s3://b/k?X-Amz-Signature=1", "/a?sig=1&sv=2",
+        "pipe:cat x"}) {
     EXPECT_EQ(unsigned_url(url), url);
   }
 }

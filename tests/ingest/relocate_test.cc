@@ -579,6 +579,37 @@ TEST_F(RelocateToServerTest, SecretsOfTheNewPlaceAreUsedAndNotKept) {
   }
 }
 
+// The index has its URLs without signatures, and a user has them with, or in another spelling.
+TEST_F(RelocateToServerTest, ASignatureOfTheOldPlaceIsNoPartOfIt) {
+  for (const char* old :
+       {"https://host/d?X-Amz-Date=1&X-Amz-Credential=me&X-Amz-Signature=pw",
+        "https://host/d/?sv=2022-11-02&se=1&sig=p%3D", "https://me:pw@host/d?X-Goog-Signature=pw",
+        "https://host/d?Expires=1&KeyName=me&Signature=pw==", "HTTPS://Host:443/d/"}) {
+    SCOPED_TRACE(old);
+    relocate(folder("old"), "https://host/d");
+    for (const std::string& now : {std::string("s3://bucket/d"), folder("old"),
+                                   std::string("https://me:pw@host/e?sv=1&sig=pw")}) {
+      const Relocation parsed =
+          parse_relocation(std::string(old) + "=" + now, *Index::open(index()));
+      EXPECT_EQ(parsed.from, old);
+      EXPECT_EQ(parsed.to, now);
+    }
+    EXPECT_EQ(relocate(old, folder("old")).shards_moved, 4U);
+    EXPECT_EQ(Index::open(index())->shard(1).path, folder("old") + "/a b.tar");
+  }
+  relocate(folder("old"), "https://host/d");
+  const std::string signed_place = "https://host/d?X-Amz-Date=1&X-Amz-Signature=pw";
+  EXPECT_EQ(parse_relocation(signed_place + "=here", *Index::open(index())).to, "here");
+  for (const std::string& unclear :
+       {signed_place, signed_place + "==here", std::string("https://host/d?X-Amz-Signature=pw")}) {
+    const std::string text = error_text([&] { parse_relocation(unclear, *Index::open(index())); });
+    EXPECT_THAT(text, AllOf(HasSubstr("the text is not a relocation"), Not(HasSubstr("pw"))));
+  }
+  EXPECT_THAT(
+      error_text([&] { relocate("https://host/e?sv=1&sig=pw", folder("old")); }),
+      AllOf(HasSubstr("no shard of the index lies below 'https://host/e'"), Not(HasSubstr("pw"))));
+}
+
 TEST_F(RelocateToServerTest, WhatMayBeSecretMakesTheFilesPrivate) {
   for (const auto& [url, bytes] : std::map(server_->files)) {
     if (url.starts_with("https://")) server_->files[url + "?token=pw"] = bytes;

@@ -77,6 +77,10 @@ const std::vector<std::pair<std::string, std::string>>& ways() {
       {"", "?AWSAccessKeyId=me&Expires=1&Signature=swordfish"},
       {"", "?sv=2022-11-02&se=1&sr=c&sig=swordfish"},
       {"", "?X-Goog-Date=1&X-Goog-Signature=swordfish"},
+      {"", "?Expires=1&KeyName=swordfish&Signature=swordfish"},
+      {"", "?OSSAccessKeyId=swordfish&Expires=1&Signature=swordfish&security-token=swordfish"},
+      {"", "?x-oss-credential=swordfish&x-oss-date=1&x-oss-signature=swordfish"},
+      {"", "?q-ak=swordfish&q-sign-time=1;2&q-signature=swordfish&x-cos-security-token=swordfish"},
       {"", "#swordfish"}};
   return kWays;
 }

@@ -1,6 +1,7 @@
 // The Loader over shards behind a server, through a shard cache and without one. Nothing here
 // ends by a timeout: where the server hangs, it does so until the test lets it go on.
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -12,6 +13,9 @@
 #include <thread>
 #include <vector>
 
+#include "data/cache_simulation.h"
+#include "order/shard_schedule.h"
+#include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/make_remote_access.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/loader/loader.h"
@@ -139,6 +143,103 @@ TEST_F(RemoteLoaderTest, WhatABatchInTheMakingHasReadMayLeave) {
     // A thread that had no processor may hold a shard that counts as gone.
     EXPECT_LE(data.cache()->used_bytes(), (threads == 0 ? 3 : 4) * shard_bytes_);
   }
+}
+
+// Batches by length take theirs from anywhere in a window. Where a shard cannot leave that all have
+// read, who needs its room would wait for an hour.
+class RemoteLengthsTest : public RemoteLoaderTest {
+ protected:
+  static constexpr std::uint64_t kWindow = 10;  // of two shards at most
+  static constexpr std::uint64_t kEpochs = 2;
+
+  Dataset open_small() { return open(true, 3 * shard_bytes_, std::chrono::hours(1)); }
+  static Loader::Options by_length(const Way& way, std::uint64_t seed) {
+    Loader::Options how = options(way);
+    how.order = {.seed = seed, .kind = Chunked{.chunk_size = 5, .window = 1}};
+    how.batch_size = 3;
+    how.by_length = Loader::ByLength{.field = "txt", .window = kWindow};
+    how.prefetch = 40;
+    return how;
+  }
+  /// Of each epoch, and of those that a victim's next use may lie in.
+  static std::vector<CacheCounts> planned(const Dataset& data, const Order& order) {
+    const auto sampler = make_sampler(data, order, {});
+    std::vector<EpochUses> uses;
+    for (std::uint64_t epoch = 0; epoch < kEpochs + 2; ++epoch) {
+      sampler->set_epoch(epoch);
+      const auto schedule = ShardSchedule::of(*sampler, data.shard_starts());
+      uses.push_back(schedule->uses({0, 1}, kWindow).value());
+    }
+    return simulate_cache(uses, FetchPlan::Shards::of(data).sizes_bytes,
+                          data.cache()->options().budget_bytes, Replacement::kNextUse);
+  }
+};
+
+TEST_F(RemoteLengthsTest, WhatIsPlannedIsFetched) {
+  std::uint64_t all_planned = 0;
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    for (const Way& way : {Way{true, 0, 0}, Way{true, 0, 1}, Way{true, 2, 1}, Way{true, 2, 3}}) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + ", " + testing::PrintToString(way));
+      const Dataset data = open_small();
+      const Loader::Options how = by_length(way, seed);
+      const std::vector<CacheCounts> plan = planned(data, how.order);
+      Loader loader(data, how);
+      std::uint64_t least = 0;
+      for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
+        loader.set_epoch(epoch);
+        EXPECT_EQ(take_rest(loader), std::size_t{kShards * kSamples});
+        least += plan[epoch].fetches;
+        ASSERT_EQ(plan[epoch].bypasses, 0U);
+        const std::uint64_t fetched = data.cache()->stats().fetched;
+        if (way.fetch_threads == 0) {
+          EXPECT_EQ(fetched, least) << "epoch " << epoch;
+        } else {
+          // Some of the next epoch may be there already; and a thread without a processor may hold
+          // a shard that counts as gone, which then need not come again.
+          EXPECT_LE(fetched, least + plan[epoch + 1].fetches) << "epoch " << epoch;
+        }
+      }
+      EXPECT_EQ(data.cache()->stats().bypassed, 0U);
+      all_planned += least;
+    }
+  }
+  EXPECT_GT(all_planned, std::uint64_t{20 * kEpochs * kShards}) << "the cache was large enough";
+}
+
+TEST_F(RemoteLengthsTest, WhatWasReadMayLeaveBeforeItIsHandedOut) {
+  const Dataset data = open_small();
+  const Loader::Options how = by_length({true, 0, 1}, 1);
+  const std::uint64_t plan = planned(data, how.order)[0].fetches;
+  ASSERT_GT(plan, std::uint64_t{kShards});
+  Loader loader(data, how);
+  loader.start();  // all batches of the epoch are made ahead
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (data.cache()->stats().fetched < plan && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(data.cache()->stats().fetched, plan);
+  EXPECT_EQ(take_rest(loader), std::size_t{kShards * kSamples});
+  EXPECT_EQ(data.cache()->stats().fetched, plan);
+}
+
+TEST_F(RemoteLoaderTest, TheWarningOfASmallCacheKnowsWindowsOfLengths) {
+  const Dataset data = open(true, 3 * shard_bytes_);
+  const auto warning = [&](const OrderKind& kind, std::uint64_t window) {
+    Loader::Options how = options({true, 0, 0});
+    how.order = {.seed = 1, .kind = kind};
+    if (window != 0) how.by_length = Loader::ByLength{.field = "txt", .window = window};
+    return Loader(data, how).cache_warning().value_or("none");
+  };
+  const auto uses = [&](std::uint64_t shards) {
+    return "(" + std::to_string(shards * shard_bytes_) + " bytes), more than the cache's budget";
+  };
+  EXPECT_EQ(warning(Sequential{}, 0), "none");
+  EXPECT_EQ(warning(Sequential{}, 30), "none");
+  EXPECT_THAT(warning(Sequential{}, 35), HasSubstr(uses(4)));  // [0, 35) and [35, 60)
+  EXPECT_THAT(warning(Sequential{}, 45), HasSubstr(uses(5)));
+  EXPECT_THAT(warning(Sequential{}, 8192), HasSubstr(uses(6)));
+  EXPECT_EQ(warning(Sharded{.window = 1}, 10), "none");
+  EXPECT_THAT(warning(Sharded{.window = 1}, 60), HasSubstr(uses(6)));
 }
 
 TEST_F(RemoteLoaderTest, StopEndsAWaitForAServerThatHangs) {

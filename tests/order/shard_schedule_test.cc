@@ -380,6 +380,63 @@ TEST(ShardScheduleTest, AResumedEpochCountsFromWhereItBegan) {
   });
 }
 
+/// The uses of all ranks, each widened to the windows of positions that it has a part of.
+std::vector<ShardUse> widened(const std::vector<ShardUse>& uses,
+                              const std::vector<Delivered>& by_slot, std::uint64_t window) {
+  std::vector<ShardUse> wide;
+  for (ShardUse use : uses) {
+    const std::uint64_t first = by_slot[use.begin].position / window;
+    const std::uint64_t last = by_slot[use.end - 1].position / window;
+    while (use.begin > 0 && by_slot[use.begin - 1].position / window == first) --use.begin;
+    while (use.end < by_slot.size() && by_slot[use.end].position / window == last) ++use.end;
+    const auto same = std::find_if(wide.begin(), wide.end(), [&](const ShardUse& other) {
+      return other.shard == use.shard && other.end >= use.begin;
+    });
+    if (same == wide.end()) {
+      wide.push_back(use);
+    } else {
+      same->end = std::max(same->end, use.end);
+    }
+  }
+  std::sort(wide.begin(), wide.end(), [](const ShardUse& x, const ShardUse& y) {
+    return std::tie(x.begin, x.shard) < std::tie(y.begin, y.shard);
+  });
+  return wide;
+}
+
+// As batches by length are read: in any order within a window, and by whichever rank.
+TEST(ShardScheduleTest, UsesWithinWindowsReachToTheirBorders) {
+  std::mt19937_64 random(7);
+  for_each_world([&random](Case one) {
+    for (const OrderKind& kind :
+         {OrderKind(Chunked{4, 2}), OrderKind(Sharded{2}), OrderKind(Sequential{})}) {
+      one.order.kind = kind;
+      one.order.skip = {};
+      one.order.skip.add_positions(one.epoch, one.n / 3, one.n / 3 + random() % 5);
+      one.order.skip.add_sample(random() % one.n);
+      const Samples starts = starts_of(one.n, 5);
+      const auto sampler = one.sampler(starts);
+      if (random() % 2 == 0) {
+        ResumeToken token = sampler->token_after(0);
+        token.epoch = one.epoch;
+        token.position = random() % one.n;
+        sampler->resume(token);
+      }
+      if (sampler->epoch() != one.epoch) continue;  // nothing was left of it
+      const auto schedule = ShardSchedule::of(*sampler, starts);
+      const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
+      const RankOptions::Range all{0, one.ranks.world_size};
+      for (const std::uint64_t window :
+           {std::uint64_t{1}, std::uint64_t{3}, std::uint64_t{8}, one.n, std::uint64_t{1} << 32}) {
+        const std::vector<ShardUse> expected = widened(schedule->uses(all)->uses, by_slot, window);
+        EXPECT_EQ(schedule->uses(all, window)->uses, expected) << one.text() << ", " << window;
+        // A rank needs what all need.
+        EXPECT_EQ(schedule->uses({all.count - 1, 1}, window)->uses, expected) << one.text();
+      }
+    }
+  });
+}
+
 TEST(ShardScheduleTest, ReplicasDeliverInTheSameSlots) {
   for_each_world([](Case one) {
     for (const std::uint64_t replicas : {2, 3}) {

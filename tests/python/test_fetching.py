@@ -10,12 +10,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import write_shards
 
 import shardwise
-from shardwise.errors import FetchError, InvalidArgument, Unsupported
+from shardwise.errors import FetchError, InvalidArgument, NotFound, Unsupported
 
 
 class Asking(http.server.SimpleHTTPRequestHandler):
@@ -177,6 +178,37 @@ def test_what_a_resolver_raises_arrives(server: Server, tmp_path: Path) -> None:
     cache = shardwise.ShardCache(str(tmp_path / "cache"), resolve=resolve)
     with pytest.raises(LookupError, match="no key for http"):
         shardwise.index(tmp_path / "x.idx", server.url + "/train-000000.tar", cache=cache)
+
+
+@pytest.mark.parametrize(("given", "shown"), [(None, "None"), (7, "int"), (b"http://h", "bytes")])
+def test_a_resolver_that_gives_no_url_is_named_with_what_it_gave(
+    server: Server, tmp_path: Path, given: Any, shown: str
+) -> None:
+    cache = shardwise.ShardCache(str(tmp_path / "cache"), resolve=lambda url: given)
+    url = server.url + "/train-000000.tar"
+    with pytest.raises(InvalidArgument) as raised:
+        shardwise.index(tmp_path / "x.idx", url, cache=cache)
+    assert str(raised.value) == (
+        f"the resolver gave no URL: for '{url}' (but {shown}); give a whole one as a str; the one "
+        "that it was given, if nothing is to change"
+    )
+
+
+def test_a_resolver_may_give_what_it_was_given(server: Server, tmp_path: Path) -> None:
+    asked = []
+
+    def resolve(url: str) -> str:
+        asked.append(url)
+        return url
+
+    headers = ["Authorization: Bearer sesame"]
+    cache = shardwise.ShardCache(str(tmp_path / "cache"), http_headers=headers, resolve=resolve)
+    url = server.url + "/train-000000.tar"
+    shardwise.index(tmp_path / "x.idx", url, cache=cache)
+    assert asked and set(asked) == {url}
+    # Bytes that are not UTF-8 come as Python has them in paths, and go back as they came.
+    with pytest.raises(NotFound, match="b%FF.tar|b\\\\xff.tar"):
+        shardwise.index(tmp_path / "y.idx", server.url + "/b%FF.tar", cache=cache)
 
 
 RAISES_AHEAD = """

@@ -616,6 +616,10 @@ def test_what_a_loader_cannot_do_is_named(ds: shardwise.Dataset) -> None:
         (lambda: loader.load_state_dict({}), "state_dict={}; give what state_dict"),
         (lambda: loader.load_state_dict("sw2."), "state_dict='sw2.'"),  # type: ignore[arg-type]
         (lambda: loader.load_state_dict({"token": "t", "batches": -1}), "state_dict="),
+        (
+            lambda: loader.load_state_dict({**loader.state_dict(), "batches": 2**70}),
+            "state_dict={'batches': 1180591620717411303424, .*}; give what state_dict",
+        ),
         (lambda: shardwise.mix(ds), "datasets="),  # type: ignore[arg-type]
         (lambda: shardwise.mix(["a.idx"]), "datasets='a.idx'"),  # type: ignore[list-item]
         (lambda: shardwise.mix([ds], ["x"]), "weights="),  # type: ignore[list-item]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import random
+from typing import Any
 
 import pytest
 
@@ -121,6 +122,21 @@ def test_iterators_are_independent() -> None:
     again = iter(Sampler(50, Order(seed=2)))
     again.load_state_dict(state)
     assert list(again) == list(first)
+
+
+@pytest.mark.parametrize("entry", ["epoch", "position", "rank", "world_size", "replicas"])
+@pytest.mark.parametrize("number", [2**70, -1, 1.5, None])
+def test_a_number_of_a_state_that_can_be_none_is_named(entry: str, number: Any) -> None:
+    at = iter(Sampler(50, Order(seed=2)))
+    next(at)
+    state = at.state_dict()
+    with pytest.raises(errors.InvalidArgument) as raised:
+        at.load_state_dict({**state, entry: number})
+    assert str(raised.value) == (
+        f"this is no state of a sampler's iterator: its {entry} is {number}; give what its "
+        "state_dict() returned"
+    )
+    assert at.state_dict() == state
 
 
 def test_a_plan_of_what_caches_fetch(ds: shardwise.Dataset) -> None:

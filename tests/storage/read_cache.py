@@ -67,7 +67,21 @@ def canonical_url(url):
     return scheme.lower() + b"://" + host.lower() + without_dots(normalised(slash + path) or b"/") + mark + normalised(query)
 
 
-AZURE = b"sig se si sip ske skoid sks skt sktid skv sp spr sr srt ss st sv sdd saoid suoid scid".split()
+# Of each scheme the names that make a signature, and those that belong to it.
+SCHEMES = [(marks.split(), parts.split()) for marks, parts in (
+    (b"x-amz-signature", b"x-amz-*"),
+    (b"x-goog-signature", b"x-goog-*"),
+    (b"signature awsaccesskeyid", b"signature awsaccesskeyid expires policy x-amz-security-token"),
+    (b"signature googleaccessid", b"signature googleaccessid expires policy x-amz-security-token"),
+    (b"signature key-pair-id", b"signature key-pair-id expires policy x-amz-security-token"),
+    (b"signature keyname expires", b"signature keyname expires urlprefix"),
+    (b"signature ossaccesskeyid", b"signature ossaccesskeyid expires security-token"),
+    (b"x-oss-signature", b"x-oss-signature x-oss-signature-version x-oss-credential x-oss-access-key-id"
+                         b" x-oss-date x-oss-expires x-oss-additional-headers x-oss-security-token"),
+    (b"q-signature q-ak", b"q-signature q-ak q-sign-algorithm q-sign-time q-key-time q-header-list"
+                          b" q-url-param-list x-cos-security-token"),
+    (b"sig sv", b"sig se si sip ske skoid sks skt sktid skv sp spr sr srt ss st sv sdd saoid suoid scid"),
+)]
 
 
 def without_signature(url):
@@ -78,14 +92,11 @@ def without_signature(url):
     names = [part.partition(b"=")[0].lower() for part in parts]
 
     def is_dropped(name):
-        for prefix in (b"x-amz-", b"x-goog-"):
-            if name.startswith(prefix) and prefix + b"signature" in names:
-                return True
-        for who in (b"awsaccesskeyid", b"googleaccessid", b"key-pair-id"):
-            if who in names and b"signature" in names:
-                if name in (who, b"signature", b"expires", b"policy", b"x-amz-security-token"):
-                    return True
-        return b"sig" in names and b"sv" in names and name in AZURE
+        return any(
+            all(mark in names for mark in marks)
+            and any(name.startswith(part[:-1]) if part.endswith(b"*") else name == part for part in parts)
+            for marks, parts in SCHEMES
+        )
 
     kept = [part for part, name in zip(parts, names) if not is_dropped(name)]
     if len(kept) == len(parts):

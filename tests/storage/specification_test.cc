@@ -126,7 +126,11 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
     }
     url += one_of({"", "", "?", "?x=%7e&y=a b", "?a/../b", "?x?y",
                    "?X-Amz-Date=1&x=2&x-amz-SIGNATURE=3", "?sig=1&SE=2&sv=3&",
-                   "?&Signature=1&Expires=2&Key-Pair-Id=3", "?Expires=1&&sig=2"}) +
+                   "?&Signature=1&Expires=2&Key-Pair-Id=3", "?Expires=1&&sig=2",
+                   "?Expires=1&KeyName=2&Signature=3&URLPrefix=4&v=5", "?KeyName=2&Signature=3",
+                   "?OSSAccessKeyId=1&Expires=2&Signature=3&security-token=4",
+                   "?x-oss-process=style/a&x-oss-date=1&x-oss-signature=2",
+                   "?q-ak=1&q-signature=2&q-key-time=3&x-cos-security-token=4&x=5"}) +
            one_of({"", "#", "#a?b/c"});
     requests.push_back(
         {.source = {.url = url,

@@ -185,7 +185,9 @@ TEST_F(FillTest, FromTheFolderWhereAllShardsAreToday) {
   const Finished without = shardwise(
       {"index", "-o", shards_.dir / "y.idx", shards_.pattern(), "--url-base", today.url("/moved")});
   EXPECT_EQ(without.code, 2);
-  EXPECT_THAT(without.err, HasSubstr("write OLD=NEW"));
+  EXPECT_THAT(without.err,
+              HasSubstr("--url-base: NEW alone is for the folder of all shards of an index that is "
+                        "brought up to date; with SOURCE write OLD=NEW; see shardwise index"));
 }
 
 TEST_F(FillTest, WrongUsage) {

@@ -9,6 +9,7 @@ namespace shardwise::test {
 namespace {
 
 using testing::AllOf;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using tools::parse_byte_size;
@@ -67,6 +68,52 @@ TEST(WrongUsageTest, TextsSayWhatIsValid) {
   };
   for (const auto& [arguments, text] : wrong) {
     EXPECT_THAT(shardwise(arguments).err, HasSubstr("shardwise: error: " + text));
+  }
+}
+
+// Whoever finds that it is out of its range: the command line, or later the library.
+TEST(WrongUsageTest, AValueBeyondItsRangeIsWrongUsage) {
+  const SmallIndex index;
+  const TempDir dir;
+  const std::string cache = dir / "cache";
+  const std::string threads = "is not a whole number from 0 to 1024";
+  struct Case {
+    std::vector<std::string> command, option;
+    std::string text;
+  };
+  const std::vector<Case> cases = {
+      {{"epoch", index.path()}, {"--threads", "5000"}, "--threads: '5000' " + threads},
+      {{"epoch", index.path()}, {"--prefetch", "1025"}, "--prefetch: '1025' " + threads},
+      {{"index", "-o", dir / "x.idx", index.dir().path()},
+       {"--threads", "99999999999999999999"},
+       "--threads: '99999999999999999999' " + threads},
+      {{"epoch", index.path()},
+       {"--retry-for", "721h"},
+       "the option is not valid: --retry-for; give 0 (one attempt) to 30 days"},
+      {{"verify", index.path()},
+       {"--retry-for", "721h"},
+       "the option is not valid: --retry-for; give 0 (one attempt) to 30 days"},
+      {{"epoch", index.path()},
+       {"--shard-connections", "0"},
+       "the option is not valid: --shard-connections; give 1 to 64"},
+      {{"cat", index.path(), "0"},
+       {"--http-header", "no header"},
+       "the option is not valid: --http-header; write each as 'Name: value'"},
+      {{"epoch", index.path(), "--cache", cache},
+       {"--cache-bytes", "0"},
+       "the budget of the shard cache is 0 bytes: '" + cache + "'; give it as many"},
+      {{"pack", "-o", dir / "packed", "--files", index.dir().path()},
+       {"--max-bytes", "0"},
+       "--max-samples and --max-bytes must be at least 1"},
+  };
+  for (const Case& one : cases) {
+    std::vector<std::string> arguments = one.command;
+    arguments.insert(arguments.end(), one.option.begin(), one.option.end());
+    const Finished finished = shardwise(arguments);
+    EXPECT_EQ(finished.code, 2) << one.command[0] << " " << one.option[0];
+    EXPECT_EQ(finished.out, "");
+    EXPECT_THAT(finished.err, AllOf(HasSubstr(one.text),
+                                    EndsWith("; see shardwise " + one.command[0] + " --help\n")));
   }
 }
 

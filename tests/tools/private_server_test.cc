@@ -142,6 +142,33 @@ TEST_F(PrivateServerTest, AnIndexIsReadByWhatOptionsSay) {
   EXPECT_EQ(updated["shards_reused"], 10);
 }
 
+TEST_F(PrivateServerTest, AnIndexIsBroughtUpToDateFromWhereAllItsShardsAreToday) {
+  output({"index", "--quiet", "-o", shards_.index(), signed_on("1")});
+  const std::string today = base() + "?sv=1&sig=swordfish";
+  shards_.server.serve(ServedShards::path(3), {.body = small_shard(400, 5), .etag = "\"new\""});
+  const auto updated =
+      json({"index", "--json", "--quiet", "-o", shards_.index(), "--url-base", today});
+  EXPECT_EQ(updated["shards_scanned"], 1);
+  EXPECT_EQ(updated["shards_reused"], 9);
+  const auto dry =
+      json({"index", "--json", "--dry-run", "-o", shards_.index(), "--url-base", today});
+  EXPECT_EQ(dry["unchanged"].size(), 10U);
+  EXPECT_EQ(json({"info", "--json", shards_.index()})["url_base"], base());
+
+  // Where it says nothing, the reason is the right one.
+  const auto refused = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"index", "--quiet", "--url-base", today, "-o"});
+    const Finished finished = use(std::move(arguments));
+    EXPECT_EQ(finished.code, 2);
+    return finished.err;
+  };
+  EXPECT_THAT(refused({shards_.index(), "--relocate", base() + "=s3://box"}),
+              HasSubstr("brought up to date; with --relocate write OLD=NEW"));
+  write_file(shards_.dir / "local.tar", small_shard(0, 3));
+  output({"index", "--quiet", "-o", shards_.dir / "local.idx", shards_.dir / "local.tar"});
+  EXPECT_THAT(refused({shards_.dir / "local.idx"}), HasSubstr("has no shard at a URL"));
+}
+
 TEST_F(PrivateServerTest, AnOldBaseThatFitsNoShardIsNamed) {
   const std::string list = signed_on("1");
   output({"index", "--quiet", "-o", shards_.index(), list});

@@ -132,7 +132,9 @@ TEST_F(RemoteCommandTest, AServerThatIsAwayIsWaitedForAndThatIsSaidOnce) {
   }
   EXPECT_THAT(index({}, {"--retry-for", "15"}).err,
               HasSubstr("'15' is not a time: write a number with a unit, as 30s, 15m or 2h, or 0"));
-  EXPECT_THAT(index({}, {"--retry-for", "31d"}).err,
+  const Finished too_long = index({}, {"--retry-for", "31d"});
+  EXPECT_EQ(too_long.code, 2);
+  EXPECT_THAT(too_long.err,
               HasSubstr("the option is not valid: --retry-for; give 0 (one attempt) to 30 days"));
 }
 
@@ -297,7 +299,7 @@ TEST_F(RemoteCommandTest, CatReadsFromTheCacheOrByRange) {
   EXPECT_EQ(shards_.gets(), before);
   EXPECT_THAT(failure(with({"--cache-bytes", "1M"}), 2),
               HasSubstr("--cache-bytes requires --cache"));
-  EXPECT_THAT(failure(with({"--access", "range", "--shard-connections", "65"})),
+  EXPECT_THAT(failure(with({"--access", "range", "--shard-connections", "65"}), 2),
               HasSubstr("--shard-connections; give 1 to 64"));
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/text.h"
 #include "console.h"
 #include "help.h"
@@ -296,6 +297,10 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, const char* c
       say("error", text_of_wrong_usage(program, error));
       return kExitWrongUsage;
     }
+  } catch (const InvalidOption& error) {  // found late, by the library
+    const CLI::ValidationError late(error.what(), CLI::ExitCodes::ValidationError);
+    say("error", text_of_wrong_usage(program, late));
+    return kExitWrongUsage;
   }
   out.flush();
   return kExitDone;

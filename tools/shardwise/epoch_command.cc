@@ -437,7 +437,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
   command
       ->add_option("--threads", options->threads,
                    "loading threads; 0: the reading loop loads by itself")
-      ->check(kWholeNumber)
+      ->check(kNumThreads)
       ->type_name("N")
       ->default_str("one per core");
   command->add_option("--batch", options->batch, "samples per step on each rank")
@@ -454,7 +454,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
   command
       ->add_option("--prefetch", options->prefetch.fetch_threads,
                    "number of shards fetched ahead at the same time; 0: none")
-      ->check(kWholeNumber)
+      ->check(kNumThreads)
       ->type_name("N")
       ->capture_default_str();
   add_run_options(*command, options->run, /*with_size=*/false);

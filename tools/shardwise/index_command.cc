@@ -411,11 +411,28 @@ bool has_remote_shards(const SourceList& sources) {
                      [](const std::string& shard) { return is_fetched_url(shard); });
 }
 
+/// The index that says what NEW of --url-base, given alone, stands for: the one that is brought up
+/// to date by what it was built from; empty if it is not.
+/// Errors: wrong usage, if NEW is given alone, and there is none.
+std::string index_of_url_base(const IndexOptions& options) {
+  if (options.sources.empty() && options.relocations.empty()) return options.index;
+  for (const Fetchers::Options::Moved& move : options.cache.fetching.moved) {
+    if (!move.from.empty()) continue;
+    throw CLI::ValidationError(
+        "--url-base",
+        fmt::format("NEW alone is for the folder of all shards of an index that is brought up to "
+                    "date; with {} write OLD=NEW",
+                    options.sources.empty() ? "--relocate" : "SOURCE"));
+  }
+  return {};
+}
+
 void run(const IndexOptions& options, Output& out) {
   BuildOptions build;
-  const std::shared_ptr<ShardCache> cache = open_cache(options.cache);
-  build.remote = make_remote_access(make_fetchers(options.cache), options.keep ? cache : nullptr,
-                                    interrupt_token());
+  const std::string based_on = index_of_url_base(options);
+  const std::shared_ptr<ShardCache> cache = open_cache(options.cache, std::nullopt, based_on);
+  build.remote = make_remote_access(make_fetchers(options.cache, based_on),
+                                    options.keep ? cache : nullptr, interrupt_token());
   build.accept_times = options.accept_times;
   build.cancel = interrupt_token();
   if (!options.relocations.empty()) return relocate(options, build, out);
@@ -502,7 +519,7 @@ void add_index_command(CLI::App& program, Output& out) {
   command
       ->add_option("--threads", options->threads,
                    "threads that scan; 0: the calling one alone (default: one per core)")
-      ->check(kWholeNumber)
+      ->check(kNumThreads)
       ->type_name("N");
   const auto add_policy = [&](const char* name, std::string& value, const char* text,
                               std::vector<std::string> choices) {

@@ -47,6 +47,7 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     // Options whose names are also words.
     {"rank is", "--rank is"},
     {"window is", "--window is"},
+    {"threads is", "--threads is"},
     {"replicas is", "--replicas is"},
     {"tail pad", "--tail pad"},
     // Names that are nothing else.
@@ -78,6 +79,8 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"shufflefirst", "--shufflefirst"},
     {"global_batch_size", "--global-batch"},
     {"max_bad", "--max-bad"},
+    {"max_samples", "--max-samples"},
+    {"max_bytes", "--max-bytes"},
     {"streams", "--streams"},
     {"image_field", "--image-field"},
     {"label_field", "--label-field"},

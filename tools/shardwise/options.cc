@@ -27,15 +27,23 @@ std::optional<std::uint64_t> unit_bytes(std::string_view unit) {
   return bytes;
 }
 
-/// Why `text` is no whole number from `least` on; empty if it is one.
-std::string problem_of_number(const std::string& text, std::uint64_t least) {
+constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
+
+/// Why `text` is no whole number from `least` to `most`; empty if it is one.
+std::string problem_of_number(const std::string& text, std::uint64_t least,
+                              std::uint64_t most = kAny) {
   std::uint64_t value = 0;
   const char* const end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data(), end, value);
+  const bool is_number = stop == end && error == std::errc();
+  if (is_number && value >= least && value <= most) return {};
+  if (most != kAny) {
+    return in_quotes(text) + " is not a whole number from " + std::to_string(least) + " to " +
+           std::to_string(most);
+  }
   if (stop == end && error == std::errc::result_out_of_range) {
     return in_quotes(text) + " is too large a number";
   }
-  if (stop == end && error == std::errc() && value >= least) return {};
   return in_quotes(text) + " is not a whole number of " + std::to_string(least) + " or more";
 }
 
@@ -95,5 +103,8 @@ const CLI::Validator kWholeNumber(
 
 const CLI::Validator kPositiveNumber(
     [](const std::string& text) { return problem_of_number(text, 1); }, "");
+
+const CLI::Validator kNumThreads(
+    [](const std::string& text) { return problem_of_number(text, 0, 1024); }, "");
 
 }  // namespace shardwise::tools

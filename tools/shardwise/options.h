@@ -47,5 +47,7 @@ extern const CLI::Validator kByteSize;
 extern const CLI::Validator kWholeNumber;
 /// The same for whole numbers from 1 on.
 extern const CLI::Validator kPositiveNumber;
+/// For options that are numbers of threads: 0 to 1,024, as the library's Loader takes them.
+extern const CLI::Validator kNumThreads;
 
 }  // namespace shardwise::tools

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string>
 
+#include "base/error_types.h"
 #include "command_line.h"
 #include "console.h"
 #include "libtorch/local_ranks.h"
@@ -34,10 +35,11 @@ int interrupted(int exit_code) {
   return exit_code;
 }
 
-/// 2 for options that turned out not to go together, else 1.
+/// 2 for options that turned out not to be valid, or not to go together, else 1.
 int exit_code_of(const std::exception& e) {
-  return dynamic_cast<const CLI::Error*>(&e) != nullptr ? tools::kExitWrongUsage
-                                                        : tools::kExitFailed;
+  const bool is_usage = dynamic_cast<const CLI::Error*>(&e) != nullptr ||
+                        dynamic_cast<const InvalidOption*>(&e) != nullptr;
+  return is_usage ? tools::kExitWrongUsage : tools::kExitFailed;
 }
 
 /// Under --local-ranks: what the rank that failed says itself, or the launcher of one that ended.

@@ -109,10 +109,12 @@ struct FetchPlan {
 /// A warning for the user if the ranks of a node, in the order of `sampler`, use more bytes of
 /// shards at one time than the cache of `data` may hold, so that shards are fetched again and
 /// again; nothing if all is well, if there is no cache, or if the future is not known.
+/// @param window  as ShardPrefetcher::Options::window.
 /// Cost: about 0.1 us a chunk.
 SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& data,
                                                                 const Sampler& sampler,
-                                                                const RankOptions::Range& node);
+                                                                const RankOptions::Range& node,
+                                                                std::uint64_t window = 0);
 
 /// Predicts what the shard caches of a run's nodes fetch in the order of `sampler`, by simulation
 /// (src/data/cache_simulation.h). No file is read, so it works for sizes that no machine at hand

@@ -43,6 +43,10 @@ class SHARDWISE_EXPORT ShardPrefetcher {
     /// The ranks that read at the same time through this cache: those of this node. count 0: only
     /// the sampler's own.
     RankOptions::Range node = {.first = 0, .count = 0};
+    /// Where samples are read in any order within windows of so many positions, from the epoch's
+    /// beginning, and by any rank (Loader::ByLength): all that a window holds is needed until it
+    /// ends. reached() and note_read() then count the samples of all ranks. 0: as the order says.
+    std::uint64_t window = 0;
   };
 
   /// Begins at the place where `sampler` stands; looks ahead across the end of its epoch, too.
