@@ -142,7 +142,7 @@ bool ShardCache::Impl::has_room(const std::string& name) {
     const auto at = without_room.find(name);
     if (at != without_room.end() && before.doubt != 0 && at->second == before) return false;
   }
-  const auto contents = directory.scan();
+  const auto contents = directory.scan(CacheDirectory::Listed::kBytes);
   const auto is_it = [&](const auto& file) { return file.name == name; };
   const bool is_there =
       std::any_of(contents.temporaries.begin(), contents.temporaries.end(), is_it) ||
@@ -191,18 +191,19 @@ ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
                                                   const NextUseOf& next_use) const {
   Survey found;
   found.before = ledger.read_before_listing();
-  CacheDirectory::Contents contents = directory.scan();
+  CacheDirectory::Contents contents = directory.scan(CacheDirectory::Listed::kBytes);
   for (const auto& temporary : contents.temporaries) {
     if (!sweep_temporary(temporary.path)) found.used_bytes += temporary.size_bytes;
   }
   found.shards.reserve(contents.shards.size());
-  for (const auto& shard : contents.shards) {
+  for (CacheDirectory::Shard& shard : contents.shards) {
     found.used_bytes += shard.size_bytes;
     if (shard.name == name) continue;
     found.bytes += shard.size_bytes;
     const NextUse next = next_use ? next_use(shard.name) : NextUse{};
     found.shards.push_back(
-        {{.size_bytes = shard.size_bytes, .last_use = shard.last_use_ns, .next = next}, shard});
+        {{.size_bytes = shard.size_bytes, .last_use = shard.last_use_ns, .next = next},
+         std::move(shard)});
   }
   spare_unknown(found);
   std::sort(found.shards.begin(), found.shards.end(), [](const Candidate& a, const Candidate& b) {
