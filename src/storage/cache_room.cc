@@ -125,7 +125,8 @@ bool ShardCache::Impl::clear(const ByteLock&, const CacheRequest& request, const
     if (!size) return true;
     if (ByteLocks locks(directory); try_to_remove(name, locks)) {
       const RoomLock room = lock_room(request);
-      ledger.change([&] { return -remove(room, {.name = name, .size_bytes = *size}); });
+      ledger.change(
+          [&] { return -remove(room, {.name = name, .size_bytes = *size}, Counted::kReplaced); });
       return true;
     }
     if (std::chrono::steady_clock::now() - start >= patience) return false;
@@ -156,16 +157,18 @@ bool ShardCache::Impl::has_room(const std::string& name) {
   return is_there;
 }
 
-std::int64_t ShardCache::Impl::remove(const RoomLock&, const CacheDirectory::Shard& shard) {
+std::int64_t ShardCache::Impl::remove(const RoomLock&, const CacheDirectory::Shard& shard,
+                                      Counted what) {
   // Since it was listed, it may have gone, or another have come under its name.
   const auto size_bytes = detail::find_size(directory.shard_path(shard.name));
   directory.remove(shard.name);
-  if (!size_bytes) return 0;
-  count([&](ShardCache::Stats& s) {
-    ++s.evicted;
-    s.evicted_bytes += *size_bytes;
-  });
-  return static_cast<std::int64_t>(*size_bytes);
+  if (size_bytes && what == Counted::kEvicted) {
+    count([&](ShardCache::Stats& s) {
+      ++s.evicted;
+      s.evicted_bytes += *size_bytes;
+    });
+  }
+  return static_cast<std::int64_t>(size_bytes.value_or(0));
 }
 
 void ShardCache::Impl::spare_unknown(Survey& found) const {
@@ -249,7 +252,7 @@ void ShardCache::Impl::remove(const RoomLock& room, Survey& found,
       [&] {
         std::int64_t removed = 0;
         for (const std::size_t victim : victims) {
-          removed += remove(room, found.shards[victim].shard);
+          removed += remove(room, found.shards[victim].shard, Counted::kEvicted);
         }
         return -removed;
       },
