@@ -203,10 +203,10 @@ ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
     found.used_bytes += shard.size_bytes;
     if (shard.name == name) continue;
     found.bytes += shard.size_bytes;
-    const NextUse next = next_use ? next_use(shard.name) : NextUse{};
-    found.shards.push_back(
-        {{.size_bytes = shard.size_bytes, .last_use = shard.last_use_ns, .next = next},
-         std::move(shard)});
+    const detail::EvictionCandidate candidate{.size_bytes = shard.size_bytes,
+                                              .last_use = shard.last_use_ns,
+                                              .next = next_use ? next_use(shard.name) : NextUse{}};
+    found.shards.emplace_back(candidate, std::move(shard));
   }
   spare_unknown(found);
   std::sort(found.shards.begin(), found.shards.end(), [](const Candidate& a, const Candidate& b) {
