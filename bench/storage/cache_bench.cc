@@ -4,9 +4,19 @@
 //   BM_ShardCache_FetchThatFits    fetches a shard of a file into it, within the budget
 //   BM_ShardCache_FetchThatEvicts  the same, where as much must leave: with the listings, spread
 //                                  over the fetches that do without one
+//   BM_Bare_List                   the limit of an open: readdir(), and fstatat() of each shard
+//   BM_Bare_Fetch                  the limit of a fetch: both files made in such a directory, one
+//                                  synced and renamed, the directory synced
+//   BM_Bare_FetchThatEvicts        the same, both files of another shard unlinked, and the bare
+//                                  listing once for as many fetches as the cache lists once for
 //
-// SHARDWISE_BENCH_DIR says where it lies. A fetch ends with two syncs, so the disk counts.
+// SHARDWISE_BENCH_DIR says where it lies. A fetch ends with two syncs, so the disk counts. The page
+// cache is warm: each cache was made just before.
 #include <benchmark/benchmark.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -14,9 +24,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "shardwise/storage/shard_cache.h"
 #include "storage/cache_request.h"
+#include "storage/eviction.h"
 
 namespace shardwise::bench {
 namespace {
@@ -62,6 +74,76 @@ void BM_ShardCache_Open(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(filled.open());
 }
 
+/// The bytes of all shards.
+std::uint64_t list_bare() {
+  std::uint64_t bytes = 0;
+  DIR* const shards = ::opendir((folder() + "/shards").c_str());
+  while (const dirent* entry = ::readdir(shards)) {
+    if (!std::string_view(entry->d_name).ends_with(".tar")) continue;
+    struct stat st {};
+    if (::fstatat(::dirfd(shards), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0) {
+      bytes += static_cast<std::uint64_t>(st.st_size);
+    }
+  }
+  ::closedir(shards);
+  return bytes;
+}
+
+void BM_Bare_List(benchmark::State& state) {
+  const FilledCache filled(static_cast<std::uint64_t>(state.range(0)), 1);
+  for (auto _ : state) benchmark::DoNotOptimize(list_bare());
+}
+
+std::string bare_path(std::uint64_t number, const char* suffix) {
+  return folder() + "/shards/" + CacheAccess::name_of({.source = {.url = std::to_string(number)}}) +
+         suffix;
+}
+
+/// Makes the two files of a shard as a fetch does.
+void make_bare(std::uint64_t number, int shards) {
+  const std::string bytes(kShardBytes, 'x');
+  const auto make = [&](const std::string& path, bool is_synced) {
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (::write(file, bytes.data(), bytes.size()) < 0 || (is_synced && ::fsync(file) != 0)) {
+      std::abort();
+    }
+    ::close(file);
+  };
+  const std::string path = bare_path(number, ".tar");
+  make(path + ".tmp", true);
+  make(bare_path(number, ".json"), false);
+  if (::rename((path + ".tmp").c_str(), path.c_str()) != 0 || ::fsync(shards) != 0) std::abort();
+}
+
+/// @param evict  is given the number of fetches before this one.
+template <class Evict>
+void fetch_bare(benchmark::State& state, const Evict& evict) {
+  const auto num_shards = static_cast<std::uint64_t>(state.range(0));
+  const FilledCache filled(num_shards, 1);
+  const int shards = ::open((folder() + "/shards").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  std::uint64_t number = 0;
+  for (auto _ : state) {
+    evict(number);
+    make_bare(num_shards + number++, shards);
+  }
+  ::close(shards);
+}
+
+void BM_Bare_Fetch(benchmark::State& state) {
+  fetch_bare(state, [](std::uint64_t) {});
+}
+
+void BM_Bare_FetchThatEvicts(benchmark::State& state) {
+  // One leaves for the shard that comes, and as many more as are let go beforehand.
+  const auto num_shards = static_cast<std::uint64_t>(state.range(0));
+  const std::uint64_t fetches_a_listing = 1 + low_water_bytes(num_shards);
+  fetch_bare(state, [&](std::uint64_t number) {
+    if (number % fetches_a_listing == 0) benchmark::DoNotOptimize(list_bare());
+    ::unlink(bare_path(number, ".tar").c_str());
+    ::unlink(bare_path(number, ".json").c_str());
+  });
+}
+
 void fetch(benchmark::State& state, std::uint64_t budget_shards) {
   const FilledCache filled(static_cast<std::uint64_t>(state.range(0)), budget_shards);
   const auto cache = filled.open();
@@ -96,6 +178,9 @@ void sizes(benchmark::internal::Benchmark* bench) {
 BENCHMARK(BM_ShardCache_Open)->Apply(sizes);
 BENCHMARK(BM_ShardCache_FetchThatFits)->Apply(sizes)->Iterations(1000);
 BENCHMARK(BM_ShardCache_FetchThatEvicts)->Apply(sizes)->Iterations(1000);
+BENCHMARK(BM_Bare_List)->Apply(sizes);
+BENCHMARK(BM_Bare_Fetch)->Apply(sizes)->Iterations(1000);
+BENCHMARK(BM_Bare_FetchThatEvicts)->Apply(sizes)->Iterations(1000);
 
 }  // namespace
 }  // namespace shardwise::bench

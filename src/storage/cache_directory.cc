@@ -6,12 +6,12 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <unordered_set>
 
 #include "base/errno_error.h"
 #include "base/error_types.h"
@@ -75,13 +75,14 @@ struct CloseDirectory {
   void operator()(DIR* entries) const noexcept { ::closedir(entries); }
 };
 
+/// @param visit  is given each name, which a zero byte follows, and the folder's descriptor.
 template <class Visit>
 void for_each_name(const std::string& path, const Visit& visit) {
   const std::unique_ptr<DIR, CloseDirectory> entries(::opendir(path.c_str()));
   if (!entries) throw_errno(errno, "cannot read the directory", path);
   while (const dirent* entry = ::readdir(entries.get())) {
     const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") visit(name);
+    if (name != "." && name != "..") visit(name, ::dirfd(entries.get()));
   }
 }
 
@@ -103,7 +104,7 @@ void require_marker(const std::string& path, bool create) {
   try {
     text = read_small(marker, 256);
   } catch (const NotFound&) {
-    for_each_name(path, [&](std::string_view name) {
+    for_each_name(path, [&](std::string_view name, int) {
       if (!is_own_top_name(name)) {
         refuse(path, "it holds other files, as " + in_quotes(name),
                "give an empty directory, or one that does not exist");
@@ -139,12 +140,15 @@ bool may_only_read(const std::string& path) {
          (errno == EACCES || errno == EROFS);
 }
 
-/// `base` without `suffix`, if it is the name of a shard's file.
-std::optional<std::string> shard_name(std::string_view file, std::string_view suffix) {
-  if (file.size() != kNameLength + suffix.size() || !file.ends_with(suffix)) return std::nullopt;
-  const std::string_view name = file.substr(0, kNameLength);
-  if (!is_hex(name)) return std::nullopt;
-  return std::string(name);
+/// True if it is a shard's name with `suffix`.
+bool is_shard_file(std::string_view file, std::string_view suffix) {
+  return file.size() == kNameLength + suffix.size() && file.ends_with(suffix) &&
+         is_hex(file.substr(0, kNameLength));
+}
+
+/// The name of the shard that a file belongs to, if is_shard_file() of its start.
+std::string shard_name_of(std::string_view file) {
+  return std::string(file.substr(0, kNameLength));
 }
 
 }  // namespace
@@ -220,61 +224,63 @@ std::string CacheDirectory::source_of(const std::string& temporary_path) {
   return url;
 }
 
-CacheDirectory::Contents CacheDirectory::scan() const {
+CacheDirectory::Contents CacheDirectory::scan(Listed listed) const {
   SHARDWISE_FAULT_POINT("shard_cache.listing");
   constexpr int kTries = 100;  // shards never appear so fast that all of these are needed
   for (int i = 1;; ++i) {
     bool moved = false;
-    Contents contents = list(moved);
+    Contents contents = list(listed, moved);
     if (!moved || i == kTries) return contents;
   }
 }
 
 /// @param moved  set if a shard got its name meanwhile, so that it may be listed under neither.
-CacheDirectory::Contents CacheDirectory::list(bool& moved) const {
+CacheDirectory::Contents CacheDirectory::list(Listed listed, bool& moved) const {
   Contents contents;
-  std::unordered_set<std::uint64_t> inodes;  // of shards
+  std::vector<std::uint64_t> inodes;  // of shards
   const std::string shards = path_ + "/" + std::string(kShardsName);
-  for_each_name(shards, [&](std::string_view file) {
-    if (auto name = shard_name(file, kRecordSuffix)) {
-      contents.records.push_back(*std::move(name));
+  for_each_name(shards, [&](std::string_view file, int folder) {
+    if (is_shard_file(file, kRecordSuffix)) {
+      if (listed == Listed::kAll) contents.records.push_back(shard_name_of(file));
       return;
     }
-    if (auto name = shard_name(file, kNoteSuffix)) {
-      contents.notes.push_back(*std::move(name));
+    if (is_shard_file(file, kNoteSuffix)) {
+      if (listed == Listed::kAll) contents.notes.push_back(shard_name_of(file));
       return;
     }
-    const std::string path = shards + "/" + std::string(file);
+    const auto path = [&] { return shards + "/" + std::string(file); };
     struct stat st {};
-    if (::lstat(path.c_str(), &st) != 0) {
+    // Below the folder's descriptor: its path is not walked again for each of very many files.
+    if (::fstatat(folder, file.data(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
       if (errno == ENOENT) {
         moved |= file.ends_with(".tmp");
         return;
       }
-      throw_errno(errno, "cannot access", path);
+      throw_errno(errno, "cannot access", path());
     }
     const auto size = static_cast<std::uint64_t>(st.st_size);
     const std::string_view base = file.substr(0, kNameLength + kShardSuffix.size());
     const std::string_view note = file.substr(0, kNameLength + kNoteSuffix.size());
     if (!S_ISREG(st.st_mode)) {
       contents.foreign.emplace_back(file);
-    } else if (auto name = shard_name(file, kShardSuffix)) {
-      inodes.insert(st.st_ino);
+    } else if (is_shard_file(file, kShardSuffix)) {
+      inodes.push_back(st.st_ino);
       contents.shards.push_back(
-          {*std::move(name), size, st.st_atim.tv_sec * 1'000'000'000 + st.st_atim.tv_nsec});
-    } else if (auto coming = shard_name(base, kShardSuffix);
-               coming && is_temporary_name(file, base)) {
-      contents.temporaries.push_back({*std::move(coming), path, size,
+          {shard_name_of(file), size, st.st_atim.tv_sec * 1'000'000'000 + st.st_atim.tv_nsec});
+    } else if (is_shard_file(base, kShardSuffix) && is_temporary_name(file, base)) {
+      contents.temporaries.push_back({shard_name_of(file), path(), size,
                                       st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec,
                                       st.st_ino});
-    } else if (shard_name(note, kNoteSuffix) && is_temporary_name(file, note)) {
-      contents.temporary_notes.push_back(path);
+    } else if (is_shard_file(note, kNoteSuffix) && is_temporary_name(file, note)) {
+      contents.temporary_notes.push_back(path());
     } else {
       contents.foreign.emplace_back(file);
     }
   });
-  std::erase_if(contents.temporaries,
-                [&](const Temporary& temporary) { return inodes.contains(temporary.inode); });
+  // There are few temporaries, if any.
+  std::erase_if(contents.temporaries, [&](const Temporary& temporary) {
+    return std::find(inodes.begin(), inodes.end(), temporary.inode) != inodes.end();
+  });
   return contents;
 }
 

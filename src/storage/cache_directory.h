@@ -76,8 +76,12 @@ class CacheDirectory {
   std::string ledger_path() const;
   std::string futures_path() const;
 
+  enum class Listed : std::uint8_t {
+    kAll,
+    kBytes,  ///< no records and notes: what takes of the budget, and what is not the cache's
+  };
   /// Lists the files that are there. A shard that gets its name meanwhile is counted once.
-  Contents scan() const;
+  Contents scan(Listed listed = Listed::kAll) const;
   [[nodiscard]] static Glance glance_at(const File& shard);
   struct RecordFile {
     std::optional<Record> record = {};  ///< nothing if there is none, or none that can be read
@@ -101,7 +105,7 @@ class CacheDirectory {
   void remove_note(const std::string& name) const noexcept;
 
  private:
-  Contents list(bool& moved) const;
+  Contents list(Listed listed, bool& moved) const;
   /// Parses a record; returns nothing if it is another shard's. Throws what parsing does.
   [[nodiscard]] static std::optional<Record> parse_record(const std::string& name,
                                                           const std::string& bytes);

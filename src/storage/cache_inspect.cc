@@ -213,7 +213,7 @@ bool ShardCache::Impl::remove_unused(const detail::CacheDirectory::Shard& shard)
   const auto lock = ByteLock::try_take(directory, use_byte(shard.name));
   if (!lock) return false;
   const RoomLock room = lock_room({});
-  ledger.change([&] { return -remove(room, shard); });
+  ledger.change([&] { return -remove(room, shard, Counted::kEvicted); });
   return true;
 }
 

@@ -125,7 +125,8 @@ bool ShardCache::Impl::clear(const ByteLock&, const CacheRequest& request, const
     if (!size) return true;
     if (ByteLocks locks(directory); try_to_remove(name, locks)) {
       const RoomLock room = lock_room(request);
-      ledger.change([&] { return -remove(room, {.name = name, .size_bytes = *size}); });
+      ledger.change(
+          [&] { return -remove(room, {.name = name, .size_bytes = *size}, Counted::kReplaced); });
       return true;
     }
     if (std::chrono::steady_clock::now() - start >= patience) return false;
@@ -142,7 +143,7 @@ bool ShardCache::Impl::has_room(const std::string& name) {
     const auto at = without_room.find(name);
     if (at != without_room.end() && before.doubt != 0 && at->second == before) return false;
   }
-  const auto contents = directory.scan();
+  const auto contents = directory.scan(CacheDirectory::Listed::kBytes);
   const auto is_it = [&](const auto& file) { return file.name == name; };
   const bool is_there =
       std::any_of(contents.temporaries.begin(), contents.temporaries.end(), is_it) ||
@@ -156,16 +157,18 @@ bool ShardCache::Impl::has_room(const std::string& name) {
   return is_there;
 }
 
-std::int64_t ShardCache::Impl::remove(const RoomLock&, const CacheDirectory::Shard& shard) {
+std::int64_t ShardCache::Impl::remove(const RoomLock&, const CacheDirectory::Shard& shard,
+                                      Counted what) {
   // Since it was listed, it may have gone, or another have come under its name.
   const auto size_bytes = detail::find_size(directory.shard_path(shard.name));
   directory.remove(shard.name);
-  if (!size_bytes) return 0;
-  count([&](ShardCache::Stats& s) {
-    ++s.evicted;
-    s.evicted_bytes += *size_bytes;
-  });
-  return static_cast<std::int64_t>(*size_bytes);
+  if (size_bytes && what == Counted::kEvicted) {
+    count([&](ShardCache::Stats& s) {
+      ++s.evicted;
+      s.evicted_bytes += *size_bytes;
+    });
+  }
+  return static_cast<std::int64_t>(size_bytes.value_or(0));
 }
 
 void ShardCache::Impl::spare_unknown(Survey& found) const {
@@ -191,18 +194,19 @@ ShardCache::Impl::Survey ShardCache::Impl::survey(const std::string& name,
                                                   const NextUseOf& next_use) const {
   Survey found;
   found.before = ledger.read_before_listing();
-  CacheDirectory::Contents contents = directory.scan();
+  CacheDirectory::Contents contents = directory.scan(CacheDirectory::Listed::kBytes);
   for (const auto& temporary : contents.temporaries) {
     if (!sweep_temporary(temporary.path)) found.used_bytes += temporary.size_bytes;
   }
   found.shards.reserve(contents.shards.size());
-  for (const auto& shard : contents.shards) {
+  for (CacheDirectory::Shard& shard : contents.shards) {
     found.used_bytes += shard.size_bytes;
     if (shard.name == name) continue;
     found.bytes += shard.size_bytes;
-    const NextUse next = next_use ? next_use(shard.name) : NextUse{};
-    found.shards.push_back(
-        {{.size_bytes = shard.size_bytes, .last_use = shard.last_use_ns, .next = next}, shard});
+    const detail::EvictionCandidate candidate{.size_bytes = shard.size_bytes,
+                                              .last_use = shard.last_use_ns,
+                                              .next = next_use ? next_use(shard.name) : NextUse{}};
+    found.shards.emplace_back(candidate, std::move(shard));
   }
   spare_unknown(found);
   std::sort(found.shards.begin(), found.shards.end(), [](const Candidate& a, const Candidate& b) {
@@ -248,7 +252,7 @@ void ShardCache::Impl::remove(const RoomLock& room, Survey& found,
       [&] {
         std::int64_t removed = 0;
         for (const std::size_t victim : victims) {
-          removed += remove(room, found.shards[victim].shard);
+          removed += remove(room, found.shards[victim].shard, Counted::kEvicted);
         }
         return -removed;
       },

@@ -203,8 +203,10 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// True if room was made for the shard, or it is there. Cost: O(shards) where that may have
   /// changed since the last call.
   bool has_room(const std::string& name);
+  /// Whether a shard left to make room, or for what is to come under its name.
+  enum class Counted : std::uint8_t { kEvicted, kReplaced };
   /// Removes a shard whose use byte is locked, and returns its bytes. The caller tells the ledger.
-  std::int64_t remove(const RoomLock&, const detail::CacheDirectory::Shard& shard);
+  std::int64_t remove(const RoomLock&, const detail::CacheDirectory::Shard& shard, Counted what);
   /// Removes a shard that no process uses; false if one does.
   bool remove_unused(const detail::CacheDirectory::Shard& shard);
   /// Removes what killed processes left, and counts what is there.

@@ -324,6 +324,7 @@ TEST_F(ShardCacheTest, AShardThatSomebodyWroteToIsFetchedAgainOnceByWhoeverAsks)
   set_mtime(file(0), then);
   EXPECT_EQ(read(*cache, 0), body(0)) << "its start says so";
   EXPECT_EQ(cache->stats().fetched, 6u);
+  EXPECT_EQ(cache->stats().evicted, 0u) << "there was room";
   EXPECT_THAT(cache->verify().damaged, IsEmpty());
 }
 

@@ -108,6 +108,8 @@ class SHARDWISE_EXPORT ShardCache {
     std::uint64_t wrong = 0;            ///< transfers of what was not the shard; not in `fetched`
     std::uint64_t waits = 0;            ///< waits for a shard that somebody else was fetching
     std::chrono::nanoseconds waited{};  ///< by callers for shards, their own fetching included
+    /// Shards that left to make room, or were pruned or removed; not those that were replaced, as
+    /// they were damaged or of another version.
     std::uint64_t evicted = 0;
     std::uint64_t evicted_bytes = 0;
     /// For want of room, fetched to a file of their own, or opened to read single samples of them.
