@@ -267,7 +267,7 @@ std::optional<std::string> small_disk_warning(const ShardCache& cache,
   if (wanted <= possible) return std::nullopt;
   return "the disk of the shard cache has room for " + human_bytes(possible) +
          " of shards, less than the " + human_bytes(wanted) +
-         " that the cache may take, so that shards are fetched again; free space, or give the "
+         " that the cache may take, so that shards may be fetched again; free space, or give the "
          "cache another disk";
 }
 
@@ -296,8 +296,8 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
   return "the order uses up to " + human_bytes(needed) + " of shards at one time (" +
          std::to_string(needed) + " bytes), more than the cache's budget of " +
          human_bytes(budget) + " (" + std::to_string(budget) +
-         " bytes), so that shards are fetched again and again; choose a smaller window or a larger "
-         "cache";
+         " bytes), so that samples of what has no room are read one by one from their source, or "
+         "shards may be fetched again; choose a smaller window or a larger cache";
 }
 
 std::uint64_t FetchPlan::bytes_in_use() const noexcept {

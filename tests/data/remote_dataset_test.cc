@@ -935,7 +935,9 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
   EXPECT_THAT(warning(3, 4).value(),
               testing::AllOf(HasSubstr("uses up to"),
                              HasSubstr("(" + std::to_string(4 * shard_bytes_) + " bytes)"),
-                             HasSubstr("choose a smaller window or a larger cache")));
+                             HasSubstr("so that samples of what has no room are read one by one "
+                                       "from their source, or shards may be fetched again; choose "
+                                       "a smaller window or a larger cache")));
   const auto data = Dataset::open(index_path());
   EXPECT_EQ(small_cache_warning(data, *make_sampler(data, {.kind = Sharded{100}}), {}),
             std::nullopt)
