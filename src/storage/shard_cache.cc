@@ -575,7 +575,10 @@ Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
                                std::optional<ShardFetch>& fetch) {
   const std::string name = name_of(request);
   if (cache.is_read_only()) return Ahead::kPresent;  // whoever needs it finds it, or an error
-  if (cache.impl_->find(request, name)) return Ahead::kPresent;
+  if (const auto shard = cache.impl_->find(request, name)) {
+    cache.impl_->come_down_once(name, next_use);
+    return Ahead::kPresent;
+  }
   auto lock = ByteLock::try_take(cache.impl_->directory, fetch_byte(name));
   // The owner of the lock may not have room yet. It goes first: a shard that is fetched for later
   // must not take that room.

@@ -85,6 +85,17 @@ TEST_F(FillTest, WhatIsNeededFirstComesUntilTheBudgetIsFull) {
       << "the job has the first four";
 }
 
+TEST_F(FillTest, ASmallerBudgetIsKeptAlsoIfNothingHasToCome) {
+  EXPECT_EQ(fill()["fetched"], 10);
+  const auto again = fill({"--no-shuffle", "--cache-bytes", bytes_of(4)});
+  EXPECT_EQ(again["fetched"], 0);
+  EXPECT_EQ(again["present"], 4);
+  EXPECT_EQ(again["left_out"], 6);
+  std::set<std::string> first;
+  for (int i = 0; i < 4; ++i) first.insert(shards_.server.url(ServedShards::path(i)));
+  EXPECT_EQ(cached_urls(), first);
+}
+
 TEST_F(FillTest, WhatIsThereAndIsNotNeededGoesFirst) {
   const auto of_rank = [&](const std::string& rank) {
     return fill({"--sampler", "sequential", "--world", "5", "--streams", "5", "--rank", rank,
