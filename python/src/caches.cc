@@ -65,9 +65,9 @@ bool call_for_url(PyObject* function, const std::string& url, std::optional<std:
 }
 
 /// Calls a Python function that says where a URL is, from whichever thread.
-std::function<std::string(const std::string&)> resolver_of(nb::object function) {
-  if (function.is_none()) return nullptr;
-  return [kept = keep(std::move(function))](const std::string& url) {
+std::function<std::string(const std::string&)> resolver_of(Kept function) {
+  if (function == nullptr) return nullptr;
+  return [kept = std::move(function)](const std::string& url) {
     const GilAcquired acquired;
     std::optional<std::string> found;
     std::string type;
@@ -104,11 +104,32 @@ nb::dict stats(const CacheObject& self) {
   return all;
 }
 
+CacheObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<CacheObject>(self); }
+
+/// So the garbage collector finds a function that reaches the cache which calls it; but not while
+/// something else has that cache, as a dataset whose threads may call the function.
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const CacheObject& object = held_by(self);
+  const bool is_only_here = object.cache.use_count() == 1 &&
+                            object.resolve.use_count() == object.num_resolve &&
+                            object.cache->options().fetchers.use_count() == object.num_fetchers;
+  if (is_only_here) Py_VISIT(object.resolve.get());
+  return 0;
+}
+
+// There is no tp_clear: what the function holds breaks a cycle, as of a Column.
+PyType_Slot slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {0, nullptr},
+};
+
 }  // namespace
 
 void add_caches(nb::module_& module) {
   nb::class_<CacheObject>(
-      module, "ShardCache", nb::is_weak_referenceable(),
+      module, "ShardCache", nb::type_slots(slots), nb::is_weak_referenceable(),
       "A directory with a byte budget, in which shards that cannot be read where they lie (remote "
       "ones, compressed ones) are kept, shared by all processes of a machine. A shard is fetched "
       "once, however many ask for it. Any thread may use it, and a forked child.\n\n"
@@ -177,7 +198,8 @@ void add_caches(nb::module_& module) {
               pairs.append(nb::make_tuple("url_base", nb::tuple(url_base.items())));
               given = nb::tuple(pairs);
             }
-            fetching.resolve = resolver_of(std::move(resolve));
+            const Kept kept = resolve.is_none() ? nullptr : keep(std::move(resolve));
+            fetching.resolve = resolver_of(kept);
             const ShardCache::Options options{
                 .directory = directory,
                 .budget_bytes = budget_bytes,
@@ -186,9 +208,12 @@ void add_caches(nb::module_& module) {
                 .metrics_file = metrics_file,
                 .read_only = read_only,
                 .group_shared = group_shared};
-            new (self) CacheObject{
+            auto* const made = new (self) CacheObject{
                 without_gil([&](const CancelToken&) { return ShardCache::open(options); }),
-                std::move(given)};
+                std::move(given), kept};
+            fetching.resolve = nullptr;
+            made->num_resolve = kept.use_count() - 1;  // but for this one
+            made->num_fetchers = options.fetchers.use_count() - 1;
           },
           "directory"_a, "budget_bytes"_a = std::uint64_t{64} << 30, nb::kw_only(),
           "bypass_large"_a = false, "read_only"_a = false, "group_shared"_a = false,

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "raised.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/sample.h"
 #include "shardwise/index/query.h"
@@ -35,6 +36,12 @@ struct CacheObject {
   std::shared_ptr<ShardCache> cache;
   /// Pairs of names and values, of which another process makes the same cache; None: it cannot.
   nanobind::object given;
+  /// The function that says where URLs are, which the cache's fetchers have, too; null: there is
+  /// none.
+  Kept resolve = nullptr;
+  /// Who had it and the fetchers when only this object had the cache.
+  long num_resolve = 0;
+  long num_fetchers = 0;
 };
 
 /// A Python object for a sample of `dataset`. A new reference; null with Python's error set.

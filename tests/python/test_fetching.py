@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import gc
 import http.server
 import pickle
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -178,6 +180,32 @@ def test_what_a_resolver_raises_arrives(server: Server, tmp_path: Path) -> None:
     cache = shardwise.ShardCache(str(tmp_path / "cache"), resolve=resolve)
     with pytest.raises(LookupError, match="no key for http"):
         shardwise.index(tmp_path / "x.idx", server.url + "/train-000000.tar", cache=cache)
+
+
+def test_a_resolver_that_reaches_its_cache_is_collected(server: Server, tmp_path: Path) -> None:
+    headers = ["Authorization: Bearer sesame"]
+
+    class Signer:
+        def __init__(self) -> None:
+            self.cache = shardwise.ShardCache(
+                str(tmp_path / "cache"), http_headers=headers, resolve=self.signed
+            )
+
+        def signed(self, url: str) -> str:
+            return url
+
+    signer = Signer()
+    seen = weakref.ref(signer)
+    url = server.url + "/train-000000.tar"
+    shardwise.index(tmp_path / "x.idx", url, cache=signer.cache)
+    data = shardwise.open(tmp_path / "x.idx", cache=signer.cache)
+    assert data[0].key
+    del signer
+    gc.collect()
+    assert seen() is not None, "the data set may still ask it"
+    del data
+    gc.collect()
+    assert seen() is None
 
 
 @pytest.mark.parametrize(("given", "shown"), [(None, "None"), (7, "int"), (b"http://h", "bytes")])
