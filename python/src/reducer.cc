@@ -95,8 +95,10 @@ void require_room(nb::handle made, std::size_t size) {
                           std::to_string(num_bytes) + " bytes instead of " + std::to_string(size),
                           "memory= is called with a number of bytes, and has to give so many");
   }
-  if (!nb::cast<bool>(nb::bool_(nb::getattr(made, "is_cuda", nb::bool_(false))))) return;
-  throw InvalidArgument("memory of a batch is on a GPU", "",
+  const nb::object device = nb::getattr(made, "device", nb::str("cpu"));  // of NumPy's, a text
+  const auto kind = nb::cast<std::string>(nb::str(nb::getattr(device, "type", device)));
+  if (kind == "cpu") return;
+  throw InvalidArgument("memory of a batch is on the device " + kind, "",
                         "memory= has to give memory of the CPU, pinned if it is to be copied");
 }
 
@@ -114,6 +116,10 @@ class PythonMemory final : public std::pmr::memory_resource {
       memory = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(made.attr("data_ptr")()));
       block = keep(std::move(made));
     });
+    if (memory == nullptr) {
+      throw InvalidArgument("memory of a batch has no address", "",
+                            "memory= has to give memory of the CPU, as torch.empty() does");
+    }
     if (reinterpret_cast<std::uintptr_t>(memory) % alignment != 0) {
       throw InvalidArgument("memory of a batch is not aligned", "",
                             "memory= has to give multiples of " + std::to_string(alignment) +

@@ -7,6 +7,7 @@ import gc
 import resource
 import threading
 import tracemalloc
+import types
 import weakref
 from typing import Any
 
@@ -451,17 +452,21 @@ def test_numbers_are_not_cut_to_whole_ones(ds: shardwise.Dataset) -> None:
 
 def test_memory_that_is_too_small_or_elsewhere_is_refused(ds: shardwise.Dataset) -> None:
     class Block:
-        def __init__(self, num_bytes: int, is_cuda: bool = False) -> None:
+        def __init__(self, num_bytes: int, device: str = "cpu", address: int | None = None) -> None:
             self.bytes = np.zeros(num_bytes + 64, np.uint8)
             self.nbytes = num_bytes
-            self.is_cuda = is_cuda
+            self.device = types.SimpleNamespace(type=device)  # as of torch.Tensor
+            self.address = address
 
         def data_ptr(self) -> int:
-            return int(self.bytes.ctypes.data + 63) // 64 * 64
+            here = int(self.bytes.ctypes.data + 63) // 64 * 64
+            return here if self.address is None else self.address
 
     column = columns.integer("cls")
     assert one_batch(ds, column, memory=Block)["cls"].size == 32
     with pytest.raises(errors.InvalidArgument, match="too small: 4095 bytes instead of 4096; "):
         one_batch(ds, column, memory=lambda size: Block(size - 1))
-    with pytest.raises(errors.InvalidArgument, match="memory of a batch is on a GPU"):
-        one_batch(ds, column, memory=lambda size: Block(size, is_cuda=True))
+    with pytest.raises(errors.InvalidArgument, match="memory of a batch is on the device meta; "):
+        one_batch(ds, column, memory=lambda size: Block(size, device="meta"))
+    with pytest.raises(errors.InvalidArgument, match="memory of a batch has no address; "):
+        one_batch(ds, column, memory=lambda size: Block(size, address=0))
