@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "base/text.h"
 #include "decode/decode_failure.h"
@@ -64,6 +66,7 @@ std::string read_member(archive* reader, std::string_view array, std::uint64_t m
 std::string read_npz(std::string_view bytes, std::string_view array, std::uint64_t max_bytes) {
   const Reader reader = open(bytes);
   const std::string wanted = std::string(array) + ".npy";
+  std::optional<std::string> found;
   std::string others;
   constexpr std::size_t kMostNamed = 1000;  // characters
   for (archive_entry* entry = nullptr;;) {
@@ -73,11 +76,13 @@ std::string read_npz(std::string_view bytes, std::string_view array, std::uint64
     if (result != ARCHIVE_OK && result != ARCHIVE_WARN) fail(reader.get(), "it is damaged");
     std::string_view name = name_of(entry);
     if (name == wanted && archive_entry_filetype(entry) == AE_IFREG) {
-      return read_member(reader.get(), array, max_bytes);
+      if (found) throw DecodeFailure("npz: it has two arrays " + in_quotes(array));
+      found = read_member(reader.get(), array, max_bytes);
     }
     if (name.ends_with(".npy")) name.remove_suffix(4);
     if (others.size() < kMostNamed) others += (others.empty() ? "" : ", ") + escaped(name);
   }
+  if (found) return *std::move(found);
   throw DecodeFailure("npz: it has no array " + in_quotes(array) + "; its arrays are " + others);
 }
 

@@ -40,6 +40,13 @@ TEST_P(NpzTest, AnArrayIsFoundByItsName) {
   EXPECT_EQ(refusal(bytes, "c"), "npz: it has no array 'c'; its arrays are a, b, c, d");
 }
 
+TEST_P(NpzTest, TwoArraysOfOneNameAreNotChosenFrom) {
+  const std::string bytes =
+      fuzz::zip({{"a.npy", "first"}, {"b.npy", "other"}, {"a.npy", "second"}}, deflated());
+  EXPECT_EQ(refusal(bytes, "a"), "npz: it has two arrays 'a'");
+  EXPECT_EQ(read_npz(bytes, "b", kPlenty), "other");
+}
+
 TEST_P(NpzTest, NoMoreIsReadThanTheLimitAllows) {
   const std::string bytes = fuzz::zip({{"a.npy", std::string(3'000'000, '\0')}}, deflated());
   EXPECT_EQ(refusal(bytes, "a", 100'000), "npz: array 'a' has more than the limit of 100000 bytes");
