@@ -33,7 +33,7 @@ import re
 import shutil
 from contextlib import suppress
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from ..errors import Error, InvalidArgument, Io, Mismatch, NoSpace, NotFound
 from .indexing import Parts
@@ -64,6 +64,7 @@ class _Decided(NamedTuple):
     index_path: str | None
     columns: list[str]
     num_parts: int
+    hashes: bool = False
 
 
 class Aside:
@@ -118,10 +119,17 @@ class Aside:
         self._leave()
 
     def put(
-        self, paths: list[str], num_samples: int, index: str | None, columns: list[str]
+        self,
+        paths: list[str],
+        num_samples: int,
+        index: str | None,
+        columns: list[str],
+        hashes: bool,
+        options: dict[str, Any],
     ) -> WriteReport:
-        """Steps 2 to 8, for the shards that count, in order. Raises what indexing raises, Mismatch
-        if the shards have another number of samples, and of a failure after 4 what has to be done.
+        """Steps 2 to 8, for the shards that count, in order; `options` are of the tasks that index.
+        Raises what indexing raises, Mismatch if the shards have another number of samples, and of a
+        failure after 4 what has to be done.
         """
         names = [f"{self._prefix}-{number:06}.tar" for number in range(len(paths))]
         named = [self._waiting(self._name, name) for name in names]
@@ -134,12 +142,15 @@ class Aside:
                     f"there are no rows, and so no shards for the index {index!r}; leave out "
                     "index, or write a dataset that has rows"
                 )
-            parts = Parts(self._parts_path(self._name), None, {"columns": columns})
-            _require_samples(num_samples, parts.build(named, {}), self._directory)
+            content = {"columns": columns, "hashes": hashes}
+            parts = Parts(self._parts_path(self._name), None, content)
+            _require_samples(num_samples, parts.build(named, options), self._directory)
             num_parts = len(parts.paths)
         self._require_room()  # since the beginning
         replaced = [os.path.basename(path) for path in self._shards()]
-        decided = _Decided(self._name, names, num_samples, replaced, index, columns, num_parts)
+        decided = _Decided(
+            self._name, names, num_samples, replaced, index, columns, num_parts, hashes
+        )
         self._decide(decided)
         return self._finish(decided)
 
@@ -195,7 +206,7 @@ class Aside:
                 with suppress(FileNotFoundError):
                     os.unlink(os.path.join(self._directory, name))
             if decided.index_path is not None:
-                content = {"columns": decided.columns}
+                content = {"columns": decided.columns, "hashes": decided.hashes}
                 parts = Parts(self._parts_path(decided.folder), decided.num_parts, content)
                 _require_samples(decided.num_samples, parts.move(paths), self._directory)
                 parts.merge(decided.index_path)

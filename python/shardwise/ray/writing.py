@@ -148,6 +148,7 @@ def write(
     replace: bool = False,
     index: str | os.PathLike[str] | None = None,
     columns: Sequence[str] = (),
+    hashes: bool = False,
     concurrency: int | None = None,
     ray_remote_args: dict[str, Any] | None = None,
 ) -> WriteReport:
@@ -161,8 +162,9 @@ def write(
     max_samples, max_bytes: of a shard, at most. Ray holds some max_bytes a task in memory.
     replace: shards of this prefix that are there are removed when the new ones are written.
     index: a path, in the directory or elsewhere; then tasks index the shards, and `columns` from
-        their fields, before these have their names.
-    concurrency, ray_remote_args: as of ray.data.Dataset.write_datasink().
+        their fields, before these have their names. columns, hashes: as of shardwise.index().
+    concurrency: as of ray.data.Dataset.write_datasink(). ray_remote_args: options of the tasks that
+        write, and of those that index, as of ray.remote().
 
     Shards appear when all are written and indexed, and the index after them; a write that fails
     before leaves nothing, nor does a task that died and is done again. If naming them fails, or
@@ -196,6 +198,8 @@ def write(
         raise InvalidArgument(
             f"columns are taken by an index, and none is made: {', '.join(names)}; give index="
         )
+    if hashes and wanted is None:
+        raise InvalidArgument("hashes are kept by an index, and none is made; give index=")
     with Aside(directory, prefix, replace) as aside:
         sink = ShardSink(aside.folder, named, max_samples, max_bytes)
         options = data.context.execution_options
@@ -207,4 +211,4 @@ def write(
             options.preserve_order = kept
         paths = [path for task in sink.written for path in task.paths]
         num_samples = sum(task.num_samples for task in sink.written)
-        return aside.put(paths, num_samples, wanted, names)
+        return aside.put(paths, num_samples, wanted, names, hashes, ray_remote_args or {})

@@ -66,7 +66,7 @@ def write_here(directory: Path, first: int, replace: bool = False, index: bool =
         sink.on_write_complete(Result(second, sink.write([block(first)], Task(0))))
         paths = [path for task in sink.written for path in task.paths]
         wanted = str(directory.with_suffix(".idx")) if index else None
-        return aside.put(paths, 20, wanted, ["cls"])
+        return aside.put(paths, 20, wanted, ["cls"], False, {})
 
 
 @pytest.fixture
@@ -415,7 +415,7 @@ def test_shards_that_are_not_what_was_written_get_no_name(tmp_path: Path) -> Non
         sink = ShardSink(aside.folder, None, 4, 1 << 20)
         paths = sink.write([block(0, 2)], Task(0)).paths
         write_shard(Path(paths[0]), [("a", {"cls": b"1"})])
-        aside.put(paths, 2, str(tmp_path / "a.idx"), [])
+        aside.put(paths, 2, str(tmp_path / "a.idx"), [], False, {})
     assert os.listdir(new) == []
     assert not (tmp_path / "a.idx").exists()
 
@@ -440,7 +440,8 @@ def die(*_):
 
 setattr(Parts, moment, die)
 few = shardwise.ray.read(index, where="sample < 30", override_num_blocks=1)
-shardwise.ray.write(few, folder, max_samples=10, index=folder + ".idx", columns=["cls"])
+index = {"index": folder + ".idx", "columns": ["cls"], "hashes": True}
+shardwise.ray.write(few, folder, max_samples=10, **index)
 """
 
 
@@ -462,6 +463,7 @@ def test_a_real_driver_that_was_killed_is_followed_by_one_that_knows(tmp_path: P
         with pytest.raises(errors.InvalidArgument, match="complete now: 3 shards of 30 samples, "):
             sr.write(few, new, index=index)
         assert shardwise.open(index).column("cls") == list(range(30))
+        assert shardwise.verify(index, full=True) == []
         report = sr.write(few, new, max_samples=15, replace=True, index=index, columns=["cls"])
     names = ["other-000000.tar", "shard-000000.tar", "shard-000001.tar"]
     assert sorted(os.listdir(new)) == names

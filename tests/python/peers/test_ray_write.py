@@ -21,6 +21,7 @@ pytest.importorskip("ray.data", reason="Ray Data is not installed")
 import ray
 
 import shardwise.ray as sr
+from shardwise.ray.indexing import Parts
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -61,6 +62,31 @@ def test_what_is_written_is_read_again(train: Path, tmp_path: Path) -> None:
         assert new[place].keys() == ["twice", "cls"]
     assert numbers_of(sr.read(tmp_path / "new.idx")) == list(range(NUM_SAMPLES))
     assert len(report.paths) > 4
+
+
+def test_the_index_of_a_write_is_as_it_was_asked_for(
+    train: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[dict[str, Any]] = []
+    build = Parts.build
+
+    def watched(self: Parts, sources: list[str], options: dict[str, Any]) -> int:
+        seen.append(options)
+        return build(self, sources, options)
+
+    monkeypatch.setattr(Parts, "build", watched)
+    few = sr.read(train, where="sample < 40", override_num_blocks=1)
+    index, options = tmp_path / "new.idx", {"num_cpus": 0.5}
+    sr.write(few, tmp_path / "new", index=index, hashes=True, ray_remote_args=options)
+    assert seen == [options]
+    assert shardwise.verify(index, full=True) == []
+    shard = Path(shardwise.open(index).shards[0].path)
+    content = bytearray(shard.read_bytes())
+    content[512] ^= 1  # of the first field
+    shard.write_bytes(content)
+    assert len(shardwise.verify(index, full=True)) > 0
+    with pytest.raises(errors.InvalidArgument, match="hashes are kept by an index, and none is"):
+        sr.write(few, tmp_path / "other", hashes=True)
 
 
 def test_shards_that_are_there_stay_unless_they_are_to_be_replaced(
