@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -26,13 +27,16 @@ def _text(value: Any) -> bytes:
 
 
 def _number(value: Any) -> bytes:
-    return str(int(value)).encode()
+    number = int(value) if math.isfinite(value) else None
+    if number is None or number != value:
+        raise ValueError(f"wanted a whole number, got {value!r}")
+    return str(number).encode()
 
 
 def _json(value: Any) -> bytes:
     import json
 
-    return json.dumps(value).encode()
+    return json.dumps(value, allow_nan=False).encode()
 
 
 def _npy(value: Any) -> bytes:
@@ -46,9 +50,26 @@ def _npy(value: Any) -> bytes:
 def _npz(value: Any) -> bytes:
     import numpy
 
+    arrays: dict[str, Any] = {name: numpy.asarray(array) for name, array in value.items()}
+    for name, array in arrays.items():
+        if array.dtype.hasobject:
+            raise ValueError(f"the array {name!r} has objects, which need a pickle")
     stream = io.BytesIO()
-    numpy.savez_compressed(stream, **value)
+    numpy.savez_compressed(stream, **arrays)
     return stream.getvalue()
+
+
+def _pixels(array: Any) -> Any:
+    """As uint8. As in webdataset, floats are of [0, 1], and may be a thousandth beyond."""
+    if array.dtype.kind in "biu":
+        largest, scale, beyond = (1, 255, 0.0) if array.dtype.kind == "b" else (255, 1, 0.0)
+    elif array.dtype.kind == "f":
+        largest, scale, beyond = 1, 255, 1e-3
+    else:
+        raise TypeError(f"pixels are uint8, or floats in [0, 1], and not {array.dtype}")
+    if array.size and not (array.min() >= -beyond and array.max() <= largest + beyond):
+        raise ValueError(f"pixels of {array.dtype} go from 0 to {largest}, and some do not")
+    return (array.clip(0, largest) * scale).astype("uint8")
 
 
 def _image(kind: str, **options: Any) -> Encoder:
@@ -57,10 +78,7 @@ def _image(kind: str, **options: Any) -> Encoder:
         from PIL import Image
 
         if not isinstance(value, Image.Image):
-            pixels = numpy.asarray(value)
-            if pixels.dtype != numpy.uint8:  # as webdataset: floats are of [0, 1]
-                pixels = (numpy.clip(pixels, 0.0, 1.0) * 255.0).astype(numpy.uint8)
-            value = Image.fromarray(pixels)
+            value = Image.fromarray(_pixels(numpy.asarray(value)))
         if kind in ("JPEG", "PPM"):
             value = value.convert("RGB")
         stream = io.BytesIO()
@@ -87,9 +105,9 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
     """The bytes that a value is stored as in a field, by the last part of the field's name.
 
     bytes (and other buffers that are no array) stay as they are, and str in every field is UTF-8.
-    Otherwise txt: str; cls, id, index: a whole number; json: JSON; npy, npz: NumPy's (no pickles);
-    jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3], uint8 or floats in [0, 1]; with
-    ".gz" behind it, compressed. Pickled fields (pkl, pt, pth) are not written: reading them runs
+    Otherwise txt: str; cls, id, index: a whole number (5.0 is one); json: JSON, which has no NaN;
+    npy, npz: NumPy's (no pickles); jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of
+    whole numbers from 0 to 255, or of floats in [0, 1]; with ".gz" behind it, compressed. Pickled fields (pkl, pt, pth) are not written: reading them runs
     code. encoders: your own by the last part of a field's name; they come first.
 
     Raises BadField if a value cannot be stored so.

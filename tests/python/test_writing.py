@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import shardwise
 from shardwise import ShardWriter, TarWriter, errors
@@ -40,11 +42,42 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert sample.text("txt") == "text 5"
     assert sample.json("json") == {"a": [5]}
     import gzip
-    import io
 
     assert np.array_equal(np.load(io.BytesIO(sample.bytes("npy"))), array + 5)
     assert bytes(sample["bin"]) == b"\0\1"
     assert gzip.decompress(sample["note.txt.gz"]) == b"packed"
+
+
+def test_pixels_out_of_range_are_refused(tmp_path: Path) -> None:
+    sink = ShardWriter(tmp_path / "a-%d.tar")
+    for pixels in (np.full((2, 2, 3), 1.5), np.full((2, 2, 3), np.nan), np.full((2, 2, 3), -1)):
+        with pytest.raises(errors.BadField, match="'png' cannot be stored: pixels of "):
+            sink.write({"__key__": "a", "png": pixels})
+    sink.close()
+
+
+def test_numbers_and_pixels_of_other_types_keep_their_values(tmp_path: Path) -> None:
+    pixels = np.arange(12).reshape(2, 2, 3) * 20
+    with ShardWriter(tmp_path / "a-%d.tar", index=tmp_path / "a.idx") as sink:
+        sink.write(
+            {
+                "__key__": "a",
+                "cls": 5.0,
+                "id": True,
+                "png": pixels,
+                "eye.png": pixels / 255,
+                "mask.png": pixels > 100,
+            }
+        )
+    sample = shardwise.open(tmp_path / "a.idx")[0]
+    assert (sample.integer("cls"), sample.integer("id")) == (5, 1)
+
+    def read(field: str) -> Any:
+        return np.asarray(Image.open(io.BytesIO(sample.bytes(field)))).astype(int)
+
+    assert np.array_equal(read("png"), pixels)
+    assert np.abs(read("eye.png") - pixels).max() <= 1
+    assert np.array_equal(read("mask.png"), (pixels > 100) * 255)
 
 
 def test_equal_samples_make_equal_files(tmp_path: Path) -> None:
@@ -63,6 +96,14 @@ def test_bad_samples_are_refused(tmp_path: Path) -> None:
         sink.write({"__key__": "a.b", "txt": "x"})
     with pytest.raises(errors.BadField, match="'cls' cannot be stored"):
         sink.write({"__key__": "a", "cls": [1]})
+    for value in (5.7, float("nan"), float("inf"), np.float32(0.5)):
+        with pytest.raises(errors.BadField, match="'cls' cannot be stored: wanted a whole number"):
+            sink.write({"__key__": "a", "cls": value})
+    with pytest.raises(errors.BadField, match="'json' cannot be stored: .*not JSON compliant"):
+        sink.write({"__key__": "a", "json": {"x": [float("nan")]}})
+    objects = np.array([object()])
+    with pytest.raises(errors.BadField, match="'npz' cannot be stored: the array 'x' has objects"):
+        sink.write({"__key__": "a", "npz": {"x": objects}})
     with pytest.raises(errors.BadField, match="'pt' cannot be stored: nothing here encodes a dict"):
         sink.write({"__key__": "a", "pt": {}})
     sink.write({"__key__": "a", "txt": "x"})
