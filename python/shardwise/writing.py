@@ -61,6 +61,8 @@ def _npz(value: Any) -> bytes:
 
 def _pixels(array: Any) -> Any:
     """As uint8. As in webdataset, floats are of [0, 1], and may be a thousandth beyond."""
+    if array.dtype == "uint8":
+        return array
     if array.dtype.kind in "biu":
         largest, scale, beyond = (1, 255, 0.0) if array.dtype.kind == "b" else (255, 1, 0.0)
     elif array.dtype.kind == "f":
@@ -107,8 +109,9 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
     bytes (and other buffers that are no array) stay as they are, and str in every field is UTF-8.
     Otherwise txt: str; cls, id, index: a whole number (5.0 is one); json: JSON, which has no NaN;
     npy, npz: NumPy's (no pickles); jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of
-    whole numbers from 0 to 255, or of floats in [0, 1]; with ".gz" behind it, compressed. Pickled fields (pkl, pt, pth) are not written: reading them runs
-    code. encoders: your own by the last part of a field's name; they come first.
+    whole numbers from 0 to 255, or of floats in [0, 1]; with ".gz" behind it, compressed. Pickled
+    fields (pkl, pt, pth) are not written: reading them runs code. encoders: your own by the last
+    part of a field's name; they come first.
 
     Raises BadField if a value cannot be stored so.
     """

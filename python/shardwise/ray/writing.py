@@ -198,6 +198,7 @@ def write(
         raise InvalidArgument(
             f"columns are taken by an index, and none is made: {', '.join(names)}; give index="
         )
+    require("hashes", hashes, bool, "give True or False")
     if hashes and wanted is None:
         raise InvalidArgument("hashes are kept by an index, and none is made; give index=")
     with Aside(directory, prefix, replace) as aside:

@@ -87,6 +87,8 @@ def test_the_index_of_a_write_is_as_it_was_asked_for(
     assert len(shardwise.verify(index, full=True)) > 0
     with pytest.raises(errors.InvalidArgument, match="hashes are kept by an index, and none is"):
         sr.write(few, tmp_path / "other", hashes=True)
+    with pytest.raises(errors.InvalidArgument, match="not valid: hashes='yes'; give True or False"):
+        sr.write(few, tmp_path / "other", index=index, hashes="yes")  # type: ignore[arg-type]
 
 
 def test_shards_that_are_there_stay_unless_they_are_to_be_replaced(
