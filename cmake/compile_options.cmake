@@ -18,26 +18,23 @@ if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 # src/base/assert.h: preconditions are checked. All of the project is compiled alike, so that the private
 # headers' inline functions are the same everywhere.
-if(SHARDWISE_SANITIZE)
-  target_compile_definitions(shardwise_compile_options INTERFACE SHARDWISE_ASSERTS SHARDWISE_ASSERTS_HOT)
-else()
-  target_compile_definitions(shardwise_compile_options INTERFACE
-    $<$<OR:$<CONFIG:Debug>,$<BOOL:${SHARDWISE_BUILD_TESTS}>>:SHARDWISE_ASSERTS>
-    $<$<CONFIG:Debug>:SHARDWISE_ASSERTS_HOT>)
-endif()
 string(COMPARE NOTEQUAL "${SHARDWISE_SANITIZE}" "" SHARDWISE_IS_SANITIZED)  # a list of several has commas
 target_compile_definitions(shardwise_compile_options INTERFACE
   $<$<OR:$<CONFIG:Debug>,$<BOOL:${SHARDWISE_BUILD_TESTS}>,$<BOOL:${SHARDWISE_IS_SANITIZED}>>:SHARDWISE_ASSERTS>
   $<$<OR:$<CONFIG:Debug>,$<BOOL:${SHARDWISE_IS_SANITIZED}>>:SHARDWISE_ASSERTS_HOT>)
 if(SHARDWISE_DEVELOPER)
   target_compile_options(shardwise_compile_options INTERFACE -Werror)
+endif()
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(SHARDWISE_CCACHE ccache)
   if(SHARDWISE_CCACHE)
-    # Paths below the source are hashed relative to it: a clone elsewhere finds what was compiled here.
+    # Paths below the source are hashed relative to it, and the compiler by its content: a clone elsewhere,
+    # or in a bare root of the same release, finds what was compiled here.
     set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
         CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-        CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${SHARDWISE_CCACHE})
-    set(CMAKE_C_COMPILER_LAUNCHER ${SHARDWISE_CCACHE})
+        CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
+        ${SHARDWISE_CCACHE})
+    set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   endif()
 endif()
 if(SHARDWISE_SANITIZE)

@@ -29,16 +29,20 @@ programs=$SHARDWISE_SOURCE_DIR/build-release/bin
 heading "1 of 6: setting up"
 install_groups build
 choose_compiler
-have_libtorch || fail "$NO_LIBTORCH"
 say "all packages are there"
 
-heading "2 of 6: building Shardwise (build-release/)"
-cd "$SHARDWISE_SOURCE_DIR"
-cmake --preset release >"$data/configure.log" || {
-  cat "$data/configure.log"
-  fail "CMake cannot configure: see its messages above"
+# configure NAME CMAKE-ARGUMENT...
+configure() {
+  cmake --preset release "${@:2}" >"$data/configure-$1.log" || {
+    cat "$data/configure-$1.log"
+    fail "CMake cannot configure: see its messages above"
+  }
 }
-cmake --build --preset release --target shardwise_program shardwise-train make_shapes
+
+heading "2 of 6: building the library and the command line (build-release/)"
+cd "$SHARDWISE_SOURCE_DIR"
+configure core -DSHARDWISE_WITH_LIBTORCH=OFF
+cmake --build --preset release --target shardwise_program make_shapes
 
 make_data() {  # NAME COUNT SEED
   # Each step makes its result whole or not at all, so what is there is complete.
@@ -49,15 +53,19 @@ make_data() {  # NAME COUNT SEED
   "$programs/shardwise" index -o "$data/$1.idx" "$data/shards/$1"
 }
 
-heading "3 of 6: drawing images, packing them into shards, indexing: to train on"
+heading "3 of 6: drawing images, packing them into shards, indexing; an epoch with its proof"
 mkdir -p "$data/images"
+make_data eval "$eval_images" 2
+"$programs/shardwise" info "$data/eval.idx"
+"$programs/shardwise" epoch "$data/eval.idx" --decode rgb --resize 32x32
+
+heading "4 of 6: the same with more images, to train on"
 make_data train "$train_images" 1
 
-heading "4 of 6: the same, to evaluate on"
-make_data eval "$eval_images" 2
-
-heading "5 of 6: what was indexed"
-"$programs/shardwise" info "$data/train.idx"
+heading "5 of 6: building what trains, on LibTorch"
+have_libtorch || fail "$NO_LIBTORCH"
+configure libtorch -DSHARDWISE_WITH_LIBTORCH=ON
+cmake --build --preset release --target shardwise-train
 
 ranks=2
 [[ $("$programs/shardwise-train" --version) != *"one rank only"* ]] || ranks=1

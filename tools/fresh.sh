@@ -3,12 +3,13 @@
 # with debootstrap, clones the last commit into it, and runs commands there, with a clean
 # environment and the release's own compiler, CMake and libraries.
 #
-#   tools/fresh.sh [--as-user] [--keep] [SUITE [COMMAND...]]
+#   tools/fresh.sh [--as-user] [--keep] [--ccache] [SUITE [COMMAND...]]
 #
 #   SUITE       bookworm (without any), trixie, or another that debootstrap knows and a mirror has
 #   COMMAND     a line for bash, run in the clone; without any: tools/demo.sh, then tools/test.sh
 #   --as-user   run them as an ordinary user who may use sudo, not as root
 #   --keep      leave the root there, and say how to enter it
+#   --ccache    compile with ccache there, and with this user's cache; ccache must be installed here
 #
 # Says how long each command took. Exits 0 if all of them did; the first that fails ends it.
 #
@@ -26,7 +27,8 @@ suite=
 commands=()
 as_user=no
 keep=no
-proxies=()                        # variables, as env takes them
+compiler_cache= # the folder of ccache
+variables=()                      # of the commands' environment, as env takes them
 work=${SHARDWISE_FRESH_INSIDE:-}  # the folder that holds the root; set: this is the script's inside
 job=                              # the process that waits for the inside
 
@@ -51,7 +53,7 @@ mirror_of() {  # SUITE: where its packages are; nothing if debootstrap is to cho
 # ---- Inside: what runs in namespaces of its own.
 
 in_root() {  # [ENVIRONMENT...] COMMAND...
-  env -i --default-signal PATH=$CLEAN_PATH TERM=dumb "${proxies[@]}" chroot "$work/root" env "$@"
+  env -i --default-signal PATH=$CLEAN_PATH TERM=dumb "${variables[@]}" chroot "$work/root" env "$@"
 }
 
 debootstrap_root() {
@@ -84,9 +86,20 @@ furnish_root() {
   fi
 }
 
+add_package() {  # PACKAGE
+  try_thrice in_root bash -c "apt-get -q -q update && apt-get -q -q -y -o Dpkg::Use-Pty=0 install \
+    --no-install-recommends $1 >/dev/null" || fail "$1 cannot be installed: see above"
+}
+
+add_ccache() {
+  add_package ccache
+  mkdir "$work/root/ccache"
+  mount --bind "$compiler_cache" "$work/root/ccache"
+  variables+=(CCACHE_DIR=/ccache)
+}
+
 add_user_with_sudo() {
-  try_thrice in_root bash -c 'apt-get -q -q update && apt-get -q -q -y -o Dpkg::Use-Pty=0 install \
-    --no-install-recommends sudo >/dev/null' || fail "sudo cannot be installed: see above"
+  add_package sudo
   in_root useradd --create-home --shell /bin/bash user
   printf 'user ALL=(ALL) NOPASSWD: ALL\nDefaults env_keep += "http_proxy https_proxy no_proxy"\n' \
     >"$work/root/etc/sudoers.d/user"
@@ -101,6 +114,7 @@ inside() {
     add_user_with_sudo
     name=user home=/home/user
   fi
+  [[ -z $compiler_cache ]] || add_ccache
   mv "$work/clone" "$work/root$home/shardwise"
   in_root chown -R "$name:" "$home/shardwise"
   # shellcheck disable=SC2016  # it is the root's variable
@@ -166,6 +180,11 @@ main() {
     case $1 in
       --as-user) as_user=yes ;;
       --keep) keep=yes ;;
+      --ccache)
+        command -v ccache >/dev/null || fail "ccache is not installed here: tools/setup.sh ci"
+        compiler_cache=$(ccache --get-config cache_dir)
+        mkdir -p "$compiler_cache"
+        ;;
       -h | --help)
         usage
         exit 0
@@ -181,7 +200,7 @@ main() {
   done
   [[ ${#commands[@]} -gt 0 ]] || commands=(tools/demo.sh tools/test.sh)
   for name in http_proxy https_proxy no_proxy; do
-    [[ -z ${!name:-} ]] || proxies+=("$name=${!name}")
+    [[ -z ${!name:-} ]] || variables+=("$name=${!name}")
   done
   if [[ -n $work ]]; then
     inside

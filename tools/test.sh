@@ -1,16 +1,20 @@
 #!/usr/bin/env bash
 # Sets up, builds everything with its tests, and runs the tests.
 #
-#   tools/test.sh [--smoke] [--peers] [CTEST ARGUMENT...]   for example: tools/test.sh -R Sampler -L unit
+#   tools/test.sh [--smoke] [--thorough] [--peers] [CTEST ARGUMENT...]   for example: tools/test.sh -R Sampler
 #
-#   --smoke   only one test program of each room, and the installed package; of these none may be
-#             skipped for want of something that packages.txt should name
-#   --peers   tests the Python package also with torch and what is built on it, which are fetched
+#   --smoke      only one test program of each room, and the installed package; of these none may be
+#                skipped for want of something that packages.txt should name
+#   --thorough   tests that repeat a property run their whole count, which takes hours, not a slice
+#   --peers      tests the Python package also with torch and what is built on it, which are fetched
 #
+# Random tests take a fresh seed each time and print it; SHARDWISE_SEED=N repeats a run.
 # The Python package is built and tested in an environment of its own, build-test/venv, where its
 # packages can be had; otherwise this says why it is left out.
 #
-# Exits 0 only if everything was built and every test passed. Writes to build-test/.
+# The last line counts the cases that passed, failed and were skipped; the lines above it say which
+# failed, and why the others were skipped. Exits 0 only if everything was built and every test passed.
+# Writes to build-test/.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 smoke=
@@ -18,6 +22,7 @@ python_groups=(test)
 while [[ $# -gt 0 ]]; do
   case $1 in
     --smoke) smoke=yes ;;
+    --thorough) export SHARDWISE_THOROUGH=1 ;;
     --peers) python_groups+=(peers) ;;
     -h | --help)
       sed -n '2,/^source/ { /^source/! s/^# \{0,1\}//p }' "${BASH_SOURCE[0]}"
@@ -28,6 +33,12 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
+if [[ -n $smoke ]]; then
+  say "On 2 cores this takes about 7 minutes when nothing is compiled yet, without the packages to install."
+elif [[ -z ${SHARDWISE_THOROUGH:-} ]]; then
+  say "On 2 cores this takes about 15 minutes when nothing is compiled yet, and 6 afterwards, without the" \
+    "packages to install."
+fi
 heading "Setting up"
 install_groups build python test
 choose_compiler
@@ -65,10 +76,16 @@ cmake --preset test "${options[@]}"
 cmake --build --preset test ${smoke:+--target smoke_tests}
 
 heading "Testing"
-[[ -n $smoke ]] || exec ctest --preset test --parallel "$(nproc)" --no-tests=error "$@"
-ctest --preset test --parallel "$(nproc)" --no-tests=error --label-regex smoke "$@" |
-  tee build-test/smoke.log
+results=$SHARDWISE_SOURCE_DIR/build-test/results
+rm -rf "$results"
+mkdir -p "$results"
+status=0 # a shell that runs this in the background has it ignore SIGINT, which tests send
+env --default-signal ctest --preset test --parallel "$(nproc)" --no-tests=error --output-junit "$results/ctest.xml" \
+  ${smoke:+--label-regex smoke} "$@" || status=$?
+[[ -e $results/ctest.xml ]] || exit "$status"
+python3 tests/summary.py "$results" | tee "$results/summary.txt"
 # The given corpus, moto and webdataset are in no distribution.
-if grep -E '\(Skipped\)' build-test/smoke.log | grep -vE 'Corpus|Moto|InstalledWebdataset'; then
-  fail "these tests were skipped, which a package would have made possible: see why above"
+if [[ -n $smoke ]] && grep '^skipped' "$results/summary.txt" | grep -viE 'corpus|moto|webdataset'; then
+  fail "a package would have made the tests above possible"
 fi
+exit "$status"

@@ -54,7 +54,7 @@ TEST(ExactSumTest, WhatIsNoNumberStays) {
 }
 
 TEST(ExactSumTest, IsTheSumOfIntegersRounded) {
-  std::mt19937_64 random(test::seed_of("SHARDWISE_CHAIN_SEED", 1));
+  std::mt19937_64 random(test::random_seed());
   for (int round = 0; round < 2000; ++round) {
     // Multiples of 2^-40 that a 128-bit integer adds without rounding.
     std::vector<double> values;
@@ -70,7 +70,7 @@ TEST(ExactSumTest, IsTheSumOfIntegersRounded) {
 }
 
 TEST(ExactSumTest, IsTheSameInAnyOrderAndHoweverSplitUp) {
-  std::mt19937_64 random(test::seed_of("SHARDWISE_CHAIN_SEED", 1));
+  std::mt19937_64 random(test::random_seed());
   for (int round = 0; round < 200; ++round) {
     std::vector<double> values;
     for (int i = 0; i < 300; ++i) {

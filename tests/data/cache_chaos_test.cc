@@ -44,11 +44,8 @@ constexpr std::uint64_t kSamples = 20;  // a shard
 constexpr std::size_t kSampleBytes = 7000;
 constexpr std::uint64_t kFewestShards = 4, kMostShards = 16;  // that a budget has room for
 
-/// How long it goes on: SHARDWISE_CHAOS_SECONDS.
-std::chrono::seconds duration() {
-  const char* text = std::getenv("SHARDWISE_CHAOS_SECONDS");
-  return std::chrono::seconds(text == nullptr ? 6 : std::max(1, std::atoi(text)));
-}
+/// How long it goes on.
+std::chrono::seconds duration() { return std::chrono::seconds(test::repeats(6, 1200)); }
 
 std::string text_of(std::uint64_t sample) {
   return test::some_bytes(kSampleBytes, static_cast<std::uint32_t>(sample + 1));
@@ -199,7 +196,7 @@ class CacheChaosTest : public ::testing::Test {
 
 // faults.md 52
 TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) {
-  std::mt19937_64 random(test::seed_of("SHARDWISE_CHAOS_SEED", 20'261'125));
+  std::mt19937_64 random(test::random_seed());
   const auto all = duration();
   // Mostly short; one in `rarely` may take as large a part of the run as this.
   const auto some_time = [&](unsigned rarely, std::uint64_t part) {

@@ -100,10 +100,10 @@ class Reader {
 };
 
 TEST(EvictionRuleTest, TheCacheDoesWhatThePlanSaysInRandomConfigurations) {
-  const std::uint64_t seed = test::seed_of("SHARDWISE_EVICTION_SEED", 20'261'124);
+  const std::uint64_t seed = test::random_seed();
   std::mt19937_64 random(seed);
   int compared = 0;
-  for (int round = 0; round < 100; ++round) {
+  for (int round = 0; round < test::repeats(40, 1000); ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
     const test::TempDir dir;
     Sizes sizes(3 + random() % 10);
@@ -127,7 +127,7 @@ TEST(EvictionRuleTest, TheCacheDoesWhatThePlanSaysInRandomConfigurations) {
     ASSERT_EQ(done.fetched_bytes, planned.bytes_fetched);
     ASSERT_LE(cache->used_bytes(), budget);
   }
-  EXPECT_GT(compared, 20);
+  EXPECT_GT(compared, 0);
 }
 
 TEST(EvictionRuleTest, ManySmallShardsLeaveTogetherDownToTheLowWaterMark) {

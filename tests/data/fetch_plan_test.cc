@@ -190,13 +190,14 @@ TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
 
 class LargeFetchPlanTest : public testing::TestWithParam<std::uint64_t> {};
 
-// As large as the largest runs: 10^8 samples, 10^5 shards, 1,024 ranks on 128 nodes.
+// In whole as large as the largest runs: 10^8 samples, 10^5 shards, 1,024 ranks on 128 nodes.
 TEST_P(LargeFetchPlanTest, FitsTheMachineThatPlans) {
-  FetchPlan::Shards shards = FetchPlan::Shards::alike(100'000, 1003, 256 << 20);
+  const auto count = static_cast<std::uint64_t>(test::repeats(10'000, 100'000));
+  FetchPlan::Shards shards = FetchPlan::Shards::alike(count, 1003, 256 << 20);
   const Order order{.kind = Chunked{1000, 1}, .streams = GetParam()};
   const FetchPlan large = plan(shards, order, {.world_size = 1024},
                                {.nodes = 128, .cache_bytes = std::uint64_t{2} << 40});
-  EXPECT_EQ(large.total_bytes, std::uint64_t{100'000} << 28);
+  EXPECT_EQ(large.total_bytes, count << 28);
   for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
     const FetchPlan::NodeEpoch all = large.total(epoch);
     EXPECT_LE(all.next_use.bytes_fetched, all.lru.bytes_fetched);

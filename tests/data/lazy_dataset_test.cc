@@ -330,7 +330,7 @@ TEST(LazyDatasetTest, DamagedNotesAreMadeAgain) {
   const ServedDescriptor served;
   const CountScans scans;
   expect_all(served.open());
-  std::mt19937_64 random(test::seed_of("SHARDWISE_LAZY_SEED", 20'261'123));
+  std::mt19937_64 random(test::random_seed());
   const std::string whole = test::read_file(note_of(served, 4));
   for (int round = 1; round <= 40; ++round) {
     std::string bytes = whole;
@@ -588,7 +588,7 @@ TEST(LazyDatasetTest, WhatACacheWillFetchIsPlannedIfSizesAreKnown) {
 // A model too simple to be wrong: sample i is what the shards were made of. Whatever is read in
 // which order, and whatever happens to the cache meanwhile, each sample is right.
 TEST(LazyDatasetTest, ChainsOfRandomOperationsGiveWhatTheShardsHold) {
-  const std::uint64_t seed = test::seed_of("SHARDWISE_LAZY_SEED", 20'261'123);
+  const std::uint64_t seed = test::random_seed();
   for (std::uint64_t chain = 0; chain < 4; ++chain) {
     std::mt19937_64 random(seed + chain);
     std::vector<std::uint64_t> lengths(4 + random() % 8);

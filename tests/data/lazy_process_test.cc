@@ -114,7 +114,7 @@ TEST(LazyProcessTest, AProcessThatIsKilledAnywhereCostsTheNextOneNothingButItsWo
 
 // faults.md 2, 3
 TEST(LazyProcessTest, ProcessesThatAreKilledAtRandomSpoilNothingForTheOthers) {
-  const std::uint64_t seed = test::seed_of("SHARDWISE_LAZY_SEED", 20'261'123);
+  const std::uint64_t seed = test::random_seed();
   std::mt19937_64 random(seed);
   const ServedDescriptor served({9, 12, 0, 7, 20, 11});
   std::size_t bytes = 0;

@@ -137,9 +137,9 @@ class Configuration {
 TEST(PlannedFetchesTest, OneUserFetchesWhatIsPlannedInRandomConfigurations) {
   const test::TempDir dir;
   test::TestHttpServer server;
-  std::mt19937_64 random(test::seed_of("SHARDWISE_PLAN_SEED", 20'261'125));
+  std::mt19937_64 random(test::random_seed());
   std::uint64_t known = 0;
-  const std::uint64_t count = test::seed_of("SHARDWISE_PLAN_CONFIGURATIONS", 40);
+  const auto count = static_cast<std::uint64_t>(test::repeats(20, 200));
   for (std::uint64_t number = 0; number < count; ++number) {
     Configuration configuration(dir, server, number, random);
     SCOPED_TRACE(configuration.text());

@@ -25,6 +25,7 @@
 #include "shardwise/ingest/verify.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
+#include "support/chain.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -548,11 +549,9 @@ class UrlModel {
 };
 
 TEST(UrlModelTest, RandomChainsGiveTheIndexedBytesAndNoFileEverHoldsASecret) {
-  const std::uint64_t seed = test::seed_of("SHARDWISE_URL_CHAIN_SEED", 16);
-  const std::uint64_t chains = test::seed_of("SHARDWISE_URL_CHAINS", 4);
   std::map<std::string, int> counts;
-  for (std::uint64_t chain = 0; chain < chains; ++chain) {
-    UrlModel model(seed + chain);
+  test::for_each_seed(3, 60, [&](std::uint64_t seed) {
+    UrlModel model(seed);
     for (int i = 0; i < 150 && !testing::Test::HasFailure(); ++i) {
       try {
         model.step();
@@ -560,11 +559,11 @@ TEST(UrlModelTest, RandomChainsGiveTheIndexedBytesAndNoFileEverHoldsASecret) {
         ADD_FAILURE() << "step " << i + 1 << ": " << e.what();
       }
     }
-    ASSERT_FALSE(testing::Test::HasFailure()) << "SHARDWISE_URL_CHAIN_SEED=" << seed + chain;
     for (const auto& [what, count] : model.counts()) counts[what] += count;
-  }
+  });
   for (const auto& [what, count] : counts) std::cout << what << ": " << count << "\n";
-  EXPECT_EQ(counts.size(), 13U) << "something never came to pass";
+  EXPECT_GE(static_cast<int>(counts.size()), test::repeats(1, 13))
+      << "a kind of step was never taken";
 }
 
 }  // namespace

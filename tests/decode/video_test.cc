@@ -472,7 +472,7 @@ TEST(VideoReaderTest, EveryCutIsRefused) {
 }
 
 TEST(VideoReaderTest, NoFlippedByteDoesWorseThanAnError) {
-  std::mt19937_64 random(test::seed_of("SHARDWISE_VIDEO_SEED", 20'261'123));
+  std::mt19937_64 random(test::random_seed());
   for (const VideoSpec& spec :
        {VideoSpec{.num_frames = 8, .group = 4, .b_frames = 2},
         VideoSpec{.container = "matroska", .num_frames = 8, .group = 4, .with_sound = true}}) {

@@ -78,10 +78,7 @@ TEST_P(FuzzReplayTest, SeedsAndMutationsBreakNoPromise) {
   }
   EXPECT_LT(total, 120'000u) << "seeds are small";
   target.run({});
-  const char* named = std::getenv("SHARDWISE_FUZZ_SEED");
-  const std::uint64_t seed = named != nullptr ? std::strtoull(named, nullptr, 10) : 20'261'121;
-  SCOPED_TRACE("SHARDWISE_FUZZ_SEED=" + std::to_string(seed));
-  Mutator mutator(seed);
+  Mutator mutator(test::random_seed());
   for (int i = 0; i < kMutations; ++i) {
     const std::string input =
         mutator.mutated(seeds[mutator.below(seeds.size())], seeds[mutator.below(seeds.size())]);

@@ -21,7 +21,7 @@ std::shared_ptr<const Index> claimed(std::vector<ClaimedShard> shards) {
 }
 
 TEST(ClaimedIndexTest, NumbersSamplesAsTheClaimsAddUp) {
-  std::mt19937_64 random(test::seed_of("SHARDWISE_CLAIMED_SEED", 20'261'123));
+  std::mt19937_64 random(test::random_seed());
   for (int round = 0; round < 200; ++round) {
     std::vector<ClaimedShard> shards(random() % 30);
     std::vector<std::uint64_t> shard_of;  // of each sample

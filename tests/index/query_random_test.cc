@@ -23,11 +23,6 @@ namespace {
 using test::TarBuilder;
 using test::TempDir;
 
-std::uint64_t seed() {
-  const char* given = std::getenv("SHARDWISE_SEED");
-  return given == nullptr ? 20261122 : std::strtoull(given, nullptr, 10);
-}
-
 /// A column of a table, as its place in SQL's rules goes by its type.
 struct TestColumn {
   std::string name;
@@ -436,7 +431,7 @@ class Statements {
 };
 
 TEST(QueryRandomTest, StatementsGiveWhatOrdinaryTablesGive) {
-  std::mt19937_64 random(seed());
+  std::mt19937_64 random(test::random_seed());
   const TempDir dir;
   const auto index = make_index(dir, random);
   OrdinaryTables ordinary(index);
@@ -445,7 +440,7 @@ TEST(QueryRandomTest, StatementsGiveWhatOrdinaryTablesGive) {
   }
   Statements statements(random);
   std::size_t with_rows = 0;
-  constexpr int kRounds = 4000;
+  const int kRounds = test::repeats(1000, 4000);
   for (int round = 0; round < kRounds; ++round) {
     const auto statement = statements.make();
     Rows expected = ordinary.rows(statement.sql);
@@ -454,7 +449,7 @@ TEST(QueryRandomTest, StatementsGiveWhatOrdinaryTablesGive) {
       std::sort(expected.begin(), expected.end());
       std::sort(got.begin(), got.end());
     }
-    ASSERT_EQ(got, expected) << statement.sql << "\nseed " << seed() << " round " << round;
+    ASSERT_EQ(got, expected) << statement.sql << "\nround " << round;
     if (!got.empty() && got != Rows{"error"}) ++with_rows;
   }
   EXPECT_GT(with_rows, kRounds / 3);
@@ -630,13 +625,13 @@ TEST(QueryRandomTest, AnyTextIsAnErrorOrHasRows) {
       std::string("\0", 1),
       "\xff",
       "\xc3\xa9"};
-  std::mt19937_64 random(seed() + 1);
+  std::mt19937_64 random(test::random_seed());
   const TempDir dir;
   const auto index = make_index(dir, random);
   Statements statements(random);
   std::size_t ran = 0;
   const std::atomic<bool> cancel = true;  // what runs long is stopped at its first tick
-  for (int round = 0; round < 20'000; ++round) {
+  for (int round = 0; round < test::repeats(5000, 20'000); ++round) {
     std::string sql = damaged_statement(statements.make().sql, kTokens, random);
     if (random() % 2 == 0) {
       sql = random() % 8 == 0 ? "" : "SELECT ";
@@ -644,8 +639,7 @@ TEST(QueryRandomTest, AnyTextIsAnErrorOrHasRows) {
         sql += kTokens[random() % kTokens.size()] + " ";
       }
     }
-    SCOPED_TRACE(escaped(sql) + "\nseed " + std::to_string(seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(escaped(sql) + "\nround " + std::to_string(round));
     try {
       Query query(index, sql, {.scratch_bytes = 1 << 20});
       query.set_cancel(&cancel);

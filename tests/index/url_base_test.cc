@@ -78,7 +78,7 @@ TEST(UrlBaseTest, OnlyAFolderOfUrlsIsOne) {
 
 // Any URLs come back as they were, and none is stored whole that could lie below a base.
 TEST(UrlBaseTest, RandomUrlsComeBackAsTheyWere) {
-  std::mt19937_64 random(test::seed_of("SHARDWISE_URLS_SEED", 4));
+  std::mt19937_64 random(test::random_seed());
   const auto pick = [&](std::initializer_list<const char*> of) {
     return std::string(of.begin()[random() % of.size()]);
   };

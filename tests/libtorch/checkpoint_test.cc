@@ -328,7 +328,7 @@ TEST(CheckpointFileTest, OfAThousandFlippedBitsAndAHundredCutsAllAreRefusedAndTh
   kept.write(1);
   kept.write(2);
   const std::string whole = test::read_file(dir / "run.pt");
-  std::mt19937_64 random(test::seed_of("SHARDWISE_CHAIN_SEED", 1));
+  std::mt19937_64 random(test::random_seed());
   for (int i = 0; i < 1100; ++i) {
     std::string damaged = whole;
     if (i < 1000) {

@@ -250,8 +250,8 @@ TEST_F(DistributedTest, ThreeProcessesLiveThroughTwoHundredChainsOfResumes) {
                        {"cls", std::to_string(i % 7)}});
   }
   test::make_dataset(dir, "train", samples, 10);
-  const char* const wanted = std::getenv("SHARDWISE_CHAINS");
-  const auto result = run(3, {"chains", dir / "train.idx", wanted != nullptr ? wanted : "200"});
+  const auto result =
+      run(3, {"chains", dir / "train.idx", std::to_string(test::repeats(100, 2000))});
   EXPECT_TRUE(result.ok());
 }
 

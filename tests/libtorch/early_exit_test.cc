@@ -1,8 +1,8 @@
 // Random lives of an ImageLoader that is left in the middle: whatever it was doing ends, nothing
 // comes twice, and what can be proven is.
 //
-//     SHARDWISE_CHAINS=10000 libtorch_early_exit_test          that many lives
-//     SHARDWISE_CHAIN_SEED=17 libtorch_early_exit_test         one
+//     tools/test.sh --thorough -R libtorch_early_exit_test    many more of them
+//     SHARDWISE_SEED=17 libtorch_early_exit_test              one, in detail
 
 #include <torch/torch.h>
 
@@ -14,6 +14,7 @@
 
 #include "shardwise/libtorch/data_loader.h"
 #include "shardwise/libtorch/image_loader.h"
+#include "support/chain.h"
 #include "support/dataset.h"
 #include "support/images.h"
 
@@ -155,29 +156,17 @@ class Life {
   std::vector<ImageLoader::Batch> kept_;
 };
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST(EarlyExitTest, WhereverALoaderIsLeftNothingHangsAndNothingComesTwice) {
   const test::TempDir dir;
   const Dataset data = make_levels(dir);
-  const std::uint64_t one = from_environment("SHARDWISE_CHAIN_SEED", ~std::uint64_t{0});
-  const std::uint64_t lives = from_environment("SHARDWISE_CHAINS", 200);
-  for (std::uint64_t seed = 0; seed < lives && !HasFailure(); ++seed) {
-    if (one != ~std::uint64_t{0} && seed != one) continue;
-    SCOPED_TRACE("SHARDWISE_CHAIN_SEED=" + std::to_string(seed));
-    Life(data, seed).run();
-  }
+  test::for_each_seed(100, 2000, [&](std::uint64_t seed) { Life(data, seed).run(); });
 }
 
 TEST(EarlyExitTest, TorchsOwnLoaderIsLeftInTheMiddle) {
   const test::TempDir dir;
   const Dataset data = make_levels(dir);
   TorchDataset dataset(data, [](const Sample& sample) { return sample.integer("cls"); });
-  const std::uint64_t lives = from_environment("SHARDWISE_CHAINS", 200) / 10;
-  for (std::uint64_t seed = 0; seed < lives; ++seed) {
+  test::for_each_seed(20, 200, [&](std::uint64_t seed) {
     Dice dice(seed);
     TorchSampler sampler(ChunkedSampler(data, {.seed = seed, .chunk_size = 5}));
     auto loader =
@@ -191,7 +180,7 @@ TEST(EarlyExitTest, TorchsOwnLoaderIsLeftInTheMiddle) {
       for (const std::int64_t label : batch) EXPECT_TRUE(seen.insert(label).second);
       if (--left < 0) break;
     }
-  }
+  });
 }
 
 }  // namespace

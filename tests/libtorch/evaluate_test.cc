@@ -254,7 +254,7 @@ TEST(EvaluateTest, WhatCannotBeIsNamed) {
 }
 
 TEST(ExactMeanTest, IsTheSameInAnyOrder) {
-  std::mt19937_64 random(test::seed_of("SHARDWISE_CHAIN_SEED", 1));
+  std::mt19937_64 random(test::random_seed());
   torch::manual_seed(1);
   const auto values = torch::randn({1000}, torch::kFloat) * torch::exp(10 * torch::randn({1000}));
   ExactMean whole;

@@ -49,12 +49,9 @@ class StopWorldTest : public StopTest, public testing::WithParamInterface<int> {
   /// @param group   "own" or "adopted".
   void live(const std::string& passes, const std::string& group) {
     make_data();
-    // SHARDWISE_STOPS=50 for 200 stops in all, of each test.
-    const char* const wanted = std::getenv("SHARDWISE_STOPS");
-    const char* const seed = std::getenv("SHARDWISE_STOP_SEED");
-    EXPECT_TRUE(run(GetParam(),
-                    {"lives", dir_ / "train.idx", dir_ / "run", wanted != nullptr ? wanted : "8",
-                     seed != nullptr ? seed : "1", passes, group})
+    EXPECT_TRUE(run(GetParam(), {"lives", dir_ / "train.idx", dir_ / "run",
+                                 std::to_string(test::repeats(5, 50)),
+                                 std::to_string(test::random_seed()), passes, group})
                     .ok());
   }
 };
@@ -97,11 +94,10 @@ TEST_F(StopTest, ALostRankOfAnAdoptedGroupIsNamedByTheOthers) {
 
 TEST_F(StopTest, ARankThatThrowsWithinABackwardPassOfC10dsReducerStopsAllAtOnce) {
   // faults.md 64
-  const char* const wanted = std::getenv("SHARDWISE_STOPS");
   for (const int world : {1, 2, 3}) {
     const std::string name = std::to_string(world);
     const auto result = run(world, {"reducer", dir_ / ("meeting" + name), dir_ / ("run" + name),
-                                    wanted != nullptr ? wanted : "8", name});
+                                    std::to_string(test::repeats(4, 50)), name});
     EXPECT_TRUE(result.ok()) << world;
   }
 }

@@ -5,8 +5,8 @@
 // tokens. A proof must succeed if what was delivered in an epoch, by all runs that had a part in
 // it, is what the order promises; and otherwise it must not. Some tokens are changed by hand.
 //
-//     SHARDWISE_CHAINS=20000 loader_length_chain_test      that many chains
-//     SHARDWISE_CHAIN_SEED=17 loader_length_chain_test     one, in detail
+//     tools/test.sh --thorough -R loader_length_chain_test    many more of them
+//     SHARDWISE_SEED=17 loader_length_chain_test              one, in detail
 
 #include <algorithm>
 #include <cstdlib>
@@ -29,6 +29,7 @@
 #include "base/hasher.h"
 #include "loader/thread_ranks.h"
 #include "shardwise/loader/loader.h"
+#include "support/chain.h"
 #include "support/dataset.h"
 
 namespace shardwise {
@@ -1049,11 +1050,6 @@ std::string run_length_chain(std::uint64_t seed, std::ostream* log, LengthTally&
   return "";
 }
 
-std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 // docs/formats/length-batches.md: Example.
 TEST(LengthChainTest, TheModelIsThatOfTheSpecification) {
   const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
@@ -1075,21 +1071,9 @@ TEST(LengthChainTest, TheModelIsThatOfTheSpecification) {
 
 TEST(LengthChainTest, WhateverIsDoneTheBatchesAreThoseOfTheModel) {
   LengthTally tally;
-  if (std::getenv("SHARDWISE_CHAIN_SEED") != nullptr) {
-    EXPECT_EQ(
-        run_length_chain(number_from_environment("SHARDWISE_CHAIN_SEED", 0), &std::cout, tally),
-        "");
-    return;
-  }
-  const std::uint64_t chains = number_from_environment("SHARDWISE_CHAINS", 300);
-  int failures = 0;
-  for (std::uint64_t seed = 0; seed < chains && failures < 3; ++seed) {
-    if (run_length_chain(seed, nullptr, tally).empty()) continue;
-    std::ostringstream log;
-    const std::string what = run_length_chain(seed, &log, tally);
-    ADD_FAILURE() << "SHARDWISE_CHAIN_SEED=" << seed << "\n" << log.str() << "-> " << what;
-    ++failures;
-  }
+  const std::uint64_t chains = test::run_chains(
+      100, 2000,
+      [&](std::uint64_t seed, std::ostream* log) { return run_length_chain(seed, log, tally); });
   std::cout << chains << " chains, " << tally.worlds << " worlds, " << tally.batches << " batches, "
             << tally.samples << " samples, " << tally.tokens << " tokens, " << tally.resumes
             << " resumes, " << tally.refused << " refused, " << tally.forged << " forged, of them "

@@ -6,8 +6,8 @@
 // how often each sample was delivered in this epoch. What the ranks get, what tokens hold, and what
 // can be proven must be what it says.
 //
-//     SHARDWISE_CHAINS=20000 loader_chain_test             that many chains, and that many exits
-//     SHARDWISE_CHAIN_SEED=17 loader_chain_test            one, in detail
+//     tools/test.sh --thorough -R loader_chain_test    many more of them
+//     SHARDWISE_SEED=17 loader_chain_test              one, in detail
 
 #include <array>
 #include <atomic>
@@ -31,6 +31,7 @@
 #include "base/error_types.h"
 #include "loader/thread_ranks.h"
 #include "shardwise/loader/loader.h"
+#include "support/chain.h"
 #include "support/dataset.h"
 
 namespace shardwise {
@@ -636,26 +637,11 @@ std::string run_chain(std::uint64_t seed, std::ostream* log, Tally& tally) {
   return "";
 }
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 TEST(LoaderChainTest, WhateverIsDoneEachSampleComesAsTheModelSays) {
   Tally tally;
-  if (std::getenv("SHARDWISE_CHAIN_SEED") != nullptr) {
-    EXPECT_EQ(run_chain(from_environment("SHARDWISE_CHAIN_SEED", 0), &std::cout, tally), "");
-    return;
-  }
-  const std::uint64_t chains = from_environment("SHARDWISE_CHAINS", 600);
-  int failures = 0;
-  for (std::uint64_t seed = 0; seed < chains && failures < 3; ++seed) {
-    if (run_chain(seed, nullptr, tally).empty()) continue;
-    std::ostringstream log;
-    const std::string what = run_chain(seed, &log, tally);
-    ADD_FAILURE() << "SHARDWISE_CHAIN_SEED=" << seed << "\n" << log.str() << "-> " << what;
-    ++failures;
-  }
+  const std::uint64_t chains = test::run_chains(
+      200, 4000,
+      [&](std::uint64_t seed, std::ostream* log) { return run_chain(seed, log, tally); });
   std::cout << chains << " chains, " << tally.worlds << " worlds, " << tally.batches << " batches, "
             << tally.samples << " samples, " << tally.bad << " bad, " << tally.tokens << " tokens, "
             << tally.resumes << " resumes, " << tally.stops << " stops, " << tally.proven
@@ -777,11 +763,7 @@ class Exits {
 };
 
 TEST(LoaderChainTest, ALoaderMayBeLeftInAnyState) {
-  const std::uint64_t runs = from_environment("SHARDWISE_CHAINS", 600);
-  for (std::uint64_t seed = 0; seed < runs && !HasFailure(); ++seed) {
-    SCOPED_TRACE("run " + std::to_string(seed));
-    Exits(seed).run();
-  }
+  test::for_each_seed(300, 4000, [](std::uint64_t seed) { Exits(seed).run(); });
 }
 
 TEST(LoaderChainTest, WhatOneReplicaLacksIsNotProvenAfterAResumeEither) {

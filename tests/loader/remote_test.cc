@@ -22,6 +22,7 @@
 #include "shardwise/storage/shard_cache.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
+#include "support/chain.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -457,14 +458,8 @@ class RemoteExits : public RemoteLoaderTest {
 };
 
 TEST_F(RemoteExits, ALoaderMayBeLeftInAnyState) {
-  const char* const text = std::getenv("SHARDWISE_CHAINS");
-  const std::uint64_t runs = text == nullptr ? 60 : std::strtoull(text, nullptr, 10);
-  for (std::uint64_t seed = 0; seed < runs && !HasFailure(); ++seed) {
-    SCOPED_TRACE("run " + std::to_string(seed));
-    live_once(seed);
-  }
-  std::cout << runs << " lives, " << num_batches_ << " batches, " << num_cancelled_
-            << " calls cancelled\n";
+  test::for_each_seed(30, 1000, [this](std::uint64_t seed) { live_once(seed); });
+  std::cout << num_batches_ << " batches, " << num_cancelled_ << " calls cancelled\n";
   Loader loader(*data_, options({true, 2, 2}));
   EXPECT_EQ(take_rest(loader), std::size_t{kShards} * kSamples) << "the data set is as before";
 }

@@ -6,8 +6,8 @@
 // model knows only the order of each epoch as one rank reads it with nothing left out, and lists of
 // numbers; what the ranks deliver must be what it says, step by step.
 //
-//     SHARDWISE_CHAINS=100000 order_resume_chain_test      that many chains, in all tests together
-//     SHARDWISE_CHAIN_SEED=17 order_resume_chain_test --gtest_filter=*Mixture*     one, in detail
+//     tools/test.sh --thorough -R order_resume_chain_test    many more of them
+//     SHARDWISE_SEED=17 order_resume_chain_test              one, in detail
 
 #include <algorithm>
 #include <cstdlib>
@@ -26,6 +26,7 @@
 #include "order/order_test_support.h"
 #include "order/wids_sampler.h"
 #include "shardwise/order/explain.h"
+#include "support/chain.h"
 
 namespace shardwise {
 namespace {
@@ -1172,33 +1173,13 @@ std::string run_chain(Family family, std::uint64_t seed, std::ostream* log,
   return "";
 }
 
-void report(Family family, std::uint64_t seed) {
-  std::ostringstream log;
-  const std::string what = run_chain(family, seed, &log);
-  ADD_FAILURE() << "SHARDWISE_CHAIN_SEED=" << seed << "\n" << log.str() << "-> " << what;
-}
-
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
-}
-
 /// Of 100 chains, `percent` are of this family.
-void run_chains(Family family, std::uint64_t percent) {
-  if (std::getenv("SHARDWISE_CHAIN_SEED") != nullptr) {
-    const std::uint64_t seed = from_environment("SHARDWISE_CHAIN_SEED", 0);
-    const std::string what = run_chain(family, seed, &std::cout);
-    EXPECT_EQ(what, "");
-    return;
-  }
-  const std::uint64_t chains = from_environment("SHARDWISE_CHAINS", 10000) * percent / 100;
-  int failures = 0;
+void run_chains(Family family, int percent) {
   Tally tally;
-  for (std::uint64_t seed = 0; seed < chains && failures < 3; ++seed) {
-    if (run_chain(family, seed, nullptr, &tally).empty()) continue;
-    report(family, seed);
-    ++failures;
-  }
+  const std::uint64_t chains =
+      test::run_chains(20 * percent, 1000 * percent, [&](std::uint64_t seed, std::ostream* log) {
+        return run_chain(family, seed, log, log == nullptr ? &tally : nullptr);
+      });
   if (tally.pieces == 0) return;
   std::cout << chains << " chains, " << tally.pieces << " pieces, " << tally.steps << " steps, "
             << tally.delivered << " deliveries, " << tally.repeated << " repeats, " << tally.proven

@@ -702,7 +702,7 @@ void ask_of_random_run(Generator& random, Questions& all) {
 
 TEST(SpecificationTest, RandomRunsFollowFromThePages) {
   if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
-  Generator random(test::seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
+  Generator random(test::random_seed());
   Questions all;
   for (int i = 0; i < 150; ++i) ask_of_random_run(random, all);
   all.expect_one_answer(200);
@@ -782,7 +782,7 @@ ResumeToken random_token(Generator& random) {
 
 TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
   if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
-  Generator random(test::seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
+  Generator random(test::random_seed());
   Questions all;
   for (const char* text : {"", "sw2", "sw2.", "sw1.AAAA", "sw12.", "sw.AA", "swx.", " sw2.AA= ",
                            "sw2.AAAAAAAAAAA", "sw2.AAAAAAAAAAAAA", "sw3.", "sw4.AAAA"}) {

@@ -33,12 +33,6 @@ constexpr std::size_t kShardBytes = 50'000;
 std::string body(int i) { return test::some_bytes(kShardBytes, static_cast<std::uint32_t>(i + 1)); }
 std::string path(int i) { return "/" + std::to_string(i) + ".tar"; }
 
-/// How long or often what is random goes on: SHARDWISE_STRESS multiplies it.
-int stress() {
-  const char* text = std::getenv("SHARDWISE_STRESS");
-  return text == nullptr ? 1 : std::max(1, std::atoi(text));
-}
-
 class ShardCacheProcessTest : public ::testing::Test {
  protected:
   ShardCache::Options options(std::uint64_t budget_bytes) const {
@@ -306,7 +300,7 @@ TEST_F(ShardCacheProcessTest, ReadersThatAreKilledAtRandomSpoilNothing) {
   for (auto& child : readers)
     child = std::make_unique<Child>(reader(static_cast<std::uint32_t>(random())));
   ShardCache::open(options(kBudget));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(3 * stress());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(test::repeats(3, 300));
   std::uint64_t most = 0;
   int kills = 0;
   while (std::chrono::steady_clock::now() < end) {

@@ -344,7 +344,7 @@ TEST_F(ShardCacheTest, ACacheThatWasCopiedIsReadOnceAndNotFetchedAgain) {
 
 // faults.md 47
 TEST_F(ShardCacheTest, RandomDamageToItsFilesIsNeverRead) {
-  const std::uint64_t seed = test::seed_of("SHARDWISE_CACHE_DAMAGE_SEED", 20'261'123);
+  const std::uint64_t seed = test::random_seed();
   std::mt19937_64 random(seed);
   const auto cache = ShardCache::open(options());
   for (int trial = 0; trial < 300; ++trial) {

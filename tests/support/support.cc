@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <random>
 #include <sstream>
 
 #include "base/file.h"
@@ -38,11 +39,16 @@ std::string compress_unchecked(std::string_view bytes, Compression compression) 
   return fuzz::compressed_bytes(bytes, compression, false);
 }
 
-std::uint64_t seed_of(const char* name, std::uint64_t otherwise) {
-  const char* given = std::getenv(name);
-  const std::uint64_t seed = given == nullptr ? otherwise : std::strtoull(given, nullptr, 10);
-  std::cout << name << "=" << seed << "\n";
+std::uint64_t random_seed() {
+  const char* given = std::getenv("SHARDWISE_SEED");
+  const std::uint64_t seed =
+      given == nullptr ? std::random_device()() : std::strtoull(given, nullptr, 10);
+  std::cout << "SHARDWISE_SEED=" << seed << "\n";
   return seed;
+}
+
+int repeats(int slice, int whole) {
+  return std::getenv("SHARDWISE_THOROUGH") == nullptr ? slice : whole;
 }
 
 std::string read_file(const std::string& path) {

@@ -36,8 +36,12 @@ std::string compress(std::string_view bytes, Compression compression);
 /// The same without a checksum over the content. REQUIRES: zstd, xz or lz4.
 std::string compress_unchecked(std::string_view bytes, Compression compression);
 
-/// The seed that the environment variable `name` gives, else `otherwise`; printed.
-std::uint64_t seed_of(const char* name, std::uint64_t otherwise);
+/// The seed of a random test: SHARDWISE_SEED if that is set, else another each time. Printed.
+std::uint64_t random_seed();
+
+/// How often a test repeats a property: `slice` times, or `whole` under tools/test.sh --thorough
+/// (SHARDWISE_THOROUGH=1).
+int repeats(int slice, int whole);
 
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view bytes);

@@ -148,10 +148,7 @@ bool runs(const std::string& command) {
 using Accepted = std::map<std::string, std::vector<Member>>;
 
 Accepted accepted_tars(const test::TempDir& dir) {
-  const char* named = std::getenv("SHARDWISE_TEST_SEED");
-  const std::uint64_t seed = named != nullptr ? std::strtoull(named, nullptr, 10) : 20261122;
-  std::printf("SHARDWISE_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  OddTars tars(seed);
+  OddTars tars(test::random_seed());
   Accepted accepted;
   for (int i = 0; i < kArchives; ++i) {
     const std::string bytes = tars.next();

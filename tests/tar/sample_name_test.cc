@@ -127,10 +127,7 @@ TEST(SampleNameTest, RandomNamesAreTakenApartAsTheInstalledWebdatasetDoes) {
   if (std::system("python3 -c 'import webdataset' >/dev/null 2>&1") != 0) {
     GTEST_SKIP() << "skipped: python3 cannot import webdataset; the golden names stand for it";
   }
-  const char* named = std::getenv("SHARDWISE_TEST_SEED");
-  const std::uint64_t seed = named != nullptr ? std::strtoull(named, nullptr, 10) : 20261122;
-  SCOPED_TRACE("SHARDWISE_TEST_SEED=" + std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(test::random_seed());
   constexpr std::array kPieces = {"a", "b",  ".",  ".",        "/",   "/",
                                   "_", "__", "\n", "\xc3\xa9", "\xff"};
   std::vector<std::string> names;

@@ -71,10 +71,7 @@ std::vector<std::string> tars() {
 }
 
 TEST(SparseTarImageTest, DamagedTarsGiveTheSameAsTheirImages) {
-  const char* named = std::getenv("SHARDWISE_TEST_SEED");
-  const std::uint64_t seed = named != nullptr ? std::strtoull(named, nullptr, 10) : 20261122;
-  SCOPED_TRACE("SHARDWISE_TEST_SEED=" + std::to_string(seed));
-  std::mt19937_64 random(seed);
+  std::mt19937_64 random(test::random_seed());
   const test::TempDir dir;
   std::size_t scanned = 0;
   for (const std::string& tar : tars()) {

@@ -192,7 +192,7 @@ Words joined(Words words, const Words& more) {
 
 TEST(SpecificationTest, RandomOrdersOfIndexesFollowFromThePages) {
   if (!has_python()) GTEST_SKIP() << "skipped: no python3";
-  Generator random(seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
+  Generator random(random_seed());
   const TempDir dir;
   ProgramQuestions all;
   for (int i = 0; i < 8; ++i) {
@@ -221,7 +221,7 @@ TEST(SpecificationTest, RandomOrdersOfIndexesFollowFromThePages) {
 
 TEST(SpecificationTest, RunsThatGoOnFromTokensFollowFromThePages) {
   if (!has_python()) GTEST_SKIP() << "skipped: no python3";
-  Generator random(seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
+  Generator random(random_seed());
   const TempDir dir;
   const std::string index = random.build(dir, "one");
   const Dataset data = Dataset::open(index);
@@ -267,7 +267,7 @@ TEST(SpecificationTest, OrdersOfTheCorpusFollowFromThePages) {
   if (!has_python()) GTEST_SKIP() << "skipped: no python3";
   const auto shared = corpus_dir();
   if (!shared) GTEST_SKIP() << "skipped: no corpus here";
-  Generator random(seed_of("SHARDWISE_SPECIFICATION_SEED", 20'261'122));
+  Generator random(random_seed());
   const TempDir dir;
   ProgramQuestions all;
   int number = 0;
