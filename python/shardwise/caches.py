@@ -21,6 +21,7 @@ _DEFAULTS = {
     "group_shared": False,
     "http_headers": (),
     "bearer_token_file": "",
+    "bearer_token_loopback": False,
     "netrc_file": "",
     "ca_file": "",
     "host_connections": 0,

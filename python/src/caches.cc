@@ -137,7 +137,9 @@ void add_caches(nb::module_& module) {
       "together. bypass_large: a shard that is larger than the budget is fetched each time, "
       "instead "
       "of being an error. read_only: nothing is written to the directory, and a shard that is not "
-      "there is an error; so it is by itself where this user may not write. group_shared: members "
+      "there is an error; so it is by itself where this user may not write to a directory of its "
+      "own or root's. Another user's directory is read only if this is given. group_shared: "
+      "members "
       "of the directory's group read and write it; all give this. metrics_file: where what this "
       "process does with the cache is written in Prometheus' text format; a process that gets the "
       "cache by pickle writes none. allow_pipe: URLs `pipe:command` are run; only for URLs that "
@@ -145,8 +147,8 @@ void add_caches(nb::module_& module) {
       "yourself.\n\n"
       "How files are fetched, by index(), update() and verify() too, which take the cache for "
       "this: "
-      "http_headers (\"Name: value\"), bearer_token_file (read again for each shard) and "
-      "netrc_file "
+      "http_headers (\"Name: value\"), bearer_token_file (read again for each shard; sent over "
+      "https alone, or with bearer_token_loopback over http to this machine, too) and netrc_file "
       "say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to "
       "one host at a time; shard_connections: requests at a time for one large shard; retry_for: "
       "seconds for which a fetch is tried again while its server is "
@@ -164,13 +166,15 @@ void add_caches(nb::module_& module) {
           [](CacheObject* self, const std::string& directory, std::uint64_t budget_bytes,
              bool bypass_large, bool read_only, bool group_shared, const std::string& metrics_file,
              bool allow_pipe, const std::vector<std::string>& http_headers,
-             const std::string& bearer_token_file, const std::string& netrc_file,
-             const std::string& ca_file, int host_connections, int shard_connections,
-             double retry_for, bool no_sign_request, const nb::dict& url_base, nb::object resolve) {
+             const std::string& bearer_token_file, bool bearer_token_loopback,
+             const std::string& netrc_file, const std::string& ca_file, int host_connections,
+             int shard_connections, double retry_for, bool no_sign_request,
+             const nb::dict& url_base, nb::object resolve) {
             Fetchers::Options fetching;
             fetching.allow_pipe = allow_pipe;
             fetching.headers = http_headers;
             fetching.bearer_token_file = bearer_token_file;
+            fetching.bearer_token_loopback = bearer_token_loopback;
             fetching.netrc_file = netrc_file;
             fetching.ca_file = ca_file;
             fetching.max_connections_per_host = host_connections;
@@ -189,6 +193,7 @@ void add_caches(nb::module_& module) {
               pairs.append(nb::make_tuple("allow_pipe", allow_pipe));
               pairs.append(nb::make_tuple("http_headers", nb::tuple(nb::cast(http_headers))));
               pairs.append(nb::make_tuple("bearer_token_file", bearer_token_file));
+              pairs.append(nb::make_tuple("bearer_token_loopback", bearer_token_loopback));
               pairs.append(nb::make_tuple("netrc_file", netrc_file));
               pairs.append(nb::make_tuple("ca_file", ca_file));
               pairs.append(nb::make_tuple("host_connections", host_connections));
@@ -219,14 +224,15 @@ void add_caches(nb::module_& module) {
           "bypass_large"_a = false, "read_only"_a = false, "group_shared"_a = false,
           "metrics_file"_a = "", "allow_pipe"_a = false,
           "http_headers"_a = std::vector<std::string>(), "bearer_token_file"_a = "",
-          "netrc_file"_a = "", "ca_file"_a = "", "host_connections"_a = 0,
-          "shard_connections"_a = 4, "retry_for"_a = 900.0, "no_sign_request"_a = false,
-          "url_base"_a = nb::dict(), "resolve"_a = nb::none(),
+          "bearer_token_loopback"_a = false, "netrc_file"_a = "", "ca_file"_a = "",
+          "host_connections"_a = 0, "shard_connections"_a = 4, "retry_for"_a = 900.0,
+          "no_sign_request"_a = false, "url_base"_a = nb::dict(), "resolve"_a = nb::none(),
           nb::sig("def __init__(self, directory: str, budget_bytes: int = 68719476736, *, "
                   "bypass_large: bool = False, read_only: bool = False, "
                   "group_shared: bool = False, metrics_file: str = '', allow_pipe: bool = False, "
                   "http_headers: collections.abc.Sequence[str] = (), "
-                  "bearer_token_file: str = '', netrc_file: str = '', ca_file: str = '', "
+                  "bearer_token_file: str = '', bearer_token_loopback: bool = False, "
+                  "netrc_file: str = '', ca_file: str = '', "
                   "host_connections: int = 0, shard_connections: int = 4, "
                   "retry_for: float = 900.0, "
                   "no_sign_request: bool = False, "

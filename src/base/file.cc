@@ -99,9 +99,9 @@ File File::open_to_lock(const std::string& path) {
   return file;
 }
 
-File File::open_or_create(const std::string& path) {
+File File::open_or_create(const std::string& path, unsigned mode) {
   const int fd = retry_eintr([&] {
-    return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
   });
   if (fd < 0) throw_errno(errno, "cannot open or create", path);
   File file(fd, path);
@@ -109,9 +109,9 @@ File File::open_or_create(const std::string& path) {
   return file;
 }
 
-File File::create_exclusive(const std::string& path) {
+File File::create_exclusive(const std::string& path, unsigned mode) {
   const int fd = retry_eintr([&] {
-    return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
   });
   if (fd < 0 && errno == ENOENT) {
     throw NotFound("cannot create", in_quotes(path) + " (the folder does not exist)",
@@ -261,7 +261,7 @@ bool File::try_lock_byte(std::uint64_t offset, bool exclusive) {
   throw_errno(errno, "cannot lock", path_);
 }
 
-bool File::is_byte_locked(std::uint64_t offset) const {
+int File::lock_on_byte(std::uint64_t offset) const {
   struct flock range {};
   range.l_type = F_WRLCK;
   range.l_whence = SEEK_SET;
@@ -270,8 +270,12 @@ bool File::is_byte_locked(std::uint64_t offset) const {
   if (retry_eintr([&] { return ::fcntl(fd_, F_OFD_GETLK, &range); }) != 0) {
     throw_errno(errno, "cannot ask for the locks of", path_);
   }
-  return range.l_type != F_UNLCK;
+  return range.l_type;
 }
+
+bool File::is_byte_locked(std::uint64_t offset) const { return lock_on_byte(offset) != F_UNLCK; }
+
+bool File::is_byte_shared(std::uint64_t offset) const { return lock_on_byte(offset) == F_RDLCK; }
 
 void File::unlock_byte(std::uint64_t offset) noexcept { unlock_bytes(fd_, offset, 1); }
 
@@ -318,11 +322,11 @@ void require_no_device(const std::string& path) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+AtomicFile::AtomicFile(std::string path, unsigned mode) : path_(std::move(path)) {
   require_no_device(path_);
   // A sweep between creation and lock takes the file for a stray one and removes it: make another.
   do {
-    file_ = File::create_exclusive(temporary_name(path_));
+    file_ = File::create_exclusive(temporary_name(path_), mode);
   } while (file_.try_lock() == FileLock::kHeldByAnother || !file_.has_name());
 }
 

@@ -51,9 +51,10 @@ class SHARDWISE_EXPORT File {
   /// exclusive locks; otherwise as open_read(). Nothing is written.
   [[nodiscard]] static File open_to_lock(const std::string& path);
   /// Opens for reading and writing, and creates the file if there is none. Follows no link.
-  [[nodiscard]] static File open_or_create(const std::string& path);
+  /// @param mode  of a file that is created, less the umask.
+  [[nodiscard]] static File open_or_create(const std::string& path, unsigned mode = 0666);
   /// Creates a new file for reading and writing; it must not exist.
-  [[nodiscard]] static File create_exclusive(const std::string& path);
+  [[nodiscard]] static File create_exclusive(const std::string& path, unsigned mode = 0666);
   /// Creates a file without a name, for reading and writing, in the directory that holds `beside`.
   /// It vanishes with its last descriptor and mapping, however the process ends. Where the file
   /// system has no nameless files, it has a name for a moment, one that is_temporary_name() knows.
@@ -89,6 +90,8 @@ class SHARDWISE_EXPORT File {
   /// True if another open file holds a lock on the byte. Takes none; a file that was opened for
   /// reading will do.
   [[nodiscard]] bool is_byte_locked(std::uint64_t offset) const;
+  /// True if that lock is a shared one.
+  [[nodiscard]] bool is_byte_shared(std::uint64_t offset) const;
   /// Makes room on the device for `size_bytes` and the file this long, so that writing it cannot
   /// run out of space later; where the file system cannot, only makes it this long.
   void reserve(std::uint64_t size_bytes);
@@ -102,6 +105,8 @@ class SHARDWISE_EXPORT File {
   /// From now on a forked child finds it closed.
   void stay_with_process();
   void take_over(File& other) noexcept;
+  /// F_UNLCK, F_RDLCK or F_WRLCK: what another open file holds on the byte.
+  int lock_on_byte(std::uint64_t offset) const;
 
   int fd_ = -1;
   bool stays_with_process_ = false;
@@ -119,7 +124,8 @@ class SHARDWISE_EXPORT File {
 class SHARDWISE_EXPORT AtomicFile {
  public:
   /// Errors: InvalidArgument if a device, a pipe or a socket has that name; kIo.
-  explicit AtomicFile(std::string path);
+  /// @param mode  as File::create_exclusive().
+  explicit AtomicFile(std::string path, unsigned mode = 0666);
   /// Goes on with a file that another writer kept under some name, see keep_as(), and commits it as
   /// `path`. It was locked when it was kept. REQUIRES: `kept` is open for writing.
   AtomicFile(std::string path, File kept);

@@ -117,8 +117,9 @@ std::vector<std::int64_t> LockHolders::of_byte(std::uint64_t offset, bool exclus
   return pids;
 }
 
-std::optional<LockHolder> find_lock_holder(const std::string& path, std::uint64_t byte) {
-  const auto pids = LockHolders::of_file(path).of_byte(byte, true);
+std::optional<LockHolder> find_lock_holder(const std::string& path, std::uint64_t byte,
+                                           bool exclusively) {
+  const auto pids = LockHolders::of_file(path).of_byte(byte, exclusively);
   if (pids.empty()) return std::nullopt;
   // Most often it is a thread of this process.
   const bool is_own = std::ranges::find(pids, ::getpid()) != pids.end();

@@ -48,11 +48,12 @@ struct LockHolder {
   SHARDWISE_EXPORT std::string text() const;
 };
 
-/// The process that holds the exclusive lock on a byte of a file, as File::try_lock_byte() takes
-/// it. Nothing if none does, or this process cannot see the one: it belongs to another user, or
-/// runs in another container.
+/// The process that holds the lock on a byte of a file, as File::try_lock_byte() takes it: the
+/// exclusive one, or a shared one. Nothing if none does, or this process cannot see the one: it
+/// belongs to another user, or runs in another container.
 /// Cost: as LockHolders::of_file().
 SHARDWISE_EXPORT std::optional<LockHolder> find_lock_holder(const std::string& path,
-                                                            std::uint64_t byte);
+                                                            std::uint64_t byte,
+                                                            bool exclusively = true);
 
 }  // namespace shardwise::detail

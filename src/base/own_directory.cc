@@ -3,8 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
+#include <deque>
+#include <utility>
 
 #include "base/errno_error.h"
 #include "base/file.h"
@@ -12,6 +16,62 @@
 #include "shardwise/base/error.h"
 
 namespace shardwise {
+namespace {
+
+constexpr mode_t kOthersWrite = S_IWGRP | S_IWOTH;
+constexpr mode_t kOthersRead = S_IRGRP | S_IROTH;
+
+struct stat status_of(const std::string& path) {
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) throw_errno(errno, "cannot access", path);
+  return st;
+}
+
+bool is_of_another(const struct stat& st) noexcept {
+  return st.st_uid != ::geteuid() && st.st_uid != 0;
+}
+
+/// True if another may change the entry `entry` of `folder`. Where the folder is sticky, as /tmp,
+/// only the entry's owner and the folder's may.
+bool may_change_entry(const struct stat& folder, const struct stat& entry) noexcept {
+  if (is_of_another(folder)) return true;
+  if ((folder.st_mode & kOthersWrite) == 0) return false;
+  return (folder.st_mode & S_ISVTX) == 0 || is_of_another(entry);
+}
+
+/// The names of a path, those that say nothing left out.
+std::deque<std::string> names_of(const std::string& path) {
+  std::deque<std::string> names;
+  for (std::size_t at = 0; at < path.size();) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    const std::string name = path.substr(at, end - at);
+    if (!name.empty() && name != ".") names.push_back(name);
+    at = end + 1;
+  }
+  return names;
+}
+
+std::string working_directory() {
+  char path[PATH_MAX] = {};
+  if (::getcwd(path, sizeof path) == nullptr) throw_errno(errno, "cannot access", ".");
+  return path;
+}
+
+/// Sets the mode of a file. Fails for one of another user's, who shared it.
+void set_mode(const File& file, mode_t mode) noexcept {
+  struct stat st {};
+  if (::fstat(file.fd(), &st) != 0 || (st.st_mode & 0777) == mode) return;
+  static_cast<void>(::fchmod(file.fd(), mode));
+}
+
+mode_t mode_in_folder_of(const File& file) noexcept {
+  struct stat folder {};
+  const bool is_shared =
+      ::stat(directory_of(file.path()).c_str(), &folder) == 0 && (folder.st_mode & S_IWGRP) != 0;
+  return is_shared ? 0660 : 0600;
+}
+
+}  // namespace
 
 void refuse_directory(const std::string& path, std::string_view purpose, std::string_view why,
                       std::string_view remedy) {
@@ -36,8 +96,7 @@ void make_directories(const std::string& path) {
 }
 
 void require_own_directory(const std::string& path, std::string_view purpose) {
-  struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) throw_errno(errno, "cannot access", path);
+  const struct stat st = status_of(path);
   if (!S_ISDIR(st.st_mode)) {
     refuse_directory(path, purpose, "it is a file", "give a directory of its own");
   }
@@ -49,9 +108,48 @@ void require_own_directory(const std::string& path, std::string_view purpose) {
   }
 }
 
-bool is_group_directory(const std::string& path) {
+bool belongs_to_another(const std::string& path) { return is_of_another(status_of(path)); }
+
+bool may_be_written_by_others(const File& file) {
   struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) throw_errno(errno, "cannot access", path);
+  if (::fstat(file.fd(), &st) != 0) throw_errno(errno, "cannot access", file.path());
+  return is_of_another(st) || (st.st_mode & kOthersWrite) != 0;
+}
+
+bool may_be_replaced_by_others(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as the kernel
+  int links = 0;
+  std::string at = "/";
+  std::deque<std::string> left =
+      names_of((path.starts_with('/') ? "" : working_directory() + "/") + path);
+  while (!left.empty()) {
+    const std::string name = std::exchange(left.front(), {});
+    left.pop_front();
+    if (name == "..") {
+      at = directory_of(at);
+      continue;
+    }
+    const std::string next = (at == "/" ? at : at + "/") + name;
+    struct stat entry {};
+    if (::lstat(next.c_str(), &entry) != 0) throw_errno(errno, "cannot access", next);
+    if (may_change_entry(status_of(at), entry)) return true;
+    if (!S_ISLNK(entry.st_mode)) {
+      at = next;
+      continue;
+    }
+    char target[PATH_MAX] = {};
+    if (++links > kMostLinks || ::readlink(next.c_str(), target, sizeof target - 1) < 0) {
+      throw_errno(links > kMostLinks ? ELOOP : errno, "cannot follow the link", next);
+    }
+    if (target[0] == '/') at = "/";
+    const std::deque<std::string> names = names_of(target);
+    left.insert(left.begin(), names.begin(), names.end());
+  }
+  return false;
+}
+
+bool is_group_directory(const std::string& path) {
+  const struct stat st = status_of(path);
   return S_ISDIR(st.st_mode) && (st.st_mode & S_IWGRP) != 0 && (st.st_mode & S_ISGID) != 0;
 }
 
@@ -70,21 +168,16 @@ void make_group_directory(const std::string& path) {
   if (!is_there) throw_errno(error, "cannot make the directory", path);
 }
 
-void share_as_folder(const File& file) noexcept {
-  struct stat folder {
-  }, own{};
-  if (::stat(directory_of(file.path()).c_str(), &folder) != 0 || (folder.st_mode & S_IWGRP) == 0) {
-    return;
-  }
-  constexpr mode_t kShared = 0660;
-  if (::fstat(file.fd(), &own) != 0 || (own.st_mode & 0777) == kShared) return;
-  // Fails for a file of another user's, who shared it.
-  static_cast<void>(::fchmod(file.fd(), kShared));
+void share_as_folder(const File& file) noexcept { set_mode(file, mode_in_folder_of(file)); }
+
+void share_for_reading(const File& file, const std::string& like) noexcept {
+  struct stat st {};
+  const mode_t readers = ::stat(like.c_str(), &st) == 0 ? st.st_mode & kOthersRead : 0;
+  set_mode(file, mode_in_folder_of(file) | readers);
 }
 
 void require_no_public_directory(const std::string& path, std::string_view purpose) {
-  struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) throw_errno(errno, "cannot access", path);
+  const struct stat st = status_of(path);
   if (!S_ISDIR(st.st_mode)) {
     refuse_directory(path, purpose, "it is a file", "give a directory of its own");
   }

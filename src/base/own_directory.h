@@ -24,6 +24,16 @@ void make_directories(const std::string& path);
 /// Errors: NotFound, kIo; InvalidArgument.
 void require_own_directory(const std::string& path, std::string_view purpose);
 
+/// True if the file, or what a link at `path` leads to, belongs to neither this user nor root.
+/// Errors: NotFound, kIo.
+bool belongs_to_another(const std::string& path);
+/// True if another user than root may write to the open file, as its owner or by its mode. Access
+/// control lists count as far as they show in the mode.
+bool may_be_written_by_others(const File& file);
+/// True if another user than root may put something else under this name, or under one of the
+/// directories or links that lead there. Errors: NotFound, kIo.
+bool may_be_replaced_by_others(const std::string& path);
+
 // Directories that are shared with a group: its members may write to them, and nobody else. What is
 // made in one belongs to the group, too (the bit setgid), whatever the umask is.
 
@@ -32,9 +42,11 @@ bool is_group_directory(const std::string& path);
 /// Makes a directory that is shared with its group, unless something is there. It appears as such:
 /// no other process sees it before it is shared. Errors: kIo.
 void make_group_directory(const std::string& path);
-/// Lets the group read and write a file that this process made, if the folder that it lies in is
-/// shared with the group.
+/// Lets only those open a file of this user's who may write to its folder: this user, and the group
+/// if the folder is shared with it. So nobody else can lock it.
 void share_as_folder(const File& file) noexcept;
+/// As share_as_folder(), and lets those read the file who may read `like`.
+void share_for_reading(const File& file, const std::string& like) noexcept;
 /// Throws unless it is a directory, of whomever, that not everybody may write to.
 /// Errors: as require_own_directory().
 void require_no_public_directory(const std::string& path, std::string_view purpose);

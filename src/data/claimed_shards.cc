@@ -176,7 +176,7 @@ std::unique_ptr<const OpenShard> ClaimedShards::open(std::uint64_t number,
     shard->cached = CacheAccess::get(*how.cache, asked, how.next_use);
     const bool was_fetched = !scanned->empty();
     try {
-      shard->map = MappedFile::open(shard->cached.path());
+      shard->map = shard->cached.map();
       add_records(*shard, number, std::move(*scanned), how.cancel);
     } catch (const Error& e) {
       if (again || was_fetched || !may_be_outdated(e.code())) throw;

@@ -56,8 +56,9 @@ bool is_in_place(const Index::Shard& info) {
 }
 
 /// Throws unless the fetched copy is the shard that was indexed.
-void require_copy(const Index& index, const Index::Shard& info, const std::string& path) {
-  if (const auto problem = verify_copy(index, info.number, path)) {
+void require_copy(const Index& index, const Index::Shard& info, const std::string& path,
+                  const VerifyOptions& how = {}) {
+  if (const auto problem = verify_copy(index, info.number, path, how)) {
     throw StaleIndex("the fetched file is not the shard that was indexed (" + *problem + ")",
                      in_quotes(redacted_url(info.path)),
                      "try again; if it changed at its source, run `shardwise index` again");
@@ -150,6 +151,12 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
   request.admission.check = [index, info](const std::string& path) {
     require_copy(*index, info, path);
   };
+  if (index->content().hashes) {
+    request.admission.check_content = [index, info](const std::string& path,
+                                                    const CancelToken& cancel) {
+      require_copy(*index, info, path, {.full = true, .cancel = cancel});
+    };
+  }
   return request;
 }
 
@@ -176,7 +183,7 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
     };
     shard->cached = CacheAccess::get(*how.cache, request, how.next_use);
     if (shard->cached.is_held()) {
-      shard->map = MappedFile::open(shard->cached.path());
+      shard->map = shard->cached.map();
       shard->cached.keep();
     } else {
       shard->past_cache = CacheAccess::name_of(request);

@@ -10,6 +10,7 @@
 #include "base/fork.h"
 #include "base/text.h"
 #include "index/claimed_index.h"
+#include "index/query_functions.h"
 #include "index/query_tables.h"
 #include "index/scratch_files.h"
 #include "index/sqlite.h"
@@ -18,7 +19,12 @@
 namespace shardwise {
 namespace {
 
-constexpr int kOpcodesBetweenTicks = 20'000;
+/// One of them may be a function over a whole value.
+constexpr int kOpcodesBetweenTicks = 100;
+/// The longest value: twice the longest field of a sample that a column takes.
+constexpr int kMaxValueBytes = 2 << 20;
+/// LIKE and GLOB take as long as the product of text and pattern.
+constexpr int kMaxPatternBytes = 250;
 constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{64} << 20;
 
 constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
@@ -41,6 +47,10 @@ OtherTables other_tables(const sqlite::Database& db) {
   return others;
 }
 
+/// The first executes code. The others take as long as the product of their arguments' lengths, and
+/// cannot be cancelled.
+constexpr const char* kDeniedFunctions[] = {"load_extension", "json_patch", "jsonb_patch"};
+
 /// SQLite's authorizer: permits reading, though not `others`, and nothing else.
 int authorize(void* others, int action, const char* first, const char* second, const char*,
               const char*) {
@@ -55,9 +65,12 @@ int authorize(void* others, int action, const char* first, const char* second, c
     case SQLITE_SELECT:
     case SQLITE_RECURSIVE:
       return SQLITE_OK;
-    case SQLITE_FUNCTION:
-      return second != nullptr && sqlite3_stricmp(second, "load_extension") == 0 ? SQLITE_DENY
-                                                                                 : SQLITE_OK;
+    case SQLITE_FUNCTION: {
+      const auto is_it = [&](const char* name) {
+        return second != nullptr && sqlite3_stricmp(second, name) == 0;
+      };
+      return std::ranges::any_of(kDeniedFunctions, is_it) ? SQLITE_DENY : SQLITE_OK;
+    }
     default:
       return SQLITE_DENY;
   }
@@ -65,14 +78,14 @@ int authorize(void* others, int action, const char* first, const char* second, c
 
 /// As SQLite advises for databases and SQL that are not trusted.
 void limit(sqlite3* db, OtherTables& others) {
-  sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 1 << 26);
+  sqlite3_limit(db, SQLITE_LIMIT_LENGTH, kMaxValueBytes);
   sqlite3_limit(db, SQLITE_LIMIT_SQL_LENGTH, static_cast<int>(kMaxQueryBytes));
   sqlite3_limit(db, SQLITE_LIMIT_COLUMN, 1000);
   sqlite3_limit(db, SQLITE_LIMIT_EXPR_DEPTH, 200);
   sqlite3_limit(db, SQLITE_LIMIT_COMPOUND_SELECT, 20);
   sqlite3_limit(db, SQLITE_LIMIT_FUNCTION_ARG, 100);
   sqlite3_limit(db, SQLITE_LIMIT_ATTACHED, 0);
-  sqlite3_limit(db, SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000);
+  sqlite3_limit(db, SQLITE_LIMIT_LIKE_PATTERN_LENGTH, kMaxPatternBytes);
   sqlite3_limit(db, SQLITE_LIMIT_TRIGGER_DEPTH, 1);
   sqlite3_set_authorizer(db, authorize, &others);
 }
@@ -81,6 +94,7 @@ void limit(sqlite3* db, OtherTables& others) {
 /// first named, older versions by a CREATE TABLE that limit() forbids: so they are named here.
 void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others) {
   tables.add_to(db.handle());
+  sqlite::add_query_functions(db.handle());
   for (const char* table : kTables) {
     db.execute("PRAGMA table_info(" + std::string(table) + ")");
   }
@@ -94,7 +108,7 @@ void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others) 
 
 /// What to do about a query that SQLite refused with this code and this text.
 std::string_view remedy_for(int code, std::string_view reason) {
-  if (code == SQLITE_TOOBIG) return "a value has at most 64 MiB, and a query at most 1 MiB";
+  if (code == SQLITE_TOOBIG) return "a value has at most 2 MiB, and a query at most 1 MiB";
   if (reason.find("no such column") != std::string_view::npos) {
     return "`shardwise query INDEX .schema` shows the columns; `shardwise index --column FIELD` "
            "adds "
@@ -129,6 +143,7 @@ struct Query::Impl {
     const ForkSection section;
     make_ready(db, tables, others);
     sqlite3_progress_handler(db.handle(), kOpcodesBetweenTicks, should_stop, &cancel);
+    scratch.stop_if_cancelled(cancel);
   }
   ~Impl() {
     const ForkSection section;
@@ -192,12 +207,12 @@ struct Query::Impl {
   const std::shared_ptr<const Index> index;
   QueryTables tables;
   const std::uint64_t scratch_bytes;
+  CancelToken cancel = {};
   sqlite::ScratchFiles scratch;
   OtherTables others;  // while the database lives
   sqlite::Database db;
   sqlite3_stmt* statement = nullptr;
   std::vector<std::string> columns;
-  CancelToken cancel = {};
 };
 
 Query::Query(std::shared_ptr<const Index> index, std::string_view sql)

@@ -76,6 +76,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
   static int write(sqlite3_file* base, const void* bytes, int size, sqlite3_int64 offset) {
     File& file = of(base);
     Impl& all = *file.owner;
+    if (all.cancel != nullptr && all.cancel->is_cancelled()) return SQLITE_INTERRUPT;
     const sqlite3_int64 longer = std::max(file.bytes, offset + size) - file.bytes;
     if (static_cast<std::uint64_t>(longer) > all.max_bytes - all.used_bytes) {
       all.too_small = true;
@@ -115,6 +116,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
   const std::string name;
   std::uint64_t used_bytes = 0;
   bool too_small = false;
+  const CancelToken* cancel = nullptr;
 };
 
 // Version 1: nothing is mapped, so all that is written comes through xWrite.
@@ -148,6 +150,9 @@ ScratchFiles::ScratchFiles(std::uint64_t max_bytes) : impl_(std::make_unique<Imp
 ScratchFiles::~ScratchFiles() = default;
 
 const std::string& ScratchFiles::vfs_name() const noexcept { return impl_->name; }
+void ScratchFiles::stop_if_cancelled(const CancelToken& cancel) noexcept {
+  impl_->cancel = &cancel;
+}
 bool ScratchFiles::were_too_small() const noexcept { return impl_->too_small; }
 
 }  // namespace shardwise::sqlite

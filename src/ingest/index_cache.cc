@@ -219,7 +219,7 @@ class Place {
     std::chrono::milliseconds pause{1};
     for (;; pause = std::min(pause * 2, kLongestPause)) {
       options.build.cancel.throw_if_cancelled();
-      File file = File::open_or_create(lock_path());
+      File file = File::open_or_create(lock_path(), 0600);  // nobody else can lock it
       switch (file.try_lock()) {
         case FileLock::kUnsupported:
           return file;
@@ -308,7 +308,7 @@ class Place {
   }
 
   void remove() const {
-    File file = File::open_or_create(lock_path());
+    File file = File::open_or_create(lock_path(), 0600);  // nobody else can lock it
     if (file.try_lock() != FileLock::kTaken || !file.has_name() || !is_unused()) return;
     ::unlink(path_.c_str());  // first: without it there is no index
     const std::string start = fs::path(path_).filename().string() + ".";

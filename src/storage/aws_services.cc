@@ -114,6 +114,7 @@ AwsKeys AwsServices::ask_sts(const std::vector<std::pair<std::string, std::strin
       target.headers.push_back("x-amz-security-token: " + by.session_token);
     }
   }
+  if (!by.are_there()) require_keeps_secrets(target.url, "AWS_ENDPOINT_URL_STS, AWS_ENDPOINT_URL");
   target.headers.emplace_back("Content-Type: application/x-www-form-urlencoded");
   const std::string text = ask(client_, target, {.method = "POST", .body = form_text(form)},
                                "check the role and who may assume it (" + source + ")", cancel);
@@ -180,6 +181,7 @@ AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) 
                   find_sso_token(client_, session.empty() ? start : session, oidc, cancel)},
       .is_aws = true,
       .follows_redirects = false};
+  require_keeps_secrets(target.url, "AWS_ENDPOINT_URL_SSO, AWS_ENDPOINT_URL");
   const ServiceJson json =
       parse_json(ask(client_, target, {}, "run `aws sso login`", cancel), source);
   if (!json.is_object() || !json.contains("roleCredentials")) {

@@ -18,6 +18,7 @@
 #include "storage/fetch_failure.h"
 #include "storage/iso_time.h"
 #include "storage/json_text.h"
+#include "storage/this_machine.h"
 
 namespace shardwise {
 namespace {
@@ -83,6 +84,7 @@ void renew(SsoToken& token, HttpClient& client, const std::string& oidc,
                           .headers = {"Content-Type: application/json"},
                           .is_aws = true,
                           .follows_redirects = false};
+  require_keeps_secrets(target.url, "AWS_ENDPOINT_URL_SSO_OIDC, AWS_ENDPOINT_URL");
   const nlohmann::json asked = {{"clientId", token.text("clientId")},
                                 {"clientSecret", token.text("clientSecret")},
                                 {"grantType", "refresh_token"},

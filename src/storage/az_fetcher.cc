@@ -14,6 +14,7 @@
 #include "storage/listing.h"
 #include "storage/object_url.h"
 #include "storage/signing.h"
+#include "storage/this_machine.h"
 #include "storage/xml_text.h"
 
 namespace shardwise {
@@ -157,6 +158,9 @@ class AzFetcher : public Fetcher {
       target.login_remedy =
           "the host is none of Azure's, so the request was anonymous: name the account in "
           "AZURE_STORAGE_CONNECTION_STRING (BlobEndpoint=...) if you trust it";
+    } else if (!keeps_secrets(account.endpoint)) {
+      target.login_remedy =
+          "the account's endpoint is not encrypted, so the request was anonymous: name it by https";
     } else if (const AccessToken token = tokens_.find(refused, request.cancel); token.are_there()) {
       target.headers.push_back("Authorization: Bearer " + token.text);
       target.credential = token.id();

@@ -7,6 +7,7 @@
 #include "base/url.h"
 #include "shardwise/base/error.h"
 #include "storage/environment.h"
+#include "storage/this_machine.h"
 #include "storage/token_file.h"
 
 namespace shardwise {
@@ -79,6 +80,7 @@ AccessToken AzureTokens::of_principal(const CancelToken& cancel) {
   const std::string authority = environment("AZURE_AUTHORITY_HOST");
   std::string url = authority.empty() ? "https://login.microsoftonline.com" : authority;
   while (url.ends_with('/')) url.pop_back();
+  require_keeps_secrets(url, "AZURE_AUTHORITY_HOST");
   url += "/" + percent_encoded(environment("AZURE_TENANT_ID")) + "/oauth2/v2.0/token";
   std::string form =
       "grant_type=client_credentials&scope=https%3A%2F%2Fstorage.azure.com%2F."

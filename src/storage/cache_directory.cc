@@ -40,6 +40,9 @@ constexpr std::size_t kNameLength = 32;
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 10;
 constexpr std::size_t kStartBytes = 4096;  // a page, which is read as a whole anyway
 
+constexpr unsigned kReadableMode = 0644;  // less the umask
+constexpr unsigned kPrivateMode = 0600;
+
 constexpr char kNoteMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'N', '\n'};
 constexpr std::uint32_t kNoteVersion = 1;
 
@@ -111,8 +114,8 @@ void require_marker(const std::string& path, bool create) {
       }
     });
     if (!create) refuse(path, "it is not one", "give the directory that --cache was given");
-    AtomicFile file(marker);
-    share_as_folder(file.file());
+    AtomicFile file(marker, kReadableMode);
+    share_for_reading(file.file(), file.temporary_path());
     file.file().write(kMarkerText);
     file.commit();
     return;
@@ -154,7 +157,9 @@ std::string shard_name_of(std::string_view file) {
 }  // namespace
 
 CacheDirectory::CacheDirectory(std::string path, bool create, Sharing sharing)
-    : path_(std::move(path)), is_read_only_(sharing == Sharing::kReadOnly || may_only_read(path_)) {
+    : path_(std::move(path)),
+      sharing_(sharing),
+      is_read_only_(sharing == Sharing::kReadOnly || may_only_read(path_)) {
   if (path_.empty()) throw InvalidArgument("the shard cache has no directory", "", "give one");
   if (!is_read_only_ && create) {
     if (sharing == Sharing::kGroup) {
@@ -163,17 +168,26 @@ CacheDirectory::CacheDirectory(std::string path, bool create, Sharing sharing)
     }
     make_directories(path_);
   }
-  require_access(path_, sharing);
+  require_access(path_);
   require_marker(path_, create && !is_read_only_);
-  if (!is_read_only_) make(create, sharing);
+  if (!is_read_only_) make(create);
   const std::string shards = path_ + "/" + std::string(kShardsName);
   if (S_ISLNK(status_of(shards).st_mode)) refuse(shards, "it is a link", "remove it");
-  require_access(shards, sharing);
+  require_access(shards);
 }
 
-void CacheDirectory::require_access(const std::string& path, Sharing sharing) const {
+/// What lies in a directory of another user's is that user's word, also where the index has hashes
+/// of the shards: a program is told so, and does not find out.
+void CacheDirectory::require_access(const std::string& path) const {
+  if (sharing_ == Sharing::kReadOnly) return require_no_public_directory(path, kPurpose);
+  const bool is_ours = !is_read_only_ && sharing_ == Sharing::kGroup && is_group_directory(path);
+  if (!is_ours && belongs_to_another(path)) {
+    refuse(path, "it belongs to another user",
+           "give a directory of your own; or, if you trust that user, say that it is only read "
+           "(ShardCache::Options::read_only, --cache-read-only)");
+  }
   if (is_read_only_) return require_no_public_directory(path, kPurpose);
-  if (sharing == Sharing::kOwn) {
+  if (sharing_ == Sharing::kOwn) {
     if (is_group_directory(path)) {
       require_no_public_directory(path, kPurpose);
       refuse(path, "it is shared with its group",
@@ -187,9 +201,9 @@ void CacheDirectory::require_access(const std::string& path, Sharing sharing) co
 }
 
 /// Makes what a cache consists of, where it is missing.
-void CacheDirectory::make(bool create, Sharing sharing) const {
+void CacheDirectory::make(bool create) const {
   const std::string shards = path_ + "/" + std::string(kShardsName);
-  if (sharing != Sharing::kGroup || !create) return make_directory(shards);
+  if (sharing_ != Sharing::kGroup || !create) return make_directory(shards);
   make_group_directory(shards);
   make_group_directory(futures_path());
   for (const std::string& folder : {path_, shards, futures_path()}) {
@@ -198,6 +212,14 @@ void CacheDirectory::make(bool create, Sharing sharing) const {
              "chmod g+rwxs it, and g+rw the files in it; or give a directory that does not exist");
     }
   }
+}
+
+bool CacheDirectory::may_be_changed_by_others(const File& shard) const {
+  return may_be_written_by_others(shard) || may_be_replaced_by_others(shard.path());
+}
+
+void CacheDirectory::publish(const File& file) const noexcept {
+  share_for_reading(file, path_ + "/" + std::string(kMarkerName));
 }
 
 std::string CacheDirectory::shard_path(const std::string& name) const {
@@ -344,8 +366,8 @@ void CacheDirectory::write_record(const std::string& name, const Record& record)
                          {"start_hash", record.glance.start_hash}};
   if (record.checked_as) json["checked_as"] = both(*record.checked_as);
   const std::string text = json.dump() + "\n";
-  File file = File::open_or_create(record_path(name));
-  share_as_folder(file);
+  File file = File::open_or_create(record_path(name), kPrivateMode);
+  publish(file);
   file.write_at(0, text);  // before resize(): if the disk is full, the old record remains
   file.resize(text.size());
 }
@@ -389,8 +411,8 @@ void CacheDirectory::write_note(const std::string& name, const Hash128& shard_ha
   header.text_hash_high = text_hash.high;
   header.text_hash_low = text_hash.low;
   header.checksum = checksum_of(header);
-  AtomicFile file(note_path(name));
-  share_as_folder(file.file());
+  AtomicFile file(note_path(name), kPrivateMode);
+  publish(file.file());
   SHARDWISE_FAULT_POINT("shard_cache.note_made");
   file.file().write({reinterpret_cast<const char*>(&header), sizeof header});
   file.file().write(text);

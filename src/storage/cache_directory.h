@@ -58,7 +58,7 @@ class CacheDirectory {
 
   /// Who reads and writes it, besides other processes of this user.
   enum class Sharing : std::uint8_t {
-    kOwn,       ///< nobody; read only, if this user may not write to it
+    kOwn,       ///< nobody; read only, if this user may not write to what is this user's or root's
     kGroup,     ///< its group
     kReadOnly,  ///< whoever may; this process writes nothing
   };
@@ -67,6 +67,10 @@ class CacheDirectory {
   CacheDirectory(std::string path, bool create, Sharing sharing);
 
   bool is_read_only() const noexcept { return is_read_only_; }
+  bool is_own() const noexcept { return sharing_ == Sharing::kOwn; }
+  /// True if another user than root may change the open shard, or may have put it there: by the
+  /// rights that it, its folders and those above them have now. Its record is worth no more.
+  bool may_be_changed_by_others(const File& shard) const;
 
   const std::string& path() const noexcept { return path_; }
   std::string shard_path(const std::string& name) const;
@@ -92,6 +96,8 @@ class CacheDirectory {
   static void note_source(const File& temporary, const std::string& url) noexcept;
   /// What was written; empty: nothing.
   [[nodiscard]] static std::string source_of(const std::string& temporary_path);
+  /// Lets those read a file of the cache who may read the cache, before it gets its name.
+  void publish(const File& file) const noexcept;
   RecordFile read_record(const std::string& name) const;
   void write_record(const std::string& name, const Record& record) const;
   /// The note of the shard whose bytes have this hash: nothing if there is none that is intact.
@@ -110,10 +116,11 @@ class CacheDirectory {
   [[nodiscard]] static std::optional<Record> parse_record(const std::string& name,
                                                           const std::string& bytes);
 
-  void require_access(const std::string& path, Sharing sharing) const;
-  void make(bool create, Sharing sharing) const;
+  void require_access(const std::string& path) const;
+  void make(bool create) const;
 
   const std::string path_;
+  const Sharing sharing_;
   const bool is_read_only_;
 };
 

@@ -16,6 +16,7 @@
 #include "base/hasher.h"
 #include "base/lock_holder.h"
 #include "base/own_directory.h"
+#include "base/text.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::detail {
@@ -127,6 +128,13 @@ constexpr std::int64_t kLookAgainNs = 1'000'000;
 
 }  // namespace
 
+/// True for a file that PostedFuture makes, and for what it is before it has its name.
+bool is_of_a_user(std::string_view file) {
+  constexpr std::size_t kDigits = 2 * kNameDigits;
+  return file.size() > kDigits && is_hex(file.substr(0, kDigits)) &&
+         file.substr(kDigits).starts_with(kFutureSuffix);
+}
+
 std::string futures_folder(const std::string& cache_directory) {
   return cache_directory + "/futures";
 }
@@ -208,7 +216,7 @@ PostedFuture::PostedFuture(const std::string& folder, const UserFuture& future,
                            const UserPace& pace)
     : name_(random_name(2 * kNameDigits) + std::string(kFutureSuffix)),
       path_(folder + "/" + name_),
-      file_(path_) {
+      file_(path_, 0600) {
   share_as_folder(file_.file());
   FutureHeader header{};
   std::memcpy(header.magic, kFutureMagic, sizeof kFutureMagic);
@@ -261,10 +269,15 @@ std::vector<OtherUser> FutureBoard::others(const std::string& own_file) noexcept
   std::vector<OtherUser> found;
   try {
     std::unordered_map<std::string, std::shared_ptr<const UserFuture>> known;
+    // A member of the group may have put a link in its place, to a folder of this user's.
+    if (std::filesystem::is_symlink(folder_)) return found;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
       const std::string path = entry.path();
       const std::string name = entry.path().filename();
-      if (name == own_file || sweep_temporary(path) || !name.ends_with(kFutureSuffix)) continue;
+      if (name == own_file || !is_of_a_user(name) || sweep_temporary(path) ||
+          !name.ends_with(kFutureSuffix)) {
+        continue;
+      }
       try {
         if (auto other = read(path, name)) {
           known.emplace(name, other->future);

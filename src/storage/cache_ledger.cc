@@ -97,7 +97,7 @@ void CacheLedger::forget() const noexcept { ::unlink(directory_.ledger_path().c_
 
 void CacheLedger::doubt() const noexcept {
   try {
-    File file = File::open_or_create(directory_.ledger_path());
+    File file = File::open_or_create(directory_.ledger_path(), 0600);
     share_as_folder(file);
     cast_doubt(file);
   } catch (
@@ -112,7 +112,7 @@ void CacheLedger::change(const std::function<std::int64_t()>& change,
   std::uint64_t word = 0;
   Count before;
   try {
-    file = File::open_or_create(directory_.ledger_path());
+    file = File::open_or_create(directory_.ledger_path(), 0600);
     share_as_folder(file);
     before = read_from(file);
     word = cast_doubt(file);

@@ -13,9 +13,10 @@
 namespace shardwise::detail {
 namespace {
 
-/// The locks file, which whoever shares the directory may lock, too.
+/// The locks file, which only those may open who may write to the directory: a lock of another
+/// user's, who may read it, would hold up all of them.
 File open_locks(const CacheDirectory& directory) {
-  File file = File::open_or_create(directory.locks_path());
+  File file = File::open_or_create(directory.locks_path(), 0600);
   share_as_folder(file);
   return file;
 }
@@ -45,6 +46,7 @@ bool LockWatch::look() {
   last_ = now;
   waited_ += passed;
   if (holder_ && holder_->is_stopped) stopped_ += passed;
+  if (is_foreign_) foreign_ += passed;
   if (waited_ < next_look_) return false;
   next_look_ = waited_ + kLookEvery;
   look_now();
@@ -52,8 +54,24 @@ bool LockWatch::look() {
 }
 
 void LockWatch::look_now() {
-  holder_ = find_lock_holder(directory_.locks_path(), byte_);
+  const std::string path = directory_.locks_path();
+  holder_ = find_lock_holder(path, byte_);
+  try {
+    is_foreign_ = !holder_ && File::open_read(path).is_byte_shared(byte_);
+  } catch (const NoDescriptor&) {
+    throw;
+  } catch (const Error&) {  // it was removed: the lock is taken in a new one
+    is_foreign_ = false;
+  }
+  if (is_foreign_) holder_ = find_lock_holder(path, byte_, false);
+  if (!is_foreign_) foreign_ = {};
   if (!holder_ || !holder_->is_stopped) stopped_ = {};
+}
+
+std::string LockWatch::who() const {
+  if (holder_) return "(" + holder_->text() + ")";
+  return "(a process that this user cannot see: another user's, or in another container; `fuser " +
+         directory_.locks_path() + "` shows it to root)";
 }
 
 bool LockWatch::is_own() const noexcept { return holder_ && holder_->process == ::getpid(); }

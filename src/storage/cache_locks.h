@@ -56,6 +56,12 @@ class LockWatch {
   /// As it was at the last look; nothing if it cannot be seen.
   const std::optional<LockHolder>& holder() const noexcept { return holder_; }
   bool is_own() const noexcept;
+  /// For how long the lock has been seen to be a shared one, up to the last look. No program takes
+  /// such a lock on a byte that is fetched or made room under: whoever holds it is no user of the
+  /// cache.
+  std::chrono::milliseconds foreign_for() const noexcept { return rounded(foreign_); }
+  /// Who holds the lock, as far as this process can see, in parentheses.
+  std::string who() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -66,8 +72,9 @@ class LockWatch {
   const CacheDirectory& directory_;
   const std::uint64_t byte_;
   Clock::time_point last_ = Clock::now();
-  Clock::duration waited_{}, stopped_{}, next_look_ = std::chrono::seconds(1);
+  Clock::duration waited_{}, stopped_{}, foreign_{}, next_look_ = std::chrono::seconds(1);
   std::optional<LockHolder> holder_;
+  bool is_foreign_ = false;
 };
 
 /// Exclusive locks on any number of bytes of the locks file, with one descriptor; freed when this

@@ -47,6 +47,10 @@ struct ShardAdmission {
   /// Without it, shards in the cache are taken unchecked.
   std::optional<Hash128> checked_as = {};
   bool fetch_again = false;  ///< what is in the cache will not do
+  /// Compares every byte of a shard in the cache with hashes that are not the cache's; throws if it
+  /// is wrong. Called where others may have written to it, at its first opening in this process.
+  /// Null: there are no such hashes, and `check` is called, if there is `checked_as`.
+  std::function<void(const std::string& path, const CancelToken& cancel)> check_content = nullptr;
 };
 
 /// A shard that is wanted.
@@ -88,6 +92,9 @@ class SHARDWISE_EXPORT CachedShard {
 
   /// A plain tar, to be opened or mapped; never written to.
   const std::string& path() const noexcept { return path_; }
+  /// Maps it: the very file that was checked, whatever others put in its place since.
+  /// Errors: as MappedFile::open().
+  MappedFile map();
   bool is_held() const noexcept { return hold_ != nullptr; }
   /// True if it lies in a file of its own, which goes with it: the cache had no room.
   bool is_beside() const noexcept;
@@ -105,6 +112,7 @@ class SHARDWISE_EXPORT CachedShard {
   CachedShard(std::unique_ptr<Hold> hold, std::string path);
   std::unique_ptr<Hold> hold_;
   std::string path_;
+  File checked_;  ///< open where others may change the shard, until it is mapped
 };
 
 /// Room for a shard that will be needed, and the right to fetch it.

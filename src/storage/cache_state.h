@@ -103,6 +103,10 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// Compares the shard under the name with what is known of the wanted one, while it is held.
   bool is_as_asked(const CacheRequest& request, const std::string& name) const;
   using Record = detail::CacheDirectory::Record;
+  /// False if others may have changed the shard or its record, and it is not what the index has, or
+  /// nothing tells. Where they may, `shard` is bound to the file that was checked.
+  /// Errors: StaleIndex if it is wrong, and no right one can be fetched.
+  bool is_genuine(const CacheRequest& request, CachedShard& shard);
   /// Whether the shard's bytes are still those of its record, which is brought up to date.
   bool is_intact(const CacheRequest& request, const std::string& name, Record& record) const;
   /// Writes the note of a shard; if that fails, the shard has none.
@@ -275,6 +279,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
       SHARDWISE_GUARDED_BY(mutex);
   /// Shards that had no room, and the ledger then, by name.
   std::map<std::string, detail::CacheLedger::Count> without_room SHARDWISE_GUARDED_BY(mutex);
+  /// Files that others may change, and that were checked by this process.
+  std::set<detail::FileIdentity> checked SHARDWISE_GUARDED_BY(mutex);
   /// Shards that on_wait was called for, and whether their process was stopped then.
   std::set<std::pair<std::string, bool>> told_of SHARDWISE_GUARDED_BY(mutex);
   /// What a fetch of this process failed with last, by the shard's name.

@@ -46,15 +46,6 @@ std::string source_of(const std::string& path) {
   return "the Google credentials in " + in_quotes(path);
 }
 
-/// Throws unless secrets may be sent to this address.
-void require_safe(const std::string& url, const std::string& path) {
-  const Url parsed = parse_url(url);
-  if (parsed.scheme == "https" || is_this_machine(parsed.host)) return;
-  throw InvalidArgument("a token would be sent without encryption",
-                        in_quotes(redacted_url(url)) + " (of " + in_quotes(path) + ")",
-                        "name the service by https");
-}
-
 /// The subject token in what a file or an address gave, which is text, or JSON with a field.
 std::string subject_token_in(const std::string& text, const nlohmann::json& format,
                              const std::string& path) {
@@ -88,6 +79,7 @@ GoogleTokens::GoogleTokens(const Fetchers::Options& options)
 AccessToken GoogleTokens::exchanged(const std::string& url, const std::string& form,
                                     const std::string& source, const CancelToken& cancel,
                                     const std::string& authorization) {
+  require_keeps_secrets(url, source);
   HttpTarget target{.url = url,
                     .headers = {"Content-Type: application/x-www-form-urlencoded"},
                     .follows_redirects = false,
@@ -146,8 +138,8 @@ AccessToken GoogleTokens::of_external_account(const nlohmann::json& json, const 
                                               const CancelToken& cancel) {
   const std::string url = required(json, "token_url", path);
   const std::string impersonation = json_text(json, "service_account_impersonation_url");
-  require_safe(url, path);
-  if (!impersonation.empty()) require_safe(impersonation, path);
+  require_keeps_secrets(url, in_quotes(path));
+  if (!impersonation.empty()) require_keeps_secrets(impersonation, in_quotes(path));
   const std::string client = json_text(json, "client_id");
   const std::string form =
       "grant_type=" + percent_encoded("urn:ietf:params:oauth:grant-type:token-exchange") +

@@ -61,8 +61,7 @@ class GsFetcher : public Fetcher {
   HttpTarget target(const std::string& url, const Fetcher::Request& request) {
     HttpTarget target{.url = url};
     target.renew = [this, url, &request](const Refused& refused) {
-      const Url parsed = parse_url(url);
-      const bool is_safe = parsed.scheme == "https" || is_this_machine(parsed.host);
+      const bool is_safe = keeps_secrets(url);
       const AccessToken token = is_safe ? tokens_.find(refused, request.cancel) : AccessToken{};
       HttpTarget now{.url = url, .follows_redirects = false, .credential = token.id()};
       if (token.are_there()) now.headers.push_back("Authorization: Bearer " + token.text);

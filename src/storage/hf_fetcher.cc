@@ -9,6 +9,7 @@
 #include "storage/http_client.h"
 #include "storage/json_text.h"
 #include "storage/listing.h"
+#include "storage/this_machine.h"
 #include "storage/token_file.h"
 
 namespace shardwise {
@@ -81,12 +82,14 @@ class HfFetcher : public Fetcher {
   /// Files lie elsewhere: the Hub redirects there, to where the token does not go along.
   static HttpTarget target(const std::string& url) {
     HttpTarget target{.url = url};
-    const std::string token = hub_token();
+    const bool is_safe = keeps_secrets(url);
+    const std::string token = is_safe ? hub_token() : std::string();
     if (!token.empty()) target.headers.push_back("Authorization: Bearer " + token);
     target.login_remedy =
-        token.empty() ? "no token was found, so the request was anonymous: set HF_TOKEN, or "
-                        "run `hf auth login`"
-                      : "check the token, and whether the repository grants it access";
+        !is_safe ? "HF_ENDPOINT is not encrypted, so the request was anonymous: name it by https"
+        : token.empty() ? "no token was found, so the request was anonymous: set HF_TOKEN, or "
+                          "run `hf auth login`"
+                        : "check the token, and whether the repository grants it access";
     return target;
   }
 

@@ -45,9 +45,14 @@ void identify(HttpTarget& target, const Url& url, const Fetchers::Options& optio
     target.netrc_file = find_netrc(options.netrc_file);
     return;
   }
-  if (url.scheme != "https" && !is_this_machine(url.host)) {
-    throw InvalidArgument("the bearer token is not sent without encryption",
-                          in_quotes(redacted_url(target.url)), "name the shards by https");
+  const bool is_near = is_this_machine(url.host);
+  if (url.scheme != "https" && !(is_near && options.bearer_token_loopback)) {
+    throw InvalidArgument(
+        "the bearer token is not sent without encryption", in_quotes(redacted_url(target.url)),
+        is_near ? "name the shards by https; or, if you trust whoever listens there on this "
+                  "machine, say so (Fetchers::Options::bearer_token_loopback, "
+                  "--bearer-token-loopback)"
+                : "name the shards by https");
   }
   target.headers.push_back("Authorization: Bearer " +
                            read_token(options.bearer_token_file, "bearer token"));

@@ -12,6 +12,7 @@
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
+#include "base/own_directory.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -73,7 +74,7 @@ constexpr int kMostRoomTimeouts = 10;
 constexpr Clock::duration kGrace = milliseconds(5);
 
 std::string remedy_for_stuck(const detail::LockWatch& watch) {
-  if (!watch.holder()) return "look for a process that is stopped, and end it";
+  if (!watch.holder()) return "end that process, if it is stopped or no user of the cache";
   const std::string process = std::to_string(watch.holder()->process);
   return watch.holder()->is_stopped ? "let it go on (kill -CONT " + process + "), or end it"
                                     : "end it if it hangs";
@@ -128,6 +129,11 @@ bool CachedShard::is_beside() const noexcept { return hold_ && hold_->own_file !
 void CachedShard::keep() noexcept {
   if (hold_) hold_->cache->uses.keep(hold_->name, hold_->use);
 }
+MappedFile CachedShard::map() {
+  if (checked_.fd() < 0) return MappedFile::open(path_);
+  const File file = std::move(checked_);
+  return MappedFile::open(file);
+}
 CachedShard::CachedShard(CachedShard&&) noexcept = default;
 CachedShard& CachedShard::operator=(CachedShard&&) noexcept = default;
 
@@ -142,10 +148,8 @@ auto ShardCache::Impl::wait_for(const CacheRequest& request, std::uint64_t byte,
     watch.look();
     if (watch.waited() > options.wait_timeout) {
       watch.look_now();
-      throw Error(
-          ErrorCode::kIo, who_is_stuck,
-          in_quotes(directory.path()) + (watch.holder() ? " (" + watch.holder()->text() + ")" : ""),
-          remedy_for_stuck(watch));
+      throw Error(ErrorCode::kIo, who_is_stuck, in_quotes(directory.path()) + " " + watch.who(),
+                  remedy_for_stuck(watch));
     }
     pause();
   }
@@ -221,6 +225,47 @@ bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::strin
   return true;
 }
 
+bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shard) {
+  const detail::ShardAdmission& admission = request.admission;
+  try {
+    File file = File::open_read(shard.path());
+    if (!directory.may_be_changed_by_others(file)) return true;
+    // Without hashes nothing tells whether another user's file is the right one: a group trusts its
+    // members, and who asked to read another's cache its owner.
+    if (!admission.check_content && directory.is_own() && belongs_to_another(shard.path())) {
+      return false;
+    }
+    const detail::FileIdentity identity = file_identity(file.fd(), file.path());
+    const auto is_known = [&] {
+      const Lock lock(mutex);
+      return checked.contains(identity);
+    };
+    if (!is_known()) {
+      // By the descriptor: the name may have gone to another file.
+      const std::string path = "/proc/self/fd/" + std::to_string(file.fd());
+      if (admission.check_content) {
+        admission.check_content(path, request.cancel);
+      } else if (admission.checked_as) {
+        admission.check(path);
+      }
+      const Lock lock(mutex);
+      checked.insert(identity);
+    }
+    shard.checked_ = std::move(file);
+    return true;
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const NoDescriptor&) {
+    throw;
+  } catch (const Error& wrong) {
+    if (!directory.is_read_only()) return false;
+    throw StaleIndex("the shard in the cache is not the one that was indexed",
+                     in_quotes(redacted_url(request.source.url)) + " (cache " +
+                         in_quotes(directory.path()) + "; " + wrong.what() + ")",
+                     "others may write to this cache: tell its owner, or give a cache of your own");
+  }
+}
+
 std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
                                                   const std::string& name) {
   // The hold comes before the look: what is seen cannot be evicted before it is returned.
@@ -231,7 +276,7 @@ std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
                           ? request.source.source_bytes
                           : request.source.size_bytes;
   if (wanted && *size != *wanted) return std::nullopt;
-  if (!is_as_asked(request, name)) return std::nullopt;
+  if (!is_as_asked(request, name) || !is_genuine(request, shard)) return std::nullopt;
   if (!directory.is_read_only()) touch(shard.path());
   return shard;
 }
@@ -314,6 +359,11 @@ ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::st
       throw Error(ErrorCode::kIo, "another process is fetching the shard, and is stopped",
                   url() + " (" + watch.holder()->text() + ", for " +
                       std::to_string(watch.stopped_for().count() / 1000) + " s)",
+                  remedy_for_stuck(watch));
+    }
+    if (watch.foreign_for() > options.wait_timeout) {
+      throw Error(ErrorCode::kIo, "the lock of the shard is held by no user of the shard cache",
+                  url() + ", " + in_quotes(directory.locks_path()) + " " + watch.who(),
                   remedy_for_stuck(watch));
     }
     const milliseconds silent = watch.waited() - last_growth;

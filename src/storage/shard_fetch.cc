@@ -154,7 +154,7 @@ Room ShardFetch::Impl::make_room(const ShardCache::Impl::Urgency& need) {
 
 void ShardFetch::Impl::make_file() {
   uncounted.reset(&cache->ledger);
-  auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
+  auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name), 0600);
   share_as_folder(made->file());
   detail::CacheDirectory::note_source(made->file(), redacted_url(request.source.url));
   SHARDWISE_FAULT_POINT("shard_cache.temporary_made");
@@ -165,7 +165,7 @@ void ShardFetch::Impl::make_file() {
 /// Goes on in a new file: what readers have mapped stays as it is.
 File& ShardFetch::Impl::renew_file() {
   cache->ledger.doubt();
-  auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name));
+  auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name), 0600);
   share_as_folder(made->file());
   detail::CacheDirectory::note_source(made->file(), redacted_url(request.source.url));
   with_disk_space(reserved_bytes, [&] { made->file().reserve(reserved_bytes); });
@@ -285,7 +285,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::transfer(FileSink& sink) {
 
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_compressed(FileSink& sink) {
   // Of the budget, nothing is set aside for the compressed file. But the disk must hold it.
-  AtomicFile stored(cache->directory.shard_path(name));
+  AtomicFile stored(cache->directory.shard_path(name), 0600);
   share_as_folder(stored.file());
   std::uint64_t stored_bytes = 0;
   const auto add = [&](std::uint64_t more) {
@@ -447,6 +447,7 @@ CachedShard ShardFetch::Impl::run_once() {
   if (request.admission.make_note)
     cache->write_note(name, sink.hash(), request.admission.make_note());
   SHARDWISE_FAULT_POINT("shard_cache.before_sync");
+  cache->directory.publish(file->file());
   file->file().sync();
   SHARDWISE_FAULT_POINT("shard_cache.before_rename");
   {

@@ -1,11 +1,15 @@
 // Datasets whose shards are remote or compressed, from the index to the epoch.
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdio>
 #include <deque>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/hasher.h"
 #include "base/url.h"
 #include "data/dataset_access.h"
 #include "data/open_shard.h"
@@ -367,6 +371,55 @@ TEST_F(RemoteDatasetTest, OfShardsThatWereExchangedInTheCacheTheRightBytesAreRea
 }
 
 // faults.md 3
+// faults.md 73
+TEST_F(RemoteDatasetTest, WhatOthersForgedInTheCacheIsFoundByTheIndexsHashes) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs another user";
+  for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
+    std::filesystem::remove_all(dir_ / "cache");
+    std::filesystem::remove(index_path());
+    build_index(index_path(), serve(compression),
+                {.content = {.hashes = true}, .remote = remote()});
+    expect_all_samples(Dataset::open(index_path(), {.cache = cache()}));
+    // Another byte in a member of each shard, and a record that fits.
+    for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
+      if (entry.path().extension() != ".tar") continue;
+      const std::string path = entry.path(), note = path.substr(0, path.size() - 3) + "json";
+      std::string bytes = test::read_file(path);
+      bytes[bytes.find("text s")] = 'T';
+      test::write_file(path, bytes);
+      auto record = nlohmann::json::parse(test::read_file(note));
+      const Hash128 hash = hash128(bytes);
+      record["hash"] = {hash.high, hash.low};
+      record["mtime_ns"] = file_identity(path).mtime_ns;
+      record["start_hash"] = hash64(std::string_view(bytes).substr(0, 4096));
+      test::write_file(note, record.dump());
+    }
+    {
+      const Sample sample = Dataset::open(index_path(), {.cache = cache()})[0];
+      ASSERT_EQ(sample["txt"].front(), 'T')
+          << "in a cache of this user's alone its record is believed";
+    }
+    const auto shared = [&](bool is_read_only) {
+      return Dataset::open(index_path(),
+                           {.cache = ShardCache::open({.directory = dir_ / "cache",
+                                                       .fetchers = fetchers_,
+                                                       .read_only = is_read_only,
+                                                       .group_shared = !is_read_only})});
+    };
+    for (const char* name : {"", "/shards"}) {
+      ::chown((dir_ / "cache" + name).c_str(), 54'321, 54'321);
+    }
+    const Dataset data = shared(true);
+    EXPECT_THAT(error_text([&] { data[0]; }),
+                AllOf(HasSubstr("the shard in the cache is not the one that was indexed"),
+                      HasSubstr("the content of"), HasSubstr("0.tar")));
+    for (const char* name : {"", "/shards", "/futures"}) {
+      ::chmod((dir_ / "cache" + name).c_str(), 02770);
+    }
+    expect_all_samples(shared(false));
+  }
+}
+
 TEST_F(RemoteDatasetTest, AnEpochWithLessBringsTheCacheDownToItsBudget) {
   build_index(index_path(), serve(), {.remote = remote(cache())});
   ASSERT_EQ(cache()->used_bytes(), kShards * shard_bytes_);

@@ -1,11 +1,14 @@
 #include "shardwise/index/query.h"
 
+#include <sqlite3.h>
+
 #include <csignal>
 #include <filesystem>
 #include <map>
 #include <random>
 #include <thread>
 
+#include "base/text.h"
 #include "index/offset_table.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/process.h"
@@ -228,17 +231,134 @@ TEST(QueryTest, ErrorsSayWhatIsWrong) {
 
 TEST(QueryTest, CanBeCancelled) {
   const Indexed t;
+  // Values as long as there may be, and what SQLite's own functions take longest with.
+  const std::string text = "hex(zeroblob(1000000))", rest = "hex(zeroblob(400000))";
+  const std::vector<std::string> values = {
+      std::string("i"),
+      "instr(" + text + ", " + rest + " || i)",
+      "length(replace(" + text + ", " + rest + " || i, 'x'))",
+      "length(replace(" + text + ", '0', ''))",
+      "length(trim(" + text + ", replace(hex(randomblob(900000)), '0', '') || '0'))",
+      text + " LIKE '%" + std::string(200, '0') + "' || i",
+      text + " GLOB '*" + std::string(200, '0') + "' || i",
+      "hex(randomblob(1000000))",
+      "printf('%2000000d', i)",
+      "quote(randomblob(900000))",
+      "upper(" + text + ") || ''",
+      "json_extract('[' || replace(" + rest + ", '0', '0,') || '0]', '$[799999]')",
+      "json_valid('[' || replace(" + rest + ", '0', '0,') || '0]')",
+      "substr(" + text + ", -i)",
+      "(SELECT length(group_concat(" + rest + ")) FROM (SELECT 1 UNION SELECT 2))",
+      "(SELECT count(*) FROM samples a, samples b, samples c WHERE a.key || b.key LIKE "
+      "c.text)"};
+  for (const std::string& value : values) {
+    SCOPED_TRACE(value.substr(0, 100));
+    Query query(t.index,
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+                "SELECT count(" +
+                    value + ") FROM n");
+    std::atomic<bool> cancel = false;
+    query.set_cancel(&cancel);
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      cancel = true;
+    });
+    EXPECT_THROW(query.next(), Cancelled);
+    later.join();
+  }
+}
+
+TEST(QueryTest, CanBeCancelledWhileItSorts) {
+  const Indexed t;
   Query query(t.index,
               "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
-              "SELECT count(*) FROM n");
+              "SELECT count(*) FROM (SELECT i FROM n ORDER BY hex(randomblob(1000)))");
   std::atomic<bool> cancel = false;
   query.set_cancel(&cancel);
   std::thread later([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
     cancel = true;
   });
   EXPECT_THROW(query.next(), Cancelled);
   later.join();
+}
+
+TEST(QueryTest, WhatTakesTheProductOfTwoLengthsIsLimited) {
+  const Indexed t;
+  EXPECT_THAT(t.error("SELECT hex(zeroblob(1100000))"), HasSubstr("2 MiB"));
+  EXPECT_THAT(t.error("SELECT replace(hex(zeroblob(1000000)), '0', '123')"), HasSubstr("2 MiB"));
+  EXPECT_THAT(t.error("SELECT 'x' LIKE '" + std::string(251, '%') + "'"), HasSubstr("too complex"));
+  EXPECT_THAT(t.error("SELECT json_patch('{}', '{}')"), HasSubstr("json_patch"));
+}
+
+/// What SQLite itself gives.
+class Sqlite {
+ public:
+  Sqlite() { sqlite3_open(":memory:", &db_); }
+  ~Sqlite() { sqlite3_close(db_); }
+  Sqlite(const Sqlite&) = delete;
+  Sqlite& operator=(const Sqlite&) = delete;
+
+  std::string value(const std::string& sql) const {
+    sqlite3_stmt* statement = nullptr;
+    sqlite3_prepare_v2(db_, sql.c_str(), -1, &statement, nullptr);
+    EXPECT_EQ(sqlite3_step(statement), SQLITE_ROW) << sql << sqlite3_errmsg(db_);
+    std::string text = reinterpret_cast<const char*>(sqlite3_column_text(statement, 0));
+    sqlite3_finalize(statement);
+    return text;
+  }
+
+ private:
+  sqlite3* db_ = nullptr;
+};
+
+TEST(QueryTest, FunctionsInPlaceOfSqlitesGiveTheSame) {
+  const Indexed t;
+  const Sqlite sqlite;
+  const std::vector<std::string> letters = {"a", "b", " ", "\xc3\xa9", "\xe2\x82\xac"};
+  const std::vector<std::string> bytes = {"a", "b", std::string(1, '\0'), "\x80", "\xc3", "\xa9"};
+  std::mt19937 random(17);
+  std::string sql;
+  const auto value = [&](std::size_t most, bool is_valid) {
+    const auto& from = is_valid ? letters : bytes;
+    std::string text;
+    for (std::size_t n = random() % (most + 1); n > 0; --n) text += from[random() % from.size()];
+    const std::string blob = "x'" + hex(text) + "'";
+    switch (random() % 12) {
+      case 0:
+        return std::string("NULL");
+      case 1:
+        return std::to_string(random() % 300);
+      case 2:
+        return std::string("1.5");
+      case 3:
+        return blob;
+      default:
+        return "CAST(" + blob + " AS TEXT)";
+    }
+  };
+  for (int round = 0; round < 5000; ++round) {
+    const bool is_valid = round % 2 == 0;
+    switch (random() % (is_valid ? 5 : 2)) {
+      case 0:
+        sql = "instr(" + value(12, is_valid) + ", " + value(3, is_valid) + ")";
+        break;
+      case 1:
+        sql = "replace(" + value(12, is_valid) + ", " + value(2, is_valid) + ", " +
+              value(3, is_valid) + ")";
+        break;
+      case 2:
+        sql = "trim(" + value(8, true) + (random() % 2 == 0 ? ")" : ", " + value(3, true) + ")");
+        break;
+      case 3:
+        sql = "ltrim(" + value(8, true) + ", " + value(3, true) + ")";
+        break;
+      default:
+        sql = "rtrim(" + value(8, true) + ", " + value(3, true) + ")";
+    }
+    sql = "SELECT typeof(" + sql + ") || ' ' || hex(" + sql + ")";
+    ASSERT_EQ(t.rows(sql)[0], sqlite.value(sql)) << sql;
+  }
 }
 
 TEST(QueryTest, ADamagedSegmentIsAnErrorNotOtherRows) {

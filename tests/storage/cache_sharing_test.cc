@@ -6,10 +6,17 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "base/error_types.h"
+#include "base/file.h"
+#include "base/hasher.h"
 #include "base/lock_holder.h"
+#include "shardwise/base/hash.h"
+#include "storage/cache_futures.h"
+#include "storage/cache_locks.h"
 #include "storage/cache_request.h"
 #include "storage/fetch_support.h"
 #include "storage/served_shards.h"
@@ -33,6 +40,26 @@ namespace fs = std::filesystem;
 constexpr std::size_t kShardBytes = 10'000;
 constexpr uid_t kOther = 54'321;
 constexpr gid_t kGroup = 54'322;
+constexpr uid_t kThird = 54'323;
+
+/// What is wrong with what `body` does as another user, who is in one more group.
+std::string as_user(uid_t user, const std::function<std::string()>& body, gid_t group = kGroup) {
+  return test::in_child([&]() -> std::string {
+    if (::setgroups(1, &group) != 0 || ::setgid(user) != 0 || ::setuid(user) != 0) {
+      return "cannot become another user";
+    }
+    return body();
+  });
+}
+
+uid_t file_owner(const std::string& path) {
+  struct stat st {};
+  ::stat(path.c_str(), &st);
+  return st.st_uid;
+}
+
+#define SHARDWISE_NEEDS_ROOT() \
+  if (::geteuid() != 0) GTEST_SKIP() << "needs other users"
 
 class CacheSharingTest : public test::ServedShardsTest {
  protected:
@@ -47,6 +74,43 @@ class CacheSharingTest : public test::ServedShardsTest {
     how.group_shared = true;
     return how;
   }
+  /// A cache of `user`'s with shard 0, which all may read.
+  void make_cache_of(uid_t user) {
+    fs::create_directory(dir_ / "home");
+    ASSERT_EQ(::chown((dir_ / "home").c_str(), user, user), 0);
+    at_ = dir_ / "home/cache";
+    ASSERT_EQ(as_user(user, [&] { return read(*open(), 0) == body(0) ? "" : "other bytes"; }), "");
+    for (const char* folder : {"", "/shards"}) ::chmod((at_ + folder).c_str(), 0755);
+  }
+  std::shared_ptr<ShardCache> open(ShardCache::Options how = {}) {
+    how.directory = at_;
+    how.fetchers = options().fetchers;
+    return ShardCache::open(how);
+  }
+  /// Puts other bytes under the name of shard 0, and a record that fits them.
+  void forge() const {
+    const std::string path = at_ + "/shards/" + CacheAccess::name_of(request(0));
+    const std::string bytes = test::some_bytes(kShardBytes, 666);
+    auto record = nlohmann::json::parse(test::read_file(path + ".json"));
+    test::write_file(path + ".tar", bytes);
+    const Hash128 hash = hash128(bytes);
+    record["hash"] = record["source_hash"] = {hash.high, hash.low};
+    record["mtime_ns"] = file_identity(path + ".tar").mtime_ns;
+    record["start_hash"] = hash64(std::string_view(bytes).substr(0, 4096));
+    test::write_file(path + ".json", record.dump());
+  }
+  /// Shard 0 as an index with hashes asks for it.
+  CacheRequest hashed(int* num_checks = nullptr) const {
+    CacheRequest asked = request(0);
+    asked.admission.check_content = [this, num_checks](const std::string& path, const auto&) {
+      if (num_checks != nullptr) ++*num_checks;
+      if (test::read_file(path) != body(0)) throw StaleIndex("other bytes", path, "");
+    };
+    return asked;
+  }
+  static std::string mapped(CachedShard shard) { return std::string(shard.map().bytes()); }
+
+  std::string at_ = cache_path();
   /// All files with their sizes, modes, and times of access and change.
   using Picture = std::map<std::string, std::vector<std::int64_t>>;
   Picture picture() const {
@@ -206,6 +270,284 @@ TEST_F(CacheSharingTest, WhatEverybodyMayWriteToIsRefused) {
     }
     ::chmod((cache_path() + folder).c_str(), 02770);
   }
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, AnotherUsersCacheIsReadOnlyIfThatIsAsked) {
+  SHARDWISE_NEEDS_ROOT();
+  make_cache_of(kOther);
+  const auto refused = [&] {
+    for (const auto& how : {options(), shared()}) {
+      const std::string text = error_text([&] { static_cast<void>(open(how)); });
+      if (text.find("it belongs to another user") == std::string::npos ||
+          text.find("--cache-read-only") == std::string::npos) {
+        return "not refused: " + text;
+      }
+    }
+    return read(*open(read_only()), 0) == body(0) ? std::string() : "other bytes";
+  };
+  EXPECT_EQ(as_user(kThird, refused), "");
+  EXPECT_EQ(refused(), "") << "root";
+  ASSERT_EQ(::symlink(at_.c_str(), (dir_ / "link").c_str()), 0);
+  at_ = dir_ / "link";
+  EXPECT_EQ(as_user(kThird, refused), "") << "behind a link";
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, AFolderOfAnotherUsersInOnesOwnCacheIsRefused) {
+  SHARDWISE_NEEDS_ROOT();
+  make_cache_of(kOther);
+  ASSERT_EQ(::chown((at_ + "/shards").c_str(), kThird, kThird), 0);
+  for (const mode_t mode : {0755, 0777, 02775}) {
+    ::chmod((at_ + "/shards").c_str(), mode);
+    EXPECT_EQ(as_user(kOther,
+                      [&] {
+                        const auto text = error_text([&] { static_cast<void>(open()); });
+                        return text.find("/shards'") == std::string::npos ? "not refused" : "";
+                      }),
+              "");
+  }
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, ACacheOfRootsAndAnOwnOneWithoutRightsAreReadByThemselves) {
+  SHARDWISE_NEEDS_ROOT();
+  make_cache_of(kOther);
+  ::chmod(at_.c_str(), 0555);
+  const auto is_read = [&]() -> std::string {
+    const auto cache = open();
+    if (!cache->is_read_only()) return "it is not read only";
+    int num_checks = 0;
+    if (mapped(CacheAccess::get(*cache, hashed(&num_checks))) != body(0)) return "other bytes";
+    return num_checks == 0 ? "" : "checked, though nobody else may write";
+  };
+  EXPECT_EQ(as_user(kOther, is_read), "");
+  fs::rename(at_, dir_ / "roots");
+  at_ = dir_ / "roots";
+  ASSERT_EQ(std::system(("chown -R 0:0 " + at_).c_str()), 0);
+  EXPECT_EQ(as_user(kOther, is_read), "");
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, WhatItsOwnerForgedIsFoundByTheIndexsHashes) {
+  SHARDWISE_NEEDS_ROOT();
+  make_cache_of(kOther);
+  const auto reader = [&](bool is_forged) {
+    return [&, is_forged]() -> std::string {
+      const auto cache = open(read_only());
+      int num_checks = 0;
+      for (int i = 0; i < 3; ++i) {
+        std::string bytes, text;
+        try {
+          bytes = mapped(CacheAccess::get(*cache, hashed(&num_checks)));
+        } catch (const StaleIndex& e) {
+          text = e.what();
+        }
+        if (is_forged != (bytes != body(0))) return "forged: " + text;
+        if (is_forged && text.find("the shard in the cache is not the one that was indexed") ==
+                             std::string::npos) {
+          return text;
+        }
+      }
+      return is_forged || num_checks == 1 ? "" : "checked more than once";
+    };
+  };
+  EXPECT_EQ(as_user(kThird, reader(false)), "");
+  forge();
+  EXPECT_EQ(as_user(kThird,
+                    [&] {
+                      return mapped(CacheAccess::get(*open(read_only()), request(0))) != body(0)
+                                 ? ""
+                                 : "the forgery is none";
+                    }),
+            "");
+  EXPECT_EQ(as_user(kThird, reader(true)), "");
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, WhatIsMappedIsTheFileThatWasChecked) {
+  SHARDWISE_NEEDS_ROOT();
+  make_cache_of(kOther);
+  CachedShard shard = CacheAccess::get(*open(read_only()), hashed());
+  // Its owner waits for the check to be over.
+  fs::rename(shard.path(), shard.path() + ".away");
+  test::write_file(shard.path(), test::some_bytes(kShardBytes, 666));
+  EXPECT_EQ(mapped(std::move(shard)), body(0));
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, WhatAMemberOfTheGroupForgedIsFetchedAgain) {
+  SHARDWISE_NEEDS_ROOT();
+  const auto mine = ShardCache::open(shared());
+  for (const char* name : {"", "/shards", "/futures", "/shardwise-cache", "/used", "/locks"}) {
+    ASSERT_EQ(::chown((cache_path() + name).c_str(), static_cast<uid_t>(-1), kGroup), 0);
+  }
+  for (const char* folder : {"", "/shards", "/futures"}) {
+    ::chmod((cache_path() + folder).c_str(), 02770);
+  }
+  const auto member = [&](int expected_gets) {
+    return [&, expected_gets]() -> std::string {
+      const auto cache = ShardCache::open(shared());
+      int num_checks = 0;
+      for (int i = 0; i < 3; ++i) {
+        if (mapped(CacheAccess::get(*cache, hashed(&num_checks))) != body(0)) return "forged";
+      }
+      if (num_checks == 0) return "not checked";
+      const auto fetched = static_cast<int>(cache->stats().fetched);
+      return fetched == expected_gets ? "" : "fetched " + std::to_string(fetched) + " times";
+    };
+  };
+  EXPECT_EQ(as_user(kOther, member(1)), "");
+  EXPECT_EQ(as_user(kThird, member(0)), "");
+  EXPECT_EQ(as_user(kThird,
+                    [&] {
+                      forge();
+                      return "";
+                    }),
+            "");
+  EXPECT_EQ(as_user(kOther, member(1)), "");
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, AFileOfAnotherUsersInAnOwnCacheIsNotUsed) {
+  SHARDWISE_NEEDS_ROOT();
+  make_cache_of(kOther);
+  const std::string shard = at_ + "/shards/" + CacheAccess::name_of(request(0)) + ".tar";
+  ASSERT_EQ(::chown(shard.c_str(), kThird, kThird), 0);
+  EXPECT_EQ(as_user(kOther,
+                    [&] {
+                      const auto cache = open();
+                      const bool is_right = read(*cache, 0) == body(0);
+                      return is_right && cache->stats().fetched == 1 ? "" : "it was used";
+                    }),
+            "");
+  EXPECT_EQ(file_owner(shard), kOther);
+  // Rights that the file itself gives, as a umask of 0 gave them.
+  ::chmod(shard.c_str(), 0666);
+  forge();
+  EXPECT_EQ(as_user(kOther,
+                    [&] {
+                      const auto cache = open();
+                      const bool is_right = mapped(CacheAccess::get(*cache, hashed())) == body(0);
+                      return is_right && cache->stats().fetched == 1 ? "" : "it was used";
+                    }),
+            "");
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, WhoMayReplaceAFolderAboveTheCacheCountsAsOneWhoMayWrite) {
+  SHARDWISE_NEEDS_ROOT();
+  make_cache_of(kOther);
+  const std::string home = dir_ / "home";
+  ASSERT_EQ(::symlink("cache", (home + "/link").c_str()), 0);
+  ASSERT_EQ(::lchown((home + "/link").c_str(), kThird, kThird), 0);
+  struct Arrangement {
+    uid_t owner;
+    mode_t mode;
+    const char* name;
+    int num_checks;
+  };
+  for (const auto& [owner, mode, name, expected] :
+       {Arrangement{kOther, 0755, "cache", 0}, Arrangement{kThird, 0755, "cache", 1},
+        Arrangement{0, 0755, "cache", 0}, Arrangement{kOther, 0775, "cache", 1},
+        Arrangement{0, 0777, "cache", 1}, Arrangement{0, 01777, "cache", 0},
+        Arrangement{kThird, 01777, "cache", 1}, Arrangement{0, 0755, "link", 0},
+        Arrangement{0, 0777, "link", 1}}) {
+    ASSERT_EQ(::chown(home.c_str(), owner, owner), 0);
+    ::chmod(home.c_str(), mode);
+    at_ = home + "/" + name;
+    const int wanted = expected;
+    EXPECT_EQ(as_user(kOther,
+                      [&]() -> std::string {
+                        int num_checks = 0;
+                        if (mapped(CacheAccess::get(*open(), hashed(&num_checks))) != body(0)) {
+                          return "other bytes";
+                        }
+                        return num_checks == wanted ? "" : std::to_string(num_checks) + " checks";
+                      }),
+              "")
+        << owner << ' ' << std::oct << mode << ' ' << name;
+  }
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, RightsThatAreGivenLaterCountFromThenOn) {
+  const auto cache = ShardCache::open(options());
+  int num_checks = 0;
+  EXPECT_EQ(mapped(CacheAccess::get(*cache, hashed(&num_checks))), body(0));
+  EXPECT_EQ(mapped(CacheAccess::get(*cache, hashed(&num_checks))), body(0));
+  EXPECT_EQ(num_checks, 0);
+  ::chmod((cache_path() + "/shards").c_str(), 0777);
+  forge();
+  EXPECT_EQ(mapped(CacheAccess::get(*cache, hashed(&num_checks))), body(0));
+  EXPECT_GT(num_checks, 0);
+  EXPECT_EQ(cache->stats().fetched, 2U);
+}
+
+// faults.md 74
+TEST_F(CacheSharingTest, NobodyElseCanLockTheFilesThatLocksAreTakenOn) {
+  const mode_t before = ::umask(0);
+  const auto cache = ShardCache::open(options());
+  static_cast<void>(read(*cache, 0));
+  detail::CacheUser user(cache_path(), {}, {}, false);
+  std::optional<ShardFetch> fetch;
+  ASSERT_EQ(CacheAccess::begin_ahead(*cache, request(1), 0, nullptr, fetch), Ahead::kFetch);
+  ::umask(before);
+  int num_readable = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(cache_path())) {
+    if (entry.is_directory()) continue;
+    struct stat st {};
+    ::stat(entry.path().c_str(), &st);
+    const std::string name = entry.path().filename();
+    const bool is_for_readers =
+        name == "shardwise-cache" || name.ends_with(".tar") || name.ends_with(".json");
+    EXPECT_EQ(st.st_mode & 0777, is_for_readers ? 0644U : 0600U) << name;
+    num_readable += is_for_readers ? 1 : 0;
+  }
+  EXPECT_EQ(num_readable, 3) << "the marker, a shard and its record";
+  // What an earlier release made is closed.
+  ::chmod((cache_path() + "/locks").c_str(), 0644);
+  static_cast<void>(read(*cache, 0));
+  static_cast<void>(fetch->run());
+  struct stat st {};
+  ::stat((cache_path() + "/locks").c_str(), &st);
+  EXPECT_EQ(st.st_mode & 0777, 0600U);
+}
+
+// faults.md 74
+TEST_F(CacheSharingTest, ALockOfWhoeverHadTheFileOpenIsWaitedForAndNamed) {
+  ShardCache::Options how = options();
+  how.wait_timeout = std::chrono::milliseconds(100);
+  const auto cache = ShardCache::open(how);
+  static_cast<void>(read(*cache, 0));
+  File stranger = File::open_read(cache_path() + "/locks");
+  for (const std::uint64_t byte :
+       {std::uint64_t{0}, detail::fetch_byte(CacheAccess::name_of(request(1)))}) {
+    ASSERT_TRUE(stranger.try_lock_byte(byte, false));
+    EXPECT_THAT(error_text([&] { read(*cache, 1); }),
+                AllOf(HasSubstr(byte == 0 ? "a process does not finish making room"
+                                          : "the lock of the shard is held by no user of the "
+                                            "shard cache"),
+                      HasSubstr("(process " + std::to_string(::getpid()))));
+    stranger.unlock_byte(byte);
+  }
+  EXPECT_EQ(read(*cache, 1), body(1));
+}
+
+// faults.md 73
+TEST_F(CacheSharingTest, ALinkInPlaceOfTheFolderOfFuturesIsNotFollowed) {
+  static_cast<void>(ShardCache::open(shared()));
+  const std::string mine = dir_ / "documents";
+  fs::create_directory(mine);
+  test::write_file(mine + "/thesis.tex", "years of work");
+  const std::string name = std::string(32, 'a') + ".future";
+  test::write_file(mine + "/" + name, "the name of a future");
+  fs::remove(cache_path() + "/futures");
+  fs::create_symlink(mine, cache_path() + "/futures");
+  const detail::CacheUser user(cache_path(), {}, {}, false);
+  static_cast<void>(user.joint({}, std::string(32, 'b'), 0));
+  EXPECT_EQ(test::read_file(mine + "/thesis.tex"), "years of work");
+  EXPECT_TRUE(fs::exists(mine + "/" + name));
 }
 
 TEST_F(CacheSharingTest, EntriesSayWhoHoldsAndWhoFetches) {

@@ -509,6 +509,28 @@ TEST_F(CloudTest, TheHubIsReadByItsTokenWhichStaysWithTheHub) {
                     Not(HasSubstr("kept"))));
 }
 
+TEST_F(CloudTest, TokensAreNotSentWithoutEncryption) {
+  environment_.set("HF_TOKEN", "sesame");
+  environment_.set("AZURE_TENANT_ID", "tenant");
+  environment_.set("AZURE_CLIENT_ID", "client");
+  environment_.set("AZURE_CLIENT_SECRET", "sesame");
+  environment_.set("AZURE_AUTHORITY_HOST", "http://login.example.invalid");
+  environment_.set("AZURE_STORAGE_ACCOUNT", "account");
+  EXPECT_THAT(error_text([&] { fetched("az://box/x.tar"); }),
+              AllOf(HasSubstr("a token would be sent without encryption"),
+                    HasSubstr("AZURE_AUTHORITY_HOST")));
+  const std::string address = server_.url("");
+  for (const std::string host : {"127.0.0.1", "0.0.0.0"}) {
+    // Both lead to this server; of one it is known.
+    std::string url = address;
+    url.replace(url.find("127.0.0.1"), 9, host);
+    environment_.set("HF_ENDPOINT", url + "/hub");
+    server_.serve("/hub/datasets/o/n/resolve/main/x", {.body = "here"});
+    EXPECT_EQ(fetched("hf://datasets/o/n/x"), "here");
+    EXPECT_EQ(sent("authorization"), host == "127.0.0.1" ? "Bearer sesame" : "");
+  }
+}
+
 TEST_F(CloudTest, TheHubListsPageByPage) {
   const std::string first = "/hub/api/datasets/o/n/tree/main/d";
   server_.serve(first,

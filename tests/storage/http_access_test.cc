@@ -80,6 +80,7 @@ TEST_F(HttpAccessTest, HeadersThatWouldChangeTheRequestAreRefused) {
 
 TEST_F(HttpAccessTest, ABearerTokenIsReadAnewForEachFile) {
   options_.bearer_token_file = home_ / "token";
+  options_.bearer_token_loopback = true;
   const Fetchers fetchers(options_);
   StringSink sink;
   for (const std::string token : {"first", "second"}) {
@@ -94,9 +95,15 @@ TEST_F(HttpAccessTest, ABearerTokenIsReadAnewForEachFile) {
                     Not(HasSubstr("second"))));
 }
 
-TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryptionToOtherMachines) {
+TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryption) {
   options_.bearer_token_file = home_ / "token";
   test::write_file(home_ / "token", "sesame");
+  // Any user of this machine may listen at a port of it.
+  EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
+              AllOf(HasSubstr("the bearer token is not sent without encryption"),
+                    HasSubstr("--bearer-token-loopback")));
+  EXPECT_TRUE(server_.requests().empty());
+  options_.bearer_token_loopback = true;
   EXPECT_EQ(error_text([&] { fetched("http://user.example:1/x.tar"); }),
             "the bearer token is not sent without encryption: 'http://user.example:1/x.tar'; name "
             "the shards by https");
@@ -104,6 +111,7 @@ TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryptionToOtherMachines) {
 
 TEST_F(HttpAccessTest, AFileThatHoldsNoTokenIsAnError) {
   options_.bearer_token_file = home_ / "token";
+  options_.bearer_token_loopback = true;
   EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
             "cannot read the bearer token: '" + (home_ / "token") +
                 "' (No such file or directory); check the file's path");

@@ -28,8 +28,14 @@ struct CacheCommandOptions {
   bool json = false;
 };
 
+/// The cache, to change it.
 std::shared_ptr<ShardCache> open(const CacheCommandOptions& options) {
   return ShardCache::open({.directory = options.directory, .create = false, .group_shared = true});
+}
+
+/// The cache, whoever owns it, to look at it.
+std::shared_ptr<ShardCache> look_at(const CacheCommandOptions& options) {
+  return ShardCache::open({.directory = options.directory, .create = false, .read_only = true});
 }
 
 std::string utc(std::int64_t time_ns) { return utc_text(time_ns / 1'000'000'000); }
@@ -110,7 +116,7 @@ std::uint64_t bytes_of(const std::vector<ShardCache::Entry>& entries) {
 }
 
 void list(const CacheCommandOptions& options, Output& out) {
-  const std::shared_ptr<ShardCache> cache = open(options);
+  const std::shared_ptr<ShardCache> cache = look_at(options);
   const std::vector<ShardCache::Entry> entries = cache->entries();
   const std::vector<ShardCache::Entry> coming = cache->coming();
   if (!options.metrics_file.empty()) {
@@ -131,7 +137,7 @@ void list(const CacheCommandOptions& options, Output& out) {
 }
 
 void verify(const CacheCommandOptions& options, Output& out) {
-  const std::shared_ptr<ShardCache> cache = open(options);
+  const std::shared_ptr<ShardCache> cache = options.remove ? open(options) : look_at(options);
   Progress progress("verifying", Unit::kBytes, options.quiet);
   const ShardCache::Check check = cache->verify(interrupt_token(), progress.of_bytes());
   progress.clear();
@@ -173,7 +179,7 @@ void verify(const CacheCommandOptions& options, Output& out) {
 /// Shows what remove() would do, by ShardCache::prune()'s rule: the least recently used first,
 /// those in use left out, until the rest is small enough.
 void show_removal(const CacheCommandOptions& options, Output& out) {
-  const std::vector<ShardCache::Entry> entries = open(options)->entries();
+  const std::vector<ShardCache::Entry> entries = look_at(options)->entries();
   std::uint64_t used = bytes_of(entries);
   std::uint64_t num_in_use = 0;
   std::vector<ShardCache::Entry> removed;

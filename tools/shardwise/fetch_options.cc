@@ -177,6 +177,11 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
       ->type_name("FILE")
       ->group(kFetchGroup);
   command
+      .add_flag("--bearer-token-loopback", fetching.bearer_token_loopback,
+                "send the bearer token to this machine over http, too, where any of its users may "
+                "listen")
+      ->group(kFetchGroup);
+  command
       .add_option("--netrc-file", fetching.netrc_file,
                   "file with users and passwords by host; without it, the one that NETRC names, or "
                   "`~/.netrc`")

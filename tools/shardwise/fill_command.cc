@@ -60,8 +60,7 @@ RankOptions::Range ranks_of(const FillOptions& options, const Sampler& sampler) 
 /// The cache as it is; none is made for a dry run.
 std::vector<ShardCache::Entry> entries_of(const std::string& directory) {
   if (!std::filesystem::exists(directory)) return {};
-  return ShardCache::open({.directory = directory, .create = false, .group_shared = true})
-      ->entries();
+  return ShardCache::open({.directory = directory, .create = false, .read_only = true})->entries();
 }
 
 /// Opens the run: in a dry run without the cache, which is not made then.

@@ -30,8 +30,8 @@ inline constexpr std::size_t kMaxQueryBytes = std::size_t{1} << 20;
 /// 0.2 us a row, of `shards` some us. Keys, fields and names that are not UTF-8 are blobs. SQLite's
 /// json_each and json_tree are there too.
 ///
-/// Only SELECT is allowed: nothing can be attached, loaded or written. A value has 64 MiB at most,
-/// the query kMaxQueryBytes.
+/// Only SELECT is allowed: nothing can be attached, loaded or written. A value has 2 MiB at most, a
+/// pattern of LIKE or GLOB 250 bytes, the query kMaxQueryBytes. There is no json_patch().
 ///
 /// One thread; each has its own. It shares ownership of the index.
 class SHARDWISE_EXPORT Query {

@@ -175,10 +175,13 @@ class SHARDWISE_EXPORT Fetchers {
     /// give them only where you trust whoever wrote these.
     std::vector<std::string> headers = {};
     /// A file whose first line is a token, which https requests then carry ("Authorization: Bearer
-    /// ..."). It is read for each file that is fetched, so a renewed token is found. Over http it
-    /// is sent to this machine alone; for other hosts the request is InvalidArgument. Over https
-    /// every host that a URL names gets it, as it gets `headers`.
+    /// ..."). It is read for each file that is fetched, so a renewed token is found. It is not sent
+    /// over http: the request is InvalidArgument. Over https every host that a URL names gets it,
+    /// as it gets `headers`.
     std::string bearer_token_file = {};
+    /// The token is sent over http, too, to this machine ("localhost", "127.0.0.1", "[::1]"). Any
+    /// user of this machine may listen there.
+    bool bearer_token_loopback = false;
     /// Users and passwords by host, as curl and wget read them, for http and https URLs without a
     /// user. Empty: the file that the environment names (NETRC), or ~/.netrc, if it is there. It is
     /// not looked at where a header or a token says who asks.

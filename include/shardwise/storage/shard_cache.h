@@ -87,13 +87,16 @@ class SHARDWISE_EXPORT ShardCache {
     /// appears whole, by rename. Empty: nowhere.
     std::string metrics_file = {};
     /// Nothing in the directory is written, neither locks nor times of use: what is there is read,
-    /// and a shard that is not is Unsupported. Holds by itself for a directory that this user may
-    /// not write to, whoever owns it.
+    /// and a shard that is not is Unsupported. A directory of another user is read by this option
+    /// alone. It holds by itself for one of this user's, or of root's, that this user may not write
+    /// to.
     bool read_only = false;
     /// The directory is shared with its group: it is made so that members of the group may write to
     /// it, whatever their umask is, and one that is so already is used, whoever owns it. Members
-    /// trust each other. Time of use is kept for a user's own shards, so that eviction between
-    /// several users goes by when a shard came where nobody knows its next use.
+    /// trust each other, but for shards of which the index has hashes: those are checked against
+    /// the hashes when this process first opens them, as in every cache to which others may write.
+    /// Time of use is kept for a user's own shards, so that eviction between several users goes by
+    /// when a shard came where nobody knows its next use.
     bool group_shared = false;
   };
 
@@ -147,8 +150,9 @@ class SHARDWISE_EXPORT ShardCache {
 
   /// Makes the directory (mode 0700, or 2770 for a group) if there is none, and removes what killed
   /// processes left, unless it is only read.
-  /// Errors: InvalidArgument if the directory belongs to another user who does not share it, others
-  /// may write to it, or it holds files and is no cache; VersionMismatch; kIo, kNoSpace.
+  /// Errors: InvalidArgument if the directory belongs to another user, and neither read_only nor a
+  /// group that shares it says that this is meant; if others may write to it; if it holds files and
+  /// is no cache; VersionMismatch; kIo, kNoSpace.
   [[nodiscard]] static std::shared_ptr<ShardCache> open(const Options& options);
   ~ShardCache();
   ShardCache(const ShardCache&) = delete;
