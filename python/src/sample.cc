@@ -10,6 +10,8 @@
 #include <span>
 #include <string_view>
 
+#include "base/json.h"
+#include "base/text.h"
 #include "blocking.h"
 #include "data/sample_access.h"
 #include "errors.h"
@@ -119,6 +121,24 @@ nb::object copied_field(const Sample& sample, nb::handle name) {
   const NameBytes field(name.ptr());
   if (!field.is_valid()) nb::raise_python_error();
   return copied(sample, place_of(sample, field.view()));
+}
+
+/// Raises json.JSONDecodeError, which has the character in the text.
+[[noreturn]] void raise_not_json(nb::handle bytes, const JsonFault& fault) {
+  const nb::object text = bytes.attr("decode")("utf-8", "replace");
+  const nb::bytes front(PyBytes_AsString(bytes.ptr()), fault.offset);
+  const nb::object before = front.attr("decode")("utf-8", "replace");
+  const nb::object error = nb::module_::import_("json").attr("JSONDecodeError");
+  PyErr_SetObject(error.ptr(), error(escaped(fault.what), text, nb::len(before)).ptr());
+  nb::raise_python_error();
+}
+
+/// A field as Python's json reads it, if it is JSON by the rule of the library.
+nb::object json_of(const Sample& sample, nb::handle name) {
+  const nb::object field = copied_field(sample, name);
+  const std::string_view bytes(PyBytes_AsString(field.ptr()), nb::len(field));
+  if (const auto fault = json_fault(bytes)) raise_not_json(field, *fault);
+  return nb::module_::import_("json").attr("loads")(field);
 }
 
 nb::object view_of(nb::handle self, std::size_t i) {
@@ -321,11 +341,11 @@ void add_samples(nb::module_& module) {
               "2")
           .def(
               "json",
-              [](const SampleObject& self, nb::str field) {
-                return nb::module_::import_("json").attr("loads")(copied_field(self.sample, field));
-              },
+              [](const SampleObject& self, nb::str field) { return json_of(self.sample, field); },
               "field"_a, nb::sig("def json(self, field: str) -> typing.Any"),
-              "A field that is JSON. Raises as bytes(), and json.JSONDecodeError.")
+              "A field that is JSON in UTF-8. NaN, numbers beyond the range of a float, halves of "
+              "surrogate pairs and more than 500 levels are refused, as columns and the loader "
+              "refuse them. Raises as bytes(), and json.JSONDecodeError.")
           .def(
               "numpy", &array_over, "field"_a,
               nb::sig("def numpy(self, field: str) -> numpy.typing.NDArray[numpy.uint8]"),

@@ -19,6 +19,7 @@
 #include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/fork.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -69,7 +70,7 @@ std::string_view base_name(std::string_view path) { return path.substr(path.rfin
 
 FileIdentity file_identity(const std::string& path) {
   struct stat st {};
-  if (retry_eintr([&] { return ::stat(path.c_str(), &st); }) != 0) {
+  if (retry_eintr([&] { return ::stat(c_path(path), &st); }) != 0) {
     throw_errno(errno, "cannot access", path);
   }
   return checked_identity(st, path);
@@ -84,7 +85,7 @@ FileIdentity file_identity(int fd, const std::string& path) {
 File File::open_read(const std::string& path) {
   // O_NONBLOCK: opening a FIFO must fail the check below, not wait for a writer.
   const int fd =
-      retry_eintr([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
+      retry_eintr([&] { return ::open(c_path(path), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) throw_errno(errno, "cannot open", path);
   File file(fd, path);
   file_identity(fd, path);
@@ -92,7 +93,7 @@ File File::open_read(const std::string& path) {
 }
 
 File File::open_to_lock(const std::string& path) {
-  const int fd = retry_eintr([&] { return ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK); });
+  const int fd = retry_eintr([&] { return ::open(c_path(path), O_RDWR | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) return open_read(path);
   File file(fd, path);
   file_identity(fd, path);
@@ -101,7 +102,7 @@ File File::open_to_lock(const std::string& path) {
 
 File File::open_or_create(const std::string& path, unsigned mode) {
   const int fd = retry_eintr([&] {
-    return ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
+    return ::open(c_path(path), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, mode);
   });
   if (fd < 0) throw_errno(errno, "cannot open or create", path);
   File file(fd, path);
@@ -111,7 +112,7 @@ File File::open_or_create(const std::string& path, unsigned mode) {
 
 File File::create_exclusive(const std::string& path, unsigned mode) {
   const int fd = retry_eintr([&] {
-    return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    return ::open(c_path(path), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
   });
   if (fd < 0 && errno == ENOENT) {
     throw NotFound("cannot create", in_quotes(path) + " (the folder does not exist)",
@@ -234,7 +235,7 @@ FileLock File::try_lock() {
 }
 
 void File::rename(const std::string& path) {
-  if (::rename(path_.c_str(), path.c_str()) != 0) throw_errno(errno, "cannot replace", path);
+  if (::rename(c_path(path_), c_path(path)) != 0) throw_errno(errno, "cannot replace", path);
   path_ = path;
 }
 

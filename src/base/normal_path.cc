@@ -2,6 +2,9 @@
 
 #include <filesystem>
 
+#include "base/text.h"
+#include "shardwise/base/error.h"
+
 namespace shardwise {
 namespace fs = std::filesystem;
 
@@ -33,6 +36,11 @@ std::string normal_path(const std::string& path) {
 
 std::string normal_absolute_path(const std::string& path) {
   return normal_path(fs::absolute(path).string());
+}
+
+const char* c_path(const std::string& path) {
+  if (path.find('\0') == std::string::npos) return path.c_str();
+  throw InvalidArgument("the path has a NUL character", in_quotes(path), "correct the path");
 }
 
 }  // namespace shardwise

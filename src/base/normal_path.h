@@ -13,4 +13,8 @@ std::string normal_path(const std::string& path);
 /// As normal_path(), but absolute.
 std::string normal_absolute_path(const std::string& path);
 
+/// The path for calls of the operating system, which would read it up to a NUL only.
+/// Errors: InvalidArgument if it has one.
+const char* c_path(const std::string& path);
+
 }  // namespace shardwise

@@ -12,6 +12,7 @@
 
 #include "base/errno_error.h"
 #include "base/file.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -23,7 +24,7 @@ constexpr mode_t kOthersRead = S_IRGRP | S_IROTH;
 
 struct stat status_of(const std::string& path) {
   struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) throw_errno(errno, "cannot access", path);
+  if (::stat(c_path(path), &st) != 0) throw_errno(errno, "cannot access", path);
   return st;
 }
 
@@ -81,14 +82,14 @@ void refuse_directory(const std::string& path, std::string_view purpose, std::st
 }
 
 void make_directory(const std::string& path) {
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+  if (::mkdir(c_path(path), 0700) != 0 && errno != EEXIST) {
     throw_errno(errno, "cannot make the directory", path);
   }
 }
 
 void make_directories(const std::string& path) {
   struct stat st {};
-  if (::stat(path.c_str(), &st) == 0) return;
+  if (::stat(c_path(path), &st) == 0) return;
   if (const std::string above = directory_of(path); above != path && above != ".") {
     make_directories(above);
   }
@@ -155,12 +156,12 @@ bool is_group_directory(const std::string& path) {
 
 void make_group_directory(const std::string& path) {
   struct stat st {};
-  if (::stat(path.c_str(), &st) == 0) return;
+  if (::stat(c_path(path), &st) == 0) return;
   constexpr std::size_t kRandomLength = 12;
   const std::string fresh = path + "." + random_name(kRandomLength);
   make_directory(fresh);
   const bool is_made =
-      ::chmod(fresh.c_str(), 02770) == 0 && ::rename(fresh.c_str(), path.c_str()) == 0;
+      ::chmod(fresh.c_str(), 02770) == 0 && ::rename(fresh.c_str(), c_path(path)) == 0;
   const int error = errno;
   if (is_made) return;
   ::rmdir(fresh.c_str());

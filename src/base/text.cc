@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <ctime>
 
@@ -33,9 +34,31 @@ std::size_t utf8_length(std::string_view s) noexcept {
   return 0;
 }
 
-/// True if `s` begins with one of U+0080 to U+009F, which terminals obey as they do escape codes.
-bool is_c1_control(std::string_view s) noexcept {
-  return s.size() > 1 && s[0] == '\xC2' && static_cast<unsigned char>(s[1]) - 0x80U < 0x20;
+/// The character of a well-formed UTF-8 sequence.
+std::uint32_t decoded(std::string_view sequence) noexcept {
+  const auto first = static_cast<unsigned char>(sequence[0]);
+  std::uint32_t c = sequence.size() == 1 ? first : first & (0x7FU >> sequence.size());
+  for (const char byte : sequence.substr(1))
+    c = c << 6 | (static_cast<unsigned char>(byte) & 0x3FU);
+  return c;
+}
+
+/// True for what a terminal obeys (U+0080 to U+009F), or shows as nothing or as a blank: blanks
+/// other than U+0020, zero-width and bidirectional marks, fillers, variation selectors, tags.
+bool is_invisible(std::uint32_t c) noexcept {
+  struct Range {
+    std::uint32_t first, last;
+  };
+  static constexpr std::array<Range, 22> kInvisible = {
+      {{0x80, 0xA0},       {0xAD, 0xAD},      {0x34F, 0x34F},     {0x61C, 0x61C},
+       {0x115F, 0x1160},   {0x1680, 0x1680},  {0x17B4, 0x17B5},   {0x180B, 0x180F},
+       {0x2000, 0x200F},   {0x2028, 0x202F},  {0x205F, 0x206F},   {0x2800, 0x2800},
+       {0x3000, 0x3000},   {0x3164, 0x3164},  {0xFE00, 0xFE0F},   {0xFEFF, 0xFEFF},
+       {0xFFA0, 0xFFA0},   {0xFFF0, 0xFFFB},  {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3},
+       {0x1D173, 0x1D17A}, {0xE0000, 0xE0FFF}}};
+  return c >= 0x80 && std::ranges::any_of(kInvisible, [&](const Range& range) {
+           return range.first <= c && c <= range.last;
+         });
 }
 
 }  // namespace
@@ -61,7 +84,8 @@ std::string escaped(std::string_view bytes) {
       out += "\\t";
     } else if (c == '\\') {
       out += "\\\\";
-    } else if (c < 0x20 || c == 0x7F || length == 0 || is_c1_control(bytes)) {
+    } else if (c < 0x20 || c == 0x7F || length == 0 ||
+               is_invisible(decoded(bytes.substr(0, length)))) {
       length = std::max<std::size_t>(length, 1);
       for (const char byte : bytes.substr(0, length)) out += "\\x" + hex({&byte, 1});
     } else {

@@ -12,8 +12,8 @@ namespace shardwise::detail {
 /// True if `bytes` is well-formed UTF-8 (no surrogates, nothing above U+10FFFF, no overlong forms).
 SHARDWISE_EXPORT bool is_utf8(std::string_view bytes) noexcept;
 
-/// `bytes` as one printable line: control characters, backslash and what is not UTF-8 become `\n`,
-/// `\t`, `\\` or `\xNN`. Names in archives are bytes and may hold anything.
+/// `bytes` as one printable line: control and invisible characters, backslash and what is not UTF-8
+/// become `\n`, `\t`, `\\` or `\xNN` a byte. Names in archives are bytes and may hold anything.
 SHARDWISE_EXPORT std::string escaped(std::string_view bytes);
 
 /// `escaped(bytes)` in single quotes, cut to about 200 bytes: for error texts.

@@ -36,8 +36,8 @@ std::uint64_t parse_hash64(std::string_view text) {
   return value;
 }
 
-constexpr std::array<std::string_view, 7> kLeftOutNames = {
-    "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta"};
+constexpr std::array<std::string_view, 8> kLeftOutNames = {
+    "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta", "no-value"};
 
 }  // namespace
 

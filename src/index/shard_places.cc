@@ -41,7 +41,7 @@ ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Ind
     refuse<Unsupported>("shards are looked for below a folder, not a URL", lookup.root);
   }
   std::error_code failed;
-  if (!std::filesystem::is_directory(lookup.root, failed)) {
+  if (!std::filesystem::is_directory(c_path(lookup.root), failed)) {
     throw NotFound("the folder with the shards does not exist", in_quotes(lookup.root),
                    "check the path that was given as --root (Dataset::Options::root)");
   }

@@ -4,9 +4,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 #include "shardwise/index/query.h"
@@ -97,10 +97,30 @@ bool is_json_path(std::string_view path) {
   return true;
 }
 
-constexpr std::string_view kValid = "SELECT json_valid(?1)";
-constexpr std::string_view kExtract = "SELECT json_extract(?1, ?2) WHERE json_valid(?1)";
 constexpr double kTwoTo63 = 9223372036854775808.0;  // integers below it are integers in SQL
-constexpr std::string_view kWrite = "SELECT json_extract(?1, ?2, ?2)";
+
+/// A key of a path, between quotes or not. Escapes between quotes mean what they mean in JSON.
+std::string key_of(std::string_view written) {
+  if (!written.starts_with('"')) return std::string(written);
+  try {
+    JsonReader reader(written);
+    reader.next();
+    return std::string(reader.text());
+  } catch (const JsonFault&) {
+    return std::string(written.substr(1, written.size() - 2));
+  }
+}
+
+/// JSON without the blanks between its tokens.
+void append_without_blanks(std::string& out, std::string_view json) {
+  bool in_string = false;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (c == '"') in_string = !in_string;
+    if (in_string && c == '\\') out += json[i++];
+    if (in_string || trimmed({&c, 1}).size() == 1) out += json[i];
+  }
+}
 
 }  // namespace
 
@@ -153,62 +173,128 @@ std::string to_string(const Index::Column& column) {
          column.json_path;
 }
 
-ColumnReader::ColumnReader(const std::vector<Index::Column>& columns)
-    : columns_(columns),
-      db_(sqlite::Database::in_memory()),
-      extract_(db_.prepare(kExtract)),
-      write_(db_.prepare(kWrite)),
-      valid_(db_.prepare(kValid)) {}
+std::vector<ColumnReader::Step> ColumnReader::steps_of(std::string_view path) {
+  std::vector<Step> steps;
+  for (std::string_view rest = path.substr(std::min<std::size_t>(path.size(), 1)); !rest.empty();) {
+    const bool is_key = rest[0] == '.';
+    rest.remove_prefix(1);
+    std::size_t size = rest.find(']');
+    if (is_key) {
+      size =
+          rest[0] == '"' ? rest.find('"', 1) + 1 : std::min(rest.find_first_of(".["), rest.size());
+      steps.push_back({.key = key_of(rest.substr(0, size))});
+    } else {
+      std::string_view number = rest.substr(0, size++);
+      Step step{.is_from_end = number.starts_with('#')};
+      number.remove_prefix(number.starts_with("#-") ? 2 : number.starts_with('#') ? 1 : 0);
+      // "[#]" is what follows the last element; so is a number that is too large.
+      step.number = number.empty() ? 0 : parse_int64(number).value_or(INT64_MAX);
+      steps.push_back(std::move(step));
+    }
+    rest.remove_prefix(size);
+  }
+  return steps;
+}
 
-std::optional<std::string> ColumnReader::too_large(std::size_t column, std::string_view field) {
+ColumnReader::ColumnReader(const std::vector<Index::Column>& columns) : columns_(columns) {
+  for (const Index::Column& column : columns) steps_.push_back(steps_of(column.json_path));
+}
+
+std::optional<std::string> ColumnReader::too_large(std::size_t column,
+                                                   std::string_view field) const {
   if (!columns_[column].json_path.empty() || field.size() <= kMaxBlobValueBytes) {
     return std::nullopt;
   }
   const bool is_text = is_utf8(field) && field.find('\0') == std::string_view::npos;
-  if (is_text) {
-    if (field.size() <= kMaxTextValueBytes) return std::nullopt;
-    valid_.reset();
-    valid_.bind(1, field);
-    if (valid_.step() && valid_.integer(0) != 0) return std::nullopt;
-  }
+  if (is_text && (field.size() <= kMaxTextValueBytes || !json_fault(field))) return std::nullopt;
   return std::string(is_text ? "a text above 64 KiB" : "a value above 4 KiB that is no text") +
          " cannot be a metadata column";
 }
 
-std::optional<MetadataValue> ColumnReader::read(std::size_t column, std::string_view field) {
-  const std::string& path = columns_[column].json_path;
-  if (path.empty()) return whole_field(field);
-  if (!is_utf8(field) || field.find('\0') != std::string_view::npos) return std::nullopt;
-  extract_.reset();
-  extract_.bind(1, field).bind(2, path);
-  if (!extract_.step()) return std::nullopt;
-  MetadataValue value = extract_.value(0);
-  // json_extract rounds large numbers and cuts texts at a NUL: such values are taken as written.
-  if (value.type == ValueType::kReal && std::abs(value.real) >= kTwoTo63) {
-    const std::string_view written = as_written(field, path);
-    if (is_whole_number(written) || std::isinf(value.real)) return of_bytes(written);
-  } else if (value.type == ValueType::kText) {
-    if (field.find("\\u0000") == std::string_view::npos) return of_bytes(value.bytes);
-    const std::string_view written = as_written(field, path);
-    if (written.find("\\u0000") == std::string_view::npos) return of_bytes(value.bytes);
-    const auto json = nlohmann::json::parse(written, nullptr, false);
-    if (json.is_string()) {
-      text_ = json.get<std::string>();
-      return of_bytes(text_);
-    }
-    value.bytes = written;
-    if (written.starts_with('"')) value.type = ValueType::kBlob;  // with lone surrogates, too
-  }
-  return value;
+MetadataValue ColumnReader::read(std::size_t column, std::string_view field) {
+  if (columns_[column].json_path.empty()) return whole_field(field);
+  found_ = {};
+  JsonReader reader(field);
+  find(reader, reader.next(), steps_[column]);
+  reader.next();  // nothing is to follow
+  return found_;
 }
 
-std::string_view ColumnReader::as_written(std::string_view field, const std::string& path) {
-  // Given the path twice, SQLite returns an array of both values, "[7,7]".
-  write_.reset();
-  write_.bind(1, field).bind(2, path);
-  if (!write_.step()) return {};
-  const std::string_view twice = write_.value(0).bytes;
-  return twice.size() < 3 ? std::string_view() : twice.substr(1, (twice.size() - 3) / 2);
+void ColumnReader::find(JsonReader& reader, JsonReader::Token token, std::span<const Step> steps) {
+  using Token = JsonReader::Token;
+  if (steps.empty()) return take(reader, token);
+  const Step& step = steps.front();
+  if (token == Token::kObject && step.key) {
+    while (reader.next() == Token::kKey) {
+      const bool is_wanted = reader.text() == *step.key;
+      const Token value = reader.next();
+      if (is_wanted) {
+        found_ = {};  // the last of several keys counts
+        find(reader, value, steps.subspan(1));
+      } else {
+        reader.skip();
+      }
+    }
+  } else if (token == Token::kArray && !step.key) {
+    std::int64_t wanted = step.number;
+    if (step.is_from_end) {
+      JsonReader ahead = reader;
+      std::int64_t size = 0;
+      for (; ahead.next() != Token::kEndOfArray; ++size) ahead.skip();
+      wanted = size - step.number;
+    }
+    std::int64_t number = 0;
+    for (Token value = reader.next(); value != Token::kEndOfArray; value = reader.next()) {
+      if (number++ == wanted) {
+        find(reader, value, steps.subspan(1));
+      } else {
+        reader.skip();
+      }
+    }
+  } else {
+    reader.skip();
+  }
+}
+
+void ColumnReader::take(JsonReader& reader, JsonReader::Token token) {
+  found_ = {};
+  switch (token) {
+    case JsonReader::Token::kTrue:
+    case JsonReader::Token::kFalse:
+      found_.type = ValueType::kInteger;
+      found_.integer = token == JsonReader::Token::kTrue ? 1 : 0;
+      break;
+    case JsonReader::Token::kNumber:
+      take_number(reader);
+      break;
+    case JsonReader::Token::kString:
+      text_ = reader.text();
+      found_ = of_bytes(text_);
+      break;
+    case JsonReader::Token::kObject:
+    case JsonReader::Token::kArray:
+      reader.skip();
+      text_.clear();
+      append_without_blanks(text_, reader.token());
+      found_ = of_bytes(text_);
+      break;
+    default:
+      break;  // null
+  }
+}
+
+void ColumnReader::take_number(const JsonReader& reader) {
+  if (const auto integer = reader.integer()) {
+    found_.type = ValueType::kInteger;
+    found_.integer = *integer;
+    return;
+  }
+  found_.type = ValueType::kReal;
+  found_.real = reader.real();
+  if (reader.is_whole() && std::abs(found_.real) >= kTwoTo63) {
+    text_ = reader.token();  // as written: a double would round it
+    found_ = of_bytes(text_);
+  }
 }
 
 }  // namespace shardwise

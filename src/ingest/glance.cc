@@ -1,24 +1,120 @@
 #include "ingest/glance.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include "base/hasher.h"
+#include "base/text.h"
 #include "shardwise/base/hash.h"
+#include "tar/sample_name.h"
 #include "tar/tar_header.h"
 
 namespace shardwise {
 namespace {
 
-/// True if what lies right before the member's data could be its header.
-bool is_header_of(const MemberRecord& member, const ReadShard& read) {
-  if (member.data_offset() < tar::kBlockBytes) return false;
-  const std::string block = read(member.data_offset() - tar::kBlockBytes, tar::kBlockBytes);
-  if (block.size() < tar::kBlockBytes || !tar::has_valid_checksum(block.data())) return false;
-  const tar::Header header(block.data());
-  const bool is_file = header.type() == '0' || header.type() == '\0' || header.type() == '7';
-  // A size that a pax header gives is often 0 here.
-  const auto size = header.size();
-  return is_file && size && (*size == 0 || static_cast<std::uint64_t>(*size) == member.size_bytes);
+/// Bytes before a member's data that are read for its headers: more than almost all need.
+constexpr std::uint64_t kUsualHeaderBytes = 4096;
+constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{4} * tar::kMaxSpecialBytes;
+constexpr std::uint64_t kMaxHashedBytes = std::uint64_t{8} << 20;
+
+bool is_special(const tar::Header& header) {
+  return std::string_view("xXgLK").find(header.type()) != std::string_view::npos;
+}
+
+/// Where the headers begin that end with the last block of `bytes`: special ones lie before it.
+std::size_t first_header(std::string_view bytes) {
+  std::size_t first = bytes.size() - tar::kBlockBytes;
+  for (std::size_t at = first; at >= tar::kBlockBytes;) {
+    at -= tar::kBlockBytes;
+    const char* const block = bytes.data() + at;
+    const tar::Header header(block);
+    if (!is_special(header) || !tar::has_valid_checksum(block)) continue;
+    const auto size = header.size();
+    if (!size || *size < 0 || static_cast<std::uint64_t>(*size) > tar::kMaxSpecialBytes) continue;
+    if (at + tar::kBlockBytes + tar::padded(static_cast<std::uint64_t>(*size)) == first) first = at;
+  }
+  return first;
+}
+
+/// The entry whose data begins right behind `bytes`; nothing if no header of a file lies there.
+std::optional<tar::RawEntry> entry_before(std::string_view bytes) {
+  if (bytes.size() < tar::kBlockBytes) return std::nullopt;
+  std::string why;
+  auto entry = tar::read_raw_entry(bytes, first_header(bytes), &why);
+  if (!entry || entry->data_offset != bytes.size() || entry->kind() != tar::EntryKind::kFile) {
+    return std::nullopt;
+  }
+  return entry;
+}
+
+/// Compares single members of a shard with the index.
+class Glance {
+ public:
+  Glance(const SegmentView& segment, const ReadShard& read) : segment_(segment), read_(read) {}
+
+  /// @param sample  the one that the member is of.
+  std::optional<std::string> difference(std::uint32_t number, std::uint32_t sample) const {
+    const MemberRecord& member = segment_.members()[number];
+    const std::string at = " right before offset " + std::to_string(member.data_offset());
+    const std::string name =
+        std::string(segment_.key(sample)) + "." + std::string(segment_.field_name(member.field()));
+    std::optional<tar::RawEntry> entry;
+    bool is_named = false;
+    for (const std::uint64_t most : {kUsualHeaderBytes, kMaxHeaderBytes}) {
+      entry = entry_of(number, most);
+      is_named = entry && may_be_named(*entry, number, sample);
+      if (is_named) break;
+    }
+    if (!entry || entry->size != member.size_bytes) {
+      return "no header of a member of " + std::to_string(member.size_bytes) + " bytes" + at;
+    }
+    if (!is_named) {
+      return "the header" + at + " is of " + in_quotes(entry->name) + ", not of " + in_quotes(name);
+    }
+    if (!segment_.has_member_hashes() || member.size_bytes > kMaxHashedBytes) return std::nullopt;
+    const std::string bytes = read_(member.data_offset(), member.size_bytes);
+    if (hash64(bytes) == segment_.member_hash(number)) return std::nullopt;
+    return "the bytes of " + in_quotes(name) + " differ";
+  }
+
+ private:
+  /// The entry whose data the member is, of which at most `most` bytes of headers are read.
+  std::optional<tar::RawEntry> entry_of(std::uint32_t number, std::uint64_t most) const {
+    const std::uint64_t end = segment_.members()[number].data_offset();
+    std::uint64_t begin = 0;
+    if (number > 0) {
+      const MemberRecord& before = segment_.members()[number - 1];
+      begin = before.data_offset() + tar::padded(before.size_bytes);
+    }
+    if (begin >= end) begin = 0;  // one of the two is a hard link
+    begin = std::max(begin, end - std::min(end, most));
+    const std::string bytes = read_(begin, end - begin);
+    return bytes.size() < end - begin ? std::nullopt : entry_before(bytes);
+  }
+
+  /// True if the entry has the member's name, or the member is a hard link to it: then a member
+  /// before it in the archive lies there, or behind.
+  bool may_be_named(const tar::RawEntry& entry, std::uint32_t number, std::uint32_t sample) const {
+    const MemberRecord& member = segment_.members()[number];
+    const std::string_view name = std::string_view(entry.name).substr(0, entry.name.find('\0'));
+    return is_name_of(name, segment_.key(sample), segment_.field_name(member.field())) ||
+           std::ranges::any_of(segment_.members().first(number), [&](const MemberRecord& other) {
+             return other.data_offset() >= member.data_offset();
+           });
+  }
+
+  const SegmentView& segment_;
+  const ReadShard& read_;
+};
+
+/// The sample that has this member. REQUIRES: number < segment.num_members().
+std::uint32_t sample_of(const SegmentView& segment, std::uint32_t number) {
+  const auto samples = std::views::iota(0U, segment.num_samples());
+  const auto* const member = segment.members().data() + number;
+  return *std::ranges::partition_point(samples, [&](std::uint32_t sample) {
+    const auto members = segment.members(sample);
+    return members.data() + members.size() <= member;
+  });
 }
 
 }  // namespace
@@ -43,14 +139,12 @@ std::optional<std::string> difference_at_a_glance(const Index::Shard& row,
   if (row.compression != Compression::kNone)
     return std::nullopt;  // offsets are of the expanded one
   constexpr std::uint64_t kMostGlances = 8;
-  const auto members = segment.members();
-  const std::uint64_t num_glances = std::min<std::uint64_t>(members.size(), kMostGlances);
+  const Glance glance(segment, read);
+  const std::uint64_t num_members = segment.num_members();
+  const std::uint64_t num_glances = std::min(num_members, kMostGlances);
   for (std::uint64_t i = 1; i <= num_glances; ++i) {
-    const MemberRecord& member = members[members.size() * i / num_glances - 1];
-    if (!is_header_of(member, read)) {
-      return "no header of a member of " + std::to_string(member.size_bytes) +
-             " bytes right before offset " + std::to_string(member.data_offset());
-    }
+    const auto number = static_cast<std::uint32_t>(num_members * i / num_glances - 1);
+    if (auto difference = glance.difference(number, sample_of(segment, number))) return difference;
   }
   return std::nullopt;
 }

@@ -39,10 +39,9 @@ bool holds_sample(const SegmentView& segment, std::uint32_t local, std::string_v
   const auto see = [&](const TarMember& member) {
     if (next == members.size()) return;
     const MemberRecord& record = members[next];
-    const auto name = split_sample_name(member.name);
     if (offset + member.data_offset == record.data_offset() &&
-        member.size_bytes == record.size_bytes && name && name->key == segment.key(local) &&
-        same_field(segment.field_name(record.field()), name->field)) {
+        member.size_bytes == record.size_bytes &&
+        is_name_of(member.name, segment.key(local), segment.field_name(record.field()))) {
       ++next;
     }
   };

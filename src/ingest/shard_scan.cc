@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/segment.h"
@@ -66,7 +67,9 @@ class SampleGrouper {
     const auto name = split_sample_name(member.name);
     if (!name) {
       refuse(Index::SkippedMember::Kind::kNoField, options_.policies.no_field, member.header_offset,
-             member.name, "the name has no key and field, as in KEY.FIELD",
+             member.name,
+             is_hidden_name(member.name) ? "the member is a hidden file, which has no key"
+                                         : "the name has no key and field, as in KEY.FIELD",
              "rename or remove the member");
       return;
     }
@@ -172,14 +175,21 @@ class SampleGrouper {
                      "ask for another column");
       } else if (const auto why = columns_->too_large(i, data)) {
         refuse_value(member, *why, "take another field, or a part of one: FIELD:JSONPATH");
-      } else if (const auto value = columns_->read(i, data)) {
-        builder_.set_value(static_cast<std::uint32_t>(i), *value);
       } else {
-        refuse_value(member,
-                     "the field is not JSON, from which the column " +
-                         in_quotes(options_.columns[i].name) + " is taken",
-                     "mend the shard, or ask for another column");
+        set_column(i, member, data);
       }
+    }
+  }
+
+  void set_column(std::size_t column, const TarMember& member, std::string_view data) {
+    try {
+      builder_.set_value(static_cast<std::uint32_t>(column), columns_->read(column, data));
+    } catch (const JsonFault& fault) {
+      refuse_value(member,
+                   "the field is not JSON, from which the column " +
+                       in_quotes(options_.columns[column].name) + " is taken (" +
+                       escaped(fault.text()) + ")",
+                   "mend the shard, or ask for another column");
     }
   }
 
@@ -195,7 +205,7 @@ class SampleGrouper {
   void refuse_bad_values(const std::vector<bool>& drop) {
     for (const BadValue& bad : bad_values_) {
       if (!drop.empty() && drop[bad.sample]) continue;
-      refuse(Index::SkippedMember::Kind::kDamage, options_.policies.damage, bad.header_offset,
+      refuse(Index::SkippedMember::Kind::kNoValue, options_.policies.damage, bad.header_offset,
              bad.member, bad.what, bad.remedy);
     }
     bad_values_.clear();
@@ -209,9 +219,12 @@ class SampleGrouper {
               std::uint64_t offset, std::string_view name, const std::string& what,
               std::string_view remedy) {
     if (policy == DefectPolicies::OnDefect::kError) {
-      throw CorruptShard(what, where(offset, name),
-                         std::string(remedy) + ", or leave it out with `" +
-                             std::string(option_that_skips(kind)) + "`");
+      throw CorruptShard(
+          what, where(offset, name),
+          std::string(remedy) +
+              (kind == Index::SkippedMember::Kind::kNoValue ? ", or take NULL for the value with `"
+                                                            : ", or leave it out with `") +
+              std::string(option_that_skips(kind)) + "`");
     }
     leave_out(kind, offset, name, what);
   }

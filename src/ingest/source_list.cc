@@ -11,7 +11,6 @@
 #include <iostream>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <unordered_set>
 #include <utility>
 
@@ -19,6 +18,8 @@
 #include "base/errno_error.h"
 #include "base/error_types.h"
 #include "base/expanding_reader.h"
+#include "base/lines.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "ingest/distinct_shards.h"
@@ -146,6 +147,7 @@ class Expander {
  private:
   void add_source(const std::string& source, int depth) {
     if (source.empty()) throw InvalidArgument("a source is empty", "", "give the path of a shard");
+    static_cast<void>(c_path(source));
     if (source == "-") {
       add_list(std::cin, "standard input", depth);
     } else if (source[0] == '@') {
@@ -168,19 +170,10 @@ class Expander {
       throw InvalidArgument("lists of shards are nested too deep", name,
                             "a list may include others, but not itself");
     }
-    // Its size is not asked for: it may be a pipe, or a file without an end.
-    std::string text;
-    for (char piece[std::size_t{1} << 16]; list.read(piece, sizeof piece) || list.gcount() > 0;) {
-      text.append(piece, static_cast<std::size_t>(list.gcount()));
-      if (text.size() <= kMaxListBytes) continue;
-      throw InvalidArgument("the list of shards is larger than " + human_bytes(kMaxListBytes), name,
-                            "check that it is a list with the name of one shard on each line");
-    }
-    if (list.bad()) throw Error(ErrorCode::kIo, "cannot read the list of shards", name, "");
-    std::istringstream lines(std::move(text));
-    for (std::string line; std::getline(lines, line);) {
-      if (!line.empty() && line.back() == '\r') line.pop_back();
-      if (!line.empty() && line[0] != '#') add_source(line, depth + 1);
+    constexpr std::string_view kWhat = "the list of shards";
+    const std::string text = read_text(list, kMaxListBytes, kWhat, name);
+    for (const std::string_view line : lines_of(text, kWhat, name)) {
+      if (!line.empty() && line[0] != '#') add_source(std::string(line), depth + 1);
     }
   }
 

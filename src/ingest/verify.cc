@@ -38,10 +38,9 @@ class MemberComparison {
     const MemberRecord& record = segment_.members()[next_];
     while (next_ == end_of_sample()) ++sample_;
     const std::string_view field = segment_.field_name(record.field());
-    const auto name = split_sample_name(member.name);
     const std::string place = " at offset " + std::to_string(member.data_offset);
     if (member.data_offset == record.data_offset() && member.size_bytes == record.size_bytes &&
-        name && name->key == segment_.key(sample_) && same_field(field, name->field)) {
+        is_name_of(member.name, segment_.key(sample_), field)) {
       ++next_;
       other_.reset();
       if (full_ && hash64(data) != segment_.member_hash(next_ - 1)) {

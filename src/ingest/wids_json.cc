@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "base/ascii.h"
 #include "base/error_types.h"
+#include "base/json.h"
 #include "base/text.h"
 
 namespace shardwise::wids_json {
 namespace {
 
-using Json = nlohmann::json;
+using Token = JsonReader::Token;
 
 constexpr std::size_t kMd5Digits = 32;
 
@@ -55,57 +55,30 @@ constexpr std::array<std::string_view, 11> kKeyNames = {
     "wids_version", "name", "base",     "weight", "shardlist", "datasets",
     "source_url",   "url",  "nsamples", "md5sum", "filesize"};
 
-/// Called by the JSON parser with one event after another. `places_` says where in the document the
-/// parser is. Values without a meaning there are skipped.
-class Reader final : public nlohmann::json_sax<Json> {
+/// Takes one token of the document after another. `places_` says where in it they are. Values
+/// without a meaning there are skipped.
+class Reader {
  public:
   explicit Reader(const std::string& file) : file_(file) {}
 
-  Descriptor take() { return std::move(descriptor_); }
-
-  bool null() override { return scalar({}); }
-  bool boolean(bool) override { return scalar({.type = Scalar::Type::kBoolean}); }
-  bool number_integer(number_integer_t value) override {
-    return scalar({.type = Scalar::Type::kNegative, .real = static_cast<double>(value)});
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    return scalar(
-        {.type = Scalar::Type::kWhole, .whole = value, .real = static_cast<double>(value)});
-  }
-  bool number_float(number_float_t value, const string_t&) override {
-    return scalar({.type = Scalar::Type::kReal, .real = value});
-  }
-  bool string(string_t& value) override {
-    return scalar({.type = Scalar::Type::kString, .text = std::move(value)});
-  }
-  bool binary(binary_t&) override { return true; }  // there is none in a text
-
-  bool start_object(std::size_t) override { return open(true); }
-  bool start_array(std::size_t) override { return open(false); }
-  bool end_array() override { return close(); }
-  bool end_object() override {
-    if (unread_depth_ == 0) check_complete();
-    return close();
+  void take(Token token, JsonReader& json) {
+    switch (token) {
+      case Token::kObject:
+      case Token::kArray:
+        return open(token == Token::kObject);
+      case Token::kEndOfObject:
+        if (unread_depth_ == 0) check_complete();
+        return close();
+      case Token::kEndOfArray:
+        return close();
+      case Token::kKey:
+        return key(json.text());
+      default:
+        if (unread_depth_ == 0) scalar(scalar_of(token, json));
+    }
   }
 
-  bool key(string_t& name) override {
-    if (unread_depth_ > 0) return true;
-    Place& place = places_.back();
-    place.key =
-        static_cast<Key>(std::find(kKeyNames.begin(), kKeyNames.end(), name) - kKeyNames.begin());
-    if (!means_something(place)) place.key = Key::kOther;
-    if (place.key == Key::kOther) return true;
-    if (has(place, place.key)) wrong("a key comes twice", "say it once");
-    place.seen |= 1U << static_cast<unsigned>(place.key);
-    return true;
-  }
-
-  bool parse_error(std::size_t position, const std::string&,
-                   const nlohmann::detail::exception&) override {
-    throw InvalidArgument("the descriptor is not JSON",
-                          in_quotes(file_) + ", byte " + std::to_string(position),
-                          "check that it is a wids descriptor, and complete");
-  }
+  Descriptor take_result() { return std::move(descriptor_); }
 
  private:
   /// An object or array that is being read.
@@ -158,20 +131,44 @@ class Reader final : public nlohmann::json_sax<Json> {
     wrong(std::string(is) + " where " + std::string(wanted) + " is expected", "correct it");
   }
 
-  bool open(bool object) {
+  static Scalar scalar_of(Token token, JsonReader& json) {
+    if (token == Token::kNull) return {};
+    if (token == Token::kString) {
+      return {.type = Scalar::Type::kString, .text = std::string(json.text())};
+    }
+    if (token != Token::kNumber) return {.type = Scalar::Type::kBoolean};
+    if (const auto whole = json.whole()) {
+      return {.type = Scalar::Type::kWhole, .whole = *whole, .real = static_cast<double>(*whole)};
+    }
+    const bool is_negative = json.integer().has_value();
+    return {.type = is_negative ? Scalar::Type::kNegative : Scalar::Type::kReal,
+            .real = json.real()};
+  }
+
+  void key(std::string_view name) {
+    if (unread_depth_ > 0) return;
+    Place& place = places_.back();
+    place.key = static_cast<Key>(std::ranges::find(kKeyNames, name) - kKeyNames.begin());
+    if (!means_something(place)) place.key = Key::kOther;
+    if (place.key == Key::kOther) return;
+    if (has(place, place.key)) wrong("a key comes twice", "say it once");
+    place.seen |= 1U << static_cast<unsigned>(place.key);
+  }
+
+  void open(bool object) {
     if (places_.size() + unread_depth_ >= kMaxDepth) {
       throw InvalidArgument("the descriptor is nested too deep", where(),
                             "a wids descriptor has five levels");
     }
     if (unread_depth_ > 0) {
       ++unread_depth_;
-      return true;
+      return;
     }
     const std::string_view is = object ? "an object" : "a list";
     if (places_.empty()) {
       if (!object) wrong_type(is, "an object");
       places_.push_back({.kind = Kind::kFile});
-      return true;
+      return;
     }
     Place& place = places_.back();
     if (place.kind == Kind::kShardlist || place.kind == Kind::kDatasets) {
@@ -195,16 +192,14 @@ class Reader final : public nlohmann::json_sax<Json> {
     } else {
       unread_depth_ = 1;
     }
-    return true;
   }
 
-  bool close() {
+  void close() {
     if (unread_depth_ > 0) {
       --unread_depth_;
     } else {
       places_.pop_back();
     }
-    return true;
   }
 
   void begin_shard() {
@@ -249,8 +244,7 @@ class Reader final : public nlohmann::json_sax<Json> {
     }
   }
 
-  bool scalar(Scalar value) {
-    if (unread_depth_ > 0) return true;
+  void scalar(Scalar value) {
     if (places_.empty()) wrong_type(value.type_name(), "an object");
     const Place& place = places_.back();
     if (place.kind == Kind::kShardlist || place.kind == Kind::kDatasets) {
@@ -292,7 +286,6 @@ class Reader final : public nlohmann::json_sax<Json> {
       case Key::kOther:
         break;
     }
-    return true;
   }
 
   void check_version(const Scalar& value) {
@@ -349,8 +342,17 @@ class Reader final : public nlohmann::json_sax<Json> {
 
 Descriptor parse(std::string_view json, const std::string& file) {
   Reader reader(file);
-  Json::sax_parse(json.begin(), json.end(), &reader);
-  return reader.take();
+  try {
+    JsonReader tokens(json);
+    for (Token token = tokens.next(); token != Token::kEnd; token = tokens.next()) {
+      reader.take(token, tokens);
+    }
+  } catch (const JsonFault& fault) {
+    throw InvalidArgument("the descriptor is not JSON: " + escaped(fault.what),
+                          in_quotes(file) + ", offset " + std::to_string(fault.offset),
+                          "check that it is a wids descriptor, and complete");
+  }
+  return reader.take_result();
 }
 
 }  // namespace shardwise::wids_json

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "libtorch/decode_internal.h"
 #include "shardwise/base/error.h"
@@ -111,16 +112,11 @@ nlohmann::json json_of(std::string_view bytes, const DecodeOptions& options) {
                         " bytes are more than the limit of " +
                         std::to_string(options.max_json_bytes));
   }
-  const auto watch = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json&) {
-    const bool opens = event == nlohmann::json::parse_event_t::object_start ||
-                       event == nlohmann::json::parse_event_t::array_start;
-    if (opens && static_cast<std::size_t>(depth) >= options.max_json_depth) {
-      throw DecodeFailure("JSON: nested deeper than " + std::to_string(options.max_json_depth));
-    }
-    return true;
-  };
+  if (const auto fault = json_fault(bytes, options.max_json_depth)) {
+    throw DecodeFailure("JSON: " + fault->text());
+  }
   try {
-    return nlohmann::json::parse(bytes.begin(), bytes.end(), watch);
+    return nlohmann::json::parse(bytes.begin(), bytes.end());
   } catch (const nlohmann::json::exception& e) {
     throw DecodeFailure(std::string("JSON: ") + e.what());
   }

@@ -2,11 +2,11 @@
 
 #include <array>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/ascii.h"
 #include "base/error_types.h"
+#include "base/json.h"
 #include "base/mapped_read.h"
 #include "base/text.h"
 #include "data/sample_access.h"
@@ -85,11 +85,12 @@ class BytesColumn final : public ColumnMaker {
       detail::SampleAccess::copy(input.sample, place, to);
       input.add_bytes(to.size());
     }
-    if (is_good({reinterpret_cast<const char*>(to.data()), to.size()})) return;
+    const std::string_view text(reinterpret_cast<const char*>(to.data()), to.size());
+    if (is_good(text)) return;
     if (content_ == Content::kText) {
       detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
     }
-    detail::throw_bad_field(input.sample, place, "JSON", "it is not valid");
+    detail::throw_bad_field(input.sample, place, "JSON", json_fault(text)->text());
   }
   [[nodiscard]] bool makes_rows() const override { return layout() == Layout::kSized; }
   [[nodiscard]] bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
@@ -115,7 +116,7 @@ class BytesColumn final : public ColumnMaker {
   }
   [[nodiscard]] bool is_good(std::string_view text) const {
     if (content_ == Content::kAny) return true;
-    return content_ == Content::kText ? is_utf8(text) : nlohmann::json::accept(text);
+    return content_ == Content::kText ? is_utf8(text) : !json_fault(text);
   }
 
   const FieldChoice fields_;

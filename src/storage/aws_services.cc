@@ -37,8 +37,8 @@ AwsKeys keys_of(const ServiceJson& json, const std::string& source,
   if (keys.access_key_id.empty() || keys.secret_access_key.empty()) {
     throw_no_keys(source, "its answer has none");
   }
-  if (const auto milliseconds = json_count(json, names[3])) {
-    keys.expires = time_after_1970(*milliseconds / 1000);
+  if (const auto expires_ms = json_count(json, names[3])) {
+    keys.expires = time_after_1970(*expires_ms / 1000);
   } else {
     keys.expires = parse_iso_time(text(names[3]));
   }

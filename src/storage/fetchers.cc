@@ -5,6 +5,7 @@
 #include "base/ascii.h"
 #include "base/error_types.h"
 #include "base/fork.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/storage/fetcher.h"
@@ -64,6 +65,10 @@ void check_options(const Fetchers::Options& options) {
   if (options.max_redirects < 0) refuse_option("max_redirects", "give 0 or more");
   if (!in_range(options.retry_base_delay)) refuse_option("retry_base_delay", "give 0 to 24 hours");
   if (!in_range(options.retry_max_delay)) refuse_option("retry_max_delay", "give 0 to 24 hours");
+  for (const std::string* file :
+       {&options.bearer_token_file, &options.netrc_file, &options.ca_file}) {
+    static_cast<void>(c_path(*file));
+  }
   if (!is_printable_line(options.user_agent)) {
     refuse_option("user_agent", "give one printable line");
   }

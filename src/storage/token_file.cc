@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/ascii.h"
+#include "base/lines.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -28,7 +29,9 @@ std::string read_token(const std::string& path, std::string_view what) {
                           in_quotes(path) + " (" + reason + ")", "check the file's path");
   }
   line.resize(static_cast<std::size_t>(file.gcount()));
-  std::string token(trimmed(std::string_view(line).substr(0, line.find('\n'))));
+  const std::string_view text =
+      checked_text(line, "the file of the " + std::string(what), in_quotes(path));
+  std::string token(trimmed(text.substr(0, text.find('\n'))));
   const bool is_word = std::ranges::all_of(
       token, [](char c) { return static_cast<unsigned char>(c) - 0x21U < 94U; });
   if (token.empty() || !is_word || line.size() == kMostTokenBytes) {

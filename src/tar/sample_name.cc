@@ -10,15 +10,23 @@ std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
   const std::size_t slash = name.rfind('/');
   const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
   const std::size_t dot = name.find('.', base);
-  if (dot == std::string_view::npos || dot == 0) return std::nullopt;
+  if (dot == std::string_view::npos || dot == base) return std::nullopt;
   const SampleName parts{.key = name.substr(0, dot), .field = name.substr(dot + 1)};
   const std::size_t last_dot = parts.key.rfind('.');
   if (last_dot == std::string_view::npos) return parts;
   // A key's last part, from some slash on, has no dot; what is before that slash has no newline.
   const std::size_t first_slash = name.find('/', last_dot);
-  if (first_slash + 1 == dot) return std::nullopt;
   if (name.substr(0, first_slash).find('\n') != std::string_view::npos) return std::nullopt;
   return parts;
+}
+
+bool is_hidden_name(std::string_view name) noexcept {
+  return name.substr(name.rfind('/') + 1).starts_with('.');
+}
+
+bool is_name_of(std::string_view name, std::string_view key, std::string_view field) noexcept {
+  return name.size() == key.size() + 1 + field.size() && name.starts_with(key) &&
+         name[key.size()] == '.' && same_field(field, name.substr(key.size() + 1));
 }
 
 bool is_meta_name(std::string_view name) noexcept {

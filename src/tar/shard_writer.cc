@@ -63,7 +63,7 @@ void require_name(std::string_view key, std::string_view field) {
   }
   const std::optional<SampleName> read = split_sample_name(name);
   const bool is_read_back = read && read->key == key && read->field == field;
-  if (is_read_back && !is_meta_name(name) && !field.empty() && !key.ends_with('/') &&
+  if (is_read_back && !is_meta_name(name) && !field.empty() &&
       name.find('\0') == std::string::npos) {
     return;
   }

@@ -71,10 +71,24 @@ TEST(TextTest, EscapedIsOnePrintableLine) {
   EXPECT_EQ(escaped("Andr\xE9!"), "Andr\\xe9!");
   EXPECT_EQ(escaped("\xED\xA0\x80"), "\\xed\\xa0\\x80");
   EXPECT_EQ(escaped("\r\x1B[31m"), "\\x0d\\x1b[31m");
-  // U+009B begins an escape code as "\x1B[" does, U+0085 is a line break; U+00A0 is a blank.
+  // U+009B begins an escape code as "\x1B[" does, U+0085 is a line break.
   EXPECT_EQ(escaped("\xC2\x9B"
                     "31m\xC2\x80\xC2\x85\xC2\x9F\xC2\xA0"),
-            "\\xc2\\x9b31m\\xc2\\x80\\xc2\\x85\\xc2\\x9f\xC2\xA0");
+            "\\xc2\\x9b31m\\xc2\\x80\\xc2\\x85\\xc2\\x9f\\xc2\\xa0");
+}
+
+TEST(TextTest, WhatIsNotSeenIsEscaped) {
+  for (const char* c :
+       {"\xC2\xA0", "\xC2\xAD", "\xE2\x80\x8B", "\xE2\x80\x8D", "\xE2\x80\xAE", "\xE2\x81\xA0",
+        "\xEF\xBB\xBF", "\xE3\x80\x80", "\xEF\xB8\x8F", "\xF3\xA0\x80\xA0"}) {
+    std::string expected;
+    for (const char* byte = c; *byte != 0; ++byte) expected += "\\x" + hex({byte, 1});
+    EXPECT_EQ(escaped("a" + std::string(c) + ".tar"), "a" + expected + ".tar");
+  }
+  for (const char* c : {"\xC3\xA4", "\xD7\x90", "\xE4\xB8\xAD", "\xE2\x82\xAC", "\xF0\x9F\x98\x80",
+                        "\xC2\xA1", "\xEF\xBF\xBD"}) {
+    EXPECT_EQ(escaped(c), c);
+  }
 }
 
 TEST(TextTest, InQuotesCutsWhatIsLong) {

@@ -11,6 +11,7 @@
 #include "index/index_files.h"
 #include "index/missing_shards.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/storage/shard_cache.h"
 #include "support/support.h"
@@ -202,6 +203,89 @@ TEST(AcceptTimesTest, AnotherShardIsNoCopy) {
   write_file(shards.path(2), other);
   const Dataset data = Dataset::open(shards.index_path(), {.accept_times = true});
   EXPECT_THAT(error_text([&] { data[20]; }), HasSubstr("first 512 bytes differ"));
+}
+
+/// A tar of these files of one size each, in this order, their names told in one of the ways.
+enum class NamesBy { kHeader, kPax, kGnu };
+std::string tar_of(const std::vector<std::string>& names, NamesBy by, std::size_t salt = 0) {
+  test::TarBuilder tar;
+  tar.file("first.txt", "the first header is the same");
+  for (const std::string& name : names) {
+    if (by == NamesBy::kPax) tar.pax({{"path", name}});
+    if (by == NamesBy::kGnu) tar.entry("././@LongLink", 'L', name + std::string(1, '\0'));
+    tar.file(by == NamesBy::kHeader ? name : "short", name + std::to_string(salt));
+  }
+  return tar.end().bytes();
+}
+
+TEST(AcceptTimesTest, MembersInAnotherOrderAreNoCopy) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 30; ++i) names.push_back("dir/00" + std::to_string(10 + i) + ".txt");
+  std::vector<std::string> turned(names.rbegin(), names.rend());
+  for (const NamesBy by : {NamesBy::kHeader, NamesBy::kPax, NamesBy::kGnu}) {
+    const TempDir dir;
+    write_file(dir / "a.tar", tar_of(names, by));
+    set_old_time(dir / "a.tar");
+    build_index(dir / "x.idx", {dir / "a.tar"});
+    set_old_time(dir / "a.tar", 1'100'000'000);
+    for (const Dataset::Access access : kBoth) {
+      const Dataset data = Dataset::open(dir / "x.idx", {.access = access, .accept_times = true});
+      EXPECT_EQ(data[30].copy("txt"), "dir/0039.txt0");
+    }
+    EXPECT_EQ(build_index(dir / "x.idx", {dir / "a.tar"}, {.accept_times = true}).shards_scanned,
+              0U);
+    write_file(dir / "a.tar", tar_of(turned, by));
+    set_old_time(dir / "a.tar", 1'200'000'000);
+    for (const Dataset::Access access : kBoth) {
+      const Dataset data = Dataset::open(dir / "x.idx", {.access = access, .accept_times = true});
+      EXPECT_THAT(
+          error_text([&] { data[1]; }),
+          AllOf(HasSubstr("nor a copy of it"), HasSubstr("' (the header right before offset "),
+                HasSubstr("is of 'dir/00"), HasSubstr("', not of 'dir/00")));
+    }
+    EXPECT_EQ(build_index(dir / "x.idx", {dir / "a.tar"}, {.accept_times = true}).shards_scanned,
+              1U);
+    EXPECT_TRUE(Index::open(dir / "x.idx")->find("dir/0039") == 1U);
+  }
+}
+
+TEST(AcceptTimesTest, OtherBytesAreSeenIfThereAreHashes) {
+  const TempDir dir;
+  const std::vector<std::string> names = {"a.txt", "b.txt", "c.txt"};
+  for (const bool hashes : {false, true}) {
+    write_file(dir / "a.tar", tar_of(names, NamesBy::kHeader));
+    build_index(dir / "x.idx", {dir / "a.tar"}, {.content = {.hashes = hashes}});
+    write_file(dir / "a.tar", tar_of(names, NamesBy::kHeader, 1));
+    set_old_time(dir / "a.tar");
+    const Dataset data = Dataset::open(dir / "x.idx", {.accept_times = true});
+    if (hashes) {
+      EXPECT_THAT(error_text([&] { data[0]; }), HasSubstr("(the bytes of 'a.txt' differ)"));
+    } else {
+      EXPECT_EQ(data[1].copy("txt"), "a.txt1") << "which the documentation says";
+    }
+  }
+}
+
+TEST(AcceptTimesTest, ResolvedLinksAndMembersThatWereLeftOutAreInCopies) {
+  const TempDir dir;
+  test::TarBuilder tar;
+  tar.file("README", std::string(10'000, 'x')).pax({{"path", "a.jpg"}}).file("short", "1");
+  tar.pax({{"comment", std::string(6000, 'c')}, {"path", "b.jpg"}}).file("short", "2");
+  tar.entry("b.png", '1', "", "a.jpg").file("._c.jpg", "3").file("c.jpg", "4");
+  tar.entry("c.png", '1', "", "b.jpg").entry("d.jpg", '1', "", "c.png");
+  write_file(dir / "a.tar", tar.end().bytes());
+  BuildOptions options;
+  options.content.policies.link = DefectPolicies::OnLink::kResolve;
+  options.content.policies.no_field = DefectPolicies::OnDefect::kSkip;
+  options.content.hashes = true;
+  build_index(dir / "x.idx", {dir / "a.tar"}, options);
+  set_old_time(dir / "a.tar");
+  for (const Dataset::Access access : kBoth) {
+    const Dataset data = Dataset::open(dir / "x.idx", {.access = access, .accept_times = true});
+    ASSERT_EQ(data.size(), 4U);
+    EXPECT_EQ(data[1].copy("png"), "1");
+    EXPECT_EQ(data[3].copy("jpg"), "2");
+  }
 }
 
 TEST(AcceptTimesTest, ACompressedCopyComesThroughTheCache) {

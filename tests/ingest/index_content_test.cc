@@ -1,11 +1,22 @@
 // What an index can be asked to hold, and how strict its build is.
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "base/file.h"
+#include "base/hasher.h"
+#include "base/json.h"
 #include "base/text.h"
 #include "index/offset_table.h"
+#include "index/segment.h"
 #include "index/segment_of.h"
+#include "ingest/assembly.h"
+#include "ingest/column_reader.h"
+#include "ingest/glance.h"
+#include "ingest/sample_check.h"
+#include "ingest/shard_scan.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
@@ -18,6 +29,8 @@ namespace {
 
 using test::TarBuilder;
 using test::TempDir;
+using namespace std::string_literals;
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -252,6 +265,160 @@ TEST(IndexContentTest, ColumnsHoldWhatTheFieldsSay) {
               HasSubstr("two columns have the same name: 'width'"));
 }
 
+/// "7", "r0.5", "'x'", "x00ff" or "null".
+std::string shown(const MetadataValue& value) {
+  switch (value.type) {
+    case ValueType::kNull:
+      return "null";
+    case ValueType::kInteger:
+      return std::to_string(value.integer);
+    case ValueType::kReal:
+      return "r" + nlohmann::json(value.real).dump();
+    case ValueType::kText:
+      return "'" + std::string(value.bytes) + "'";
+    case ValueType::kBlob:
+      break;
+  }
+  return "x" + hex(value.bytes);
+}
+
+TEST(ColumnReaderTest, APathFindsWhatLiesThere) {
+  const struct {
+    const char* path;
+    const char* json;
+    const char* value;
+  } kCases[] = {
+      {"$", " [1, \"a b\\\" c\"] ", R"('[1,"a b\" c"]')"},
+      {"$.a", R"({"a": {"b": [1 , 2]}})", R"('{"b":[1,2]}')"},
+      {"$.a.b[1]", R"({"a": {"b": [1, 2]}})", "2"},
+      {"$.a.b[#-1]", R"({"a": {"b": [1, [2], 3]}})", "3"},
+      {"$.a.b[#-3]", R"({"a": {"b": [1, [2], 3]}})", "1"},
+      {"$.a.b[#-4]", R"({"a": {"b": [1, [2], 3]}})", "null"},
+      {"$.a.b[#]", R"({"a": {"b": [1, [2], 3]}})", "null"},
+      {"$.a.b[3]", R"({"a": {"b": [1, 2, 3]}})", "null"},
+      {"$.a[99999999999999999999]", R"({"a": [1]})", "null"},
+      {"$[1][0]", "[[1], [2]]", "2"},
+      {"$.a", "[1]", "null"},
+      {"$[0]", R"({"0": 1})", "null"},
+      {"$.a.b", R"({"a": 7})", "null"},
+      {"$.\"a.b\"", R"({"a": {"b": 1}, "a.b": 2})", "2"},
+      {"$.\"a.b\".c", R"({"a.b": {"c": 3}})", "3"},
+      {"$.größe", R"({"gr\u00f6\u00dfe": 5})", "5"},
+      {"$.größe", R"({"größe": 6})", "6"},
+      {"$.\"gr\\u00f6\\u00dfe\"", R"({"größe": 7})", "7"},
+      {"$.😀", R"({"\ud83d\ude00": 8})", "8"},
+      {"$.w", R"({"w": 1, "w": 50})", "50"},
+      {"$.w", R"({"w": 1, "w": null})", "null"},
+      {"$.a.b", R"({"a": {"b": 1}, "a": {"c": 2}})", "null"},
+      {"$.a.b", R"({"a": {"b": 1}, "a": 3})", "null"},
+      {"$.w", "\xEF\xBB\xBF{\"w\": 9}", "9"},
+      {"$.w", R"({"w": true})", "1"},
+      {"$.w", R"({"w": false})", "0"},
+      {"$.w", R"({"w": -0})", "0"},
+      {"$.w", R"({"w": 0.1})", "r0.1"},
+      {"$.w", R"({"w": 1e30})", "r1e+30"},
+      {"$.w", R"({"w": 1e-999})", "r0.0"},
+      {"$.w", R"({"w": 9223372036854775807})", "9223372036854775807"},
+      {"$.w", R"({"w": 9223372036854775808})", "'9223372036854775808'"},
+      {"$.w", R"({"w": -99999999999999999999999})", "'-99999999999999999999999'"},
+      {"$.w", R"({"w": "a\nb\u20ac"})", "'a\nb\u20ac'"},
+      {"$.w", R"({"w": "a\u0000b"})", "x610062"},
+  };
+  for (const auto& c : kCases) {
+    const std::vector<Index::Column> columns = {parse_column("n=json:" + std::string(c.path))};
+    ColumnReader reader(columns);
+    EXPECT_EQ(shown(reader.read(0, c.json)), c.value) << c.path << " in " << c.json;
+  }
+}
+
+TEST(ColumnReaderTest, WhatIsNotJsonIsAFaultWhereverItIs) {
+  const std::vector<Index::Column> columns = {parse_column("json:$.w")};
+  for (const std::string& json :
+       {R"({"w": 1, "x": NaN})"s, R"({"w": 1, "x": 1e999})"s, R"({"w": 1, "x": "\ud800"})"s,
+        "{\"w\": 50}\0 garbage"s, R"({"w": 1} {})"s, R"({"w": 1)"s, "{\"w\": \"\xff\"}"s}) {
+    ColumnReader reader(columns);
+    EXPECT_THROW(reader.read(0, json), JsonFault) << json;
+    EXPECT_TRUE(json_fault(json));
+  }
+}
+
+TEST(IndexContentTest, HiddenFilesInFoldersAreLeftOutAsThoseOutsideAre) {
+  const TempDir dir;
+  TarBuilder tar;
+  for (const char* name : {"._0.jpg", "train/._0001.jpg", "train/0001.jpg", "train/.DS_Store",
+                           "train/0001.cls", "a/b/.x.y", "__MACOSX/._0001.jpg", ".d/2.jpg",
+                           "a.b/3.jpg", "a.b/.4.jpg", "train/0004.jpg", "train/.e"}) {
+    tar.file(name, "x");
+  }
+  const std::string shard = one_shard(dir, tar);
+  EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}); }),
+              AllOf(HasSubstr("the member is a hidden file, which has no key"),
+                    HasSubstr("'._0.jpg'"), HasSubstr("`--on-no-field skip`")));
+  BuildOptions options;
+  options.content.policies.no_field = DefectPolicies::OnDefect::kSkip;
+  build_index(dir / "x.idx", {shard}, options);
+  const auto index = Index::open(dir / "x.idx");
+  EXPECT_THAT(keys_of(*index), ElementsAre("train/0001", ".d/2", "a.b/3", "train/0004"));
+  EXPECT_EQ(segment_of(*index, 0).members(0).size(), 2U) << "the one between them ends no sample";
+  std::vector<std::string> left_out;
+  for (const auto& member : index->skipped(100)) {
+    left_out.push_back(member.name);
+    EXPECT_EQ(member.kind, Index::SkippedMember::Kind::kNoField);
+  }
+  EXPECT_THAT(left_out, ElementsAre("._0.jpg", "train/._0001.jpg", "train/.DS_Store", "a/b/.x.y",
+                                    "__MACOSX/._0001.jpg", "a.b/.4.jpg", "train/.e"));
+  EXPECT_EQ(verify_shard(*index, 0), std::nullopt);
+}
+
+// Before, `d/.x` was the field "x" of a sample "d/".
+TEST(IndexContentTest, AnIndexThatHasSamplesOfHiddenFilesIsReadOn) {
+  const TempDir dir;
+  TarBuilder tar;
+  tar.file("train/._1.jpg", "hidden").file("train/1.jpg", "seen");
+  const std::string shard = one_shard(dir, tar);
+  ShardScanOptions how;
+  how.policies.no_field = DefectPolicies::OnDefect::kSkip;
+  how.hash = true;
+  ShardPart part = scan_shard({.path = shard}, how);
+  part.skipped.clear();
+  SegmentBuilder segment(shard, 0, true);
+  segment.begin_sample("train/");
+  ASSERT_TRUE(segment.add_member("_1.jpg", 512, 6, hash64("hidden")));
+  segment.begin_sample("train/1");
+  ASSERT_TRUE(segment.add_member("jpg", 1536, 4, hash64("seen")));
+  part.segment = segment.finish();
+  std::string why;
+  const auto view = SegmentView::check(part.segment, &why);
+  ASSERT_TRUE(view) << why;
+  part.key_hashes = hash_keys(*view);
+  part.fields = count_fields(*view);
+  part.row.url = "x.tar";
+  part.row.num_samples = part.row.num_members = 2;
+  SegmentHeader header;
+  std::memcpy(&header, part.segment.data(), sizeof header);
+  part.row.segment_checksum = header.checksum;
+  {
+    AtomicFile table(dir / "x.idx.t.table");
+    Index::Content content;
+    content.policies.no_field = DefectPolicies::OnDefect::kSkip;
+    content.hashes = true;
+    Assembly assembly(dir / "x.idx", content, std::nullopt, "", {"x.tar"}, false, table);
+    assembly.append(part);
+    assembly.finish({});
+    assembly.commit();
+  }
+  const auto index = Index::open(dir / "x.idx", {.accept_times = true});
+  EXPECT_THAT(keys_of(*index), ElementsAre("train/", "train/1"));
+  EXPECT_EQ(verify_shard(*index, 0, {.full = true}), std::nullopt);
+  const SegmentView had = segment_of(*index, 0);
+  const auto where = part_of_sample(had, 0);
+  ASSERT_TRUE(where);
+  const std::string bytes = test::read_file(shard);
+  EXPECT_TRUE(holds_sample(had, 0, std::string_view(bytes).substr(0, where->second), 0, false));
+  const File file = File::open_read(shard);
+  EXPECT_EQ(difference_at_a_glance(index->shard(0), had, reader_of(file)), std::nullopt);
+}
+
 TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
   const TempDir dir;
   TarBuilder tar;
@@ -260,14 +427,17 @@ TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
   BuildOptions options;
   options.content.columns = {parse_column("json:$.w")};
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
-              HasSubstr("the field is not JSON, from which the column 'w' is taken"));
+              AllOf(HasSubstr("the field is not JSON, from which the column 'w' is taken (it ends "
+                              "where a key belongs, at offset 1)"),
+                    HasSubstr("or take NULL for the value with `--on-bad skip`")));
   options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
   build_index(dir / "x.idx", {shard}, options);
   const auto index = Index::open(dir / "x.idx");
   EXPECT_EQ(index->size(), 2U) << "the sample stays";
   EXPECT_EQ(segment_of(*index, 0).value(0, 0).type, ValueType::kNull);
   EXPECT_EQ(segment_of(*index, 0).value(0, 1).integer, 3);
-  EXPECT_EQ(index->summary().num_skipped, 1U);
+  ASSERT_EQ(index->summary().num_skipped, 1U);
+  EXPECT_EQ(index->skipped(1)[0].kind, Index::SkippedMember::Kind::kNoValue);
 }
 
 TEST(IndexContentTest, JsonOfASampleThatIsLeftOutIsNoFault) {

@@ -220,6 +220,31 @@ TEST(SourceListTest, AStarInAUrlThatCannotBeListedIsAnErrorThatSaysHowToWriteIt)
   EXPECT_THAT(text("http://h/data/"), HasSubstr("no list"));
 }
 
+TEST(SourceListTest, ListsOfOtherProgramsAreReadOrNamed) {
+  const test::TempDir dir;
+  const auto list = [&](std::string_view text) {
+    test::write_file(dir / "x.lst", text);
+    return "@" + (dir / "x.lst");
+  };
+  const auto text = [&](std::string_view given) {
+    return test::error_text([&] { expand_sources({list(given)}); });
+  };
+  const std::string x = dir / "x-0.tar", y = dir / "x-1.tar";
+  EXPECT_THAT(expand_sources({list("\xEF\xBB\xBF" + x + "\r\n" + y + "\r\n")}), ElementsAre(x, y));
+  EXPECT_THAT(text(x + std::string(1, '\0') + y + std::string(1, '\0')),
+              AllOf(HasSubstr("the list of shards has a NUL byte: '" + dir / "x.lst', line 1"),
+                    HasSubstr("-print0")));
+  EXPECT_THAT(text({"\xFF\xFE"
+                    "x\0",
+                    4}),
+              HasSubstr("the list of shards is UTF-16"));
+  EXPECT_THAT(text("x-*.tar\xC2\xA0"), HasSubstr("no file matches: 'x-*.tar\\xc2\\xa0'"));
+  for (const std::string& source : {std::string("x\0.tar", 6), std::string("@x\0", 3)}) {
+    EXPECT_THAT(test::error_text([&] { expand_sources({source}); }),
+                HasSubstr("the path has a NUL character"));
+  }
+}
+
 TEST(SourceListTest, ErrorsNameTheSourceAndTheWayOut) {
   const test::TempDir dir;
   const auto text = [](const std::string& source) {

@@ -186,8 +186,9 @@ TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
 }
 
 TEST(WidsDescriptorTest, WhatIsNoJsonIsRefusedWithItsOffset) {
-  EXPECT_THAT(text_of(""), HasSubstr("the descriptor is not JSON: '/data/d.json', byte 1;"));
-  EXPECT_THAT(text_of(R"({"wids_version":1,)"), HasSubstr("byte 19"));
+  EXPECT_THAT(text_of(""), HasSubstr("the descriptor is not JSON: it ends where a value belongs: "
+                                     "'/data/d.json', offset 0;"));
+  EXPECT_THAT(text_of(R"({"wids_version":1,)"), HasSubstr("offset 18"));
   EXPECT_THAT(text_of(with_url("a") + "{}"), HasSubstr("the descriptor is not JSON"));
   EXPECT_THAT(text_of(with_url("a\xff")), HasSubstr("the descriptor is not JSON"));
   EXPECT_THAT(text_of(R"({"wids_version":1,"datasets":[{"weight":1e999)"),

@@ -237,7 +237,10 @@ TEST(DecodeJsonTest, DocumentsAreReadAndBadOnesRefusedWithTheByte) {
   const auto text = [](std::string_view bytes, DecodeOptions options = {}) {
     return test::error_text([&] { decode_json(bytes, options, "here"); });
   };
-  EXPECT_THAT(text("{\"a\": }"), HasSubstr("column 7"));
+  EXPECT_THAT(text("{\"a\": }"), HasSubstr("'}' where a value belongs, at offset 6"));
+  EXPECT_THAT(text("[NaN]"), HasSubstr("'NaN' where a value belongs, at offset 1"));
+  EXPECT_THAT(text({"{}\0 x", 5}), HasSubstr("behind the value, at offset 2"));
+  EXPECT_EQ(decode_json("\xEF\xBB\xBF[1]", {}, "here")[0], 1);
   EXPECT_THAT(text(""), HasSubstr("JSON"));
   EXPECT_THAT(text("\"\xFF\""), HasSubstr("JSON"));
   EXPECT_THAT(text(std::string(129, '[') + std::string(129, ']')), HasSubstr("deeper than 128"));

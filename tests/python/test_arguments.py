@@ -50,6 +50,17 @@ def test_paths_that_no_file_can_have_are_named(tmp_path: Path, name: str, text: 
     assert os.listdir(tmp_path) == []
 
 
+def test_the_cache_takes_no_path_up_to_a_nul_only(tmp_path: Path) -> None:
+    path = str(tmp_path / "c\0d")
+    with pytest.raises(errors.InvalidArgument, match=r"has a NUL character: '.*c\\x00d'"):
+        shardwise.ShardCache(path, 1 << 20)
+    assert os.listdir(tmp_path) == []
+    for option in ("metrics_file", "bearer_token_file", "netrc_file", "ca_file"):
+        with pytest.raises(errors.InvalidArgument, match="has a NUL character"):
+            shardwise.ShardCache(str(tmp_path / "cache"), 1 << 20, **{option: path})
+    assert not (tmp_path / "c").exists()
+
+
 def test_policies_are_a_word_or_a_dict(tmp_path: Path, shards: Path) -> None:
     with pytest.raises(errors.InvalidArgument, match=r"on_bad is a str, or a dict .* not \[\]"):
         shardwise.index(tmp_path / "new.idx", shards, on_bad=[])  # type: ignore[arg-type]

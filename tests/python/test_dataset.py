@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import os
 import pickle
 import random
@@ -159,6 +160,33 @@ def test_equal_samples(ds: shardwise.Dataset, index: Path) -> None:
     assert ds[3] != ds[4]
     assert ds[10:][0] == ds[10]
     assert ds[3] != 3
+
+
+def test_json_is_what_the_library_calls_json(tmp_path: Path) -> None:
+    good = [b'\xef\xbb\xbf{"a": 1}', b'{"a": 1, "a": 2}', b"1e-999", b"[" * 500 + b"]" * 500]
+    bad = {
+        b'{"a": "\xc3\xb6", "b": NaN}': ("'NaN' where a value belongs", 16),
+        b"[-Infinity]": ("'Infinity' where a digit belongs", 2),
+        b"[1e999]": ("'1e999' is beyond the range of a double", 1),
+        b'["\\ud800"]': ("is half of a character", 2),
+        b'{"w":50}\0 garbage': ("'\\x00' behind the value", 8),
+        b"\xff\xfe1\0": ("UTF-16", 0),
+        b"": ("it ends where a value belongs", 0),
+        b"[" * 501 + b"]" * 501: ("nested deeper than 500", 500),
+    }
+    write_shard(
+        tmp_path / "a.tar", [(f"k{i}", {"json": text}) for i, text in enumerate([*good, *bad])]
+    )
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar")
+    data = shardwise.open(tmp_path / "a.idx")
+    column = shardwise.Loader(data, [shardwise.columns.json("json")], batch_size=1, max_bad=len(bad))
+    for i, text in enumerate(good):
+        assert data[i].json("json") == json.loads(text)
+    for i, (what, place) in enumerate(bad.values(), len(good)):
+        with pytest.raises(json.JSONDecodeError) as caught:
+            data[i].json("json")
+        assert what in caught.value.msg and caught.value.pos == place
+    assert sum(len(batch) for batch in column) == len(good), "the loader agrees"
 
 
 def test_text_json_and_tensors(tmp_path: Path) -> None:

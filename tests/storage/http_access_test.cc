@@ -88,6 +88,10 @@ TEST_F(HttpAccessTest, ABearerTokenIsReadAnewForEachFile) {
     fetchers.fetch({.url = server_.url("/x.tar")}, sink);
     EXPECT_EQ(sent("authorization"), "Bearer " + token);
   }
+  test::write_file(home_ / "token", "\xEF\xBB\xBFthird\r\n");
+  fetchers.fetch({.url = server_.url("/x.tar")}, sink);
+  EXPECT_EQ(sent("authorization"), "Bearer third");
+  test::write_file(home_ / "token", "second");
   server_.serve("/x.tar", {.body = "here", .statuses = {401, 401}});
   EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
               AllOf(HasSubstr("(HTTP status 401, after 2 attempts); check the token in '" +

@@ -63,6 +63,29 @@ TEST(TokenCommandTest, SaysWhatATokenSays) {
               AllOf(HasSubstr("epoch 0, at position 4"), HasSubstr("window         2")));
 }
 
+TEST(TokenCommandTest, SmallFilesOfWindowsAreReadAlike) {
+  const SmallIndex index;
+  const std::string mark = "\xEF\xBB\xBF";
+  write_file(index.dir() / "token.txt", mark + token_of(index.path()).to_text() + "\r\n");
+  EXPECT_THAT(shardwise_output({"token", index.dir() / "token.txt"}), HasSubstr("at position 4"));
+  write_file(index.dir() / "skip.txt", mark + "3\r\n# none\r\n4 # bad\r\n");
+  const std::vector<std::string> order = {"order", index.path(), "--no-shuffle", "--skip",
+                                          index.dir() / "skip.txt"};
+  EXPECT_EQ(lines_of(shardwise_output(order)).size(), 5U);
+  write_file(index.dir() / "skip.txt", std::string("3\n\0\n", 4));
+  expect_failure(shardwise(order), {"the skip file has a NUL byte: ", "skip.txt', line 2"});
+  write_file(index.dir() / "skip.txt", std::string("3\0\n\0", 4));
+  expect_failure(shardwise(order), {"the skip file is UTF-16 or UTF-32, not UTF-8"});
+  const std::vector<std::string> with_headers = {"epoch", index.path(), "--quiet", "--http-header",
+                                                 "@" + index.dir() / "headers.txt"};
+  write_file(index.dir() / "headers.txt", mark + "X-Who: we\r\n\r\nX-Why: so\r\n");
+  EXPECT_EQ(shardwise(with_headers).code, 0);
+  write_file(index.dir() / "headers.txt", std::string("X-Who: we\0\n", 11));
+  const Finished bad = shardwise(with_headers);
+  EXPECT_EQ(bad.code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("the file of headers has a NUL byte"));
+}
+
 TEST(TokenCommandTest, ReadsFilesWithATokenOrACheckpoint) {
   const SmallIndex index;
   const ResumeToken token = token_of(index.path());

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "output.h"
+#include "shardwise/index/index.h"
 
 namespace shardwise::tools {
 
@@ -50,8 +51,18 @@ void say_files_left_out(const std::vector<std::string>& files) {
 
 void say_members_left_out(std::uint64_t num_members, const std::string& index) {
   if (num_members == 0) return;
-  say("note", fmt::format("{} left out; see `shardwise ls --left-out {}`",
-                          counted(num_members, "member", "was", "were"), index));
+  const auto members = Index::open(index)->skipped(num_members);
+  const auto num_values = static_cast<std::uint64_t>(std::ranges::count(
+      members, Index::SkippedMember::Kind::kNoValue, &Index::SkippedMember::kind));
+  const std::string see = fmt::format("see `shardwise ls --left-out {}`", index);
+  if (num_members > num_values) {
+    say("note", fmt::format("{} left out; {}",
+                            counted(num_members - num_values, "member", "was", "were"), see));
+  }
+  if (num_values > 0) {
+    say("note", fmt::format("{} in no column, where the value is NULL; {}",
+                            counted(num_values, "member", "is", "are"), see));
+  }
 }
 
 void say_stale_hints(const IndexHints& hints) {

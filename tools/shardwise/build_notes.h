@@ -33,6 +33,7 @@ std::vector<std::string> without_hints(const std::vector<std::string>& files);
 void say_what_is_fetched(const BuildPlan::RemoteReading& remote);
 /// Of files in folders that are not named like a shard.
 void say_files_left_out(const std::vector<std::string>& files);
+/// Of members that `index` has left out, and of those that gave a column no value.
 void say_members_left_out(std::uint64_t num_members, const std::string& index);
 /// Of index files of other programs that do not fit their shards.
 void say_stale_hints(const IndexHints& hints);

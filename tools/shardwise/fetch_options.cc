@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/ascii.h"
+#include "base/lines.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "options.h"
@@ -34,13 +35,19 @@ void add_headers(const std::string& given, std::vector<std::string>& headers) {
     headers.push_back(given);
     return;
   }
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
+  constexpr std::string_view kWhat = "the file of headers";
+  const std::string where = in_quotes(given.substr(1));
   std::ifstream file(given.substr(1));
-  for (std::string line; std::getline(file, line);) {
-    if (!trimmed(line).empty()) headers.emplace_back(trimmed(line));
-  }
-  if (!file.eof()) {
-    throw CLI::ValidationError("--http-header",
-                               "cannot read the file " + in_quotes(given.substr(1)));
+  std::string text;
+  try {
+    if (file) text = read_text(file, kMostBytes, kWhat, where);
+    if (!file.eof()) throw CLI::ValidationError("--http-header", "cannot read the file " + where);
+    for (const std::string_view line : lines_of(text, kWhat, where)) {
+      if (!trimmed(line).empty()) headers.emplace_back(trimmed(line));
+    }
+  } catch (const InvalidArgument& e) {
+    throw CLI::ValidationError("--http-header", e.what());
   }
 }
 

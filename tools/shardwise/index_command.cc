@@ -528,10 +528,13 @@ void add_index_command(CLI::App& program, Output& out) {
   std::vector<CLI::Option*> content = {
       add_policy(
           "--on-bad", options->on_bad,
-          "what to do with a bad member: error fails, which is the default; skip leaves it out",
+          "what to do with a bad member: error fails, which is the default; skip leaves it out; a "
+          "member that a column cannot be read from stays, and the value is NULL",
           {"error", "skip"}),
-      add_policy("--on-no-field", options->on_no_field,
-                 "the same for a name without an extension, such as `README`", {"error", "skip"}),
+      add_policy(
+          "--on-no-field", options->on_no_field,
+          "the same for a name without an extension, such as `README`, and for a hidden file",
+          {"error", "skip"}),
       add_policy("--on-duplicate-field", options->on_duplicate_field,
                  "the same for a field that occurs twice in a sample", {"error", "skip"}),
       add_policy("--on-repeated-key", options->on_repeated_key,

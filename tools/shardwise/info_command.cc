@@ -107,12 +107,20 @@ void print_left_out(const Index& index, std::uint64_t count, Output& out) {
   std::map<Index::SkippedMember::Kind, std::uint64_t> kinds;
   const std::vector<Index::SkippedMember> members = index.skipped(count);
   for (const Index::SkippedMember& member : members) ++kinds[member.kind];
+  const std::uint64_t num_values = kinds[Index::SkippedMember::Kind::kNoValue];
+  kinds.erase(Index::SkippedMember::Kind::kNoValue);
   std::string text;
   for (const auto& [kind, of_kind] : kinds) {
     text +=
         fmt::format("{}{} {}", text.empty() ? "" : ", ", human_count(of_kind), left_out_name(kind));
   }
-  out.print("\nleft out: {} ({})\n", counted(count, "member"), text);
+  out.print("\n");
+  if (count > num_values) {
+    out.print("left out: {} ({})\n", counted(count - num_values, "member"), text);
+  }
+  if (num_values > 0) {
+    out.print("not in a column, where the value is NULL: {}\n", counted(num_values, "member"));
+  }
   const std::size_t shown = std::min<std::size_t>(members.size(), kSkippedShown);
   for (std::size_t i = 0; i < shown; ++i) {
     const Index::SkippedMember& member = members[i];

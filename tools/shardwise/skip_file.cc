@@ -4,19 +4,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/file.h"
+#include "base/lines.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::tools {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r";
-  const std::size_t begin = text.find_first_not_of(kSpace);
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
-}
 
 std::vector<std::string_view> words_of_line(std::string_view text) {
   std::vector<std::string_view> words;
@@ -111,11 +106,8 @@ SkipList read_skip_file(const std::string& path, const FindKey& find_key) {
   text.resize(file_identity(file.fd(), path).size_bytes);
   text.resize(file.read_at(0, text.data(), text.size()));
   Parser parser(path, find_key);
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size());
-    parser.add(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
+  for (const std::string_view line : lines_of(text, "the skip file", in_quotes(path))) {
+    parser.add(line);
   }
   return parser.take();
 }

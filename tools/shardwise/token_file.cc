@@ -8,6 +8,7 @@
 
 #include "base/error_types.h"
 #include "base/file.h"
+#include "base/lines.h"
 #include "base/text.h"
 #include "order/checkpoint_format.h"
 
@@ -37,8 +38,10 @@ ResumeToken read_token(const std::string& file_or_text) {
     return read_checkpoint_token(file_or_text);
   }
   const std::uint64_t size = file_identity(file.fd(), file_or_text).size_bytes;
+  const std::string text =
+      read_front(file, static_cast<std::size_t>(std::min<std::uint64_t>(kMostTokenBytes, size)));
   return ResumeToken::from_text(
-      read_front(file, static_cast<std::size_t>(std::min<std::uint64_t>(kMostTokenBytes, size))));
+      checked_text(text, "the file of the resume token", in_quotes(file_or_text)));
 }
 
 }  // namespace shardwise::tools

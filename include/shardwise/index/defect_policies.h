@@ -33,7 +33,7 @@ struct SHARDWISE_EXPORT DefectPolicies {
   /// damage, or leaves the column's value null.
   OnDefect damage = OnDefect::kError;
   /// Names that give no key and field: no dot in the basename, or nothing before it. The Python
-  /// webdataset leaves them out silently.
+  /// webdataset leaves them out silently, but for hidden files in folders ("d/.x").
   OnDefect no_field = OnDefect::kError;
   /// A field that comes twice in a sample. kSkip takes the first.
   OnDefect duplicate_field = OnDefect::kError;

@@ -110,7 +110,8 @@ class SHARDWISE_EXPORT Index {
     friend bool operator==(const Shard&, const Shard&) = default;
   };
 
-  /// A member that was left out: by a rule, or because the build was told to skip defects.
+  /// A member that was left out: by a rule, or because the build was told to skip defects. Of kind
+  /// kNoValue: one that is there, but gave a column no value.
   struct SkippedMember {
     /// Why a member was left out.
     enum class Kind : std::uint8_t {
@@ -120,7 +121,8 @@ class SHARDWISE_EXPORT Index {
       kRepeatedKey,     ///< DefectPolicies::repeated_key
       kLink,            ///< a hard link or a symlink
       kSpecial,         ///< a device, a FIFO, ...
-      kMetaName         ///< a name that webdataset reserves: "__info.json__"
+      kMetaName,        ///< a name that webdataset reserves: "__info.json__"
+      kNoValue          ///< DefectPolicies::damage: a column's value is null, the member is there
     };
 
     std::uint64_t shard = 0;
@@ -168,9 +170,9 @@ class SHARDWISE_EXPORT Index {
     /// are followed. Empty: shards are where the index says.
     std::string root = {};
     /// Accepts local shards whose time differs from the index's, as copies' times do: a shard is
-    /// then recognised by its size, its first 512 bytes and the headers of up to eight members, the
-    /// last one among them. A changed shard that passes these checks is not noticed; `shardwise
-    /// verify` compares every header with the index, and with --full every byte.
+    /// then recognised by its size, its first 512 bytes, and the sizes, names and hashes, if there
+    /// are any, of up to eight members. A changed shard that passes these checks is not noticed;
+    /// `shardwise verify` compares every header with the index, and with --full every byte.
     bool accept_times = false;
     /// URLs by which remote shards are fetched now, as signed ones: a shard whose URL in the index
     /// is one of these without its user, password and signature is fetched by it. An index that is
@@ -246,7 +248,7 @@ class SHARDWISE_EXPORT Index {
 
 /// "2/8 of 100 shards".
 SHARDWISE_EXPORT std::string to_string(const Index::Part& part);
-/// "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta".
+/// "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta", "no-value".
 SHARDWISE_EXPORT std::string_view left_out_name(Index::SkippedMember::Kind kind) noexcept;
 
 /// Reads `[NAME=]FIELD[:JSONPATH]`: "cls", "json:$.width", "w=meta.json:$.size[0]". Without NAME it

@@ -28,7 +28,7 @@ SHARDWISE_EXPORT Relocation parse_relocation(const std::string& text, const Inde
 ///
 /// A moved shard must have the size, the time (a remote one: the validator) and the first 512 bytes
 /// that the index has. A copy has a new time, and a shard that moved between a folder and a server
-/// has no time to compare. With `options.accept_times` the headers of up to eight members are
+/// has no time to compare. With `options.accept_times` sizes and names of eight members are
 /// compared instead, if the source gives parts of files. A server must name a version (ETag or
 /// Last-Modified), or the index have hashes, because later reads are compared with it. A shard that
 /// does not fit is an error, and nothing is written; give such shards to build_index(), which reads
