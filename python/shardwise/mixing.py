@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import sys
 from collections.abc import Sequence
-from typing import Union
+from typing import Any, Union
 
 from . import _core
 from .arguments import refuse, require
@@ -62,8 +62,9 @@ class MixedDataset:
         part = len(self.first_samples) - 1
         while self.first_samples[part] > place:
             part -= 1
-        sample: _core.Sample = self.datasets[part][place - self.first_samples[part]]
-        return sample._numbered(place)
+        sample: Any = self.datasets[part][place - self.first_samples[part]]
+        numbered: _core.Sample = sample._numbered(place)
+        return numbered
 
     def __repr__(self) -> str:
         shown = "" if self.weights is None else f", weights {list(self.weights)}"

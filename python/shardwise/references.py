@@ -109,5 +109,6 @@ def sample_again(
     opening: tuple[Any, ...], fingerprint: bytes, number: int, in_mixture: Union[int, None] = None
 ) -> _core.Sample:
     """The sample that was pickled, by its number in the index, with that in a mixture."""
-    sample: _core.Sample = _base(opening, fingerprint)[number]
-    return sample if in_mixture is None else sample._numbered(in_mixture)
+    sample: Any = _base(opening, fingerprint)[number]
+    made: _core.Sample = sample if in_mixture is None else sample._numbered(in_mixture)
+    return made
