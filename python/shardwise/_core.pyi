@@ -95,6 +95,12 @@ class Sample:
         """Its number in its dataset."""
 
     @property
+    def number(self) -> int:
+        """
+        The number by which it was taken, as samplers and proofs count: that in the mix(), if it was taken from one; else its index.
+        """
+
+    @property
     def number_in_index(self) -> int:
         """Its number in the index: another one only where the dataset is a view."""
 
@@ -422,7 +428,7 @@ class Sampler:
     """
     The sample numbers that one rank delivers in an epoch, in order.
 
-    data: a Dataset, or whatever has a length, or that length. order: an Order. rank, world_size: whose samples. batch_size: samples of a step on each rank; global_batch_size: of all ranks together, instead. replicas: neighbouring ranks that get the same samples.
+    data: a Dataset, a mix() of several, whatever has a length, or that length. order: an Order; of a mix() with weights its kind in each of the data sets. rank, world_size: whose samples. batch_size: samples of a step on each rank; global_batch_size: of all ranks together, instead. replicas: neighbouring ranks that get the same samples.
 
     ``for i in sampler`` walks through the epoch from where it begins; each iterator anew. ``sampler[k]`` is this rank's k-th sample. About 20 ns a sample, and constant memory. One thread at a time.
 
@@ -459,7 +465,12 @@ class Sampler:
         """This rank's sample at this place. Raises OutOfRange."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Moves to the beginning of an epoch."""
+        """
+        Moves to the beginning of an epoch. In its own epoch the sampler stays where it begins: where resume() put it, if that was called.
+        """
+
+    def reset(self) -> None:
+        """Moves to the beginning of its epoch, also after resume()."""
 
     @property
     def epoch(self) -> int: ...
@@ -682,7 +693,7 @@ class Batch:
 class Loader:
     """What shardwise.Loader is made of."""
 
-    def __init__(self, datasets: Sequence[Dataset], **options: Any) -> None: ...
+    def __init__(self, data: Any, **options: Any) -> None: ...
 
     def __del__(self) -> None: ...
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import os
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Union
@@ -15,7 +14,7 @@ from ._core import Batch, Column, Order
 from .arguments import refuse, require, whole_number
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
-from .ranks import Reducer, present_ranks
+from .ranks import Reducer, launched_ranks
 
 
 class ByLength(NamedTuple):
@@ -193,8 +192,11 @@ class Loader:
     memory: where the memory of batches comes from: a function of a number of bytes that gives an
         object with data_ptr(), as torch_memory() does; by default the C++ library's.
     ranks: how the ranks of a run agree: ranks.torch_ranks(), or a ranks.Reducer; every rank gives
-        the same data and the same options, but for threads, prefetch and memory. By default this
-        process is alone, with a warning if it was launched as one of several.
+        the same data and the same options, but for threads, prefetch, max_bytes_ahead,
+        fetch_threads and memory. "auto": ranks.torch_ranks() where torch.distributed is
+        initialised, so that every rank has to make the loader; else this process alone, which is
+        InvalidArgument if it was launched as one of several. None: this process alone, whatever
+        was launched.
 
     One thread uses a loader; stop(), stats() and summary() may be called from any. Threads stay
     with the process that made them: a forked child has to make a loader of its own, and the
@@ -223,24 +225,17 @@ class Loader:
         max_expanded_bytes: int = 1 << 30,
         fetch_threads: int = 2,
         memory: Union[Callable[[int], Any], None] = None,
-        ranks: Union[Reducer, None] = None,
+        ranks: Union[Reducer, str, None] = "auto",
     ) -> None:
+        if ranks == "auto":
+            ranks = launched_ranks()
         require("ranks", ranks, Reducer, "give shardwise.ranks.torch_ranks(), or a Reducer", True)
-        num_ranks = present_ranks()[1] if ranks is None else 1
-        if num_ranks > 1:
-            warnings.warn(
-                f"this is one of {num_ranks} ranks, and its loader gets every sample: "
-                "give it ranks=shardwise.ranks.torch_ranks(), or ranks.alone() if that is meant",
-                stacklevel=2,
-            )
-        weights = None
-        parts: Sequence[_core.Dataset]
-        if isinstance(data, MixedDataset):
-            parts = data.datasets
-            weights = None if data.weights is None else list(data.weights)
-        else:
-            require("data", data, _core.Dataset, "give a shardwise.Dataset, or several: mix([...])")
-            parts = [data]
+        require(
+            "data",
+            data,
+            (_core.Dataset, MixedDataset),
+            "give a shardwise.Dataset, or several: mix([...])",
+        )
         if isinstance(columns, Column) or not isinstance(columns, Sequence):
             raise TypeError("columns: give a list of what the functions of shardwise.columns make")
         require("order", order, Order, "give a shardwise.Order")
@@ -249,8 +244,7 @@ class Loader:
         if memory is not None and not callable(memory):
             refuse("memory", memory, "give a function, as shardwise.torch_memory() does")
         self._core = _core.Loader(
-            list(parts),
-            weights=weights,
+            data,
             columns=list(columns),
             order=order,
             batch_size=whole_number("batch_size", batch_size),
@@ -324,9 +318,13 @@ class Loader:
         return self._core.next()
 
     def set_epoch(self, epoch: int) -> None:
-        """Moves to the beginning of an epoch; what was made ahead is dropped."""
+        """Moves to the beginning of an epoch; what was made ahead is dropped. In the current epoch,
+        unless its end was reached, it moves back to where the loader began: where load_state_dict()
+        put it, if that was called. So ``for epoch in range(loader.epoch, n)`` may call it."""
+        keeps_place = epoch == self.epoch and not self.has_ended
         self._core.set_epoch(whole_number("epoch", epoch))
-        self._taken_before = 0
+        if not keeps_place:
+            self._taken_before = 0
 
     def start(self) -> None:
         """Starts to read ahead now, and not with the first batch that is asked for."""
@@ -382,8 +380,9 @@ class Loader:
         """Goes on where state_dict() was asked, with any number of ranks, batch size and threads;
         with by_length within an epoch only with the same rule and batch size.
 
-        allow_changes: at the beginning of an epoch also with other data or another order. Raises
-        Mismatch, naming all that differs; the loader then stays as it is.
+        allow_changes: at the beginning of an epoch also with other data or another order, unless
+        that would lose the rest of passes that are under way there, as other weights of a mix()
+        would. Raises Mismatch, naming all that differs; the loader then stays as it is.
         """
         token, taken = _parts_of_state(state_dict)
         is_within = self._core.restore(token, allow_changes)

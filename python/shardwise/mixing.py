@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Sequence
-from typing import Union
+from typing import Any, Union
 
 from . import _core
 from .arguments import refuse, require
@@ -11,10 +13,12 @@ from .errors import InvalidArgument, OutOfRange
 
 
 class MixedDataset:
-    """Several data sets numbered one after another. A loader draws from them by their weights.
+    """Several data sets numbered one after another. Loaders and samplers of shardwise draw from
+    them by their weights.
 
-    ``mixed[i]`` is sample i of all; of data set d these are the numbers from ``first_samples[d]``
-    on. A sample's own ``index`` is that in its data set.
+    ``mixed[i]`` is sample i of all, and its ``number`` is i; of data set d these are the numbers
+    from ``first_samples[d]`` on. A sample's ``index`` is that in its data set. With weights,
+    samplers of torch's own are refused: they would draw by the sizes of the data sets.
     """
 
     def __init__(
@@ -43,10 +47,14 @@ class MixedDataset:
         self._size = starts[-1]
 
     def __len__(self) -> int:
+        if self.weights is not None and "torch.utils.data" in sys.modules:
+            _refuse_sampler(sys._getframe(1).f_locals.get("self"))
         return self._size
 
     def __getitem__(self, number: int) -> _core.Sample:
-        place = number + self._size if number < 0 else number
+        place = operator.index(number)
+        if place < 0:
+            place += self._size
         if not 0 <= place < self._size:
             raise OutOfRange(
                 f"no such sample: sample {number}; the data sets have {self._size} samples"
@@ -54,20 +62,32 @@ class MixedDataset:
         part = len(self.first_samples) - 1
         while self.first_samples[part] > place:
             part -= 1
-        sample: _core.Sample = self.datasets[part][place - self.first_samples[part]]
-        return sample
+        sample: Any = self.datasets[part][place - self.first_samples[part]]
+        numbered: _core.Sample = sample._numbered(place)
+        return numbered
 
     def __repr__(self) -> str:
         shown = "" if self.weights is None else f", weights {list(self.weights)}"
         return f"<shardwise.MixedDataset of {len(self.datasets)} data sets{shown}>"
 
 
+def _refuse_sampler(caller: object) -> None:
+    """Raises InvalidArgument if the one who asks how many samples there are is a sampler of torch:
+    it knows nothing of weights, and nobody would hear of it."""
+    if not isinstance(caller, sys.modules["torch.utils.data"].Sampler):
+        return
+    raise InvalidArgument(
+        f"a {type(caller).__name__} does not know the weights of a mix(): give the DataLoader "
+        "sampler= or batch_sampler= of shardwise.torch over the mix(), or mix without weights"
+    )
+
+
 def mix(
     datasets: Sequence[_core.Dataset], weights: Union[Sequence[float], None] = None
 ) -> MixedDataset:
-    """Several data sets, for a Loader.
+    """Several data sets, for a Loader, a Sampler, or the samplers of shardwise.torch.
 
-    weights: how often a loader draws from each, only the ratios count; within each it goes through
+    weights: how often these draw from each, only the ratios count; within each it goes through
         exact epochs of their own, in an order of the order's kind (chunked, sharded or sequential).
         Draws are mixed within blocks of 256, so a sample may come before the epoch of its data set
         that it is of, and samples of small data sets come again soon.
@@ -75,7 +95,7 @@ def mix(
 
     >>> ds = shardwise.open("train.idx")
     >>> both = shardwise.mix([ds[:10], ds[50:]], weights=[0.8, 0.2])
-    >>> len(both), both.first_samples, both[10].key
-    (360, (0, 10), '000050')
+    >>> len(both), both.first_samples, both[10].key, both[10].number
+    (360, (0, 10), '000050', 10)
     """
     return MixedDataset(datasets, weights)

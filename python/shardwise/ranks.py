@@ -112,10 +112,31 @@ def torch_ranks(group: Any = None, *, device: Any = None) -> Reducer:
     )
 
 
+def _initialised_torch() -> Any:
+    """torch.distributed, if it is initialised; else None."""
+    dist = getattr(sys.modules.get("torch"), "distributed", None)
+    return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
+
+
+def launched_ranks() -> Union[Reducer, None]:
+    """torch_ranks() where torch.distributed is initialised; None for a process that was launched
+    alone. Raises InvalidArgument if it was launched as one of several."""
+    if _initialised_torch() is not None:
+        return torch_ranks()
+    rank, world_size = _core.ranks_of_launcher()
+    if world_size > 1:
+        raise InvalidArgument(
+            f"the loader has no ranks: this process was launched as rank {rank} of {world_size}; "
+            "call torch.distributed.init_process_group() before, give ranks=, or say ranks=None "
+            "if it is to get every sample"
+        )
+    return None
+
+
 def present_ranks() -> tuple[int, int]:
     """This process's rank and the number of ranks: those of torch.distributed, if it is initialised,
     or what the launcher says; (0, 1) without one. Raises Distributed if its words contradict."""
-    dist = getattr(sys.modules.get("torch"), "distributed", None)
-    if dist is not None and dist.is_available() and dist.is_initialized():
+    dist = _initialised_torch()
+    if dist is not None:
         return int(dist.get_rank()), int(dist.get_world_size())
     return _core.ranks_of_launcher()

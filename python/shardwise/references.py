@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from typing import Any
+from typing import Any, Union
 
 from . import _core
 from .errors import Mismatch
@@ -106,7 +106,9 @@ def open_again(
 
 
 def sample_again(
-    opening: tuple[Any, ...], fingerprint: bytes, number: int
+    opening: tuple[Any, ...], fingerprint: bytes, number: int, in_mixture: Union[int, None] = None
 ) -> _core.Sample:
-    """The sample that was pickled, by its number in the index."""
-    return _base(opening, fingerprint)[number]
+    """The sample that was pickled, by its number in the index, with that in a mixture."""
+    sample: Any = _base(opening, fingerprint)[number]
+    made: _core.Sample = sample if in_mixture is None else sample._numbered(in_mixture)
+    return made

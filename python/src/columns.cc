@@ -60,6 +60,7 @@ class PythonColumn final : public ColumnMaker {
                                           std::make_shared<const Parts>(parts));
   }
 
+  [[nodiscard]] std::string describe() const override { return "function"; }
   [[nodiscard]] bool takes_long() const override { return true; }
   void make(const RowInput& input, RowOutput& output) const override {
     columns::Row row = RowBuffer::row(output);
@@ -80,7 +81,9 @@ class PythonColumn final : public ColumnMaker {
  private:
   void call(const RowInput& input, columns::Row& row) const {
     PyObject* const dataset = parts_->datasets[parts_->data.part_of(input.number)];
-    const nb::object sample = nb::steal(new_sample(Sample(input.sample), dataset));
+    std::optional<std::uint64_t> number;
+    if (parts_->data.num_parts() > 1) number = input.number;
+    const nb::object sample = nb::steal(new_sample(Sample(input.sample), dataset, number));
     if (!sample.is_valid()) nb::raise_python_error();
     write_row(nb::handle(function_)(sample, whole_number(input.random())), type_, row);
   }

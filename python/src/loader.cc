@@ -16,7 +16,6 @@
 #include <string>
 #include <thread>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "blocking.h"
@@ -28,6 +27,7 @@
 #include "loading.h"
 #include "objects.h"
 #include "options.h"
+#include "orders.h"
 #include "raised.h"
 #include "shardwise/base/error.h"
 
@@ -195,37 +195,14 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-/// The kind of an order over a mixture: the order's own kind in each of the data sets.
-Mixture mixture(const MixedDataset& data, const std::vector<double>& weights, const Order& order) {
-  using Inner = std::variant<Chunked, Sharded, Sequential>;
-  const auto inner = std::visit(
-      [](const auto& kind) -> std::optional<Inner> {
-        if constexpr (std::is_constructible_v<Inner, decltype(kind)>) {
-          return Inner(kind);
-        } else {
-          return std::nullopt;
-        }
-      },
-      order.kind);
-  if (inner) return data.mixture(weights, *inner);
-  throw InvalidArgument("data sets cannot be mixed in this order", std::string(name_of(order.kind)),
-                        "choose chunked, sharded or sequential");
-}
-
-void make(LoaderObject* self, const nb::list& datasets,
-          const std::optional<std::vector<double>>& weights, const nb::list& columns, Order order,
+void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Order& order,
           std::uint64_t batch_size, std::uint64_t global_batch_size, std::uint64_t replicas,
           nb::handle length_rule, nb::handle mix, unsigned threads, std::uint64_t max_bad,
           std::size_t prefetch, std::uint64_t max_bytes_ahead, std::uint64_t max_expanded_bytes,
           unsigned fetch_threads, nb::handle memory, nb::handle ranks) {
-  std::vector<Dataset> parts;
-  std::vector<PyObject*> objects;
-  for (const nb::handle dataset : datasets) {
-    parts.push_back(dataset_of(dataset));
-    objects.push_back(dataset.ptr());
-  }
-  const Parts all{MixedDataset(std::move(parts)), std::move(objects)};
-  if (weights) order.kind = mixture(all.data, *weights, order);
+  const nb::tuple parts = parts_of(data);
+  Parts all{mixed_dataset(parts), {}};
+  for (const nb::handle part : parts) all.datasets.push_back(part.ptr());
   Loader::Options options;
   for (const nb::handle column : columns) {
     const ColumnObject* own = nullptr;
@@ -234,7 +211,7 @@ void make(LoaderObject* self, const nb::list& datasets,
     }
     options.columns.push_back(column_over(*own, all));
   }
-  options.order = std::move(order);
+  options.order = order_over(data, order);
   options.batch_size = batch_size;
   options.global_batch_size = global_batch_size;
   options.replicas = replicas;
@@ -247,9 +224,9 @@ void make(LoaderObject* self, const nb::list& datasets,
   options.max_expanded_bytes = max_expanded_bytes;
   options.fetch_threads = fetch_threads;
   if (!memory.is_none()) options.memory = python_memory(memory);
-  std::shared_ptr<Reducer> reducer = ranks.is_none() ? nullptr : python_reducer(ranks);
-  const nb::object kept = nb::make_tuple(nb::tuple(datasets), nb::tuple(columns),
-                                         nb::borrow(memory), nb::borrow(ranks));
+  std::shared_ptr<Reducer> reducer = ranks.is_none() ? single_process() : python_reducer(ranks);
+  const nb::object kept =
+      nb::make_tuple(parts, nb::tuple(columns), nb::borrow(memory), nb::borrow(ranks));
   new (self) LoaderObject(all.data, options, std::move(reducer), kept);
 }
 
@@ -353,11 +330,11 @@ bool restore(LoaderObject& self, const std::string& text, bool allow_changes) {
 void add_loaders(nb::module_& module) {
   nb::class_<LoaderObject>(module, "Loader", nb::type_slots(slots), nb::is_weak_referenceable(),
                            "What shardwise.Loader is made of.")
-      .def("__init__", &make, "datasets"_a, nb::kw_only(), "weights"_a.none(), "columns"_a,
-           "order"_a, "batch_size"_a, "global_batch_size"_a, "replicas"_a, "by_length"_a.none(),
-           "mix"_a.none(), "threads"_a, "max_bad"_a, "prefetch"_a, "max_bytes_ahead"_a,
-           "max_expanded_bytes"_a, "fetch_threads"_a, "memory"_a.none(), "ranks"_a.none(),
-           nb::sig("def __init__(self, datasets: list[Dataset], **options: typing.Any) -> None"))
+      .def("__init__", &make, "data"_a, nb::kw_only(), "columns"_a, "order"_a, "batch_size"_a,
+           "global_batch_size"_a, "replicas"_a, "by_length"_a.none(), "mix"_a.none(), "threads"_a,
+           "max_bad"_a, "prefetch"_a, "max_bytes_ahead"_a, "max_expanded_bytes"_a,
+           "fetch_threads"_a, "memory"_a.none(), "ranks"_a.none(),
+           nb::sig("def __init__(self, data: typing.Any, **options: typing.Any) -> None"))
       .def("next", &next_batch, nb::sig("def next(self) -> Batch | None"))
       .def("start", [](LoaderObject& self) { used(self, [](Loader& loader) { loader.start(); }); })
       .def("stop",

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +30,8 @@ struct DatasetObject {
 struct SampleObject {
   Sample sample;
   nanobind::object dataset;  ///< of which it is
+  /// In the mixture that it was taken from.
+  std::optional<std::uint64_t> number = std::nullopt;
 };
 
 /// What `shardwise.ShardCache` holds.
@@ -45,7 +48,9 @@ struct CacheObject {
 };
 
 /// A Python object for a sample of `dataset`. A new reference; null with Python's error set.
-PyObject* new_sample(Sample&& sample, PyObject* dataset) noexcept;
+/// @param number  in a mixture of which the dataset is a part.
+PyObject* new_sample(Sample&& sample, PyObject* dataset,
+                     std::optional<std::uint64_t> number = std::nullopt) noexcept;
 
 /// The numbers in a sequence of whole numbers, or in a buffer of them as of NumPy; each less than
 /// 0 counts from the end, as of a list. Errors: IndexError (OutOfRange), TypeError.

@@ -138,10 +138,50 @@ std::string shown_in_python(const Order& order) {
   return text + ")";
 }
 
+/// The kind of an order over a mixture: the order's own kind in each of the data sets.
+Mixture mixture(const MixedDataset& data, const std::vector<double>& weights, const Order& order) {
+  using Inner = std::variant<Chunked, Sharded, Sequential>;
+  const auto inner = std::visit(
+      [](const auto& kind) -> std::optional<Inner> {
+        if constexpr (std::is_constructible_v<Inner, decltype(kind)>) {
+          return Inner(kind);
+        } else {
+          return std::nullopt;
+        }
+      },
+      order.kind);
+  if (inner) return data.mixture(weights, *inner);
+  throw InvalidArgument("data sets cannot be mixed in this order", std::string(name_of(order.kind)),
+                        "choose chunked, sharded or sequential");
+}
+
+/// Whether it is what mix() gave.
+bool is_mixed(nb::handle data) {
+  return nb::isinstance(data, nb::module_::import_("shardwise.mixing").attr("MixedDataset"));
+}
+
 }  // namespace
+
+nb::tuple parts_of(nb::handle data) {
+  return is_mixed(data) ? nb::tuple(data.attr("datasets")) : nb::make_tuple(nb::borrow(data));
+}
+
+MixedDataset mixed_dataset(const nb::tuple& parts) {
+  std::vector<Dataset> datasets;
+  for (const nb::handle part : parts) datasets.push_back(dataset_of(part));
+  return MixedDataset(std::move(datasets));
+}
+
+Order order_over(nb::handle data, Order order) {
+  if (!is_mixed(data) || data.attr("weights").is_none()) return order;
+  const auto weights = nb::cast<std::vector<double>>(data.attr("weights"));
+  order.kind = mixture(mixed_dataset(parts_of(data)), weights, order);
+  return order;
+}
 
 SampleSet sample_set(nb::handle data) {
   if (nb::isinstance<Order>(data)) throw nb::type_error("an Order is no data set");
+  if (is_mixed(data)) return {mixed_dataset(parts_of(data))};
   if (PyIndex_Check(data.ptr()) != 0) {
     const Py_ssize_t size = PyNumber_AsSsize_t(data.ptr(), PyExc_OverflowError);
     if (size == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();

@@ -220,10 +220,11 @@ PyType_Slot slots[] = {
 
 }  // namespace
 
-PyObject* new_sample(Sample&& sample, PyObject* dataset) noexcept {
+PyObject* new_sample(Sample&& sample, PyObject* dataset,
+                     std::optional<std::uint64_t> number) noexcept {
   PyObject* made = nb::inst_alloc(sample_type).release().ptr();
   if (made == nullptr) return nullptr;
-  new (&held_by(made)) SampleObject{std::move(sample), nb::borrow(dataset)};
+  new (&held_by(made)) SampleObject{std::move(sample), nb::borrow(dataset), number};
   nb::inst_mark_ready(made);
   return made;
 }
@@ -258,6 +259,21 @@ void add_samples(nb::module_& module) {
           .def_prop_ro(
               "index", [](const SampleObject& self) { return self.sample.index(); },
               "Its number in its dataset.")
+          .def_prop_ro(
+              "number",
+              [](const SampleObject& self) { return self.number.value_or(self.sample.index()); },
+              "The number by which it was taken, as samplers and proofs count: that in the mix(), "
+              "if it was taken from one; else its index.")
+          .def(
+              "_numbered",
+              [](const SampleObject& self, std::uint64_t number) {
+                nb::object made =
+                    nb::steal(new_sample(Sample(self.sample), self.dataset.ptr(), number));
+                if (!made.is_valid()) nb::raise_python_error();
+                return made;
+              },
+              "number"_a, nb::sig("def _numbered(self, number: int) -> Sample"),
+              "The same sample, taken by this number.")
           .def_prop_ro(
               "number_in_index",
               [](const SampleObject& self) { return self.sample.number_in_index(); },
@@ -376,7 +392,7 @@ void add_samples(nb::module_& module) {
                 return nb::make_tuple(
                     nb::module_::import_("shardwise.references").attr("sample_again"),
                     self.dataset.attr("_reference") +
-                        nb::make_tuple(self.sample.number_in_index()));
+                        nb::make_tuple(self.sample.number_in_index(), self.number));
               },
               nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
   sample_type = type;

@@ -210,7 +210,7 @@ std::uint64_t delivered_sample(nb::handle number) {
 SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
                    std::uint64_t world_size, std::uint64_t batch_size,
                    std::uint64_t global_batch_size, std::uint64_t replicas) {
-  return {make_sampler(sample_set(data), order,
+  return {make_sampler(sample_set(data), order_over(data, order),
                        {.rank = rank,
                         .world_size = world_size,
                         .batch_size = batch_size,
@@ -266,7 +266,8 @@ void add_samplers(nb::module_& module) {
   nb::class_<SamplerObject>(
       module, "Sampler", nb::is_weak_referenceable(),
       "The sample numbers that one rank delivers in an epoch, in order.\n\n"
-      "data: a Dataset, or whatever has a length, or that length. order: an Order. rank, "
+      "data: a Dataset, a mix() of several, whatever has a length, or that length. order: an "
+      "Order; of a mix() with weights its kind in each of the data sets. rank, "
       "world_size: whose samples. batch_size: samples of a step on each rank; global_batch_size: "
       "of "
       "all ranks together, instead. replicas: neighbouring ranks that get the same samples.\n\n"
@@ -335,7 +336,12 @@ void add_samplers(nb::module_& module) {
       .def(
           "set_epoch",
           [](SamplerObject& self, std::uint64_t epoch) { self.sampler->set_epoch(epoch); },
-          "epoch"_a, "Moves to the beginning of an epoch.")
+          "epoch"_a,
+          "Moves to the beginning of an epoch. In its own epoch the sampler stays where it begins: "
+          "where resume() put it, if that was called.")
+      .def(
+          "reset", [](SamplerObject& self) { self.sampler->reset(); },
+          "Moves to the beginning of its epoch, also after resume().")
       .def_prop_ro("epoch", [](const SamplerObject& self) { return self.sampler->epoch(); })
       .def_prop_ro("rank", [](const SamplerObject& self) { return self.sampler->rank(); })
       .def_prop_ro("world_size",

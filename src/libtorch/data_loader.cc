@@ -68,8 +68,10 @@ void TorchSampler::reset(torch::optional<std::size_t> new_size) {
     throw InvalidArgument("a sampler's size is its data set's", std::to_string(*new_size),
                           "make another sampler, or reset without a size");
   }
-  if (!state.keeps_place || state.next_epoch != state.sampler->epoch()) {
+  if (state.next_epoch != state.sampler->epoch()) {
     state.sampler->set_epoch(state.next_epoch);
+  } else if (!state.keeps_place) {
+    state.sampler->reset();
   }
   state.keeps_place = false;
 }

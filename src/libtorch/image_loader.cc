@@ -8,14 +8,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/agreement.h"
 #include "base/hasher.h"
 #include "libtorch/decode_internal.h"
+#include "loader/agreed_options.h"
 #include "shardwise/base/error.h"
 #include "shardwise/libtorch/tensors.h"
 #include "shardwise/loader/loader.h"
 
 namespace shardwise::libtorch {
 namespace {
+
+using shardwise::detail::agreed_options;
 
 constexpr const char* kImages = "images";
 constexpr const char* kLabels = "labels";
@@ -61,20 +65,14 @@ std::string order_text(const MixedDataset& data, const Order& order) {
 }
 
 /// What all ranks must have alike.
-std::vector<std::pair<std::string, std::string>> record_of(const MixedDataset& data,
-                                                           const ImageLoader::Options& options,
-                                                           std::uint64_t steps) {
-  const ImageSize& size = options.resize;
-  return {{"data set", std::to_string(data.size()) + " samples, " + to_string(data.fingerprint())},
-          {"order", order_text(data, options.order)},
-          {"batch size", std::to_string(options.batch_size)},
-          {"global batch size", std::to_string(options.global_batch_size)},
-          {"number of replicas", std::to_string(options.replicas)},
-          {"number of steps", std::to_string(steps)},
-          {"image", "field '" + options.image_field + "', resized to " +
-                        std::to_string(size.height) + "x" + std::to_string(size.width)},
-          {"label", "field '" + options.label_field + "'"},
-          {"limit of bad samples", std::to_string(options.max_bad)}};
+Record record_of(const MixedDataset& data, const ImageLoader::Options& options,
+                 std::uint64_t steps) {
+  Record record = agreed_options(loader_options(options));
+  record.insert(record.begin(), {{"data set", std::to_string(data.size()) + " samples, " +
+                                                  to_string(data.fingerprint())},
+                                 {"order", order_text(data, options.order)},
+                                 {"number of steps", std::to_string(steps)}});
+  return record;
 }
 
 }  // namespace

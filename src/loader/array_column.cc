@@ -64,6 +64,9 @@ class ArrayColumn final : public ColumnMaker {
         fields_(FieldChoice::readable(fields)),
         member_(std::move(member)) {}
 
+  [[nodiscard]] std::string describe() const override {
+    return (member_.empty() ? "npy " : "npz '" + escaped(member_) + "' of ") + fields_.describe();
+  }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {

@@ -114,6 +114,9 @@ class SHARDWISE_EXPORT ColumnMaker {
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] Layout layout() const noexcept { return layout_; }
 
+  /// What it makes, of which fields, and its options, but for type and shape: "integer 'cls'". All
+  /// ranks must have the same.
+  [[nodiscard]] virtual std::string describe() const = 0;
   /// Whether a row takes so long, some us, that the clock may be read for each.
   [[nodiscard]] virtual bool takes_long() const { return false; }
   /// Of kFixed.

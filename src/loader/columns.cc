@@ -72,6 +72,10 @@ class BytesColumn final : public ColumnMaker {
         fields_(std::move(fields)),
         content_(content) {}
 
+  [[nodiscard]] std::string describe() const override {
+    constexpr const char* kNames[] = {"bytes ", "text ", "json "};
+    return kNames[static_cast<std::size_t>(content_)] + fields_.describe();
+  }
   [[nodiscard]] bool takes_long() const override { return layout() == Layout::kRagged; }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
@@ -128,6 +132,7 @@ class TokensColumn final : public ColumnMaker {
   TokensColumn(const std::string& fields, DType dtype)
       : ColumnMaker(required(dtype), Layout::kRagged), fields_(FieldChoice::readable(fields)) {}
 
+  [[nodiscard]] std::string describe() const override { return "tokens " + fields_.describe(); }
   [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
@@ -163,6 +168,7 @@ class IntegerColumn final : public ColumnMaker {
   explicit IntegerColumn(const std::string& fields)
       : ColumnMaker(DType::kInt64, Layout::kFixed), fields_(FieldChoice::readable(fields)) {}
 
+  [[nodiscard]] std::string describe() const override { return "integer " + fields_.describe(); }
   [[nodiscard]] bool takes_long() const override { return detail::any_compressed(fields_); }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {
@@ -198,6 +204,7 @@ class KeyColumn final : public ColumnMaker {
  public:
   KeyColumn() : ColumnMaker(DType::kUInt8, Layout::kSized) {}
 
+  [[nodiscard]] std::string describe() const override { return "key"; }
   void make(const RowInput& input, RowOutput& output) const override {
     const std::string_view key = input.sample.key();
     if (!key.empty()) std::memcpy(output.slot.data(), key.data(), key.size());

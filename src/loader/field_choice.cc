@@ -82,4 +82,10 @@ std::size_t FieldChoice::in(const Sample& sample) const {
                  "its fields are " + fields_of(sample));
 }
 
+std::string FieldChoice::describe() const {
+  std::string all;
+  for (const std::string& name : names_) all += (all.empty() ? "'" : " '") + escaped(name) + "'";
+  return all.empty() ? "the only image" : all;
+}
+
 }  // namespace shardwise::detail

@@ -28,6 +28,8 @@ class SHARDWISE_EXPORT FieldChoice {
 
   /// None for only_image().
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
+  /// "'jpg' 'png'"; "the only image".
+  [[nodiscard]] std::string describe() const;
   /// The place of the field in `sample`, for Sample::field().
   /// Errors: NotFound, naming the fields that there are; BadField if it has several images.
   [[nodiscard]] std::size_t in(const Sample& sample) const;

@@ -27,6 +27,7 @@ class FunctionColumn final : public ColumnMaker {
         name_(std::move(name)),
         make_(std::move(make)) {}
 
+  [[nodiscard]] std::string describe() const override { return "function"; }
   [[nodiscard]] bool takes_long() const override { return true; }
   void make(const RowInput& input, RowOutput& output) const override {
     Row row = detail::RowBuffer::row(output);
@@ -61,6 +62,7 @@ class DecodedColumn final : public ColumnMaker {
         fields_(std::move(fields)),
         decode_(std::move(decode)) {}
 
+  [[nodiscard]] std::string describe() const override { return "decoded " + fields_.describe(); }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   void make(const RowInput& input, RowOutput& output) const override {

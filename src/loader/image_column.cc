@@ -9,6 +9,7 @@
 #include "decode/decode_failure.h"
 #include "decode/image_codec.h"
 #include "decode/image_formats.h"
+#include "loader/agreed_options.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/field_bytes.h"
@@ -71,6 +72,10 @@ class ImageColumn final : public ColumnMaker {
         transformer_(transformer),
         decoding_(decoding) {}
 
+  [[nodiscard]] std::string describe() const override {
+    return "image " + fields_.describe() + " " + detail::text_of(transformer_.transform()) + " " +
+           detail::text_of(decoding_);
+  }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] const FieldChoice* fields() const override { return &fields_; }
   [[nodiscard]] std::optional<ImageTransform::Layout> image_layout() const override {

@@ -10,7 +10,9 @@
 
 #include "base/error_types.h"
 #include "base/fork.h"
+#include "base/rank_environment.h"
 #include "base/text.h"
+#include "loader/agreed_options.h"
 #include "loader/batch_mixer.h"
 #include "loader/buffer_pool.h"
 #include "loader/engine.h"
@@ -157,6 +159,15 @@ std::size_t batches_ahead(const Loader::Options& options) {
                  which, "or raise max_bad");
 }
 
+/// The only rank. Errors: InvalidArgument if this process was launched as one of several; those of
+/// rank_environment().
+std::shared_ptr<Reducer> only_rank() {
+  const RankEnvironment found = rank_environment();
+  if (found.world_size == 1) return single_process();
+  throw InvalidArgument("the loader was given no ranks", describe(found) + ", by " + found.launcher,
+                        "give it the Reducer of the run; or single_process(), to get every sample");
+}
+
 [[noreturn]] void throw_stopped() { throw Cancelled("the loader was stopped"); }
 
 }  // namespace
@@ -165,7 +176,7 @@ struct Loader::Impl {
   Impl(MixedDataset dataset, Loader::Options loader_options, std::shared_ptr<Reducer> reducer)
       : data(std::move(dataset)),
         options(std::move(loader_options)),
-        ranks(reducer ? std::move(reducer) : single_process()),
+        ranks(reducer ? std::move(reducer) : only_rank()),
         watch(dynamic_cast<StepWatch*>(ranks.get())),
         // For each array one block is with the consumer, and those of the batches ahead.
         pool(std::make_shared<BufferPool>(
@@ -353,16 +364,16 @@ struct Loader::Impl {
     order.epoch = 0;
     order.position = 0;
     order.history.clear();
-    return RankAgreement({
-        {"data set", to_string(data.fingerprint())},
-        {"order", order.to_text()},
-        {"number of replicas", std::to_string(sampler->replicas())},
-        {"batch size", std::to_string(options.batch_size) + " " +
-                           std::to_string(options.global_batch_size) + " " + rule},
-        {"epoch", std::to_string(sampler->epoch())},
-        {"point from which it goes on", begin + " " + left_out.to_text()},
-        {"number of steps taken", std::to_string(steps_taken)},
-    });
+    detail::Record alike = detail::agreed_options(options);
+    alike.insert(alike.begin(),
+                 {{"data set", to_string(data.fingerprint())},
+                  // A token has no seed of an order in which nothing is drawn; what
+                  // is random of a row has it all the same.
+                  {"order", order.to_text() + " " + std::to_string(options.order.seed)}});
+    alike.insert(alike.end(), {{"epoch", std::to_string(sampler->epoch())},
+                               {"point from which it goes on", begin + " " + left_out.to_text()},
+                               {"number of steps taken", std::to_string(steps_taken)}});
+    return RankAgreement(std::move(alike));
   }
 
   /// Adds up what the ranks delivered in this epoch, by replica; afterwards every rank knows all
@@ -530,12 +541,20 @@ struct Loader::Impl {
   }
 
   /// Begins where `at` stands.
-  void stand(std::unique_ptr<Sampler> at, std::unique_ptr<LengthBatches> batches) {
+  /// @param before  within an epoch, what this rank counts as delivered before.
+  void stand(std::unique_ptr<Sampler> at, std::unique_ptr<LengthBatches> batches,
+             const std::optional<EpochAudit::Sum>& before = std::nullopt) {
     drop_engine();
-    waiting_since.reset();
     sampler = std::move(at);
     by_length = std::move(batches);
-    audit.reset();
+    delivered_before = before;
+    begin_again();
+  }
+  /// Goes back to where stand() put the loader.
+  void begin_again() {
+    drop_engine();
+    waiting_since.reset();
+    audit.set_sum(delivered_before.value_or(EpochAudit::Sum{}));
     last_whole.reset();
     begin_steps();
   }
@@ -618,6 +637,8 @@ struct Loader::Impl {
   std::string rule;                              ///< of them
   std::unique_ptr<LengthBatches> by_length;      ///< from where the sampler stands
   EpochAudit audit;                              ///< of what this rank handed out
+  /// Of it, before `sampler` began, if that is within an epoch.
+  std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
   std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once: the same in every epoch
   struct Place {
@@ -656,7 +677,10 @@ void Loader::validate(const MixedDataset& data, const Options& options, std::uin
   if (options.by_length) SampleLengths(data, *options.by_length);
 }
 
-void Loader::set_epoch(std::uint64_t epoch) { impl_->to_epoch(epoch); }
+void Loader::set_epoch(std::uint64_t epoch) {
+  const bool keeps_place = epoch == epoch_number() && impl_->delivered_before && !has_ended();
+  keeps_place ? impl_->begin_again() : impl_->to_epoch(epoch);
+}
 
 void Loader::start() {
   if (!impl_->engine && impl_->steps_taken < impl_->steps) impl_->start();
@@ -744,8 +768,9 @@ void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
     }
   }
   const bool speaks = impl.ranks->rank() < resumed->replicas();  // one rank of each replica
-  impl.stand(std::move(resumed), std::move(batches));
-  if (is_within && speaks) impl.audit.merge(*token.audit);
+  std::optional<EpochAudit::Sum> before;
+  if (is_within) before = speaks ? *token.audit : EpochAudit::Sum{};
+  impl.stand(std::move(resumed), std::move(batches), before);
 }
 
 const SkipList& Loader::bad_samples() const noexcept { return impl_->bad; }

@@ -15,8 +15,8 @@ std::uint64_t number_of(const std::string& text) { return hash128(text).low >> 4
 
 std::vector<std::int64_t> RankAgreement::words() const {
   std::vector<std::int64_t> words;
-  for (const Item& item : items_) {
-    const std::uint64_t number = number_of(item.value);
+  for (const auto& [name, value] : items_) {
+    const std::uint64_t number = number_of(value);
     words.push_back(static_cast<std::int64_t>(number));
     words.push_back(static_cast<std::int64_t>(number * number));
   }
@@ -30,7 +30,7 @@ void RankAgreement::require(std::span<const std::int64_t> sums, std::uint64_t nu
     const auto sum = std::bit_cast<std::uint64_t>(sums[2 * i]);
     const auto squares = std::bit_cast<std::uint64_t>(sums[2 * i + 1]);
     if (num_ranks * squares == sum * sum) continue;  // modulo 2^64
-    differing += (differing.empty() ? "" : ", ") + items_[i].name;
+    differing += (differing.empty() ? "" : ", ") + items_[i].first;
   }
   if (differing.empty()) return;
   throw Mismatch("the loaders of the ranks differ", differing,

@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
+
+#include "base/agreement.h"
 
 namespace shardwise::detail {
 
@@ -15,12 +16,7 @@ namespace shardwise::detail {
 /// others hardly ever).
 class RankAgreement {
  public:
-  struct Item {
-    std::string name;
-    std::string value;
-  };
-
-  explicit RankAgreement(std::vector<Item> items) : items_(std::move(items)) {}
+  explicit RankAgreement(Record items) : items_(std::move(items)) {}
 
   /// Two words for each item, to be added up over all ranks.
   [[nodiscard]] std::vector<std::int64_t> words() const;
@@ -31,7 +27,7 @@ class RankAgreement {
                std::size_t num_left_out) const;
 
  private:
-  std::vector<Item> items_;
+  Record items_;
 };
 
 }  // namespace shardwise::detail

@@ -67,7 +67,13 @@ void Sampler::set_walk(std::uint64_t delivered, std::uint64_t size) noexcept {
   size_ = size;
 }
 
-void Sampler::set_epoch(std::uint64_t epoch) { start({epoch, 0}, skip_); }
+void Sampler::set_epoch(std::uint64_t epoch) {
+  const bool has_ended = ended_ || (size_ > 0 && position() == size_);
+  if (epoch == epoch_ && !has_ended) return move_to(0);
+  start({epoch, 0}, skip_);
+}
+
+void Sampler::reset() { start({epoch_, 0}, skip_); }
 
 void Sampler::move_to(std::uint64_t index) noexcept {
   buffer_first_ = index;
@@ -198,6 +204,28 @@ ResumeToken Sampler::token_after(std::uint64_t num_steps) const {
   return token_at(count < delivered_ ? static_cast<std::uint64_t>(count) : delivered_);
 }
 
+namespace {
+
+/// Where both orders go through passes that are longer than an epoch, or of several data sets, the
+/// new one does not go on where the passes of the old one stand: some samples would come again, and
+/// others be left out for as long. Errors: Mismatch, naming the passes.
+void require_no_loss(const ResumeToken& token, const ResumeToken::OrderSpec& here) {
+  const std::vector<std::string> open = detail::open_passes(token.spec, token.epoch);
+  if (open.empty() || detail::open_passes(here, token.epoch).empty()) return;
+  constexpr std::size_t kMostShown = 4;
+  std::string text = "epoch " + std::to_string(token.epoch) + " begins where ";
+  for (std::size_t i = 0; i < open.size() && i < kMostShown; ++i) {
+    text += (i == 0 ? "" : ", ") + open[i];
+  }
+  text += open.size() > kMostShown ? ", ... have come: " : " have come: ";
+  throw Mismatch("the order cannot change in the middle of a pass over the data",
+                 text + difference(token.spec, here),
+                 "go on with the order of before; or start a new run without the token, which "
+                 "begins each pass anew");
+}
+
+}  // namespace
+
 void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
   if (token.batches) {
     throw Mismatch("the resume token stands within a window of batches by length",
@@ -209,6 +237,7 @@ void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
   const SkipList::Point point{token.epoch, token.position};
   SkipList skip;
   if (differs && changes == Sampler::Changes::kAllowAtEpochBorder && token.position == 0) {
+    if (token.spec != spec_) require_no_loss(token, spec_);
     history.push_back({token.epoch, token.fingerprint, token.spec});
     if (token.fingerprint == fingerprint_) skip = token.skip;
   } else {

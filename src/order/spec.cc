@@ -7,6 +7,8 @@
 
 #include "base/hasher.h"
 #include "order/algorithms.h"
+#include "order/arithmetic.h"
+#include "order/mixture_draws.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 
@@ -160,6 +162,35 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   if (order.balance_bytes) use(Algorithm::kBalance);
   if (!is_wids) use(Algorithm::kSkip);
   return spec;
+}
+
+std::vector<std::string> open_passes(const ResumeToken::OrderSpec& spec, std::uint64_t epoch) {
+  const auto* mixture = std::get_if<Mixture>(&spec.order.kind);
+  const bool has_passes = mixture != nullptr || std::holds_alternative<Chunked>(spec.order.kind) ||
+                          std::holds_alternative<Sharded>(spec.order.kind) ||
+                          std::holds_alternative<Sequential>(spec.order.kind);
+  if (!has_passes) return {};
+  const std::uint64_t epoch_size =
+      spec.order.epoch_size == 0 ? spec.num_samples : spec.order.epoch_size;
+  const auto slot = static_cast<std::uint64_t>(
+      std::min<uint128>(static_cast<uint128>(epoch) * epoch_size, kMaxSamples));
+  std::vector<std::string> open;
+  const auto add = [&](std::uint64_t delivered, std::uint64_t size, const std::string& what) {
+    if (size == 0 || delivered % size == 0) return;
+    open.push_back(std::to_string(delivered % size) + " of " + std::to_string(size) + what);
+  };
+  if (mixture == nullptr) {
+    add(slot, spec.num_samples, " samples");
+    return open;
+  }
+  std::vector<double> weights;
+  for (const Mixture::Part& part : mixture->parts) weights.push_back(part.weight);
+  const MixtureDraws draws(weights, spec.order.seed);
+  for (std::size_t i = 0; i < mixture->parts.size(); ++i) {
+    add(draws.draws_before(i, slot), mixture->parts[i].num_samples,
+        " samples of data set " + std::to_string(i));
+  }
+  return open;
 }
 
 }  // namespace shardwise::detail

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "shardwise/order/order.h"
@@ -18,6 +19,11 @@ const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
 /// Errors: InvalidArgument for options that do not go together, naming them.
 ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
                                  const RankOptions& ranks);
+
+/// What a change of the order at the beginning of `epoch` would lose: for each pass over the data
+/// that is under way there, how far it is: "398 of 787 samples of data set 1". Empty where epochs
+/// are whole passes, or draws.
+std::vector<std::string> open_passes(const ResumeToken::OrderSpec& spec, std::uint64_t epoch);
 
 /// Returns `ranks`. Errors: InvalidArgument if the rank does not exist, or the number of replicas
 /// does not divide that of the ranks.

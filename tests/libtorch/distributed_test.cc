@@ -379,7 +379,7 @@ TEST_F(DistributedTest, RanksThatGoByOtherDataOrOptionsHearItBeforeTheFirstSum) 
       {"the data set", "on rank 2 and '"},
       {"the batch size is '3' on rank 2 and '2' on ranks 0 and 1"},
       {"the order", "on rank 2 and '"},
-      {"the image is", "on rank 2 and '"},
+      {"the set of columns is", "on rank 2 and '"},
       {"the parameter 'weight' is 'Float [3, 4]' on rank 2 and 'Float [2, 4]' on ranks 0 and 1"}};
   for (const int rank : {0, 1, 2}) {
     std::istringstream lines(test::read_file(dir / ("errors." + std::to_string(rank))));

@@ -534,6 +534,7 @@ class LengthChain {
   void move_to(std::uint64_t epoch, std::uint64_t first, Ledger ledger) {
     make_epoch(epoch);
     first_ = first;
+    delivered_before_ = ledger;
     ledger_ = std::move(ledger);
     is_stopped_ = false;
     has_said_end_ = false;
@@ -606,6 +607,9 @@ class LengthChain {
   }
 
   void model_set_epoch(std::uint64_t epoch) {
+    if (first_ > 0 && epoch == epoch_ && !has_ended()) {
+      return move_to(epoch, first_, delivered_before_);  // back to where restore() put it
+    }
     skip_.merge(agreed_);
     skip_.merge_from(order_.skip, {epoch, 0});
     move_to(epoch, 0, {});
@@ -955,6 +959,7 @@ class LengthChain {
       move_to(token.epoch + 1, 0, {});
     } else {
       move_to(token.epoch, *before, is_within ? ledger : Ledger{});
+      if (is_within && dice_.percent(40)) set_epoch(token.epoch);  // as a loop over epochs does
     }
     ++tally_.resumes;
     return true;
@@ -1033,8 +1038,9 @@ class LengthChain {
   std::uint64_t first_ = 0;                                     // batches before the piece began
   std::uint64_t taken_ = 0;                                     // steps of the piece
   SkipList skip_;                                               // in force since the piece began
-  SkipList agreed_;  // the bad samples that all ranks know
-  Ledger ledger_;    // of this epoch, by all runs
+  SkipList agreed_;          // the bad samples that all ranks know
+  Ledger ledger_;            // of this epoch, by all runs
+  Ledger delivered_before_;  // of it, by those before the loaders began
   bool is_stopped_ = false;
   bool has_said_end_ = false;
 };

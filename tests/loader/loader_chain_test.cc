@@ -269,8 +269,11 @@ class Chain {
     ++tally_.worlds;
   }
 
-  void begin_piece(std::map<std::uint64_t, std::uint64_t> ledger) {
+  /// @param is_within  an epoch; the ledger is what was delivered of it before.
+  void begin_piece(std::map<std::uint64_t, std::uint64_t> ledger, bool is_within = false) {
     ledger_ = std::move(ledger);
+    delivered_before_.reset();
+    if (is_within) delivered_before_ = ledger_;
     is_broken_ = false;
     is_stopped_ = false;
     has_said_end_ = false;
@@ -285,6 +288,9 @@ class Chain {
   bool has_ended() const { return has_said_end_ || (steps() > 0 && taken_ == steps()); }
 
   void model_set_epoch(std::uint64_t epoch) {
+    if (delivered_before_ && epoch == model().epoch() && !has_ended()) {
+      return begin_piece(*delivered_before_, true);  // back to where restore() put it
+    }
     for (Rank& rank : ranks_) {
       ResumeToken token = rank.model->token_after(0);
       token.skip.merge(agreed_);
@@ -567,8 +573,12 @@ class Chain {
       is_done = token.position > 0 && rank.model->steps() == 0;
       if (is_done) rank.model->set_epoch(token.epoch + 1);
     }
-    begin_piece(token.position > 0 && !is_done ? saved.ledger
-                                               : std::map<std::uint64_t, std::uint64_t>{});
+    if (token.position > 0 && !is_done) {
+      begin_piece(saved.ledger, true);
+      if (dice_.percent(40)) set_epoch(token.epoch);  // as a loop over epochs does
+    } else {
+      begin_piece({});
+    }
     ++tally_.resumes;
   }
 
@@ -620,6 +630,8 @@ class Chain {
 
   SkipList agreed_;  // the bad samples that all ranks know
   std::map<std::uint64_t, std::uint64_t> ledger_;
+  /// Where restore() put the loaders within an epoch: the ledger there.
+  std::optional<std::map<std::uint64_t, std::uint64_t>> delivered_before_;
   bool is_broken_ = false;  // a batch could not be made
   bool is_stopped_ = false;
   bool has_said_end_ = false;

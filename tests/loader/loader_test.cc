@@ -2,6 +2,8 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory_resource>
@@ -9,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "loader/agreed_options.h"
 #include "loader/thread_ranks.h"
 #include "support/dataset.h"
 
@@ -191,8 +194,11 @@ TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
   };
   const std::vector<Case> cases{
       {"batch size", data, with([](auto& o) { o.batch_size = 6; })},
-      {"batch size", data, with([](auto& o) { o.global_batch_size = 10; })},
-      {"batch size", data, with([](auto& o) { o.by_length = {.field = "txt"}; })},
+      {"batch size, global batch size", data, with([](auto& o) { o.global_batch_size = 10; })},
+      {"rule of batches by length", data, with([](auto& o) { o.by_length = {.field = "txt"}; })},
+      {"set of columns", data, with([](auto& o) { std::swap(o.columns[0], o.columns[1]); })},
+      {"limit of bad samples", data, with([](auto& o) { o.max_bad = 1; })},
+      {"limit of expanded bytes", data, with([](auto& o) { o.max_expanded_bytes = 1; })},
       {"order", data, with([](auto& o) { o.order.seed = 1; })},
       {"order", data, with([](auto& o) { o.order.tail = Order::Tail::kDrop; })},
       {"point from which it goes on", data, with([](auto& o) { o.order.skip.add_sample(4); })},
@@ -223,6 +229,238 @@ TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
                                        {1, 1}, {4, 4}, false);
   EXPECT_EQ(same[0], same[1]);
   EXPECT_EQ(ResumeToken::from_text(same[0]).position, 40u);
+}
+
+TEST(LoaderTest, WhatIsRandomOfARowIsComparedAlsoWhereTheOrderDrawsNothing) {
+  const test::TempDir dir;
+  const Dataset data = make_numbers(dir, 60);
+  Loader::Options options{.columns = all_columns(), .order = {.kind = Sequential{}}, .threads = 0};
+  Loader::Options other = options;
+  other.order.seed = 1;
+  for (const auto& text :
+       what_two_ranks_say({data, data}, {options, other}, {0, 0}, {1, 1}, false)) {
+    EXPECT_THAT(text, HasSubstr("the loaders of the ranks differ: order; "));
+  }
+}
+
+/// Options that each differ from all others in one thing: of every option that ranks must have
+/// alike.
+std::vector<Loader::Options> one_option_each() {
+  std::vector<Loader::Options> all;
+  const auto add = [&](auto&& change) { change(all.emplace_back()); };
+  const auto add_column = [&](const Column& column) {
+    add([&](auto& o) { o.columns = {column}; });
+  };
+  const auto add_image = [&](auto&& change) {
+    ImageTransform transform;
+    ImageDecoding decoding;
+    change(transform, decoding);
+    add_column(columns::image("jpg", transform, decoding));
+  };
+  add([](auto&) {});
+  add([](auto& o) { o.batch_size = 7; });
+  add([](auto& o) { o.global_batch_size = 7; });
+  add([](auto& o) { o.replicas = 2; });
+  add([](auto& o) { o.max_bad = 1; });
+  add([](auto& o) { o.max_expanded_bytes = 1; });
+  const auto add_rule = [&](auto&& change) {
+    add([&](auto& o) { change(o.by_length.emplace()); });
+  };
+  add_rule([](auto&) {});
+  add_rule([](auto& r) { r.field = "txt"; });
+  add_rule([](auto& r) { r.column = "txt"; });
+  add_rule([](auto& r) { r.unit = 2; });
+  add_rule([](auto& r) { r.window = 2; });
+  add_rule([](auto& r) { r.max_tokens = 2; });
+  add_rule([](auto& r) { r.pack = "txt"; });
+  add_rule([](auto& r) { r.pack_to = 2; });
+  add_rule([](auto& r) { r.padding = 2; });
+  const auto add_mix = [&](auto&& change) { add([&](auto& o) { change(o.mix.emplace()); }); };
+  add_mix([](auto&) {});
+  add_mix([](auto& m) { m.column = "jpg"; });
+  add_mix([](auto& m) { m.mixup_alpha = 0.5; });
+  add_mix([](auto& m) { m.cutmix_alpha = 0.5; });
+  add_mix([](auto& m) { m.probability = 0.5; });
+  const auto nothing = [](const Sample&, const Hash128&, columns::Row&) {};
+  const auto none = [](std::string_view, const Hash128&, columns::Row&) {};
+  for (const Column& column : {columns::bytes("a"),
+                               columns::bytes("b"),
+                               columns::bytes("a;b"),
+                               columns::text("a"),
+                               columns::json("a"),
+                               columns::bytes("a").named("c"),
+                               columns::tokens("a"),
+                               columns::tokens("a", DType::kInt64),
+                               columns::integer("a"),
+                               columns::key("a"),
+                               columns::array("a", DType::kInt8),
+                               columns::array("a", DType::kInt16),
+                               columns::array("a", DType::kInt8, {2}),
+                               columns::array("a", DType::kInt8, {2, 1}),
+                               columns::npz("a", "x", DType::kInt8),
+                               columns::npz("b", "x", DType::kInt8),
+                               columns::npz("a", "y", DType::kInt8),
+                               columns::function("a", DType::kInt8, {1}, nothing),
+                               columns::function("a", DType::kInt8, {2}, nothing),
+                               columns::ragged_function("a", DType::kInt8, nothing),
+                               columns::decoded("a", DType::kInt8, {1}, none),
+                               columns::ragged_decoded("a", DType::kInt8, none),
+                               columns::ragged_decoded("a;b", DType::kInt8, none),
+                               columns::image("")}) {
+    add_column(column);
+  }
+  add([](auto& o) { o.columns = {columns::bytes("a"), columns::bytes("b")}; });
+  add([](auto& o) { o.columns = {columns::bytes("b"), columns::bytes("a")}; });
+  add_image([](auto&, auto&) {});
+  add_image([](auto&, auto& d) { d.max_pixels = 9; });
+  add_image([](auto&, auto& d) { d.strict = true; });
+  add_image([](auto&, auto& d) { d.apply_orientation = true; });
+  add_image([](auto&, auto& d) { d.scaling = ImageDecoding::Scaling::kFast; });
+  const auto add_transform = [&](auto&& change) { add_image([&](auto& t, auto&) { change(t); }); };
+  const auto add_crop = [&](auto&& change) {
+    add_transform([&](auto& t) {
+      t.random_resized_crop = ImageTransform::RandomResizedCrop{.size = {4, 4}};
+      change(*t.random_resized_crop);
+    });
+  };
+  add_crop([](auto&) {});
+  add_crop([](auto& c) { c.size.height = 5; });
+  add_crop([](auto& c) { c.size.width = 5; });
+  add_crop([](auto& c) { c.scale.least = 0.5; });
+  add_crop([](auto& c) { c.scale.most = 0.5; });
+  add_crop([](auto& c) { c.ratio.least = 0.5; });
+  add_crop([](auto& c) { c.ratio.most = 2; });
+  add_transform([](auto& t) { t.resize = {4, 4}; });
+  add_transform([](auto& t) { t.resize = {4, 5}; });
+  add_transform([](auto& t) { t.resize_shorter_side = 4; });
+  add_transform([](auto& t) { t.padding.top = 1; });
+  add_transform([](auto& t) { t.padding.left = 1; });
+  add_transform([](auto& t) { t.padding.bottom = 1; });
+  add_transform([](auto& t) { t.padding.right = 1; });
+  add_transform([](auto& t) { t.centre_crop = {4, 4}; });
+  add_transform([](auto& t) { t.random_crop = {4, 4}; });
+  add_transform([](auto& t) { t.horizontal_flip = 0.5; });
+  add_transform([](auto& t) { t.horizontal_flip = std::nextafter(0.5, 1.0); });
+  add_transform([](auto& t) { t.vertical_flip = 0.5; });
+  const auto add_jitter = [&](auto&& change) {
+    add_transform([&](auto& t) { change(t.colour_jitter.emplace()); });
+  };
+  add_jitter([](auto&) {});
+  add_jitter([](auto& j) { j.probability = 0.5; });
+  add_jitter([](auto& j) { j.brightness = {0.5, 1}; });
+  add_jitter([](auto& j) { j.contrast = {0.5, 1}; });
+  add_jitter([](auto& j) { j.saturation = {0.5, 1}; });
+  add_jitter([](auto& j) { j.hue = {0, 0.25}; });
+  add_transform([](auto& t) { t.grayscale = 0.5; });
+  const auto as_floats = [](ImageTransform& t) { t.type = ImageTransform::Type::kFloat32; };
+  add_transform(as_floats);
+  add_transform([&](auto& t) { as_floats(t), t.normalize.emplace(); });
+  add_transform([&](auto& t) { as_floats(t), t.normalize.emplace().mean[2] = 0; });
+  add_transform([&](auto& t) { as_floats(t), t.normalize.emplace().std[1] = 1; });
+  const auto add_erasing = [&](auto&& change) {
+    add_transform([&](auto& t) { change(t.random_erasing.emplace()); });
+  };
+  add_erasing([](auto&) {});
+  add_erasing([](auto& e) { e.probability = 0.25; });
+  add_erasing([](auto& e) { e.scale.least = 0.25; });
+  add_erasing([](auto& e) { e.ratio.most = 2; });
+  add_erasing([](auto& e) { e.value[0] = 1; });
+  add_transform([](auto& t) { t.fill[1] = 1; });
+  add_transform([](auto& t) { t.filter = ImageTransform::Filter::kBicubic; });
+  add_transform([](auto& t) { t.type = ImageTransform::Type::kFloat16; });
+  add_transform([](auto& t) { t.layout = ImageTransform::Layout::kChannelsLast; });
+  return all;
+}
+
+TEST(LoaderTest, RanksMustHaveEveryOptionAlike) {
+  std::map<std::string, std::size_t> texts;
+  const std::vector<Loader::Options> all = one_option_each();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    std::string text;
+    for (const auto& [name, value] : detail::agreed_options(all[i])) {
+      text += name + ": " + value + "\n";
+    }
+    EXPECT_TRUE(text.find("none") != std::string::npos) << text;
+    const auto [at, is_new] = texts.emplace(text, i);
+    EXPECT_TRUE(is_new) << "options " << i << " and " << at->second << " are told apart by nothing";
+  }
+  Loader::Options own;  // of a rank's own
+  own.threads = 9;
+  own.prefetch = 9;
+  own.max_bytes_ahead = 9;
+  own.fetch_threads = 9;
+  own.memory = std::make_shared<std::pmr::unsynchronized_pool_resource>();
+  EXPECT_EQ(detail::agreed_options(own), detail::agreed_options({}));
+}
+
+/// As everybody writes it: set_epoch() in each epoch, also in the one that was resumed.
+std::vector<std::int64_t> epochs_of(Loader& loader, std::uint64_t end) {
+  std::vector<std::int64_t> samples;
+  for (std::uint64_t epoch = loader.epoch_number(); epoch < end; ++epoch) {
+    loader.set_epoch(epoch);
+    while (const auto batch = loader.next()) {
+      samples.insert(samples.end(), batch->samples().begin(), batch->samples().end());
+    }
+    EXPECT_THAT(loader.prove(), HasSubstr("95 samples, each exactly once: proven"));
+  }
+  return samples;
+}
+
+TEST(LoaderTest, SetEpochOfTheEpochThatIsGoneOnWithKeepsThePlace) {
+  const test::TempDir dir;
+  const Dataset data = make_numbers(dir, 95);
+  for (const bool is_by_length : {false, true}) {
+    Loader::Options options{
+        .columns = {columns::text("txt")}, .order = {.seed = 3}, .batch_size = 4};
+    if (is_by_length) options.by_length = {.field = "txt", .window = 40};
+    Loader before(data, options);
+    before.set_epoch(1);
+    std::vector<std::int64_t> samples;
+    for (int step = 0; step < 15; ++step) {
+      const auto batch = before.next();
+      samples.insert(samples.end(), batch->samples().begin(), batch->samples().end());
+    }
+    const ResumeToken token = before.state();
+
+    Loader after(data, options);
+    after.restore(token);
+    EXPECT_EQ(after.steps(), before.steps_left());
+    after.start();  // what was read ahead may be dropped
+    after.set_epoch(1);
+    EXPECT_TRUE(after.next().has_value());  // a look at a batch, as people take it
+    after.stop();
+    auto rest = epochs_of(after, 3);
+    EXPECT_EQ(rest.size(), 95 - samples.size() + 95);
+    samples.insert(samples.end(), rest.begin(), rest.end() - 95);
+    std::ranges::sort(samples);
+    EXPECT_EQ(std::ranges::unique(samples).size(), 0u);
+
+    // Behind its end the epoch is whole again, as it is after another one.
+    after.restore(token);
+    while (after.next()) {
+    }
+    after.set_epoch(1);
+    EXPECT_EQ(epochs_of(after, 2).size(), 95u);
+    after.restore(token);
+    after.set_epoch(0);
+    after.set_epoch(1);
+    EXPECT_EQ(epochs_of(after, 2).size(), 95u);
+  }
+}
+
+TEST(LoaderTest, OneOfSeveralRanksMustSayThatItIsAlone) {
+  const test::TempDir dir;
+  const Dataset data = make_numbers(dir, 9);
+  const Loader::Options options{.columns = {columns::integer("cls")}};
+  ::setenv("RANK", "2", 1);
+  ::setenv("WORLD_SIZE", "3", 1);
+  const std::string text = test::error_text([&] { Loader loader(data, options); });
+  EXPECT_THAT(text, AllOf(HasSubstr("the loader was given no ranks"), HasSubstr("rank 2 of 3"),
+                          HasSubstr("single_process()")));
+  Loader alone(data, options, single_process());
+  EXPECT_EQ(alone.steps(), 1u);
+  ::unsetenv("RANK");
+  ::unsetenv("WORLD_SIZE");
 }
 
 TEST(LoaderTest, EpochsGoOnWhereEarlierOnesEnded) {

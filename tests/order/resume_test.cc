@@ -453,6 +453,77 @@ TEST(ResumeTokenTest, ARunMayGoOnWithOtherDataAtTheBorderOfAnEpoch) {
   EXPECT_EQ(third->token().history.size(), 2U);
 }
 
+TEST(ResumeTokenTest, SetEpochOfItsEpochKeepsThePlaceUntilTheEndWasReached) {
+  const SampleSet samples = SampleSet::of_shards(std::vector<std::uint64_t>{30, 50, 20});
+  for (const Order& order :
+       {Order{.seed = 1, .kind = Chunked{10, 2}}, Order{.seed = 1, .kind = Sharded{2}},
+        Order{.kind = Sequential{}}, Order{.seed = 1, .kind = Resampled{}},
+        Order{.seed = 1, .kind = Wids{10}}, Order{.seed = 1, .kind = Chunked{}, .epoch_size = 70},
+        Order{.seed = 1, .kind = Mixture{{{.num_samples = 60}, {.num_samples = 40}}}}}) {
+    const auto sampler = make_sampler(samples, order);
+    sampler->set_epoch(3);
+    const Samples whole = test::drain(*sampler);
+    const ResumeToken token = sampler->token_after(40);
+    const auto resumed = make_sampler(samples, order);
+    resumed->resume(token);
+    const Samples rest(whole.begin() + 40, whole.end());
+    resumed->set_epoch(3);
+    EXPECT_EQ(resumed->next(), rest[0]);  // a look at it
+    resumed->set_epoch(3);
+    EXPECT_EQ(test::drain(*resumed), rest);
+    resumed->set_epoch(3);
+    EXPECT_EQ(test::drain(*resumed), whole) << "its end was reached";
+    resumed->resume(token);
+    resumed->reset();
+    EXPECT_EQ(test::drain(*resumed), whole);
+    resumed->resume(token);
+    resumed->set_epoch(4);
+    resumed->set_epoch(3);
+    EXPECT_EQ(test::drain(*resumed), whole);
+  }
+}
+
+TEST(ResumeTokenTest, AChangeThatWouldLoseTheRestOfAPassIsRefused) {
+  const auto mixture = [](double first, double second, std::uint64_t seed = 7) {
+    return Order{.seed = seed,
+                 .kind = Mixture{{{.num_samples = 787, .weight = first, .kind = Sequential{}},
+                                  {.num_samples = 213, .weight = second, .kind = Sequential{}}}}};
+  };
+  const Order passes{.seed = 7, .epoch_size = 300};
+  const Order whole{.seed = 7};
+  const auto refusal = [](const Order& there, std::uint64_t epoch, const Order& here) {
+    const auto before = make_sampler(SampleSet(1000).with_fingerprint(kData), there);
+    before->set_epoch(epoch);
+    const auto after = make_sampler(SampleSet(1000).with_fingerprint(kData), here);
+    std::string text;
+    try {
+      after->resume(before->token_after(0), Sampler::Changes::kAllowAtEpochBorder);
+    } catch (const Mismatch& error) {
+      text = error.what();
+      EXPECT_EQ(after->epoch(), 0U) << "the sampler stays as it is";
+    }
+    return text;
+  };
+  EXPECT_THAT(
+      refusal(mixture(0.9, 0.1), 1, mixture(0.1, 0.9)),
+      testing::AllOf(HasSubstr("in the middle of a pass over the data: epoch 1 begins where "),
+                     HasSubstr(" of 787 samples of data set 0, "),
+                     HasSubstr(" of 213 samples of data set 1 have come: data sets or "
+                               "weights differ; go on with the order of before")));
+  EXPECT_THAT(
+      refusal(passes, 4, {.seed = 8, .epoch_size = 300}),
+      HasSubstr("epoch 4 begins where 200 of 1000 samples have come: seed 7 there, 8 here"));
+  EXPECT_THAT(refusal(mixture(0.9, 0.1), 4, mixture(0.9, 0.1, 8)),
+              HasSubstr("data set 1 have come"));
+  EXPECT_THAT(refusal(passes, 3, mixture(0.9, 0.1)), HasSubstr("900 of 1000 samples have come"));
+  // Nothing has come, a pass is at its end, or the new order's epochs are whole.
+  EXPECT_EQ(refusal(mixture(0.9, 0.1), 0, mixture(0.1, 0.9)), "");
+  EXPECT_EQ(refusal(passes, 10, {.seed = 8, .epoch_size = 300}), "");
+  EXPECT_EQ(refusal(mixture(0.9, 0.1), 4, whole), "");
+  EXPECT_EQ(refusal(whole, 4, mixture(0.9, 0.1)), "");
+  EXPECT_EQ(refusal(whole, 4, {.seed = 8, .kind = Sequential{}}), "");
+}
+
 TEST(ResumeTokenTest, NewEntriesHoldFromThePointOfResumingOn) {
   const ChunkedSampler before(100, {.seed = 1, .chunk_size = 10});
   ChunkedSampler::Options options{.seed = 1, .chunk_size = 10};

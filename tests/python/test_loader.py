@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from conftest import write_shard
 
 import shardwise
-from shardwise import Loader, Order, columns, errors, ranks
+from shardwise import ByLength, Loader, Order, columns, errors, ranks
 
 THREADS = pytest.mark.parametrize("threads", [0, 1, 3])
 
@@ -229,6 +230,40 @@ def test_a_loop_that_was_left_goes_on(ds: shardwise.Dataset) -> None:
     assert "proven" in loader.prove()
 
 
+@pytest.mark.parametrize("rule", [None, ByLength(field="bin", window=40)])
+def test_everybodys_loop_goes_on_where_the_state_stands(
+    ds: shardwise.Dataset, rule: ByLength | None
+) -> None:
+    def loader() -> Loader:
+        return Loader(ds, columns=[columns.key()], order=Order(seed=2), batch_size=8, by_length=rule)
+
+    before = loader()
+    before.set_epoch(1)
+    taken = [n for batch in itertools.islice(before, 5) for n in batch.samples.tolist()]
+    after = loader()
+    after.load_state_dict(before.state_dict())
+    for epoch in range(after.epoch, 3):
+        after.set_epoch(epoch)
+        assert after.steps_left == len(before) - (5 if epoch == 1 else 0)
+        assert len(after) == len(before)
+        taken += samples_of(after)
+        assert after.prove() == f"epoch {epoch}: 103 samples, each exactly once: proven"
+    assert sorted(taken) == sorted([*range(103), *range(103)])
+
+
+def test_an_epoch_that_was_gone_on_with_is_whole_behind_its_end(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.key()], batch_size=8)
+    for _ in itertools.islice(loader, 5):
+        pass
+    state = loader.state_dict()
+    loader.load_state_dict(state)
+    next(iter(loader))  # a look at a batch
+    loader.set_epoch(0)
+    assert len(samples_of(loader)) == 103 - 40
+    loader.set_epoch(0)
+    assert (len(loader), loader.steps, len(samples_of(loader))) == (13, 13, 103)
+
+
 def test_an_epoch_that_was_left_behind_says_so(ds: shardwise.Dataset) -> None:
     loader = Loader(ds, columns=[columns.key()], batch_size=10)
     epoch = next(loader.epochs(5))
@@ -425,6 +460,27 @@ def test_a_mixture_draws_by_weights(ds: shardwise.Dataset, rich: shardwise.Datas
         Loader(mixed, columns=[columns.key()], order=Order("resampled"))
 
 
+def test_weights_that_change_in_the_middle_of_a_pass_are_refused(
+    ds: shardwise.Dataset, rich: shardwise.Dataset
+) -> None:
+    def loader(weights: list[float]) -> Loader:
+        return Loader(shardwise.mix([ds, rich], weights), columns=[columns.key()], threads=0)
+
+    before = loader([0.9, 0.1])
+    samples_of(before)
+    state = before.state_dict()
+    after = loader([0.5, 0.5])
+    with pytest.raises(errors.Mismatch) as raised:
+        after.load_state_dict(state, allow_changes=True)
+    assert "epoch 1 begins where 23 of 103 samples of data set 0, 14 of 37 samples of data set 1" in (
+        str(raised.value)
+    )
+    assert after.epoch == 0
+    same = loader([0.9, 0.1])
+    same.load_state_dict(state, allow_changes=True)
+    assert same.epoch == 1
+
+
 def test_data_sets_without_weights_are_as_one(
     ds: shardwise.Dataset, rich: shardwise.Dataset
 ) -> None:
@@ -441,10 +497,12 @@ def test_functions_know_the_data_set_of_a_sample(
     def note(sample: shardwise.Sample, random: int) -> int:
         seen.append((sample.dataset is ds, sample.key))
         assert sample.dataset[sample.index] == sample
+        assert mixed[sample.number] == sample
         return sample.index
 
+    mixed = shardwise.mix([ds, rich])
     loader = Loader(
-        shardwise.mix([ds, rich]),
+        mixed,
         columns=[columns.function("i", "int64", (), note)],
         batch_size=16,
         threads=2,
@@ -668,18 +726,21 @@ def test_sums_are_held_against_what_they_have_to_be(ds: shardwise.Dataset) -> No
         ranks.Reducer(0, 2, lambda words: words, local_rank=0)
 
 
-def test_one_of_several_ranks_is_warned(
+def test_one_of_several_ranks_has_to_say_that_it_is_alone(
     ds: shardwise.Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "8")
     monkeypatch.setenv("RANK", "3")
-    with pytest.warns(UserWarning, match="one of 8 ranks, and its loader gets every sample"):
+    with pytest.raises(errors.InvalidArgument) as raised:
         Loader(ds, columns=[columns.key()])
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        Loader(ds, columns=[columns.key()], ranks=ranks.alone())
+    assert "launched as rank 3 of 8; call torch.distributed.init_process_group()" in str(
+        raised.value
+    )
+    for alone in (None, ranks.alone()):
+        loader = Loader(ds, columns=[columns.key()], ranks=alone)
+        assert len(samples_of(loader)) == 103
+    with pytest.raises(errors.InvalidArgument, match="ranks='all'"):
+        Loader(ds, columns=[columns.key()], ranks="all")
 
 
 def test_a_loader_does_not_pickle(ds: shardwise.Dataset) -> None:

@@ -82,7 +82,8 @@ dist.init_process_group("gloo", init_method="file://" + sys.argv[3], rank=rank, 
 group = ranks.torch_ranks()
 assert (group.local_rank, group.local_world_size) == (rank, world), group
 ds = shardwise.open(sys.argv[4])
-loader = Loader(ds, columns=[columns.key()], order=Order(seed=3), batch_size=8, ranks=group)
+given = {"ranks": group} if sys.argv[5] == "given" else {}  # else the group is found
+loader = Loader(ds, columns=[columns.key()], order=Order(seed=3), batch_size=8, **given)
 batches = iter(loader)
 for _ in range(2):
     next(batches)
@@ -95,12 +96,13 @@ dist.destroy_process_group()
 """
 
 
-def test_ranks_of_torch_distributed(index: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["given", "found"])
+def test_ranks_of_torch_distributed(index: Path, tmp_path: Path, how: str) -> None:
     command = [sys.executable, "-c", RANKS]
     store = str(tmp_path / "store")
     ranks = [
         subprocess.Popen(
-            [*command, str(rank), "2", store, str(index)],
+            [*command, str(rank), "2", store, str(index), how],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

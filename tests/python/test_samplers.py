@@ -101,6 +101,47 @@ def test_resume_goes_on_with_any_ranks(ds: shardwise.Dataset) -> None:
         assert sorted(seen) == list(range(103))
 
 
+def test_set_epoch_of_its_epoch_keeps_the_place_of_a_token(ds: shardwise.Dataset) -> None:
+    token = Sampler(ds, batch_size=10).token(4)
+    sampler = Sampler(ds)
+    sampler.resume(token)
+    rest = list(sampler)
+    sampler.set_epoch(0)
+    assert list(sampler) == rest and len(rest) == 63
+    sampler.reset()
+    assert len(list(sampler)) == 103
+    sampler.resume(token)
+    sampler.set_epoch(1)
+    assert len(sampler) == 103
+
+
+def test_a_mixture_is_drawn_from_by_its_weights(ds: shardwise.Dataset) -> None:
+    mixed = shardwise.mix([ds[:90], ds[90:]], [0.1, 0.9])
+    order = Order(seed=4, chunk_size=7, epoch_size=2000)
+    samplers = [Sampler(mixed, order, rank=rank, world_size=2) for rank in range(2)]
+    drawn = [n for pair in zip(*samplers) for n in pair]
+    assert 150 < sum(n < 90 for n in drawn) < 250
+    loader = shardwise.Loader(
+        mixed, columns=[shardwise.columns.key()], order=order, batch_size=100, threads=0
+    )
+    assert drawn == [n for batch in loader for n in batch.samples.tolist()]
+    assert samplers[0].fingerprint == Sampler(shardwise.mix([ds[:90], ds[90:]])).fingerprint
+    assert samplers[0].fingerprint not in (Sampler(ds).fingerprint, Sampler(103).fingerprint)
+    audit = shardwise.Audit(samplers[0])
+    audit.add(drawn)
+    assert audit.prove(samplers[0]).endswith("drawn from the mixture, as ordered: proven")
+    # The number that a sample was taken by is its own.
+    assert [mixed[n].number for n in (0, 90, 102, -1)] == [0, 90, 102, 102]
+    assert pickle.loads(pickle.dumps(mixed[95])).number == 95
+    assert mixed[95] == ds[95] and mixed[95].dataset[mixed[95].index] == mixed[95]
+    assert ds[95].number == ds[95].index == 95 and ds[90:][5].number == 5
+    with pytest.raises(errors.InvalidArgument, match="cannot be mixed in this order: resampled"):
+        Sampler(mixed, Order("resampled"))
+    # Without weights it is as one data set, by its shards.
+    plain = Sampler(shardwise.mix([ds[:90], ds[90:]]), Order("sharded"))
+    assert plain.is_exact and sorted(plain) == list(range(103))
+
+
 def test_tokens_of_other_orders_are_refused(ds: shardwise.Dataset) -> None:
     token = Sampler(ds, Order(seed=1)).token(10)
     with pytest.raises(errors.Mismatch, match="seed 1 there, 2 here"):

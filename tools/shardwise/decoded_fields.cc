@@ -36,6 +36,7 @@ class DecodedFields final : public ColumnMaker {
     if (transform) transformer_.emplace(*transform);
   }
 
+  [[nodiscard]] std::string describe() const override { return "fields that are decoded"; }
   [[nodiscard]] bool takes_long() const override { return true; }
   void make(const RowInput& input, RowOutput& output) const override {
     std::int64_t images = 0;

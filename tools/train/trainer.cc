@@ -81,14 +81,16 @@ struct SmallCnnImpl : torch::nn::Module {
 };
 TORCH_MODULE(SmallCnn);
 
-/// Warm-up over the first tenth of `total` steps, then a cosine to 0.
-double rate_at(std::uint64_t step, std::uint64_t total, double highest) {
+/// Warm-up over the first tenth of `total` samples, then a cosine to 0. Counted in samples, and not
+/// in steps, so that a run may go on with other ranks and batches.
+/// @param before  samples of earlier steps. @param step_size  of this one.
+double rate_at(std::uint64_t before, std::uint64_t step_size, std::uint64_t total, double highest) {
   const double done =
-      static_cast<double>(step) / static_cast<double>(std::max<std::uint64_t>(total, 1));
+      static_cast<double>(before) / static_cast<double>(std::max<std::uint64_t>(total, 1));
   constexpr double kWarmUp = 0.1;
   if (done < kWarmUp) {
-    return highest *
-           std::min(1.0, (static_cast<double>(step) + 1) / (kWarmUp * static_cast<double>(total)));
+    return highest * std::min(1.0, static_cast<double>(before + step_size) /
+                                       (kWarmUp * static_cast<double>(total)));
   }
   constexpr double kPi = 3.14159265358979323846;
   return highest * 0.5 * (1 + std::cos(kPi * std::min(1.0, (done - kWarmUp) / (1 - kWarmUp))));
@@ -107,6 +109,7 @@ struct Run {
   SmallCnn model;
   torch::optim::AdamW optimizer;
   std::uint64_t step = 0;       ///< steps taken since the beginning of the run
+  std::uint64_t planned = 0;    ///< samples of the steps of this epoch so far, all ranks
   double loss_sum = 0;          ///< of this epoch so far, all ranks
   std::int64_t samples = 0;     ///< of this epoch so far, all ranks
   bool evaluation_due = false;  ///< of the epoch that ended last
@@ -135,6 +138,7 @@ void write_checkpoint(libtorch::CheckpointFile& file, const Run& run, const Resu
   checkpoint.put("optimizer", run.optimizer, *run.model);
   checkpoint.put("classes", run.classes);
   checkpoint.put("step", static_cast<std::int64_t>(run.step));
+  checkpoint.put("planned", static_cast<std::int64_t>(run.planned));
   checkpoint.put("samples", run.samples);
   checkpoint.put("loss_sum", run.loss_sum);
   checkpoint.put("evaluation_due", int{run.evaluation_due});
@@ -155,7 +159,9 @@ void take_over(const libtorch::Checkpoint& checkpoint, Run& run) {
   run.step = static_cast<std::uint64_t>(checkpoint.integer("step"));
   run.samples = checkpoint.integer("samples");
   run.loss_sum = checkpoint.number("loss_sum");
-  // Older checkpoints have none.
+  // Older checkpoints have neither. Of the planned samples, those that were bad are not among them.
+  run.planned = static_cast<std::uint64_t>(
+      checkpoint.contains("planned") ? checkpoint.integer("planned") : run.samples);
   run.evaluation_due =
       checkpoint.contains("evaluation_due") && checkpoint.integer("evaluation_due") != 0;
 }
@@ -322,6 +328,13 @@ libtorch::ImageLoader::Options loader_options(const Options& options, unsigned t
   loader.image_field = options.image_field;
   loader.label_field = options.label_field;
   return loader;
+}
+
+/// Samples of a step of all ranks.
+std::uint64_t step_size(const Options& options, const ProcessGroup& group) {
+  if (options.global_batch_size > 0) return static_cast<std::uint64_t>(options.global_batch_size);
+  return static_cast<std::uint64_t>(options.batch_size) *
+         static_cast<std::uint64_t>(group.world_size()) / options.order.replicas;
 }
 
 /// One more than the largest label, from the columns of the indexes: no shard is read. Nothing
@@ -589,7 +602,8 @@ class Training {
     run_.emplace(count_classes(data, options_, group_, guard_.token()));
     libtorch::broadcast_parameters(*run_->model, group_);
     gradients_.emplace(run_->model->parameters());
-    total_steps_ = loader_->steps_left() * options_.epochs;
+    step_size_ = step_size(options_, group_);
+    epoch_size_ = options_.order.epoch_size == 0 ? data.size() : options_.order.epoch_size;
     if (options_.patience > 0) {
       early_.emplace(group_, libtorch::EarlyStop::Options{.patience = options_.patience});
     }
@@ -702,13 +716,16 @@ class Training {
     run.model->train();
     std::int64_t samples = 0;
     for (auto& batch : epoch) {
-      const double rate = rate_at(run.step, total_steps_, options_.learning_rate);
+      const double rate =
+          rate_at(epoch.number() * epoch_size_ + std::min(run.planned, epoch_size_), step_size_,
+                  options_.epochs * epoch_size_, options_.learning_rate);
       for (auto& parameters : run.optimizer.param_groups()) {
         static_cast<torch::optim::AdamWOptions&>(parameters.options()).lr(rate);
       }
       sample_log_->add(epoch.number(), run.step, batch);
       run.loss_sum_here += train_step(run, *gradients_, batch, group_);
       run.samples_here += batch.size();
+      run.planned += step_size_;
       samples += batch.size();
       report_progress(epoch, static_cast<double>(samples) / seconds_since(start));
       // What ends with the epoch is saved there.
@@ -728,6 +745,7 @@ class Training {
     const std::int64_t num_samples = run.samples - samples_before;
     run.loss_sum = 0;
     run.samples = 0;
+    run.planned = 0;
     const std::string proof = epoch.prove();
     std::optional<Mean> accuracy;
     try {
@@ -767,7 +785,8 @@ class Training {
   std::optional<libtorch::GradientAverager> gradients_;
   std::optional<libtorch::EarlyStop> early_;
   libtorch::EvaluateOptions evaluation_;
-  std::uint64_t total_steps_ = 0;
+  std::uint64_t step_size_ = 0;   ///< samples of a step of all ranks
+  std::uint64_t epoch_size_ = 0;  ///< samples of an epoch
   std::uint64_t saved_step_ = 0;
   bool is_set_up_ = false;
 };

@@ -95,8 +95,8 @@ class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sample
   /// At most `batch_size` numbers, fewer only at the end; nullopt, never an empty list, after it.
   torch::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
 
-  /// The epoch of the next reset(). Nothing moves on by itself: the same epoch again is the same
-  /// order again.
+  /// The epoch of the next reset(). In the epoch of load(), the first one stays where load() left
+  /// it. Nothing moves on by itself: the same epoch again is the same order again.
   void set_epoch(std::uint64_t epoch);
   [[nodiscard]] std::uint64_t epoch() const noexcept;
   /// Samples of this epoch given out. A data loader asks ahead of what it delivers.

@@ -96,8 +96,8 @@ class SHARDWISE_EXPORT ImageLoader {
   using Epochs = shardwise::detail::EpochsRange<ImageLoader>;
 
   /// Every rank gives the same data, a Dataset or several of them for a mixture, and the same
-  /// options but for threads and prefetch: every rank makes one, and the ranks compare. Only then
-  /// is anything added up.
+  /// options but for threads, prefetch and fetch_threads: every rank makes one, and the ranks
+  /// compare. Only then is anything added up.
   /// Errors: InvalidArgument, naming the option and what is valid; Mismatch, on every rank, naming
   ///   what differs, on which ranks (ProcessGroup::require_same()); kDistributed.
   ImageLoader(MixedDataset data, ProcessGroup group, Options options);
@@ -118,7 +118,8 @@ class SHARDWISE_EXPORT ImageLoader {
   /// The current epoch.
   Epoch epoch() { return {*this, epoch_number()}; }
   [[nodiscard]] std::uint64_t epoch_number() const noexcept;
-  /// Moves to the beginning of an epoch; what was made ahead is dropped.
+  /// Moves to the beginning of an epoch; in the current one as shardwise::Loader::set_epoch(). What
+  /// was made ahead is dropped.
   void set_epoch(std::uint64_t epoch);
 
   /// Starts to read ahead now, and not with the first batch that is asked for.

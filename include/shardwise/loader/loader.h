@@ -203,9 +203,12 @@ class SHARDWISE_EXPORT Loader {
   using Batch = shardwise::Batch;
 
   /// Every rank gives the same data, a Dataset or several of them for a mixture, and the same
-  /// options but for threads, prefetch and memory.
-  /// @param ranks  none: this process alone.
-  /// Errors: InvalidArgument, naming the option and what is valid.
+  /// options but for threads, prefetch, max_bytes_ahead, fetch_threads and memory. prove() and
+  /// state() compare them. What functions of columns do is not compared.
+  /// @param ranks  null means: this process alone. Give single_process() to say so in a process that
+  ///   was launched as one of several.
+  /// Errors: InvalidArgument, naming the option and what is valid; also if there are no ranks, and
+  ///   a launcher's variables (torchrun, mpirun, srun) say that there are several.
   Loader(MixedDataset data, Options options, std::shared_ptr<Reducer> ranks = nullptr);
   ~Loader();
   Loader(const Loader&) = delete;
@@ -223,7 +226,9 @@ class SHARDWISE_EXPORT Loader {
   /// The current epoch.
   Epoch epoch() { return {*this, epoch_number()}; }
   [[nodiscard]] std::uint64_t epoch_number() const noexcept;
-  /// Moves to the beginning of an epoch; what was made ahead is dropped.
+  /// Moves to the beginning of an epoch; what was made ahead is dropped. In the current epoch,
+  /// unless its end was reached, it moves back to where the loader began: where restore() put it,
+  /// if that was called. So a loop over epochs may call it after restore().
   void set_epoch(std::uint64_t epoch);
 
   /// Starts to read ahead now, and not with the first batch that is asked for.

@@ -107,11 +107,13 @@ class SHARDWISE_EXPORT Sampler {
   /// The samples and positions that are left out: by the order, and by the token that was resumed.
   [[nodiscard]] const SkipList& skip() const noexcept { return skip_; }
 
-  /// Moves to the beginning of `epoch`. Nothing moves on by itself: the same epoch again is the
-  /// same order again. Errors: InvalidArgument if the order has no such epoch.
+  /// Moves to the beginning of `epoch`. In the sampler's own epoch, unless its end was reached, it
+  /// moves back to where the sampler began: where resume() put it, if that was called. So a loop
+  /// over epochs may call it after resume(). Nothing moves on by itself: the same epoch again is
+  /// the same order again. Errors: InvalidArgument if the order has no such epoch.
   void set_epoch(std::uint64_t epoch);
-  /// Moves to the beginning of this epoch.
-  void reset() { set_epoch(epoch_); }
+  /// Moves to the beginning of this epoch, also after resume().
+  void reset();
   /// Moves to this rank's sample `index`, in [0, size()]. Errors: OutOfRange.
   void seek(std::uint64_t index);
   /// How many of its samples this rank has delivered.
@@ -159,7 +161,9 @@ class SHARDWISE_EXPORT Sampler {
   /// list has and the token's has not is left out from there on.
   /// With kAllowAtEpochBorder a token that stands at the beginning of an epoch may be of other data
   /// or another order; the former ones go into the token's history. Of other data the token's skip
-  /// list is not taken over, since the numbers may mean other samples.
+  /// list is not taken over, since the numbers may mean other samples. Another order is refused if
+  /// both orders are in the middle of a pass over the data there (mixtures, epoch_size): the rest of
+  /// the pass would be lost.
   /// Errors: Mismatch, VersionMismatch; OutOfRange if the epoch has no such position; the sampler
   /// stays as it is.
   void resume(const ResumeToken& token, Changes changes = Changes::kRefuse);

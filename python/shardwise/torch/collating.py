@@ -16,16 +16,17 @@ _INTEGERS = frozenset(("cls", "cls2", "class", "count", "index", "inx", "id"))
 def collate(batch: Sequence[_core.Sample], *, collate_fn_map: Any = None) -> dict[str, Any]:
     """A batch of N samples as a dict: what torch's default_collate makes of Samples.
 
-    "__key__" is a list of N str, "__index__" an int64 tensor [N] of their numbers. A field that
-    holds a number by its name (cls, class, count, id, index ...) is an int64 tensor [N], and every
-    other field a list of N bytes, copied. Where a sample lacks a field that another has, that field
-    is a list, and None stands in its place. Raises BadField, StaleIndex, OSError.
+    "__key__" is a list of N str, "__index__" an int64 tensor [N] of their numbers: of samples of a
+    mix() those in the mixture. A field that holds a number by its name (cls, class, count, id,
+    index ...) is an int64 tensor [N], and every other field a list of N bytes, copied. Where a
+    sample lacks a field that another has, that field is a list, and None stands in its place.
+    Raises BadField, StaleIndex, OSError.
     """
     del collate_fn_map
     copies = [sample.copy() for sample in batch]
     made: dict[str, Any] = {
         "__key__": [sample.key for sample in batch],
-        "__index__": torch.tensor([sample.index for sample in batch], dtype=torch.int64),
+        "__index__": torch.tensor([sample.number for sample in batch], dtype=torch.int64),
     }
     for field in dict.fromkeys(name for fields in copies for name in fields):
         values: list[Any] = [fields.get(field) for fields in copies]

@@ -109,6 +109,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
             made.resume(self._token, self._allow_changes)
         if not self._is_at_token:
             made.set_epoch(self._epoch)
+            made.reset()  # also in the epoch of the token
         return made
 
     def __iter__(self) -> _core.SamplerIterator:
@@ -130,12 +131,13 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         return self._last
 
     def _warn_of_second_pass(self) -> None:
-        if self._warned or self.order.kind == "sequential":
+        if self._warned or (self.order.kind == "sequential" and not self._is_at_token):
             return
         self._warned = True
+        what = "its rest from where resume() put it" if self._is_at_token else "now"
         warnings.warn(
-            f"epoch {self._epoch} was read to its end, and now comes again in the same order; call "
-            "set_epoch() of the sampler before each pass",
+            f"epoch {self._epoch} was read to its end, and {what} comes again in the same order; "
+            "call set_epoch() of the sampler before each pass",
             stacklevel=4,
         )
 
@@ -149,11 +151,14 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
 
     def set_epoch(self, epoch: int) -> None:
         """Moves to the beginning of an epoch. In the epoch in which it is already it stays where it
-        begins: where resume() put it, if that was called. Raises InvalidArgument."""
+        begins: where resume() put it, if that was called, until a pass was read to its end. Raises
+        InvalidArgument."""
         if epoch < 0:
             raise InvalidArgument(f"no epoch {epoch}: epochs are numbered from 0")
         if epoch == self._epoch:
             if self._last is not None and self._last.position > 0:
+                if self._is_at_token and self._last.at_end:
+                    self._is_at_token, self._core = False, None
                 self._last = None  # the same epoch again is what was asked for
             return
         if self._core is not None:

@@ -6,6 +6,7 @@
 
 #include "decode/decode_failure.h"
 #include "decode/video/audio_decoder.h"
+#include "loader/agreed_options.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/field_bytes.h"
@@ -91,6 +92,9 @@ class AudioColumn final : public ColumnMaker {
         fields_(std::move(fields)),
         clip_(clip) {}
 
+  [[nodiscard]] std::string describe() const override {
+    return "audio " + fields_.describe() + " " + detail::text_of(clip_);
+  }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] bool reads_parts() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {

@@ -6,6 +6,7 @@
 #include "base/of_thread.h"
 #include "decode/decode_failure.h"
 #include "decode/video/video_decoder.h"
+#include "loader/agreed_options.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/field_bytes.h"
@@ -37,6 +38,9 @@ class ClipField {
 
   [[nodiscard]] const Column::VideoClip& clip() const noexcept { return clip_; }
   [[nodiscard]] const std::string& name() const noexcept { return fields_.names().front(); }
+  [[nodiscard]] std::string describe() const {
+    return fields_.describe() + " " + detail::text_of(clip_);
+  }
 
   /// Calls `work` with a decoder of the field. Errors: BadField for what cannot be decoded.
   template <class Work>
@@ -74,6 +78,9 @@ class VideoColumn final : public ColumnMaker {
         field_(std::move(field)),
         transformer_(transformer) {}
 
+  [[nodiscard]] std::string describe() const override {
+    return "video " + field_.describe() + " " + detail::text_of(transformer_.transform());
+  }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] bool reads_parts() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {
@@ -144,6 +151,7 @@ class VideoTimesColumn final : public ColumnMaker {
   explicit VideoTimesColumn(ClipField field)
       : ColumnMaker(DType::kFloat64, Layout::kFixed), field_(std::move(field)) {}
 
+  [[nodiscard]] std::string describe() const override { return "times of " + field_.describe(); }
   [[nodiscard]] bool takes_long() const override { return true; }
   [[nodiscard]] bool reads_parts() const override { return true; }
   [[nodiscard]] std::vector<std::int64_t> row_shape() const override {

@@ -310,6 +310,53 @@ def test_a_token_goes_on_with_other_ranks(train: shardwise.Dataset) -> None:
     assert len(after[0]) == 667  # from the epoch's beginning
 
 
+def test_an_epoch_that_was_gone_on_with_is_whole_behind_its_end() -> None:
+    sampler = st.SequentialSampler(100, rank=0, world_size=1)
+    sampler.resume(sampler.token(7, batch_size=10))
+    for expected in (30, 100, 100):
+        sampler.set_epoch(0)  # as an evaluation has it: the same epoch each time
+        assert (len(sampler), len(list(sampler))) == (expected, expected)
+    sampler.resume(sampler.token(7, batch_size=10))
+    assert len(list(sampler)) == 30
+    with pytest.warns(UserWarning, match=r"its rest from where resume\(\) put it comes again"):
+        assert len(list(sampler)) == 30
+
+
+def test_a_mixture_is_drawn_from_by_its_weights(train: shardwise.Dataset) -> None:
+    mixed = shardwise.mix([train[:1800], train[1800:]], [0.1, 0.9])
+    sampler = st.DistributedChunkedSampler(mixed, seed=3, rank=0, world_size=1)
+    drawn: list[int] = []
+    audit = shardwise.Audit(sampler.core)
+    loader: Any = DataLoader(
+        mixed,  # type: ignore[arg-type]
+        batch_sampler=st.BatchSampler(sampler, 64),
+        num_workers=2,
+    )
+    for batch in loader:
+        drawn += batch["__index__"].tolist()
+        audit.add(batch["__index__"])
+    assert drawn == list(sampler.core)
+    assert 0.05 < sum(n < 1800 for n in drawn) / len(drawn) < 0.15
+    assert st.prove(sampler, audit).endswith("drawn from the mixture, as ordered: proven")
+    token = sampler.token(3, batch_size=64)
+    resumed = st.DistributedChunkedSampler(mixed, seed=3, rank=0, world_size=1)
+    resumed.resume(token)
+    assert list(resumed) == drawn[192:]
+
+
+def test_samplers_that_know_no_weights_are_refused(train: shardwise.Dataset) -> None:
+    mixed: Any = shardwise.mix([train[:1800], train[1800:]], [0.1, 0.9])
+    for use in (
+        lambda: DataLoader(mixed, shuffle=True),
+        lambda: list(DataLoader(mixed)),
+        lambda: torch.utils.data.DistributedSampler(mixed, 2, 0),
+    ):
+        with pytest.raises(InvalidArgument, match=r"Sampler does not know the weights of a mix\(\)"):
+            use()
+    plain: Any = shardwise.mix([train[:1800], train[1800:]])
+    assert len(DataLoader(plain, batch_size=10, shuffle=True)) == 201
+
+
 def test_tokens_that_cannot_be_are_errors(train: shardwise.Dataset) -> None:
     sampler = st.ShardedSampler(train)
     with pytest.raises(

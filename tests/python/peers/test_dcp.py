@@ -1,0 +1,27 @@
+"""torch.distributed.checkpoint: a Loader in a checkpoint goes on where it stood, on any ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peer_runs import make_index, prove_exact, torchrun
+
+pytest.importorskip("torch", reason="torch is not installed")
+
+
+def train_on(ranks: int, **options: Any) -> str:
+    plain = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
+    return torchrun("dcp_run.py", ranks, plain)
+
+
+def test_a_loader_in_a_checkpoint_goes_on_with_as_many_ranks_and_with_more(tmp_path: Path) -> None:
+    train = make_index(tmp_path / "data")
+    first, as_many, more = tmp_path / "first", tmp_path / "as-many", tmp_path / "more"
+    assert train_on(2, index=train, out=first, batch_size=16, stop_after=[1, 37]) == ""
+    resume = first / "checkpoint"
+    assert train_on(2, index=train, out=as_many, batch_size=16, resume=resume) == ""
+    prove_exact(train, 2, first, as_many)
+    assert train_on(3, index=train, out=more, batch_size=10, resume=resume) == ""
+    prove_exact(train, 2, first, more)

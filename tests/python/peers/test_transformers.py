@@ -1,0 +1,45 @@
+"""The Trainer of transformers: each sample exactly once, also when it goes on within an epoch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from peer_runs import make_index, prove_exact, run, torchrun
+
+pytest.importorskip("transformers", reason="transformers is not installed")
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_index(tmp_path_factory.mktemp("data"))
+
+
+def train_on(ranks: int, **options: Any) -> str:
+    plain = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
+    if ranks == 1:
+        return run(["transformers_run.py"], plain)
+    return torchrun("transformers_run.py", ranks, plain)
+
+
+def test_a_loader_goes_on_where_its_state_stands(train: Path, tmp_path: Path) -> None:
+    first, rest = tmp_path / "first", tmp_path / "rest"
+    options = {"index": train, "loader": "threads", "batch_size": 16}  # 63 steps an epoch
+    assert train_on(2, out=first, stop_after=100, **options) == ""
+    resume = first / "checkpoint-100"
+    assert train_on(2, out=rest, resume=resume, **options) == ""
+    prove_exact(train, 2, first, rest)
+
+
+def test_a_sampler_goes_on_where_the_trainer_stood(train: Path, tmp_path: Path) -> None:
+    first, rest = tmp_path / "first", tmp_path / "rest"
+    options = {"index": train, "loader": "sampler", "batch_size": 32}  # 63 steps an epoch
+    assert train_on(1, out=first, stop_after=100, **options) == ""
+    assert train_on(1, out=rest, resume=first / "checkpoint-100", **options) == ""
+    prove_exact(train, 2, first, rest)
+
+
+def test_a_sampler_on_several_ranks_is_an_error(train: Path, tmp_path: Path) -> None:
+    said = train_on(2, index=train, out=tmp_path / "run", loader="sampler", batch_size=16)
+    assert "InvalidArgument: Accelerate would deal out the samples again" in said
