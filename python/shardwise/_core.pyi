@@ -331,6 +331,11 @@ class Dataset:
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> tuple[Any, ...]: ...
 
+def index_of(number: SupportsIndex) -> int:
+    """
+    The whole number that names a sample. Raises TypeError, for a bool as well.
+    """
+
 def open_dataset(sources: Sequence[str], **options: Any) -> Dataset:
     """What shardwise.open() calls."""
 
@@ -352,7 +357,7 @@ class Order:
     'exact'
     """
 
-    def __init__(self, kind: str = 'chunked', *, seed: int = 0, streams: int = 1, tail: str = 'exact', balance_bytes: bool = False, epoch_size: int = 0, skip: Sequence[int] = [], chunk_size: int | None = None, window: int | None = None, phase: bool | None = None, unit: str | None = None, weights: str | None = None, shuffle: bool | None = None, shufflefirst: bool | None = None) -> None: ...
+    def __init__(self, kind: str = 'chunked', *, seed: int = 0, streams: int = 1, tail: str = 'exact', balance_bytes: bool = False, epoch_size: int = 0, skip: Sequence[int] = (), chunk_size: int | None = None, window: int | None = None, phase: bool | None = None, unit: str | None = None, weights: str | None = None, shuffle: bool | None = None, shufflefirst: bool | None = None) -> None: ...
 
     @property
     def kind(self) -> str: ...

@@ -46,7 +46,9 @@ class MixedDataset:
         return self._size
 
     def __getitem__(self, number: int) -> _core.Sample:
-        place = number + self._size if number < 0 else number
+        place = _core.index_of(number)
+        if place < 0:
+            place += self._size
         if not 0 <= place < self._size:
             raise OutOfRange(
                 f"no such sample: sample {number}; the data sets have {self._size} samples"

@@ -98,7 +98,8 @@ nb::list shuffled(nb::list samples, std::uint64_t seed) {
 }  // namespace
 
 void add_writing(nb::module_& module) {
-  nb::class_<WriterObject>(module, "ShardWriter", "What shardwise.ShardWriter is made of.")
+  nb::class_<WriterObject>(module, "ShardWriter", nb::is_final(),
+                           "What shardwise.ShardWriter is made of.")
       .def(
           "__init__",
           [](WriterObject* self, const std::string& pattern, std::uint64_t max_samples,
