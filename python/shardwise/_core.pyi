@@ -65,7 +65,7 @@ class Sample:
 
     A view of a shard that somebody truncates in place ends the process with SIGBUS when it is read; bytes(), copy() and access="read" raise StaleIndex or OSError instead.
 
-    Pickled, a sample is a reference: its index's path, and its number there. Any thread may use it.
+    Pickled, a sample is a reference: its index's path, and its number there. Any thread may use it. It is no collections.abc.Mapping: torch takes those apart, down to the bytes of each field.
 
     >>> sample = shardwise.open("train.idx")[42]
     >>> sample.keys()
@@ -261,6 +261,9 @@ class Dataset:
         """
         The samples with these numbers, one after another, in this order; one may come twice: ``for sample in ds.samples(numbers)``. Each is as ``ds[i]`` gives it, and lives as long. Records and first bytes of those that follow are on their way into the CPU's caches meanwhile, and up to 1,024 of the shards it met stay open: quicker than ``ds[i]`` where samples are tiny and in random order. One thread goes through it, once. Raises OutOfRange at once; what ``ds[i]`` raises when a sample's turn comes, and then goes on behind it.
         """
+
+    def __getitems__(self, numbers: Any) -> list[Sample]:
+        """What torch's DataLoader asks for: the samples of a batch."""
 
     def gather(self, numbers: Any, field: str) -> tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]:
         """

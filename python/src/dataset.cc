@@ -492,6 +492,14 @@ void add_datasets(nb::module_& module) {
           "``ds[i]`` where samples are tiny and in random order. One thread goes through it, once. "
           "Raises OutOfRange at once; what ``ds[i]`` raises when a sample's turn comes, and then "
           "goes on behind it.")
+      .def(
+          "__getitems__",
+          [](nb::handle_t<DatasetObject> self, nb::handle numbers) {
+            nb::module_::import_("shardwise.references").attr("teach_torch")();
+            return nb::list(samples_of(self, numbers));
+          },
+          "numbers"_a, nb::sig("def __getitems__(self, numbers: typing.Any) -> list[Sample]"),
+          "What torch's DataLoader asks for: the samples of a batch.")
       .def("gather", &gather, "numbers"_a, "field"_a,
            nb::sig("def gather(self, numbers: typing.Any, field: str) -> "
                    "tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]"),
