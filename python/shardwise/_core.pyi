@@ -601,6 +601,10 @@ class ShardWriter:
     def num_samples(self) -> int:
         """Written so far."""
 
+    @property
+    def num_unfinished(self) -> int:
+        """Of these, those of the shard that is not finished."""
+
 def list_to_pack(directory: str, images: bool) -> tuple[list[tuple[str, list[tuple[str, str]], int | None]], list[str], list[str]]:
     """What shardwise.pack() packs."""
 
