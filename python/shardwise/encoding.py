@@ -56,6 +56,17 @@ def _json(value: Any) -> bytes:
     return text.encode()
 
 
+def _require_json(text: str) -> None:
+    import json
+
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise ValueError(
+            f"a str is stored as it is, and this is no JSON: {error}; give json.dumps() of it"
+        ) from None
+
+
 def _has_mask(value: Any) -> bool:
     import numpy
 
@@ -278,6 +289,8 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
     if isinstance(value, str):
         if kind in _BINARY:
             raise TypeError("wanted an array, an image or the bytes of a file, got str")
+        if _ENCODERS.get(kind) is _json:
+            _require_json(value)
         return value.encode()
     if kind not in _ENCODERS:
         raise TypeError(f"nothing here encodes a {type(value).__name__}; give bytes")
@@ -288,7 +301,7 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
     """The bytes that a value is stored as in a field, by the last part of the field's name.
 
     bytes (and other buffers that are no array) stay as they are. str is UTF-8 in every field that
-    can be text.
+    can be text, and JSON already in json.
     Otherwise txt: str; cls, id, index: a whole number of 64 bits (5.0 is one); json: JSON, which
     has no NaN; npy, npz: NumPy's (no pickles, no masks, no types that NumPy lacks, as bfloat16);
     jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of whole numbers from 0 to 255, or

@@ -347,6 +347,7 @@ LOST: dict[str, tuple[str, Any, str]] = {
     "npz of a list": ("npz", [np.zeros(3)], "wanted a dict of arrays by their names, got list"),
     "keys that are one": ("json", {1: "a", "1": "b"}, "two keys are one text in JSON: 1, '1'"),
     "inner keys": ("json", [{"x": ({None: 1, "null": 2},)}], "two keys are one text in JSON"),
+    "a text for JSON": ("json", "x", r"no JSON: Expecting value.*; give json.dumps\(\) of it"),
     "depth": ("json", deep_list(), "RecursionError"),
     "10**400": ("cls", 10**400, "wanted a whole number of 64 bits with its sign, got one of 1329"),
     "10**5000": ("cls", 10**5000, "got one of 16610"),
