@@ -21,16 +21,12 @@ shardwise.torch has samplers for torch's DataLoader, and shardwise.wids is the p
 this engine. Neither torch nor NumPy is imported before it is needed.
 """
 
-from collections.abc import Mapping as _Mapping
-
 from . import errors
 from ._core import Audit, Batch, Dataset, Order, Sample, Sampler, SamplerIterator, ShardCache
 from ._core import version as __version__
 from .building import index, merge, plan, query, update, verify
 from .errors import Error
 from .opening import open
-
-_Mapping.register(Sample)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

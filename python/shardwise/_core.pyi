@@ -65,7 +65,7 @@ class Sample:
 
     A view of a shard that somebody truncates in place ends the process with SIGBUS when it is read; bytes(), copy() and access="read" raise StaleIndex or OSError instead.
 
-    Pickled, a sample is a reference: its index's path, and its number there. Any thread may use it.
+    Pickled, a sample is a reference: its index's path, and its number there. Any thread may use it. It is no collections.abc.Mapping: torch takes those apart, down to the bytes of each field.
 
     >>> sample = shardwise.open("train.idx")[42]
     >>> sample.keys()
@@ -268,6 +268,9 @@ class Dataset:
         The samples with these numbers, one after another, in this order; one may come twice: ``for sample in ds.samples(numbers)``. Each is as ``ds[i]`` gives it, and lives as long. Records and first bytes of those that follow are on their way into the CPU's caches meanwhile, and up to 1,024 of the shards it met stay open: quicker than ``ds[i]`` where samples are tiny and in random order. One thread goes through it, once. Raises OutOfRange at once; what ``ds[i]`` raises when a sample's turn comes, and then goes on behind it.
         """
 
+    def __getitems__(self, numbers: Any) -> list[Sample]:
+        """What torch's DataLoader asks for: the samples of a batch."""
+
     def gather(self, numbers: Any, field: str) -> tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]:
         """
         Copies one field of many samples into one array: ``(offsets, data)``, where that of ``numbers[i]`` is ``data[offsets[i]:offsets[i + 1]]``. Raises NotFound if a sample has no such field; StaleIndex, OSError. Needs NumPy.
@@ -337,6 +340,11 @@ class Dataset:
 
     def __reduce_ex__(self, protocol: SupportsIndex, /) -> tuple[Any, ...]: ...
 
+def index_of(number: SupportsIndex) -> int:
+    """
+    The whole number that names a sample. Raises TypeError, for a bool as well.
+    """
+
 def open_dataset(sources: Sequence[str], **options: Any) -> Dataset:
     """What shardwise.open() calls."""
 
@@ -358,7 +366,7 @@ class Order:
     'exact'
     """
 
-    def __init__(self, kind: str = 'chunked', *, seed: int = 0, streams: int = 1, tail: str = 'exact', balance_bytes: bool = False, epoch_size: int = 0, skip: Sequence[int] = [], chunk_size: int | None = None, window: int | None = None, phase: bool | None = None, unit: str | None = None, weights: str | None = None, shuffle: bool | None = None, shufflefirst: bool | None = None) -> None: ...
+    def __init__(self, kind: str = 'chunked', *, seed: int = 0, streams: int = 1, tail: str = 'exact', balance_bytes: bool = False, epoch_size: int = 0, skip: Sequence[int] = (), chunk_size: int | None = None, window: int | None = None, phase: bool | None = None, unit: str | None = None, weights: str | None = None, shuffle: bool | None = None, shufflefirst: bool | None = None) -> None: ...
 
     @property
     def kind(self) -> str: ...
@@ -603,6 +611,10 @@ class ShardWriter:
     @property
     def num_samples(self) -> int:
         """Written so far."""
+
+    @property
+    def num_unfinished(self) -> int:
+        """Of these, those of the shard that is not finished."""
 
 def list_to_pack(directory: str, images: bool) -> tuple[list[tuple[str, list[tuple[str, str]], int | None]], list[str], list[str]]:
     """What shardwise.pack() packs."""

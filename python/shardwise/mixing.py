@@ -52,7 +52,7 @@ class MixedDataset:
         return self._size
 
     def __getitem__(self, number: int) -> _core.Sample:
-        place = operator.index(number)
+        place = _core.index_of(number)
         if place < 0:
             place += self._size
         if not 0 <= place < self._size:

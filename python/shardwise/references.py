@@ -64,8 +64,9 @@ def forget() -> None:
         _kept.clear()
 
 
-def _teach_torch() -> None:
-    """A worker that torch's DataLoader spawned collates Samples, as the process that made it does."""
+def teach_torch() -> None:
+    """Where torch is loaded, its default_collate is to know what a batch of Samples is, also in a
+    worker that a DataLoader spawned."""
     if "torch.utils.data" in sys.modules:
         from . import torch  # noqa: F401
 
@@ -96,7 +97,7 @@ def open_again(
     view_fingerprint: bytes,
 ) -> _core.Dataset:
     """The dataset that was pickled. Raises Mismatch if another index lies there now."""
-    _teach_torch()
+    teach_torch()
     data = _base(opening, fingerprint)
     for step in steps:
         data = _taken(data, step)

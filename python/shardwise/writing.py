@@ -1,141 +1,22 @@
-"""Writing shards: ShardWriter, TarWriter, and how values become bytes."""
+"""Writing shards: ShardWriter, TarWriter, pack()."""
 
 from __future__ import annotations
 
 import contextlib
-import io
-import math
 import os
+import warnings
+import weakref
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 from . import _core
 from .arguments import columns_of, path_of, require
-from .errors import BadField, InvalidArgument
+from .encoding import Encoder, encoded, encoders_of
+from .errors import InvalidArgument
 from .records import PackReport, Progress
 
-Encoder = Callable[[Any], bytes]
-
 _NO_LIMIT = 1 << 62
-
-
-def _text(value: Any) -> bytes:
-    if not isinstance(value, str):
-        raise TypeError(f"wanted str, bytes or a number, got {type(value).__name__}")
-    return value.encode()
-
-
-def _number(value: Any) -> bytes:
-    number = int(value) if math.isfinite(value) else None
-    if number is None or number != value:
-        raise ValueError(f"wanted a whole number, got {value!r}")
-    return str(number).encode()
-
-
-def _json(value: Any) -> bytes:
-    import json
-
-    return json.dumps(value, allow_nan=False).encode()
-
-
-def _npy(value: Any) -> bytes:
-    import numpy
-
-    stream = io.BytesIO()
-    numpy.lib.format.write_array(stream, numpy.asarray(value), allow_pickle=False)
-    return stream.getvalue()
-
-
-def _npz(value: Any) -> bytes:
-    import numpy
-
-    arrays: dict[str, Any] = {name: numpy.asarray(array) for name, array in value.items()}
-    for name, array in arrays.items():
-        if array.dtype.hasobject:
-            raise ValueError(f"the array {name!r} has objects, which need a pickle")
-    stream = io.BytesIO()
-    numpy.savez_compressed(stream, **arrays)
-    return stream.getvalue()
-
-
-def _pixels(array: Any) -> Any:
-    """As uint8. As in webdataset, floats are of [0, 1], and may be a thousandth beyond."""
-    if array.dtype == "uint8":
-        return array
-    if array.dtype.kind in "biu":
-        largest, scale, beyond = (1, 255, 0.0) if array.dtype.kind == "b" else (255, 1, 0.0)
-    elif array.dtype.kind == "f":
-        largest, scale, beyond = 1, 255, 1e-3
-    else:
-        raise TypeError(f"pixels are uint8, or floats in [0, 1], and not {array.dtype}")
-    if array.size and not (array.min() >= -beyond and array.max() <= largest + beyond):
-        raise ValueError(f"pixels of {array.dtype} go from 0 to {largest}, and some do not")
-    return (array.clip(0, largest) * scale).astype("uint8")
-
-
-def _image(kind: str, **options: Any) -> Encoder:
-    def encode(value: Any) -> bytes:
-        import numpy
-        from PIL import Image
-
-        if not isinstance(value, Image.Image):
-            value = Image.fromarray(_pixels(numpy.asarray(value)))
-        if kind in ("JPEG", "PPM"):
-            value = value.convert("RGB")
-        stream = io.BytesIO()
-        value.save(stream, format=kind, **options)
-        return stream.getvalue()
-
-    return encode
-
-
-_ENCODERS: dict[str, Encoder] = {
-    **dict.fromkeys(("txt", "text", "transcript"), _text),
-    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), _number),
-    **dict.fromkeys(("json", "jsn"), _json),
-    "npy": _npy,
-    "npz": _npz,
-    **dict.fromkeys(("jpg", "jpeg", "img", "image"), _image("JPEG", quality=100)),
-    "png": _image("PNG"),
-    "ppm": _image("PPM"),
-    "webp": _image("WEBP", lossless=True),
-}
-
-
-def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = None) -> bytes:
-    """The bytes that a value is stored as in a field, by the last part of the field's name.
-
-    bytes (and other buffers that are no array) stay as they are, and str in every field is UTF-8.
-    Otherwise txt: str; cls, id, index: a whole number (5.0 is one); json: JSON, which has no NaN;
-    npy, npz: NumPy's (no pickles); jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of
-    whole numbers from 0 to 255, or of floats in [0, 1]; with ".gz" behind it, compressed. Pickled
-    fields (pkl, pt, pth) are not written: reading them runs code. encoders: your own by the last
-    part of a field's name; they come first.
-
-    Raises BadField if a value cannot be stored so.
-    """
-    kind = field.rsplit(".", 1)[-1].lower()
-    try:
-        if encoders is not None and kind in encoders:
-            made = encoders[kind](value)
-            if not isinstance(made, (bytes, bytearray, memoryview)):
-                raise TypeError(f"its encoder gave a {type(made).__name__}, and not bytes")
-            return bytes(made)
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            return bytes(value)
-        if kind == "gz" and "." in field:
-            import gzip
-
-            inner = field.rsplit(".", 1)[0]
-            return gzip.compress(encoded(inner, value, encoders), mtime=0)
-        if isinstance(value, str):
-            return value.encode()
-        if kind not in _ENCODERS:
-            raise TypeError(f"nothing here encodes a {type(value).__name__}; give bytes")
-        return _ENCODERS[kind](value)
-    except (TypeError, ValueError, OSError, ImportError) as error:
-        raise BadField(f"the field {field!r} cannot be stored: {error}") from error
 
 
 def _field_of(name: object) -> str:
@@ -144,8 +25,49 @@ def _field_of(name: object) -> str:
     return name
 
 
-class _Closing:
-    """What is closed at the end of a with block, unless an exception ends it."""
+def _warn_of_loss(core: _core.ShardWriter, names: str, index: str | None, process: int) -> None:
+    """A writer is dropped, or the interpreter ends, and nobody has closed it."""
+    if core.num_samples == 0 or os.getpid() != process:  # a forked child has the writer, too
+        return
+    lost = [f"the last {core.num_unfinished} of its {core.num_samples} samples are not written"]
+    if index is not None:
+        lost.append(f"there is no index {index!r}")
+    warnings.warn(
+        f"a writer of {names!r} was not closed: {', and '.join(lost)}; write in a with block, or "
+        "call close()",
+        stacklevel=2,
+    )
+
+
+class _Abandoned:
+    """In the place of a writer whose block was left by an exception."""
+
+    def __init__(self, paths: list[str], num_samples: int) -> None:
+        self.paths = paths
+        self.num_samples = num_samples
+
+    def write(self, key: str, fields: Mapping[str, Any]) -> None:
+        raise InvalidArgument("an exception has ended this writer: make another one")
+
+
+class _Writer:
+    """What is closed at the end of a with block, unless an exception ends it. One that is dropped
+    before says what is lost."""
+
+    def __init__(
+        self,
+        names: str,
+        core: _core.ShardWriter,
+        index: str | os.PathLike[str] | None,
+        columns: tuple[str, ...] | list[str],
+        encoders: Mapping[str, Encoder] | None,
+    ) -> None:
+        self._names = names
+        self._core: _core.ShardWriter | _Abandoned = core
+        self._index = None if index is None else path_of(index)
+        self._columns = columns_of(columns)
+        self._encoders = encoders_of(encoders)
+        self._loss = weakref.finalize(self, _warn_of_loss, core, names, self._index, os.getpid())
 
     def __enter__(self) -> Self:
         return self
@@ -160,69 +82,6 @@ class _Closing:
             self.close()
         else:
             self._abandon()
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def _abandon(self) -> None:
-        raise NotImplementedError
-
-
-class _Abandoned:
-    """In the place of a writer whose block was left by an exception."""
-
-    def __init__(self, paths: list[str], num_samples: int) -> None:
-        self.paths = paths
-        self.num_samples = num_samples
-
-    def write(self, key: str, fields: Mapping[str, Any]) -> None:
-        raise InvalidArgument("an exception has ended this writer: make another one")
-
-    def close(self) -> None:
-        pass
-
-
-class ShardWriter(_Closing):
-    """Writes samples into tar shards, one after another, and an index beside them if asked.
-
-    >>> with shardwise.ShardWriter("new-%06d.tar", index="new-shards.idx") as sink:
-    ...     for i in range(10):
-    ...         sink.write({"__key__": f"{i:06}", "json": {"number": i}, "cls": i % 3})
-    >>> shardwise.open("new-shards.idx")[5].json("json")
-    {'number': 5}
-
-    Equal samples make equal bytes on every machine. A shard appears under its name when it is full,
-    whole or not at all. Leaving the block by an exception leaves the shards that were full, and
-    makes no index.
-
-    pattern: one number, "train-%06d.tar" or "train-{:06}.tar". max_samples, max_bytes: of a shard,
-    at most. replace: replace shards that are there, instead of raising. index: a path. columns:
-    metadata that the index takes from fields. encoders: as of encoded().
-    """
-
-    def __init__(
-        self,
-        pattern: str | os.PathLike[str],
-        max_samples: int = 100_000,
-        max_bytes: float = 3e9,
-        *,
-        replace: bool = False,
-        index: str | os.PathLike[str] | None = None,
-        columns: tuple[str, ...] | list[str] = (),
-        encoders: Mapping[str, Encoder] | None = None,
-    ) -> None:
-        pattern = path_of(pattern)
-        _refuse_compressed(pattern)
-        self._core: _core.ShardWriter | _Abandoned = _core.ShardWriter(
-            pattern,
-            max_samples=max_samples,
-            max_bytes=int(min(max_bytes, _NO_LIMIT)),
-            replace=replace,
-        )
-        self._index = None if index is None else path_of(index)
-        self._columns = columns_of(columns)
-        self._encoders = encoders
-        self._closed = False
 
     def write(self, sample: Mapping[str, Any]) -> None:
         """Writes a sample: "__key__", and values by field. Other names with "__" are left out.
@@ -241,6 +100,71 @@ class ShardWriter(_Closing):
         }
         self._core.write(sample["__key__"], fields)
 
+    def close(self) -> None:
+        """Finishes the last shard, and makes the index. Raises InvalidArgument without samples,
+        where there is to be an index or one shard."""
+        if self._loss.detach() is None or isinstance(self._core, _Abandoned):
+            return
+        self._core.close()
+        self._finish(self._core.paths)
+
+    def _finish(self, paths: list[str]) -> None:
+        """Makes the index of the shards that were written."""
+        if self._index is None:
+            return
+        if not paths:
+            raise InvalidArgument(
+                f"no sample was written: {self._names!r}; so there is no index {self._index!r}"
+            )
+        from .building import index
+
+        index(self._index, *paths, columns=self._columns)
+
+    def _abandon(self) -> None:
+        self._loss.detach()
+        self._core = _Abandoned(self._core.paths, self._core.num_samples)
+
+
+class ShardWriter(_Writer):
+    """Writes samples into tar shards, one after another, and an index beside them if asked.
+
+    >>> with shardwise.ShardWriter("new-%06d.tar", index="new-shards.idx") as sink:
+    ...     for i in range(10):
+    ...         sink.write({"__key__": f"{i:06}", "json": {"number": i}, "cls": i % 3})
+    >>> shardwise.open("new-shards.idx")[5].json("json")
+    {'number': 5}
+
+    Equal samples make equal bytes on every machine. A shard appears under its name when it is full,
+    whole or not at all. Leaving the block by an exception leaves the shards that were full, and
+    makes no index. A writer that is dropped without close() warns of the samples that are lost.
+
+    pattern: one number, "train-%06d.tar" or "train-{:06}.tar". max_samples, max_bytes: of a shard,
+    at most. replace: replace shards that are there, instead of raising; close() removes those of an
+    earlier and larger set that a ShardWriter or `shardwise pack` wrote. index: a path. columns:
+    metadata that the index takes from fields. encoders: as of encoded().
+    """
+
+    def __init__(
+        self,
+        pattern: str | os.PathLike[str],
+        max_samples: int = 100_000,
+        max_bytes: float = 3e9,
+        *,
+        replace: bool = False,
+        index: str | os.PathLike[str] | None = None,
+        columns: tuple[str, ...] | list[str] = (),
+        encoders: Mapping[str, Encoder] | None = None,
+    ) -> None:
+        names = path_of(pattern)
+        _refuse_compressed(names)
+        core = _core.ShardWriter(
+            names,
+            max_samples=max_samples,
+            max_bytes=int(min(max_bytes, _NO_LIMIT)),
+            replace=replace,
+        )
+        super().__init__(names, core, index, columns, encoders)
+
     @property
     def paths(self) -> list[str]:
         """Of the shards that are finished."""
@@ -251,23 +175,8 @@ class ShardWriter(_Closing):
         """Written so far."""
         return self._core.num_samples
 
-    def close(self) -> None:
-        """Finishes the last shard, and makes the index."""
-        if self._closed:
-            return
-        self._closed = True
-        self._core.close()
-        if self._index is not None:
-            from .building import index
 
-            index(self._index, *self.paths, columns=self._columns)
-
-    def _abandon(self) -> None:
-        self._closed = True
-        self._core = _Abandoned(self._core.paths, self._core.num_samples)
-
-
-class TarWriter(_Closing):
+class TarWriter(_Writer):
     """Writes samples into one shard, which appears when it is closed. As ShardWriter otherwise."""
 
     def __init__(
@@ -279,66 +188,48 @@ class TarWriter(_Closing):
         columns: tuple[str, ...] | list[str] = (),
         encoders: Mapping[str, Encoder] | None = None,
     ) -> None:
-        self._path = path_of(path)
-        _refuse_compressed(self._path)
+        path = path_of(path)
+        _refuse_compressed(path)
         self._replace = replace
-        if os.path.exists(self._path) and not replace:
-            raise self._there_already()
+        if os.path.exists(path) and not replace:
+            raise _there_already(path)
         # The writer numbers its shards; this one is renamed when it is whole.
-        folder, name = os.path.split(os.path.abspath(self._path))
-        self._part = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.part-")
-        self._writer = ShardWriter(
-            self._part.replace("%", "%%") + "%d.tar",
+        folder, name = os.path.split(os.path.abspath(path))
+        part = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.part-")
+        core = _core.ShardWriter(
+            part.replace("%", "%%") + "%d.tar",
             max_samples=_NO_LIMIT,
             max_bytes=_NO_LIMIT,
-            replace=True,
-            encoders=encoders,
+            replace=False,
         )
-        self._index = None if index is None else path_of(index)
-        self._columns = columns_of(columns)
-        self._closed = False
+        super().__init__(path, core, index, columns, encoders)
 
-    def write(self, sample: Mapping[str, Any]) -> None:
-        """As ShardWriter.write()."""
-        self._writer.write(sample)
-
-    def close(self) -> None:
-        """Finishes the shard, and makes the index."""
-        if self._closed:
-            return
-        self._closed = True
-        self._writer.close()
-        if not self._writer.paths:
-            raise InvalidArgument(f"no sample was written: {self._path!r}")
-        self._take_place(self._writer.paths[0])
-        if self._index is not None:
-            from .building import index
-
-            index(self._index, self._path, columns=self._columns)
-
-    def _abandon(self) -> None:
-        self._closed = True
-        self._writer._abandon()
-
-    def _there_already(self) -> InvalidArgument:
-        return InvalidArgument(f"the file is there already: {self._path!r}; or give replace=True")
+    def _finish(self, paths: list[str]) -> None:
+        if not paths:
+            raise InvalidArgument(f"no sample was written: {self._names!r}")
+        self._take_place(paths[0])
+        super()._finish([self._names])
 
     def _take_place(self, part: str) -> None:
         """Gives the shard its name, which another writer may have taken meanwhile."""
         try:
             if not self._replace:
                 try:
-                    os.link(part, self._path)
+                    os.link(part, self._names)
                     return
                 except FileExistsError:
-                    raise self._there_already() from None
+                    raise _there_already(self._names) from None
                 except OSError:  # a file system without links
-                    if os.path.lexists(self._path):
-                        raise self._there_already() from None
-            os.replace(part, self._path)
+                    if os.path.lexists(self._names):
+                        raise _there_already(self._names) from None
+            os.replace(part, self._names)
         finally:
             with contextlib.suppress(FileNotFoundError):  # which it is under its new name
                 os.unlink(part)
+
+
+def _there_already(path: str) -> InvalidArgument:
+    return InvalidArgument(f"the file is there already: {path!r}; or give replace=True")
 
 
 def _refuse_compressed(path: str) -> None:

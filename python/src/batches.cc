@@ -163,7 +163,7 @@ std::string shown_in_python(const BatchObject& self) {
 
 void add_batches(nb::module_& module) {
   nb::class_<BatchObject>(
-      module, "Batch", nb::is_weak_referenceable(),
+      module, "Batch", nb::is_weak_referenceable(), nb::is_final(),
       "What a Loader delivers: the rows of one step of one rank, as named arrays.\n\n"
       "``batch[\"jpg\"]`` is a NumPy array over the batch's memory, which it keeps: no copy, and "
       "it "

@@ -104,7 +104,7 @@ nb::dict stats(const CacheObject& self) {
   return all;
 }
 
-CacheObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<CacheObject>(self); }
+CacheObject& held_by(PyObject* self) { return held_in<CacheObject>(self); }
 
 /// So the garbage collector finds a function that reaches the cache which calls it; but not while
 /// something else has that cache, as a dataset whose threads may call the function.

@@ -33,7 +33,7 @@ using detail::RowInput;
 using detail::RowOutput;
 using Shape = std::optional<std::vector<std::int64_t>>;
 
-ColumnObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<ColumnObject>(self); }
+ColumnObject& held_by(PyObject* self) { return held_in<ColumnObject>(self); }
 
 /// The random key of a row as one whole number of 128 bits.
 nb::object whole_number(const Hash128& key) {
@@ -177,7 +177,7 @@ Column column_over(const ColumnObject& column, const Parts& parts) {
 }
 
 void add_columns(nb::module_& module) {
-  nb::class_<ColumnObject>(module, "Column", nb::type_slots(slots),
+  nb::class_<ColumnObject>(module, "Column", nb::type_slots(slots), nb::is_final(),
                            "What a Loader makes of each sample: one array of its batches. Columns "
                            "are made by the functions of shardwise.columns. Immutable.")
       .def_prop_ro("name", [](const ColumnObject& self) { return self.column.name(); })

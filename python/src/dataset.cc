@@ -22,6 +22,7 @@
 #include "field_names.h"
 #include "gil.h"
 #include "objects.h"
+#include "sample_numbers.h"
 #include "shardwise/base/error.h"
 #include "shardwise/index/query.h"
 
@@ -32,48 +33,10 @@ namespace shardwise::python {
 
 namespace {
 
-DatasetObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<DatasetObject>(self); }
+DatasetObject& held_by(PyObject* self) { return held_in<DatasetObject>(self); }
 
 /// True if a sample may have to be fetched.
 bool may_wait_long(const Dataset& data) noexcept { return data.cache() != nullptr; }
-
-/// As a list has them: one less than 0 counts from the end. What is out of range stays so.
-std::uint64_t counted_from_end(Py_ssize_t number, std::uint64_t size) noexcept {
-  return number < 0 ? static_cast<std::uint64_t>(number) + size
-                    : static_cast<std::uint64_t>(number);
-}
-
-/// As Dataset does, of what the caller asked for, which may be less than 0.
-[[noreturn]] void throw_out_of_range(Py_ssize_t number, const Dataset& data) {
-  throw OutOfRange("no such sample",
-                   "sample " + std::to_string(number) + " of " +
-                       (data.is_view() ? "a view of " : "") + in_quotes(data.index().path()),
-                   "it has " + std::to_string(data.size()) + " samples, from 0");
-}
-
-/// A Python whole number as the number of a sample.
-std::uint64_t sample_number(PyObject* number, const Dataset& data) {
-  const Py_ssize_t value = PyNumber_AsSsize_t(number, PyExc_IndexError);
-  if (value == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
-  const std::uint64_t size = data.size();
-  const std::uint64_t counted = counted_from_end(value, size);
-  if (counted >= size) throw_out_of_range(value, data);
-  return counted;
-}
-
-template <class Integer>
-bool take_buffer(nb::handle numbers, const Dataset& data, std::vector<std::uint64_t>& taken) {
-  nb::ndarray<const Integer, nb::ndim<1>, nb::device::cpu> array;
-  if (!nb::try_cast(numbers, array, /*convert=*/false)) return false;
-  const std::uint64_t size = data.size();
-  taken.resize(array.shape(0));
-  for (std::size_t i = 0; i < taken.size(); ++i) {
-    const auto number = static_cast<Py_ssize_t>(array.view()(i));
-    taken[i] = counted_from_end(number, size);
-    if (taken[i] >= size) throw_out_of_range(number, data);
-  }
-  return true;
-}
 
 /// A view, with the step that made it.
 nb::object view(const DatasetObject& of, Dataset&& data, nb::object step) {
@@ -133,13 +96,7 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
           return get_sample(self, sample_number(key, object.data));
         }
         if (PySlice_Check(key) != 0) return slice(object, key).release().ptr();
-        if (PyIndex_Check(key) != 0) {  // as NumPy's numbers, and its arrays
-          const nb::object number = nb::steal(PyNumber_Index(key));
-          if (number.is_valid()) {
-            return get_sample(self, sample_number(number.ptr(), object.data));
-          }
-          PyErr_Clear();
-        }
+        if (is_number(key)) return get_sample(self, sample_number(key, object.data));
         if (PyUnicode_Check(key) != 0 || PyBytes_Check(key) != 0) {
           PyErr_SetString(PyExc_TypeError, "a dataset is indexed by numbers; get() takes a key");
           return nullptr;
@@ -163,7 +120,8 @@ PyObject* get_in_turn(PyObject* self, Py_ssize_t number) noexcept {
 }
 
 Py_ssize_t length(PyObject* self) noexcept {
-  return static_cast<Py_ssize_t>(held_by(self).data.size());
+  return guarded([&] { return static_cast<Py_ssize_t>(held_by(self).data.size()); },
+                 Py_ssize_t{-1});
 }
 
 std::optional<std::uint64_t> number_of(const DatasetObject& self, nb::str key) {
@@ -454,28 +412,9 @@ const Dataset& dataset_of(nb::handle dataset) {
   return nb::cast<const DatasetObject&>(dataset).data;
 }
 
-std::vector<std::uint64_t> sample_numbers(nb::handle numbers, const Dataset& data) {
-  std::vector<std::uint64_t> taken;
-  if (PyObject_CheckBuffer(numbers.ptr()) != 0 &&
-      (take_buffer<std::int64_t>(numbers, data, taken) ||
-       take_buffer<std::uint64_t>(numbers, data, taken) ||
-       take_buffer<std::int32_t>(numbers, data, taken))) {
-    return taken;
-  }
-  for (const nb::handle number : numbers) {
-    if (PyBool_Check(number.ptr()) != 0) {
-      PyErr_SetString(PyExc_TypeError,
-                      "samples are named by numbers; of a mask numpy.flatnonzero(mask)");
-      nb::raise_python_error();
-    }
-    taken.push_back(sample_number(number.ptr(), data));
-  }
-  return taken;
-}
-
 void add_datasets(nb::module_& module) {
   nb::class_<DatasetObject>(
-      module, "Dataset", nb::type_slots(slots), nb::is_weak_referenceable(),
+      module, "Dataset", nb::type_slots(slots), nb::is_weak_referenceable(), nb::is_final(),
       "The samples of an index, by number and by key, read in place. shardwise.open() makes "
       "one.\n\n"
       "``ds[i]`` is the sample with this number (``ds[-1]`` the last), ``len(ds)`` their number, "
@@ -553,6 +492,14 @@ void add_datasets(nb::module_& module) {
           "``ds[i]`` where samples are tiny and in random order. One thread goes through it, once. "
           "Raises OutOfRange at once; what ``ds[i]`` raises when a sample's turn comes, and then "
           "goes on behind it.")
+      .def(
+          "__getitems__",
+          [](nb::handle_t<DatasetObject> self, nb::handle numbers) {
+            nb::module_::import_("shardwise.references").attr("teach_torch")();
+            return nb::list(samples_of(self, numbers));
+          },
+          "numbers"_a, nb::sig("def __getitems__(self, numbers: typing.Any) -> list[Sample]"),
+          "What torch's DataLoader asks for: the samples of a batch.")
       .def("gather", &gather, "numbers"_a, "field"_a,
            nb::sig("def gather(self, numbers: typing.Any, field: str) -> "
                    "tuple[numpy.typing.NDArray[numpy.int64], numpy.typing.NDArray[numpy.uint8]]"),
@@ -589,10 +536,11 @@ void add_datasets(nb::module_& module) {
           "['000003', '000009']")
       .def(
           "number_in_index",
-          [](const DatasetObject& self, std::uint64_t number) {
-            return self.data.number_in_index(number);
+          [](const DatasetObject& self, nb::handle number) {
+            return self.data.number_in_index(sample_number(number, self.data));
           },
-          "number"_a, "The number in the index of a sample of this dataset. Raises OutOfRange.")
+          "number"_a, nb::sig("def number_in_index(self, number: int) -> int"),
+          "The number in the index of a sample of this dataset. Raises OutOfRange.")
       .def_prop_ro("shards", &shards, nb::sig("def shards(self) -> list[shardwise.records.Shard]"),
                    "The shards of the index, also where this is a view.")
       .def_prop_ro(
@@ -612,6 +560,9 @@ void add_datasets(nb::module_& module) {
                    nb::sig("def _reference(self) -> tuple[typing.Any, ...]"))
       .def_prop_ro("_steps", [](const DatasetObject& self) { return self.steps; });
 
+  module.def("index_of", &index_of, "number"_a,
+             nb::sig("def index_of(number: typing.SupportsIndex) -> int"),
+             "The whole number that names a sample. Raises TypeError, for a bool as well.");
   module.def("open_dataset", &open, "sources"_a, nb::kw_only(), "access"_a, "cache"_a.none(),
              "max_open_shards"_a, "root"_a, "accept_times"_a, "allow_part"_a, "build"_a, "lazily"_a,
              "index_directory"_a, "columns"_a, "threads"_a.none(), "opening"_a.none(),

@@ -122,6 +122,13 @@ void translate_errors() {
   });
 }
 
+void throw_not_made(nb::handle object) {
+  const auto type = nb::cast<std::string>(object.type().attr("__name__"));
+  PyErr_SetString(PyExc_TypeError,
+                  ("this " + type + " was not made: no __init__() of its class has run").c_str());
+  nb::raise_python_error();
+}
+
 void set_error_of_exception() noexcept {
   try {
     throw;

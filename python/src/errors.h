@@ -18,6 +18,9 @@ void translate_errors();
 /// slots of types.
 void set_error_of_exception() noexcept;
 
+/// Raises TypeError: the object is empty, because no __init__() of its class has run.
+[[noreturn]] void throw_not_made(nanobind::handle object);
+
 /// Calls `function`; if it throws, sets Python's error and returns `failed`.
 template <class Function, class Result>
 Result guarded(const Function& function, Result failed) noexcept {

@@ -170,7 +170,7 @@ auto used(LoaderObject& object, const Work& work) {
   return work(use.loader());
 }
 
-LoaderObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<LoaderObject>(self); }
+LoaderObject& held_by(PyObject* self) { return held_in<LoaderObject>(self); }
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
@@ -329,7 +329,7 @@ bool restore(LoaderObject& self, const std::string& text, bool allow_changes) {
 
 void add_loaders(nb::module_& module) {
   nb::class_<LoaderObject>(module, "Loader", nb::type_slots(slots), nb::is_weak_referenceable(),
-                           "What shardwise.Loader is made of.")
+                           nb::is_final(), "What shardwise.Loader is made of.")
       .def("__init__", &make, "data"_a, nb::kw_only(), "columns"_a, "order"_a, "batch_size"_a,
            "global_batch_size"_a, "replicas"_a, "by_length"_a.none(), "mix"_a.none(), "threads"_a,
            "max_bad"_a, "prefetch"_a, "max_bytes_ahead"_a, "max_expanded_bytes"_a,

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "errors.h"
 #include "raised.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/sample.h"
@@ -52,10 +53,6 @@ struct CacheObject {
 PyObject* new_sample(Sample&& sample, PyObject* dataset,
                      std::optional<std::uint64_t> number = std::nullopt) noexcept;
 
-/// The numbers in a sequence of whole numbers, or in a buffer of them as of NumPy; each less than
-/// 0 counts from the end, as of a list. Errors: IndexError (OutOfRange), TypeError.
-std::vector<std::uint64_t> sample_numbers(nanobind::handle numbers, const Dataset& data);
-
 /// What Dataset.samples() gives: an iterator over the samples with these numbers.
 /// Errors: those of sample_numbers().
 nanobind::object samples_of(nanobind::handle dataset, nanobind::handle numbers);
@@ -70,6 +67,14 @@ const Dataset& dataset_of(nanobind::handle dataset);
 /// fetched.
 /// Errors: as Dataset's operator[].
 Sample sample_at(const Dataset& data, std::uint64_t number);
+
+/// What an object of a class of this module holds. nanobind does not check this for slots of types.
+/// Errors: TypeError if the object's __init__() has not run.
+template <class Held>
+Held& held_in(PyObject* self) {
+  if (!nanobind::inst_ready(self)) throw_not_made(self);
+  return *nanobind::inst_ptr<Held>(self);
+}
 
 void add_samples(nanobind::module_& module);
 void add_sample_ranges(nanobind::module_& module);

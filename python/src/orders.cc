@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "objects.h"
+#include "sample_numbers.h"
 #include "shardwise/base/error.h"
 
 namespace nb = nanobind;
@@ -80,7 +81,7 @@ void require_none_left(const KindOptions& options, std::string_view kind) {
 
 Order make_order(const std::string& kind, std::uint64_t seed, std::uint64_t streams,
                  const std::string& tail, bool balance_bytes, std::uint64_t epoch_size,
-                 const std::vector<std::uint64_t>& skip, std::optional<std::uint64_t> chunk_size,
+                 nb::handle skip, std::optional<std::uint64_t> chunk_size,
                  std::optional<std::uint64_t> window, std::optional<bool> phase,
                  std::optional<std::string> unit, std::optional<std::string> weights,
                  std::optional<bool> shuffle, std::optional<bool> shufflefirst) {
@@ -94,7 +95,7 @@ Order make_order(const std::string& kind, std::uint64_t seed, std::uint64_t stre
                       std::move(weights), shuffle, shufflefirst};
   std::visit([&](auto& made) { take(options, made); }, order.kind);
   require_none_left(options, kind);
-  for (const std::uint64_t sample : skip) order.skip.add_sample(sample);
+  for (const std::uint64_t sample : plain_numbers(skip)) order.skip.add_sample(sample);
   return order;
 }
 
@@ -214,20 +215,26 @@ void add_orders(nb::module_& module) {
       .def(
           "__init__",
           [](Order* self, const std::string& kind, std::uint64_t seed, std::uint64_t streams,
-             const std::string& tail, bool balance_bytes, std::uint64_t epoch_size,
-             const std::vector<std::uint64_t>& skip, std::optional<std::uint64_t> chunk_size,
-             std::optional<std::uint64_t> window, std::optional<bool> phase,
-             std::optional<std::string> unit, std::optional<std::string> weights,
-             std::optional<bool> shuffle, std::optional<bool> shufflefirst) {
+             const std::string& tail, bool balance_bytes, std::uint64_t epoch_size, nb::handle skip,
+             std::optional<std::uint64_t> chunk_size, std::optional<std::uint64_t> window,
+             std::optional<bool> phase, std::optional<std::string> unit,
+             std::optional<std::string> weights, std::optional<bool> shuffle,
+             std::optional<bool> shufflefirst) {
             new (self) Order(make_order(kind, seed, streams, tail, balance_bytes, epoch_size, skip,
                                         chunk_size, window, phase, std::move(unit),
                                         std::move(weights), shuffle, shufflefirst));
           },
           "kind"_a = "chunked", nb::kw_only(), "seed"_a = 0, "streams"_a = 1, "tail"_a = "exact",
-          "balance_bytes"_a = false, "epoch_size"_a = 0, "skip"_a = std::vector<std::uint64_t>(),
+          "balance_bytes"_a = false, "epoch_size"_a = 0, "skip"_a = nb::tuple(),
           "chunk_size"_a = nb::none(), "window"_a = nb::none(), "phase"_a = nb::none(),
           "unit"_a = nb::none(), "weights"_a = nb::none(), "shuffle"_a = nb::none(),
-          "shufflefirst"_a = nb::none())
+          "shufflefirst"_a = nb::none(),
+          nb::sig("def __init__(self, kind: str = 'chunked', *, seed: int = 0, streams: int = 1, "
+                  "tail: str = 'exact', balance_bytes: bool = False, epoch_size: int = 0, "
+                  "skip: collections.abc.Sequence[int] = (), chunk_size: int | None = None, "
+                  "window: int | None = None, phase: bool | None = None, "
+                  "unit: str | None = None, weights: str | None = None, "
+                  "shuffle: bool | None = None, shufflefirst: bool | None = None) -> None"))
       .def_prop_ro("kind", [](const Order& self) { return std::string(name_of(self.kind)); })
       .def_prop_ro("seed", [](const Order& self) { return self.seed; })
       .def_prop_ro("options", &arguments, nb::sig("def options(self) -> dict[str, typing.Any]"),

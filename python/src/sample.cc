@@ -29,7 +29,7 @@ namespace {
 // Set when the module is made; the type lives as long as it.
 nb::handle sample_type;
 
-SampleObject& held_by(PyObject* self) noexcept { return *nb::inst_ptr<SampleObject>(self); }
+SampleObject& held_by(PyObject* self) { return held_in<SampleObject>(self); }
 
 /// The field that the memoryview which is being made shows. A Sample gives its buffer for no other
 /// purpose: it has several fields, so as a whole it has none.
@@ -75,14 +75,20 @@ PyObject* get_field(PyObject* self, PyObject* name) noexcept {
 }
 
 Py_ssize_t num_fields(PyObject* self) noexcept {
-  return static_cast<Py_ssize_t>(held_by(self).sample.num_fields());
+  return guarded([&] { return static_cast<Py_ssize_t>(held_by(self).sample.num_fields()); },
+                 Py_ssize_t{-1});
 }
 
 int has_field(PyObject* self, PyObject* name) noexcept {
-  if (PyUnicode_Check(name) == 0) return 0;
-  const NameBytes field(name);
-  if (!field.is_valid()) return -1;
-  return held_by(self).sample.contains(field.view()) ? 1 : 0;
+  return guarded(
+      [&] {
+        const Sample& sample = held_by(self).sample;
+        if (PyUnicode_Check(name) == 0) return 0;
+        const NameBytes field(name);
+        if (!field.is_valid()) return -1;
+        return sample.contains(field.view()) ? 1 : 0;
+      },
+      -1);
 }
 
 nb::object name_of_field(const Sample& sample, std::size_t i) {
@@ -147,7 +153,7 @@ nb::object view_of(nb::handle self, std::size_t i) {
   return nb::steal(view);
 }
 
-nb::dict views(nb::handle self) {
+nb::dict views(nb::handle_t<SampleObject> self) {
   const Sample& sample = held_by(self.ptr()).sample;
   nb::dict fields;
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
@@ -167,7 +173,7 @@ nb::dict copies(const SampleObject& self) {
   return fields;
 }
 
-nb::object array_over(nb::handle self, nb::handle name) {
+nb::object array_over(nb::handle_t<SampleObject> self, nb::handle name) {
   const nb::object view = nb::steal(get_field(self.ptr(), name.ptr()));
   if (!view.is_valid()) nb::raise_python_error();
   const nb::module_ numpy = nb::module_::import_("numpy");
@@ -224,7 +230,7 @@ PyObject* new_sample(Sample&& sample, PyObject* dataset,
                      std::optional<std::uint64_t> number) noexcept {
   PyObject* made = nb::inst_alloc(sample_type).release().ptr();
   if (made == nullptr) return nullptr;
-  new (&held_by(made)) SampleObject{std::move(sample), nb::borrow(dataset), number};
+  new (nb::inst_ptr<SampleObject>(made)) SampleObject{std::move(sample), nb::borrow(dataset), number};
   nb::inst_mark_ready(made);
   return made;
 }
@@ -243,7 +249,9 @@ void add_samples(nb::module_& module) {
                                "process with SIGBUS when it is read; bytes(), copy() and "
                                "access=\"read\" raise StaleIndex or OSError instead.\n\n"
                                "Pickled, a sample is a reference: its index's path, and its "
-                               "number there. Any thread may use it.\n\n"
+                               "number there. Any thread may use it. It is no "
+                               "collections.abc.Mapping: torch takes those apart, down to the "
+                               "bytes of each field.\n\n"
                                ">>> sample = shardwise.open(\"train.idx\")[42]\n"
                                ">>> sample.keys()\n"
                                "['jpg', 'cls', 'txt']\n"

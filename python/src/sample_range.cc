@@ -12,6 +12,7 @@
 #include "errors.h"
 #include "gil.h"
 #include "objects.h"
+#include "sample_numbers.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
 
@@ -77,7 +78,7 @@ class SampleIterator {
 };
 
 PyObject* iterator_next(PyObject* self) noexcept {
-  return guarded([&] { return nb::inst_ptr<SampleIterator>(self)->next(); },
+  return guarded([&] { return held_in<SampleIterator>(self).next(); },
                  static_cast<PyObject*>(nullptr));
 }
 

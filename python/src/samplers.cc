@@ -21,6 +21,7 @@
 #include "objects.h"
 #include "options.h"
 #include "orders.h"
+#include "sample_numbers.h"
 #include "shardwise/base/error.h"
 #include "shardwise/order/epoch_audit.h"
 #include "shardwise/order/resume.h"
@@ -51,8 +52,6 @@ IteratorObject batch_iterator(const Sampler& sampler, const BatchRule& rule) {
   return {sampler.clone(), rule, BatchPlan(sampler, rule)};
 }
 
-IteratorObject& iterator_of(PyObject* self) noexcept { return *nb::inst_ptr<IteratorObject>(self); }
-
 PyObject* next_sample(IteratorObject& it) {
   const auto sample = it.sampler->next();
   return sample ? PyLong_FromUnsignedLongLong(*sample) : nullptr;
@@ -78,7 +77,7 @@ PyObject* next_batch(IteratorObject& it) {
 PyObject* iterator_next(PyObject* self) noexcept {
   return guarded(
       [&]() -> PyObject* {
-        IteratorObject& it = iterator_of(self);
+        IteratorObject& it = held_in<IteratorObject>(self);
         return it.rule ? next_batch(it) : next_sample(it);
       },
       static_cast<PyObject*>(nullptr));
@@ -192,21 +191,6 @@ std::pair<int, int> ranks_of_launcher() {
   return {found.rank, found.world_size};
 }
 
-/// NumPy's arrays look like numbers, too.
-bool is_number(nb::handle object) {
-  return PyIndex_Check(object.ptr()) != 0 && PyObject_HasAttrString(object.ptr(), "__len__") == 0;
-}
-
-std::uint64_t delivered_sample(nb::handle number) {
-  const Py_ssize_t value = PyNumber_AsSsize_t(number.ptr(), PyExc_IndexError);
-  if (value == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
-  if (value < 0) {
-    throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(value),
-                "give the numbers of the samples that were delivered");
-  }
-  return static_cast<std::uint64_t>(value);
-}
-
 SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
                    std::uint64_t world_size, std::uint64_t batch_size,
                    std::uint64_t global_batch_size, std::uint64_t replicas) {
@@ -222,7 +206,7 @@ SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
 
 void add_samplers(nb::module_& module) {
   nb::class_<IteratorObject>(module, "SamplerIterator", nb::type_slots(iterator_slots),
-                             "A walk through a sampler's epoch. Of one thread.")
+                             nb::is_final(), "A walk through a sampler's epoch. Of one thread.")
       .def_prop_ro(
           "position", [](const IteratorObject& self) { return self.sampler->position(); },
           "How many samples it has given, from where its sampler began. No checkpoint: a "
@@ -327,12 +311,13 @@ void add_samplers(nb::module_& module) {
           "A resume token after this many lists of batches() on every rank.")
       .def(
           "__getitem__",
-          [](const SamplerObject& self, Py_ssize_t index) {
-            const std::uint64_t size = self.sampler->size();
-            return self.sampler->at(index < 0 ? static_cast<std::uint64_t>(index) + size
-                                              : static_cast<std::uint64_t>(index));
+          [](const SamplerObject& self, nb::handle index) {
+            const Py_ssize_t asked = index_of(index);
+            return self.sampler->at(static_cast<std::uint64_t>(asked) +
+                                    (asked < 0 ? self.sampler->size() : 0));
           },
-          "index"_a, "This rank's sample at this place. Raises OutOfRange.")
+          "index"_a, nb::sig("def __getitem__(self, index: int) -> int"),
+          "This rank's sample at this place. Raises OutOfRange.")
       .def(
           "set_epoch",
           [](SamplerObject& self, std::uint64_t epoch) { self.sampler->set_epoch(epoch); },
@@ -424,13 +409,9 @@ void add_samplers(nb::module_& module) {
       .def(
           "add",
           [](EpochAudit& self, nb::handle numbers) {
-            std::vector<std::uint64_t> samples;
-            if (is_number(numbers)) {
-              samples.push_back(delivered_sample(numbers));
-            } else {
-              for (const nb::handle number : numbers) samples.push_back(delivered_sample(number));
-            }
-            self.add(samples);
+            const bool is_one = is_number(numbers);
+            self.add(
+                plain_numbers(is_one ? nb::object(nb::make_tuple(numbers)) : nb::borrow(numbers)));
           },
           "numbers"_a, nb::sig("def add(self, numbers: typing.Any) -> None"),
           "Samples that were delivered: a number, or several.")

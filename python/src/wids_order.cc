@@ -77,8 +77,6 @@ struct WidsOrder {
   std::size_t next_sample = 0;
 };
 
-WidsOrder& held_by(PyObject* self) noexcept { return *nb::inst_ptr<WidsOrder>(self); }
-
 bool begin_next_range(WidsOrder& order) {
   if (order.next_place == order.places.size()) return false;
   const WidsOrder::Range range = order.ranges[order.places[order.next_place++]];
@@ -93,7 +91,7 @@ bool begin_next_range(WidsOrder& order) {
 PyObject* next(PyObject* self) noexcept {
   return guarded(
       [&]() -> PyObject* {
-        WidsOrder& order = held_by(self);
+        WidsOrder& order = held_in<WidsOrder>(self);
         while (order.next_sample == order.samples.size()) {
           if (!begin_next_range(order)) return nullptr;
         }
@@ -128,7 +126,7 @@ void make(WidsOrder* self, nb::iterable ranges, const std::vector<std::uint32_t>
 }  // namespace
 
 void add_wids_orders(nb::module_& module) {
-  nb::class_<WidsOrder>(module, "WidsOrder", nb::type_slots(slots),
+  nb::class_<WidsOrder>(module, "WidsOrder", nb::type_slots(slots), nb::is_final(),
                         "The numbers in some ranges in the order of wids, bit for bit. Of one "
                         "thread. About 15 ns a number; memory for the numbers of one range.")
       .def("__init__", &make, "ranges"_a, "state"_a, nb::kw_only(), "shuffles_ranges"_a,

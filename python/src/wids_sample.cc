@@ -20,6 +20,7 @@
 #include "gil.h"
 #include "ingest/remote_shards.h"
 #include "objects.h"
+#include "sample_numbers.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/make_remote_access.h"
 
@@ -65,7 +66,7 @@ struct WidsReader {
   void touch(std::size_t shard);
 };
 
-WidsReader& held_by(PyObject* self) noexcept { return *nb::inst_ptr<WidsReader>(self); }
+WidsReader& held_by(PyObject* self) { return held_in<WidsReader>(self); }
 
 /// Takes the shard that was used longest ago out of those that are held.
 void evict_oldest(WidsReader& reader) {
@@ -96,8 +97,7 @@ struct Place {
 };
 
 Place place_of(const WidsReader& reader, PyObject* key) {
-  const Py_ssize_t asked = PyNumber_AsSsize_t(key, PyExc_IndexError);
-  if (asked == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
+  const Py_ssize_t asked = index_of(key);
   const auto number = static_cast<std::uint64_t>(asked) + (asked < 0 ? reader.size() : 0);
   if (number >= reader.size()) {
     throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(asked),
@@ -250,7 +250,9 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
       static_cast<PyObject*>(nullptr));
 }
 
-Py_ssize_t length(PyObject* self) noexcept { return static_cast<Py_ssize_t>(held_by(self).size()); }
+Py_ssize_t length(PyObject* self) noexcept {
+  return guarded([&] { return static_cast<Py_ssize_t>(held_by(self).size()); }, Py_ssize_t{-1});
+}
 
 PyType_Slot slots[] = {
     {Py_mp_subscript, reinterpret_cast<void*>(get_item)},
@@ -323,7 +325,7 @@ nb::bytes read_remote(const std::string& url, std::uint64_t max_bytes) {
 }  // namespace
 
 void add_wids_samples(nb::module_& module) {
-  nb::class_<WidsReader>(module, "WidsReader", nb::type_slots(slots),
+  nb::class_<WidsReader>(module, "WidsReader", nb::type_slots(slots), nb::is_final(),
                          "What ShardListDataset of shardwise.wids reads with: ``reader[i]`` is "
                          "sample i of a list of shards as a dict of BytesIO, with the extras of "
                          "wids. Any thread may use it.")

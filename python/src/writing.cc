@@ -25,6 +25,7 @@ namespace {
 /// What `shardwise._core.ShardWriter` holds.
 struct WriterObject {
   std::unique_ptr<ShardWriter> writer;
+  std::uint64_t num_in_shards = 0;  ///< samples of the shards that are finished
 };
 
 std::string text_of(nb::handle name) {
@@ -60,7 +61,10 @@ void write(WriterObject& self, nb::str key, const nb::dict& fields) {
     written.push_back({.name = text_of(field), .bytes = held.back()->bytes()});
   }
   const GilReleased released;
+  const std::size_t finished = self.writer->paths().size();
+  const std::uint64_t before = self.writer->totals().samples;
   self.writer->write(name, written);
+  if (self.writer->paths().size() != finished) self.num_in_shards = before;
 }
 
 /// What is to be packed: samples (key, [(field, path), ...], class or None), the names of the
@@ -98,7 +102,8 @@ nb::list shuffled(nb::list samples, std::uint64_t seed) {
 }  // namespace
 
 void add_writing(nb::module_& module) {
-  nb::class_<WriterObject>(module, "ShardWriter", "What shardwise.ShardWriter is made of.")
+  nb::class_<WriterObject>(module, "ShardWriter", nb::is_final(),
+                           "What shardwise.ShardWriter is made of.")
       .def(
           "__init__",
           [](WriterObject* self, const std::string& pattern, std::uint64_t max_samples,
@@ -117,6 +122,7 @@ void add_writing(nb::module_& module) {
           [](WriterObject& self) {
             const GilReleased released;
             self.writer->close();
+            self.num_in_shards = self.writer->totals().samples;
           },
           "Finishes the last shard.")
       .def_prop_ro(
@@ -124,7 +130,13 @@ void add_writing(nb::module_& module) {
           "Of the shards that are finished.")
       .def_prop_ro(
           "num_samples", [](const WriterObject& self) { return self.writer->totals().samples; },
-          "Written so far.");
+          "Written so far.")
+      .def_prop_ro(
+          "num_unfinished",
+          [](const WriterObject& self) {
+            return self.writer->totals().samples - self.num_in_shards;
+          },
+          "Of these, those of the shard that is not finished.");
   module.def("list_to_pack", &list_to_pack, "directory"_a, "images"_a,
              nb::sig("def list_to_pack(directory: str, images: bool) -> "
                      "tuple[list[tuple[str, list[tuple[str, str]], int | None]], list[str], "

@@ -1,16 +1,21 @@
 #include "shardwise/tar/shard_writer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <set>
 #include <utility>
 
 #include "base/ascii.h"
+#include "base/errno_error.h"
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 #include "tar/sample_name.h"
+#include "tar/shard_set.h"
 #include "tar/tar_writer.h"
 
 namespace shardwise {
@@ -148,6 +153,21 @@ struct ShardWriter::Impl {
     require_usable();
     if (!keys.empty()) finish();
     usable = false;
+    if (options.replace && !options.dry_run) remove_surplus();
+  }
+
+  /// Removes what an earlier and larger set of shards left, so that the names stand for this one
+  /// alone.
+  void remove_surplus() const {
+    for (const std::uint64_t number : detail::numbers_there(names)) {
+      const std::string path = names.name(number);
+      if (number < totals.shards || !detail::is_of_shard_writer(path)) continue;
+      if (totals.shards == 0) {
+        throw InvalidArgument("no sample was written, and shards of an earlier set are there",
+                              in_quotes(path), "remove them if no sample is what was meant");
+      }
+      if (::unlink(path.c_str()) != 0) throw_errno(errno, "cannot remove the old shard", path);
+    }
   }
 
   void require_usable() const {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import os
 from pathlib import Path
 from typing import Any
@@ -80,18 +81,87 @@ def test_orders_that_are_equal_have_one_hash() -> None:
     assert len(set(orders)) == 2
 
 
-def test_masks_and_bytes_are_no_numbers(ds: shardwise.Dataset) -> None:
-    for call in (
-        lambda: ds[[False, True]],
-        lambda: ds.select([True]),
-        lambda: ds.sizes("bin", [True]),
+# Whatever takes numbers of samples.
+TAKERS: dict[str, Any] = {
+    "[]": lambda ds, numbers: [sample.index for sample in ds[numbers]],
+    "select": lambda ds, numbers: [s.index for s in ds.select(numbers)],
+    "samples": lambda ds, numbers: [sample.index for sample in ds.samples(numbers)],
+    "sample_keys": lambda ds, numbers: ds.sample_keys(numbers),
+    "column": lambda ds, numbers: ds.column("cls", numbers),
+    "sizes": lambda ds, numbers: ds.sizes("bin", numbers),
+    "gather": lambda ds, numbers: ds.gather(numbers, "bin"),
+    "skip": lambda ds, numbers: Order(skip=numbers),
+    "Audit.add": lambda ds, numbers: Audit(Sampler(ds)).add(numbers),
+}
+# Whatever takes one.
+ONE_TAKERS: dict[str, Any] = {
+    "[]": lambda ds, number: ds[number],
+    "number_in_index": lambda ds, number: ds.number_in_index(number),
+    "Sampler": lambda ds, number: Sampler(ds)[number],
+    "Audit.add": lambda ds, number: Audit(Sampler(ds)).add(number),
+    "mix": lambda ds, number: shardwise.mix([ds])[number],
+}
+
+
+def masks(size: int) -> dict[str, Any]:
+    """The same mask in all forms in which people have them."""
+    mask = np.arange(size) % 2 == 0
+    pandas = pytest.importorskip("pandas")
+    torch = pytest.importorskip("torch")
+    return {
+        "list": mask.tolist(),
+        "tuple": tuple(mask.tolist()),
+        "numpy": mask,
+        "short": mask[:3],
+        "objects": mask.astype(object),
+        "numpy's bools": list(mask),
+        "memoryview": memoryview(mask),
+        "pandas": pandas.Series(mask),
+        "pandas with NA": pandas.array([True, None, False], dtype="boolean"),
+        "torch": torch.tensor(mask),
+        "torch's bools": list(torch.tensor(mask)),
+        "one": torch.tensor([True]),
+        "numbers and bools": [0, 1, True],
+    }
+
+
+@pytest.mark.parametrize("taker", TAKERS)
+def test_a_mask_of_bools_is_no_list_of_numbers(ds: shardwise.Dataset, taker: str) -> None:
+    for form, mask in masks(len(ds)).items():
+        with pytest.raises(TypeError, match=r"not by bools; .* numpy.flatnonzero\(mask\)"):
+            TAKERS[taker](ds, mask)
+            pytest.fail(form)
+    TAKERS[taker](ds, np.flatnonzero(np.arange(len(ds)) % 2 == 0))
+
+
+@pytest.mark.parametrize("taker", ONE_TAKERS)
+def test_a_bool_is_no_number(ds: shardwise.Dataset, taker: str) -> None:
+    torch = pytest.importorskip("torch")
+    for one in (True, np.True_, np.array(True), torch.tensor(True)):
+        with pytest.raises(TypeError, match="samples are named by numbers, and not by bools"):
+            ONE_TAKERS[taker](ds, one)
+    for one in (1, np.int64(1), np.array(1), torch.tensor(1)):
+        ONE_TAKERS[taker](ds, one)
+
+
+def test_numbers_come_in_any_form(ds: shardwise.Dataset) -> None:
+    torch = pytest.importorskip("torch")
+    pandas = pytest.importorskip("pandas")
+    for numbers in (
+        *([3], (3,), range(3, 4), np.array([3]), np.array([3], np.uint8), memoryview(b"\3")),
+        *(torch.tensor([3]), pandas.Series([3]), list(np.array([3])), array.array("q", [3])),
     ):
-        with pytest.raises(TypeError, match=r"numpy.flatnonzero\(mask\)"):
-            call()
+        for taker in ("[]", "select", "samples"):
+            assert TAKERS[taker](ds, numbers) == ([3] if taker == "samples" else [0])
+    for numbers in (np.array([2.0]), [1.5], np.array([[3]]), "3", ["a", 3]):
+        for taker in ("samples", "sample_keys", "skip"):
+            with pytest.raises(TypeError):
+                TAKERS[taker](ds, numbers)
+
+
+def test_bytes_are_no_numbers(ds: shardwise.Dataset) -> None:
     with pytest.raises(TypeError, match="get\\(\\) takes a key"):
         ds[b"\1"]  # type: ignore[call-overload]
-    mask = np.arange(len(ds)) % 2 == 0
-    assert len(ds[np.flatnonzero(mask)]) == 52
 
 
 def test_fields_and_keys_are_named_by_str(ds: shardwise.Dataset) -> None:

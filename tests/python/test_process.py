@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import assert_ends
+from conftest import assert_ends, run_script
+
+import shardwise
 
 
 def test_threads_that_read_when_the_interpreter_ends_do_no_harm(index: Path) -> None:
@@ -67,3 +69,94 @@ thread.join()
 print(len(ds.where("cls >= 0")))
 """
     assert_ends(index, script, "interrupted\n103\n")
+
+
+# Calls all there is of each class of the extension with an object whose __init__() has not run, and
+# with what is of another class. A call that ends the process is the last one that is written.
+WALK = """
+import copy, importlib.util, inspect, operator, pickle, warnings
+warnings.simplefilter("ignore")  # nanobind's, of each such object that a function is given
+os.chdir(os.path.dirname(sys.argv[1]))
+modules = [importlib.import_module("shardwise." + name) for name in ("_core", "_video")
+           if importlib.util.find_spec("shardwise." + name)]
+kinds = [kind for module in modules for kind in vars(module).values() if inspect.isclass(kind)]
+calls = raised = 0
+def call(text, function, *arguments):
+    global calls, raised
+    print(text, file=sys.stderr, flush=True)
+    calls += 1
+    try:
+        function(*arguments)
+    except Exception:
+        raised += 1
+OPERATORS = [len, iter, next, repr, str, hash, bool, memoryview, bytes, dict, list, tuple, reversed,
+             operator.index, copy.copy, copy.deepcopy, pickle.dumps, pickle._dumps, weakref.ref,
+             lambda o: o == o, lambda o: o < o, lambda o: 0 in o, lambda o: "jpg" in o,
+             lambda o: o[0], lambda o: o[0:1], lambda o: o["jpg"], lambda o: o[[0]],
+             lambda o: o.__setstate__({}), lambda o: o.__dict__]
+ARGUMENTS = [(), (0,), ("jpg",), ([0],), (0, "jpg"), ("jpg", 0), ({},), (None,)]
+PASSED = ("__new__", "__class__", "__init_subclass__", "__subclasshook__", "__getattribute__",
+          "__setattr__", "__delattr__", "__dir__")
+def derived(kind):
+    try:
+        class Derived(kind):
+            def __init__(self): pass
+    except TypeError:  # it is final
+        return None
+    return Derived
+def walk(kind, made):
+    for operation in OPERATORS:
+        call(f"{kind.__name__}: {operation}", operation, made())
+    for name in dir(kind):
+        if name in PASSED:
+            continue
+        found = inspect.getattr_static(kind, name)
+        if isinstance(found, property):
+            for self in (made(), object(), 5):
+                call(f"{kind.__name__}.{name}", found.fget, self)
+        elif callable(found):
+            for arguments in ARGUMENTS:
+                for self in (made(), object(), 5):
+                    call(f"{kind.__name__}.{name} of {type(self)} {arguments}", found, self, *arguments)
+            call(f"{kind.__name__}.{name} with itself", found, made(), made())
+for kind in kinds:
+    walk(kind, lambda: kind.__new__(kind))
+    heir = derived(kind)
+    if heir is not None:
+        walk(heir, heir)
+for module in modules:
+    for name, function in vars(module).items():
+        if callable(function) and not inspect.isclass(function):
+            for kind in kinds:
+                for others in ((), (0,), ("jpg",)):
+                    call(f"{name}({kind.__name__}, ...)", function, kind.__new__(kind), *others)
+                    call(f"{name}(..., {kind.__name__})", function, *others, kind.__new__(kind))
+loop = [kind.__new__(kind) for kind in kinds]
+loop.append(loop)
+del loop
+gc.collect()
+print(len(kinds) > 10, calls > 2000, raised > 2000)
+"""
+
+
+def test_objects_whose_init_has_not_run_raise_and_do_not_kill(index: Path) -> None:
+    done = run_script(index, WALK)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == "True True True\n"
+
+
+def test_classes_that_functions_make_are_final() -> None:
+    for kind in (shardwise.Dataset, shardwise.Sample, shardwise.Batch, shardwise.SamplerIterator):
+        with pytest.raises(TypeError, match="prohibits subclassing"):
+            type("Derived", (kind,), {})
+
+    class Derived(shardwise.Sampler):
+        def __init__(self) -> None:
+            pass
+
+    with pytest.raises(TypeError), pytest.warns(RuntimeWarning, match="uninitialized"):
+        len(Derived())
+    empty = shardwise.Dataset.__new__(shardwise.Dataset)
+    for call in (len, lambda ds: ds[0], lambda ds: "a" in ds):
+        with pytest.raises(TypeError, match="this Dataset was not made: no __init__"):
+            call(empty)

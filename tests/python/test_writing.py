@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from conftest import run_script
+from PIL import Image, ImageOps
 
 import shardwise
 from shardwise import ShardWriter, TarWriter, errors
+from shardwise.encoding import encoded
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
@@ -270,3 +272,282 @@ def test_a_shard_is_not_replaced_where_there_are_no_links(
         third.close()
     assert [path.name for path in tmp_path.iterdir()] == ["a.tar"]
     assert [sample.key for sample in shardwise.open(tmp_path / "a.tar")] == ["a"]
+
+
+def image_bytes(image: Image.Image, kind: str, **options: Any) -> io.BytesIO:
+    stream = io.BytesIO()
+    image.save(stream, format=kind, **options)
+    stream.seek(0)
+    return stream
+
+
+def with_alpha(alpha: int) -> Image.Image:
+    image = Image.new("RGBA", (4, 3), (200, 100, 50, 255))
+    image.putpixel((1, 1), (200, 100, 50, alpha))
+    return image
+
+
+def frames() -> Image.Image:
+    first, second = Image.new("RGB", (4, 3), "red"), Image.new("RGB", (4, 3), "blue")
+    return Image.open(image_bytes(first, "GIF", save_all=True, append_images=[second]))
+
+
+def transparent_palette() -> Image.Image:
+    image = Image.new("P", (4, 3))
+    image.info["transparency"] = 0
+    return image
+
+
+def deep_list() -> list[Any]:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    return deep
+
+
+class Loud:
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("no array of this")
+
+
+MASKED = np.ma.masked_array([1, 2], [False, True])
+
+# By what is lost: field, value, and what the error says.
+LOST: dict[str, tuple[str, Any, str]] = {
+    "a mask": ("npy", MASKED, "the array is a masked one"),
+    "a mask in a list": ("npy", [MASKED, MASKED], "the array is a masked one"),
+    "a mask in npz": ("npz", {"x": MASKED}, "the array 'x' is a masked one"),
+    "a mask of pixels": ("png", np.ma.masked_array(np.zeros((2, 2), np.uint8)), "a masked one"),
+    "a type": ("npy", np.zeros(3, "V2"), r"is of \|V2, which NumPy's format has not"),
+    "a type in npz": ("npz", {"x": np.zeros(3, "V1")}, "the array 'x' is of .*V1"),
+    "large numbers beside floats": ("npy", [2**53 + 1, 0.5], "where the list has 9007199254740993"),
+    "large numbers beside small ones": ("npy", [2**63 + 1, -1], "the list has 9223372036854775809"),
+    "numbers beside texts": ("npy", [1, "a"], "would have '1' where the list has 1"),
+    "NUL at the end": ("npy", [b"a\0"], "would have b'a'"),
+    "a large number": ("npy", 10**400, "has objects, which need a pickle"),
+    "alpha in jpg": ("jpg", with_alpha(0), "transparent pixels, which JPEG has not"),
+    "alpha in ppm": ("ppm", with_alpha(254), "transparent pixels, which PPM has not"),
+    "alpha of an array": ("jpg", np.zeros((2, 2, 4), np.uint8), "transparent pixels"),
+    "alpha of a palette": ("jpg", transparent_palette(), "transparent pixels"),
+    "16 bits in jpg": ("jpg", Image.new("I;16", (4, 3), 300), "mode I;16 have more than the 8 bits"),
+    "16 bits in webp": ("webp", Image.new("I;16", (4, 3), 300), "than the 8 bits of WEBP"),
+    "32 bits in ppm": ("ppm", Image.new("I", (4, 3), 300), "mode I have more than"),
+    "floats in jpg": ("jpg", Image.new("F", (4, 3), 300), "mode F have more than"),
+    "floats in png": ("png", Image.new("F", (4, 3), 300), "cannot write mode F"),
+    "17 bits in png": ("png", Image.new("I", (4, 3), 1 << 16), "pixels from 65536 to 65536"),
+    "below 0 in png": ("png", Image.new("I", (4, 3), -1), "pixels from -1 to -1 are no 16 bits"),
+    **{
+        f"frames in {field}": (field, frames(), "it has 2 frames, of which one would be stored")
+        for field in ("jpg", "png", "ppm", "webp")
+    },
+    "a name with NUL": ("npz", {"a\0b": np.zeros(1)}, r"without NUL, and not 'a\\x00b'"),
+    "a name that is no str": ("npz", {1: np.zeros(1)}, "and not 1"),
+    "two names that are one": ("npz", {"a": [1], "a.npy": [2]}, "'a.npy' and 'a' as one name"),
+    "npz of an array": ("npz", np.zeros(3), "wanted a dict of arrays by their names, got ndarray"),
+    "npz of a list": ("npz", [np.zeros(3)], "wanted a dict of arrays by their names, got list"),
+    "keys that are one": ("json", {1: "a", "1": "b"}, "two keys are one text in JSON: 1, '1'"),
+    "inner keys": ("json", [{"x": ({None: 1, "null": 2},)}], "two keys are one text in JSON"),
+    "a text for JSON": ("json", "x", r"no JSON: Expecting value.*; give json.dumps\(\) of it"),
+    "depth": ("json", deep_list(), "RecursionError"),
+    "10**400": ("cls", 10**400, "wanted a whole number of 64 bits with its sign, got one of 1329"),
+    "10**5000": ("cls", 10**5000, "got one of 16610"),
+    "2**63": ("id", 1 << 63, "of 64 bits"),
+    "txt of a number": ("txt", 5, "wanted str or bytes, got int"),
+    "a path for a picture": ("jpg", "a.jpg", "wanted an array, an image or the bytes of a file"),
+    "what raises": ("npy", Loud(), "RuntimeError: no array of this"),
+    "in gz": ("x.npz.gz", [1], "wanted a dict"),
+}
+
+
+@pytest.mark.parametrize("what", LOST)
+def test_what_a_field_would_lose_is_refused(what: str) -> None:
+    field, value, text = LOST[what]
+    with pytest.raises(errors.BadField, match=f"^the field '{field}' cannot be stored: .*{text}"):
+        encoded(field, value)
+
+
+def test_tensors_that_numpy_has_not_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    for value, text in (
+        (torch.ones(3, requires_grad=True), "detach"),
+        (torch.ones(3, dtype=torch.bfloat16), "BFloat16"),
+        (torch.ones(3).to(torch.float8_e4m3fn), "Float8_e4m3fn"),
+    ):
+        for field, given in (("npy", value), ("npz", {"x": value}), ("x.npy.gz", value)):
+            with pytest.raises(errors.BadField, match=f"'{field}' cannot be stored: .*{text}"):
+                encoded(field, given)
+
+
+def test_types_that_npy_has_not_are_refused() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2", "int4", "uint4"):
+        array = np.zeros(3, getattr(ml_dtypes, name))
+        inside = np.zeros(3, [("x", array.dtype)])
+        for field, value in (("npy", array), ("npz", {"x": array}), ("npy", inside)):
+            with pytest.raises(errors.BadField, match=f"is of .*{name}.*NumPy's format has not"):
+                encoded(field, value)
+
+
+def test_pictures_keep_what_their_format_has() -> None:
+    def read(field: str, value: Any) -> Image.Image:
+        return Image.open(io.BytesIO(encoded(field, value)))
+
+    deep = np.array([[0, 255], [256, 65535]], np.int32)
+    for image in (Image.fromarray(deep.astype(np.uint16)), Image.fromarray(deep)):
+        assert np.array_equal(np.asarray(read("png", image)), deep)
+    opaque = with_alpha(255)
+    for field in ("jpg", "ppm"):
+        assert read(field, opaque).mode == "RGB"
+    hidden = with_alpha(0)
+    for field in ("png", "webp"):
+        assert np.array_equal(np.asarray(read(field, hidden)), np.asarray(hidden))
+    profile = b"a profile"
+    shown = Image.open(image_bytes(Image.new("RGB", (4, 3)), "JPEG", icc_profile=profile))
+    for field in ("jpg", "png", "webp"):
+        assert read(field, shown).info["icc_profile"] == profile
+    cmyk = Image.open(image_bytes(Image.new("CMYK", (4, 3)), "JPEG", icc_profile=profile))
+    assert "icc_profile" not in read("jpg", cmyk).info
+    one = frames().copy()
+    assert read("png", one).convert("RGB").getpixel((0, 0)) == (255, 0, 0)
+
+
+@pytest.mark.parametrize("orientation", range(10))
+def test_pictures_of_phones_are_turned(orientation: int) -> None:
+    pixels = np.zeros((16, 32, 3), np.uint8)
+    pixels[:8, :16] = (255, 0, 0)
+    pixels[8:, 16:] = (0, 0, 255)
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    for kind in ("JPEG", "PNG"):
+        given = image_bytes(Image.fromarray(pixels), kind, exif=exif)
+        wanted = np.asarray(ImageOps.exif_transpose(Image.open(given)).convert("RGB")).astype(int)
+        for field in ("jpg", "png", "ppm", "webp"):
+            stored = Image.open(io.BytesIO(encoded(field, Image.open(given))))
+            assert stored.getexif().get(0x0112, 1) == 1
+            assert stored.size == wanted.shape[1::-1]
+            assert np.abs(np.asarray(stored.convert("RGB")) - wanted).mean() <= 5
+
+
+def test_names_that_numpy_takes_for_options_are_names_of_arrays() -> None:
+    arrays = {name: np.arange(i) for i, name in enumerate(("file", "allow_pickle", "args", "", "ö"))}
+    made = encoded("npz", arrays)
+    assert made == encoded("npz", arrays)
+    loaded = np.load(io.BytesIO(made))
+    assert loaded.files == list(arrays)
+    for name, array in arrays.items():
+        assert np.array_equal(loaded[name], array)
+    stream = io.BytesIO()
+    np.savez_compressed(stream, x=np.arange(9.0), y=np.zeros((2, 0)))
+    assert encoded("npz", {"x": np.arange(9.0), "y": np.zeros((2, 0))}) == stream.getvalue()
+
+
+def test_buffers_of_values_are_arrays() -> None:
+    array = np.arange(6, dtype=np.float32)
+    assert np.array_equal(np.load(io.BytesIO(encoded("npy", memoryview(array)))), array)
+    assert encoded("npy", memoryview(b"as it is")) == b"as it is"
+    assert encoded("bin", memoryview(array)) == array.tobytes()
+
+
+def test_lists_that_an_array_holds_are_stored() -> None:
+    for value in (
+        *([1, 2.5], [True, 2], [[1, 2], [3, 4]], [float("nan"), 1], [2**64 - 1], [1j, 2], []),
+        *(["a", "bc"], 3, 2.5, [np.int64(2**62 + 1), 3], [np.float32(0.1), 0.5]),
+    ):
+        stored = np.load(io.BytesIO(encoded("npy", value)))
+        assert np.array_equal(stored, np.asarray(value), equal_nan=stored.dtype.kind == "f")
+
+
+@pytest.mark.parametrize("kind", ["JPG", "seg.png", ".png", 3])
+def test_encoders_that_no_field_would_come_to_are_refused(tmp_path: Path, kind: Any) -> None:
+    with pytest.raises(errors.InvalidArgument, match="by the last part of a field's name"):
+        ShardWriter(tmp_path / "a-%d.tar", encoders={kind: lambda value: b""})
+    with pytest.raises(errors.InvalidArgument, match="encoders are functions"):
+        TarWriter(tmp_path / "a.tar", encoders={"png": 3})  # type: ignore[dict-item]
+
+
+def test_what_an_encoder_raises_names_the_field(tmp_path: Path) -> None:
+    def raising(error: Exception) -> Any:
+        def encode(value: Any) -> bytes:
+            raise error
+
+        return {"own": encode}
+
+    for error, text in (
+        (KeyError("x"), "KeyError: 'x'"),
+        (ValueError(), "ValueError: "),
+        (errors.BadField("bad"), "bad"),
+    ):
+        with pytest.raises(errors.BadField, match=f"'a.own' cannot be stored: {text}$"):
+            encoded("a.own", 1, raising(error))
+    for passed in (MemoryError(), errors.StaleIndex("changed")):
+        with pytest.raises(type(passed)):
+            encoded("a.own", 1, raising(passed))
+
+
+UNCLOSED = """
+from shardwise import ShardWriter, TarWriter
+folder = os.path.dirname(sys.argv[1])
+def fill(sink, count=5):
+    for i in range(count):
+        sink.write({"__key__": f"{i}", "cls": i})
+    return sink
+made = lambda name, **more: ShardWriter(f"{folder}/{name}-%d.tar", max_samples=2, **more)
+fill(made("dropped", index=f"{folder}/dropped.idx"))
+fill(TarWriter(f"{folder}/one.tar"))
+empty = made("empty")
+closed = fill(made("closed"))
+closed.close()
+try:
+    with made("left") as left:
+        fill(left)
+        raise KeyError
+except KeyError:
+    pass
+child = fill(made("forked"))
+if os.fork() == 0:
+    del child
+    sys.exit()
+os.wait()
+child.close()
+at_end = fill(made("end"), 4)
+"""
+
+
+def test_a_writer_that_is_not_closed_says_what_is_lost(index: Path) -> None:
+    done = run_script(index, UNCLOSED)
+    assert done.returncode == 0, done.stderr
+    told = re.findall(r"UserWarning: (.*)", done.stderr)
+    end = "; write in a with block, or call close()"
+    at = index.parent
+    assert told == [
+        f"a writer of '{at}/dropped-%d.tar' was not closed: the last 1 of its 5 samples are not "
+        f"written, and there is no index '{at}/dropped.idx'{end}",
+        f"a writer of '{at}/one.tar' was not closed: the last 5 of its 5 samples are not written"
+        + end,
+        f"a writer of '{at}/end-%d.tar' was not closed: the last 2 of its 4 samples are not written"
+        + end,
+    ]
+    assert len(shardwise.open(at / "forked-{0..2}.tar", index_directory=at / "kept")) == 5
+
+
+def test_a_set_without_samples_has_no_index(tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "a-%d.tar") as sink:
+        pass
+    assert sink.paths == []
+    for make in (
+        lambda: ShardWriter(tmp_path / "a-%d.tar", index=tmp_path / "a.idx"),
+        lambda: TarWriter(tmp_path / "a.tar"),
+    ):
+        with pytest.raises(errors.InvalidArgument, match="^no sample was written: '.*/a"), make():
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shorter_set_replaces_a_longer_one(tmp_path: Path) -> None:
+    for count, replace in ((5, False), (2, True)):
+        with ShardWriter(tmp_path / "a-%d.tar", max_samples=1, replace=replace) as sink:
+            for i in range(count):
+                sink.write({"__key__": f"{i}", "txt": f"{count}"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a-0.tar", "a-1.tar"]
+    with pytest.raises(errors.InvalidArgument, match="shards of an earlier set are there"):
+        ShardWriter(tmp_path / "a-%d.tar", replace=True).close()

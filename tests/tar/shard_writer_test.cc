@@ -198,6 +198,40 @@ TEST(ShardWriterTest, AShardThatIsThereIsReplacedOnlyIfAsked) {
   EXPECT_EQ(output_of("tar -xOf '" + dir / "0.tar" + "'"), "1");
 }
 
+/// Writes so many samples into shards of one each.
+void write_set(const std::string& pattern, int samples, bool replace) {
+  ShardWriter writer(pattern, {.max_samples = 1, .replace = replace});
+  for (int i = 0; i < samples; ++i) {
+    const std::string long_name(i % 2 == 0 ? 1 : 200, 'k');  // which takes a pax header
+    writer.write(long_name + std::to_string(i), Fields{{"txt", std::to_string(samples)}});
+  }
+  writer.close();
+}
+
+TEST(ShardWriterTest, AShorterSetReplacesTheWholeOfALongerOne) {
+  const TempDir dir;
+  write_set(dir / "a%02d.tar", 5, false);
+  write_set(dir / "a-%02d.tar", 5, false);
+  test::write_file(dir / "a-07.tar", "of somebody else");
+  test::write_file(dir / "a-8.tar", "");
+  std::filesystem::create_directory(dir / "a-09.tar");
+  write_set(dir / "a-%02d.tar", 2, true);
+  EXPECT_THAT(dir.list(), ElementsAre("a-00.tar", "a-01.tar", "a-07.tar", "a-09.tar", "a-8.tar",
+                                      "a00.tar", "a01.tar", "a02.tar", "a03.tar", "a04.tar"));
+  EXPECT_EQ(output_of("tar -xOf '" + dir / "a-01.tar" + "'"), "2");
+  EXPECT_EQ(output_of("tar -xOf '" + dir / "a01.tar" + "'"), "5");
+}
+
+TEST(ShardWriterTest, NoSampleReplacesNoSet) {
+  const TempDir dir;
+  write_set(dir / "%d.tar", 0, true);
+  write_set(dir / "%d.tar", 2, false);
+  write_set(dir / "%d.tar", 0, false);
+  EXPECT_THAT(test::error_text([&] { write_set(dir / "%d.tar", 0, true); }),
+              HasSubstr("no sample was written, and shards of an earlier set are there: '"));
+  EXPECT_THAT(dir.list(), ElementsAre("0.tar", "1.tar"));
+}
+
 TEST(ShardWriterTest, AShardThatAnotherMadeMeanwhileStays) {
   const TempDir dir;
   ShardWriter first(dir / "%d.tar");

@@ -18,6 +18,7 @@
 #include "shardwise/base/error.h"
 #include "shardwise/tar/shard_writer.h"
 #include "tar/pack_source.h"
+#include "tar/shard_set.h"
 
 namespace shardwise::tools {
 namespace {
@@ -59,35 +60,7 @@ std::string shard_name(const PackOptions& options, std::uint64_t number) {
 
 /// The numbers of the shards that are in the directory, as far as shard_name could have named them.
 std::vector<std::uint64_t> shards_there(const PackOptions& options) {
-  std::vector<std::uint64_t> numbers;
-  for (const auto& entry : fs::directory_iterator(options.directory)) {
-    const std::string name = entry.path().filename().native();
-    const std::size_t around = options.prefix.size() + kShardSuffix.size();
-    if (name.size() <= around) continue;
-    const std::optional<std::int64_t> number =
-        parse_int64(std::string_view(name).substr(options.prefix.size(), name.size() - around));
-    if (!number || *number < 0) continue;
-    const auto n = static_cast<std::uint64_t>(*number);
-    if (name == shard_name(options, n)) numbers.push_back(n);
-  }
-  return numbers;
-}
-
-/// True if the file begins as a shard of this program does: with a header of owner, group and time
-/// 0 that have no names, in the digits in which ShardWriter writes them. Other programs write who
-/// packed, and when; Python's tarfile, told neither, writes other digits.
-bool is_packed_shard(const std::string& path) {
-  constexpr std::size_t kHeaderBytes = 512;
-  std::string header(kHeaderBytes, '\0');
-  const File file = File::open_read(path);
-  if (file.read_at(0, header.data(), header.size()) != header.size()) return false;
-  const auto has = [&](std::size_t begin, std::string_view bytes) {
-    return std::string_view(header).substr(begin).starts_with(bytes);
-  };
-  constexpr std::string_view kNobody("000000 \0", 8);
-  const std::string no_name(32, '\0');
-  return has(108, kNobody) && has(116, kNobody) && has(136, "00000000000 ") &&  // uid, gid, mtime
-         has(257, "ustar") && has(265, no_name) && has(297, no_name);           // their names
+  return detail::numbers_there(shard_names(options, options.directory + "/"));
 }
 
 /// True if the file is what write_classes() writes.
@@ -111,7 +84,7 @@ void require_own(const PackOptions& options, bool has_classes) {
   };
   for (const std::uint64_t number : shards_there(options)) {
     const std::string path = options.directory + "/" + shard_name(options, number);
-    if (!is_packed_shard(path)) refuse(path);
+    if (!detail::is_of_shard_writer(path)) refuse(path);
   }
   const std::string classes = options.directory + "/" + std::string(kClassesFile);
   if (has_classes && fs::exists(fs::symlink_status(classes)) && !is_classes_file(classes)) {
@@ -132,16 +105,6 @@ void prepare_directory(const PackOptions& options, bool has_classes) {
                           "give --force to replace them, or another folder");
   }
   require_own(options, has_classes);
-}
-
-/// Takes away what an earlier and larger set of shards left, so that the folder holds this one
-/// alone.
-void remove_surplus(const PackOptions& options, std::uint64_t num_shards) {
-  for (const std::uint64_t number : shards_there(options)) {
-    if (number < num_shards) continue;
-    const std::string path = options.directory + "/" + shard_name(options, number);
-    if (::unlink(path.c_str()) != 0) throw_errno(errno, "cannot remove the old shard", path);
-  }
 }
 
 /// Writes samples into one shard after another; in a dry run only counts them.
@@ -242,10 +205,7 @@ void run(const PackOptions& options, Output& out) {
                     [&] { return counted(packer.report().shards, "shard"); });
   }
   packer.finish();
-  if (!options.dry_run) {
-    remove_surplus(options, packer.report().shards);
-    if (!list.classes.empty()) write_classes(options, list.classes);
-  }
+  if (!options.dry_run && !list.classes.empty()) write_classes(options, list.classes);
   progress.clear();
   print_report(options, list, packer.report(), progress.seconds(), out);
 }

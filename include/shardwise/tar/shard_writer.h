@@ -42,7 +42,8 @@ class SHARDWISE_EXPORT ShardWriter {
     /// end of the archive (10 KB at most) come on top. A sample that is larger gets a shard of its
     /// own.
     std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
-    /// Replace shards that are there already, instead of failing.
+    /// Replace shards that are there already, instead of failing. close() removes those of higher
+    /// numbers that a ShardWriter wrote: they are of an earlier and larger set.
     bool replace = false;
     /// Write nothing: only look at files and count what would be written.
     bool dry_run = false;
@@ -73,7 +74,8 @@ class SHARDWISE_EXPORT ShardWriter {
   void write(std::string_view key, std::span<const Field> fields);
 
   /// Finishes the last shard. Once; a writer without samples makes no shard.
-  /// Errors: kIo, kNoSpace; InvalidArgument if a write failed before.
+  /// Errors: kIo, kNoSpace; InvalidArgument if a write failed before, or if all shards of an
+  ///   earlier set would be replaced by none.
   void close();
 
   /// Counts over finished shards and the one that is being written; `shard_bytes` counts finished

@@ -7,21 +7,43 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+import torch.utils.data
+
 from .. import _core
 from ..errors import InvalidArgument
 
 
-def refuse_uneven(core: _core.Sampler, caller: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument if the local variables of who takes an iterator are those of a
-    BatchSampler, of torch or torchdata, that would make more batches on one rank than on another:
-    it tells nobody what batches it makes."""
+def _batches(caller: Mapping[str, Any]) -> tuple[int, bool] | None:
+    """Size and drop_last of the batches that are made, if the local variables of who takes an
+    iterator are those of a BatchSampler of torch or torchdata: it tells nobody what batches it
+    makes."""
     owner = caller.get("self")
     size = caller.get("batch_size", getattr(owner, "batch_size", None))
     drop_last = caller.get("drop_last", getattr(owner, "drop_last", False))
-    if core.world_size == 1 or not isinstance(size, int) or "Sampler" not in type(owner).__name__:
+    if not isinstance(size, int) or "Sampler" not in type(owner).__name__:
+        return None
+    return size, bool(drop_last)
+
+
+def refuse_other_size(batch_size: int | None, caller: Mapping[str, Any]) -> None:
+    """Raises InvalidArgument if the caller makes batches of another size than the sampler's: its
+    tokens would count other batches than were trained on."""
+    batches = _batches(caller)
+    if batch_size is not None and batches is not None and batches[0] != batch_size:
+        raise InvalidArgument(
+            f"two sizes of a batch: the sampler has batch_size {batch_size}, the DataLoader "
+            f"{batches[0]}; say it only there, or give both the same"
+        )
+
+
+def refuse_uneven(core: _core.Sampler, caller: Mapping[str, Any]) -> None:
+    """Raises InvalidArgument if the caller would make more batches on one rank than on another."""
+    batches = _batches(caller)
+    if core.world_size == 1 or batches is None:
         return
+    size, drop_last = batches
     some = (0, core.world_size - 1) if core.order.kind != "wids" else range(core.world_size)
-    counts = [core.for_rank(rank).num_batches(size, bool(drop_last)) for rank in some]
+    counts = [core.for_rank(rank).num_batches(size, drop_last) for rank in some]
     if min(counts) != max(counts):
         raise InvalidArgument(
             f"one rank would have {max(counts)} batches of {size}, another {min(counts)}: training "
@@ -31,23 +53,40 @@ def refuse_uneven(core: _core.Sampler, caller: Mapping[str, Any]) -> None:
         )
 
 
-def refuse_accelerate(core: _core.Sampler) -> None:
-    """Raises InvalidArgument if a DataLoader that Accelerate prepared is about to read the sampler,
-    and would leave out or repeat samples. Accelerate does not ask: so this looks who is calling."""
-    if "accelerate.data_loader" not in sys.modules:
-        return
+def refuse_readers(core: _core.Sampler) -> None:
+    """Raises InvalidArgument if the DataLoader that is about to read the sampler would leave out or
+    repeat samples. A DataLoader does not ask: so this looks who is calling."""
     frame = sys._getframe(2)
     while frame is not None:
-        if frame.f_globals.get("__name__") == "accelerate.data_loader":
-            caller = frame.f_locals.get("self")
-            if _deals_again(caller, core):
-                raise InvalidArgument(
-                    "Accelerate would deal out the samples again that this sampler deals out: "
-                    f"rank {core.rank} of {core.world_size} would miss some, or see some twice; "
-                    "give accelerator.prepare() the model and the optimizer, but not the "
-                    "DataLoader, and move its batches to accelerator.device"
-                )
+        module = frame.f_globals.get("__name__")
+        if module == "accelerate.data_loader":
+            _refuse_accelerate(core, frame.f_locals.get("self"))
+        if isinstance(module, str) and module.startswith(("torch.utils.data.", "torchdata.")):
+            _refuse_out_of_order(frame.f_locals.get("self"))
         frame = frame.f_back  # type: ignore[assignment]
+
+
+def _refuse_accelerate(core: _core.Sampler, caller: object) -> None:
+    if _deals_again(caller, core):
+        raise InvalidArgument(
+            "Accelerate would deal out the samples again that this sampler deals out: "
+            f"rank {core.rank} of {core.world_size} would miss some, or see some twice; "
+            "give accelerator.prepare() the model and the optimizer, but not the "
+            "DataLoader, and move its batches to accelerator.device"
+        )
+
+
+def _refuse_out_of_order(caller: object) -> None:
+    """Of a DataLoader whose batches come as its workers finish them, nobody can say by a count which
+    were delivered."""
+    if not isinstance(caller, torch.utils.data.DataLoader) or caller.num_workers < 2:
+        return
+    if not getattr(caller, "in_order", True):
+        raise InvalidArgument(
+            "DataLoader(in_order=False) delivers batches in another order than this sampler's: "
+            "token() and state_dict() would count batches that were not delivered, and a run that "
+            "goes on would miss them; leave in_order=True"
+        )
 
 
 def _deals_again(caller: object, core: _core.Sampler) -> bool:

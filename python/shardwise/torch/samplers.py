@@ -13,7 +13,7 @@ import torch.utils.data
 from .. import _core
 from ..errors import InvalidArgument
 from ..ranks import present_ranks
-from .callers import refuse_accelerate, refuse_uneven
+from .callers import refuse_other_size, refuse_readers, refuse_uneven
 
 
 class RankOptions(TypedDict, total=False):
@@ -115,15 +115,17 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
     def __iter__(self) -> _core.SamplerIterator:
         """An iterator from the beginning. It has state_dict() and load_state_dict(), by which
         torchdata's StatefulDataLoader goes on exactly where this rank stood."""
+        caller = sys._getframe(1).f_locals
+        refuse_other_size(self.batch_size, caller)
         if not self.allow_uneven:
-            refuse_uneven(self.core, sys._getframe(1).f_locals)
+            refuse_uneven(self.core, caller)
         return self._begin(iter)
 
     def _begin(
         self, begin: Callable[[_core.Sampler], _core.SamplerIterator]
     ) -> _core.SamplerIterator:
         core = self.core
-        refuse_accelerate(core)
+        refuse_readers(core)
         last = self._last
         if last is not None and last.at_end and last.position > 0:
             self._warn_of_second_pass()

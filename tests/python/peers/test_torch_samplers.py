@@ -503,6 +503,145 @@ def test_samples_are_collated(train: shardwise.Dataset, start: str | None) -> No
     assert third["__index__"].tolist() == [2000]
 
 
+# Batches of samples in a process in which nobody imported shardwise.torch. bin and img have as many
+# bytes in each sample, so torch's rule for mappings would go through them byte by byte.
+COLLATED = """
+import pathlib, sys
+import torch
+from torch.utils.data import ConcatDataset, DataLoader, Subset, default_collate
+import shardwise
+def main(index):
+    ds = shardwise.open(index)
+    wanted = [{"__key__": [f"{i}", f"{i + 1}"], "cls": [i, i + 1],
+               "bin": [bytes([i] * 4), bytes([i + 1] * 4)]} for i in (0, 2)]
+    def plain(batches):
+        return [{"__key__": batch["__key__"], "cls": batch["cls"].tolist(), "bin": batch["bin"]}
+                for batch in batches]
+    try:
+        next(iter(DataLoader(ConcatDataset([ds]), batch_size=2)))
+    except TypeError as error:
+        assert "Sample" in str(error), error
+    else:
+        raise AssertionError("taken apart")
+    assert torch.utils.data._utils.pin_memory.pin_memory([ds[0]])[0] == ds[0]
+    assert next(iter(DataLoader(ds, batch_size=None))) == ds[0]
+    assert "shardwise.torch" not in sys.modules
+    for workers, start in ((2, "spawn"), (2, "fork"), (0, None)):
+        for data in (ds, Subset(ds, range(4))):
+            loader = DataLoader(data, batch_size=2, num_workers=workers,
+                                multiprocessing_context=start)
+            assert plain(loader) == wanted, (workers, start)
+        assert ("shardwise.torch" in sys.modules) == (workers == 0)
+    assert plain(DataLoader(ConcatDataset([ds]), batch_size=2)) == wanted
+if __name__ == "__main__":
+    main(sys.argv[1])
+"""
+
+
+def test_samples_are_collated_whoever_imported_what(tmp_path: Path) -> None:
+    samples = [
+        (f"{i}", {"bin": bytes([i] * 4), "img": bytes([i] * 7), "cls": b"%d" % i})
+        for i in range(4)
+    ]
+    write_shard(tmp_path / "a.tar", [*samples[:3], ("3", {"bin": bytes([3] * 4), "cls": b"3"})])
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", threads=0)
+    (tmp_path / "script.py").write_text(COLLATED)  # a file, which spawned workers import
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py", tmp_path / "a.idx"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("kind", ["DataLoader", "StatefulDataLoader"])
+@pytest.mark.filterwarnings("ignore:using in_order=False", "ignore:.set_vital")
+@pytest.mark.filterwarnings("ignore:Exception ignored")  # torch's, of an iterator that is not whole
+def test_batches_out_of_order_are_refused(
+    train: shardwise.Dataset, kind: str, batched: bool
+) -> None:
+    make: Any = DataLoader
+    if kind != "DataLoader":
+        make = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    sampler = st.SequentialSampler(train)
+    given: dict[str, Any] = {"batch_size": 64, "sampler": sampler}
+    if batched:
+        given = {"batch_sampler": st.BatchSampler(sampler, 64)}
+
+    def first(**options: Any) -> Any:
+        return next(iter(make(train, **given, **options)))["__index__"].tolist()
+
+    try:
+        make(train, in_order=False)
+    except TypeError:
+        pytest.skip("it has no in_order")
+    with pytest.raises(InvalidArgument, match=r"DataLoader\(in_order=False\) delivers .* another"):
+        first(num_workers=2, in_order=False)
+    for fine in ({"num_workers": 2}, {"num_workers": 1, "in_order": False}, {"in_order": False}):
+        assert first(**fine) == list(range(64))
+
+
+@pytest.mark.filterwarnings("ignore:Exception ignored")
+def test_batches_out_of_order_are_refused_in_every_epoch(train: shardwise.Dataset) -> None:
+    sampler = st.SequentialSampler(train)
+    loader: Any = DataLoader(
+        train,  # type: ignore[arg-type]
+        batch_size=64,
+        sampler=sampler,
+        num_workers=2,
+        persistent_workers=True,
+    )
+    next(iter(loader))
+    loader.in_order = False
+    with pytest.raises(InvalidArgument, match="in_order=True"):
+        iter(loader)
+
+
+def test_batches_of_another_size_than_the_samplers_are_refused(train: shardwise.Dataset) -> None:
+    sampler = st.SequentialSampler(train, batch_size=32)
+    with pytest.raises(InvalidArgument, match="the sampler has batch_size 32, the DataLoader 64"):
+        next(iter(DataLoader(train, batch_size=64, sampler=sampler)))  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="the sampler has batch_size 32, the DataLoader 64"):
+        next(iter(torch.utils.data.BatchSampler(sampler, 64, drop_last=False)))
+    loader: Any = DataLoader(train, batch_size=32, sampler=sampler)  # type: ignore[arg-type]
+    it = iter(loader)
+    trained = [next(it)["__index__"].tolist() for _ in range(5)]
+    again = st.SequentialSampler(train)
+    again.resume(sampler.token(5))
+    assert sum(trained, []) + list(again) == list(range(len(train)))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_token_counts_what_was_delivered_whatever_was_read_ahead(
+    train: shardwise.Dataset, workers: int, persistent: bool
+) -> None:
+    if persistent and workers == 0:
+        pytest.skip("workers that stay need workers")
+    sampler = st.ChunkedSampler(train, chunk_size=10, window=3)
+    loader: Any = DataLoader(
+        train,  # type: ignore[arg-type]
+        batch_size=20,
+        sampler=sampler,
+        num_workers=workers,
+        persistent_workers=persistent,
+        prefetch_factor=4 if workers else None,
+    )
+    for epoch in range(2):
+        sampler.set_epoch(epoch)
+        seen: list[int] = []
+        for batches, batch in enumerate(loader, 1):
+            seen += batch["__index__"].tolist()
+            if batches == 7:
+                break
+        token = sampler.token(7, 20)
+        rest = st.ChunkedSampler(train, chunk_size=10, window=3)
+        rest.resume(token)
+        assert sorted(seen + list(rest)) == list(range(len(train)))
+
+
 def test_fields_that_are_missing_are_none(tmp_path: Path) -> None:
     samples = [("a", {"cls": b"1", "txt": b"x"}), ("b", {"txt": b"y"}), ("c", {"cls": b"z"})]
     write_shard(tmp_path / "a.tar", samples)

@@ -1,0 +1,325 @@
+"""How values become the bytes of fields. What a field would lose is refused."""
+
+from __future__ import annotations
+
+import io
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .errors import BadField, Error, InvalidArgument
+
+Encoder = Callable[[Any], bytes]
+
+
+def _text(value: Any) -> bytes:
+    raise TypeError(f"wanted str or bytes, got {type(value).__name__}")
+
+
+def _number(value: Any) -> bytes:
+    try:
+        number = operator.index(value)
+    except TypeError:  # as 5.0 is one
+        whole = int(value) if math.isfinite(value) else None
+        if whole is None or whole != value:
+            raise ValueError(f"wanted a whole number, got {value!r}") from None
+        number = whole
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ValueError(
+            f"wanted a whole number of 64 bits with its sign, got one of {number.bit_length()}; "
+            "give a str if it is no number to readers"
+        )
+    return str(number).encode()
+
+
+def _require_own_keys(value: Any) -> None:
+    """Raises ValueError if two keys of an object are one text in JSON: readers keep one of them."""
+    import json
+
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            if len(json.loads(json.dumps(dict.fromkeys(value)))) < len(value):
+                raise ValueError("two keys are one text in JSON: " + ", ".join(map(repr, value)))
+        value = value.values()
+    elif not isinstance(value, (list, tuple)):
+        return
+    for item in value:
+        _require_own_keys(item)
+
+
+def _json(value: Any) -> bytes:
+    import json
+
+    text = json.dumps(value, allow_nan=False)
+    _require_own_keys(value)
+    return text.encode()
+
+
+def _require_json(text: str) -> None:
+    import json
+
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise ValueError(
+            f"a str is stored as it is, and this is no JSON: {error}; give json.dumps() of it"
+        ) from None
+
+
+def _has_mask(value: Any) -> bool:
+    import numpy
+
+    if isinstance(value, (list, tuple)):
+        return any(map(_has_mask, value))
+    return isinstance(value, numpy.ma.MaskedArray)
+
+
+def _require_equal(array: Any, value: Any, name: str) -> None:
+    """Raises ValueError if the array of a list has other values than the list: NumPy makes floats
+    of large whole numbers, and texts of what stands beside a text."""
+    import numpy
+
+    given = [
+        item.item() if isinstance(item, numpy.generic) else item
+        for item in numpy.asarray(value, dtype=object).ravel().tolist()
+    ]
+    is_of_ints = array.dtype.kind in "iu"
+    if array.dtype.kind in "biufc" and set(map(type, given)) <= ({int} if is_of_ints else {float}):
+        return
+    for made, item in zip(array.ravel().tolist(), given, strict=True):
+        if made != item and item == item:
+            raise ValueError(
+                f"{name} would have {made!r} where the list has {item!r}: make an array of it"
+            )
+
+
+def _is_kept(kind: Any) -> bool:
+    """Whether NumPy's format gives this dtype back: not those of ml_dtypes, as bfloat16."""
+    import numpy
+
+    form = numpy.lib.format
+    try:
+        kept = form.descr_to_dtype(form.dtype_to_descr(kind))
+    except TypeError:
+        return False
+    return bool(kept == kind) and not (kind.kind == "V" and kind.names is None)
+
+
+def _array(value: Any, name: str = "the array") -> Any:
+    import numpy
+
+    if _has_mask(value):
+        raise ValueError(
+            f"{name} is a masked one, and its mask would be lost; give filled(), and the mask as "
+            "another array"
+        )
+    array = numpy.asarray(value)
+    kind = array.dtype
+    if kind.hasobject:
+        raise ValueError(f"{name} has objects, which need a pickle")
+    if not _is_kept(kind):
+        raise TypeError(
+            f"{name} is of {kind}, which NumPy's format has not: readers would get bytes of no "
+            "type; convert it, or give the bits: array.view() of uint8 or uint16"
+        )
+    if isinstance(value, (list, tuple)):
+        _require_equal(array, value, name)
+    return array
+
+
+def _npy(value: Any) -> bytes:
+    import numpy
+
+    stream = io.BytesIO()
+    numpy.lib.format.write_array(stream, _array(value), allow_pickle=False)
+    return stream.getvalue()
+
+
+def _npz(value: Any) -> bytes:
+    import zipfile
+
+    import numpy
+
+    if not isinstance(value, Mapping):
+        raise TypeError(f"wanted a dict of arrays by their names, got {type(value).__name__}")
+    stream = io.BytesIO()
+    # numpy.savez_compressed takes some names for options of its own.
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, item in value.items():
+            if not isinstance(name, str) or "\0" in name:
+                raise ValueError(f"an array's name is a str without NUL, and not {name!r}")
+            if name.endswith(".npy") and name[:-4] in value:
+                raise ValueError(f"NumPy reads {name!r} and {name[:-4]!r} as one name")
+            array = _array(item, f"the array {name!r}")
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                numpy.lib.format.write_array(member, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def _pixels(array: Any) -> Any:
+    """As uint8. As in webdataset, floats are of [0, 1], and may be a thousandth beyond."""
+    if array.dtype == "uint8":
+        return array
+    if array.dtype.kind in "biu":
+        largest, scale, beyond = (1, 255, 0.0) if array.dtype.kind == "b" else (255, 1, 0.0)
+    elif array.dtype.kind == "f":
+        largest, scale, beyond = 1, 255, 1e-3
+    else:
+        raise TypeError(f"pixels are uint8, or floats in [0, 1], and not {array.dtype}")
+    if array.size and not (array.min() >= -beyond and array.max() <= largest + beyond):
+        raise ValueError(f"pixels of {array.dtype} go from 0 to {largest}, and some do not")
+    return (array.clip(0, largest) * scale).astype("uint8")
+
+
+_ORIENTATION = 0x0112  # the tag of Exif
+
+
+def _upright(image: Any) -> Any:
+    """The one frame of an image, turned as its orientation says: nothing else stores that."""
+    frames = getattr(image, "n_frames", 1)
+    if frames > 1:
+        raise ValueError(
+            f"it has {frames} frames, of which one would be stored; give the bytes of its file, or "
+            "image.copy() of a frame"
+        )
+    try:
+        orientation = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # what is damaged turns nothing, as in viewers
+        orientation = 1
+    if orientation == 1:
+        return image
+    from PIL import ImageOps
+
+    return ImageOps.exif_transpose(image)
+
+
+def _fitted(image: Any, kind: str) -> Any:
+    """The image as the format has it, with all its values."""
+    if image.mode == "I" and kind == "PNG":
+        least, most = image.getextrema()
+        if least < 0 or most > 0xFFFF:
+            raise ValueError(f"pixels from {least} to {most} are no 16 bits; give npy")
+        return image.convert("I;16")
+    if kind == "PNG":
+        return image
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        raise ValueError(
+            f"pixels of mode {image.mode} have more than the 8 bits of {kind}; give png (16 bits), "
+            "npy, or convert them"
+        )
+    if kind == "WEBP":
+        return image
+    if image.has_transparency_data:
+        if image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
+            raise ValueError(
+                f"it has transparent pixels, which {kind} has not; give png or webp, or "
+                'convert("RGB")'
+            )
+    return image.convert("RGB")
+
+
+def _image(kind: str, **options: Any) -> Encoder:
+    def encode(value: Any) -> bytes:
+        from PIL import Image
+
+        if not isinstance(value, Image.Image):
+            value = Image.fromarray(_pixels(_array(value)))
+        upright = _upright(value)
+        stream = io.BytesIO()
+        # PNG keeps the profile of its own accord; that of other colours is none of RGB.
+        profile = value.info.get("icc_profile")
+        if kind in ("JPEG", "WEBP") and profile and value.mode in ("RGB", "RGBA", "P"):
+            _fitted(upright, kind).save(stream, format=kind, icc_profile=profile, **options)
+        else:
+            _fitted(upright, kind).save(stream, format=kind, **options)
+        return stream.getvalue()
+
+    return encode
+
+
+_BINARY: dict[str, Encoder] = {
+    "npy": _npy,
+    "npz": _npz,
+    **dict.fromkeys(("jpg", "jpeg", "img", "image"), _image("JPEG", quality=100)),
+    "png": _image("PNG"),
+    "webp": _image("WEBP", lossless=True, exact=True),
+}
+_ENCODERS: dict[str, Encoder] = {
+    **dict.fromkeys(("txt", "text", "transcript"), _text),
+    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), _number),
+    **dict.fromkeys(("json", "jsn"), _json),
+    "ppm": _image("PPM"),
+    **_BINARY,
+}
+
+
+def encoders_of(encoders: Mapping[str, Encoder] | None) -> Mapping[str, Encoder] | None:
+    """Raises InvalidArgument for an encoder that no field would be given to."""
+    for kind, encode in (encoders or {}).items():
+        if not isinstance(kind, str) or kind != kind.lower() or "." in kind or not callable(encode):
+            raise InvalidArgument(
+                f"encoders are functions by the last part of a field's name, in lower case; this "
+                f"has {kind!r}: {encode!r}"
+            )
+    return encoders
+
+
+def _is_bytes(value: Any, kind: str) -> bool:
+    """True for bytes, and for a buffer of them; of a buffer of other values only where nothing else
+    is known of the field."""
+    if isinstance(value, memoryview) and kind in _ENCODERS:
+        return value.ndim == 1 and value.format in ("B", "b", "c")
+    return isinstance(value, (bytes, bytearray, memoryview))
+
+
+def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) -> bytes:
+    kind = field.rsplit(".", 1)[-1].lower()
+    if encoders is not None and kind in encoders:
+        made = encoders[kind](value)
+        if not isinstance(made, (bytes, bytearray, memoryview)):
+            raise TypeError(f"its encoder gave a {type(made).__name__}, and not bytes")
+        return bytes(made)
+    if _is_bytes(value, kind):
+        return bytes(value)
+    if kind == "gz" and "." in field:
+        import gzip
+
+        return gzip.compress(_bytes_of(field.rsplit(".", 1)[0], value, encoders), mtime=0)
+    if isinstance(value, str):
+        if kind in _BINARY:
+            raise TypeError("wanted an array, an image or the bytes of a file, got str")
+        if _ENCODERS.get(kind) is _json:
+            _require_json(value)
+        return value.encode()
+    if kind not in _ENCODERS:
+        raise TypeError(f"nothing here encodes a {type(value).__name__}; give bytes")
+    return _ENCODERS[kind](value)
+
+
+def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = None) -> bytes:
+    """The bytes that a value is stored as in a field, by the last part of the field's name.
+
+    bytes (and other buffers that are no array) stay as they are. str is UTF-8 in every field that
+    can be text, and JSON already in json.
+    Otherwise txt: str; cls, id, index: a whole number of 64 bits (5.0 is one); json: JSON, which
+    has no NaN; npy, npz: NumPy's (no pickles, no masks, no types that NumPy lacks, as bfloat16);
+    jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of whole numbers from 0 to 255, or
+    of floats in [0, 1]; with ".gz" behind it, compressed. Pickled fields (pkl, pt, pth) are not
+    written: reading them runs code. encoders: your own by the last part of a field's name; they
+    come first.
+
+    Of an image the pixels are kept, turned as its orientation says, and its colour profile where
+    the format has one; no other metadata. One of several frames, transparent pixels in jpg and ppm,
+    and more than 8 bits anywhere but in png are refused.
+
+    Raises BadField if a value cannot be stored so.
+    """
+    try:
+        return _bytes_of(field, value, encoders)
+    except Exception as error:
+        if isinstance(error, (MemoryError, Error)) and not isinstance(error, BadField):
+            raise
+        is_plain = isinstance(error, (TypeError, ValueError)) and str(error)
+        reason = str(error) if is_plain else f"{type(error).__name__}: {error}"
+        raise BadField(f"the field {field!r} cannot be stored: {reason}") from error

@@ -1,0 +1,133 @@
+#include "sample_numbers.h"
+
+#include <nanobind/ndarray.h>
+
+#include <string>
+
+#include "base/error_types.h"
+#include "base/text.h"
+#include "shardwise/base/error.h"
+
+namespace nb = nanobind;
+
+namespace shardwise::python {
+
+namespace {
+
+/// Finds bools among numbers. Arrays of NumPy, pandas, torch and others, and their elements, say
+/// by their dtype what they are.
+class BoolFinder {
+ public:
+  /// Errors: TypeError if the object is a bool, or an array of bools.
+  void refuse(nb::handle object) {
+    if (PyBool_Check(object.ptr()) != 0) throw_is_bool();
+    const nb::object dtype = nb::getattr(object, "dtype", nb::none());
+    if (dtype.is_none() || dtype.is(of_numbers_)) return;
+    if (is_of_bools(dtype)) throw_is_bool();
+    of_numbers_ = dtype;
+  }
+
+ private:
+  [[noreturn]] static void throw_is_bool() {
+    PyErr_SetString(PyExc_TypeError,
+                    "samples are named by numbers, and not by bools; of a mask give "
+                    "numpy.flatnonzero(mask)");
+    nb::raise_python_error();
+  }
+
+  /// "b" is the kind of NumPy's and pandas'; others, as "torch.bool" and "Boolean", have no kind.
+  static bool is_of_bools(nb::handle dtype) {
+    const nb::object kind = nb::getattr(dtype, "kind", nb::none());
+    if (nb::isinstance<nb::str>(kind)) return nb::cast<std::string>(kind) == "b";
+    const auto name = nb::cast<std::string>(nb::str(dtype));
+    return name.find("bool") != std::string::npos || name.find("Bool") != std::string::npos;
+  }
+
+  nb::object of_numbers_;  // a dtype that was asked before
+};
+
+Py_ssize_t index_of(nb::handle number, BoolFinder& bools) {
+  if (PyLong_CheckExact(number.ptr()) == 0) bools.refuse(number);
+  const Py_ssize_t value = PyNumber_AsSsize_t(number.ptr(), PyExc_IndexError);
+  if (value == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
+  return value;
+}
+
+/// As a list has them: one less than 0 counts from the end. What is out of range stays so.
+std::uint64_t counted_from_end(Py_ssize_t number, std::uint64_t size) noexcept {
+  return number < 0 ? static_cast<std::uint64_t>(number) + size
+                    : static_cast<std::uint64_t>(number);
+}
+
+std::uint64_t checked(Py_ssize_t number, const Dataset& data) {
+  const std::uint64_t size = data.size();
+  const std::uint64_t counted = counted_from_end(number, size);
+  if (counted >= size) throw_out_of_range(number, data);
+  return counted;
+}
+
+template <class Integer>
+bool take_buffer(nb::handle numbers, const Dataset& data, std::vector<std::uint64_t>& taken) {
+  nb::ndarray<const Integer, nb::ndim<1>, nb::device::cpu> array;
+  if (!nb::try_cast(numbers, array, /*convert=*/false)) return false;
+  taken.resize(array.shape(0));
+  for (std::size_t i = 0; i < taken.size(); ++i) {
+    taken[i] = checked(static_cast<Py_ssize_t>(array.view()(i)), data);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_number(nb::handle object) {
+  if (PyIndex_Check(object.ptr()) == 0) return false;
+  const nb::object dimensions = nb::getattr(object, "ndim", nb::none());
+  return dimensions.is_none() || nb::cast<std::int64_t>(dimensions) == 0;
+}
+
+Py_ssize_t index_of(nb::handle number) {
+  BoolFinder bools;
+  return index_of(number, bools);
+}
+
+void throw_out_of_range(Py_ssize_t number, const Dataset& data) {
+  throw OutOfRange("no such sample",
+                   "sample " + std::to_string(number) + " of " +
+                       (data.is_view() ? "a view of " : "") + in_quotes(data.index().path()),
+                   "it has " + std::to_string(data.size()) + " samples, from 0");
+}
+
+std::uint64_t sample_number(nb::handle number, const Dataset& data) {
+  return checked(index_of(number), data);
+}
+
+std::vector<std::uint64_t> sample_numbers(nb::handle numbers, const Dataset& data) {
+  BoolFinder bools;
+  bools.refuse(numbers);
+  std::vector<std::uint64_t> taken;
+  if (PyObject_CheckBuffer(numbers.ptr()) != 0 &&
+      (take_buffer<std::int64_t>(numbers, data, taken) ||
+       take_buffer<std::uint64_t>(numbers, data, taken) ||
+       take_buffer<std::int32_t>(numbers, data, taken))) {
+    return taken;
+  }
+  for (const nb::handle number : numbers) taken.push_back(checked(index_of(number, bools), data));
+  return taken;
+}
+
+std::vector<std::uint64_t> plain_numbers(nb::handle numbers) {
+  BoolFinder bools;
+  bools.refuse(numbers);
+  std::vector<std::uint64_t> taken;
+  for (const nb::handle number : numbers) {
+    const Py_ssize_t value = index_of(number, bools);
+    if (value < 0) {
+      throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(value),
+                  "samples are numbered from 0");
+    }
+    taken.push_back(static_cast<std::uint64_t>(value));
+  }
+  return taken;
+}
+
+}  // namespace shardwise::python
