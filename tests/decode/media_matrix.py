@@ -5,7 +5,8 @@ reads of each with decoding it in sequence by ffmpeg: equal, or refused by name.
   media_matrix.py READ_MEDIA [--files N] [--seed N] [--reads N] [--only TEXT] [--folder DIR]
 
 READ_MEDIA is the program that reads them (read_media.cc). First come the files that once were read
-wrongly, then drawn ones, N in all. Exit status: 0, 1: something was wrong, 77: a program is missing.
+wrongly, then drawn ones, N in all. Without SoX or mkvmerge their files are left out. Exit status: 0;
+1: something was wrong; 77: ffmpeg is missing.
 """
 
 import argparse
@@ -25,9 +26,11 @@ class Unmade(Exception):
     """This ffmpeg cannot make the file: an encoder is missing, or a combination is none."""
 
 
-def run(*command: object, given: bytes = b"") -> bytes:
+def run(*command: object) -> bytes:
     words = [str(word) for word in command]
-    done = subprocess.run(words, input=given, capture_output=True, check=False)
+    if not shutil.which(words[0]):
+        raise Unmade(f"{words[0]} is not installed")
+    done = subprocess.run(words, capture_output=True, check=False)
     # mkvmerge gives 1 for warnings.
     if done.returncode > (1 if words[0] == "mkvmerge" else 0):
         raise Unmade(" ".join(words) + "\n" + done.stderr.decode(errors="replace")[-300:])
@@ -38,9 +41,8 @@ class Damaged(Exception):
     """ffmpeg itself leaves out what it cannot decode."""
 
 
-def ffmpeg(*words: object, given: bytes = b"") -> bytes:
-    return run("ffmpeg", "-nostdin" if not given else "-hide_banner", "-v", "error", "-y", *words,
-               given=given)
+def ffmpeg(*words: object) -> bytes:
+    return run("ffmpeg", "-nostdin", "-v", "error", "-y", *words)
 
 
 # ---------------------------------------------------------------------------------- changed bytes
@@ -113,7 +115,6 @@ def equal_times(path: Path) -> None:
 
 # ------------------------------------------------------------------------------------------ videos
 
-X264 = {"libx264": ""}
 MP4 = (".mp4", ".mov", ".mkv")
 
 
@@ -404,9 +405,10 @@ def in_sequence(path: Path, *words: str) -> tuple[bytes, bool]:
     return done.stdout, b"Error while decoding" in done.stderr
 
 
-def sound_in_sequence(path: Path) -> tuple[int, array.array, int]:
-    """Sample rate, channels and the samples, interleaved, each at the place that its frame's time
-    asks for: as ffmpeg decodes them, with zeros where no frame is."""
+def sound_in_sequence(path: Path) -> tuple[int, int, array.array, int, list[tuple[float, float]]]:
+    """Sample rate, channels, the samples, interleaved, each at the place that its frame's time asks
+    for (as ffmpeg decodes them, with zeros where no frame is), the first one's number, and the
+    times that have two frames: across these, nothing is read."""
     told = json.loads(run("ffprobe", "-v", "error", "-select_streams", "a:0", "-show_frames",
                           "-show_entries", "stream=channels,sample_rate,codec_name:format=format_name:"
                           "frame=pts_time,nb_samples", "-of", "json", path))
@@ -416,6 +418,7 @@ def sound_in_sequence(path: Path) -> tuple[int, array.array, int]:
     has_times = told["format"]["format_name"].split(",")[0] in ("mov", "matroska")
     samples = array.array("f")
     begin, taken = None, 0
+    twice: list[tuple[float, float]] = []  # times of which there are two frames
     for frame in told["frames"]:
         size = frame["nb_samples"] * channels
         time = round(float(frame.get("pts_time", 0)) * rate) * channels
@@ -424,10 +427,13 @@ def sound_in_sequence(path: Path) -> tuple[int, array.array, int]:
         gap = time - begin - len(samples)
         if has_times and gap > 0.008 * rate * channels:
             samples.extend([0.0] * gap)
+        elif has_times and gap < -0.008 * rate * channels:
+            twice.append((time / channels / rate, (time - gap) / channels / rate))
+            del samples[gap:]
         samples.extend(raw[taken:taken + size])
         taken += size
     samples.extend(raw[taken:])
-    return rate, channels, samples, (begin or 0) // channels
+    return rate, channels, samples, (begin or 0) // channels, twice
 
 
 class Reader:
@@ -520,7 +526,7 @@ def is_like(clip: array.array, whole: array.array, at: int, channels: int, slack
 
 def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.Random,
                   tally: Tally) -> None:
-    rate, channels, samples, first = sound_in_sequence(path)
+    rate, channels, samples, first, twice = sound_in_sequence(path)
     length = len(samples) // channels
     # Matroska's times are whole milliseconds; what a lossy codec keeps from one frame to the next
     # is not quite there after a seek.
@@ -538,6 +544,8 @@ def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.R
         answer = reader.ask(f"{begin} {begin + 0.02}")
         if isinstance(answer, str):
             tally.refuse(name, answer, 1)
+            continue
+        if any(begin < behind and before < begin + 0.02 for before, behind in twice):
             continue
         clip = array.array("f", answer[1])
         at = round(answer[0] * rate) - first
@@ -568,8 +576,13 @@ def files(options: argparse.Namespace, base: Path):
     for name, kind, make in seeds():
         folder = base / f"seed-{made:02}"
         folder.mkdir(parents=True, exist_ok=True)
-        yield name, make(folder), kind, random.Random(options.seed)
         made += 1
+        try:
+            path = make(folder)
+        except Unmade as reason:
+            print(f"not made: {name}: {str(reason).splitlines()[0]}")
+            continue
+        yield name, path, kind, random.Random(options.seed)
     for draw in range(10 * options.files):
         if made >= options.files:
             return
@@ -607,9 +620,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="files in whose name this is")
     parser.add_argument("--folder", type=Path, help="where the files stay")
     options = parser.parse_args()
-    missing = [name for name in ("ffmpeg", "ffprobe", "sox", "mkvmerge") if not shutil.which(name)]
-    if missing:
-        print(f"skipped: {', '.join(missing)} is not installed")
+    if not shutil.which("ffmpeg") or not shutil.which("ffprobe"):
+        print("skipped: ffmpeg is not installed")
         return 77
     print(f"seed {options.seed}")
     tally = Tally()
