@@ -24,21 +24,20 @@ bool is_not_coded_mpeg4(std::string_view packet) noexcept {
 /// What the units of a packet of H.264 or HEVC are.
 struct Units {
   int num_slices = 0;
-  int num_pictures = 0;  ///< H.264: frames or fields that begin in the packet
-  bool is_whole = true;  ///< each is one, and the packet ends where the last one does
+  int num_pictures = 0;      ///< H.264: frames or fields that begin in the packet
+  bool is_all_known = true;  ///< each is a slice, or goes with one, and the last one is whole
 };
 
 void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
   if (unit.empty()) return;
   const int first = static_cast<unsigned char>(unit[0]);
-  if ((first & 0x80) != 0) units.is_whole = false;  // no unit begins like this
-  if (codec == AV_CODEC_ID_HEVC) {
-    units.num_slices += (first >> 1 & 0x3F) < 32 ? 1 : 0;
-    return;
-  }
-  const int type = first & 0x1F;
-  if (type < 1 || type > 5) return;
-  ++units.num_slices;
+  const bool is_hevc = codec == AV_CODEC_ID_HEVC;
+  const int type = is_hevc ? first >> 1 : first & 0x9F;  // the highest bit of a unit is 0
+  const bool is_slice = is_hevc ? type < 32 : type >= 1 && type <= 5;
+  // Headers, their extensions, delimiters, filling.
+  const bool goes_with_slice = is_hevc ? type >= 32 && type <= 40 : type >= 6 && type <= 12;
+  units.num_slices += is_slice ? 1 : 0;
+  if (!is_slice && !goes_with_slice) units.is_all_known = false;
   // A slice whose first macroblock is 0 begins a picture.
   const bool is_whole_slice = type == 1 || type == 5;
   if (is_whole_slice && unit.size() > 1 && (static_cast<unsigned char>(unit[1]) & 0x80) != 0) {
@@ -65,10 +64,10 @@ Units units_of(std::string_view packet, const AVCodecParameters& parameters) noe
     }
     packet.remove_prefix(width);
     add_unit(packet, codec, units);
-    units.is_whole = units.is_whole && size <= packet.size();
+    if (size > packet.size()) units.is_all_known = false;
     packet.remove_prefix(std::min(size, packet.size()));
   }
-  units.is_whole = units.is_whole && packet.empty();
+  if (!packet.empty()) units.is_all_known = false;
   return units;
 }
 
@@ -123,11 +122,12 @@ PacketHeader PacketHeaders::look_at(const AVPacket& packet) {
   if (has_types(codec_id_)) header.is_reordered = parser_->pict_type == AV_PICTURE_TYPE_B;
   if (!has_order(codec_id_)) return header;
   const Units units = units_of(bytes_of(packet), *parameters_);
-  header.has_no_frame = units.is_whole && units.num_slices == 0;
+  header.has_no_frame = units.is_all_known && units.num_slices == 0;
   const bool is_field = parser_->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
                         parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
   header.is_field = codec_id_ == AV_CODEC_ID_H264 && is_field && units.num_pictures < 2;
   const int place = parser_->output_picture_number;
+  if (place == INT_MIN) header.is_key = true;  // it is damaged: what it is, is not known
   header.is_reordered = place != INT_MIN && place < last_shown_ && parser_->key_frame != 1;
   last_shown_ = header.is_reordered ? last_shown_ : place;
   return header;
