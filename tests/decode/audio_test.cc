@@ -296,6 +296,77 @@ TEST(AudioReaderTest, AWavThatDoesNotSayItsSizeGoesOnToItsEnd) {
   }
 }
 
+/// The samples of one channel in a range.
+std::vector<float> part_of(const AudioReader::Clip& whole, std::int64_t begin, std::int64_t end) {
+  return {whole.samples.begin() + begin, whole.samples.begin() + end};
+}
+
+TEST(AudioReaderTest, AWavThatHasNoSamplesHasNoneWhateverFollows) {
+  const std::string bytes = encode_sound({.codec = "pcm_s16le", .container = "wav"});
+  std::string head = bytes.substr(0, bytes.find("data") + 4) + std::string(4, '\0');
+  const std::string chunk("LIST\x08\0\0\0INFOabcd", 16);
+  const std::string odd("note\3\0\0\0abc\0", 12);
+  for (const std::string& behind : {std::string(), chunk, chunk + odd, odd + chunk}) {
+    for (const bool knows_own : {false, true}) {
+      std::string wav = head + behind;
+      const auto size = static_cast<std::uint32_t>(knows_own ? wav.size() - 8 : 0);
+      for (int i = 0; i < 4; ++i)
+        wav[static_cast<std::size_t>(4 + i)] = static_cast<char>(size >> 8 * i);
+      EXPECT_THAT(test::error_text([&] { AudioReader audio(wav); }),
+                  HasSubstr("it has no samples"));
+    }
+  }
+}
+
+TEST(AudioReaderTest, BytesASecondOfAWavAreNotBelieved) {
+  for (const char* codec : {"pcm_s16le", "pcm_u8", "adpcm_ima_wav", "adpcm_ms"}) {
+    SCOPED_TRACE(codec);
+    std::string bytes = encode_sound({.codec = codec, .container = "wav", .num_samples = 40'000});
+    const std::size_t format = bytes.find("fmt ");
+    for (const std::string& rate : {bytes.substr(format + 16, 4), std::string(4, '\0'),
+                                    std::string("\1\0\0\0", 4), std::string("\0\0\2\0", 4)}) {
+      bytes.replace(format + 16, 4, rate);
+      AudioReader audio(bytes);
+      const auto whole = audio.read();
+      const auto clip = audio.read(3, 3.25);
+      EXPECT_EQ(clip.begin_seconds, 3);
+      EXPECT_EQ(clip.samples, part_of(whole, 24'000, 26'000));
+      EXPECT_EQ(AudioReader(bytes).read(3, 3.25).samples, clip.samples);
+    }
+  }
+}
+
+TEST(AudioReaderTest, AGapInTheTimesIsSilence) {
+  for (const SoundSpec& kind : {SoundSpec{.codec = "flac", .container = "matroska"},
+                                SoundSpec{.codec = "pcm_s16le", .container = "matroska"},
+                                SoundSpec{.codec = "alac", .container = "mov"}}) {
+    SCOPED_TRACE(kind.codec);
+    SoundSpec spec = kind;
+    spec.num_samples = 40'000;
+    const auto without = AudioReader(encode_sound(spec)).read();
+    spec.gap = 8000;
+    const std::string bytes = encode_sound(spec);
+    AudioReader audio(bytes);
+    const auto whole = audio.read();
+    ASSERT_EQ(whole.num_samples, 48'000);
+    const auto first = std::ranges::mismatch(whole.samples, without.samples).in1;
+    const auto at = first - whole.samples.begin();
+    EXPECT_NEAR(static_cast<double>(at), 20'000, 4800);  // where a packet begins
+    EXPECT_EQ(part_of(whole, at, at + 8000), std::vector<float>(8000, 0.0F));
+    EXPECT_EQ(part_of(whole, at + 8000, 48'000), part_of(without, at, 40'000));
+    // Behind the gap, within it, and across its ends: by a seek, and from the start.
+    for (const double begin : {5.0, 3.2, 2.2, 2.9, 0.5}) {
+      const auto from = std::llround(begin * 8000);
+      const auto clip = AudioReader(bytes).read(begin, begin + 0.7);
+      EXPECT_EQ(clip.begin_seconds, begin);
+      EXPECT_EQ(clip.samples, part_of(whole, from, from + 5600)) << begin;
+    }
+    spec.gap = -400;
+    EXPECT_THAT(test::error_text([&] { AudioReader(encode_sound(spec)).read(); }),
+                HasSubstr("its times go back"));
+  }
+}
+
 TEST(AudioReaderTest, TagsAroundFlacAreNoDamage) {
   const std::string bytes = encode_sound({.num_samples = 9000});
   const std::string front("ID3\3\0\0\0\0\1\0", 10);  // of 128 bytes

@@ -20,6 +20,10 @@ namespace shardwise {
 /// default one is read, else the first. A WAV that does not say its size goes on to its end. ID3
 /// tags around FLAC, and zeros behind the last frame of an MP3, are passed over.
 ///
+/// A gap of more than 8 ms in a container's times is read as zeros. Times that go back by more than
+/// 8 ms are an error where they are decoded, as is a gap in FLAC, which has no such thing. Smaller
+/// steps are rounding: samples then follow each other.
+///
 /// Threads: one at a time; different readers may run at once. It starts no threads.
 /// Lifetime: `bytes` must outlive the reader.
 /// Effects: as VideoReader.
@@ -71,10 +75,10 @@ class SHARDWISE_EXPORT AudioReader {
   /// The samples whose times lie in [begin, end), to the sample: number i lies at i / sample_rate
   /// after the first one. A range that holds none gives an empty clip. With another sample rate the
   /// range is taken first, and is resampled by itself.
-  /// Cost: O(end - begin); of MP3 and Ogg O(end), as they are decoded from their start. A codec
-  ///   that carries state (AAC, Opus, Vorbis) is warmed up for half a second: its samples then
-  ///   equal those of the whole but for rounding and AAC's noise. Matroska's times are whole
-  ///   milliseconds.
+  /// Cost: O(end - begin); of MP3, Ogg and WAV without PCM O(end), as they are decoded from their
+  ///   start. A codec that carries state (AAC, Opus, Vorbis) is warmed up for half a second: its
+  ///   samples then equal those of the whole but for rounding and AAC's noise. Matroska's times are
+  ///   whole milliseconds.
   /// Errors: BadField; InvalidArgument: an end before the beginning.
   [[nodiscard]] Clip read(double begin_seconds, double end_seconds);
 

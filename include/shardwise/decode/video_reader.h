@@ -15,11 +15,19 @@ namespace shardwise {
 /// The frames of a video in memory, by number and by time.
 ///
 /// Containers: MP4 and MOV, Matroska and WebM. The bytes are read in place, and a frame is found by
-/// seeking: decoding begins at the last key frame before it, never at the start of the file.
+/// seeking: decoding begins at the last key frame before it.
 ///
-/// Frames are numbered from 0 in the order in which they are shown. Their times are those of the
-/// container, in seconds after its edit lists; the first one need not be 0. Of several videos in
-/// a file the default one is read, else the largest.
+/// Frames are numbered from 0 as FFmpeg's program gives them when it decodes the file from its
+/// start. A read in any order gives the pixels of that sequence, or an error. Flags and times of a
+/// container are checked against the frames. If a packet that is called a key frame is none,
+/// decoding begins at an earlier one, at last at the first packet. If times contradict the packets'
+/// headers (times of decoding, equal ones of reordered frames, a beginning without a key frame),
+/// the constructor decodes the file once to number its frames. A damaged frame keeps its number.
+///
+/// Times are those of the container, in seconds after its edit lists; the first one need not be 0.
+/// Several frames may have one time. Where a container has times of decoding alone, the first frame
+/// is shown at the first of them, and so on. Of several videos in a file the default one is read,
+/// else the largest.
 ///
 /// Pixels are uint8 RGB, [H, W, 3], as FFmpeg gives for `-pix_fmt rgb24`: with the matrix and range
 /// that the stream names, and turned as it asks to be shown. Pixels that are not square are not
@@ -40,7 +48,7 @@ class SHARDWISE_EXPORT VideoReader {
     /// Larger frames are refused before memory is taken for them. A decoder holds up to about 20
     /// frames.
     std::uint64_t max_pixels = std::uint64_t{1} << 26;
-    /// Videos with more frames are refused. An index of about 40 bytes a frame is kept.
+    /// Videos with more frames are refused. An index of about 56 bytes a frame is kept.
     std::uint64_t max_frames = std::uint64_t{1} << 24;
   };
 
@@ -68,8 +76,9 @@ class SHARDWISE_EXPORT VideoReader {
   };
 
   /// Reads where the frames are. Nothing is decoded, but for one frame where the container does not
-  /// know its size (MPEG-4 part 2).
-  /// Cost: O(frames); of an MP4 only its tables are read, of Matroska all of the bytes.
+  /// know its size (MPEG-4 part 2), and but for files whose times contradict their frames (above).
+  /// Cost: O(frames); of an MP4 its tables, its first 16 packets and packets of up to 256 bytes are
+  ///   read, of Matroska all of the bytes.
   /// Errors: BadField.
   explicit VideoReader(std::string_view bytes);
   VideoReader(std::string_view bytes, Options options);
@@ -78,7 +87,7 @@ class SHARDWISE_EXPORT VideoReader {
   VideoReader& operator=(VideoReader&&) noexcept;
 
   [[nodiscard]] const Info& info() const noexcept;
-  /// When each frame is shown, in seconds, ascending.
+  /// When each frame is shown, in seconds; never descending.
   [[nodiscard]] std::span<const double> times() const noexcept;
   /// The frame that is shown at this time: the last one that began by then.
   /// Errors: OutOfRange: not in [begin_seconds, end_seconds).
@@ -92,7 +101,8 @@ class SHARDWISE_EXPORT VideoReader {
   /// Writes the frames with these numbers, in any order and with repetitions, as uint8 [T, H, W,
   /// 3].
   /// Cost: each frame is decoded once, with those from the key frame before it on, and none of
-  ///   those after it; what an earlier call decoded last is gone on with.
+  ///   those after it; what an earlier call decoded last is gone on with. Without a key frame, as
+  ///   where pictures are refreshed in parts: with all those before it.
   /// Errors: BadField; OutOfRange: a number outside [0, num_frames); InvalidArgument: `frames` is
   ///   not numbers.size() * frame_bytes() long. The reader stays usable.
   void read(std::span<const std::int64_t> numbers, std::span<std::uint8_t> frames);

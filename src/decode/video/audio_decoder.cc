@@ -16,6 +16,9 @@ constexpr int kMostChannels = 64;
 /// What is decoded before the first sample that is wanted, in seconds: more than two blocks of
 /// Vorbis, two frames of AAC and the 80 ms of Opus.
 constexpr double kWarmUp = 0.5;
+/// A gap in the times that is longer, in seconds, is one; times of shorter steps are not exact. It
+/// is less than what a packet of the usual codecs holds.
+constexpr double kGap = 0.008;
 /// A sample whose time is that near to a bound is on it: times in seconds are rounded.
 constexpr double kNear = 1e-6;
 
@@ -259,6 +262,26 @@ std::optional<std::int64_t> AudioDecoder::number_of_frame() const {
   return number;
 }
 
+/// How many samples are missing before frame_, by its time, where `expected` follows the samples
+/// before it. Errors: DecodeFailure: there were more samples than time.
+std::int64_t AudioDecoder::gap_before_frame(std::int64_t expected) {
+  const Container container = demuxer_.container();
+  if (container == Container::kWav || container == Container::kMp3) return 0;  // they have no times
+  const auto number = number_of_frame();
+  if (!number) return 0;
+  const std::int64_t gap = *number + chain_begin_ - expected;
+  if (static_cast<double>(gap) < -kGap * sample_rate_) {
+    if (container == Container::kMp4 || container == Container::kMatroska) {
+      throw DecodeFailure("its times go back");
+    }
+    chain_begin_ = expected - *number;  // a stream behind another one, whose times begin anew
+    return 0;
+  }
+  if (static_cast<double>(gap) <= kGap * sample_rate_) return 0;
+  if (container == Container::kFlac) throw DecodeFailure("samples are missing on the way");
+  return gap;
+}
+
 AVRational AudioDecoder::demuxer_base() const noexcept { return codec_->pkt_timebase; }
 
 /// A new one: what a codec keeps when it is flushed (AAC its random numbers) would be heard.
@@ -274,6 +297,7 @@ void AudioDecoder::go_to_start() {
 
 /// Decodes into frame_ the first frame of all, and returns the number of its first sample.
 std::optional<std::int64_t> AudioDecoder::first_frame() {
+  chain_begin_ = 0;
   if (!has_frame_) {
     go_to_start();
     if (!receive()) return std::nullopt;
@@ -289,13 +313,30 @@ std::int64_t AudioDecoder::number_of_first() const {
   return number_of_frame().value_or(0);
 }
 
+/// Whether a seek finds a packet whose place in time is known.
+bool AudioDecoder::can_seek() {
+  AVCodecParameters& parameters = *demuxer_.stream(stream_).codecpar;
+  switch (demuxer_.container()) {
+    case Container::kMp3:
+    case Container::kOgg:
+      return false;  // it is known from all packets before it alone
+    case Container::kWav: {
+      // libav goes by the header's bytes a second, which many programs round, or guess; without
+      // them by the size of a sample, which is known of PCM.
+      const int bits = av_get_bits_per_sample(parameters.codec_id);
+      const bool is_pcm = parameters.codec_id < AV_CODEC_ID_ADPCM_IMA_QT && bits % 8 == 0;
+      parameters.bit_rate = 0;
+      return is_pcm && bits > 0 && parameters.block_align == channels_ * bits / 8;
+    }
+    default:
+      return true;
+  }
+}
+
 /// The same for a frame before the sample `begin`, by seeking; nothing where that did not succeed.
 std::optional<std::int64_t> AudioDecoder::frame_before(std::int64_t begin) {
   const auto warm_up = static_cast<std::int64_t>(kWarmUp * sample_rate_);
-  // Where a packet of these lies in time is known from all packets before it alone.
-  const Container container = demuxer_.container();
-  if (container == Container::kMp3 || container == Container::kOgg) return std::nullopt;
-  if (begin < 2 * warm_up) return std::nullopt;
+  if (begin < 2 * warm_up || !can_seek()) return std::nullopt;
   restart_decoder();
   const std::int64_t target = begin - warm_up;
   if (!demuxer_.seek(av_rescale_q(target, AVRational{1, sample_rate_}, demuxer_base()))) {
@@ -309,45 +350,93 @@ std::optional<std::int64_t> AudioDecoder::frame_before(std::int64_t begin) {
   return std::nullopt;
 }
 
+/// The samples in [begin, end) of those that come, in their order.
+class AudioDecoder::Taken {
+ public:
+  Taken(const AudioDecoder& decoder, std::int64_t begin, std::int64_t end)
+      : decoder_(decoder),
+        begin_(begin),
+        end_(end),
+        values_(static_cast<std::size_t>(decoder.channels_)) {}
+
+  /// Takes what is wanted of `size` samples from this number on: `append` gets a channel's values
+  /// and the range of them.
+  template <class Append>
+  void take(std::int64_t number, std::int64_t size, const Append& append) {
+    const std::int64_t from = std::clamp<std::int64_t>(begin_ - number, 0, size);
+    const std::int64_t to = std::clamp<std::int64_t>(end_ - number, from, size);
+    if (values_.front().empty()) first_ = number + from;
+    require_few(static_cast<double>(values_.front().size()) + static_cast<double>(to - from),
+                decoder_.channels_, decoder_.format_.max_samples);
+    for (std::size_t c = 0; c < values_.size(); ++c)
+      append(static_cast<int>(c), from, to, values_[c]);
+  }
+  void take_zeros(std::int64_t number, std::int64_t size) {
+    take(number, size, [](int, std::int64_t from, std::int64_t to, std::vector<float>& values) {
+      values.resize(values.size() + static_cast<std::size_t>(to - from));
+    });
+  }
+  void take_frame(std::int64_t number) {
+    const AVFrame& frame = *decoder_.frame_;
+    take(number, frame.nb_samples,
+         [&](int channel, std::int64_t from, std::int64_t to, std::vector<float>& values) {
+           append(frame, channel, static_cast<int>(from), static_cast<int>(to), values);
+         });
+  }
+
+  /// The number of the first one; `begin` if there is none.
+  [[nodiscard]] std::int64_t first() const noexcept {
+    return values_.front().empty() ? begin_ : first_;
+  }
+  [[nodiscard]] std::vector<std::vector<float>>& values() noexcept { return values_; }
+
+ private:
+  const AudioDecoder& decoder_;
+  const std::int64_t begin_;
+  const std::int64_t end_;
+  std::int64_t first_ = 0;
+  std::vector<std::vector<float>> values_;  ///< by channel
+};
+
+/// Decodes from frame_, whose first sample has this number, until sample `end` is there. Returns
+/// how many were decoded, or nothing where some are left.
+std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::int64_t& number,
+                                                       Taken* taken) {
+  std::int64_t num_decoded = 0;
+  do {
+    require_same_format();
+    if (taken != nullptr) taken->take_frame(number);
+    number += frame_->nb_samples;
+    num_decoded += frame_->nb_samples;
+    if (number >= end) return std::nullopt;
+    if (!receive()) return num_decoded;
+    const std::int64_t gap = gap_before_frame(number);
+    if (taken != nullptr) taken->take_zeros(number, gap);
+    number += gap;
+  } while (number < end);
+  return std::nullopt;
+}
+
 AudioDecoder::Samples AudioDecoder::read(double begin, double end) {
   const LibavMessages messages;
-  const std::int64_t begin_number = sample_at(begin, sample_rate_);
   const std::int64_t end_number = sample_at(end, sample_rate_);
-  std::vector<std::vector<float>> taken(static_cast<std::size_t>(channels_));
-  std::int64_t first_taken = begin_number;
-  std::int64_t num_decoded = 0;
-  auto number = frame_before(begin_number);
+  Taken taken(*this, sample_at(begin, sample_rate_), end_number);
+  auto number = frame_before(sample_at(begin, sample_rate_));
   const bool is_from_start = !number;
   if (!number) number = first_frame();
-  for (bool is_frame = number.has_value(); is_frame && *number < end_number; is_frame = receive()) {
-    require_same_format();
-    const std::int64_t size = frame_->nb_samples;
-    const std::int64_t from = std::clamp<std::int64_t>(begin_number - *number, 0, size);
-    const std::int64_t to = std::clamp<std::int64_t>(end_number - *number, from, size);
-    if (taken.front().empty()) first_taken = *number + from;
-    require_few(static_cast<double>(taken.front().size()) + static_cast<double>(to - from),
-                channels_, format_.max_samples);
-    for (int c = 0; c < channels_; ++c) {
-      append(*frame_, c, static_cast<int>(from), static_cast<int>(to),
-             taken[static_cast<std::size_t>(c)]);
-    }
-    *number += size;
-    num_decoded += size;
-  }
-  if (is_from_start && (!number || *number < end_number)) require_whole(num_decoded);
-  const double first_time = static_cast<double>(first_taken) / sample_rate_;
-  return converted(std::move(taken), first_time);
+  std::optional<std::int64_t> num_decoded = number ? std::nullopt : std::optional<std::int64_t>(0);
+  if (number && *number < end_number) num_decoded = decode_until(end_number, *number, &taken);
+  if (is_from_start && num_decoded) require_whole(*num_decoded);
+  return converted(std::move(taken.values()), static_cast<double>(taken.first()) / sample_rate_);
 }
 
 std::int64_t AudioDecoder::count() {
   const LibavMessages messages;
-  std::int64_t count = 0;
-  for (bool is_frame = first_frame().has_value(); is_frame; is_frame = receive()) {
-    require_same_format();
-    count += frame_->nb_samples;
-  }
-  require_whole(count);
-  return count;
+  const auto first = first_frame();
+  std::int64_t number = first.value_or(0);
+  constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+  require_whole(first ? decode_until(kEnd, number, nullptr).value_or(0) : 0);
+  return number - first.value_or(0);
 }
 
 void AudioDecoder::require_whole(std::int64_t num_decoded) {

@@ -46,6 +46,8 @@ class AudioDecoder {
   Samples read(double begin, double end);
 
  private:
+  class Taken;
+
   void choose_stream();
   /// Decodes the next frame into frame_; false at the end.
   bool receive();
@@ -54,12 +56,15 @@ class AudioDecoder {
   bool send();
   void require_same_format() const;
   std::optional<std::int64_t> number_of_frame() const;
+  std::int64_t gap_before_frame(std::int64_t expected);
+  bool can_seek();
   AVRational demuxer_base() const noexcept;
   void restart_decoder();
   void go_to_start();
   std::optional<std::int64_t> first_frame();
   std::int64_t number_of_first() const;
   std::optional<std::int64_t> frame_before(std::int64_t begin);
+  std::optional<std::int64_t> decode_until(std::int64_t end, std::int64_t& number, Taken* taken);
   void require_whole(std::int64_t num_decoded);
   Samples converted(std::vector<std::vector<float>> taken, double begin) const;
 
@@ -73,7 +78,8 @@ class AudioDecoder {
   int sample_rate_ = 0;
   int channels_ = 0;
   std::int64_t first_sample_ = 0;
-  bool has_frame_ = false;  ///< frame_ is the first one, and nothing was read since
+  std::int64_t chain_begin_ = 0;  ///< Ogg: what is added to the numbers of a later stream
+  bool has_frame_ = false;        ///< frame_ is the first one, and nothing was read since
 };
 
 }  // namespace shardwise::detail

@@ -183,13 +183,32 @@ std::size_t data_chunk_of(std::string_view wav) {
   throw DecodeFailure(kEndsEarly);
 }
 
-/// Programs that write to a pipe cannot know the size, and leave all ones or a zero.
-bool is_size(std::uint32_t size) noexcept { return size != 0xFFFFFFFF && size != 0; }
+/// Whether `bytes` are chunks, one behind the other, to their end.
+bool are_chunks(std::string_view bytes) noexcept {
+  while (bytes.size() >= 8) {
+    const bool has_name =
+        std::ranges::all_of(bytes.substr(0, 4), [](char c) { return c >= ' ' && c <= '~'; });
+    const std::uint64_t size = little_endian_32(bytes, 4);
+    if (!has_name || size > bytes.size() - 8) return false;
+    bytes.remove_prefix(std::min<std::uint64_t>(8 + size + size % 2, bytes.size()));
+  }
+  return bytes.empty();
+}
+
+/// Programs that write to a pipe cannot know the size, and leave all ones or a zero. A zero is
+/// meant where the file's own size is right, or where the samples' place is taken by other chunks.
+bool knows_size(std::string_view wav, std::size_t data_chunk) noexcept {
+  const std::uint32_t size = little_endian_32(wav, data_chunk + 4);
+  if (size != 0) return size != 0xFFFFFFFF;
+  return little_endian_32(wav, 4) == wav.size() - 8 || are_chunks(wav.substr(data_chunk + 8));
+}
 
 void require_plausible_wav(std::string_view bytes) {
   const std::size_t at = data_chunk_of(bytes);
+  if (!knows_size(bytes, at)) return;
   const std::uint32_t size = little_endian_32(bytes, at + 4);
-  if (is_size(size) && size > bytes.size() - at - 8) throw DecodeFailure(kEndsEarly);
+  if (size == 0) throw DecodeFailure("it has no samples");
+  if (size > bytes.size() - at - 8) throw DecodeFailure(kEndsEarly);
 }
 
 // ------------------------------------------------------------------------------------------- FLAC
@@ -291,8 +310,6 @@ std::string_view without_tags(std::string_view bytes) noexcept {
   return media.substr(0, 4) == "fLaC" ? before_id3v1(media) : bytes;
 }
 
-bool knows_size_of_wav(std::string_view bytes) {
-  return is_size(little_endian_32(bytes, data_chunk_of(bytes) + 4));
-}
+bool knows_size_of_wav(std::string_view bytes) { return knows_size(bytes, data_chunk_of(bytes)); }
 
 }  // namespace shardwise::detail

@@ -4,14 +4,19 @@
 #include <numeric>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "decode/decode_failure.h"
+#include "decode/video/packet_headers.h"
 
 namespace shardwise::detail {
 namespace {
 
 /// Times beyond this are damage: sums of them could overflow.
 constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
+/// So many packets' headers show whether the times are those of presentation: an encoder that
+/// reorders frames does so within the first few.
+constexpr std::size_t kMostLookedAt = 16;
 
 /// VP8 has frames that are only there to predict others from; a bit of their header says so.
 bool is_hidden_vp8(const AVPacket& packet) noexcept {
@@ -20,38 +25,67 @@ bool is_hidden_vp8(const AVPacket& packet) noexcept {
 
 }  // namespace
 
-FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, std::uint64_t max_frames) {
+bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
+  return num_packets == 0 ||
+         (num_packets < kMostLookedAt && reordering != Reordering::kNone && !is_reordered);
+}
+
+FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
+                       std::uint64_t max_frames) {
   const LibavMessages messages;
+  Pass pass{.reordering = reordering};
+  read_packets(demuxer, stream, std::min<std::uint64_t>(max_frames, kNoFrame), pass);
+  sort_frames();
+  needs_decoding_ = is_doubtful(pass);
+  if (!needs_decoding_) number_packets();
+  is_order_sure_ = pass.is_reordered || reordering != Reordering::kPossible;
+  find_end(pass.last_duration);
+}
+
+/// Data are read of those packets alone whose headers are looked at, where the container can do
+/// without; small packets come with theirs all the same.
+void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t most, Pass& pass) {
   const bool is_vp8 = demuxer.stream(stream).codecpar->codec_id == AV_CODEC_ID_VP8;
-  const std::uint64_t most =
-      std::min<std::uint64_t>(max_frames, std::numeric_limits<std::uint32_t>::max());
-  demuxer.read_data(is_vp8);
-  std::int64_t last_duration = 0;
-  std::int64_t last_pts = std::numeric_limits<std::int64_t>::min();
+  PacketHeaders headers(*demuxer.stream(stream).codecpar);
   const auto packet = make_packet();
-  while (demuxer.next(*packet)) {
-    const std::int64_t pts = time_of(*packet);
-    const bool is_shown =
-        (packet->flags & AV_PKT_FLAG_DISCARD) == 0 && !(is_vp8 && is_hidden_vp8(*packet));
-    if (pts == AV_NOPTS_VALUE || pts > kMostTime || pts < -kMostTime) {
-      throw DecodeFailure("a frame has no time");
-    }
+  for (;;) {
+    const bool is_curious = pass.is_curious(packets_.size());
+    demuxer.read_data(is_vp8 || is_curious);
+    if (!demuxer.next(*packet)) break;
     if (packets_.size() == most) {
       throw DecodeFailure("it has more frames than the limit of " + std::to_string(most));
     }
-    packets_.push_back({pts, packet->pos, (packet->flags & AV_PKT_FLAG_KEY) != 0, is_shown});
-    if (is_shown && pts >= last_pts) {
-      last_pts = pts;
-      last_duration = packet->duration;
+    if (is_curious || packet->size <= Demuxer::kSmall) {
+      const PacketHeader header = headers.look_at(*packet);
+      pass.is_odd = pass.is_odd || header.has_no_frame || header.is_field;
+      if (packets_.empty()) pass.is_odd = pass.is_odd || !header.is_key;
+      pass.codec_reorders = pass.codec_reorders || (is_curious && header.is_reordered);
     }
+    const bool is_shown =
+        (packet->flags & AV_PKT_FLAG_DISCARD) == 0 && !(is_vp8 && is_hidden_vp8(*packet));
+    add(*packet, is_shown, pass);
     av_packet_unref(packet.get());
   }
   demuxer.read_data(true);
-  sort_frames();
-  if (frames_.empty()) throw DecodeFailure("it has no frames");
-  find_end(last_duration);
 }
 
+void FrameIndex::add(const AVPacket& packet, bool is_shown, Pass& pass) {
+  const std::int64_t pts = time_of(packet);
+  if (pts == AV_NOPTS_VALUE || pts > kMostTime || pts < -kMostTime) {
+    throw DecodeFailure("a frame has no time");
+  }
+  if (packet.pts == AV_NOPTS_VALUE) pass.has_no_pts = true;
+  packets_.push_back({pts, packet.pos, kNoFrame, (packet.flags & AV_PKT_FLAG_KEY) != 0, is_shown});
+  if (!is_shown) return;
+  if (pts < pass.last_pts) {
+    pass.is_reordered = true;
+    return;
+  }
+  pass.last_pts = pts;
+  pass.last_duration = packet.duration;
+}
+
+/// By their times; those of one time as they lie in the file.
 void FrameIndex::sort_frames() {
   by_time_.resize(packets_.size());
   std::iota(by_time_.begin(), by_time_.end(), 0);
@@ -61,26 +95,76 @@ void FrameIndex::sort_frames() {
   std::sort(by_time_.begin(), by_time_.end(),
             [&](std::uint32_t a, std::uint32_t b) { return place(a) < place(b); });
   for (const std::uint32_t i : by_time_) {
-    if (!packets_[i].is_shown) continue;
-    // Two fields of one frame may come in packets of their own.
-    if (!frames_.empty() && packets_[frames_.back()].pts == packets_[i].pts) continue;
-    frames_.push_back(i);
+    if (packets_[i].is_shown) frames_.push_back(i);
+  }
+  if (frames_.empty()) throw DecodeFailure("it has no frames");
+  std::stable_sort(frames_.begin(), frames_.end(), [this](std::uint32_t a, std::uint32_t b) {
+    return std::make_pair(packets_[a].pts, a) < std::make_pair(packets_[b].pts, b);
+  });
+  times_.reserve(frames_.size());
+  for (const std::uint32_t i : frames_) times_.push_back(packets_[i].pts);
+}
+
+/// Whether a decoder may give other frames than the times say, or in another order.
+bool FrameIndex::is_doubtful(const Pass& pass) const {
+  if (pass.is_odd || !packets_[0].is_key) return true;
+  if (pass.has_no_pts && pass.reordering != Reordering::kNone) return true;
+  if (!pass.is_reordered) return pass.codec_reorders;
+  // What is shown before the first key frame needs frames that are not there.
+  if (times_[0] < packets_[0].pts) return true;
+  return std::ranges::adjacent_find(times_) != times_.end();
+}
+
+/// Where the frames have their numbers: gives them to the packets, and takes from the key packets
+/// those that do not part the frames before them from those behind them.
+void FrameIndex::number_packets() {
+  for (Packet& packet : packets_) packet.frame = kNoFrame;
+  for (std::uint32_t i = 0; i < frames_.size(); ++i) packets_[frames_[i]].frame = i;
+  std::int64_t last = -1;
+  for (Packet& packet : packets_) {
+    if (packet.frame == kNoFrame) continue;
+    if (packet.frame < last) packet.is_key = false;
+    last = std::max<std::int64_t>(last, packet.frame);
   }
 }
 
+void FrameIndex::number(const std::vector<std::uint32_t>& packets) {
+  if (packets.empty()) throw DecodeFailure("it has no frames");
+  std::vector<std::int64_t> times;
+  times.reserve(packets.size());
+  for (const std::uint32_t i : packets) times.push_back(packets_[i].pts);
+  if (!std::ranges::is_sorted(times)) {
+    // Times of decoding: the first frame is shown at the first of them, and so on.
+    const bool ascend = std::ranges::is_sorted(packets_, {}, &Packet::pts);
+    if (!ascend) throw DecodeFailure("the times of its frames do not ascend");
+    std::ranges::sort(times);
+  }
+  const std::int64_t last_duration = end_pts_ - times_.back();
+  frames_ = packets;
+  times_ = std::move(times);
+  number_packets();
+  find_end(last_duration);
+  needs_decoding_ = false;
+  is_order_sure_ = true;
+}
+
 void FrameIndex::find_end(std::int64_t last_duration) {
-  const std::int64_t last = pts(num_frames() - 1);
+  const std::int64_t last = times_.back();
   if (last_duration <= 0 || last_duration > kMostTime) {
     // As long as the others are on average.
-    last_duration = num_frames() > 1 ? (last - pts(0)) / (num_frames() - 1) : 0;
+    last_duration = num_frames() > 1 ? (last - times_[0]) / (num_frames() - 1) : 0;
   }
   end_pts_ = last + last_duration;
 }
 
 std::size_t FrameIndex::entry_of(std::int64_t frame) const {
   const std::size_t target = packet_of(frame);
+  // Where it is not sure in which order frames come, that of several is seen.
+  const std::int64_t last = is_order_sure_ ? frame : frame - 1;
   for (std::size_t i = target + 1; i-- > 0;) {
-    if (packets_[i].is_key && packets_[i].pts <= packets_[target].pts) return i;
+    const Packet& packet = packets_[i];
+    if (!packet.is_key) continue;
+    if (packet.frame == kNoFrame ? packet.pts <= pts(frame) : packet.frame <= last) return i;
   }
   return 0;
 }
@@ -94,13 +178,12 @@ std::size_t FrameIndex::key_before(std::size_t packet) const {
 
 std::optional<std::size_t> FrameIndex::find(const AVPacket& packet) const {
   const auto wanted = std::make_pair(time_of(packet), packet.pos);
-  const auto found = std::lower_bound(
-      by_time_.begin(), by_time_.end(), wanted, [this](std::uint32_t i, const auto& value) {
-        return std::make_pair(packets_[i].pts, packets_[i].pos) < value;
-      });
-  if (found == by_time_.end()) return std::nullopt;
-  if (std::make_pair(packets_[*found].pts, packets_[*found].pos) != wanted) return std::nullopt;
-  return *found;
+  const auto place = [this](std::uint32_t i) {
+    return std::make_pair(packets_[i].pts, packets_[i].pos);
+  };
+  const auto found = std::ranges::equal_range(by_time_, wanted, {}, place);
+  if (found.size() != 1) return std::nullopt;
+  return found.front();
 }
 
 }  // namespace shardwise::detail

@@ -21,7 +21,8 @@ namespace {
 constexpr std::size_t kMessageSize = 240;
 
 struct ThreadMessages {
-  int depth = 0;  ///< LibavMessages that live on this thread
+  int depth = 0;             ///< LibavMessages that live on this thread
+  std::uint64_t errors = 0;  ///< by now
   char last[kMessageSize] = {};
 };
 
@@ -43,6 +44,9 @@ static void take_message(void* context, int level, const char* format, va_list a
   const std::size_t size = std::strcspn(text, "\r\n");
   if (size == 0) return;  // the end of a line that came in parts
   text[size] = '\0';
+  // "mmco: unref short failure" and the like: behind an open group's key frame, H.264 forgets
+  // frames that were not decoded. If a libav says this in other words, more is decoded than needed.
+  if (std::strncmp(format, "mmco:", 5) != 0) ++messages.errors;
   std::memcpy(messages.last, text, size + 1);
 }
 
@@ -125,6 +129,7 @@ LibavMessages::LibavMessages() {
 LibavMessages::~LibavMessages() { --thread_messages().depth; }
 
 std::string LibavMessages::last() { return thread_messages().last; }
+std::uint64_t LibavMessages::count() { return thread_messages().errors; }
 
 void throw_libav_failure(std::string_view what, int code) {
   // Also where libav found no memory: what it asks for is what the bytes claim.
@@ -155,7 +160,7 @@ struct Demuxer::Input {
     const std::size_t count =
         std::min(static_cast<std::size_t>(size), input.bytes.size() - input.at);
     if (count == 0) return AVERROR_EOF;
-    if (!input.leaves_out_data || !input.is_packet(out)) {
+    if (!input.leaves_out_data || size <= kSmall || !input.is_packet(out)) {
       std::memcpy(out, input.bytes.data() + input.at, count);
     }
     input.at += count;

@@ -50,6 +50,8 @@ class SHARDWISE_EXPORT LibavMessages {
 
   /// The last error of this thread; empty if there was none since the outermost of these was made.
   static std::string last();
+  /// How many errors there were on this thread by now, without those of no consequence.
+  static std::uint64_t count();
 };
 
 /// Throws a DecodeFailure: "<what> (<libav's last error, or what `code` stands for>)".
@@ -75,6 +77,8 @@ class Demuxer {
   AVStream& stream(unsigned number) noexcept { return *format_->streams[number]; }
   /// From here on only packets of this stream are read.
   void select(unsigned number);
+  /// Packets of so many bytes always come with their data.
+  static constexpr int kSmall = 256;
   /// Whether packets come without their data, where the container's tables suffice to find them:
   /// the bytes in between are then not touched.
   void read_data(bool wanted) noexcept;

@@ -18,6 +18,14 @@ std::string pixels_text(std::int64_t width, std::int64_t height) {
   return std::to_string(width) + " x " + std::to_string(height) + " pixels";
 }
 
+bool is_key_frame(const AVFrame& frame) noexcept {
+#if LIBAVUTIL_VERSION_INT >= AV_VERSION_INT(58, 29, 100)
+  return (frame.flags & AV_FRAME_FLAG_KEY) != 0;
+#else
+  return frame.key_frame != 0;
+#endif
+}
+
 }  // namespace
 
 VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
@@ -33,12 +41,13 @@ VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
   turn_ = turn_of(stream);
   converter_.emplace(turn_);
   find_size(max_pixels);
-  index_.emplace(demuxer_, stream_, max_frames);
+  index_.emplace(demuxer_, stream_, reordering(), max_frames);
   next_packet_ = index_->num_packets();
+  if (index_->needs_decoding()) number_by_decoding();
   if (size_.width == 0) {
     // Of some codecs (MPEG-4 part 2 in MP4) only the packets say it.
-    start_at(index_->entry_of(0));
-    receive();
+    start_at(0);
+    if (receive()) require_next();
     find_size(max_pixels);
     if (size_.width == 0) throw DecodeFailure("the video has no pixels");
   }
@@ -92,6 +101,21 @@ std::int64_t VideoDecoder::width() const noexcept {
 
 std::string_view VideoDecoder::codec() const noexcept { return avcodec_get_name(codec_->codec_id); }
 
+FrameIndex::Reordering VideoDecoder::reordering() const noexcept {
+  using Reordering = FrameIndex::Reordering;
+  switch (codec_->codec_id) {
+    case AV_CODEC_ID_MPEG1VIDEO:
+    case AV_CODEC_ID_MPEG2VIDEO:
+    case AV_CODEC_ID_MPEG4:
+      return Reordering::kPossible;
+    case AV_CODEC_ID_H264:
+    case AV_CODEC_ID_HEVC:
+      return codec_->has_b_frames > 0 ? Reordering::kPossible : Reordering::kUnlikely;
+    default:
+      return Reordering::kNone;
+  }
+}
+
 double VideoDecoder::seconds(std::int64_t pts) const noexcept {
   return static_cast<double>(pts) * time_base_.num / time_base_.den;
 }
@@ -121,33 +145,83 @@ void VideoDecoder::read(std::span<const std::int64_t> numbers, std::uint8_t* out
 }
 
 void VideoDecoder::decode(std::int64_t number) {
-  const std::int64_t pts = index_->pts(number);
-  if (has_frame_ && frame_->pts == pts) return;
+  if (shown_ == number) return;
   const std::size_t entry = index_->entry_of(number);
-  const bool is_ahead = is_running_ && entry <= next_packet_ && (!has_frame_ || pts > frame_->pts);
+  const bool is_ahead = run_ == Run::kProven && entry <= next_packet_ && number > previous_;
   try {
     if (!is_ahead) start_at(entry);
     decode_next(number);
-  } catch (...) {
-    is_running_ = false;
-    has_frame_ = false;
-    throw;
+  } catch (const DecodeFailure&) {
+    run_ = Run::kNone;
+    shown_ = -1;
+    if (entry_ == 0) throw;
+    decode_from_earlier(number);
+  }
+}
+
+/// From what is called a key frame it did not succeed: libav then decodes, or leaves out, what it
+/// cannot. So from earlier ones, and at last from the first packet: that is the sequence itself.
+void VideoDecoder::decode_from_earlier(std::int64_t number) {
+  constexpr int kTries = 3;
+  std::size_t entry = entry_;
+  for (int i = 1; entry != 0; ++i) {
+    entry = i < kTries ? index_->key_before(entry) : 0;
+    try {
+      start_at(entry);
+      decode_next(number);
+      return;
+    } catch (const DecodeFailure&) {
+      run_ = Run::kNone;
+      shown_ = -1;
+      if (entry == 0) throw;
+    }
   }
 }
 
 void VideoDecoder::decode_next(std::int64_t number) {
-  const std::int64_t pts = index_->pts(number);
   do {
-    if (!receive() || frame_->pts > pts) {
-      throw DecodeFailure(named(number) + " cannot be decoded");
-    }
-    // What comes before the key frame may be predicted from frames that were not decoded.
-    if (frame_->pts >= entry_pts_) require_whole();
-  } while (frame_->pts < pts);
+    if (!receive()) throw DecodeFailure(named(number) + " cannot be decoded");
+    require_next();
+  } while (shown_ < number);
+  if (shown_ > number) throw DecodeFailure(named(number) + " cannot be decoded");
   if (frame_->width != size_.width || frame_->height != size_.height) {
     throw DecodeFailure(named(number) + " has " + pixels_text(frame_->width, frame_->height) +
                         ", and not " + pixels_text(size_.width, size_.height));
   }
+}
+
+/// Checks that frame_ is the one that comes next, and sets shown_. What comes before a key frame
+/// may be predicted from frames that were not decoded: it is passed over.
+void VideoDecoder::require_next() {
+  const auto packet = static_cast<std::size_t>(frame_->pts);
+  if (frame_->pts < 0 || packet >= index_->num_packets()) {
+    throw DecodeFailure("a frame came of no packet");
+  }
+  if (packet == entry_ && run_ == Run::kEntering) require_entry();
+  const std::uint32_t frame = index_->frame_of(packet);
+  if (frame == FrameIndex::kNoFrame) return;
+  if (previous_ >= 0) {
+    if (frame != previous_ + 1) {
+      throw DecodeFailure("the times of its packets are not those of its frames");
+    }
+  } else {
+    const std::uint32_t entry = index_->frame_of(entry_);
+    const bool is_entry_shown = entry != FrameIndex::kNoFrame;
+    if (entry_ != 0 && is_entry_shown && frame < entry) return;
+    const bool is_first =
+        frame == 0 ||
+        (entry_ != 0 && (is_entry_shown ? frame == entry : index_->packet_of(frame - 1) < entry_));
+    if (!is_first) throw DecodeFailure("frames are missing behind a key frame");
+  }
+  require_whole();
+  previous_ = shown_ = frame;
+  if (run_ == Run::kEntering) run_ = Run::kProven;
+}
+
+void VideoDecoder::require_entry() {
+  if (entry_ == 0 || (is_key_frame(*frame_) && frame_->pict_type == AV_PICTURE_TYPE_I)) return;
+  index_->set_no_key(entry_);
+  throw DecodeFailure("what is called a key frame is none");
 }
 
 void VideoDecoder::require_whole() const {
@@ -159,16 +233,16 @@ void VideoDecoder::require_whole() const {
 /// Decodes the next frame into frame_; false at the end.
 bool VideoDecoder::receive() {
   for (;;) {
-    has_frame_ = false;
+    shown_ = -1;
+    const std::uint64_t before = LibavMessages::count();
     const int result = avcodec_receive_frame(codec_.get(), frame_.get());
+    require_no_complaint(before);
     if (result == 0) {
       ++frames_decoded_;
-      has_frame_ = true;
-      if (frame_->pts == AV_NOPTS_VALUE) frame_->pts = frame_->best_effort_timestamp;
       return true;
     }
     if (result == AVERROR_EOF) return false;
-    if (result != AVERROR(EAGAIN) && sent_pts_ >= entry_pts_) {
+    if (result != AVERROR(EAGAIN) && !is_needless()) {
       throw_libav_failure("a frame is damaged", result);
     }
     if (is_draining_) return false;
@@ -182,24 +256,66 @@ void VideoDecoder::send() {
     avcodec_send_packet(codec_.get(), nullptr);
     return;
   }
-  sent_pts_ = packet_->pts;
+  sent_ = next_packet_ - 1;
+  const std::uint64_t before = LibavMessages::count();
   const int result = avcodec_send_packet(codec_.get(), packet_.get());
   av_packet_unref(packet_.get());
   has_packet_ = false;
-  if (result < 0 && sent_pts_ >= entry_pts_) throw_libav_failure("a frame is damaged", result);
+  if (result < 0 && !is_needless()) throw_libav_failure("a frame is damaged", result);
+  require_no_complaint(before);
+}
+
+/// Whether the last packet's frame is none of those that are read, so that it need not be whole.
+bool VideoDecoder::is_needless() const noexcept {
+  if (numbering_ != Pass::kNone) return numbering_ == Pass::kBeforeFirst;
+  const std::uint32_t frame = index_->frame_of(sent_);
+  const std::uint32_t entry = index_->frame_of(entry_);
+  if (frame == FrameIndex::kNoFrame) return index_->is_shown(sent_);
+  return entry_ != 0 && entry != FrameIndex::kNoFrame && frame < entry;
+}
+
+/// What libav cannot find behind a key frame it makes up, and says so, but not of which frame.
+void VideoDecoder::require_no_complaint(std::uint64_t before) const {
+  if (entry_ == 0 || LibavMessages::count() == before || is_needless()) return;
+  throw DecodeFailure("a frame is damaged (" + LibavMessages::last() + ")");
+}
+
+// ------------------------------------------------------------------------------------- numbering
+
+/// By one pass over all of them, as they come. What cannot be decoded before the first one that
+/// can is left out, as by FFmpeg's program.
+void VideoDecoder::number_by_decoding() {
+  std::vector<std::uint32_t> packets;
+  std::vector<bool> is_seen(index_->num_packets());
+  start_at(0);
+  numbering_ = Pass::kBeforeFirst;
+  while (receive()) {
+    const auto packet = static_cast<std::size_t>(frame_->pts);
+    if (frame_->pts < 0 || packet >= is_seen.size() || is_seen[packet]) {
+      throw DecodeFailure("a packet has several frames");
+    }
+    is_seen[packet] = true;
+    numbering_ = Pass::kBehindFirst;
+    require_whole();
+    if (index_->is_shown(packet)) packets.push_back(static_cast<std::uint32_t>(packet));
+  }
+  numbering_ = Pass::kNone;
+  run_ = Run::kNone;
+  index_->number(packets);
 }
 
 // --------------------------------------------------------------------------------------- seeking
 
 void VideoDecoder::start_at(std::size_t packet) {
-  is_running_ = false;
-  has_frame_ = false;
+  run_ = Run::kNone;
+  shown_ = -1;
+  previous_ = -1;
   avcodec_flush_buffers(codec_.get());
   is_draining_ = false;
   move_to(packet);
-  entry_pts_ = index_->packet_pts(packet);
-  sent_pts_ = entry_pts_;
-  is_running_ = true;
+  entry_ = packet;
+  sent_ = packet;
+  run_ = Run::kEntering;
 }
 
 /// Makes packet_ this one. Containers know times of different kinds, so that a seek may end too
@@ -214,16 +330,20 @@ void VideoDecoder::move_to(std::size_t packet) {
     key = index_->key_before(key);
   }
   demuxer_.rewind();
-  if (!reach(packet)) throw DecodeFailure("a key frame was not found again");
+  next_packet_ = 0;
+  while (next_packet_ <= packet) {
+    if (!take_packet()) throw DecodeFailure("a key frame was not found again");
+  }
 }
 
 /// After a seek: reads up to this packet; false: it is not ahead.
 bool VideoDecoder::reach(std::size_t packet) {
   next_packet_ = index_->num_packets();
-  if (!take_packet()) return false;
+  if (!read_packet()) return false;
   const auto found = index_->find(*packet_);
   if (!found || *found > packet) return false;
-  next_packet_ = *found + 1;
+  next_packet_ = *found;
+  name_packet();
   while (next_packet_ <= packet) {
     if (!take_packet()) return false;
   }
@@ -232,12 +352,23 @@ bool VideoDecoder::reach(std::size_t packet) {
 
 /// Reads packet_; false at the end.
 bool VideoDecoder::take_packet() {
+  if (!read_packet()) return false;
+  name_packet();
+  return true;
+}
+
+bool VideoDecoder::read_packet() {
   av_packet_unref(packet_.get());
   has_packet_ = demuxer_.next(*packet_);
-  if (!has_packet_) return false;
-  packet_->pts = FrameIndex::time_of(*packet_);
-  ++next_packet_;
-  return true;
+  return has_packet_;
+}
+
+/// Puts the number of packet_ in the place of its time: its frame gets it, whatever the order in
+/// which frames come. None is left out by the decoder.
+void VideoDecoder::name_packet() {
+  packet_->pts = static_cast<std::int64_t>(next_packet_++);
+  packet_->dts = AV_NOPTS_VALUE;
+  packet_->flags &= ~AV_PKT_FLAG_DISCARD;
 }
 
 }  // namespace shardwise::detail

@@ -33,20 +33,36 @@ class VideoDecoder {
   void read(std::span<const std::int64_t> numbers, std::uint8_t* out);
 
  private:
+  /// How far the decoder, which began at entry_, is to be trusted.
+  enum class Run : std::uint8_t {
+    kNone,      ///< it begins anew
+    kEntering,  ///< nothing came yet that follows its entry
+    kProven     ///< it began at a key frame, or the first packet, and gave each frame since
+  };
+
   double seconds(std::int64_t pts) const noexcept;
   void choose_stream();
+  FrameIndex::Reordering reordering() const noexcept;
   /// Sets size_ if it is known by now.
   void find_size(std::uint64_t max_pixels);
+  void number_by_decoding();
   /// Decodes until frame_ is this one.
   void decode(std::int64_t number);
+  void decode_from_earlier(std::int64_t number);
   void decode_next(std::int64_t number);
+  void require_next();
+  void require_entry();
   bool receive();
   void send();
+  bool is_needless() const noexcept;
+  void require_no_complaint(std::uint64_t before) const;
   void require_whole() const;
   void start_at(std::size_t packet);
   void move_to(std::size_t packet);
   bool reach(std::size_t packet);
   bool take_packet();
+  bool read_packet();
+  void name_packet();
 
   Demuxer demuxer_;
   unsigned stream_ = 0;
@@ -63,14 +79,17 @@ class VideoDecoder {
   Turn turn_;
 
   LibavPtr<AVPacket> packet_;
-  LibavPtr<AVFrame> frame_;
+  LibavPtr<AVFrame> frame_;      ///< its pts is the number of its packet
   bool has_packet_ = false;      ///< packet_ was read, and was not sent to the decoder
   std::size_t next_packet_ = 0;  ///< the number of the one that the demuxer gives next
-  bool is_running_ = false;      ///< the decoder goes on where it is
-  bool is_draining_ = false;     ///< it has had the last packet
-  bool has_frame_ = false;       ///< frame_ is whole
-  std::int64_t entry_pts_ = 0;   ///< of the packet that the decoder began with
-  std::int64_t sent_pts_ = 0;    ///< of the packet that it had last
+  Run run_ = Run::kNone;
+  bool is_draining_ = false;    ///< the decoder has had the last packet
+  std::int64_t shown_ = -1;     ///< the number of frame_, if that is whole; else -1
+  std::int64_t previous_ = -1;  ///< the number of the frame that came last in this run
+  std::size_t entry_ = 0;       ///< the packet that the decoder began with
+  std::size_t sent_ = 0;        ///< the packet that it had last
+  enum class Pass : std::uint8_t { kNone, kBeforeFirst, kBehindFirst };
+  Pass numbering_ = Pass::kNone;  ///< of number_by_decoding(): whether a frame came by now
   std::uint64_t frames_decoded_ = 0;
 };
 

@@ -1,0 +1,136 @@
+#include "decode/video/packet_headers.h"
+
+#include <algorithm>
+#include <new>
+#include <string_view>
+
+namespace shardwise::detail {
+namespace {
+
+constexpr std::string_view kStartCode("\0\0\1", 3);
+
+std::string_view bytes_of(const AVPacket& packet) noexcept {
+  return {reinterpret_cast<const char*>(packet.data), static_cast<std::size_t>(packet.size)};
+}
+
+/// MPEG-4 part 2 says "as the last one" by a picture that ends behind its time. After the start
+/// code that takes 4 bytes at most; of all others, quantiser and macroblocks follow.
+bool is_not_coded_mpeg4(std::string_view packet) noexcept {
+  constexpr std::string_view kPicture("\0\0\1\xB6", 4);
+  const std::size_t at = packet.rfind(kPicture);
+  return at != packet.npos && packet.size() - at - kPicture.size() <= 4;
+}
+
+/// What the units of a packet of H.264 or HEVC are.
+struct Units {
+  int num_slices = 0;
+  int num_pictures = 0;      ///< H.264: frames or fields that begin in the packet
+  bool is_all_known = true;  ///< each is a slice, or goes with one, and the last one is whole
+};
+
+void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
+  if (unit.empty()) return;
+  const int first = static_cast<unsigned char>(unit[0]);
+  const bool is_hevc = codec == AV_CODEC_ID_HEVC;
+  const int type = is_hevc ? first >> 1 : first & 0x9F;  // the highest bit of a unit is 0
+  const bool is_slice = is_hevc ? type < 32 : type >= 1 && type <= 5;
+  // Headers, their extensions, delimiters, filling.
+  const bool goes_with_slice = is_hevc ? type >= 32 && type <= 40 : type >= 6 && type <= 12;
+  units.num_slices += is_slice ? 1 : 0;
+  if (!is_slice && !goes_with_slice) units.is_all_known = false;
+  // A slice whose first macroblock is 0 begins a picture.
+  const bool is_whole_slice = type == 1 || type == 5;
+  if (is_whole_slice && unit.size() > 1 && (static_cast<unsigned char>(unit[1]) & 0x80) != 0) {
+    ++units.num_pictures;
+  }
+}
+
+Units units_of(std::string_view packet, const AVCodecParameters& parameters) noexcept {
+  Units units;
+  const AVCodecID codec = parameters.codec_id;
+  const int width_at = codec == AV_CODEC_ID_HEVC ? 21 : 4;
+  if (parameters.extradata_size <= width_at || parameters.extradata[0] != 1) {  // start codes
+    for (std::size_t at = packet.find(kStartCode); at != packet.npos;
+         at = packet.find(kStartCode, at + 1)) {
+      add_unit(packet.substr(at + kStartCode.size()), codec, units);
+    }
+    return units;
+  }
+  const std::size_t width = (parameters.extradata[width_at] & 3u) + 1;
+  while (packet.size() > width) {
+    std::size_t size = 0;
+    for (std::size_t i = 0; i < width; ++i) {
+      size = size << 8 | static_cast<unsigned char>(packet[i]);
+    }
+    packet.remove_prefix(width);
+    add_unit(packet, codec, units);
+    if (size > packet.size()) units.is_all_known = false;
+    packet.remove_prefix(std::min(size, packet.size()));
+  }
+  if (!packet.empty()) units.is_all_known = false;
+  return units;
+}
+
+bool has_order(AVCodecID codec) noexcept {
+  return codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_HEVC;
+}
+
+bool has_types(AVCodecID codec) noexcept {
+  return codec == AV_CODEC_ID_MPEG4 || codec == AV_CODEC_ID_MPEG1VIDEO ||
+         codec == AV_CODEC_ID_MPEG2VIDEO;
+}
+
+bool has_flag(AVCodecID codec) noexcept {
+  return codec == AV_CODEC_ID_VP8 || codec == AV_CODEC_ID_VP9 || codec == AV_CODEC_ID_AV1;
+}
+
+}  // namespace
+
+PacketHeaders::PacketHeaders(const AVCodecParameters& parameters)
+    : parameters_(&parameters),
+      codec_id_(parameters.codec_id),
+      context_(avcodec_alloc_context3(nullptr)) {
+  if (!context_ || avcodec_parameters_to_context(context_.get(), &parameters) < 0) {
+    throw std::bad_alloc();
+  }
+  if (!has_order(codec_id_) && !has_types(codec_id_) && !has_flag(codec_id_)) return;
+  parser_ = av_parser_init(codec_id_);
+  if (parser_ != nullptr) parser_->flags |= PARSER_FLAG_COMPLETE_FRAMES;
+}
+
+PacketHeaders::~PacketHeaders() { av_parser_close(parser_); }
+
+bool PacketHeaders::is_key() const noexcept {
+  if (has_types(codec_id_)) return parser_->pict_type == AV_PICTURE_TYPE_I;
+  if (has_flag(codec_id_)) return parser_->key_frame != 0;
+  return parser_->key_frame == 1 && parser_->pict_type == AV_PICTURE_TYPE_I;
+}
+
+PacketHeader PacketHeaders::look_at(const AVPacket& packet) {
+  PacketHeader header;
+  header.has_no_frame = packet.size == 0;
+  if (parser_ == nullptr || packet.size == 0) return header;
+  // What a parser does not find keeps these values.
+  parser_->output_picture_number = INT_MIN;
+  parser_->key_frame = -1;
+  std::uint8_t* out = nullptr;
+  int out_size = 0;
+  av_parser_parse2(parser_, context_.get(), &out, &out_size, packet.data, packet.size,
+                   AV_NOPTS_VALUE, AV_NOPTS_VALUE, -1);
+  header.is_key = is_key();
+  if (codec_id_ == AV_CODEC_ID_MPEG4) header.has_no_frame = is_not_coded_mpeg4(bytes_of(packet));
+  if (has_types(codec_id_)) header.is_reordered = parser_->pict_type == AV_PICTURE_TYPE_B;
+  if (!has_order(codec_id_)) return header;
+  const Units units = units_of(bytes_of(packet), *parameters_);
+  header.has_no_frame = units.is_all_known && units.num_slices == 0;
+  const bool is_field = parser_->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
+                        parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
+  header.is_field = codec_id_ == AV_CODEC_ID_H264 && is_field && units.num_pictures < 2;
+  const int place = parser_->output_picture_number;
+  if (place == INT_MIN) header.is_key = true;  // it is damaged: what it is, is not known
+  header.is_reordered = place != INT_MIN && place < last_shown_ && parser_->key_frame != 1;
+  last_shown_ = header.is_reordered ? last_shown_ : place;
+  return header;
+}
+
+}  // namespace shardwise::detail

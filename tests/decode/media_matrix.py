@@ -1,0 +1,635 @@
+#!/usr/bin/env python3
+"""Makes videos and sounds by ffmpeg, SoX and mkvmerge, honest ones and others, and compares random
+reads of each with decoding it in sequence by ffmpeg: equal, or refused by name.
+
+  media_matrix.py READ_MEDIA [--files N] [--seed N] [--reads N] [--only TEXT] [--folder DIR]
+
+READ_MEDIA is the program that reads them (read_media.cc). First come the files that once were read
+wrongly, then drawn ones, N in all. Without SoX or mkvmerge their files are left out. Exit status: 0;
+1: something was wrong; 77: ffmpeg is missing.
+"""
+
+import argparse
+import array
+import collections
+import json
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+
+class Unmade(Exception):
+    """This ffmpeg cannot make the file: an encoder is missing, or a combination is none."""
+
+
+def run(*command: object) -> bytes:
+    words = [str(word) for word in command]
+    if not shutil.which(words[0]):
+        raise Unmade(f"{words[0]} is not installed")
+    done = subprocess.run(words, capture_output=True, check=False)
+    # mkvmerge gives 1 for warnings.
+    if done.returncode > (1 if words[0] == "mkvmerge" else 0):
+        raise Unmade(" ".join(words) + "\n" + done.stderr.decode(errors="replace")[-300:])
+    return done.stdout
+
+
+class Damaged(Exception):
+    """ffmpeg itself leaves out what it cannot decode."""
+
+
+def ffmpeg(*words: object) -> bytes:
+    return run("ffmpeg", "-nostdin", "-v", "error", "-y", *words)
+
+
+# ---------------------------------------------------------------------------------- changed bytes
+
+def renamed_box(path: Path, box: bytes) -> None:
+    """An MP4 without this table: its readers pass over boxes that they do not know."""
+    data = path.read_bytes()
+    if box not in data:
+        raise Unmade(f"{path} has no {box!r}")
+    path.write_bytes(data.replace(box, b"skip"))
+
+
+def ebml_number(data: bytes, at: int, keep_marker: bool) -> tuple[int, int]:
+    length = 9 - data[at].bit_length()
+    value = int.from_bytes(data[at:at + length], "big")
+    return (value if keep_marker else value - (1 << 7 * length)), at + length
+
+
+def changed_blocks(path: Path, change) -> None:
+    """Calls change(data, where a block's time and flags lie, its number) for each SimpleBlock."""
+    data = bytearray(path.read_bytes())
+    at, number = 0, 0
+    while at < len(data):
+        name, at = ebml_number(data, at, True)
+        begin = at
+        size, at = ebml_number(data, at, False)
+        if name in (0x18538067, 0x1F43B675):  # a segment, a cluster: what they hold comes next
+            continue
+        if name == 0xA3 and size != (1 << 7 * (at - begin)) - 1:
+            change(data, at + 1, number)
+            number += 1
+        at += size
+    path.write_bytes(data)
+
+
+def all_key(path: Path) -> None:
+    if path.suffix in (".mp4", ".mov"):
+        renamed_box(path, b"stss")
+        return
+
+    def change(data: bytearray, at: int, _number: int) -> None:
+        data[at + 2] |= 0x80
+
+    changed_blocks(path, change)
+
+
+def equal_times(path: Path) -> None:
+    """Each third packet has the time of the one before it."""
+    if path.suffix in (".mp4", ".mov"):
+        data = bytearray(path.read_bytes())
+        at = data.find(b"ctts")
+        if at < 0:
+            raise Unmade("no ctts")
+        (count,) = struct.unpack_from(">I", data, at + 8)
+        entries = [struct.unpack_from(">Ii", data, at + 12 + 8 * i) for i in range(count)]
+        for i in range(2, count, 3):
+            if entries[i][0] == 1:
+                struct.pack_into(">Ii", data, at + 12 + 8 * i, 1, max(entries[i][1] - 512, 0))
+        path.write_bytes(data)
+        return
+    last = [0]
+
+    def change(data: bytearray, at: int, number: int) -> None:
+        if number % 3 == 2:
+            struct.pack_into(">h", data, at, last[0])
+        (last[0],) = struct.unpack_from(">h", data, at)
+
+    changed_blocks(path, change)
+
+
+# ------------------------------------------------------------------------------------------ videos
+
+MP4 = (".mp4", ".mov", ".mkv")
+
+
+def encoders(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
+    """Words that make ffmpeg encode a video, and where it may be put."""
+    group = str(r.choice([1, 2, 5, 10, 12, 25, 300]))
+    b = str(r.choice([0, 0, 1, 2, 3, 5]))
+    x264 = ["-c:v", "libx264", "-preset", r.choice(["ultrafast", "veryfast", "medium"]), "-g", group]
+    fast = ["-preset", "ultrafast"]
+    return [
+        ([*x264, "-bf", b], MP4),
+        ([*x264, "-bf", b, "-x264-params", f"open-gop=1:b-pyramid={r.choice(['none', 'normal', 'strict'])}"], MP4),
+        ([*x264, "-bf", "0", "-x264-params", f"intra-refresh=1:keyint={r.choice([8, 15, 30])}"], MP4),
+        ([*x264, "-bf", b, "-flags", "+ildct+ilme"], MP4),
+        ([*x264, "-bf", b, "-profile:v", "high444", "-pix_fmt", "yuv444p"], MP4),
+        ([*x264, "-bf", b, "-x264-params", "slices=3:ref=4:weightp=2"], MP4),
+        (["-c:v", "libx264", "-tune", "zerolatency", "-profile:v", "baseline", "-g", group], MP4),
+        (["-c:v", "libx265", *fast, "-tag:v", "hvc1", "-g", group, "-x265-params",
+          f"log-level=none:bframes={b}:open-gop={r.choice([0, 1])}"], MP4),
+        (["-c:v", "mpeg4", "-g", group, "-bf", b[0] if b in "012" else "2"], MP4),
+        (["-c:v", "libxvid", "-g", group, "-bf", "0"], MP4),
+        (["-c:v", "mpeg2video", "-g", group, "-bf", b[0] if b in "012" else "2"], MP4),
+        (["-c:v", "mpeg2video", "-g", group, "-bf", "2", "-flags", "+cgop", "-sc_threshold",
+          "1000000000"], MP4),
+        (["-c:v", "mpeg1video", "-g", group, "-bf", "2"], (".mp4", ".mkv")),
+        (["-c:v", "libvpx", "-g", group, "-deadline", "realtime", "-cpu-used", "8", "-auto-alt-ref",
+          r.choice(["0", "1"]), "-lag-in-frames", r.choice(["0", "16"])], (".webm", ".mkv")),
+        (["-c:v", "libvpx-vp9", "-g", group, "-deadline", r.choice(["realtime", "good"]),
+          "-cpu-used", "8", "-lag-in-frames", r.choice(["0", "16"])], (".webm", ".mkv", ".mp4")),
+        (["-c:v", "libaom-av1", "-g", group, "-cpu-used", "8", "-usage", "realtime"],
+         (".webm", ".mkv", ".mp4")),
+        (["-c:v", "mjpeg"], (".mov", ".mkv", ".mp4")),
+        (["-c:v", "ffv1", "-g", group], (".mkv",)),
+        (["-c:v", "prores_ks"], (".mov", ".mkv")),
+        (["-c:v", "h263", "-s", "128x96", "-g", group], (".mov", ".mkv")),
+        (["-c:v", "libtheora", "-g", group], (".mkv",)),
+    ]
+
+
+def remuxed(path: Path, r: random.Random) -> tuple[Path, str]:
+    """The same packets, in a container of another kind or by another program."""
+    to = path.with_name("remux" + r.choice([".mkv", ".mp4", ".mov"]))
+    how = r.choice(["mkvmerge", "mkvmerge", "ffmpeg", "fragments", "live", "clusters"])
+    if how == "mkvmerge":
+        to = to.with_suffix(".mkv")
+        more = r.choice([[], ["--no-cues"], ["--clusters-in-meta-seek"], ["--disable-lacing"],
+                         ["--cluster-length", "3"], ["--engage", "no_simpleblocks"]])
+        run("mkvmerge", "-q", *more, "-o", to, path)
+    elif how == "fragments":
+        to = to.with_suffix(".mp4")
+        flags = r.choice(["frag_keyframe+empty_moov", "frag_every_frame+empty_moov+default_base_moof",
+                          "faststart", "frag_keyframe+negative_cts_offsets"])
+        ffmpeg("-i", path, "-c", "copy", "-movflags", flags, to)
+    elif how == "live":
+        to = to.with_suffix(".mkv")
+        ffmpeg("-i", path, "-c", "copy", "-live", "1", to)
+    elif how == "clusters":
+        to = to.with_suffix(".mkv")
+        ffmpeg("-i", path, "-c", "copy", "-cluster_time_limit", "100", to)
+    else:
+        ffmpeg("-i", path, "-c", "copy", to)
+    return to, how
+
+
+def edited(path: Path, r: random.Random) -> tuple[Path, str]:
+    """A part of the packets, or the packets of two files."""
+    to = path.with_name("edit" + path.suffix)
+    how = r.choice(["cut", "cut", "cut keys", "split", "append", "concat", "offset", "seek"])
+    at = f"{r.uniform(0.1, 1.0):.3f}"
+    if how == "cut":
+        ffmpeg("-ss", at, "-i", path, "-c", "copy", to)
+    elif how == "seek":
+        ffmpeg("-i", path, "-ss", at, "-c", "copy", "-copyinkf", to)
+    elif how == "cut keys":
+        ffmpeg("-i", path, "-ss", at, "-c", "copy", to)
+    elif how == "offset":
+        ffmpeg("-itsoffset", at, "-i", path, "-c", "copy", to)
+    elif how == "split":
+        to = to.with_suffix(".mkv")
+        run("mkvmerge", "-q", "-o", to, "--split", f"parts:00:00:00.{r.randrange(100, 900)}-", path)
+        if not to.exists():
+            raise Unmade("nothing is left")
+    elif how == "append":
+        to = to.with_suffix(".mkv")
+        run("mkvmerge", "-q", "-o", to, path, "+", path)
+    else:
+        listed = path.with_name("list.txt")
+        listed.write_text(f"file '{path}'\nfile '{path}'\n")
+        ffmpeg("-f", "concat", "-safe", "0", "-i", listed, "-c", "copy", to)
+    return to, how
+
+
+def lying(path: Path, r: random.Random) -> tuple[Path, str]:
+    """The same packets with wrong flags or times."""
+    how = r.choice(["all key", "all key", "dts", "dts", "equal", "avi", "coarse", "vfw"])
+    to = path.with_name("lie" + path.suffix)
+    if how == "all key":
+        all_key(path)
+        return path, how
+    if how == "equal":
+        equal_times(path)
+        return path, how
+    if how == "dts":
+        ffmpeg("-i", path, "-c", "copy", "-bsf:v", "setts=pts=DTS", to)
+    elif how == "coarse":
+        ffmpeg("-i", path, "-c", "copy", "-bsf:v", "setts=pts=PTS/40:dts=DTS/40", to)
+    else:
+        avi = path.with_name("lie.avi")
+        to = to.with_suffix(".mkv")
+        ffmpeg("-i", path, "-c", "copy", avi)
+        if how == "avi":
+            run("mkvmerge", "-q", "-o", to, avi)
+        else:
+            ffmpeg("-i", avi, "-c", "copy", "-allow_raw_vfw", "1", to)
+    return to, how
+
+
+TAILS = {
+    "zeros": bytes(7), "more zeros": bytes(5000), "text": b"\r\n-- sent by a server --\r\n",
+    "id3v1": b"TAG" + bytes(125), "a byte": b"\n",
+    "apev2": b"APETAGEX" + struct.pack("<IIII", 2000, 32, 0, 0x80000000) + bytes(8),
+}
+
+
+def with_tail(path: Path, r: random.Random) -> tuple[Path, str]:
+    how = r.choice(list(TAILS))
+    path.write_bytes(path.read_bytes() + TAILS[how])
+    return path, how
+
+
+def drawn_video(folder: Path, r: random.Random) -> tuple[str, Path]:
+    words, suffixes = r.choice(encoders(r))
+    path = folder / ("video" + r.choice(suffixes))
+    frames, rate = r.choice([1, 2, 25, 40, 60]), r.choice([10, 25, 30, 50])
+    size = r.choice(["64x48", "96x64", "98x66"])
+    filters = r.choice(["null", "null", "setpts=N*N/(30*TB*20)", "setpts=PTS+2/TB"])
+    sound = r.choice([[], [], ["-f", "lavfi", "-i", "sine=frequency=440:duration=1"]])
+    ffmpeg("-f", "lavfi", "-i", f"testsrc2=size={size}:rate={rate}", *sound, "-frames:v", frames,
+           "-vf", filters, "-vsync", "passthrough", *words, path)
+    made = [*words, path.suffix]
+    for change, chance in ((remuxed, 0.4), (edited, 0.35), (lying, 0.35), (with_tail, 0.08)):
+        if r.random() < chance:
+            path, how = change(path, r)
+            made.append(f"{change.__name__}: {how} {path.suffix}")
+    return " ".join(str(word) for word in made[1:]), path
+
+
+# ------------------------------------------------------------------------------------------ sounds
+
+def sounds(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
+    return [
+        (["-c:a", r.choice(["pcm_s16le", "pcm_u8", "pcm_s24le", "pcm_f32le", "pcm_alaw"])], (".wav",)),
+        (["-c:a", "adpcm_ms"], (".wav",)),
+        (["-c:a", "adpcm_ima_wav"], (".wav",)),
+        (["-c:a", "pcm_s16le"], (".mov", ".mkv")),
+        (["-c:a", "flac"], (".flac", ".mkv", ".mp4", ".ogg")),
+        (["-c:a", "alac"], (".m4a", ".mov", ".mkv")),
+        (["-c:a", "aac", "-aac_pns", "0"], (".m4a", ".mp4", ".mov", ".mkv")),
+        (["-c:a", "libmp3lame"], (".mp3", ".mkv", ".mp4")),
+        (["-c:a", "mp2"], (".mkv",)),
+        (["-c:a", "ac3"], (".mkv", ".mp4")),
+        (["-c:a", "libvorbis"], (".ogg", ".mkv", ".webm")),
+        (["-c:a", "libopus", "-ar", "48000"], (".ogg", ".webm", ".mkv", ".mp4")),
+    ]
+
+
+def gapped(path: Path, r: random.Random) -> tuple[Path, str]:
+    """Some time without packets, or the packets of two times at one."""
+    to = path.with_name("gap" + path.suffix)
+    if path.suffix not in (".mkv", ".mp4", ".m4a", ".mov", ".webm"):
+        raise Unmade("no times")
+    seconds = r.choice([0.02, 0.05, 0.3, 1, 3, -0.02, -0.5])
+    ffmpeg("-i", path, "-c", "copy", "-bsf:a", f"setts=ts=TS+gte(N\\,{r.randrange(3, 40)})*{seconds}/TB", to)
+    return to, f"{seconds} s"
+
+
+def sox_sound(path: Path, r: random.Random) -> tuple[Path, str]:
+    to = path.with_name("sox.wav")
+    encoding = r.choice(["ima-adpcm", "ms-adpcm", "a-law", "signed-integer", "pipe"])
+    if encoding == "pipe":
+        to.write_bytes(run("sox", path, "-t", "wav", "-"))
+    else:
+        run("sox", path, "-e", encoding, to)
+    return to, encoding
+
+
+def header_lies(path: Path, r: random.Random) -> tuple[Path, str]:
+    """A WAV whose header has another number of bytes a second."""
+    data = bytearray(path.read_bytes())
+    at = data.find(b"fmt ")
+    struct.pack_into("<I", data, at + 16, r.choice([0, 1, 16000, 176400, 1 << 30]))
+    path.write_bytes(data)
+    return path, "byte rate"
+
+
+def drawn_sound(folder: Path, r: random.Random) -> tuple[str, Path]:
+    words, suffixes = r.choice(sounds(r))
+    path = folder / ("sound" + r.choice(suffixes))
+    rate, seconds = r.choice([8000, 16000, 44100, 48000]), r.choice([0.3, 2, 6])
+    ffmpeg("-f", "lavfi", "-i", f"anoisesrc=seed=7:amplitude=0.4:duration={seconds}:sample_rate={rate}",
+           "-ac", r.choice([1, 2]), *words, path)
+    made = [*words, path.suffix, rate, seconds]
+    is_wav = path.suffix == ".wav"
+    changes = (((sox_sound, 0.5), (header_lies, 0.4)) if is_wav else
+               ((remuxed, 0.3 if path.suffix in (".mkv", ".mp4", ".mov") else 0),
+                (edited, 0.25 if path.suffix in (".mkv", ".mp4", ".mov") else 0), (gapped, 0.5)))
+    for change, chance in (*changes, (with_tail, 0.08)):
+        if r.random() < chance:
+            path, how = change(path, r)
+            made.append(f"{change.__name__}: {how} {path.suffix}")
+    return " ".join(str(word) for word in made[1:]), path
+
+
+# ------------------------------------------------------------------- files that were read wrongly
+
+def seeds() -> list[tuple[str, str, object]]:
+    """What was once wrong, in the words above: a function of a folder that makes each."""
+
+    def video(name: str, words: str, *changes):
+        def make(folder: Path) -> Path:
+            path = folder / name
+            ffmpeg("-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25", "-frames:v", "50",
+                   *words.split(), path)
+            for change in changes:
+                path = change(path) or path
+            return path
+        return make
+
+    def sound(name: str, words: str, *changes):
+        def make(folder: Path) -> Path:
+            path = folder / name
+            ffmpeg("-f", "lavfi", "-i", "anoisesrc=seed=7:amplitude=0.4:duration=8:sample_rate=48000",
+                   *words.split(), path)
+            for change in changes:
+                path = change(path) or path
+            return path
+        return make
+
+    def copied(suffix: str, *words: str):
+        def change(path: Path) -> Path:
+            to = path.with_name("copy" + suffix)
+            ffmpeg("-i", path, "-c", "copy", *words, to)
+            return to
+        return change
+
+    def merged(path: Path) -> Path:
+        run("mkvmerge", "-q", "-o", path.with_name("merged.mkv"), path)
+        return path.with_name("merged.mkv")
+
+    def no_pts(path: Path) -> None:
+        renamed_box(path, b"ctts")
+
+    def by_sox(path: Path) -> Path:
+        run("sox", path, "-e", "ima-adpcm", path.with_name("sox.wav"))
+        return path.with_name("sox.wav")
+
+    def no_data(path: Path) -> None:
+        head = bytearray(path.read_bytes()[:44])
+        struct.pack_into("<I", head, 40, 0)
+        path.write_bytes(bytes(head) + b"LIST" + struct.pack("<I", 64) + b"INFOIART" + bytes(56))
+
+    gap = "setts=ts=TS+gte(N\\,20)*1/TB"
+    return [
+        ("all key packets, HEVC", "video", video("a.mp4", "-c:v libx265 -preset ultrafast -x265-params log-level=none", all_key)),
+        ("all key packets, MPEG-4", "video", video("a.mkv", "-c:v mpeg4 -g 12 -bf 1", all_key)),
+        ("all key packets, H.264", "video", video("a.mkv", "-c:v libx264 -g 250", all_key)),
+        ("one key packet", "video", video("a.mp4", "-c:v libx264 -bf 0 -x264-params intra-refresh=1:keyint=10")),
+        ("open groups, HEVC", "video", video("a.mp4", "-c:v libx265 -x265-params open-gop=1:keyint=10:log-level=none")),
+        ("open groups, H.264", "video", video("a.mkv", "-c:v libx264 -x264-params open-gop=1:keyint=10")),
+        ("1,200 frames a second in ms", "video", video("a.mkv", "-c:v libx264 -bf 0 -g 12 -vf setpts=N/1200/TB -vsync passthrough")),
+        ("equal times", "video", video("a.mp4", "-c:v libx264 -g 12 -bf 2", equal_times)),
+        ("times of decoding, MP4", "video", video("a.mp4", "-c:v libx264 -g 12 -bf 2", no_pts)),
+        ("times of decoding, AVI to Matroska", "video", video("a.avi", "-c:v mpeg4 -g 12 -bf 2", merged)),
+        ("a gap, FLAC in Matroska", "audio", sound("a.mkv", "-c:a flac", copied(".mkv", "-bsf:a", gap))),
+        ("a gap, AAC in MP4", "audio", sound("a.mp4", "-c:a aac -aac_pns 0", copied(".mp4", "-bsf:a", gap))),
+        ("ADPCM by ffmpeg", "audio", sound("a.wav", "-c:a adpcm_ima_wav")),
+        ("ADPCM by SoX", "audio", sound("a.wav", "-c:a pcm_s16le", by_sox)),
+        ("no samples, and a chunk", "audio", sound("a.wav", "-c:a pcm_s16le -bitexact", no_data)),
+    ]
+
+
+# ----------------------------------------------------------------------------------- the comparison
+
+def in_sequence(path: Path, *words: str) -> tuple[bytes, bool]:
+    """What ffmpeg decodes, and whether it left something out that is damaged."""
+    done = subprocess.run(["ffmpeg", "-nostdin", "-v", "error", "-i", path, *words, "-"],
+                          capture_output=True, check=False)
+    return done.stdout, b"Error while decoding" in done.stderr
+
+
+def sound_in_sequence(path: Path) -> tuple[int, int, array.array, int, list[tuple[float, float]]]:
+    """Sample rate, channels, the samples, interleaved, each at the place that its frame's time asks
+    for (as ffmpeg decodes them, with zeros where no frame is), the first one's number, and the
+    times that have two frames: across these, nothing is read."""
+    told = json.loads(run("ffprobe", "-v", "error", "-select_streams", "a:0", "-show_frames",
+                          "-show_entries", "stream=channels,sample_rate,codec_name:format=format_name:"
+                          "frame=pts_time,nb_samples", "-of", "json", path))
+    stream = told["streams"][0]
+    rate, channels = int(stream["sample_rate"]), int(stream["channels"])
+    raw = array.array("f", in_sequence(path, "-map", "0:a:0", "-f", "f32le")[0])
+    has_times = told["format"]["format_name"].split(",")[0] in ("mov", "matroska")
+    samples = array.array("f")
+    begin, taken = None, 0
+    twice: list[tuple[float, float]] = []  # times of which there are two frames
+    for frame in told["frames"]:
+        size = frame["nb_samples"] * channels
+        time = round(float(frame.get("pts_time", 0)) * rate) * channels
+        if begin is None:
+            begin = time if path.suffix != ".mp3" else 0
+        gap = time - begin - len(samples)
+        if has_times and gap > 0.008 * rate * channels:
+            samples.extend([0.0] * gap)
+        elif has_times and gap < -0.008 * rate * channels:
+            twice.append((time / channels / rate, (time - gap) / channels / rate))
+            del samples[gap:]
+        samples.extend(raw[taken:taken + size])
+        taken += size
+    samples.extend(raw[taken:])
+    return rate, channels, samples, (begin or 0) // channels, twice
+
+
+class Reader:
+    """The program that reads, asked line by line."""
+
+    def __init__(self, program: Path, kind: str, path: Path):
+        self.process = subprocess.Popen([program, kind, path], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+        self.head = self.process.stdout.readline().decode().split()
+
+    def ask(self, line: str) -> tuple[float, bytes] | str:
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().decode()
+        words = answer.split()
+        if not words:
+            raise RuntimeError(f"the reader ended ({self.process.wait()}) at {line!r}")
+        if words[0] == "refused":
+            return answer.strip()
+        return float(words[1]), self.process.stdout.read(int(words[2]))
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+class Tally:
+    def __init__(self):
+        self.reads = collections.Counter()
+        self.files = collections.Counter()
+        self.refusals = collections.defaultdict(collections.Counter)
+        self.wrong: list[str] = []
+
+    def refuse(self, name: str, text: str, reads: int) -> None:
+        self.reads["refused"] += reads
+        self.refusals[text.split("(", 1)[-1].split(");", 1)[0]][name] += reads
+
+    def judge(self, name: str, is_equal: bool, text: str) -> bool:
+        self.reads["equal" if is_equal else "wrong"] += 1
+        if not is_equal:
+            self.wrong.append(f"{name}: {text}")
+        return is_equal
+
+    def print(self) -> None:
+        print(f"files: {dict(self.files)}")
+        print(f"reads: {dict(self.reads)}")
+        for text, names in self.refusals.items():
+            print(f"refused {sum(names.values())}: {text}")
+            for name in names:
+                print(f"    {name}")
+        for text in self.wrong:
+            print(f"WRONG {text}")
+
+
+def compare_video(name: str, path: Path, reader: Reader, reads: int, r: random.Random,
+                  tally: Tally) -> None:
+    pixels, is_damaged = in_sequence(path, "-map", "0:v:0", "-vsync", "passthrough", "-f", "rawvideo",
+                                     "-pix_fmt", "rgb24")
+    num_frames, height, width = (int(word) for word in reader.head[1:])
+    size = height * width * 3
+    if is_damaged and num_frames * size != len(pixels):
+        raise Damaged  # the reader counts frames that ffmpeg leaves out
+    if not tally.judge(name, num_frames * size == len(pixels),
+                       f"{num_frames} frames, not {len(pixels) / size}"):
+        return
+    for _ in range(reads):
+        number = r.randrange(num_frames)
+        answer = reader.ask(str(number))
+        if isinstance(answer, str):
+            tally.refuse(name, answer, 1)
+        elif not tally.judge(name, answer[1] == pixels[number * size:(number + 1) * size],
+                             f"frame {number}"):
+            return
+
+
+def is_like(clip: array.array, whole: array.array, at: int, channels: int, slack: int,
+            tolerance: float) -> bool:
+    """Whether an interleaved clip [channels, samples] is in `whole` at sample `at`, or near it."""
+    size = len(clip) // channels
+    for shift in sorted(range(-slack, slack + 1), key=abs):
+        place = at + shift
+        if place < 0 or (place + size) * channels > len(whole):
+            continue
+        if all(abs(clip[c * size + i] - whole[(place + i) * channels + c]) <= tolerance
+               for c in range(channels) for i in range(size)):
+            return True
+    return False
+
+
+def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.Random,
+                  tally: Tally) -> None:
+    rate, channels, samples, first, twice = sound_in_sequence(path)
+    length = len(samples) // channels
+    # Matroska's times are whole milliseconds; what a lossy codec keeps from one frame to the next
+    # is not quite there after a seek.
+    slack = rate // 1000 + 1 if path.suffix in (".mkv", ".webm") else 0
+    is_exact = not any(codec in name for codec in ("aac", "AAC", "opus", "vorbis", "mp3", "mp2", "ac3"))
+    whole = reader.ask("")
+    if isinstance(whole, str):
+        tally.refuse(name, whole, 1)
+    else:
+        got = len(whole[1]) // 4 // channels
+        if not tally.judge(name, got == length, f"{got} samples, not {length}"):
+            return
+    for i in range(reads):
+        begin = r.uniform(0, max(length / rate - 0.03, 0)) + first / rate
+        answer = reader.ask(f"{begin} {begin + 0.02}")
+        if isinstance(answer, str):
+            tally.refuse(name, answer, 1)
+            continue
+        if any(begin < behind and before < begin + 0.02 for before, behind in twice):
+            continue
+        clip = array.array("f", answer[1])
+        at = round(answer[0] * rate) - first
+        is_near = abs(answer[0] - begin) * rate <= 1.5 + slack
+        if not tally.judge(name, is_near and len(clip) > 0 and
+                           is_like(clip, samples, at, channels, slack, 0 if is_exact else 0.05),
+                           f"{begin} s gives {len(clip) // channels} samples from {answer[0]}"):
+            return
+
+
+def compare(program: Path, name: str, path: Path, kind: str, reads: int, r: random.Random,
+            tally: Tally) -> None:
+    reader = Reader(program, kind, path)
+    try:
+        if reader.head[0] == "refused":
+            tally.refuse(name, " ".join(reader.head), reads)
+        elif kind == "video":
+            compare_video(name, path, reader, reads, r, tally)
+        else:
+            compare_sound(name, path, reader, reads, r, tally)
+    finally:
+        reader.close()
+
+
+def files(options: argparse.Namespace, base: Path):
+    """Name, path, kind and dice of each file."""
+    made = 0
+    for name, kind, make in seeds():
+        folder = base / f"seed-{made:02}"
+        folder.mkdir(parents=True, exist_ok=True)
+        made += 1
+        try:
+            path = make(folder)
+        except Unmade as reason:
+            print(f"not made: {name}: {str(reason).splitlines()[0]}")
+            continue
+        yield name, path, kind, random.Random(options.seed)
+    for draw in range(10 * options.files):
+        if made >= options.files:
+            return
+        r = random.Random(f"{options.seed} {draw}")
+        kind = r.choice(["video", "video", "audio"])
+        folder = base / f"{draw:04}"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            name, path = (drawn_video if kind == "video" else drawn_sound)(folder, r)
+        except Unmade:
+            continue
+        yield f"{draw:04} {name}", path, kind, r
+        made += 1
+
+
+def measure(options: argparse.Namespace, base: Path, tally: Tally) -> None:
+    for name, path, kind, r in files(options, base):
+        if options.only in name:
+            before = tally.reads.copy()
+            try:
+                compare(options.program.absolute(), name, path, kind, options.reads, r, tally)
+                tally.files[", ".join(sorted(tally.reads - before))] += 1
+            except Damaged:
+                tally.files["damaged"] += 1
+        if not options.folder:
+            shutil.rmtree(path.parent)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("program", type=Path)
+    parser.add_argument("--files", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=20261125)
+    parser.add_argument("--reads", type=int, default=50)
+    parser.add_argument("--only", default="", help="files in whose name this is")
+    parser.add_argument("--folder", type=Path, help="where the files stay")
+    options = parser.parse_args()
+    if not shutil.which("ffmpeg") or not shutil.which("ffprobe"):
+        print("skipped: ffmpeg is not installed")
+        return 77
+    print(f"seed {options.seed}")
+    tally = Tally()
+    with tempfile.TemporaryDirectory(prefix="media_matrix") as temporary:
+        measure(options, options.folder or Path(temporary), tally)
+    tally.print()
+    return 1 if tally.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
