@@ -42,17 +42,17 @@ constexpr TiffType kTypes[] = {{},        {1},       {1},       {2, true}, {4, t
                                {1, true}, {1},       {2, true}, {4, true}, {8},       {4},
                                {8},       {4, true}, {},        {},        {8, true}};
 
-/// The value of the tag in the first directory; none if it has no such tag.
+/// The value of the tag in the first directory; 0 if the block is no TIFF; none without such a tag.
 std::optional<std::uint64_t> orientation_tag(std::string_view exif) noexcept {
   constexpr std::string_view kPrefix("Exif\0\0", 6);
   for (int i = 0; i < 2 && exif.starts_with(kPrefix); ++i) exif.remove_prefix(kPrefix.size());
+  if (exif.empty()) return std::nullopt;
+  if (exif.size() < 8) return 0;
   const std::string_view mark = exif.substr(0, 2);
-  const std::string_view version = exif.substr(std::min<std::size_t>(exif.size(), 2), 2);
-  if (mark != "II" && mark != "MM") return std::nullopt;
+  const std::string_view version = exif.substr(2, 2);
+  if (mark != "II" && mark != "MM") return 0;
   // Some writers turn the version round.
-  if (version != std::string_view("*\0", 2) && version != std::string_view("\0*", 2)) {
-    return std::nullopt;
-  }
+  if (version != std::string_view("*\0", 2) && version != std::string_view("\0*", 2)) return 0;
   const TiffNumbers numbers(exif, mark == "MM");
   const std::uint64_t directory = numbers.at(4, 4);
   const std::uint64_t num_entries = numbers.at(directory, 2);

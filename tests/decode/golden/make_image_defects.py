@@ -273,6 +273,8 @@ def orientation_cases():
     jpeg("6 in XMP, 3 in Exif", b"Exif\0\0" + exif(3), packet + xmp("6"))
     jpeg("6 in XMP, none in Exif", b"Exif\0\0" + other, packet + xmp("6"))
     jpeg("6 in XMP, BYTE in Exif", b"Exif\0\0" + tiff((0x112, 1, 1, b"\3\0\0\0")), packet + xmp("6"))
+    jpeg("6 in XMP, no TIFF in Exif", b"Exif\0\0II*\1" + exif(3)[4:], packet + xmp("6"))
+    jpeg("6 in XMP, half a header in Exif", b"Exif\0\0II*", packet + xmp("6"))
     jpeg("in two packets", packet + xmp("6"), packet + xmp("3"))
     jpeg("in two segments of one block", b"Exif\0\0" + exif(6)[:13], b"Exif\0\0" + exif(6)[13:])
     jpeg("in the first of two blocks", b"Exif\0\0" + exif(6), b"Exif\0\0" + exif(3))
