@@ -4,8 +4,8 @@
 
 namespace shardwise::fuzz {
 
-/// Counts what this thread takes from malloc(), in the image libraries too, as long as it lives. One
-/// at a time.
+/// Counts what this thread takes from malloc(), in the image libraries too, as long as it lives.
+/// One at a time.
 class CountedMemory {
  public:
   CountedMemory() noexcept;
