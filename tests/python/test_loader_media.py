@@ -180,6 +180,30 @@ def test_damage_is_forgiven_and_counted_unless_strict(tmp_path: Path, media: Pat
         small.next()
 
 
+def test_what_is_no_transform_is_named() -> None:
+    for other in (len, {"resize": 4}, None):
+        with pytest.raises(errors.InvalidArgument, match="goes into columns.decoded"):
+            columns.image("jpg", other)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidArgument, match="ImageDecoding"):
+            columns.image("jpg", decoding=other)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidArgument, match="goes into columns.decoded"):
+            columns.video("mp4", transform=other)  # type: ignore[arg-type]
+        for media in (columns.video, columns.video_times):
+            with pytest.raises(errors.InvalidArgument, match="give a shardwise.transforms.VideoClip"):
+                media("mp4", other)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidArgument, match="give a shardwise.transforms.AudioClip"):
+            columns.audio("wav", other)  # type: ignore[arg-type]
+
+
+def test_a_column_of_the_index_is_told_from_a_field(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.tar", [("k0", {"json": b'{"width": 3}'})])
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", columns=["json:$.width"], threads=0)
+    loader = Loader(shardwise.open(tmp_path / "a.idx"), columns=[columns.integer("width")])
+    text = "no field 'width'.*fields are json; 'width' is a column of the index.* from 'json'"
+    with pytest.raises(errors.NotFound, match=text):
+        loader.next()
+
+
 def test_images_of_16_bits(tmp_path: Path) -> None:
     depth = np.array([[0, 255, 256], [1000, 4095, 65535]], np.uint16)
     pgm = b"P5 3 2 65535\n" + depth.astype(">u2").tobytes()
