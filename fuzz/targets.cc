@@ -15,6 +15,7 @@ const std::vector<NamedTarget>& all_targets() {
 #ifdef SHARDWISE_FUZZ_IMAGES
       {"array", array_target, array_seeds},
       {"image", image_target, image_seeds},
+      {"image_memory", image_memory_target, image_memory_seeds},
 #endif
 #ifdef SHARDWISE_WITH_VIDEO
       {"media", media_target, media_seeds},

@@ -54,6 +54,10 @@ void array_target(std::string_view input);
 /// says; bits 2 to 4: the scale. Byte 1: where the part begins.
 void image_target(std::string_view input);
 
+/// An image, decoded and resized, as image_target() takes it (but for the scale); the memory for it
+/// is counted. Byte 0, bit 2: by cubics.
+void image_memory_target(std::string_view input);
+
 /// A video or a sound; only in builds with shardwise::video. Byte 0 modulo 4: read as a video, as
 /// both, as a sound, as a sound that is mixed and resampled.
 void media_target(std::string_view input);
@@ -78,6 +82,7 @@ std::vector<std::string> checkpoint_seeds();
 std::vector<std::string> meeting_seeds();
 std::vector<std::string> array_seeds();
 std::vector<std::string> image_seeds();
+std::vector<std::string> image_memory_seeds();
 std::vector<std::string> media_seeds();
 
 }  // namespace shardwise::fuzz

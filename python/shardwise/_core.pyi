@@ -305,9 +305,9 @@ class Dataset:
         (40, '000017')
         """
 
-    def select(self, which: Any) -> Dataset:
+    def select(self, which: Any, missing: str = 'error') -> Dataset:
         """
-        A view of the samples with these numbers, or (a list of str) keys, in any order: in the view they are in the index's order. Raises OutOfRange, NotFound; InvalidArgument if one is named twice.
+        A view of the samples with these numbers, or (a list of str) keys, in any order: in the view they are in the index's order. With missing="skip" keys that no sample has are left out. Raises OutOfRange, NotFound; InvalidArgument if one is named twice.
 
         >>> [sample.key for sample in ds.select([9, 3])]
         ['000003', '000009']

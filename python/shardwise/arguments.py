@@ -54,6 +54,17 @@ def path_of(path: str | os.PathLike[str]) -> str:
     return text
 
 
+def paths_of(sources: Iterable[Any]) -> list[str]:
+    """Paths and URLs, and those in lists of them, one behind the other."""
+    paths: list[str] = []
+    for source in sources:
+        if isinstance(source, (list, tuple)):
+            paths.extend(map(path_of, source))
+        else:
+            paths.append(path_of(source))
+    return paths
+
+
 def columns_of(columns: Iterable[str]) -> list[str]:
     """The names of columns."""
     if isinstance(columns, str):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from . import _core
-from .arguments import columns_of, path_of, refuse, require, whole_number
+from .arguments import columns_of, path_of, paths_of, refuse, require, whole_number
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ def _part(part: tuple[int, int]) -> tuple[int, int]:
 
 def index(
     output: str | os.PathLike[str],
-    *sources: str | os.PathLike[str],
+    *sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     columns: Sequence[str] = (),
     hashes: bool = False,
     unique_keys: bool = False,
@@ -55,7 +55,7 @@ def index(
     """Scans shards, and makes the index `output`, or brings the one that is there up to date.
 
     sources: shards, in the order that numbers the samples: files, directories, patterns
-        ("train-{000..146}.tar"), URLs, wids descriptors (.json), "@list.txt".
+        ("train-{000..146}.tar"), URLs, wids descriptors (.json), "@list.txt", or lists of such.
     columns: metadata to take from fields, for queries: "cls", "json:$.width", "w=json:$.size[0]".
     hashes: also hash every byte, for verify(full=True).
     unique_keys: a key that comes in two shards is an error.
@@ -83,7 +83,7 @@ def index(
     """
     return _core.index(
         path_of(output),
-        [path_of(source) for source in sources],
+        paths_of(sources),
         columns=columns_of(columns),
         hashes=hashes,
         unique_keys=unique_keys,
@@ -117,7 +117,10 @@ def update(
     )
 
 
-def merge(output: str | os.PathLike[str], *parts: str | os.PathLike[str]) -> BuildReport:
+def merge(
+    output: str | os.PathLike[str],
+    *parts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> BuildReport:
     """Joins all parts of an index, in any order. Raises Mismatch if parts do not fit.
 
     The parts are what index(part=(i, n)), or ``shardwise index --part I/N``, makes on N machines.
@@ -127,7 +130,7 @@ def merge(output: str | os.PathLike[str], *parts: str | os.PathLike[str]) -> Bui
     >>> shardwise.merge("whole.idx", "part-2.idx", "part-1.idx").num_samples
     400
     """
-    return _core.merge(path_of(output), [path_of(part) for part in parts])
+    return _core.merge(path_of(output), paths_of(parts))
 
 
 def verify(

@@ -74,6 +74,16 @@ def _shape(shape: Union[Sequence[int], None]) -> list[int]:
     return sizes or []
 
 
+def _require_transform(transform: Any) -> None:
+    require(
+        "transform",
+        transform,
+        ImageTransform,
+        "give a shardwise.transforms.ImageTransform; a function of yours, as torchvision's "
+        "transforms, goes into columns.decoded()",
+    )
+
+
 def _callable(name: str, function: Any) -> Any:
     if not callable(function):
         refuse(name, function, "give a function")
@@ -142,7 +152,13 @@ def image(
     Unless the transform gives all images one size, those of a batch must be of one.
     Costs: only the part of an image that the transform shows is decoded.
     """
+    require("decoding", decoding, ImageDecoding, "give a shardwise.transforms.ImageDecoding")
+    _require_transform(transform)
     return _core.image_column(_fields(fields), transform, decoding)
+
+
+def _require_clip(clip: Any, kind: type) -> None:
+    require("clip", clip, kind, f"give a shardwise.transforms.{kind.__name__}")
 
 
 def _media() -> ModuleType:
@@ -164,6 +180,8 @@ def video(
     All frames of a clip get the same crop, flip and colours. Decoding begins at the key frame
     before the clip, and ends with it. Raises Unsupported if the package was built without FFmpeg.
     """
+    _require_clip(clip, VideoClip)
+    _require_transform(transform)
     column: Column = _media().video_column(_fields(fields), clip, transform)
     return column
 
@@ -173,12 +191,14 @@ def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
 
     The column has the name of the field with "_times" behind it.
     """
+    _require_clip(clip, VideoClip)
     column: Column = _media().video_times_column(_fields(fields), clip)
     return column
 
 
 def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
     """A part of each sound, also of a video's: float32, ragged rows [C, S], or [N, C, S]."""
+    _require_clip(clip, AudioClip)
     column: Column = _media().audio_column(_fields(fields), clip)
     return column
 

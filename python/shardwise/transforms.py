@@ -106,7 +106,9 @@ class ImageTransform(NamedTuple):
     filter: str = "bilinear"
     """Of resizes: "bilinear" or "bicubic", both antialiased."""
     type: str = "uint8"
-    """Of the values: "uint8", "float32", "float16" or "bfloat16"."""
+    """Of the values: "uint8", "float32", "float16" or "bfloat16"; or "uint16", the values as stored,
+    of PNG and PNM with 16 bits a channel: other images are bad samples, and nothing resizes or
+    recolours them. Of the other types, 16 bits are scaled to 8."""
     layout: str = "channels_first"
     """[3, H, W], or "channels_last": [H, W, 3]."""
 
@@ -115,11 +117,12 @@ class ImageDecoding(NamedTuple):
     """How images are decoded."""
 
     max_pixels: int = 1 << 28
-    """Larger images are refused before memory is taken for them."""
+    """Larger images are refused before memory is taken for them; so are those with a side of more
+    than 2^20 pixels."""
     strict: bool = False
     """Refuse what is otherwise forgiven, as Pillow forgives it: damaged codes, a missing end."""
     apply_orientation: bool = False
-    """Turn the image as its Exif orientation says."""
+    """Turn the image as its orientation says, which is read as by Pillow's exif_transpose."""
     scaling: str = "exact"
     """Decode JPEGs at 1/2, 1/4 or 1/8 of their size where they are shrunk anyway: "not_smaller"
     (than the result), or "fast" (down to 3/4 of it). Quicker; the pixels are others."""

@@ -252,7 +252,11 @@ nb::tuple gather(const DatasetObject& self, nb::handle numbers, const std::strin
                             .cast());
 }
 
-nb::object select(const DatasetObject& self, nb::handle which) {
+nb::object select(const DatasetObject& self, nb::handle which, const std::string& missing) {
+  if (missing != "error" && missing != "skip") {
+    throw InvalidArgument("an option has no valid value", "missing=" + in_quotes(missing),
+                          "choose one of: error, skip");
+  }
   const nb::object first =
       nb::isinstance<nb::list>(which) && nb::len(which) > 0 ? nb::object(which[0]) : nb::none();
   if (!nb::isinstance<nb::str>(first)) {
@@ -261,6 +265,7 @@ nb::object select(const DatasetObject& self, nb::handle which) {
   std::vector<std::uint64_t> numbers;
   for (const nb::handle key : which) {
     const auto number = number_of(self, nb::cast<nb::str>(key));
+    if (!number && missing == "skip") continue;
     if (!number) {
       const NameBytes name(key.ptr());
       if (!name.is_valid()) nb::raise_python_error();
@@ -528,10 +533,12 @@ void add_datasets(nb::module_& module) {
            ">>> len(sevens), sevens[1].key\n"
            "(40, '000017')")
       .def(
-          "select", &select, "which"_a, nb::sig("def select(self, which: typing.Any) -> Dataset"),
+          "select", &select, "which"_a, "missing"_a = "error",
+          nb::sig("def select(self, which: typing.Any, missing: str = 'error') -> Dataset"),
           "A view of the samples with these numbers, or (a list of str) keys, in any order: in the "
-          "view they are in the index's order. Raises OutOfRange, NotFound; InvalidArgument if one "
-          "is named twice.\n\n"
+          "view they are in the index's order. With missing=\"skip\" keys that no sample has are "
+          "left "
+          "out. Raises OutOfRange, NotFound; InvalidArgument if one is named twice.\n\n"
           ">>> [sample.key for sample in ds.select([9, 3])]\n"
           "['000003', '000009']")
       .def(

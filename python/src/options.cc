@@ -27,7 +27,8 @@ constexpr Name<ImageTransform::Filter> kFilters[] = {
 constexpr Name<ImageTransform::Type> kTypes[] = {{"uint8", ImageTransform::Type::kUint8},
                                                  {"float32", ImageTransform::Type::kFloat32},
                                                  {"float16", ImageTransform::Type::kFloat16},
-                                                 {"bfloat16", ImageTransform::Type::kBfloat16}};
+                                                 {"bfloat16", ImageTransform::Type::kBfloat16},
+                                                 {"uint16", ImageTransform::Type::kUint16}};
 constexpr Name<ImageTransform::Layout> kLayouts[] = {
     {"channels_first", ImageTransform::Layout::kChannelsFirst},
     {"channels_last", ImageTransform::Layout::kChannelsLast}};

@@ -202,11 +202,16 @@ void detail::SampleAccess::copy_unchanged(const Sample& sample, std::size_t plac
   sample.require_unchanged_map(place);
 }
 
+const Index* detail::SampleAccess::index_of(const Sample& sample) noexcept {
+  return sample.shard_->index.get();
+}
+
 void detail::SampleAccess::require_unchanged(const Sample& sample, std::size_t place) {
   if (!sample.own_) sample.require_unchanged_map(place);
 }
 
 void Sample::require_unchanged_map(std::size_t i) const {
+  if (is_fetched_url(shard_->path)) return;  // mapped from the cache, whose files nobody edits
   const std::uint64_t offset = members_[i].data_offset();
   const FileIdentity& then = shard_->map->identity();
   std::optional<FileIdentity> now;  // none: the name is gone or another file's; the map remains

@@ -8,6 +8,7 @@
 
 #include "shardwise/base/export.h"
 #include "shardwise/data/sample.h"
+#include "shardwise/index/index.h"
 
 namespace shardwise::detail {
 
@@ -26,6 +27,8 @@ struct SampleAccess {
   /// The same for one sample after another; `last` begins as it is, and is of one list of names.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(
       const Sample& sample, std::span<const std::string> fields, FieldPlace& last) noexcept;
+  /// The index that it was opened by; none of a data set that has none.
+  [[nodiscard]] SHARDWISE_EXPORT static const Index* index_of(const Sample& sample) noexcept;
   /// Whether its bytes are read in place; otherwise it holds a copy of them.
   [[nodiscard]] SHARDWISE_EXPORT static bool is_mapped(const Sample& sample) noexcept;
   /// Copies the field at `place` to `to`, which is as large.

@@ -325,6 +325,10 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
 }
 
 void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
+  if (current() == nullptr) {
+    next_change = ~std::uint64_t{0};  // until the next epoch begins
+    return;
+  }
   require_crew();
   std::vector<std::uint64_t> idle;
   {

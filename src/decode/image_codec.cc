@@ -81,13 +81,21 @@ void DecodeWarnings::add(const char* text) noexcept {
 std::vector<std::string> DecodeWarnings::texts() const { return {texts_, texts_ + num_kinds_}; }
 
 void require_pixels(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 48;  // whose bytes can be counted, in 64 bits
-  max_pixels = std::min(max_pixels, kMost);
   if (height == 0 || width == 0) throw DecodeFailure("the image has no pixels");
   if (width > max_pixels / height) {
     throw DecodeFailure(std::to_string(width) + " x " + std::to_string(height) +
                         " pixels are more than the limit of " + std::to_string(max_pixels));
   }
+  if (std::max(height, width) > kMaxImageSide) {
+    throw DecodeFailure(std::to_string(width) + " x " + std::to_string(height) +
+                        " pixels, a side of more than " + std::to_string(kMaxImageSide));
+  }
+}
+
+void require_16_bits(std::string_view format, std::size_t depth) {
+  if (depth == 16) return;
+  throw DecodeFailure(std::string(format) + ": its values have " + std::to_string(depth) +
+                      " bits, and uint16 is for those of 16");
 }
 
 Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t width) {
@@ -115,7 +123,10 @@ ImageHeader read_image_header(std::string_view bytes) {
 
 DecodeReport decode_rgb(std::string_view bytes, const DecodeRequest& request, RgbImage& image) {
   SHARDWISE_ASSERT(request.scale >= 1 && request.scale <= 8);
-  const ImageCodec codec = image_codec_of(image_format_of(bytes));
+  const ImageFormat format = image_format_of(bytes);
+  if (request.keep_16_bits && format == ImageFormat::kJpeg) require_16_bits("JPEG", 8);
+  if (request.keep_16_bits && format == ImageFormat::kWebp) require_16_bits("WebP", 8);
+  const ImageCodec codec = image_codec_of(format);
   DecodeWarnings warnings;
   DecodeReport report;
   report.box = request.apply_orientation ? decode_turned(bytes, request, codec, image, warnings)

@@ -23,19 +23,26 @@ struct ImageHeader {
   ImageFormat format = ImageFormat::kJpeg;
   std::size_t height = 0;  ///< as stored: not turned
   std::size_t width = 0;
-  unsigned orientation = 1;  ///< Exif's, 1 to 8; 1 (upright) also where there is none
+  unsigned orientation = 1;  ///< 1 to 8, as orientation_of() reads it; 1 is upright
 };
 
 /// Reads no pixel and calls no image library: the markers, chunks or words before them are walked.
 SHARDWISE_EXPORT ImageHeader read_image_header(std::string_view bytes);
 
+/// What is as long in one direction takes, to be read and resized, memory by the length of its rows
+/// or columns, many times that of its pixels.
+constexpr std::size_t kMaxImageSide = std::size_t{1} << 20;
+
 struct DecodeRequest {
-  /// Larger images are refused before memory is taken for them, also where only a part is wanted.
+  /// Larger images are refused before memory is taken for them, also where only a part is wanted;
+  /// so are those with a side of more than kMaxImageSide pixels.
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
   /// Refuses what is otherwise forgiven with a warning.
   bool strict = false;
-  /// Turns and flips the image as its Exif orientation says.
+  /// Turns and flips the image as its orientation says.
   bool apply_orientation = false;
+  /// Values of 16 bits are kept as stored, in pixels of 6 bytes. Images of fewer bits are refused.
+  bool keep_16_bits = false;
   /// The part that is wanted, in pixels of the full-size image, turned if that is asked for. The
   /// pixels are those of a whole decode. Nothing behind its last row is read, so that damage there
   /// goes unnoticed.
@@ -65,7 +72,8 @@ struct DecodeReport {
 ///
 /// Forgiven with a warning is what costs no rows, and in a JPEG also what Pillow forgives: damaged
 /// codes, and an end-of-image marker before the end. A file that ends before its pixels do is
-/// refused. Alpha is dropped, colour profiles and gamma are not applied, 16 bits are scaled to 8.
+/// refused. Alpha is dropped, colour profiles and gamma are not applied, 16 bits are scaled to 8 unless
+/// they are to be kept.
 /// Of an animation, the first frame is decoded.
 SHARDWISE_EXPORT DecodeReport decode_rgb(std::string_view bytes, const DecodeRequest& request,
                                          RgbImage& image);

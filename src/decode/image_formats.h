@@ -31,8 +31,12 @@ class DecodeWarnings {
   char texts_[kMaxKinds][kTextSize];
 };
 
-/// Throws DecodeFailure unless height x width is at least 1 and at most `max_pixels`.
-void require_pixels(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels);
+/// Throws DecodeFailure unless height x width is at least 1 and at most `max_pixels`, and no side is
+/// longer than kMaxImageSide.
+SHARDWISE_EXPORT void require_pixels(std::uint64_t height, std::uint64_t width,
+                                     std::uint64_t max_pixels);
+/// Throws DecodeFailure unless `depth` is 16.
+void require_16_bits(std::string_view format, std::size_t depth);
 /// The wanted part of an image: all of it without a crop. Throws DecodeFailure if there is none.
 Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t width);
 /// The whole of `box`, which was not scaled.

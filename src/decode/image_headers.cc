@@ -1,8 +1,11 @@
 // The headers of the formats that have a library, read without it: in microseconds, and with the
-// Exif block found in place. Every offset is checked before use.
+// metadata found in place. Every offset is checked before use.
+
+#include <zlib.h>
 
 #include <algorithm>
 #include <optional>
+#include <string>
 
 #include "decode/decode_failure.h"
 #include "decode/exif.h"
@@ -80,6 +83,75 @@ class JpegMarkers {
   std::string_view segment_;
 };
 
+// ------------------------------------------------------------------------------------------- PNG
+
+/// What zlib made of `bytes`, as far as it goes; nothing where that is damaged, or more than 1 MiB.
+std::string inflated(std::string_view bytes) {
+  constexpr std::size_t kMost = std::size_t{1} << 20;
+  constexpr std::size_t kMostRatio = 1032;  // zlib's
+  z_stream stream{};
+  if (inflateInit(&stream) != Z_OK) return {};
+  std::string text(std::min(kMost, bytes.size() * kMostRatio) + 1, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(text.data());
+  stream.avail_out = static_cast<uInt>(text.size());
+  const int result = inflate(&stream, Z_FINISH);
+  const std::size_t size = text.size() - stream.avail_out;
+  inflateEnd(&stream);
+  const bool is_whole = result == Z_STREAM_END || result == Z_BUF_ERROR;
+  text.resize(is_whole && size <= kMost ? size : 0);
+  return text;
+}
+
+/// Takes what precedes the next zero, and it; false if there is none.
+bool take_word(std::string_view& rest, std::string_view& word) {
+  const std::size_t end = rest.find('\0');
+  if (end == std::string_view::npos) return false;
+  word = rest.substr(0, end);
+  rest.remove_prefix(end + 1);
+  return true;
+}
+
+/// The text of a tEXt, zTXt or iTXt chunk, whose keyword was taken from `rest`.
+std::string text_of_chunk(std::string_view name, std::string_view rest) {
+  if (name == "tEXt") return std::string(rest);
+  bool is_compressed = name == "zTXt";
+  if (name == "iTXt") {
+    if (rest.empty()) return {};
+    is_compressed = rest[0] != '\0';
+    rest.remove_prefix(1);
+  }
+  if (rest.empty() || (is_compressed && rest[0] != '\0')) return {};  // there is one method
+  rest.remove_prefix(1);
+  std::string_view word;
+  if (name == "iTXt" && !(take_word(rest, word) && take_word(rest, word))) return {};
+  return is_compressed ? inflated(rest) : std::string(rest);
+}
+
+/// What a PNG's chunks say of its orientation.
+class PngMetadata {
+ public:
+  void take(std::string_view name, std::string_view data) {
+    if (name == "eXIf") {
+      exif_ = data;
+      return;
+    }
+    std::string_view keyword;
+    if ((name != "tEXt" && name != "zTXt" && name != "iTXt") || !take_word(data, keyword)) return;
+    if (keyword == "XML:com.adobe.xmp") xmp_ = text_of_chunk(name, data);
+    if (keyword == "Raw profile type exif") profile_ = raw_profile(text_of_chunk(name, data));
+  }
+  [[nodiscard]] unsigned orientation() const noexcept {
+    return orientation_of(exif_.empty() ? profile_ : exif_, xmp_);
+  }
+
+ private:
+  std::string_view exif_;
+  std::string profile_;
+  std::string xmp_;
+};
+
 // ------------------------------------------------------------------------------------------ WebP
 
 struct WebpChunk {
@@ -112,13 +184,19 @@ ImageHeader bare_webp_header(std::string_view name, std::string_view data) {
 
 constexpr std::size_t kWebpHeaderBytes = 12;
 constexpr std::size_t kAnimationFlag = 0x02;
+constexpr std::size_t kXmpFlag = 0x04;
+constexpr std::size_t kExifFlag = 0x08;
 
 }  // namespace
 
 ImageHeader read_jpeg_header(std::string_view bytes) {
+  constexpr std::string_view kExif("Exif\0\0", 6);
+  constexpr std::string_view kXmp("http://ns.adobe.com/xap/1.0/\0", 29);
   ImageHeader header{ImageFormat::kJpeg, 0, 0, 1};
   bool has_frame = false;
-  bool has_exif = false;
+  std::string_view exif;
+  std::string extended;
+  std::string_view xmp;
   JpegMarkers markers(bytes);
   for (bool more = markers.next(); more; more = markers.next()) {
     if (markers.code() == JpegMarkers::kEoi || markers.code() == JpegMarkers::kSos) break;
@@ -127,13 +205,18 @@ ImageHeader read_jpeg_header(std::string_view bytes) {
       has_frame = true;
       header.height = read_big_endian(segment, 1, 2);
       header.width = read_big_endian(segment, 3, 2);
-    } else if (markers.code() == JpegMarkers::kApp1 && !has_exif &&
-               segment.substr(0, 6) == std::string_view("Exif\0\0", 6)) {
-      has_exif = true;
-      header.orientation = exif_orientation(segment);
+    } else if (markers.code() == JpegMarkers::kApp1 && segment.starts_with(kExif)) {
+      if (!exif.empty()) {  // a large block has several segments
+        if (extended.empty()) extended = exif;
+        extended += segment.substr(kExif.size());
+      }
+      exif = extended.empty() ? segment : extended;
+    } else if (markers.code() == JpegMarkers::kApp1 && segment.starts_with(kXmp)) {
+      xmp = segment.substr(kXmp.size());
     }
   }
   if (!has_frame) throw DecodeFailure("JPEG: the data holds no frame header");
+  header.orientation = orientation_of(exif, xmp);
   return header;
 }
 
@@ -145,17 +228,16 @@ ImageHeader read_png_header(std::string_view bytes) {
   if (rest.substr(4, 4) != "IHDR") throw DecodeFailure("PNG: the first chunk is not IHDR");
   ImageHeader header{ImageFormat::kPng, read_big_endian(rest, 12, 4), read_big_endian(rest, 8, 4),
                      1};
+  PngMetadata metadata;
   while (rest.size() >= kAroundData) {
     const std::size_t size = read_big_endian(rest, 0, 4);
     if (size > rest.size() - kAroundData) break;
     const std::string_view name = rest.substr(4, 4);
     if (name == "IEND") break;
-    if (name == "eXIf") {
-      header.orientation = exif_orientation(rest.substr(8, size));
-      break;
-    }
+    metadata.take(name, rest.substr(8, size));
     rest.remove_prefix(size + kAroundData);
   }
+  header.orientation = metadata.orientation();
   return header;
 }
 
@@ -169,11 +251,14 @@ ImageHeader read_webp_header(std::string_view bytes) {
   if (!extended || extended->data.size() < 10) throw DecodeFailure("WebP: the data ends early");
   ImageHeader header{ImageFormat::kWebp, read_little_endian(extended->data, 7, 3) + 1,
                      read_little_endian(extended->data, 4, 3) + 1, 1};
+  const std::size_t flags = byte_at(extended->data, 0);
+  std::string_view exif;
+  std::string_view xmp;
   while (const auto chunk = take_webp_chunk(rest)) {
-    if (chunk->name != "EXIF") continue;
-    header.orientation = exif_orientation(chunk->data);
-    break;
+    if (chunk->name == "EXIF" && (flags & kExifFlag) != 0 && exif.empty()) exif = chunk->data;
+    if (chunk->name == "XMP " && (flags & kXmpFlag) != 0 && xmp.empty()) xmp = chunk->data;
   }
+  header.orientation = orientation_of(exif, xmp);
   return header;
 }
 

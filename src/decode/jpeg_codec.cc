@@ -102,17 +102,12 @@ static void jpeg_skip(j_decompress_ptr jpeg, long num_bytes) {
 
 }  // extern "C"
 
-/// (255 - c) * (255 - k) / 255, rounded.
-std::uint8_t ink_to_light(unsigned c, unsigned k) {
-  return static_cast<std::uint8_t>(((255 - c) * (255 - k) + 127) / 255);
-}
-
-/// `flip` is 255 where inks are stored inverted, else 0.
-void inks_to_rgb(const std::uint8_t* inks, std::size_t num_pixels, unsigned flip,
-                 std::uint8_t* rgb) {
+/// Inks are taken for inverted, as Adobe stores them, also without Adobe's marker: as Pillow does.
+void inks_to_rgb(const std::uint8_t* inks, std::size_t num_pixels, std::uint8_t* rgb) {
   for (std::size_t i = 0; i < num_pixels; ++i, inks += 4, rgb += 3) {
-    const unsigned black = inks[3] ^ flip;
-    for (int c = 0; c < 3; ++c) rgb[c] = ink_to_light(inks[c] ^ flip, black);
+    for (int c = 0; c < 3; ++c) {
+      rgb[c] = static_cast<std::uint8_t>((unsigned{inks[c]} * inks[3] + 127) / 255);
+    }
   }
 }
 
@@ -234,14 +229,13 @@ class JpegReader {
     RgbImage& scratch = detail::of_thread<RgbImage>([] {});
     scratch.reshape(kRowsAtOnce, (stride + 2) / 3);
     const std::size_t offset = (box.left - first_column) * channels;
-    const unsigned flip = jpeg_.saw_Adobe_marker != 0 ? 255 : 0;  // Adobe stores inks inverted
     for (std::size_t y = 0; y < box.height;) {
       JDIMENSION num_rows = 0;
       if (!read_some(scratch.data(), stride, num_rows)) return false;
       for (JDIMENSION i = 0; i < num_rows && y < box.height; ++i, ++y) {
         const std::uint8_t* from = scratch.data() + i * stride + offset;
         if (has_inks_) {
-          inks_to_rgb(from, box.width, flip, image.row(y));
+          inks_to_rgb(from, box.width, image.row(y));
         } else {
           std::memcpy(image.row(y), from, box.width * 3);
         }

@@ -20,11 +20,13 @@ RealBox Orientation::upright(RealBox box, std::size_t height, std::size_t width)
   return swaps ? RealBox{box.left, box.top, box.width, box.height} : box;
 }
 
-void Orientation::turn(const RgbImage& stored, RgbImage& image) const {
-  const std::size_t height = stored.height();
-  const std::size_t width = stored.width();
-  const RgbView from = stored.view();
-  image.reshape(swaps ? width : height, swaps ? height : width);
+namespace {
+
+/// REQUIRES: `image` has the size of the upright form, and pixels of kPixelBytes.
+template <std::size_t kPixelBytes>
+void turn_pixels(const RgbView& from, const Orientation& by, RgbImage& image) {
+  const std::size_t height = from.height;
+  const std::size_t width = from.width;
   // Tiles, so that with rows and columns swapped both sides stay in the cache.
   constexpr std::size_t kTile = 32;
   for (std::size_t top = 0; top < image.height(); top += kTile) {
@@ -32,17 +34,29 @@ void Orientation::turn(const RgbImage& stored, RgbImage& image) const {
     for (std::size_t left = 0; left < image.width(); left += kTile) {
       const std::size_t right = std::min(left + kTile, image.width());
       for (std::size_t y = top; y < bottom; ++y) {
-        std::uint8_t* to = image.row(y) + left * 3;
-        for (std::size_t x = left; x < right; ++x, to += 3) {
-          const std::size_t row = swaps ? x : y;
-          const std::size_t column = swaps ? y : x;
+        std::uint8_t* to = image.row(y) + left * kPixelBytes;
+        for (std::size_t x = left; x < right; ++x, to += kPixelBytes) {
+          const std::size_t row = by.swaps ? x : y;
+          const std::size_t column = by.swaps ? y : x;
           std::memcpy(to,
-                      from.row(flips_rows ? height - 1 - row : row) +
-                          (flips_columns ? width - 1 - column : column) * 3,
-                      3);
+                      from.row(by.flips_rows ? height - 1 - row : row) +
+                          (by.flips_columns ? width - 1 - column : column) * kPixelBytes,
+                      kPixelBytes);
         }
       }
     }
+  }
+}
+
+}  // namespace
+
+void Orientation::turn(const RgbImage& stored, RgbImage& image) const {
+  image.reshape(swaps ? stored.width() : stored.height(), swaps ? stored.height() : stored.width(),
+                stored.pixel_bytes());
+  if (stored.pixel_bytes() == 3) {
+    turn_pixels<3>(stored.view(), *this, image);
+  } else {
+    turn_pixels<6>(stored.view(), *this, image);
   }
 }
 

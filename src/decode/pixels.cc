@@ -5,6 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/assert.h"
 #include "decode/pixel_kernels.h"
 
 namespace shardwise::detail {
@@ -86,6 +87,31 @@ class TableSink : public RowSink {
   const PixelTarget& target_;
   Frame frame_;
   const PixelTable<Value>& table_;
+  Value* out_;
+};
+
+/// Channels of 16 bits.
+class ValueSink {
+ public:
+  using Value = std::uint16_t;
+
+  ValueSink(const PixelTarget& target, Value* out) : target_(target), frame_(target), out_(out) {}
+
+  void put(std::size_t y, const std::uint8_t* row) const {
+    const std::size_t width = target_.part.window.width;
+    Value* to = out_ + frame_.at(target_.top + y, target_.left);
+    for (std::size_t x = 0; x < width; ++x, to += frame_.step()) {
+      std::array<Value, 3> pixel;
+      std::memcpy(pixel.data(), row + (target_.flips.horizontal ? width - 1 - x : x) * 6, 6);
+      for (std::size_t c = 0; c < 3; ++c) to[c * frame_.plane()] = pixel[c];
+    }
+  }
+
+  [[nodiscard]] Value value_of(std::size_t /*channel*/, std::uint8_t byte) const { return byte; }
+
+ private:
+  const PixelTarget& target_;
+  Frame frame_;
   Value* out_;
 };
 
@@ -172,6 +198,18 @@ void write_pixels(const RgbView& image, const PixelTarget& target,
                   const PixelTable<std::uint16_t>& table, std::uint16_t* out) {
   const PixelTarget whole = with_part(target);
   write(image, whole, TableSink<std::uint16_t>(whole, table, out), out);
+}
+
+void copy_pixels(const RgbView& image, const PixelTarget& target, std::uint16_t* out) {
+  const PixelTarget whole = with_part(target);
+  const ValueSink sink(whole, out);
+  fill_border(whole, sink, out);
+  const std::size_t height = whole.part.window.height;
+  if (whole.part.window.width == 0) return;
+  SHARDWISE_ASSERT(image.pixel_bytes == 6 && (height == 0 || height == image.height));
+  for (std::size_t y = 0; y < height; ++y) {
+    sink.put(whole.flips.vertical ? height - 1 - y : y, image.row(y));
+  }
 }
 
 void write_planes(const RgbImage& image, std::size_t height, std::size_t width,

@@ -55,6 +55,11 @@ SHARDWISE_EXPORT void write_pixels(const RgbView& image, const PixelTarget& targ
 SHARDWISE_EXPORT void write_pixels(const RgbView& image, const PixelTarget& target,
                                    const PixelTable<std::uint16_t>& table, std::uint16_t* out);
 
+/// As these, of an image with channels of 16 bits, which are copied.
+/// REQUIRES: image.pixel_bytes is 6; the part is the image as it is.
+SHARDWISE_EXPORT void copy_pixels(const RgbView& image, const PixelTarget& target,
+                                  std::uint16_t* out);
+
 /// Writes `image` as three planes of height x width bytes each, resized bilinearly if the size
 /// differs.
 SHARDWISE_EXPORT void write_planes(const RgbImage& image, std::size_t height, std::size_t width,

@@ -1,6 +1,7 @@
 #include <png.h>
 
 #include <array>
+#include <bit>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -85,20 +86,22 @@ class PngReader {
     const std::size_t width = png_get_image_width(png_, info_);
     require_pixels(height, width, request.max_pixels);
     const Box box = wanted_box(request, height, width);
+    if (request.keep_16_bits) require_16_bits("PNG", png_get_bit_depth(png_, info_));
+    pixel_bytes_ = request.keep_16_bits ? 6 : 3;
     require(set_up_rgb());
-    if (png_get_rowbytes(png_, info_) != width * 3)
+    if (png_get_rowbytes(png_, info_) != width * pixel_bytes_)
       throw DecodeFailure("PNG: its rows are not RGB");
     const bool is_whole = box.height == height && box.width == width;
     if (is_whole) {
-      image.reshape(height, width);
+      image.reshape(height, width, pixel_bytes_);
       read_whole(image);
     } else if (png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE) {
       RgbImage scratch;  // not kept: it is of the whole image's size
-      scratch.reshape(height, width);
+      scratch.reshape(height, width, pixel_bytes_);
       read_whole(scratch);
       copy(scratch.view().cropped(box), image);
     } else {
-      image.reshape(box.height, box.width);
+      image.reshape(box.height, box.width, pixel_bytes_);
       read_part(box, image);
     }
     return whole_of(box);
@@ -128,7 +131,11 @@ class PngReader {
   bool set_up_rgb() noexcept {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_expand(png_);
-    png_set_scale_16(png_);
+    if (pixel_bytes_ == 3) {
+      png_set_scale_16(png_);
+    } else if constexpr (std::endian::native == std::endian::little) {
+      png_set_swap(png_);
+    }
     png_set_strip_alpha(png_);
     png_set_gray_to_rgb(png_);
     png_set_interlace_handling(png_);
@@ -142,18 +149,19 @@ class PngReader {
 
   void read_part(const Box& box, RgbImage& image) {
     RgbImage& scratch = detail::of_thread<RgbImage>([] {});
-    scratch.reshape(1, png_get_image_width(png_, info_));
+    scratch.reshape(1, png_get_image_width(png_, info_), pixel_bytes_);
     for (std::size_t y = 0; y < box.top + box.height; ++y) {
       if (!read_row(scratch.data())) forgive();
       if (y < box.top) continue;
-      std::memcpy(image.row(y - box.top), scratch.data() + box.left * 3, box.width * 3);
+      std::memcpy(image.row(y - box.top), scratch.data() + box.left * pixel_bytes_,
+                  box.width * pixel_bytes_);
     }
   }
 
   static void copy(const RgbView& from, RgbImage& image) {
-    image.reshape(from.height, from.width);
+    image.reshape(from.height, from.width, from.pixel_bytes);
     for (std::size_t y = 0; y < from.height; ++y) {
-      std::memcpy(image.row(y), from.row(y), from.width * 3);
+      std::memcpy(image.row(y), from.row(y), from.width * from.pixel_bytes);
     }
   }
 
@@ -195,6 +203,7 @@ class PngReader {
   }
 
   PngState state_;
+  std::size_t pixel_bytes_ = 3;
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
 };

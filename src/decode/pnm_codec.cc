@@ -57,17 +57,26 @@ RealBox decode_pnm(std::string_view bytes, const DecodeRequest& request, RgbImag
   const PnmHeader header = parse_pnm(bytes);
   require_pixels(header.height, header.width, request.max_pixels);
   const std::size_t depth = header.most > 255 ? 2 : 1;
+  if (request.keep_16_bits) require_16_bits("PNM", depth * 8);
   const std::uint64_t num_values = header.width * header.height * header.channels;
   if (header.data.size() / depth < num_values) throw DecodeFailure("PNM: the data ends early");
   const Box box = wanted_box(request, header.height, header.width);
-  image.reshape(box.height, box.width);
+  image.reshape(box.height, box.width, request.keep_16_bits ? 6 : 3);
   const unsigned half = header.most / 2;
   bool is_above = false;
   const auto read_value = [&](const std::uint8_t* from) {
-    unsigned value = depth == 1 ? from[0] : from[0] * 256u + from[1];
+    const unsigned value = depth == 1 ? from[0] : from[0] * 256u + from[1];
     is_above |= value > header.most;
-    value = std::min(value, header.most);
-    return static_cast<std::uint8_t>((value * 255 + half) / header.most);
+    return std::min(value, header.most);
+  };
+  const auto put_value = [&](const std::uint8_t* from, std::uint8_t* to, std::size_t channel) {
+    const unsigned value = read_value(from);
+    if (request.keep_16_bits) {
+      const auto kept = static_cast<std::uint16_t>(value);
+      std::memcpy(to + channel * 2, &kept, 2);
+    } else {
+      to[channel] = static_cast<std::uint8_t>((value * 255 + half) / header.most);
+    }
   };
   const std::size_t pixel_bytes = header.channels * depth;
   const bool is_as_ours = header.most == 255 && header.channels == 3;
@@ -79,10 +88,10 @@ RealBox decode_pnm(std::string_view bytes, const DecodeRequest& request, RgbImag
       std::memcpy(to, from, box.width * 3);
       continue;
     }
-    for (std::size_t x = 0; x < box.width; ++x, from += pixel_bytes, to += 3) {
-      to[0] = read_value(from);
-      to[1] = header.channels == 1 ? to[0] : read_value(from + depth);
-      to[2] = header.channels == 1 ? to[0] : read_value(from + 2 * depth);
+    for (std::size_t x = 0; x < box.width; ++x, from += pixel_bytes, to += image.pixel_bytes()) {
+      for (std::size_t c = 0; c < 3; ++c) {
+        put_value(header.channels == 1 ? from : from + c * depth, to, c);
+      }
     }
   }
   if (is_above) {

@@ -1,10 +1,12 @@
 #include "decode/resize.h"
 
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "base/assert.h"
 #include "base/of_thread.h"
+#include "decode/decode_failure.h"
 #include "decode/pixel_kernels.h"
 
 namespace shardwise::detail {
@@ -131,6 +133,16 @@ class Resizer {
 };
 
 }  // namespace
+
+void require_resizable(std::size_t height, const Box& window, std::uint64_t max_pixels) {
+  constexpr std::uint64_t kUsual = std::uint64_t{1} << 24;
+  const std::uint64_t most =
+      std::max({kUsual, max_pixels, std::uint64_t{window.height} * window.width});
+  if (window.width == 0 || height <= most / window.width) return;
+  throw DecodeFailure("to resize it takes " + std::to_string(window.width) + " x " +
+                      std::to_string(height) + " pixels between, more than the limit of " +
+                      std::to_string(most));
+}
 
 void resize(const RgbView& image, const ResizedPart& part, Filter filter, Flips flips,
             RowSink& sink) {

@@ -36,6 +36,13 @@ struct ResizedPart {
   }
 };
 
+/// A resize makes its rows first, for all of the rows of the image that it needs: of an image that
+/// is one pixel wide, and very high, many more than there are pixels.
+/// @param window  the part of the result that is wanted.
+/// Errors: DecodeFailure, if that takes more than `max_pixels`, or what a usual image takes.
+SHARDWISE_EXPORT void require_resizable(std::size_t height, const Box& window,
+                                        std::uint64_t max_pixels);
+
 /// Resizes `image` as Image.resize of Pillow 12 does, bit for bit: antialiased, first across, then
 /// down, rounded to 8 bits between and after; then takes the window, and flips it. A direction
 /// whose size stays the same is left alone. What lies outside the window is not computed. (Pillow

@@ -2,8 +2,8 @@
 
 namespace shardwise::detail {
 
-void RgbImage::reshape(std::size_t height, std::size_t width) {
-  const std::size_t size = height * width * 3;
+void RgbImage::reshape(std::size_t height, std::size_t width, std::size_t pixel_bytes) {
+  const std::size_t size = height * width * pixel_bytes;
   const bool fits_lent = !lent_.empty() && size == lent_.size();
   if (!fits_lent && (size > capacity_ || !is_kept(capacity_, size))) {
     own_.reset();
@@ -14,6 +14,7 @@ void RgbImage::reshape(std::size_t height, std::size_t width) {
   pixels_ = fits_lent ? lent_.data() : own_.get();
   height_ = height;
   width_ = width;
+  pixel_bytes_ = pixel_bytes;
 }
 
 }  // namespace shardwise::detail

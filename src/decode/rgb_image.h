@@ -7,7 +7,8 @@
 
 #include "shardwise/base/export.h"
 
-// Pixels between decoding and a batch's memory: interleaved RGB, 8 bits a channel.
+// Pixels between decoding and a batch's memory: interleaved RGB, 8 bits a channel; or 16 where they
+// are kept as stored, in the machine's byte order.
 
 namespace shardwise::detail {
 
@@ -33,12 +34,14 @@ struct RgbView {
   const std::uint8_t* data = nullptr;
   std::size_t height = 0;
   std::size_t width = 0;
-  std::size_t stride = 0;  ///< bytes from row to row, at least 3 * width
+  std::size_t stride = 0;  ///< bytes from row to row, at least pixel_bytes * width
+  std::size_t pixel_bytes = 3;
 
   [[nodiscard]] const std::uint8_t* row(std::size_t y) const noexcept { return data + y * stride; }
   /// The part of it in `box`, which must lie inside.
   [[nodiscard]] RgbView cropped(const Box& box) const noexcept {
-    return {data + box.top * stride + box.left * 3, box.height, box.width, stride};
+    return {data + box.top * stride + box.left * pixel_bytes, box.height, box.width, stride,
+            pixel_bytes};
   }
 };
 
@@ -55,10 +58,14 @@ class SHARDWISE_EXPORT RgbImage {
   std::size_t width() const noexcept { return width_; }
   std::uint8_t* data() noexcept { return pixels_; }
   const std::uint8_t* data() const noexcept { return pixels_; }
-  std::uint8_t* row(std::size_t y) noexcept { return pixels_ + y * width_ * 3; }
-  RgbView view() const noexcept { return {pixels_, height_, width_, width_ * 3}; }
+  std::size_t pixel_bytes() const noexcept { return pixel_bytes_; }
+  std::uint8_t* row(std::size_t y) noexcept { return pixels_ + y * width_ * pixel_bytes_; }
+  RgbView view() const noexcept {
+    return {pixels_, height_, width_, width_ * pixel_bytes_, pixel_bytes_};
+  }
   /// The pixels are undefined afterwards.
-  void reshape(std::size_t height, std::size_t width);
+  /// @param pixel_bytes  3, or 6 for channels of 16 bits.
+  void reshape(std::size_t height, std::size_t width, std::size_t pixel_bytes = 3);
 
  private:
   std::uint8_t* pixels_ = nullptr;  // lent, or own
@@ -67,6 +74,7 @@ class SHARDWISE_EXPORT RgbImage {
   std::size_t capacity_ = 0;
   std::size_t height_ = 0;
   std::size_t width_ = 0;
+  std::size_t pixel_bytes_ = 3;
 };
 
 }  // namespace shardwise::detail

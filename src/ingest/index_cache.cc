@@ -18,6 +18,7 @@
 
 #include "base/ascii.h"
 #include "base/errno_error.h"
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
@@ -338,7 +339,7 @@ auto in_folder(const Call& call) {
     return call();
   } catch (const Error& e) {
     if (e.code() == ErrorCode::kCancelled) throw;
-    throw Error(e.code(), std::string(e.what()) + "; or " + std::string(kNameFolder));
+    throw_error(e.code(), std::string(e.what()) + "; or " + std::string(kNameFolder));
   }
 }
 

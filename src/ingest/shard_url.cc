@@ -89,9 +89,14 @@ std::string resolve_reference(std::string_view url, const std::string& base,
   return normal_path((std::filesystem::path(base) / path).string());
 }
 
+std::string_view without_query(std::string_view path_or_url) {
+  const bool has_parts = is_remote_url(path_or_url) && !is_object_url(path_or_url);
+  return has_parts ? path_or_url.substr(0, path_or_url.find_first_of("?#")) : path_or_url;
+}
+
 std::string base_of_reference(const std::string& path) {
   if (!is_remote_url(path)) return directory_of(path);
-  const std::string plain = path.substr(0, path.find_first_of("?#"));
+  const std::string plain(without_query(path));
   const std::size_t host = plain.find("://") + 3;
   const std::size_t slash = plain.rfind('/');
   return slash == std::string::npos || slash < host ? plain : plain.substr(0, slash);

@@ -23,6 +23,9 @@ std::string resolve_reference(std::string_view url, const std::string& base,
 /// Where references in the text at `path`, or URL, begin.
 std::string base_of_reference(const std::string& path);
 
+/// `path_or_url` without query and fragment, which paths and URLs of objects do not have.
+std::string_view without_query(std::string_view path_or_url);
+
 /// True unless resolve_reference would read the relative path `text` as a URL.
 bool is_plain_path(std::string_view text);
 

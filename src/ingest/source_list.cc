@@ -371,8 +371,7 @@ bool is_named_like_a_shard(const std::string& path) {
 }
 
 bool is_named_like_a_descriptor(const std::string& path) {
-  return path.substr(0, is_remote_url(path) ? path.find_first_of("?#") : path.size())
-      .ends_with(".json");
+  return without_query(path).ends_with(".json");
 }
 
 SourceList read_sources(const std::vector<std::string>& sources, const RemoteAccess& remote) {

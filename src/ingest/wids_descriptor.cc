@@ -150,10 +150,9 @@ class Resolver {
   std::uint64_t num_samples_ = 0;
 };
 
-/// The last part of a path or URL; of a URL without query and fragment.
+/// The last part of a path or URL; of a URL of the web without query and fragment.
 std::string_view file_name(std::string_view path) {
-  if (is_remote_url(path) && scheme_of(path) != "s3")
-    path = path.substr(0, path.find_first_of("?#"));
+  path = without_query(path);
   return path.substr(path.rfind('/') + 1);
 }
 

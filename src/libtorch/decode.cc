@@ -61,9 +61,11 @@ torch::Tensor image_of(std::string_view bytes, const DecodeOptions& options) {
   const auto height =
       as_stored ? static_cast<std::int64_t>(scratch.height()) : options.resize.height;
   const auto width = as_stored ? static_cast<std::int64_t>(scratch.width()) : options.resize.width;
+  const detail::Box window{.height = static_cast<std::size_t>(height),
+                           .width = static_cast<std::size_t>(width)};
+  detail::require_resizable(scratch.height(), window, options.max_pixels);
   auto image = torch::empty({3, height, width}, torch::kUInt8);
-  detail::write_planes(scratch, static_cast<std::size_t>(height), static_cast<std::size_t>(width),
-                       image.data_ptr<std::uint8_t>());
+  detail::write_planes(scratch, window.height, window.width, image.data_ptr<std::uint8_t>());
   return image;
 }
 

@@ -13,12 +13,14 @@
 
 namespace shardwise::libtorch::detail {
 
+using shardwise::detail::Box;
 using shardwise::detail::decode_rgb;
 using shardwise::detail::DecodeFailure;
 using shardwise::detail::field_kind;
 using shardwise::detail::FieldKind;
 using shardwise::detail::NpyHeader;
 using shardwise::detail::parse_npy_header;
+using shardwise::detail::require_resizable;
 using shardwise::detail::RgbImage;
 using shardwise::detail::write_npy;
 using shardwise::detail::write_planes;

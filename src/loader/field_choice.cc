@@ -40,6 +40,18 @@ std::size_t only_image_of(const Sample& sample) {
   return found;
 }
 
+/// Who names a column of the index takes it for a field.
+std::string column_hint(const Sample& sample, const std::vector<std::string>& names) {
+  const Index* const index = SampleAccess::index_of(sample);
+  if (index == nullptr) return {};
+  for (const Index::Column& column : index->content().columns) {
+    if (std::find(names.begin(), names.end(), column.name) == names.end()) continue;
+    return "; " + in_quotes(column.name) + " is a column of the index, for queries, taken from " +
+           in_quotes(column.field);
+  }
+  return {};
+}
+
 void refuse_pickles(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     const std::string_view file = without_compression_suffix(name);
@@ -79,7 +91,7 @@ std::size_t FieldChoice::in(const Sample& sample) const {
   std::string wanted;
   for (const std::string& name : names_) wanted += (wanted.empty() ? "" : ";") + name;
   throw NotFound("the sample has no field " + in_quotes(wanted), sample.describe(),
-                 "its fields are " + fields_of(sample));
+                 "its fields are " + fields_of(sample) + column_hint(sample, names_));
 }
 
 std::string FieldChoice::describe() const {

@@ -118,11 +118,11 @@ class ImageColumn final : public ColumnMaker {
     input.enter(Stage::kDecoding);
     const ImageTransform::Size stored = stored_size(bytes);
     const ImagePlan plan = plan_of(stored, input);
-    detail::require_narrow(plan, decoding_.max_pixels);
     DecodeRequest request;
     request.max_pixels = decoding_.max_pixels;
     request.strict = decoding_.strict;
     request.apply_orientation = decoding_.apply_orientation;
+    request.keep_16_bits = transformer_.transform().type == ImageTransform::Type::kUint16;
     const detail::Box whole{.height = stored.height, .width = stored.width};
     if (plan.source != whole) request.crop = plan.source;
     if (decoding_.scaling != ImageDecoding::Scaling::kExact) {

@@ -16,6 +16,8 @@ DType dtype_of(ImageTransform::Type type) noexcept {
       return DType::kFloat16;
     case ImageTransform::Type::kBfloat16:
       return DType::kBFloat16;
+    case ImageTransform::Type::kUint16:
+      return DType::kUInt16;
     case ImageTransform::Type::kUint8:
       break;
   }
@@ -39,17 +41,8 @@ ImagePlan plan_within(const ImageTransformer& transformer, const ImageTransform:
                         " x " + std::to_string(stored.height) + ", more than the limit of " +
                         std::to_string(max_pixels));
   }
+  require_resizable(plan.source.height, plan.part.window, max_pixels);
   return plan;
-}
-
-void require_narrow(const ImagePlan& plan, std::uint64_t max_pixels) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 28;
-  const std::uint64_t across = plan.part.window.width;
-  const std::uint64_t most = std::max(kMost, max_pixels);
-  if (across == 0 || plan.source.height <= most / across) return;
-  throw DecodeFailure("to resize it takes " + std::to_string(across) + " x " +
-                      std::to_string(plan.source.height) +
-                      " pixels between, more than the limit of " + std::to_string(most));
 }
 
 void throw_other_size(const Sample& sample, std::string_view images,

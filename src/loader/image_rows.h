@@ -22,15 +22,12 @@ SHARDWISE_EXPORT DType dtype_of(ImageTransform::Type type) noexcept;
 SHARDWISE_EXPORT std::vector<std::int64_t> image_shape(const ImageTransform& transform,
                                                        std::size_t height, std::size_t width);
 
-/// The plan of an image of this size. Where the size of the result depends on the image, a strange
-/// one can make it huge: it is held to `max_pixels`. Errors: DecodeFailure.
+/// The plan of an image of this size, and whether there is memory for it. Where the size of the
+/// result depends on the image, a strange one can make it huge: it is held to `max_pixels`.
+/// Errors: DecodeFailure.
 SHARDWISE_EXPORT ImagePlan plan_within(const ImageTransformer& transformer,
                                        const ImageTransform::Size& stored, const Hash128& key,
                                        std::uint64_t max_pixels);
-
-/// A resize makes its rows first, for all of the rows of the image that it needs: of an image that
-/// is one pixel wide, and very high, many more than there are pixels. Errors: DecodeFailure.
-SHARDWISE_EXPORT void require_narrow(const ImagePlan& plan, std::uint64_t max_pixels);
 
 /// Errors: InvalidArgument, "the images of one batch differ in size".
 [[noreturn]] SHARDWISE_EXPORT void throw_other_size(const Sample& sample, std::string_view images,

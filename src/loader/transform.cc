@@ -91,10 +91,28 @@ void check_colours(const ImageTransform& transform) {
               "give two parts of the circle from -0.5 to 0.5, the smaller one first");
 }
 
+void check_kept_values(const ImageTransform& transform) {
+  const std::pair<const char*, bool> steps[] = {
+      {"random_resized_crop", transform.random_resized_crop.has_value()},
+      {"resize", !transform.resize.empty()},
+      {"resize_shorter_side", transform.resize_shorter_side != 0},
+      {"colour_jitter", transform.colour_jitter.has_value()},
+      {"grayscale", transform.grayscale != 0}};
+  for (const auto& [name, is_given] : steps) {
+    require(!is_given, std::string(name) + " is given, and type is uint16, which keeps the values",
+            "leave it out, or choose another type");
+  }
+}
+
 void check_values(const ImageTransform& transform) {
-  const bool is_bytes = transform.type == Type::kUint8;
+  const bool is_16_bits = transform.type == Type::kUint16;
+  const bool is_whole = transform.type == Type::kUint8 || is_16_bits;
+  const float most = is_16_bits ? 65535.0F : 255.0F;
+  if (is_16_bits) check_kept_values(transform);
   if (transform.normalize) {
-    require(!is_bytes, "normalize is given, and type is kUint8", "choose a type of floats");
+    require(!is_whole,
+            std::string("normalize is given, and type is ") + (is_16_bits ? "uint16" : "uint8"),
+            "choose a type of floats");
     for (std::size_t c = 0; c < 3; ++c) {
       require(std::isfinite(transform.normalize->mean[c]) &&
                   std::isfinite(transform.normalize->std[c]) && transform.normalize->std[c] > 0,
@@ -106,9 +124,10 @@ void check_values(const ImageTransform& transform) {
   check_probability(transform.random_erasing->probability, "random_erasing");
   check_shape(transform.random_erasing->scale, transform.random_erasing->ratio, "random_erasing");
   for (const float value : transform.random_erasing->value) {
-    require(std::isfinite(value) && (!is_bytes || (value >= 0 && value <= 255)),
+    require(std::isfinite(value) && (!is_whole || (value >= 0 && value <= most)),
             "random_erasing.value is " + std::to_string(value),
-            is_bytes ? "give each channel a number from 0 to 255" : "give each channel a number");
+            "give each channel a number" +
+                (is_whole ? " from 0 to " + std::to_string(static_cast<int>(most)) : ""));
   }
 }
 
@@ -307,7 +326,7 @@ ImageTransformer::ImageTransformer(const ImageTransform& transform) : transform_
   check_probability(transform.vertical_flip, "vertical_flip");
   check_colours(transform);
   check_values(transform);
-  if (transform.type == Type::kUint8) return;
+  if (transform.type == Type::kUint8 || transform.type == Type::kUint16) return;
   const auto [mean, std] =
       transform.normalize.value_or(ImageTransform::Normalize{{0, 0, 0}, {1, 1, 1}});
   floats_ = normalizing_table(mean, std);
@@ -333,6 +352,7 @@ std::size_t ImageTransformer::value_bytes() const noexcept {
       return 1;
     case Type::kFloat32:
       return 4;
+    case Type::kUint16:
     case Type::kFloat16:
     case Type::kBfloat16:
       break;
@@ -378,6 +398,8 @@ void ImageTransformer::write(const RgbView& image, const PixelTarget& target, vo
   switch (transform_.type) {
     case Type::kUint8:
       return write_pixels(image, target, static_cast<std::uint8_t*>(out));
+    case Type::kUint16:
+      return copy_pixels(image, target, static_cast<std::uint16_t*>(out));
     case Type::kFloat32:
       return write_pixels(image, target, floats_, static_cast<float*>(out));
     case Type::kFloat16:
@@ -398,7 +420,10 @@ void ImageTransformer::erase(const ImagePlan& plan, void* out) const {
     return erase_box(plan, layout, bytes, static_cast<std::uint8_t*>(out));
   }
   std::array<std::uint16_t, 3> halves{};
-  for (std::size_t c = 0; c < 3; ++c) halves[c] = to_half(transform_.type, value[c]);
+  for (std::size_t c = 0; c < 3; ++c) {
+    halves[c] = transform_.type == Type::kUint16 ? static_cast<std::uint16_t>(value[c])
+                                                 : to_half(transform_.type, value[c]);
+  }
   erase_box(plan, layout, halves, static_cast<std::uint16_t*>(out));
 }
 

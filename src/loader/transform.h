@@ -55,6 +55,7 @@ class SHARDWISE_EXPORT ImageTransformer {
   /// Whether apply() would write the pixels of plan.source as they are.
   [[nodiscard]] bool keeps_pixels(const ImagePlan& plan) const noexcept;
   /// Writes plan.height x plan.width x 3 values to `out`.
+  /// REQUIRES: for kUint16, that the source was decoded with keep_16_bits.
   /// @param source  the pixels of plan.source, and nothing else; smaller, if that was decoded at a
   ///   part of its size.
   void apply(const ImagePlan& plan, const RgbView& source, void* out) const;

@@ -25,6 +25,24 @@ system_clock::time_point time_from_now(std::int64_t seconds) {
   return time_after_1970(then);
 }
 
+namespace {
+
+/// +HH:MM, +HHMM or +HH, or the same with a minus.
+std::optional<std::int64_t> seconds_before_utc(std::string_view offset) {
+  if (offset.empty() || (offset[0] != '+' && offset[0] != '-')) return std::nullopt;
+  std::string digits(offset.substr(1));
+  if (digits.size() == 5 && digits[2] == ':') digits.erase(2, 1);
+  if (digits.size() == 2) digits += "00";
+  if (digits.size() != 4 || !std::all_of(digits.begin(), digits.end(), is_digit)) {
+    return std::nullopt;
+  }
+  const int number = std::stoi(digits);
+  const std::int64_t seconds = (number / 100 * 60 + number % 100) * 60;
+  return offset[0] == '-' ? -seconds : seconds;
+}
+
+}  // namespace
+
 std::optional<system_clock::time_point> parse_iso_time(const std::string& text) {
   std::tm parts{};
   int read = 0;
@@ -40,13 +58,8 @@ std::optional<system_clock::time_point> parse_iso_time(const std::string& text) 
     rest.remove_prefix(1);
     while (!rest.empty() && is_digit(rest[0])) rest.remove_prefix(1);
   }
-  int hours = 0, minutes = 0;
-  char sign = 0;
-  if (std::sscanf(std::string(rest).c_str(), "%c%2d:%2d", &sign, &hours, &minutes) == 3) {
-    const int offset = hours * 3600 + minutes * 60;
-    seconds += sign == '-' ? offset : -offset;
-  }
-  return time_after_1970(seconds);
+  const std::optional<std::int64_t> offset = seconds_before_utc(rest);
+  return time_after_1970(seconds - offset.value_or(0));
 }
 
 }  // namespace shardwise

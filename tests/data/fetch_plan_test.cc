@@ -1,9 +1,13 @@
 #include "shardwise/data/fetch_plan.h"
 
+#include <filesystem>
+#include <iterator>
+
 #include "data/cache_simulation.h"
 #include "data/shards.h"
 #include "order/shard_use.h"
 #include "shardwise/base/error.h"
+#include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/sampler.h"
 
 namespace shardwise {
@@ -113,6 +117,22 @@ TEST(FetchPlanTest, SizesAreThoseOfTheIndex) {
   const FetchPlan::Shards of_view = FetchPlan::Shards::of(view);
   EXPECT_THAT(of_view.starts, ElementsAre(0, 2, 2, 3));
   EXPECT_EQ(plan(of_view, {}, {}, {.cache_bytes = 1 << 20}).total(0).shards, 2u);
+}
+
+TEST(ShardPrefetcherTest, OneThatHasNothingToFetchStartsNoThreads) {
+  const test::Shards files(1, 20);
+  const Dataset data = Dataset::open(files.index_path());
+  const auto sampler = make_sampler(data, {}, {});
+  const auto num_threads = [] {
+    const std::filesystem::directory_iterator threads("/proc/self/task");
+    return std::distance(begin(threads), end(threads));
+  };
+  const auto before = num_threads();
+  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 3});
+  EXPECT_FALSE(prefetcher.is_active());
+  prefetcher.reached(1);
+  prefetcher.reached(2);
+  EXPECT_EQ(num_threads(), before);
 }
 
 TEST(FetchPlanTest, TheFirstEpochIsPlannedFromWhereTheSamplerBegan) {

@@ -292,6 +292,7 @@ TEST_F(IndexCacheTest, TheFolderIsTheUsers) {
   EXPECT_THAT(folder_with("/proc/none", nullptr),
               AllOf(HasSubstr("cannot make the directory: '/proc/none"),
                     HasSubstr("; or name another folder (")));
+  EXPECT_THROW(open(data(), {.directory = "/proc/none"}), NotFound);
 }
 
 TEST_F(IndexCacheTest, AFolderThatOthersMayWriteToIsRefused) {

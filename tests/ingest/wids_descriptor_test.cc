@@ -8,6 +8,8 @@
 #include "base/file.h"
 #include "ingest/md5.h"
 #include "ingest/remote_shards.h"
+#include "ingest/shard_url.h"
+#include "ingest/wids_claims.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
 #include "support/shards.h"
@@ -319,6 +321,20 @@ TEST(WidsDescriptorTest, ShardsMayBeRemote) {
       error_text([] { read_wids_descriptor("http://h/d.json"); }),
       HasSubstr(
           "the descriptor is remote, and there is no access to remote files: 'http://h/d.json'"));
+}
+
+TEST(WidsDescriptorTest, KeysOfObjectsHaveNoQuery) {
+  EXPECT_EQ(base_of_reference("gs://bucket/a?b/c#d.json"), "gs://bucket/a?b");
+  EXPECT_EQ(base_of_reference("https://host/a/b.json?c/d"), "https://host/a");
+  const auto fingerprint = [](const std::string& path) {
+    return detail::claimed_fingerprint({{.url = path, .path = path, .num_samples = 1}});
+  };
+  for (const char* scheme : {"s3", "gs", "az", "hf"}) {
+    const std::string folder = std::string(scheme) + "://a/b/";
+    EXPECT_NE(fingerprint(folder + "c?1.tar"), fingerprint(folder + "c?2.tar")) << scheme;
+    EXPECT_NE(fingerprint(folder + "c#1.tar"), fingerprint(folder + "c#2.tar")) << scheme;
+  }
+  EXPECT_EQ(fingerprint("https://a/b/c.tar?1"), fingerprint("https://a/b/c.tar?2"));
 }
 
 TEST(WidsDescriptorTest, ARemoteDescriptorNamesWhatLiesBesideIt) {

@@ -83,6 +83,17 @@ TEST(DecodeImageTest, ASizeThatCannotBeIsRefused) {
   }
 }
 
+TEST(DecodeImageTest, AStripThatWouldTakeMuchMemoryToResizeIsRefused) {
+  EXPECT_THAT(test::error_text([&] { decoded(test::png_bomb(1U << 26, 1)); }),
+              HasSubstr("a side of more than 1048576"));
+  const std::string tall = "P5 1 1048576 255\n" + std::string(1 << 20, 'x');
+  EXPECT_THAT(test::error_text([&] {
+                decoded(tall, {.resize = {2, 1024}});
+              }),
+              AllOf(HasSubstr("1024 x 1048576 pixels between"), HasSubstr("here")));
+  EXPECT_EQ(decoded(tall, {.resize = {2, 16}}).size(2), 16);
+}
+
 TEST(DecodeImageTest, WhatCannotBeDecodedIsABadFieldWithTheReason) {
   const auto png = test::encode_png(test::test_picture(12, 9));
   EXPECT_EQ(test::error_code([&] { decoded(png.substr(0, 60)); }), ErrorCode::kBadField);

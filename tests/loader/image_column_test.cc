@@ -127,6 +127,66 @@ TEST(ImageColumnTest, LayoutAndTypeAreThoseOfTheTransform) {
             DType::kBFloat16);
 }
 
+TEST(ImageColumnTest, SixteenBitsAreKeptByTheTypeUint16AndScaledByOthers) {
+  const test::TempDir dir;
+  // 3 x 2 values: 0, 1, 2 above 1000, 1001, 1002.
+  const std::string pgm("P5 3 2 65535\n\0\0\0\1\0\2\x03\xE8\x03\xE9\x03\xEA", 25);
+  const Dataset data = test::make_dataset(dir, "depth", {{{"pgm", pgm}}});
+  const auto row = [&](ImageTransform transform) {
+    transform.type = ImageTransform::Type::kUint16;
+    Loader loader(data, {.columns = {columns::image("pgm", transform)}});
+    const auto batch = loader.next();
+    EXPECT_EQ((*batch)["pgm"].dtype(), DType::kUInt16);
+    const auto values = (*batch)["pgm"].values<std::uint16_t>();
+    return std::vector<std::uint16_t>(values.begin(), values.end());
+  };
+  const std::vector<std::uint16_t> plane = {0, 1, 2, 1000, 1001, 1002};
+  std::vector<std::uint16_t> planes;
+  for (int c = 0; c < 3; ++c) planes.insert(planes.end(), plane.begin(), plane.end());
+  EXPECT_EQ(row({}), planes);
+  const auto last = row({.layout = ImageTransform::Layout::kChannelsLast});
+  for (std::size_t i = 0; i < last.size(); ++i) EXPECT_EQ(last[i], plane[i / 3]);
+  const auto first_plane = [&](const ImageTransform& transform) {
+    auto values = row(transform);
+    values.resize(values.size() / 3);
+    return values;
+  };
+  EXPECT_THAT(first_plane({.horizontal_flip = 1}), ElementsAre(2, 1, 0, 1002, 1001, 1000));
+  EXPECT_THAT(first_plane({.vertical_flip = 1}), ElementsAre(1000, 1001, 1002, 0, 1, 2));
+  EXPECT_THAT(first_plane({.centre_crop = {2, 1}, .fill = {7, 7, 7}}), ElementsAre(1, 1001));
+  EXPECT_THAT(
+      first_plane({.padding = {.top = 1, .left = 1}, .horizontal_flip = 1, .fill = {7, 8, 9}}),
+      ElementsAre(7, 7, 7, 7, 2, 1, 0, 7, 1002, 1001, 1000, 7));
+  EXPECT_THAT(row({.padding = {.bottom = 2}, .centre_crop = {1, 1}, .fill = {7, 8, 9}}),
+              ElementsAre(7, 8, 9));  // of the padding alone
+  EXPECT_THAT(first_plane({.random_erasing = {{.probability = 1,
+                                               .scale = {0.16, 0.17},
+                                               .ratio = {1, 1},
+                                               .value = {60000, 1, 2}}}}),
+              testing::Contains(60000));
+  Loader scaled(data, {.columns = {columns::image("pgm")}});
+  const auto bytes_of_8_bits = scaled.next();
+  EXPECT_EQ((*bytes_of_8_bits)["pgm"].values<std::uint8_t>()[3], 4) << "1000 of 65535 in 8 bits";
+  const auto refusal = [&](const ImageTransform& transform) {
+    return test::error_text([&] { row(transform); });
+  };
+  EXPECT_THAT(
+      refusal({.resize = {2, 2}}),
+      HasSubstr("resize is given, and type is uint16, which keeps the values; leave it out"));
+  EXPECT_THAT(refusal({.random_resized_crop = {{.size = {2, 2}}}}), HasSubstr("type is uint16"));
+  EXPECT_THAT(refusal({.resize_shorter_side = 2}), HasSubstr("type is uint16"));
+  EXPECT_THAT(refusal({.colour_jitter = {{}}}), HasSubstr("type is uint16"));
+  EXPECT_THAT(refusal({.grayscale = 0.5}), HasSubstr("type is uint16"));
+  EXPECT_THAT(refusal({.normalize = ImageTransform::Normalize{}}), HasSubstr("type is uint16"));
+  EXPECT_THAT(refusal({.random_erasing = {{.value = {65536, 0, 0}}}}),
+              HasSubstr("a number from 0 to 65535"));
+  const Dataset bytes = test::make_dataset(dir, "bytes", {{{"pgm", "P5 1 1 255\nx"}}});
+  const ImageTransform kept{.type = ImageTransform::Type::kUint16};
+  EXPECT_THAT(
+      test::error_text([&] { Loader(bytes, {.columns = {columns::image("pgm", kept)}}).next(); }),
+      AllOf(HasSubstr("its values have 8 bits"), HasSubstr("'pgm'"), HasSubstr("s00000")));
+}
+
 TEST(ImageColumnTest, ImagesOfSeveralSizesNeedOne) {
   const test::TempDir dir;
   const Dataset data = make_pictures(dir, 12);

@@ -506,7 +506,7 @@ TEST(TransformTest, WhatCannotBeIsRefusedWithARemedy) {
       "the circle from -0.5 to 0.5, the smaller one first");
   EXPECT_EQ(
       refusal({.normalize = ImageTransform::Normalize{}}),
-      "cannot transform images: normalize is given, and type is kUint8; choose a type of floats");
+      "cannot transform images: normalize is given, and type is uint8; choose a type of floats");
   EXPECT_EQ(
       refusal({.normalize = {{.std = {1, 0, 1}}}, .type = ImageTransform::Type::kFloat32}),
       "cannot transform images: normalize has a mean or std that is no number, or a std that is "

@@ -62,6 +62,20 @@ def test_the_cache_takes_no_path_up_to_a_nul_only(tmp_path: Path) -> None:
     assert not (tmp_path / "c").exists()
 
 
+def test_sources_may_stand_in_a_list(tmp_path: Path, shards: Path) -> None:
+    tars = sorted(shards.glob("*.tar"))
+    shardwise.index(tmp_path / "one.idx", *tars, threads=0)
+    shardwise.index(tmp_path / "list.idx", tars[:1], tuple(tars[1:]), threads=0)
+    fingerprint = shardwise.open(tmp_path / "one.idx").fingerprint
+    assert shardwise.open(tmp_path / "list.idx").fingerprint == fingerprint
+    for i in (1, 2):
+        shardwise.index(tmp_path / f"{i}.idx", tars, part=(i, 2), threads=0)
+    shardwise.merge(tmp_path / "merged.idx", [tmp_path / "2.idx", tmp_path / "1.idx"])
+    assert shardwise.open(tmp_path / "merged.idx").fingerprint == fingerprint
+    with pytest.raises(TypeError):
+        shardwise.index(tmp_path / "new.idx", [tars])  # type: ignore[list-item]
+
+
 def test_policies_are_a_word_or_a_dict(tmp_path: Path, shards: Path) -> None:
     with pytest.raises(errors.InvalidArgument, match=r"on_bad is a str, or a dict .* not \[\]"):
         shardwise.index(tmp_path / "new.idx", shards, on_bad=[])  # type: ignore[arg-type]

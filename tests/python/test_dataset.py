@@ -260,6 +260,11 @@ def test_views(ds: shardwise.Dataset) -> None:
         ds[[3, 103]]
     with pytest.raises(errors.NotFound, match="'nix'"):
         ds.select(["000009", "nix"])
+    kept = ds.select(["000009", "nix", "000003"], missing="skip")
+    assert [sample.key for sample in kept] == [keys[3], keys[9]]
+    assert len(ds.select(["nix"], missing="skip")) == 0
+    with pytest.raises(ValueError, match="missing='maybe'; choose one of: error, skip"):
+        ds.select(["nix"], missing="maybe")
     with pytest.raises(ValueError, match="no such column: nix"):
         ds.where("nix = 3")
 

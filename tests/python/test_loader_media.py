@@ -180,12 +180,55 @@ def test_damage_is_forgiven_and_counted_unless_strict(tmp_path: Path, media: Pat
         small.next()
 
 
+def test_what_is_no_transform_is_named() -> None:
+    for other in (len, {"resize": 4}, None):
+        with pytest.raises(errors.InvalidArgument, match="goes into columns.decoded"):
+            columns.image("jpg", other)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidArgument, match="ImageDecoding"):
+            columns.image("jpg", decoding=other)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidArgument, match="goes into columns.decoded"):
+            columns.video("mp4", transform=other)  # type: ignore[arg-type]
+        for media in (columns.video, columns.video_times):
+            with pytest.raises(errors.InvalidArgument, match="give a shardwise.transforms.VideoClip"):
+                media("mp4", other)  # type: ignore[arg-type]
+        with pytest.raises(errors.InvalidArgument, match="give a shardwise.transforms.AudioClip"):
+            columns.audio("wav", other)  # type: ignore[arg-type]
+
+
+def test_a_column_of_the_index_is_told_from_a_field(tmp_path: Path) -> None:
+    write_shard(tmp_path / "a.tar", [("k0", {"json": b'{"width": 3}'})])
+    shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", columns=["json:$.width"], threads=0)
+    loader = Loader(shardwise.open(tmp_path / "a.idx"), columns=[columns.integer("width")])
+    text = "no field 'width'.*fields are json; 'width' is a column of the index.* from 'json'"
+    with pytest.raises(errors.NotFound, match=text):
+        loader.next()
+
+
+def test_images_of_16_bits(tmp_path: Path) -> None:
+    depth = np.array([[0, 255, 256], [1000, 4095, 65535]], np.uint16)
+    pgm = b"P5 3 2 65535\n" + depth.astype(">u2").tobytes()
+    data = dataset(tmp_path, [("k0", {"pgm": pgm}), ("k1", {"pgm": b"P5 3 2 255\n" + bytes(6)})])
+    kept = ImageTransform(type="uint16")
+    assert columns.image("pgm", kept).dtype == "uint16"
+    batch = Loader(data, columns=[columns.image("pgm", kept)], batch_size=1, order=Order(kind="sequential")).next()
+    assert batch is not None and batch["pgm"].dtype == np.uint16
+    assert np.array_equal(batch["pgm"], np.broadcast_to(depth, (1, 3, 2, 3)))
+    scaled = Loader(data, columns=[columns.image("pgm")], batch_size=1, order=Order(kind="sequential")).next()
+    assert scaled is not None and scaled["pgm"][0, 0].tolist() == [[0, 1, 1], [4, 16, 255]]
+    with pytest.raises(errors.BadField, match="its values have 8 bits, and uint16"):
+        Loader(data[1:], columns=[columns.image("pgm", kept)]).next()
+    with pytest.raises(errors.InvalidArgument, match="resize is given, and type is uint16"):
+        columns.image("pgm", ImageTransform(resize=4, type="uint16"))
+    with pytest.raises(errors.InvalidArgument, match="videos are decoded to 8 bits"):
+        columns.video("mp4", transform=kept)
+
+
 def test_options_that_cannot_be_are_named() -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"resize": -3}, r"resize=-3; give the side of a square in pixels, or \(height, width\)"),
         ({"resize": (1, 2, 3)}, r"resize=\(1, 2, 3\)"),
         ({"filter": "nearest"}, "filter='nearest'; choose one of: bilinear, bicubic"),
-        ({"type": "int8"}, "choose one of: uint8, float32, float16, bfloat16"),
+        ({"type": "int8"}, "choose one of: uint8, float32, float16, bfloat16, uint16"),
         ({"layout": 3}, "choose one of: channels_first, channels_last"),
         ({"normalize": True}, "give a shardwise.transforms.Normalize"),
         ({"random_resized_crop": 224}, "give a shardwise.transforms.RandomResizedCrop"),

@@ -246,6 +246,15 @@ TEST(ServiceTimeTest, ATimeThatNoClockHasIsTheLatest) {
   EXPECT_EQ(utc_text(std::chrono::system_clock::to_time_t(
                 *parse_iso_time("2026-01-02T03:04:05.678+01:00"))),
             "2026-01-02T02:04:05Z");
+  const auto utc = [](const std::string& zone) {
+    return utc_text(
+        std::chrono::system_clock::to_time_t(*parse_iso_time("2026-01-02T03:04:05" + zone)));
+  };
+  EXPECT_EQ(utc("+0530"), "2026-01-01T21:34:05Z");
+  EXPECT_EQ(utc("-05:30"), "2026-01-02T08:34:05Z");
+  EXPECT_EQ(utc("+05"), "2026-01-01T22:04:05Z");
+  EXPECT_EQ(utc("Z"), "2026-01-02T03:04:05Z");
+  EXPECT_EQ(utc(""), "2026-01-02T03:04:05Z");
 }
 
 // https://google.aip.dev/auth/4117

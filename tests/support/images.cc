@@ -222,6 +222,19 @@ OddPng make_odd_png(int color_type, int bit_depth, bool interlaced, bool with_tr
   return odd;
 }
 
+std::string black_png(std::uint32_t width, std::uint32_t height) {
+  PngWriter writer;
+  png_set_user_limits(writer.png(), 0x7FFFFFFF, 0x7FFFFFFF);
+  png_set_IHDR(writer.png(), writer.info(), width, height, 8, PNG_COLOR_TYPE_GRAY,
+               PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_set_filter(writer.png(), 0, PNG_FILTER_NONE);
+  png_write_info(writer.png(), writer.info());
+  const std::vector<std::uint8_t> row(width);
+  for (std::uint32_t y = 0; y < height; ++y) png_write_row(writer.png(), row.data());
+  png_write_end(writer.png(), nullptr);
+  return writer.bytes();
+}
+
 std::string png_bomb(std::uint32_t width, std::uint32_t height) {
   PngWriter writer;
   png_set_user_limits(writer.png(), 0x7FFFFFFF, 0x7FFFFFFF);

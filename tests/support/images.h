@@ -52,6 +52,9 @@ std::string encode_cmyk_jpeg(const Rgb& image);
 
 std::string encode_webp(const Rgb& image, bool lossless);
 
+/// Gray and black: about a thousandth of its pixels in bytes.
+std::string black_png(std::uint32_t width, std::uint32_t height);
+
 /// A PNG header that promises width x height pixels, and no data behind it.
 std::string png_bomb(std::uint32_t width, std::uint32_t height);
 

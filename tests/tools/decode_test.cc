@@ -158,6 +158,17 @@ TEST(EpochDecodeTest, ASampleThatCannotBeDecodedIsNamed) {
   }
 }
 
+TEST(EpochDecodeTest, AStripThatWouldTakeMuchMemoryToResizeIsRefused) {
+  const ImageIndex wide({{3, {"png", png_bomb(1U << 26, 1)}}});
+  expect_failure(
+      shardwise({"epoch", "--quiet", wide.path(), "--decode", "rgb", "--resize", "224x224"}),
+      {"67108864 x 1 pixels, a side of more than 1048576", "s3"});
+  const ImageIndex tall({{3, {"png", png_bomb(1, 1U << 20)}}});
+  expect_failure(
+      shardwise({"epoch", "--quiet", tall.path(), "--decode", "rgb", "--resize", "2x1024"}),
+      {"1024 x 1048576 pixels between", "s3"});
+}
+
 TEST(EpochDecodeTest, RgbNeedsOneImageInEachSample) {
   const ImageIndex two({{4, {"seg.png", solid_png(4, 4, 9)}}});
   expect_failure(shardwise({"epoch", "--quiet", two.path(), "--decode", "rgb"}),

@@ -12,11 +12,13 @@
 #include "decode/decode_failure.h"
 #include "decode/field_kind.h"
 #include "decode/image_codec.h"
+#include "decode/image_formats.h"
 #include "decode/npy.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/field_bytes.h"
 #include "loader/field_choice.h"
+#include "loader/image_rows.h"
 #include "loader/transform.h"
 #include "shardwise/base/hash.h"
 
@@ -102,11 +104,9 @@ class DecodedFields final : public ColumnMaker {
       return;
     }
     const detail::ImageHeader header = detail::read_image_header(bytes);
-    if (header.height == 0 || header.width == 0) {
-      throw detail::DecodeFailure("the image has no pixels");
-    }
-    const detail::ImagePlan plan =
-        transformer_->plan({header.height, header.width}, input.random());
+    detail::require_pixels(header.height, header.width, request.max_pixels);
+    const detail::ImagePlan plan = detail::plan_within(*transformer_, {header.height, header.width},
+                                                       input.random(), request.max_pixels);
     request.crop = plan.source;
     input.forgive(detail::decode_rgb(bytes, request, pixels).warnings);
     input.enter(Stage::kTransforming);

@@ -36,7 +36,8 @@ struct DecodeOptions {
   /// interpolation: a triangle filter whose width grows with the scale when the image shrinks, as
   /// Pillow's BILINEAR and torch's interpolate(antialias=True), pixel centres at halves.
   ImageSize resize{};
-  /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB).
+  /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB); so are
+  /// those with a side of more than 2^20 pixels, and strips whose resize would take many times that.
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
   std::size_t max_json_bytes = std::size_t{64} << 20;
   std::size_t max_json_depth = 128;  ///< of arrays and objects in each other
@@ -44,13 +45,14 @@ struct DecodeOptions {
 
 /// An image to RGB. The format is told by the content, not by the field's name:
 ///
-///   JPEG  baseline and progressive; gray, YCbCr, RGB, CMYK, YCCK. Exif orientation is ignored.
+///   JPEG  baseline and progressive; gray, YCbCr, RGB, CMYK, YCCK (inverted, as Adobe stores
+///         inks). The orientation is ignored.
 ///         Damage that Pillow forgives is forgiven; a file that ends before its pixels is an error.
 ///   PNG   gray, palette, RGB, with or without alpha, 1 to 16 bits, interlaced or not. Alpha and
 ///         transparency are dropped, 16 bits are scaled to 8, gamma and colour profiles are
 ///         ignored.
 ///   WebP  lossy and lossless; the first frame of an animation. Alpha is dropped.
-///   PNM   binary PGM and PPM (P5, P6), up to 16 bits.
+///   PNM   binary PGM and PPM (P5, P6), up to 16 bits, which are scaled to 8.
 ///
 /// @return  uint8 [3, H, W], contiguous, on the CPU.
 /// Errors: NotFound (no such field); BadField; InvalidArgument (a negative or half-given size).

@@ -55,12 +55,15 @@ class SHARDWISE_EXPORT Column {
 
 /// How images are decoded.
 struct ImageDecoding {
-  /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB); so are
-  /// results of a transform, where their size depends on the image.
+  /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB, 1,536 of 16
+  /// bits); so are results of a transform, where their size depends on the image. An image with a
+  /// side of more than 2^20 pixels is refused whatever this says.
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
   /// Refuse what is otherwise forgiven, as Pillow forgives it: damaged codes, a missing end marker.
+  /// Scaling 16 bits to 8 is not among it; see ImageTransform::Type::kUint16.
   bool strict = false;
-  /// Turn the image as its Exif orientation says.
+  /// Turn the image as its orientation says, which is read from Exif, else from XMP, as by Pillow's
+  /// exif_transpose.
   bool apply_orientation = false;
   /// Decode JPEGs at 1/2, 1/4 or 1/8 of their size where they are shrunk anyway. Quicker; the
   /// pixels are others.

@@ -68,7 +68,15 @@ struct ImageTransform {
     std::array<float, 3> value{};  ///< in the result's own values, after normalisation
   };
   enum class Filter : std::uint8_t { kBilinear, kBicubic };  ///< both antialiased
-  enum class Type : std::uint8_t { kUint8, kFloat32, kFloat16, kBfloat16 };
+  enum class Type : std::uint8_t {
+    kUint8,
+    kFloat32,
+    kFloat16,
+    kBfloat16,
+    /// The values as stored, of PNG and PNM with 16 bits a channel; other images are BadFields.
+    /// Nothing resizes or recolours them. All other types get 16 bits scaled to 8.
+    kUint16
+  };
   enum class Layout : std::uint8_t {
     kChannelsFirst,  ///< [3, H, W]
     kChannelsLast    ///< [H, W, 3]

@@ -9,7 +9,7 @@ from typing import Any
 
 import ray
 
-from ..arguments import columns_of, path_of, refuse, whole_number
+from ..arguments import columns_of, paths_of, refuse, whole_number
 from ..building import index as build
 from ..building import merge
 from ..opening import _absolute
@@ -63,7 +63,7 @@ class Parts:
 
 def index(
     output: str | os.PathLike[str],
-    *sources: str | os.PathLike[str],
+    *sources: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     parts: int | None = None,
     columns: Sequence[str] = (),
     hashes: bool = False,
@@ -88,7 +88,7 @@ def index(
     output, and the next call takes them over.
     """
     output = local_path("output", output)
-    named = [_absolute(path_of(source)) for source in sources]
+    named = [_absolute(source) for source in paths_of(sources)]
     if parts is not None and whole_number("parts", parts) < 1:
         refuse("parts", parts, "give a number of tasks, 1 or more")
     content = {

@@ -3,7 +3,9 @@
 #include <optional>
 #include <utility>
 
+#include "base/error_types.h"
 #include "base/of_thread.h"
+#include "base/text.h"
 #include "decode/decode_failure.h"
 #include "decode/video/video_decoder.h"
 #include "loader/agreed_options.h"
@@ -113,7 +115,6 @@ class VideoColumn final : public ColumnMaker {
 
   void write(VideoDecoder& decoder, const RowInput& input, RowOutput& output) const {
     const ImagePlan plan = plan_of(decoder, input);
-    detail::require_narrow(plan, field_.clip().max_pixels);
     const std::vector<std::int64_t> numbers = field_.frames(decoder, input);
     require_shape(input.sample, plan, output);
     const std::size_t frame_bytes = plan.height * plan.width * 3 * transformer_.value_bytes();
@@ -176,6 +177,10 @@ class VideoTimesColumn final : public ColumnMaker {
 
 Column video(const std::string& fields, const Column::VideoClip& clip,
              const ImageTransform& transform) {
+  if (transform.type == ImageTransform::Type::kUint16) {
+    throw InvalidArgument("videos are decoded to 8 bits, and type is uint16", in_quotes(fields),
+                          "choose another type");
+  }
   ClipField field(fields, clip);
   std::string name = field.name();
   return {std::move(name),

@@ -209,6 +209,146 @@ def exif_cases():
     case("jpeg Exif cut turned", data[:2] + app1(b"Exif\0\0" + exif(6)[:-8]) + data[2:])
 
 
+def tiff(*entries, order="<", mark=None, behind=b""):
+    """A TIFF block of one directory; an entry is (tag, type, count, four bytes)."""
+    start = mark or (b"II*\0" if order == "<" else b"MM\0*")
+    rows = b"".join(struct.pack(order + "HHI", *entry[:3]) + entry[3] for entry in entries)
+    return start + struct.pack(order + "IH", 8, len(entries)) + rows + bytes(4) + behind
+
+
+def orientation_blocks():
+    """Blocks of Exif data that ask for an orientation in other ways than one SHORT in a plain block."""
+    short = (0x112, 3, 1, b"\6\0\0\0")
+    yield "with Exif twice", b"Exif\0\0" + tiff(short)
+    yield "with Exif three times", b"Exif\0\0" * 2 + tiff(short)
+    yield "as LONG", tiff((0x112, 4, 1, b"\6\0\0\0"))
+    yield "as big-endian LONG", tiff((0x112, 4, 1, b"\0\0\0\6"), order=">")
+    yield "as BYTE", tiff((0x112, 1, 1, b"\6\0\0\0"))
+    yield "as ASCII", tiff((0x112, 2, 2, b"6\0\0\0"))
+    yield "as SBYTE", tiff((0x112, 6, 1, b"\6\0\0\0"))
+    yield "as SSHORT", tiff((0x112, 8, 1, b"\6\0\0\0"))
+    yield "as SLONG", tiff((0x112, 9, 1, b"\6\0\0\0"))
+    yield "as negative SLONG", tiff((0x112, 9, 1, b"\xfa\xff\xff\xff"))
+    yield "as IFD", tiff((0x112, 13, 1, b"\6\0\0\0"))
+    yield "as LONG8", tiff((0x112, 16, 1, b"\x1a\0\0\0"), behind=b"\6" + bytes(7))
+    yield "as type 14", tiff((0x112, 14, 1, b"\6\0\0\0"))
+    yield "of two SHORTs", tiff((0x112, 3, 2, b"\6\0\3\0"))
+    yield "of four SHORTs", tiff((0x112, 3, 4, b"\x1a\0\0\0"), behind=b"\6\0\3\0\1\0\1\0")
+    yield "of no SHORT", tiff((0x112, 3, 0, b"\6\0\0\0"))
+    yield "of SHORTs outside", tiff((0x112, 3, 4, b"\xff\0\0\0"))
+    yield "of very many SHORTs", tiff((0x112, 3, 1 << 31, b"\x1a\0\0\0"))
+    yield "twice", tiff(short, (0x112, 3, 1, b"\3\0\0\0"))
+    yield "behind a tag outside", tiff((0x10f, 2, 30, b"\xff\0\0\0"), short)
+    yield "behind a tag too large", tiff((0x10f, 2, 3000, b"\x1a\0\0\0"), short)
+    yield "behind a tag of type 99", tiff((0x10f, 99, 1, b"\0\0\0\0"), short)
+    yield "in a block MM*", tiff((0x112, 3, 1, b"\0\6\0\0"), order=">", mark=b"MM*\0")
+    yield "in a block II*", tiff(short, mark=b"II\0*")
+    yield "in an empty block", b""
+
+
+def xmp(value, element=False):
+    how = "<tiff:Orientation>%s</tiff:Orientation>" if element else '<rdf:Description tiff:Orientation="%s"/>'
+    return ("<x:xmpmeta><rdf:RDF>" + how % value + "</rdf:RDF></x:xmpmeta>").encode()
+
+
+def raw_profile(block):
+    return b"\nexif\n%8d\n" % len(block) + "\n".join(
+        block.hex()[i:i + 72] for i in range(0, len(block) * 2, 72)).encode() + b"\n"
+
+
+def orientation_cases():
+    data = saved(picture(13, 9), "JPEG", quality=50, subsampling=0, optimize=True)
+    packet = b"http://ns.adobe.com/xap/1.0/\0"
+    other = tiff((0x128, 3, 1, b"\2\0\0\0"))
+
+    def jpeg(name, *payloads, ours=""):
+        case("jpeg orientation %s turned" % name, data[:2] + b"".join(map(app1, payloads)) + data[2:], ours)
+
+    for name, block in orientation_blocks():
+        jpeg(name, b"Exif\0\0" + block)
+    for value in ("1", "3", "6", "8", "9", "0", "x"):
+        jpeg("%s in XMP" % value, packet + xmp(value))
+    jpeg("6 in XMP, an element", packet + xmp("6", True))
+    jpeg("6 in XMP, 1 in Exif", packet + xmp("6"), b"Exif\0\0" + exif(1))
+    jpeg("6 in XMP, 3 in Exif", b"Exif\0\0" + exif(3), packet + xmp("6"))
+    jpeg("6 in XMP, none in Exif", b"Exif\0\0" + other, packet + xmp("6"))
+    jpeg("6 in XMP, BYTE in Exif", b"Exif\0\0" + tiff((0x112, 1, 1, b"\3\0\0\0")), packet + xmp("6"))
+    jpeg("6 in XMP, no TIFF in Exif", b"Exif\0\0II*\1" + exif(3)[4:], packet + xmp("6"))
+    jpeg("6 in XMP, half a header in Exif", b"Exif\0\0II*", packet + xmp("6"))
+    jpeg("in two packets", packet + xmp("6"), packet + xmp("3"))
+    jpeg("in two segments of one block", b"Exif\0\0" + exif(6)[:13], b"Exif\0\0" + exif(6)[13:])
+    jpeg("in the first of two blocks", b"Exif\0\0" + exif(6), b"Exif\0\0" + exif(3))
+
+    image = picture(13, 9)
+    raw = b"".join(b"\0" + image.tobytes()[y * 39:(y + 1) * 39] for y in range(9))
+    head = png_chunk(b"IHDR", struct.pack(">IIBBBBB", 13, 9, 8, 2, 0, 0, 0))
+    body, end = png_chunk(b"IDAT", zlib.compress(raw, 9)), png_chunk(b"IEND")
+
+    def png(name, *chunks, ours=""):
+        case("png orientation %s turned" % name, b"\x89PNG\r\n\x1a\n" + b"".join(chunks), ours)
+
+    def text(keyword, value):
+        return png_chunk(b"tEXt", keyword + b"\0" + value)
+
+    def packed(keyword, value):
+        return png_chunk(b"zTXt", keyword + b"\0\0" + zlib.compress(value, 9))
+
+    def international(keyword, value, compressed=False):
+        return png_chunk(b"iTXt", keyword + (b"\0\1\0en\0word\0" + zlib.compress(value, 9) if compressed else b"\0\0\0\0\0" + value))
+
+    profile, adobe = b"Raw profile type exif", b"XML:com.adobe.xmp"
+    for name, block in orientation_blocks():
+        png(name, head, png_chunk(b"eXIf", block), body, end, ours=NOT_NEEDED if name == "with Exif three times" else "")
+    png("of eXIf with a prefix", head, png_chunk(b"eXIf", b"Exif\0\0" + exif(6)), body, end)
+    png("in two eXIf", head, png_chunk(b"eXIf", exif(6)), png_chunk(b"eXIf", exif(3)), body, end)
+    for make in (text, packed, international):
+        png("in a profile, " + make.__name__, head, make(profile, raw_profile(b"Exif\0\0" + exif(6))), body, end)
+        png("in a profile behind, " + make.__name__, head, body, make(profile, raw_profile(exif(3, ">"))), end)
+        png("in XMP, " + make.__name__, head, make(adobe, xmp("6")), body, end)
+    png("in compressed iTXt", head, international(adobe, xmp("6"), True), body, end)
+    png("in compressed iTXt behind", head, body, international(profile, raw_profile(exif(6)), True), end)
+    png("in a profile and eXIf", head, packed(profile, raw_profile(exif(6))), png_chunk(b"eXIf", exif(3)), body, end)
+    png("in a profile and XMP", head, packed(profile, raw_profile(exif(6))), international(adobe, xmp("3")), body, end)
+    png("none in eXIf, in XMP", head, png_chunk(b"eXIf", other), international(adobe, xmp("6")), body, end)
+    png("in a profile of other digits", head, text(profile, raw_profile(exif(6)).upper()), body, end)
+    png("in a profile without lines", head, text(profile, exif(6).hex().encode()), body, end)
+    png("in a profile of no digits", head, text(profile, b"\nexif\n 4\nzzzz\n"), body, end, ours=NOT_NEEDED)
+    png("in half a profile", head, png_chunk(b"zTXt", profile + b"\0\0" + zlib.compress(raw_profile(exif(6)), 9)[:-6]), body, end)
+    png("in a damaged profile", head, png_chunk(b"zTXt", profile + b"\0\0garbage"), body, end)
+    png("in a profile of 2 MiB", head, packed(profile, raw_profile(exif(6) + bytes(1 << 20))), body, end, ours=NOT_NEEDED)
+
+    bare = saved(picture(13, 9), "WEBP", lossless=True)[12:]
+
+    def webp(name, flags, *chunks):
+        chunks = b"".join(n + struct.pack("<I", len(d)) + d + b"\0" * (len(d) % 2) for n, d in chunks)
+        whole = b"WEBPVP8X" + struct.pack("<IB", 10, flags) + bytes(3) + b"\x0c\0\0\x08\0\0" + bare + chunks
+        case("webp orientation %s turned" % name, b"RIFF" + struct.pack("<I", len(whole)) + whole)
+
+    for name, block in orientation_blocks():
+        webp(name, 8, (b"EXIF", block))
+    webp("in EXIF with a prefix", 8, (b"EXIF", b"Exif\0\0" + exif(6)))
+    webp("in EXIF without its flag", 0, (b"EXIF", exif(6)))
+    webp("in XMP", 4, (b"XMP ", xmp("6")))
+    webp("in XMP without its flag", 0, (b"XMP ", xmp("6")))
+    webp("in XMP and EXIF", 12, (b"EXIF", exif(3)), (b"XMP ", xmp("6")))
+    webp("none in EXIF, in XMP", 12, (b"EXIF", other), (b"XMP ", xmp("6")))
+    webp("in two EXIF", 8, (b"EXIF", exif(6)), (b"EXIF", exif(3)))
+
+
+def ink_cases():
+    """Four components, and three, with and without Adobe's marker, and with each of its transforms."""
+    for name, image in (("CMYK", picture().convert("CMYK")), ("RGB", picture())):
+        plain = saved(image, "JPEG", quality=75)
+        bare = without(without(plain, 0xEE), 0xE0)
+        case("jpeg %s without a marker" % name, bare)
+        for transform in range(4):
+            marker = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0" + bytes([transform])
+            case("jpeg %s of transform %d" % (name, transform), bare[:2] + marker + bare[2:])
+            case("jpeg %s of transform %d and JFIF" % (name, transform), without(plain, 0xEE)[:2] + marker + without(plain, 0xEE)[2:])
+    progressive = saved(picture().convert("CMYK"), "JPEG", quality=75, progressive=True)
+    case("jpeg progressive CMYK without a marker", without(progressive, 0xEE))
+
+
 baseline = saved(picture(), "JPEG", quality=75, subsampling=2)
 jpeg_cases("jpeg", baseline, True)
 jpeg_cases("jpeg 4:4:4", saved(picture(), "JPEG", quality=75, subsampling=0), False)
@@ -220,5 +360,7 @@ png_cases()
 webp_cases()
 pnm_cases()
 exif_cases()
+orientation_cases()
+ink_cases()
 for line in cases:
     sys.stdout.write("\t".join(line) + "\n")
