@@ -79,8 +79,8 @@ heading "Testing"
 results=$SHARDWISE_SOURCE_DIR/build-test/results
 rm -rf "$results"
 mkdir -p "$results"
-status=0 # a shell that runs this in the background has it ignore SIGINT, which tests send
-env --default-signal ctest --preset test --parallel "$(nproc)" --no-tests=error --output-junit "$results/ctest.xml" \
+status=0 # Many tests wait more than they compute. A shell that runs this in the background ignores SIGINT, which tests send.
+env --default-signal ctest --preset test --parallel $((2 * $(nproc))) --no-tests=error --output-junit "$results/ctest.xml" \
   ${smoke:+--label-regex smoke} "$@" || status=$?
 [[ -e $results/ctest.xml ]] || exit "$status"
 python3 tests/summary.py "$results" | tee "$results/summary.txt"

@@ -230,7 +230,8 @@ PyObject* new_sample(Sample&& sample, PyObject* dataset,
                      std::optional<std::uint64_t> number) noexcept {
   PyObject* made = nb::inst_alloc(sample_type).release().ptr();
   if (made == nullptr) return nullptr;
-  new (nb::inst_ptr<SampleObject>(made)) SampleObject{std::move(sample), nb::borrow(dataset), number};
+  new (nb::inst_ptr<SampleObject>(made))
+      SampleObject{std::move(sample), nb::borrow(dataset), number};
   nb::inst_mark_ready(made);
   return made;
 }
