@@ -19,6 +19,7 @@
 #include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/fork.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -401,6 +402,7 @@ void sync_directory_of(const std::string& path) {
 }
 
 std::string behind_links(std::string path) {
+  path = at_home(std::move(path));
   constexpr int kMostLinks = 40;  // as the kernel
   for (int i = 0; i < kMostLinks; ++i) {
     std::string target(PATH_MAX, '\0');

@@ -5,6 +5,7 @@
 #include "base/ascii.h"
 #include "base/error_types.h"
 #include "base/fork.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/storage/fetcher.h"
@@ -40,6 +41,14 @@ bool is_header(std::string_view text) {
                        name == "content-length" || name == "transfer-encoding";
   return is_name && !is_ours && is_printable_line(text) &&
          !trimmed(text.substr(std::min(colon + 1, text.size()))).empty();
+}
+
+Fetchers::Options files_at_home(Fetchers::Options options) {
+  for (std::string* const file :
+       {&options.ca_file, &options.bearer_token_file, &options.netrc_file}) {
+    *file = at_home(std::move(*file));
+  }
+  return options;
 }
 
 void check_options(const Fetchers::Options& options) {
@@ -155,7 +164,8 @@ Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const 
 
 Fetchers::Fetchers() : Fetchers(Options{}) {}
 
-Fetchers::Fetchers(const Options& options) : impl_(std::make_shared<Impl>(options)) {
+Fetchers::Fetchers(const Options& given) : impl_(std::make_shared<Impl>(files_at_home(given))) {
+  const Options& options = impl_->options;
   check_options(options);
   const std::shared_ptr<Fetcher> http = make_http_fetcher(options);
   impl_->by_scheme = {{"http", http},

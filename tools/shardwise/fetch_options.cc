@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/ascii.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "options.h"
@@ -34,7 +35,7 @@ void add_headers(const std::string& given, std::vector<std::string>& headers) {
     headers.push_back(given);
     return;
   }
-  std::ifstream file(given.substr(1));
+  std::ifstream file(at_home(given.substr(1)));
   for (std::string line; std::getline(file, line);) {
     if (!trimmed(line).empty()) headers.emplace_back(trimmed(line));
   }
