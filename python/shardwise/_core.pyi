@@ -18,14 +18,14 @@ class ShardCache:
     """
     A directory with a byte budget, in which shards that cannot be read where they lie (remote ones, compressed ones) are kept, shared by all processes of a machine. A shard is fetched once, however many ask for it. Any thread may use it, and a forked child.
 
-    The directory is made if there is none. budget_bytes: what the shards in it may take together. bypass_large: a shard that is larger than the budget is fetched each time, instead of being an error. read_only: nothing is written to the directory, and a shard that is not there is an error; so it is by itself where this user may not write. group_shared: members of the directory's group read and write it; all give this. metrics_file: where what this process does with the cache is written in Prometheus' text format; a process that gets the cache by pickle writes none. allow_pipe: URLs `pipe:command` are run; only for URLs that you wrote yourself.
+    The directory is made if there is none. budget_bytes: what the shards in it may take together. bypass_large: a shard that is larger than the budget is fetched each time, instead of being an error. read_only: nothing is written to the directory, and a shard that is not there is an error; so it is by itself where this user may not write to a directory of its own or root's. Another user's directory is read only if this is given. group_shared: members of the directory's group read and write it; all give this. metrics_file: where what this process does with the cache is written in Prometheus' text format; a process that gets the cache by pickle writes none. allow_pipe: URLs `pipe:command` are run; only for URLs that you wrote yourself.
 
-    How files are fetched, by index(), update() and verify() too, which take the cache for this: http_headers ("Name: value"), bearer_token_file (read again for each shard) and netrc_file say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to one host at a time; shard_connections: requests at a time for one large shard; retry_for: seconds for which a fetch is tried again while its server is away, refuses for now, or sends what is wrong (0: one try); no_sign_request: s3:// is read without keys. url_base: a dict; URLs that begin with a key are fetched from its value. resolve: a function that is given a URL, and gives the one to fetch it from, as one that it signs; called before each fetch, by any thread. What is in the cache is found by the URLs in the index, wherever they were fetched.
+    How files are fetched, by index(), update() and verify() too, which take the cache for this: http_headers ("Name: value"), bearer_token_file (read again for each shard; sent over https alone, or with bearer_token_loopback over http to this machine, too) and netrc_file say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to one host at a time; shard_connections: requests at a time for one large shard; retry_for: seconds for which a fetch is tried again while its server is away, refuses for now, or sends what is wrong (0: one try); no_sign_request: s3:// is read without keys. url_base: a dict; URLs that begin with a key are fetched from its value. resolve: a function that is given a URL, and gives the one to fetch it from, as one that it signs; called before each fetch, by any thread. What is in the cache is found by the URLs in the index, wherever they were fetched.
 
     A dataset over it can be pickled, and takes these options along, headers included; not with resolve.
     """
 
-    def __init__(self, directory: str, budget_bytes: int = 68719476736, *, bypass_large: bool = False, read_only: bool = False, group_shared: bool = False, metrics_file: str = '', allow_pipe: bool = False, http_headers: Sequence[str] = (), bearer_token_file: str = '', netrc_file: str = '', ca_file: str = '', host_connections: int = 0, shard_connections: int = 4, retry_for: float = 900.0, no_sign_request: bool = False, url_base: dict[str, str] = {}, resolve: Callable[[str], str] | None = None) -> None: ...
+    def __init__(self, directory: str, budget_bytes: int = 68719476736, *, bypass_large: bool = False, read_only: bool = False, group_shared: bool = False, metrics_file: str = '', allow_pipe: bool = False, http_headers: Sequence[str] = (), bearer_token_file: str = '', bearer_token_loopback: bool = False, netrc_file: str = '', ca_file: str = '', host_connections: int = 0, shard_connections: int = 4, retry_for: float = 900.0, no_sign_request: bool = False, url_base: dict[str, str] = {}, resolve: Callable[[str], str] | None = None) -> None: ...
 
     @property
     def directory(self) -> str: ...
@@ -574,6 +574,9 @@ def ranks_of_launcher() -> tuple[int, int]:
     """
     This process's rank and the number of ranks, from what torchrun (RANK, WORLD_SIZE), Open MPI, Slurm or PMI left in the environment; (0, 1) without a launcher. Raises Distributed, naming the variable, if these contradict each other.
     """
+
+def at_home(path: str) -> str:
+    """The path with this user's home folder for a leading ~."""
 
 def index(output: str, sources: list[str], **options: Any) -> shardwise.records.BuildReport:
     """What shardwise.index() calls."""

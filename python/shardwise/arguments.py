@@ -7,6 +7,7 @@ import os
 import reprlib
 from typing import Any, NoReturn, Union
 
+from . import _core
 from .errors import InvalidArgument
 
 TYPE_CHECKING = False
@@ -39,7 +40,8 @@ def require(
 
 
 def path_of(path: str | os.PathLike[str]) -> str:
-    """A path, or a URL, as text. Raises TypeError; InvalidArgument for a name it cannot take."""
+    """A path, or a URL, as text, with the home folder for a leading ``~``. Raises TypeError;
+    InvalidArgument for a name it cannot take."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(f"a path is a str or an os.PathLike of str, and not {text!r}")
@@ -51,7 +53,7 @@ def path_of(path: str | os.PathLike[str]) -> str:
         raise InvalidArgument(
             f"the path is not UTF-8: {text!r}; rename the folder or the file"
         ) from None
-    return text
+    return _core.at_home(text)
 
 
 def paths_of(sources: Iterable[Any]) -> list[str]:

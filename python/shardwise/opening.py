@@ -18,7 +18,7 @@ def _absolute(source: str) -> str:
     if source == "-" or "://" in source or source.startswith(("pipe:", "file:", "/")):
         return source
     if source.startswith("@"):
-        return "@" + os.path.join(os.getcwd(), source[1:])
+        return "@" + os.path.join(os.getcwd(), path_of(source[1:]))
     return os.path.join(os.getcwd(), source)
 
 
@@ -105,14 +105,14 @@ def open(
     shardwise.errors.NotFound: ...
     """
     sources = [source] if isinstance(source, (str, os.PathLike)) else source
-    paths = [path_of(_absolute(path_of(path))) for path in sources]
+    paths = [_absolute(path_of(path)) for path in sources]
     named_cache: tuple[Any, ...] | None = None
     if isinstance(cache, _core.ShardCache):
         from .caches import remember
 
         named_cache = remember(cache)
     elif cache is not None:
-        named_cache = (path_of(os.path.abspath(path_of(cache))), cache_bytes)
+        named_cache = (os.path.abspath(path_of(cache)), cache_bytes)
         from .caches import cache_at
 
         cache = cache_at(*named_cache)
@@ -120,12 +120,12 @@ def open(
         "access": access,
         "cache": named_cache,
         "max_open_shards": max_open_shards,
-        "root": path_of(os.path.abspath(root)) if root else "",
+        "root": os.path.abspath(path_of(root)) if root else "",
         "accept_times": accept_times,
         "allow_part": allow_part,
         "build": build,
         "lazily": lazily,
-        "index_directory": path_of(os.path.abspath(index_directory)) if index_directory else "",
+        "index_directory": os.path.abspath(path_of(index_directory)) if index_directory else "",
         "columns": tuple(columns_of(columns)),
     }
     defaults = _defaults()

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/normal_path.h"
 #include "blocking.h"
 #include "field_names.h"
 #include "gil.h"
@@ -224,6 +225,10 @@ nb::object plan(nb::handle data, const Order& order, std::uint64_t world_size,
 }  // namespace
 
 void add_building(nb::module_& module) {
+  module.def(
+      "at_home", [](const std::string& path) { return at_home(path); }, "path"_a,
+      nb::sig("def at_home(path: str) -> str"),
+      "The path with this user's home folder for a leading ~.");
   module.def("index", &index, "output"_a, "sources"_a, nb::kw_only(), "columns"_a, "hashes"_a,
              "unique_keys"_a, "policies"_a, "drop_missing"_a, "accept_times"_a, "threads"_a.none(),
              "part"_a.none(), "progress"_a.none(), "cache"_a.none(),

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "blocking.h"
@@ -192,10 +193,10 @@ void add_caches(nb::module_& module) {
               pairs.append(nb::make_tuple("group_shared", group_shared));
               pairs.append(nb::make_tuple("allow_pipe", allow_pipe));
               pairs.append(nb::make_tuple("http_headers", nb::tuple(nb::cast(http_headers))));
-              pairs.append(nb::make_tuple("bearer_token_file", bearer_token_file));
+              pairs.append(nb::make_tuple("bearer_token_file", at_home(bearer_token_file)));
               pairs.append(nb::make_tuple("bearer_token_loopback", bearer_token_loopback));
-              pairs.append(nb::make_tuple("netrc_file", netrc_file));
-              pairs.append(nb::make_tuple("ca_file", ca_file));
+              pairs.append(nb::make_tuple("netrc_file", at_home(netrc_file)));
+              pairs.append(nb::make_tuple("ca_file", at_home(ca_file)));
               pairs.append(nb::make_tuple("host_connections", host_connections));
               pairs.append(nb::make_tuple("shard_connections", shard_connections));
               pairs.append(nb::make_tuple("retry_for", retry_for));

@@ -402,6 +402,7 @@ void sync_directory_of(const std::string& path) {
 }
 
 std::string behind_links(std::string path) {
+  path = at_home(std::move(path));
   constexpr int kMostLinks = 40;  // as the kernel
   for (int i = 0; i < kMostLinks; ++i) {
     std::string target(PATH_MAX, '\0');

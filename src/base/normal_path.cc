@@ -1,12 +1,50 @@
 #include "base/normal_path.h"
 
+#include <pwd.h>
+#include <unistd.h>
+
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
+
+#include "base/text.h"
+#include "shardwise/base/error.h"
 
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise {
 namespace fs = std::filesystem;
+
+namespace {
+
+std::string home_folder() {
+  if (const char* const home = std::getenv("HOME"); home != nullptr && home[0] != '\0') return home;
+  passwd entry{};
+  passwd* found = nullptr;
+  char text[4096];
+  if (::getpwuid_r(::geteuid(), &entry, text, sizeof text, &found) != 0 || found == nullptr) {
+    return {};
+  }
+  return entry.pw_dir;
+}
+
+}  // namespace
+
+std::string detail::at_home(std::string path) {
+  if (path != "~" && !path.starts_with("~/")) return path;
+  const std::string home = home_folder();
+  if (home.empty()) {
+    throw InvalidArgument("this user has no home folder", in_quotes(path),
+                          "set HOME; or write ./~ for a folder of that name");
+  }
+  return home + path.substr(1);
+}
+
+std::vector<std::string> detail::at_home(std::vector<std::string> paths) {
+  for (std::string& path : paths) path = at_home(std::move(path));
+  return paths;
+}
 
 std::string normal_path(const std::string& path) {
   fs::path normal;
@@ -35,7 +73,7 @@ std::string normal_path(const std::string& path) {
 }
 
 std::string normal_absolute_path(const std::string& path) {
-  return normal_path(fs::absolute(path).string());
+  return normal_path(fs::absolute(at_home(path)).string());
 }
 
 const char* c_path(const std::string& path) {

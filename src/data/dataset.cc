@@ -5,6 +5,7 @@
 
 #include "base/cancel_scope.h"
 #include "base/error_types.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "data/checked_segments.h"
 #include "data/dataset_access.h"
@@ -26,7 +27,7 @@ Dataset::Access parse_access(std::string_view name) {
 namespace {
 
 Index::Lookup lookup_of(const Dataset::Options& options) {
-  return {.root = options.root, .accept_times = options.accept_times};
+  return {.root = at_home(options.root), .accept_times = options.accept_times};
 }
 
 std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,

@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/claimed_index.h"
@@ -106,7 +107,10 @@ Index::~Index() = default;
 std::shared_ptr<const Index> Index::open(const std::string& path) { return open(path, {}); }
 
 std::shared_ptr<const Index> Index::open(const std::string& path, const Index::Lookup& lookup) {
-  return std::shared_ptr<const Index>(new Index(std::make_unique<Impl>(path, lookup)));
+  Lookup how = lookup;
+  how.root = at_home(std::move(how.root));
+  how.urls = at_home(std::move(how.urls));
+  return std::shared_ptr<const Index>(new Index(std::make_unique<Impl>(path, how)));
 }
 
 const std::string& Index::path() const noexcept { return impl_->path; }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "index/index_files.h"
 #include "ingest/build_inputs.h"
@@ -70,13 +71,13 @@ SourceList read_index_sources(const std::string& path, const RemoteAccess& remot
 BuildReport build_index(const std::string& index_path, const std::vector<std::string>& shards,
                         const BuildOptions& options) {
   const std::string path = behind_links(index_path);
-  return run_build(path, look_at_all(path, shards, options), options.content, options);
+  return run_build(path, look_at_all(path, at_home(shards), options), options.content, options);
 }
 
 BuildPlan plan_index(const std::string& index_path, const std::vector<std::string>& shards,
                      const BuildOptions& options) {
   const std::string path = behind_links(index_path);
-  BuildInputs inputs = look_at_all(path, shards, options);
+  BuildInputs inputs = look_at_all(path, at_home(shards), options);
   const BuildJournal journal(path, scan_options_hash(options.content), {.only_looks = true});
   BuildPlan plan;
   plan.missing = std::move(inputs.missing);

@@ -414,7 +414,8 @@ void refuse_foreign_index(const std::string& path) {
 
 }  // namespace
 
-bool names_an_index(const std::string& name) {
+bool names_an_index(const std::string& named) {
+  const std::string name = at_home(named);
   if (name == "-" || name.starts_with('@') || is_fetched_url(name)) return false;
   struct stat status {};
   if (::stat(name.c_str(), &status) == 0) {
@@ -426,7 +427,8 @@ bool names_an_index(const std::string& name) {
          !is_named_like_a_descriptor(name);
 }
 
-std::string index_for(const std::string& name, const IndexCacheOptions& options) {
+std::string index_for(const std::string& named, const IndexCacheOptions& options) {
+  const std::string name = at_home(named);
   if (!names_an_index(name)) return index_of_sources({name}, options);
   refuse_foreign_index(name);
   return name;

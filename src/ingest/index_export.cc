@@ -13,6 +13,7 @@
 #include "base/errno_error.h"
 #include "base/error_types.h"
 #include "base/file.h"
+#include "base/normal_path.h"
 #include "base/private_file.h"
 #include "base/text.h"
 #include "base/url.h"
@@ -281,8 +282,9 @@ void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
 
 }  // namespace
 
-void write_wids_descriptor(const Index& index, const std::string& path,
+void write_wids_descriptor(const Index& index, const std::string& named,
                            const WidsDescriptor::ExportOptions& options) {
+  const std::string path = at_home(named);
   const Index::Summary summary = index.summary();
   if (summary.part) {
     throw InvalidArgument("the index is part " + to_string(*summary.part) +
@@ -328,8 +330,9 @@ void write_wids_descriptor(const Index& index, const std::string& path,
   out.commit();
 }
 
-std::vector<std::string> write_dali_index(const Index& index, const std::string& directory,
+std::vector<std::string> write_dali_index(const Index& index, const std::string& named,
                                           const CancelToken& cancel) {
+  const std::string directory = at_home(named);
   const std::vector<Index::Shard> shards = unchanged_shards(index, cancel);
   std::vector<std::string> paths;
   std::unordered_map<std::string, std::uint64_t> taken;

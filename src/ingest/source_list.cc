@@ -145,13 +145,14 @@ class Expander {
   }
 
  private:
-  void add_source(const std::string& source, int depth) {
+  void add_source(const std::string& named, int depth) {
+    const std::string source = at_home(named);
     if (source.empty()) throw InvalidArgument("a source is empty", "", "give the path of a shard");
     static_cast<void>(c_path(source));
     if (source == "-") {
       add_list(std::cin, "standard input", depth);
     } else if (source[0] == '@') {
-      const std::string path = source.substr(1);
+      const std::string path = at_home(source.substr(1));
       std::ifstream list(path);
       if (!list) throw_errno(errno, "cannot read the list of shards", path);
       if (fs::is_directory(path)) {
@@ -161,7 +162,7 @@ class Expander {
       add_list(list, in_quotes(path), depth);
     } else {
       list_.sources.push_back(source);
-      for (const std::string& pattern : expand_braces(source)) add_pattern(pattern);
+      for (const std::string& pattern : expand_braces(source)) add_pattern(at_home(pattern));
     }
   }
 

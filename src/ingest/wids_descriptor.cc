@@ -264,7 +264,7 @@ std::uint64_t WidsDescriptor::Set::num_samples() const noexcept {
 
 WidsDescriptor read_wids_descriptor(const std::string& path, const RemoteAccess& remote) {
   require_no_command(path, "");
-  return Resolver(remote).read(path);
+  return Resolver(remote).read(at_home(path));
 }
 
 WidsDescriptor parse_wids_descriptor(std::string_view json, const std::string& path) {

@@ -17,6 +17,7 @@
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "libtorch/group_access.h"
 #include "libtorch/optimizer_state.h"
@@ -474,7 +475,7 @@ CheckpointFile::CheckpointFile(std::string path, ProcessGroup group)
     : CheckpointFile(std::move(path), std::move(group), Options{}) {}
 
 CheckpointFile::CheckpointFile(std::string path, ProcessGroup group, Options options)
-    : path_(std::move(path)), group_(std::move(group)), options_(std::move(options)) {
+    : path_(at_home(std::move(path))), group_(std::move(group)), options_(std::move(options)) {
   if (path_.empty() || options_.keep < 1) {
     throw InvalidArgument("the options of the checkpoint are not valid",
                           in_quotes(path_) + ", keep " + std::to_string(options_.keep),
@@ -488,7 +489,8 @@ CheckpointFile::CheckpointFile(std::string path, ProcessGroup group, Options opt
   });
 }
 
-bool CheckpointFile::exists(const std::string& path) {
+bool CheckpointFile::exists(const std::string& named) {
+  const std::string path = at_home(named);
   require_no_folder(path);
   const std::string file = behind_links(path);
   return fs::exists(file) || fs::exists(numbered(file, 1));

@@ -43,6 +43,14 @@ bool is_header(std::string_view text) {
          !trimmed(text.substr(std::min(colon + 1, text.size()))).empty();
 }
 
+Fetchers::Options files_at_home(Fetchers::Options options) {
+  for (std::string* const file :
+       {&options.ca_file, &options.bearer_token_file, &options.netrc_file}) {
+    *file = at_home(std::move(*file));
+  }
+  return options;
+}
+
 void check_options(const Fetchers::Options& options) {
   const auto zero = std::chrono::milliseconds::zero();
   const std::chrono::milliseconds most = std::chrono::hours(24);
@@ -160,7 +168,8 @@ Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const 
 
 Fetchers::Fetchers() : Fetchers(Options{}) {}
 
-Fetchers::Fetchers(const Options& options) : impl_(std::make_shared<Impl>(options)) {
+Fetchers::Fetchers(const Options& given) : impl_(std::make_shared<Impl>(files_at_home(given))) {
+  const Options& options = impl_->options;
   check_options(options);
   const std::shared_ptr<Fetcher> http = make_http_fetcher(options);
   impl_->by_scheme = {{"http", http},

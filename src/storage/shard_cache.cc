@@ -12,6 +12,7 @@
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
+#include "base/normal_path.h"
 #include "base/own_directory.h"
 #include "base/text.h"
 #include "base/url.h"
@@ -257,6 +258,8 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
     throw;
   } catch (const NoDescriptor&) {
     throw;
+  } catch (const NotFound&) {  // evicted meanwhile
+    return false;
   } catch (const Error& wrong) {
     if (!directory.is_read_only()) return false;
     throw StaleIndex("the shard in the cache is not the one that was indexed",
@@ -452,10 +455,13 @@ std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options)
     throw InvalidOption("the budget of the shard cache is 0 bytes", in_quotes(options.directory),
                         "give it as many bytes as its disk can spare");
   }
-  auto impl = std::make_shared<Impl>(options);
+  Options own = options;
+  own.directory = at_home(std::move(own.directory));
+  own.metrics_file = at_home(std::move(own.metrics_file));
+  auto impl = std::make_shared<Impl>(own);
   if (!impl->directory.is_read_only()) impl->take_stock();
   // Now, so that a file that cannot be written is an error here, and none in a long run.
-  if (!options.metrics_file.empty()) detail::write_metrics(options.metrics_file, impl->metrics());
+  if (!own.metrics_file.empty()) detail::write_metrics(own.metrics_file, impl->metrics());
   return std::shared_ptr<ShardCache>(new ShardCache(std::move(impl)));
 }
 

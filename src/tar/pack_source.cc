@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/errno_error.h"
 #include "base/hasher.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -82,7 +83,8 @@ std::optional<std::pair<std::string, std::string>> image_name(const std::string&
 
 }  // namespace
 
-PackList list_images(const std::string& directory, const CancelToken& cancel) {
+PackList list_images(const std::string& named, const CancelToken& cancel) {
+  const std::string directory = at_home(named);
   PackList list;
   list.classes = folders_in(directory, cancel);
   if (list.classes.empty()) {
@@ -118,7 +120,8 @@ PackList list_images(const std::string& directory, const CancelToken& cancel) {
   return list;
 }
 
-PackList list_files(const std::string& directory, const CancelToken& cancel) {
+PackList list_files(const std::string& named, const CancelToken& cancel) {
+  const std::string directory = at_home(named);
   PackList list;
   std::map<std::string, PackSample> samples;
   for (const std::string& file : files_below(directory, cancel)) {

@@ -12,6 +12,7 @@
 #include "base/errno_error.h"
 #include "base/error_types.h"
 #include "base/file.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 #include "tar/sample_name.h"
@@ -86,8 +87,10 @@ std::string ShardWriter::Names::name(std::uint64_t number) const {
   return before + text + after;
 }
 
-ShardWriter::Names parse_shard_names(std::string_view pattern) {
+ShardWriter::Names parse_shard_names(std::string_view given) {
   ShardWriter::Names names{.before = {}, .digits = 0, .after = {}};
+  const std::string at = at_home(std::string(given));
+  const std::string_view pattern = at;
   std::string_view rest = pattern;
   while (!rest.empty()) {
     std::string& text = names.digits == 0 ? names.before : names.after;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/errno_error.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 #include "tar/tar_header.h"
@@ -59,7 +60,8 @@ la_ssize_t write_to_file(archive* writer, void* target, const void* bytes, std::
 
 }  // namespace
 
-TarWriter::TarWriter(const std::string& path) : file_(path), archive_(archive_write_new()) {
+TarWriter::TarWriter(const std::string& path)
+    : file_(at_home(path)), archive_(archive_write_new()) {
   if (archive_ == nullptr) throw std::bad_alloc();
   require(archive_write_set_format_pax_restricted(archive_), "cannot write tar to");
   require(archive_write_set_bytes_per_block(archive_, kWriteBytes), "cannot write tar to");

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,34 @@ def test_a_part_is_a_number_and_how_many_there_are(tmp_path: Path, shards: Path)
         shardwise.index(tmp_path / "4.idx", shards, part=(4, 3), threads=0)
     with pytest.raises(shardwise.errors.InvalidArgument, match=r"not valid: part=3; give the part's number from 1"):
         shardwise.index(tmp_path / "4.idx", shards, part=3, threads=0)  # type: ignore[arg-type]
+
+
+def test_a_tilde_is_the_home_folder(
+    tmp_path: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leading ~ that stands alone or before a slash, in whatever names a file; ~name is a file."""
+    home = tmp_path / "home"
+    work = tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    shards.rename(home / "data")
+    (home / "list.txt").write_text("~/data/train-000000.tar\n")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(home / "xdg"))
+    monkeypatch.chdir(work)
+    assert shardwise.index("~/x.idx", "~/data", threads=0).num_samples == 103
+    assert len(shardwise.open("~/x.idx", root="~/data", cache="~/cache")) == 103
+    assert len(shardwise.open("~/data", index_directory="~/kept")) == 103
+    assert len(shardwise.open("@~/list.txt")) == 40
+    assert len(shardwise.open(Path("~/x.idx"))) == 103
+    assert shardwise.query("~/x.idx", "SELECT count(*) FROM samples").rows == [(103,)]
+    with shardwise.ShardWriter("~/new-%06d.tar", index="~/new.idx") as writer:
+        writer.write({"__key__": "a", "txt": "text"})
+    cache = shardwise.ShardCache("~/cache", netrc_file="~/netrc")
+    assert cache.directory == str(home / "cache")
+    assert len(pickle.loads(pickle.dumps(shardwise.open("~/x.idx", cache=cache)))) == 103
+    assert list(work.iterdir()) == []
+    for made in ("x.idx", "kept", "new-000000.tar", "new.idx", "cache/locks"):
+        assert (home / made).exists(), made
+    shardwise.index("~name.idx", "~/data", threads=0)
+    assert (work / "~name.idx").exists()

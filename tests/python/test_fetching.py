@@ -75,9 +75,12 @@ def test_the_cache_says_who_asks(server: Server, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match="HTTP status 403"):
         shardwise.index(index, shard)
     (tmp_path / "token").write_text("sesame\n")
+    token = {"bearer_token_file": str(tmp_path / "token")}
+    with pytest.raises(InvalidArgument, match="bearer_token_loopback=True"):
+        shardwise.index(index, shard, cache=shardwise.ShardCache(str(tmp_path / "no"), **token))
     for options in (
         {"http_headers": ["Authorization: Bearer sesame"]},
-        {"bearer_token_file": str(tmp_path / "token")},
+        {**token, "bearer_token_loopback": True},
     ):
         cache = shardwise.ShardCache(str(tmp_path / next(iter(options))), 1 << 30, **options)
         assert shardwise.index(index, shard, cache=cache).num_samples == 5

@@ -3,10 +3,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "shardwise_program.h"
+#include "support/environment.h"
 
 namespace shardwise::test {
 namespace {
+namespace fs = std::filesystem;
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -191,6 +195,58 @@ TEST(OutputTest, AFullDiskIsAnError) {
   EXPECT_THAT(finished.err,
               HasSubstr("shardwise: error: cannot write the results: 'standard output' "
                         "(No space left on device); free some space"));
+}
+
+/// A shell leaves "~" as it is behind the = of an option, in a list, and in quotes.
+TEST(HomeTest, ATildeIsTheHomeFolderWhereverAFileIsNamed) {
+  Environment environment;
+  const TempDir home, work;
+  environment.set("HOME", home.path());
+  environment.set("XDG_CACHE_HOME", home / "xdg");
+  fs::create_directories(home / "data");
+  write_file(home / "data/a.tar", small_shard(0, 3));
+  write_file(home / "data/b.tar.gz", compress(small_shard(3, 4), Compression::kGzip));
+  write_file(home / "list.txt", "~/data/a.tar\n");
+  write_file(home / "query.sql", "SELECT count(*) FROM samples");
+  write_file(home / "skip.txt", "0\n");
+  const auto sums = [&](std::vector<std::string> arguments) {
+    return shardwise_output(std::move(arguments));
+  };
+  // In a folder in which nothing may appear.
+  fs::create_directory(work / "empty");
+  const fs::path before = fs::current_path();
+  fs::current_path(work / "empty");
+  sums({"index", "--output=~/all.idx", "~/data", "--quiet"});
+  sums({"index", "-o", "~/brace.idx", "{~/data/a.tar,~/data/b.tar.gz}", "--quiet"});
+  sums({"index", "-o", "~/listed.idx", "@~/list.txt", "--quiet"});
+  EXPECT_EQ(json_lines(sums({"info", "--json", "~/brace.idx"}))[0]["samples"], 7);
+  EXPECT_EQ(json_lines(sums({"info", "--json", "~/listed.idx"}))[0]["samples"], 3);
+  EXPECT_EQ(sums({"query", "~/all.idx", "@~/query.sql"}), "7\n");
+  EXPECT_EQ(sums({"cat", "~/data/a.tar", "0", "jpg"}), "image 0") << "an index at first use";
+  sums({"epoch", "~/all.idx", "--cache=~/cache", "--metrics=~/metrics.prom", "--skip=~/skip.txt",
+        "--quiet"});
+  sums({"cache", "ls", "~/cache"});
+  sums({"order", "--mix", "~/all.idx=1,~/listed.idx=2", "--epoch-size", "4"});
+  sums({"export", "~/listed.idx", "--format", "wids", "-o", "~/wids.json"});
+  sums({"index", "-o", "~/described.idx", "~/wids.json", "--quiet"});
+  sums({"index", "-o", "~/part.idx", "--part", "1/1", "~/data", "--quiet"});
+  sums({"merge", "-o", "~/merged.idx", "~/part.idx"});
+  fs::create_directory(home / "files");
+  write_file(home / "files/x.txt", "text");
+  sums({"pack", "-o", "~/packed", "--files=~/files", "--max-samples", "10", "--quiet"});
+  sums({"index", "-o", "~/all.idx", "--quiet"});
+  EXPECT_TRUE(fs::is_empty(".")) << "a folder ~ was made";
+  for (const char* made : {"all.idx", "cache/locks", "metrics.prom", "wids.json", "described.idx",
+                           "merged.idx", "packed"}) {
+    EXPECT_TRUE(fs::exists(home / made)) << made;
+  }
+  // A file's own name is not changed.
+  write_file("~name.tar", small_shard(0, 2));
+  fs::create_directory("~");
+  write_file("~/b.tar", small_shard(0, 1));
+  EXPECT_EQ(json_lines(sums({"info", "--json", "~name.tar"}))[0]["samples"], 2);
+  EXPECT_EQ(json_lines(sums({"info", "--json", "./~/b.tar"}))[0]["samples"], 1);
+  fs::current_path(before);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error_types.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "console.h"
 #include "help.h"
@@ -177,6 +178,21 @@ void refuse_empty_values(CLI::App& app) {
   }
 }
 
+/// Puts the home folder in the place of "~" in the values of options that name files, as of
+/// --cache=~/c, which shells leave as it is. Where sources and indexes are named, the library does.
+void put_at_home(CLI::App& app) {
+  constexpr std::string_view kFiles[] = {"DIR", "FILE", "INDEX", "OUT", "PREFIX", "FILE|TEXT"};
+  for (CLI::Option* const option : app.get_options()) {
+    const bool is_file = std::ranges::find(kFiles, option->get_type_name()) != std::end(kFiles) ||
+                         (option->get_positional() &&
+                          (option->get_name() == "DIR" || option->get_name() == "TOKEN"));
+    if (is_file) option->transform([](const std::string& text) { return at_home(text); });
+  }
+  for (CLI::App* const part : app.get_subcommands([](CLI::App*) { return true; })) {
+    put_at_home(*part);
+  }
+}
+
 /// "A excludes B" and the like, as people say it.
 std::string plain_text(const CLI::ParseError& error) {
   std::string text = error.what();
@@ -285,6 +301,7 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, const char* c
   set_program_name(name.c_str());
   try {
     require_commands(program, argc, argv);
+    put_at_home(program);
     refuse_empty_values(program);
     program.parse(argc, argv);
     return std::nullopt;

@@ -15,6 +15,7 @@
 
 #include "base/ascii.h"
 #include "base/lines.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "options.h"
@@ -38,7 +39,7 @@ void add_headers(const std::string& given, std::vector<std::string>& headers) {
   constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
   constexpr std::string_view kWhat = "the file of headers";
   const std::string where = in_quotes(given.substr(1));
-  std::ifstream file(given.substr(1));
+  std::ifstream file(at_home(given.substr(1)));
   std::string text;
   try {
     if (file) text = read_text(file, kMostBytes, kWhat, where);

@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from .. import _core
+from ..arguments import path_of
 from ..errors import InvalidArgument, Mismatch
 from ..opening import open as open_dataset
 from .decode import default_decoder
@@ -29,6 +30,7 @@ from .shards import (
     check_sources,
     default_cache_dir,
     needs_cache,
+    require_own,
     source_of,
 )
 from .specs import check_shards, is_remote, load_dsdesc_and_resolve, urldir
@@ -86,7 +88,7 @@ class _Opening:
     ) -> _core.Dataset:
         cache = None
         if is_cached:
-            os.makedirs(self.cache_dir, exist_ok=True)
+            self._make_cache_dir()
             # A folder of its own in that of wids, whose files are not the shard cache's.
             cache = _core.ShardCache(
                 os.path.join(self.cache_dir, "shardwise"),
@@ -102,6 +104,10 @@ class _Opening:
             lazily=lazily,
         )
 
+    def _make_cache_dir(self) -> None:
+        os.makedirs(self.cache_dir, mode=0o700, exist_ok=True)
+        require_own(self.cache_dir)
+
     def open_list(self, shards: list[dict[str, Any]], index_directory: str) -> _core.Dataset:
         """Opens remote shards by the word of their list, which is kept beside the cache."""
         kept = ("url", "nsamples", "filesize", "md5sum")
@@ -111,7 +117,8 @@ class _Opening:
         folder = os.path.join(self.cache_dir, "shardwise-lists")
         path = os.path.join(folder, name)
         if not os.path.exists(path):
-            os.makedirs(folder, exist_ok=True)
+            self._make_cache_dir()
+            os.makedirs(folder, mode=0o700, exist_ok=True)
             part = f"{path}.{os.getpid()}.{threading.get_ident()}"
             with open(part, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -211,12 +218,12 @@ class ShardListDataset(Generic[T_co]):
             allow_pipe,
         )
         if index is None and claims == "check" and _can_be_lazy(self.shards, sources):
-            data = self._opening.open_list(self.shards, os.fspath(index_directory))
+            data = self._opening.open_list(self.shards, path_of(index_directory))
         else:
             data = self._opening.open(
-                os.fspath(index) if index is not None else list(dict.fromkeys(sources)),
+                path_of(index) if index is not None else list(dict.fromkeys(sources)),
                 self._is_cached,
-                os.fspath(index_directory),
+                path_of(index_directory),
             )
         self._places = _places(data, sources, is_own_index=index is None)
         self.lengths: list[int] = _lengths(self.shards, self._places, claims)
@@ -255,8 +262,8 @@ class ShardListDataset(Generic[T_co]):
         """Sets cache_dir and localname, as programs look at them."""
         self.cache_dir: str | None = None
         if cache_dir is not None:
-            self.cache_dir = os.fspath(cache_dir)
-            self.localname: Callable[[str], str] = CacheLocalname(cache_dir)
+            self.cache_dir = path_of(cache_dir)
+            self.localname: Callable[[str], str] = CacheLocalname(self.cache_dir)
         elif localname is not None:
             self.localname = localname
         else:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlparse
 
 from .. import _core
+from ..arguments import path_of
 from ..errors import InvalidArgument, OutOfRange
 from .lru import LRUCache
 from .sample import Sample
@@ -18,21 +20,39 @@ from .tars import IndexedTarSamples
 COMPRESSED = (".tgz", ".gz", ".zst", ".xz", ".bz2", ".lz4")
 
 
+def _own_cache_dir() -> str:
+    import tempfile
+
+    return os.path.join(tempfile.gettempdir(), f"_wids_cache_{os.getuid()}")
+
+
+def require_own(folder: str) -> None:
+    """Raises InvalidArgument if the folder that is used if nothing is said is another user's. Its
+    name is known to all, and whoever makes it first chooses the bytes that are read."""
+    if folder != _own_cache_dir() or not os.path.lexists(folder):
+        return
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise InvalidArgument(
+            f"the folder for shards is not this user's alone: {folder!r}; remove it, or name "
+            "another (cache_dir, WIDS_CACHE)"
+        )
+
+
 def default_cache_dir() -> str:
     """Where remote shards are kept if nothing is said: WIDS_CACHE, else a folder of this user."""
     named = os.environ.get("WIDS_CACHE")
     if named:
-        return named
-    import tempfile
-
-    return os.path.join(tempfile.gettempdir(), f"_wids_cache_{os.getuid()}")
+        return path_of(named)
+    require_own(_own_cache_dir())
+    return _own_cache_dir()
 
 
 class DefaultLocalname:
     """Names a file for a URL, one that no other URL has, in a folder."""
 
     def __init__(self, dldir: str | os.PathLike[str] | None = None) -> None:
-        self._dldir = os.fspath(dldir) if dldir is not None else default_cache_dir()
+        self._dldir = path_of(dldir) if dldir is not None else default_cache_dir()
 
     def __call__(self, shard: str) -> str:
         return os.path.join(self._dldir, quote(shard, safe="+-"))
@@ -42,7 +62,7 @@ class CacheLocalname:
     """Names a file for a URL by the last part of its path, in a folder."""
 
     def __init__(self, cachedir: str | os.PathLike[str]) -> None:
-        self._cachedir = os.fspath(cachedir)
+        self._cachedir = path_of(cachedir)
 
     def __call__(self, shard: str) -> str:
         return os.path.join(self._cachedir, os.path.basename(urlparse(shard).path))

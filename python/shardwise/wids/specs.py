@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import urlparse, urlunparse
 
 from .._core import read_remote
+from ..arguments import path_of
 from ..errors import InvalidArgument, VersionMismatch
 
 _MAX_BYTES = 256 << 20
@@ -51,7 +52,7 @@ def is_remote(url: str) -> bool:
 
 def local_path(url: str) -> str:
     """The path that a path or a ``file:`` URL names."""
-    return urlparse(url).path if url.startswith("file:") else url
+    return urlparse(url).path if url.startswith("file:") else path_of(url)
 
 
 def _shown(shards: list[Shard], number: int) -> str:

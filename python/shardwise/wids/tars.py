@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator, KeysView, Sequence
 from typing import Any, BinaryIO
 
+from ..arguments import path_of
 from ..building import index
 from ..errors import InvalidArgument, Mismatch
 from .sample import Sample
@@ -86,7 +87,7 @@ class MMIndexedTar:
         self.verbose = verbose
         self.cleanup_callback = cleanup_callback
         if isinstance(fname, (str, os.PathLike)):
-            self.fname: str | None = os.fspath(fname)
+            self.fname: str | None = path_of(fname)
             self.stream: BinaryIO = open(self.fname, "rb")
         else:
             self.fname, self.stream = None, fname
@@ -159,7 +160,7 @@ class IndexedTarSamples:
         if path is None and stream is None:
             raise InvalidArgument("IndexedTarSamples needs a path or a stream")
         self.path = path
-        self.stream: BinaryIO = stream if stream is not None else open(os.fspath(path or ""), "rb")
+        self.stream: BinaryIO = stream if stream is not None else open(path_of(path or ""), "rb")
         if md5sum is not None:
             found = compute_file_md5sum(self.stream)
             if found != md5sum:

@@ -8,6 +8,7 @@ import json
 import os
 import pickle
 import sys
+import tempfile
 import threading
 import weakref
 from pathlib import Path
@@ -495,3 +496,31 @@ def test_samples_leave_nothing_behind(shards: list[Any]) -> None:
     packed = weakref.ref(dataset)
     del dataset
     assert packed() is None  # at once: nothing of it is in a cycle
+
+
+def test_the_folder_that_is_used_if_none_is_named_is_this_users_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is known to all: whoever made it first chose what was read for a URL."""
+    from shardwise.wids.shards import DefaultLocalname
+
+    monkeypatch.delenv("WIDS_CACHE", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder = tmp_path / f"_wids_cache_{os.getuid()}"
+    name = DefaultLocalname()("http://host/a.tar")
+    assert os.path.dirname(name) == str(folder)
+    folder.mkdir(mode=0o700)
+    DefaultLocalname()
+    folder.chmod(0o777)
+    with pytest.raises(InvalidArgument, match="not this user's alone"):
+        DefaultLocalname()
+    folder.chmod(0o700)
+    if os.getuid() == 0:
+        os.chown(folder, 54321, 54321)
+        with pytest.raises(InvalidArgument, match="not this user's alone"):
+            ShardListDataset([{"url": "http://host/a.tar", "nsamples": 1}])
+        os.chown(folder, 0, 0)
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    with pytest.raises(InvalidArgument, match="not this user's alone"):
+        DefaultLocalname()
