@@ -152,7 +152,9 @@ class Sample:
         """
 
     def json(self, field: str) -> Any:
-        """A field that is JSON. Raises as bytes(), and json.JSONDecodeError."""
+        """
+        A field that is JSON in UTF-8. NaN, numbers beyond the range of a float, halves of surrogate pairs and more than 500 levels are refused, as columns and the loader refuse them. Raises as bytes(), and json.JSONDecodeError.
+        """
 
     def numpy(self, field: str) -> NDArray[uint8]:
         """
