@@ -55,7 +55,7 @@ class Reducer:
 
 
 def alone() -> Reducer:
-    """This process alone, whatever else was launched: it gets every sample."""
+    """This process alone, whatever else was launched: it gets every sample. As ranks=None."""
     return Reducer(0, 1, lambda words: words)
 
 

@@ -182,6 +182,26 @@ TEST_F(RanksTrainTest, TheSameRunTwiceIsTheSameAndOtherRanksTakeTheSameSteps) {
   EXPECT_NEAR(losses({"--local-ranks", "3"})[0], two[0], 1e-3);
 }
 
+TEST_F(RanksTrainTest, TheScheduleStandsWhereItStoodOnMoreRanks) {
+  const std::string checkpoint = dir_ / "run.pt";
+  const auto with_batches_of_12 = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--train", dir_ / "train.idx", "--batch-size", "12", "--quiet"});
+    return more;
+  };
+  ASSERT_EQ(run(dir_, with_batches_of_12({"--epochs", "1", "--checkpoint", checkpoint})).code, 0);
+  // Twice the ranks take half the steps. Counted in steps, all of the schedule would be over.
+  const auto loss_of_the_rest = [&](const std::string& rate) {
+    const std::string copy = dir_ / ("at-" + rate + ".pt");
+    std::filesystem::copy_file(checkpoint, copy);
+    const auto result =
+        run(dir_, with_batches_of_12({"--epochs", "2", "--checkpoint", copy, "--resume", "--json",
+                                      "--local-ranks", "2", "--lr", rate}));
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json_lines(result.out).front()["loss"].get<double>();
+  };
+  EXPECT_LT(loss_of_the_rest("0.003"), 0.99 * loss_of_the_rest("1e-12"));
+}
+
 TEST_F(RanksTrainTest, ARunGoesOnFromItsCheckpointOnAnotherNumberOfRanks) {
   const std::string checkpoint = dir_ / "run.pt";
   // Killed, rank and all, in the middle of epoch 1: a checkpoint is written every 2 of 10 steps.

@@ -84,6 +84,7 @@ assert (group.local_rank, group.local_world_size) == (rank, world), group
 ds = shardwise.open(sys.argv[4])
 given = {"ranks": group} if sys.argv[5] == "given" else {}  # else the group is found
 loader = Loader(ds, columns=[columns.key()], order=Order(seed=3), batch_size=8, **given)
+assert len(loader) == 7, "103 samples, in steps of 2 * 8"
 batches = iter(loader)
 for _ in range(2):
     next(batches)

@@ -205,8 +205,8 @@ class SHARDWISE_EXPORT Loader {
   /// Every rank gives the same data, a Dataset or several of them for a mixture, and the same
   /// options but for threads, prefetch, max_bytes_ahead, fetch_threads and memory. prove() and
   /// state() compare them. What functions of columns do is not compared.
-  /// @param ranks  null means: this process alone. Give single_process() to say so in a process that
-  ///   was launched as one of several.
+  /// @param ranks  null means: this process alone. Give single_process() to say so in a process
+  ///   that was launched as one of several.
   /// Errors: InvalidArgument, naming the option and what is valid; also if there are no ranks, and
   ///   a launcher's variables (torchrun, mpirun, srun) say that there are several.
   Loader(MixedDataset data, Options options, std::shared_ptr<Reducer> ranks = nullptr);

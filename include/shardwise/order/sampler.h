@@ -162,8 +162,8 @@ class SHARDWISE_EXPORT Sampler {
   /// With kAllowAtEpochBorder a token that stands at the beginning of an epoch may be of other data
   /// or another order; the former ones go into the token's history. Of other data the token's skip
   /// list is not taken over, since the numbers may mean other samples. Another order is refused if
-  /// both orders are in the middle of a pass over the data there (mixtures, epoch_size): the rest of
-  /// the pass would be lost.
+  /// both orders are in the middle of a pass over the data there (mixtures, epoch_size): the rest
+  /// of the pass would be lost.
   /// Errors: Mismatch, VersionMismatch; OutOfRange if the epoch has no such position; the sampler
   /// stays as it is.
   void resume(const ResumeToken& token, Changes changes = Changes::kRefuse);
