@@ -191,6 +191,14 @@ std::pair<int, int> ranks_of_launcher() {
   return {found.rank, found.world_size};
 }
 
+/// A DataLoader that would leave out or repeat samples is refused, if torch is there at all.
+/// Errors: InvalidArgument.
+void refuse_readers(nb::handle sampler) {
+  const nb::dict modules = nb::module_::import_("sys").attr("modules");
+  if (!modules.contains("torch.utils.data")) return;
+  nb::module_::import_("shardwise.torch.callers").attr("refuse_readers")(sampler);
+}
+
 SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
                    std::uint64_t world_size, std::uint64_t batch_size,
                    std::uint64_t global_batch_size, std::uint64_t replicas) {
@@ -280,12 +288,19 @@ void add_samplers(nb::module_& module) {
           "epoch.")
       .def(
           "__iter__",
-          [](const SamplerObject& self) { return IteratorObject{self.sampler->clone()}; },
+          [](nb::handle_t<SamplerObject> self) {
+            IteratorObject made{nb::cast<const SamplerObject&>(self).sampler->clone()};
+            refuse_readers(self);
+            return made;
+          },
           nb::sig("def __iter__(self) -> SamplerIterator"), "An iterator from the beginning.")
       .def(
           "batches",
-          [](const SamplerObject& self, std::uint64_t size, bool drop_last, bool even) {
-            return batch_iterator(*self.sampler, {size, drop_last, even});
+          [](nb::handle_t<SamplerObject> self, std::uint64_t size, bool drop_last, bool even) {
+            const auto& sampler = *nb::cast<const SamplerObject&>(self).sampler;
+            IteratorObject made = batch_iterator(sampler, {size, drop_last, even});
+            refuse_readers(self);
+            return made;
           },
           "size"_a, "drop_last"_a = false, "even"_a = false,
           "An iterator over lists of ``size`` numbers, the last one shorter, or left out. With "

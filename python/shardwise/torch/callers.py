@@ -55,8 +55,9 @@ def refuse_uneven(core: _core.Sampler, caller: Mapping[str, Any]) -> None:
 
 def refuse_readers(core: _core.Sampler) -> None:
     """Raises InvalidArgument if the DataLoader that is about to read the sampler would leave out or
-    repeat samples. A DataLoader does not ask: so this looks who is calling."""
-    frame = sys._getframe(2)
+    repeat samples. A DataLoader does not ask: so this looks who is calling. A Sampler calls it for
+    each iterator."""
+    frame = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__")
         if module == "accelerate.data_loader":

@@ -13,7 +13,7 @@ import torch.utils.data
 from .. import _core
 from ..errors import InvalidArgument
 from ..ranks import present_ranks
-from .callers import refuse_other_size, refuse_readers, refuse_uneven
+from .callers import refuse_other_size, refuse_uneven
 
 
 class RankOptions(TypedDict, total=False):
@@ -125,7 +125,6 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         self, begin: Callable[[_core.Sampler], _core.SamplerIterator]
     ) -> _core.SamplerIterator:
         core = self.core
-        refuse_readers(core)
         last = self._last
         if last is not None and last.at_end and last.position > 0:
             self._warn_of_second_pass()

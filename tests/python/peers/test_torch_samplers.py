@@ -555,12 +555,12 @@ def test_samples_are_collated_whoever_imported_what(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize("batched", [False, True, None])
 @pytest.mark.parametrize("kind", ["DataLoader", "StatefulDataLoader"])
 @pytest.mark.filterwarnings("ignore:using in_order=False", "ignore:.set_vital")
 @pytest.mark.filterwarnings("ignore:Exception ignored")  # torch's, of an iterator that is not whole
 def test_batches_out_of_order_are_refused(
-    train: shardwise.Dataset, kind: str, batched: bool
+    train: shardwise.Dataset, kind: str, batched: bool | None
 ) -> None:
     make: Any = DataLoader
     if kind != "DataLoader":
@@ -569,6 +569,8 @@ def test_batches_out_of_order_are_refused(
     given: dict[str, Any] = {"batch_size": 64, "sampler": sampler}
     if batched:
         given = {"batch_sampler": st.BatchSampler(sampler, 64)}
+    if batched is None:  # the sampler without torch
+        given["sampler"] = shardwise.Sampler(train, shardwise.Order("sequential"))
 
     def first(**options: Any) -> Any:
         return next(iter(make(train, **given, **options)))["__index__"].tolist()
