@@ -136,6 +136,10 @@ def encoders(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
           f"log-level=none:bframes={b}:open-gop={r.choice([0, 1])}"], MP4),
         (["-c:v", "mpeg4", "-g", group, "-bf", b[0] if b in "012" else "2"], MP4),
         (["-c:v", "libxvid", "-g", group, "-bf", "0"], MP4),
+        (["-c:v", "mpeg4", "-g", group, "-bf", "2", "-flags", "+qpel+aic"], MP4),
+        (["-c:v", "libx265", *fast, "-tag:v", "hev1", "-x265-params",
+          f"log-level=none:keyint={group}:min-keyint=1:bframes={b}:b-pyramid=1:repeat-headers=1"], MP4),
+        ([*x264, "-bf", b, "-bsf:v", "h264_mp4toannexb,dump_extra"], (".mkv",)),
         (["-c:v", "mpeg2video", "-g", group, "-bf", b[0] if b in "012" else "2"], MP4),
         (["-c:v", "mpeg2video", "-g", group, "-bf", "2", "-flags", "+cgop", "-sc_threshold",
           "1000000000"], MP4),
@@ -157,7 +161,7 @@ def encoders(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
 def remuxed(path: Path, r: random.Random) -> tuple[Path, str]:
     """The same packets, in a container of another kind or by another program."""
     to = path.with_name("remux" + r.choice([".mkv", ".mp4", ".mov"]))
-    how = r.choice(["mkvmerge", "mkvmerge", "ffmpeg", "fragments", "live", "clusters"])
+    how = r.choice(["mkvmerge", "mkvmerge", "ffmpeg", "fragments", "live", "clusters", "ts", "flv"])
     if how == "mkvmerge":
         to = to.with_suffix(".mkv")
         more = r.choice([[], ["--no-cues"], ["--clusters-in-meta-seek"], ["--disable-lacing"],
@@ -171,6 +175,14 @@ def remuxed(path: Path, r: random.Random) -> tuple[Path, str]:
     elif how == "live":
         to = to.with_suffix(".mkv")
         ffmpeg("-i", path, "-c", "copy", "-live", "1", to)
+    elif how in ("ts", "flv"):
+        between = path.with_name(f"between.{how}")
+        ffmpeg("-i", path, "-c", "copy", between)
+        if r.random() < 0.5:
+            to = to.with_suffix(".mkv")
+            run("mkvmerge", "-q", "-o", to, between)
+        else:
+            ffmpeg("-i", between, "-c", "copy", to)
     elif how == "clusters":
         to = to.with_suffix(".mkv")
         ffmpeg("-i", path, "-c", "copy", "-cluster_time_limit", "100", to)
@@ -415,7 +427,8 @@ def sound_in_sequence(path: Path) -> tuple[int, int, array.array, int, list[tupl
     stream = told["streams"][0]
     rate, channels = int(stream["sample_rate"]), int(stream["channels"])
     raw = array.array("f", in_sequence(path, "-map", "0:a:0", "-f", "f32le")[0])
-    has_times = told["format"]["format_name"].split(",")[0] in ("mov", "matroska")
+    container = told["format"]["format_name"].split(",")[0]
+    has_times = container in ("mov", "matroska", "ogg")
     samples = array.array("f")
     begin, taken = None, 0
     twice: list[tuple[float, float]] = []  # times of which there are two frames
@@ -427,7 +440,7 @@ def sound_in_sequence(path: Path) -> tuple[int, int, array.array, int, list[tupl
         gap = time - begin - len(samples)
         if has_times and gap > 0.008 * rate * channels:
             samples.extend([0.0] * gap)
-        elif has_times and gap < -0.008 * rate * channels:
+        elif has_times and container != "ogg" and gap < -0.008 * rate * channels:
             twice.append((time / channels / rate, (time - gap) / channels / rate))
             del samples[gap:]
         samples.extend(raw[taken:taken + size])

@@ -22,7 +22,7 @@ namespace shardwise {
 ///
 /// A gap of more than 8 ms in a container's times is read as zeros. Times that go back by more than
 /// 8 ms are an error where they are decoded, as is a gap in FLAC, which has no such thing. Smaller
-/// steps are rounding: samples then follow each other.
+/// steps are taken for rounding: samples follow each other, and lie up to 8 ms beside their times.
 ///
 /// Threads: one at a time; different readers may run at once. It starts no threads.
 /// Lifetime: `bytes` must outlive the reader.

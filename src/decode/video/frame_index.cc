@@ -30,6 +30,11 @@ bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
          (num_packets < kMostLookedAt && reordering != Reordering::kNone && !is_reordered);
 }
 
+void FrameIndex::Pass::see_order(bool is_reordered_header) noexcept {
+  if (is_behind_reordered && !is_reordered_header) ++num_reordered;
+  is_behind_reordered = is_reordered_header;
+}
+
 FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
                        std::uint64_t max_frames) {
   const LibavMessages messages;
@@ -59,7 +64,7 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
       const PacketHeader header = headers.look_at(*packet);
       pass.is_odd = pass.is_odd || header.has_no_frame || header.is_field;
       if (packets_.empty()) pass.is_odd = pass.is_odd || !header.is_key;
-      pass.codec_reorders = pass.codec_reorders || (is_curious && header.is_reordered);
+      if (is_curious) pass.see_order(header.is_reordered);
     }
     const bool is_shown =
         (packet->flags & AV_PKT_FLAG_DISCARD) == 0 && !(is_vp8 && is_hidden_vp8(*packet));
@@ -109,7 +114,7 @@ void FrameIndex::sort_frames() {
 bool FrameIndex::is_doubtful(const Pass& pass) const {
   if (pass.is_odd || !packets_[0].is_key) return true;
   if (pass.has_no_pts && pass.reordering != Reordering::kNone) return true;
-  if (!pass.is_reordered) return pass.codec_reorders;
+  if (!pass.is_reordered) return pass.codec_reorders();
   // What is shown before the first key frame needs frames that are not there.
   if (times_[0] < packets_[0].pts) return true;
   return std::ranges::adjacent_find(times_) != times_.end();

@@ -75,13 +75,18 @@ class FrameIndex {
   /// What a pass over the packets saw.
   struct Pass {
     Reordering reordering;
-    bool is_odd = false;          ///< a packet is none, or not one, of the frames
-    bool has_no_pts = false;      ///< of some packets only the time of decoding is known
-    bool is_reordered = false;    ///< the times do not ascend from packet to packet
-    bool codec_reorders = false;  ///< the frames do not, by their own headers
+    bool is_odd = false;               ///< a packet is none, or not one, of the frames
+    bool has_no_pts = false;           ///< of some packets only the time of decoding is known
+    bool is_reordered = false;         ///< the times do not ascend from packet to packet
+    bool is_behind_reordered = false;  ///< the last frame is shown before an earlier one
+    int num_reordered = 0;             ///< how often one that is not followed such a frame
     std::int64_t last_pts = std::numeric_limits<std::int64_t>::min();
     std::int64_t last_duration = 0;
 
+    /// Takes note of the order that a packet's own header tells.
+    void see_order(bool is_reordered_header) noexcept;
+    /// Whether frames are predicted from later ones, by their headers. Once may be damage.
+    bool codec_reorders() const noexcept { return num_reordered >= 2; }
     /// Whether the next packet's own header is to be compared with its time.
     bool is_curious(std::size_t num_packets) const noexcept;
   };

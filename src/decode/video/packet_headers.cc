@@ -24,8 +24,9 @@ bool is_not_coded_mpeg4(std::string_view packet) noexcept {
 /// What the units of a packet of H.264 or HEVC are.
 struct Units {
   int num_slices = 0;
-  int num_pictures = 0;      ///< H.264: frames or fields that begin in the packet
-  bool is_all_known = true;  ///< each is a slice, or goes with one, and the last one is whole
+  bool has_instant_key = false;  ///< H.264: a slice of a picture that forgets all before it
+  int num_pictures = 0;          ///< H.264: frames or fields that begin in the packet
+  bool is_all_known = true;      ///< each is a slice, or goes with one, and the last one is whole
 };
 
 void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
@@ -37,6 +38,7 @@ void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
   // Headers, their extensions, delimiters, filling.
   const bool goes_with_slice = is_hevc ? type >= 32 && type <= 40 : type >= 6 && type <= 12;
   units.num_slices += is_slice ? 1 : 0;
+  if (!is_hevc && type == 5) units.has_instant_key = true;
   if (!is_slice && !goes_with_slice) units.is_all_known = false;
   // A slice whose first macroblock is 0 begins a picture.
   const bool is_whole_slice = type == 1 || type == 5;
@@ -127,7 +129,8 @@ PacketHeader PacketHeaders::look_at(const AVPacket& packet) {
                         parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
   header.is_field = codec_id_ == AV_CODEC_ID_H264 && is_field && units.num_pictures < 2;
   const int place = parser_->output_picture_number;
-  if (place == INT_MIN) header.is_key = true;  // it is damaged: what it is, is not known
+  // Where the header is damaged, it is not known what it is.
+  if (units.has_instant_key || place == INT_MIN) header.is_key = true;
   header.is_reordered = place != INT_MIN && place < last_shown_ && parser_->key_frame != 1;
   last_shown_ = header.is_reordered ? last_shown_ : place;
   return header;
