@@ -113,23 +113,29 @@ bool take_word(std::string_view& rest, std::string_view& word) {
   return true;
 }
 
-/// The text of a tEXt, zTXt or iTXt chunk, whose keyword was taken from `rest`.
-std::string text_of_chunk(std::string_view name, std::string_view rest) {
-  if (name == "tEXt") return std::string(rest);
-  bool is_compressed = name == "zTXt";
-  if (name == "iTXt") {
-    if (rest.empty()) return {};
-    is_compressed = rest[0] != '\0';
-    rest.remove_prefix(1);
-  }
-  if (rest.empty() || (is_compressed && rest[0] != '\0')) return {};  // there is one method
-  rest.remove_prefix(1);
-  std::string_view word;
-  if (name == "iTXt" && !(take_word(rest, word) && take_word(rest, word))) return {};
-  return is_compressed ? inflated(rest) : std::string(rest);
-}
+/// A tEXt, zTXt or iTXt chunk, and what follows its keyword.
+struct PngText {
+  std::string_view name;
+  std::string_view rest;
 
-/// What a PNG's chunks say of its orientation.
+  [[nodiscard]] std::string text() const {
+    std::string_view left = rest;
+    if (name == "tEXt") return std::string(left);
+    bool is_compressed = name == "zTXt";
+    if (name == "iTXt" && !left.empty()) {
+      is_compressed = left[0] != '\0';
+      left.remove_prefix(1);
+    }
+    if (left.empty() || (is_compressed && left[0] != '\0')) return {};  // there is one method
+    left.remove_prefix(1);
+    std::string_view word;
+    if (name == "iTXt" && !(take_word(left, word) && take_word(left, word))) return {};
+    return is_compressed ? inflated(left) : std::string(left);
+  }
+};
+
+/// What a PNG's chunks say of its orientation: of a kind the last one counts, and no other is
+/// expanded.
 class PngMetadata {
  public:
   void take(std::string_view name, std::string_view data) {
@@ -139,17 +145,18 @@ class PngMetadata {
     }
     std::string_view keyword;
     if ((name != "tEXt" && name != "zTXt" && name != "iTXt") || !take_word(data, keyword)) return;
-    if (keyword == "XML:com.adobe.xmp") xmp_ = text_of_chunk(name, data);
-    if (keyword == "Raw profile type exif") profile_ = raw_profile(text_of_chunk(name, data));
+    if (keyword == "XML:com.adobe.xmp") xmp_ = {name, data};
+    if (keyword == "Raw profile type exif") profile_ = {name, data};
   }
-  [[nodiscard]] unsigned orientation() const noexcept {
-    return orientation_of(exif_.empty() ? profile_ : exif_, xmp_);
+  [[nodiscard]] unsigned orientation() const {
+    const std::string profile = exif_.empty() ? raw_profile(profile_.text()) : std::string();
+    return orientation_of(exif_.empty() ? profile : exif_, xmp_.text());
   }
 
  private:
   std::string_view exif_;
-  std::string profile_;
-  std::string xmp_;
+  PngText profile_;
+  PngText xmp_;
 };
 
 // ------------------------------------------------------------------------------------------ WebP

@@ -5,6 +5,8 @@
 #include <queue>
 
 #include "base/hasher.h"
+#include "base/text.h"
+#include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
 
 namespace shardwise {
@@ -129,8 +131,11 @@ class KeySorter::Run {
     constexpr std::uint64_t kPairs = 16384;
     buffer_.resize(std::min(kPairs, end_ - at_));
     next_ = 0;
-    file_.read_at(at_ * sizeof(Pair), reinterpret_cast<char*>(buffer_.data()),
-                  buffer_.size() * sizeof(Pair));
+    const std::size_t size = buffer_.size() * sizeof(Pair);
+    if (file_.read_at(at_ * sizeof(Pair), reinterpret_cast<char*>(buffer_.data()), size) != size) {
+      throw Error(ErrorCode::kIo, "the sorted keys that were put aside have become shorter",
+                  in_quotes(file_.path()), "check the disk, and build the index again");
+    }
     at_ += buffer_.size();
   }
 

@@ -1,6 +1,9 @@
 #include "index/key_index.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <filesystem>
 #include <random>
 
 #include "support/support.h"
@@ -28,6 +31,31 @@ TEST(KeySorterTest, SpilledRunsMergeToTheSameOrderAsOneBuffer) {
         [&](std::uint64_t hash, std::uint64_t sample) { got.emplace_back(hash, sample); });
     EXPECT_EQ(got, expected);
   }
+}
+
+TEST(KeySorterTest, ASpillFileThatHasBecomeShorterIsAnError) {
+  const test::TempDir dir;
+  constexpr std::uint64_t kPairs = 100'000;  // in runs of more than are read at once
+  KeySorter sorter(dir / "a.idx", 50'000);
+  for (std::uint64_t i = 0; i < kPairs; ++i) sorter.add(i, i);
+  // The file has no name: it is found among the open ones.
+  const auto cut = [&] {
+    bool is_cut = false;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string target = std::filesystem::read_symlink(entry, gone).string();
+      if (target.starts_with(dir / "")) is_cut = ::truncate(entry.path().c_str(), 5000) == 0;
+    }
+    return is_cut;
+  };
+  std::uint64_t taken = 0;
+  const auto take = [&](std::uint64_t, std::uint64_t) {
+    if (++taken == 1) {
+      EXPECT_TRUE(cut());
+    }
+  };
+  EXPECT_EQ(test::error_code([&] { sorter.drain(take); }), ErrorCode::kIo);
+  EXPECT_LT(taken, kPairs);
 }
 
 TEST(KeyHashTest, BucketAndTagTakeTheTopBits) {

@@ -310,6 +310,8 @@ def orientation_cases():
     png("in a profile and eXIf", head, packed(profile, raw_profile(exif(6))), png_chunk(b"eXIf", exif(3)), body, end)
     png("in a profile and XMP", head, packed(profile, raw_profile(exif(6))), international(adobe, xmp("3")), body, end)
     png("none in eXIf, in XMP", head, png_chunk(b"eXIf", other), international(adobe, xmp("6")), body, end)
+    png("in two profiles", head, packed(profile, raw_profile(exif(6))), text(profile, raw_profile(exif(3))), body, end)
+    png("in two packets", head, international(adobe, xmp("6"), True), body, international(adobe, xmp("3")), end)
     png("in a profile of other digits", head, text(profile, raw_profile(exif(6)).upper()), body, end)
     png("in a profile without lines", head, text(profile, exif(6).hex().encode()), body, end)
     png("in a profile of no digits", head, text(profile, b"\nexif\n 4\nzzzz\n"), body, end, ours=NOT_NEEDED)
