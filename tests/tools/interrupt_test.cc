@@ -1,5 +1,9 @@
 // Ctrl-C leaves nothing half-written.
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -45,13 +49,40 @@ class InterruptTest : public testing::Test {
 };
 
 TEST_F(InterruptTest, WithoutAnIndexThereIsNone) {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     const Finished finished = interrupted_by(signal);
     EXPECT_EQ(finished.code, 130);
     EXPECT_EQ(finished.err, "shardwise: error: interrupted; nothing was left half-written\n");
     EXPECT_THAT(finished.out, testing::IsEmpty());
     EXPECT_THAT(out_.list(), testing::IsEmpty());
   }
+}
+
+TEST_F(InterruptTest, SignalsThatComeTogetherAreOne) {
+  // `timeout` signals its child, and then the child's group.
+  for (int round = 0; round < 20; ++round) {
+    Process build(command());
+    while (out_.list().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < 4; ++i) {
+      build.send(SIGTERM);
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    EXPECT_EQ(build.wait().code, 130);
+    EXPECT_THAT(out_.list(), testing::IsEmpty());
+  }
+}
+
+TEST_F(InterruptTest, WhatWaitsForAPipeHearsOfIt) {
+  const SmallIndex index;
+  const std::string fifo = out_ / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  Process waiting({SHARDWISE_PROGRAM, "query", index.path(), "@" + fifo});
+  const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);  // once it has opened it
+  waiting.send(SIGINT);
+  const Finished finished = waiting.wait();
+  ::close(writer);
+  EXPECT_EQ(finished.code, 130);
+  EXPECT_EQ(finished.err, "shardwise: error: interrupted; nothing was left half-written\n");
 }
 
 TEST_F(InterruptTest, AnOldIndexStaysAsItWas) {

@@ -167,7 +167,9 @@ const std::vector<std::pair<int, std::string>>& exit_codes() {
       {0, "done"},
       {1, "failed; standard error says why"},
       {2, "wrong usage of the command line"},
-      {130, "interrupted by Ctrl-C; nothing is left half-written"}};
+      {130,
+       "interrupted by Ctrl-C, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 or SIGXCPU; nothing is left "
+       "half-written"}};
   return codes;
 }
 

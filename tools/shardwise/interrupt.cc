@@ -1,6 +1,11 @@
 #include "interrupt.h"
 
+#include <array>
+#include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstdint>
+#include <ctime>
 
 #include "shardwise/base/error.h"
 
@@ -9,19 +14,41 @@ namespace {
 
 CancelToken::Flag interrupted{false};
 
-void on_signal(int) { interrupted.store(true); }
+/// When each signal came first, in ms of the monotonic clock; 0: it did not.
+std::array<std::atomic<std::int64_t>, NSIG> first_ms{};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+/// `timeout` signals its child, and then the child's group: signals of a kind that come within this
+/// time are one.
+constexpr std::int64_t kOneSignalMs = 1000;
+
+/// Calls only what is safe in a handler.
+void on_signal(int signal) {
+  const int saved = errno;
+  interrupted.store(true);
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  const std::int64_t now_ms = std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000 + 1;
+  std::int64_t first = 0;
+  if (!first_ms[static_cast<std::size_t>(signal)].compare_exchange_strong(first, now_ms) &&
+      now_ms - first > kOneSignalMs) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);  // delivered as soon as this returns
+  }
+  errno = saved;
+}
 
 }  // namespace
 
 void install_signal_handlers() {
-  for (const int signal : {SIGINT, SIGTERM}) {
+  // Those that a terminal, a scheduler or a limit on CPU time sends, and that end a program.
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     struct sigaction old {};
     ::sigaction(signal, nullptr, &old);
     if (old.sa_handler == SIG_IGN) continue;
     struct sigaction action {};
-    action.sa_handler = on_signal;
-    // No SA_RESTART: a write that a slow reader holds up must notice.
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    action.sa_handler =
+        on_signal;  // no SA_RESTART: a write that a slow reader holds up must notice
     ::sigaction(signal, &action, nullptr);
   }
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);

@@ -5,8 +5,8 @@
 
 namespace shardwise::tools {
 
-/// From now on the first SIGINT or SIGTERM cancels the token below, and a second one of its kind
-/// ends the process at once. A signal that is ignored when the program starts (nohup, a job in the
+/// From now on the first SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 or SIGXCPU cancels the token
+/// below. One more of its kind that comes a second later or more ends the process at once. A signal that is ignored when the program starts (nohup, a job in the
 /// background of a script) stays ignored. Also ignores SIGPIPE and SIGXFSZ, so that a write to a
 /// closed pipe, or beyond the limit on the size of files, is an error.
 void install_signal_handlers();

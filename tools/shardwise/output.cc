@@ -1,5 +1,7 @@
 #include "output.h"
 
+#include <fcntl.h>
+
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +13,14 @@
 #include "shardwise/base/error.h"
 
 namespace shardwise::tools {
+
+void hold_standard_descriptors() {
+  int fd = 0;
+  do {
+    fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  } while (fd >= 0 && fd <= STDERR_FILENO);
+  if (fd >= 0) ::close(fd);
+}
 
 void Output::write(std::string_view bytes) {
   if (bytes.size() >= kFlushBytes) {

@@ -18,6 +18,10 @@ namespace shardwise::tools {
 /// program then ends quietly, since the reader has all that it wanted.
 struct ReaderGone {};
 
+/// Makes sure that descriptors 0 to 2 are taken, so that no file of ours becomes "standard output"
+/// when the program is started with that closed. Writing to it then fails.
+void hold_standard_descriptors();
+
 /// Standard output, buffered. One thread. Nothing is written by the destructor: flush() reports the
 /// errors of what was written before it.
 ///

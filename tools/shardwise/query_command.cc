@@ -1,15 +1,16 @@
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cmath>
-#include <fstream>
-#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "base/errno_error.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "commands.h"
 #include "first_use.h"
@@ -107,10 +108,14 @@ void print_json_row(const Query& query, const std::vector<std::string>& names, O
 }
 
 /// All of it, which may be a pipe, or a file without an end.
-std::string read_query(std::istream& in, const std::string& name) {
+std::string read_query(int fd, const std::string& name) {
   std::string text;
-  for (char piece[4096]; in.read(piece, sizeof piece) || in.gcount() > 0;) {
-    text.append(piece, static_cast<std::size_t>(in.gcount()));
+  char piece[4096];
+  while (const ssize_t n = ::read(fd, piece, sizeof piece)) {
+    throw_if_interrupted();
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno(errno, "cannot read the query", name);
+    text.append(piece, static_cast<std::size_t>(n));
     if (text.size() > kMaxQueryBytes) {
       throw InvalidArgument("the query is longer than " + human_bytes(kMaxQueryBytes), name,
                             "check that the file holds SQL text");
@@ -121,12 +126,17 @@ std::string read_query(std::istream& in, const std::string& name) {
 
 /// The SQL itself, "-" for standard input, or "@file".
 std::string sql_of(const std::string& text) {
-  if (text == "-") return read_query(std::cin, "standard input");
+  if (text == "-") return read_query(STDIN_FILENO, "standard input");
   if (!text.starts_with('@')) return text;
-  const std::string path = text.substr(1);
-  std::ifstream file(path);
-  if (!file) throw_errno(errno, "cannot open the file with the query", path);
-  return read_query(file, in_quotes(path));
+  const std::string path = at_home(text.substr(1));
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw_if_interrupted();  // a FIFO waits for its writer
+  if (fd < 0) throw_errno(errno, "cannot open the file with the query", path);
+  struct Closing {
+    const int fd;
+    ~Closing() { ::close(fd); }
+  } const closing{fd};
+  return read_query(fd, in_quotes(path));
 }
 
 void print_schema(const Index& index, const QueryOptions& options, Output& out) {
