@@ -23,6 +23,32 @@ std::string odd_tar() {
   return tar.file("a.cls", "5").end().bytes();
 }
 
+TEST(PolicyTest, AColumnWithoutAValueLeavesNothingOut) {
+  const TempDir dir;
+  write_file(
+      dir / "x.tar",
+      TarBuilder().file("a.json", R"({"w": 1})").file("b.json", R"({"w": NaN})").end().bytes());
+  std::vector<std::string> arguments = {"index",       "-o",       dir / "x.idx",
+                                        dir / "x.tar", "--column", "json:$.w"};
+  expect_failure(shardwise(arguments),
+                 {"the field is not JSON, from which the column 'w' is taken ('NaN' where a value "
+                  "belongs, at offset 6)",
+                  "or take NULL for the value with `--on-bad skip`"});
+  arguments.insert(arguments.end(), {"--on-bad", "skip"});
+  const Finished built = shardwise(arguments);
+  EXPECT_EQ(built.code, 0) << built.err;
+  EXPECT_THAT(built.err, HasSubstr("1 member could not be read for a column, whose value is NULL; "
+                                   "see `shardwise ls --left-out"));
+  EXPECT_THAT(built.err, testing::Not(HasSubstr("was left out")));
+  EXPECT_EQ(
+      shardwise_output({"query", dir / "x.idx", "SELECT key, ifnull(w, 'none') FROM samples"}),
+      "a\t1\nb\tnone\n");
+  EXPECT_THAT(shardwise_output({"info", dir / "x.idx"}),
+              testing::AllOf(HasSubstr("not read for a column, whose value is NULL: 1 member"),
+                             testing::Not(HasSubstr("\nleft out"))));
+  shardwise_output({"export", "--format", "wids", "-o", dir / "x.json", dir / "x.idx"});
+}
+
 TEST(PolicyTest, EachKindHasItsOwn) {
   const TempDir dir;
   write_file(dir / "odd.tar", odd_tar());

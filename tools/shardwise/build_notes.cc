@@ -60,8 +60,8 @@ void say_members_left_out(std::uint64_t num_members, const std::string& index) {
                             counted(num_members - num_values, "member", "was", "were"), see));
   }
   if (num_values > 0) {
-    say("note", fmt::format("{} in no column, where the value is NULL; {}",
-                            counted(num_values, "member", "is", "are"), see));
+    say("note", fmt::format("{} not be read for a column, whose value is NULL; {}",
+                            counted(num_values, "member", "could", "could"), see));
   }
 }
 

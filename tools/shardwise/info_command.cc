@@ -119,7 +119,7 @@ void print_left_out(const Index& index, std::uint64_t count, Output& out) {
     out.print("left out: {} ({})\n", counted(count - num_values, "member"), text);
   }
   if (num_values > 0) {
-    out.print("not in a column, where the value is NULL: {}\n", counted(num_values, "member"));
+    out.print("not read for a column, whose value is NULL: {}\n", counted(num_values, "member"));
   }
   const std::size_t shown = std::min<std::size_t>(members.size(), kSkippedShown);
   for (std::size_t i = 0; i < shown; ++i) {
