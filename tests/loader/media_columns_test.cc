@@ -11,6 +11,7 @@
 
 #include "compressed_bytes.h"
 #include "decode/decode_failure.h"
+#include "loader/agreed_options.h"
 #include "loader/media/clip.h"
 #include "loader/thread_ranks.h"
 #include "loader/transform.h"
@@ -90,6 +91,49 @@ std::string refusal(std::int64_t size, const Column::VideoClip& wanted) {
     return failure.what();
   }
   return {};
+}
+
+TEST(MediaColumnTest, RanksMustHaveEveryOptionOfAClipAlike) {
+  std::vector<Column> columns;
+  const auto add_video = [&](auto&& change) {
+    Column::VideoClip clip{.every = 1};
+    change(clip);
+    columns.push_back(columns::video("mp4", clip));
+    columns.push_back(columns::video_times("mp4", clip));
+  };
+  add_video([](auto&) {});
+  add_video([](auto& clip) { clip.frames = 3; });
+  add_video([](auto& clip) { clip.every = 3; });
+  add_video([](auto& clip) { clip.start = ClipStart::kRandom; });
+  add_video([](auto& clip) { clip.begin_seconds = 1; });
+  add_video([](auto& clip) { clip.end_seconds = 1; });
+  add_video([](auto& clip) { clip.refuse_short = true; });
+  add_video([](auto& clip) { clip.max_pixels = 9; });
+  add_video([](auto& clip) { clip.max_frames = 99; });
+  columns.push_back(columns::video("mkv", {}));
+  columns.push_back(columns::video("mp4", {}, {.horizontal_flip = 0.5}));
+  const auto add_audio = [&](auto&& change) {
+    Column::AudioClip clip{.sample_rate = 8000, .channels = 1, .seconds = 1};
+    change(clip);
+    columns.push_back(columns::audio("wav", clip));
+  };
+  add_audio([](auto&) {});
+  add_audio([](auto& clip) { clip.sample_rate = 8001; });
+  add_audio([](auto& clip) { clip.channels = 2; });
+  add_audio([](auto& clip) { clip.seconds = 2; });
+  add_audio([](auto& clip) { clip.start = ClipStart::kRandom; });
+  add_audio([](auto& clip) { clip.begin_seconds = 1; });
+  add_audio([](auto& clip) { clip.end_seconds = 9; });
+  add_audio([](auto& clip) { clip.fixed_length = true; });
+  add_audio([](auto& clip) { clip.max_samples = 9000; });
+  std::set<std::string> texts;
+  for (const Column& column : columns) {
+    std::string text;
+    for (const auto& [name, value] : detail::agreed_options({.columns = {column}})) {
+      text += name + ": " + value + "\n";
+    }
+    EXPECT_TRUE(texts.insert(text).second) << text;
+  }
 }
 
 TEST(ClipTest, FramesAreSpreadEvenly) {
