@@ -35,6 +35,7 @@ std::int64_t now_ms() noexcept {
 
 /// A press of Ctrl-C reaches a rank from the terminal and again from its launcher: this is one. The
 /// next one comes from the same sender, or later; what launchers pass on may take any time.
+/// `timeout` signals its child, and then the child's group: this is one, too.
 bool is_second(FirstPress& press, int sender) noexcept {
   constexpr std::int64_t kOnePress = 1000;  // ms
   if (!press.is_there.exchange(true)) {
@@ -43,7 +44,7 @@ bool is_second(FirstPress& press, int sender) noexcept {
     return false;
   }
   const int first = press.sender.load();
-  if (sender == first) return true;
+  if (sender == first) return now_ms() - press.time_ms.load() > kOnePress;
   const int launcher = ::getppid();
   return sender != launcher && first != launcher && now_ms() - press.time_ms.load() > kOnePress;
 }

@@ -26,8 +26,11 @@ using testing::Not;
 /// A running shardwise-train, its outputs going to files.
 class Trainer {
  public:
+  /// @param out  where its results go; "": nowhere, standard output is closed.
   Trainer(const test::TempDir& dir, std::vector<std::string> arguments)
-      : out_(dir / "stdout"), err_(dir / "stderr") {
+      : Trainer(dir, std::move(arguments), dir / "stdout") {}
+  Trainer(const test::TempDir& dir, std::vector<std::string> arguments, std::string out)
+      : out_(std::move(out)), err_(dir / "stderr") {
     arguments.insert(arguments.begin(), SHARDWISE_TRAIN);
     arguments.insert(arguments.end(), {"--threads", "1", "--compute-threads", "1"});
     std::vector<char*> pointers;
@@ -36,7 +39,8 @@ class Trainer {
     pid_ = ::fork();
     if (pid_ == 0) {
       std::signal(SIGINT, SIG_DFL);  // a job in the background ignores it
-      if (std::freopen(out_.c_str(), "w", stdout) == nullptr ||
+      if (out_.empty()) ::close(STDOUT_FILENO);
+      if ((!out_.empty() && std::freopen(out_.c_str(), "w", stdout) == nullptr) ||
           std::freopen(err_.c_str(), "w", stderr) == nullptr) {
         ::_exit(99);
       }
@@ -123,6 +127,23 @@ class TrainTest : public testing::Test {
 
   test::TempDir dir_;
 };
+
+TEST_F(TrainTest, ResultsThatCannotBeWrittenAreAnErrorOnceTheRunIsDone) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  for (const std::string out : {"/dev/full", ""}) {
+    for (const bool is_json : {false, true}) {
+      const std::string checkpoint = dir_ / "run.pt";
+      std::vector<std::string> arguments = with({"--epochs", "2", "--checkpoint", checkpoint});
+      if (is_json) arguments.emplace_back("--json");
+      Trainer trainer(dir_, arguments, out);
+      EXPECT_EQ(trainer.wait(), 1);
+      EXPECT_THAT(trainer.err(), HasSubstr(out.empty() ? "Bad file descriptor"
+                                                       : "No space left on device"));
+      EXPECT_THAT(trainer.err(), HasSubstr("cannot write the results: 'standard output'"));
+      EXPECT_TRUE(std::filesystem::remove(checkpoint)) << "the run went on";
+    }
+  }
+}
 
 class RanksTrainTest : public TrainTest {
  protected:

@@ -9,8 +9,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -182,6 +184,11 @@ int main(int argc, char** argv) {
     std::printf("%s images of %zu classes, %dx%d, in %s\n",
                 shardwise::human_count(options.count).c_str(), kShapes.size(), options.size,
                 options.size, shardwise::in_quotes(options.out).c_str());
+    if (std::fflush(stdout) != 0) {
+      std::fprintf(stderr, "make_shapes: error: cannot write the results: standard output (%s)\n",
+                   std::strerror(errno));
+      return 1;
+    }
   }
   return 0;
 }

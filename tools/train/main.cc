@@ -13,6 +13,7 @@
 #include "command_line.h"
 #include "console.h"
 #include "libtorch/local_ranks.h"
+#include "output.h"
 #include "shardwise/base/error.h"
 #include "train_options.h"
 #include "trainer.h"
@@ -130,6 +131,7 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tools::hold_standard_descriptors();
   train::Options options;
   int exit_code = 0;
   if (!train::parse_options(argc, argv, train::version, options, exit_code)) return exit_code;

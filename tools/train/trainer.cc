@@ -1,5 +1,6 @@
 #include "trainer.h"
 
+#include <fmt/core.h>
 #include <torch/torch.h>
 #include <torch/version.h>
 #include <unistd.h>
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -22,6 +24,7 @@
 #include "base/text.h"
 #include "console.h"
 #include "fetch_options.h"
+#include "output.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/libtorch/checkpoint.h"
@@ -212,14 +215,12 @@ class Reporter {
                                      {"images_per_second", rate}};
       add_accuracy(line, accuracy);
       line["proof"] = proof;
-      std::printf("%s\n", line.dump().c_str());
+      print(line.dump());
     } else {
-      std::printf("epoch %llu: loss %.4f, %s%s images in %.1f s, %.0f images/s\n",
-                  static_cast<unsigned long long>(epoch), loss,
-                  accuracy ? (accuracy_text(*accuracy) + ", ").c_str() : "",
-                  human_count(static_cast<std::uint64_t>(samples)).c_str(), seconds, rate);
+      print(fmt::format("epoch {}: loss {:.4f}, {}{} images in {:.1f} s, {:.0f} images/s", epoch,
+                        loss, accuracy ? accuracy_text(*accuracy) + ", " : "",
+                        human_count(static_cast<std::uint64_t>(samples)), seconds, rate));
     }
-    std::fflush(stdout);
   }
 
   /// An evaluation that a run before this one did not come to.
@@ -229,12 +230,10 @@ class Reporter {
     if (json_) {
       nlohmann::ordered_json line = {{"epoch", epoch}};
       add_accuracy(line, accuracy);
-      std::printf("%s\n", line.dump().c_str());
+      print(line.dump());
     } else {
-      std::printf("epoch %llu: %s\n", static_cast<unsigned long long>(epoch),
-                  accuracy_text(accuracy).c_str());
+      print(fmt::format("epoch {}: {}", epoch, accuracy_text(accuracy)));
     }
-    std::fflush(stdout);
   }
 
   /// What each rank did in an epoch.
@@ -249,7 +248,7 @@ class Reporter {
     close_line();
     if (json_) {
       const nlohmann::ordered_json line = {{"stopped", reason}, {"step", step}};
-      std::printf("%s\n", line.dump().c_str());
+      print(line.dump());
     }
     tools::say("note", "stopped after step " + std::to_string(step) + ": " + reason);
   }
@@ -269,13 +268,16 @@ class Reporter {
       line["bad_samples"] = bad.samples().size();
       line["loading"] = loading.summary();
       line["proofs"] = proofs_;
-      std::printf("%s\n", line.dump().c_str());
+      print(line.dump());
     } else {
-      if (accuracy_)
-        std::printf("%s, each sample counted once\n", accuracy_text(*accuracy_).c_str());
-      for (const std::string& proof : proofs_) std::printf("%s\n", proof.c_str());
+      if (accuracy_) print(accuracy_text(*accuracy_) + ", each sample counted once");
+      for (const std::string& proof : proofs_) print(proof);
     }
-    std::fflush(stdout);
+  }
+
+  /// Throws what a result could not be written for. A run that may go on is not ended by that.
+  void require_written() const {
+    if (unwritten_) std::rethrow_exception(unwritten_);
   }
 
   void close_line() {
@@ -284,6 +286,19 @@ class Reporter {
   }
 
  private:
+  /// A line of the results. After the first that cannot be written there are no more.
+  void print(const std::string& line) {
+    if (unwritten_ || reader_is_gone_) return;
+    try {
+      out_.write(line + "\n");
+      out_.flush();
+    } catch (const tools::ReaderGone&) {
+      reader_is_gone_ = true;  // it has all that it wanted
+    } catch (const Error&) {
+      unwritten_ = std::current_exception();
+    }
+  }
+
   double rest_seconds(std::uint64_t step, std::uint64_t steps) const {
     return step == 0 ? 0
                      : seconds_since(epoch_start_) / static_cast<double>(step) *
@@ -302,6 +317,9 @@ class Reporter {
     line["evaluated"] = accuracy->count;
   }
 
+  tools::Output out_;
+  std::exception_ptr unwritten_;
+  bool reader_is_gone_ = false;
   const bool json_;
   const bool speaks_;
   const bool progress_;
@@ -643,8 +661,9 @@ class Training {
     save();
   }
 
-  void say_stopped() {
+  void end() {
     if (!guard_.reason().empty()) reporter_.stopped(guard_.reason(), run_ ? run_->step : 0);
+    reporter_.require_written();
   }
 
  private:
@@ -813,7 +832,7 @@ void train(const Options& options, libtorch::StopGuard& guard) {
         training.run();
       },
       [&] { training.save_at_stop(); });
-  training.say_stopped();
+  training.end();
 }
 
 }  // namespace shardwise::train
