@@ -489,6 +489,7 @@ class Tally:
         self.reads["equal" if is_equal else "wrong"] += 1
         if not is_equal:
             self.wrong.append(f"{name}: {text}")
+            print(f"WRONG {self.wrong[-1]}", flush=True)
         return is_equal
 
     def print(self) -> None:
@@ -498,8 +499,6 @@ class Tally:
             print(f"refused {sum(names.values())}: {text}")
             for name in names:
                 print(f"    {name}")
-        for text in self.wrong:
-            print(f"WRONG {text}")
 
 
 def compare_video(name: str, path: Path, reader: Reader, reads: int, r: random.Random,

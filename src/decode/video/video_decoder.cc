@@ -149,11 +149,8 @@ void VideoDecoder::decode(std::int64_t number) {
   const std::size_t entry = index_->entry_of(number);
   const bool is_ahead = run_ == Run::kProven && entry <= next_packet_ && number > previous_;
   try {
-    if (!is_ahead) start_at(entry);
-    decode_next(number);
+    decode_from(is_ahead ? std::nullopt : std::optional(entry), number);
   } catch (const DecodeFailure&) {
-    run_ = Run::kNone;
-    shown_ = -1;
     if (entry_ == 0) throw;
     decode_from_earlier(number);
   }
@@ -162,19 +159,29 @@ void VideoDecoder::decode(std::int64_t number) {
 /// From what is called a key frame it did not succeed: libav then decodes, or leaves out, what it
 /// cannot. So from earlier ones, and at last from the first packet: that is the sequence itself.
 void VideoDecoder::decode_from_earlier(std::int64_t number) {
-  constexpr int kTries = 3;
+  constexpr int kTries = 2;
   std::size_t entry = entry_;
-  for (int i = 1; entry != 0; ++i) {
-    entry = i < kTries ? index_->key_before(entry) : 0;
+  for (int i = 0; i < kTries; ++i) {
+    entry = index_->key_before(entry);
+    if (entry == 0) break;
     try {
-      start_at(entry);
-      decode_next(number);
-      return;
+      return decode_from(entry, number);
     } catch (const DecodeFailure&) {
-      run_ = Run::kNone;
-      shown_ = -1;
-      if (entry == 0) throw;
+      continue;
     }
+  }
+  decode_from(0, number);
+}
+
+/// From this packet, or from where the decoder is.
+void VideoDecoder::decode_from(std::optional<std::size_t> entry, std::int64_t number) {
+  try {
+    if (entry) start_at(*entry);
+    decode_next(number);
+  } catch (...) {
+    run_ = Run::kNone;
+    shown_ = -1;
+    throw;
   }
 }
 
@@ -197,7 +204,7 @@ void VideoDecoder::require_next() {
   if (frame_->pts < 0 || packet >= index_->num_packets()) {
     throw DecodeFailure("a frame came of no packet");
   }
-  if (packet == entry_ && run_ == Run::kEntering) require_entry();
+  if (packet == entry_ && run_ == Run::kEntering) prove_entry();
   const std::uint32_t frame = index_->frame_of(packet);
   if (frame == FrameIndex::kNoFrame) return;
   if (previous_ >= 0) {
@@ -208,20 +215,28 @@ void VideoDecoder::require_next() {
     const std::uint32_t entry = index_->frame_of(entry_);
     const bool is_entry_shown = entry != FrameIndex::kNoFrame;
     if (entry_ != 0 && is_entry_shown && frame < entry) return;
-    const bool is_first =
-        frame == 0 ||
-        (entry_ != 0 && (is_entry_shown ? frame == entry : index_->packet_of(frame - 1) < entry_));
-    if (!is_first) throw DecodeFailure("frames are missing behind a key frame");
+    if (!may_be_first(frame)) throw DecodeFailure("frames are missing behind a key frame");
   }
   require_whole();
   previous_ = shown_ = frame;
-  if (run_ == Run::kEntering) run_ = Run::kProven;
 }
 
-void VideoDecoder::require_entry() {
-  if (entry_ == 0 || (is_key_frame(*frame_) && frame_->pict_type == AV_PICTURE_TYPE_I)) return;
-  index_->set_no_key(entry_);
-  throw DecodeFailure("what is called a key frame is none");
+/// Whether a run from entry_ begins with this frame: nothing before it follows the entry.
+bool VideoDecoder::may_be_first(std::uint32_t frame) const {
+  if (entry_ == 0) return frame == 0;
+  if (run_ != Run::kProven) return false;
+  const std::uint32_t entry = index_->frame_of(entry_);
+  if (entry != FrameIndex::kNoFrame) return frame == entry;
+  return frame == 0 || index_->packet_of(frame - 1) < entry_;
+}
+
+/// Where frame_ is the entry's own.
+void VideoDecoder::prove_entry() {
+  if (!is_key_frame(*frame_) || frame_->pict_type != AV_PICTURE_TYPE_I) {
+    index_->set_no_key(entry_);
+    throw DecodeFailure("what is called a key frame is none");
+  }
+  run_ = Run::kProven;
 }
 
 void VideoDecoder::require_whole() const {
@@ -315,7 +330,7 @@ void VideoDecoder::start_at(std::size_t packet) {
   move_to(packet);
   entry_ = packet;
   sent_ = packet;
-  run_ = Run::kEntering;
+  run_ = packet == 0 ? Run::kProven : Run::kEntering;
 }
 
 /// Makes packet_ this one. Containers know times of different kinds, so that a seek may end too

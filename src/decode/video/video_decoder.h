@@ -36,8 +36,8 @@ class VideoDecoder {
   /// How far the decoder, which began at entry_, is to be trusted.
   enum class Run : std::uint8_t {
     kNone,      ///< it begins anew
-    kEntering,  ///< nothing came yet that follows its entry
-    kProven     ///< it began at a key frame, or the first packet, and gave each frame since
+    kEntering,  ///< the frame of its entry did not come by now
+    kProven     ///< it began at a key frame, or at the first packet
   };
 
   double seconds(std::int64_t pts) const noexcept;
@@ -49,9 +49,11 @@ class VideoDecoder {
   /// Decodes until frame_ is this one.
   void decode(std::int64_t number);
   void decode_from_earlier(std::int64_t number);
+  void decode_from(std::optional<std::size_t> entry, std::int64_t number);
   void decode_next(std::int64_t number);
   void require_next();
-  void require_entry();
+  bool may_be_first(std::uint32_t frame) const;
+  void prove_entry();
   bool receive();
   void send();
   bool is_needless() const noexcept;
