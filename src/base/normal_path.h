@@ -7,8 +7,8 @@
 
 namespace shardwise::detail {
 
-/// `path` with this user's home folder in the place of a "~" that stands alone or before a slash, as
-/// a shell has it: HOME, or what the system's list of users says. Anything else stays as it is:
+/// `path` with this user's home folder in the place of a "~" that stands alone or before a slash,
+/// as a shell has it: HOME, or what the system's list of users says. Anything else stays as it is:
 /// "~name" is a file of that name, and "./~" the folder "~".
 /// Errors: InvalidArgument if there is no home folder.
 SHARDWISE_EXPORT std::string at_home(std::string path);

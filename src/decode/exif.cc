@@ -32,8 +32,8 @@ class TiffNumbers {
   bool big_endian_;
 };
 
-/// The types of TIFF by their number: bytes a value, and whether it is a whole number. (Pillow takes
-/// a type of single bytes for text.)
+/// The types of TIFF by their number: bytes a value, and whether it is a whole number. (Pillow
+/// takes a type of single bytes for text.)
 struct TiffType {
   std::size_t bytes = 0;  ///< 0: there is no such type
   bool is_whole = false;

@@ -72,8 +72,8 @@ struct DecodeReport {
 ///
 /// Forgiven with a warning is what costs no rows, and in a JPEG also what Pillow forgives: damaged
 /// codes, and an end-of-image marker before the end. A file that ends before its pixels do is
-/// refused. Alpha is dropped, colour profiles and gamma are not applied, 16 bits are scaled to 8 unless
-/// they are to be kept.
+/// refused. Alpha is dropped, colour profiles and gamma are not applied, 16 bits are scaled to 8
+/// unless they are to be kept.
 /// Of an animation, the first frame is decoded.
 SHARDWISE_EXPORT DecodeReport decode_rgb(std::string_view bytes, const DecodeRequest& request,
                                          RgbImage& image);

@@ -31,8 +31,8 @@ class DecodeWarnings {
   char texts_[kMaxKinds][kTextSize];
 };
 
-/// Throws DecodeFailure unless height x width is at least 1 and at most `max_pixels`, and no side is
-/// longer than kMaxImageSide.
+/// Throws DecodeFailure unless height x width is at least 1 and at most `max_pixels`, and no side
+/// is longer than kMaxImageSide.
 SHARDWISE_EXPORT void require_pixels(std::uint64_t height, std::uint64_t width,
                                      std::uint64_t max_pixels);
 /// Throws DecodeFailure unless `depth` is 16.

@@ -20,8 +20,8 @@ class ScratchFiles {
 
   /// The name of the file system that sqlite3_open_v2() is to be given.
   const std::string& vfs_name() const noexcept;
-  /// From now on writing fails with SQLITE_INTERRUPT once `cancel` says so, which must outlive this:
-  /// SQLite merges what it sorts in one step.
+  /// From now on writing fails with SQLITE_INTERRUPT once `cancel` says so, which must outlive
+  /// this: SQLite merges what it sorts in one step.
   void stop_if_cancelled(const CancelToken& cancel) noexcept;
   /// True if a statement failed (SQLITE_FULL) since it would have needed more.
   bool were_too_small() const noexcept;

@@ -637,8 +637,8 @@ TEST_F(RanksTrainTest, ExplainOnACheckpointNamesWhatTheNextStepOfTheResumedRunRe
   {
     Trainer trainer(dir_, with(dir_ / "first", checkpoint, {"--checkpoint-steps", "3"}));
     for (int i = 0; i < 3000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
-    // A checkpoint of every third step, or of an epoch's end: then the next step has 7 samples a rank.
-    // The one that ranks write when their parent was killed may be of any step.
+    // A checkpoint of every third step, or of an epoch's end: then the next step has 7 samples a
+    // rank. The one that ranks write when their parent was killed may be of any step.
     ASSERT_EQ(::access(checkpoint.c_str(), F_OK), 0) << trainer.err();
     test::write_file(dir_ / "kept.pt", test::read_file(checkpoint));
     ::kill(trainer.pid(), SIGKILL);

@@ -13,8 +13,8 @@
 
 namespace shardwise::test {
 
-/// Calls use(seed) for repeats(slice, whole) seeds from a fresh one on, or for SHARDWISE_SEED alone,
-/// until a check fails. A failure's trace names its seed.
+/// Calls use(seed) for repeats(slice, whole) seeds from a fresh one on, or for SHARDWISE_SEED
+/// alone, until a check fails. A failure's trace names its seed.
 inline void for_each_seed(int slice, int whole, const std::function<void(std::uint64_t)>& use) {
   const std::uint64_t first = random_seed();
   const int seeds = std::getenv("SHARDWISE_SEED") == nullptr ? repeats(slice, whole) : 1;

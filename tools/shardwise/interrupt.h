@@ -6,9 +6,10 @@
 namespace shardwise::tools {
 
 /// From now on the first SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 or SIGXCPU cancels the token
-/// below. One more of its kind that comes a second later or more ends the process at once. A signal that is ignored when the program starts (nohup, a job in the
-/// background of a script) stays ignored. Also ignores SIGPIPE and SIGXFSZ, so that a write to a
-/// closed pipe, or beyond the limit on the size of files, is an error.
+/// below. One more of its kind that comes a second later or more ends the process at once. A signal
+/// that is ignored when the program starts (nohup, a job in the background of a script) stays
+/// ignored. Also ignores SIGPIPE and SIGXFSZ, so that a write to a closed pipe, or beyond the limit
+/// on the size of files, is an error.
 void install_signal_handlers();
 
 /// Says at the first Ctrl-C that long work in the library shall stop.

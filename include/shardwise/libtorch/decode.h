@@ -37,7 +37,8 @@ struct DecodeOptions {
   /// Pillow's BILINEAR and torch's interpolate(antialias=True), pixel centres at halves.
   ImageSize resize{};
   /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB); so are
-  /// those with a side of more than 2^20 pixels, and strips whose resize would take many times that.
+  /// those with a side of more than 2^20 pixels, and strips whose resize would take many times
+  /// that.
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
   std::size_t max_json_bytes = std::size_t{64} << 20;
   std::size_t max_json_depth = 128;  ///< of arrays and objects in each other

@@ -55,9 +55,9 @@ class SHARDWISE_EXPORT Column {
 
 /// How images are decoded.
 struct ImageDecoding {
-  /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB, 1,536 of 16
-  /// bits); so are results of a transform, where their size depends on the image. An image with a
-  /// side of more than 2^20 pixels is refused whatever this says.
+  /// Larger images are refused before memory is taken for them (2^28 pixels are 768 MiB, 1,536 of
+  /// 16 bits); so are results of a transform, where their size depends on the image. An image with
+  /// a side of more than 2^20 pixels is refused whatever this says.
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
   /// Refuse what is otherwise forgiven, as Pillow forgives it: damaged codes, a missing end marker.
   /// Scaling 16 bits to 8 is not among it; see ImageTransform::Type::kUint16.
