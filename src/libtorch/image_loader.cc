@@ -70,8 +70,8 @@ Record record_of(const MixedDataset& data, const ImageLoader::Options& options,
   Record record = agreed_options(loader_options(options));
   record.insert(record.begin(), {{"data set", std::to_string(data.size()) + " samples, " +
                                                   to_string(data.fingerprint())},
-                                 {"order", order_text(data, options.order)},
-                                 {"number of steps", std::to_string(steps)}});
+                                 {"order", order_text(data, options.order)}});
+  record.emplace_back("number of steps", std::to_string(steps));
   return record;
 }
 

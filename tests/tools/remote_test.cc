@@ -188,10 +188,8 @@ TEST_F(RemoteCommandTest, CtrlCEndsWhatAStalledServerHoldsUp) {
     Process process(command);
     while (shards_.gets() == before) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    const auto start = std::chrono::steady_clock::now();
     process.send(SIGINT);
-    const Finished finished = process.wait();
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+    const Finished finished = process.wait();  // which the server alone would hold up for ever
     EXPECT_EQ(finished.code, 130) << arguments[0] << ": " << finished.err;
     EXPECT_EQ(finished.err, "shardwise: error: interrupted; nothing was left half-written\n");
   };
