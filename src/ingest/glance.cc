@@ -1,7 +1,6 @@
 #include "ingest/glance.h"
 
 #include <algorithm>
-#include <ranges>
 
 #include "base/hasher.h"
 #include "base/text.h"
@@ -109,12 +108,13 @@ class Glance {
 
 /// The sample that has this member. REQUIRES: number < segment.num_members().
 std::uint32_t sample_of(const SegmentView& segment, std::uint32_t number) {
-  const auto samples = std::views::iota(0U, segment.num_samples());
   const auto* const member = segment.members().data() + number;
-  return *std::ranges::partition_point(samples, [&](std::uint32_t sample) {
-    const auto members = segment.members(sample);
-    return members.data() + members.size() <= member;
-  });
+  std::uint32_t first = 0, end = segment.num_samples();
+  while (end - first > 1) {
+    const std::uint32_t middle = first + (end - first) / 2;
+    (segment.members(middle).data() <= member ? first : end) = middle;
+  }
+  return first;
 }
 
 }  // namespace

@@ -186,9 +186,11 @@ std::optional<std::size_t> FrameIndex::find(const AVPacket& packet) const {
   const auto place = [this](std::uint32_t i) {
     return std::make_pair(packets_[i].pts, packets_[i].pos);
   };
-  const auto found = std::ranges::equal_range(by_time_, wanted, {}, place);
-  if (found.size() != 1) return std::nullopt;
-  return found.front();
+  const auto found = std::ranges::lower_bound(by_time_, wanted, {}, place);
+  if (found == by_time_.end() || place(*found) != wanted) return std::nullopt;
+  const auto next = found + 1;
+  if (next != by_time_.end() && place(*next) == wanted) return std::nullopt;
+  return *found;
 }
 
 }  // namespace shardwise::detail
