@@ -15,6 +15,7 @@
 
 #include "media_bytes.h"
 #include "shardwise/base/error.h"
+#include "support/sanitizers.h"
 #include "support/support.h"
 
 namespace shardwise {

@@ -19,6 +19,7 @@
 #include "shardwise/order/sample_key.h"
 #include "support/dataset.h"
 #include "support/images.h"
+#include "support/sanitizers.h"
 
 namespace shardwise {
 namespace {

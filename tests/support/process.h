@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "support/sanitizers.h"
+
 namespace shardwise::test {
 
 /// A forked child. `body` returns what is wrong, "" if nothing is; so does an exception that leaves
