@@ -117,7 +117,8 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
     set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_OPTIONAL));
     set(CURLOPT_NETRC_FILE, target.netrc_file.c_str());
   }
-  if (target.bypasses_proxy || is_this_machine(parse_url(target.url).host)) set(CURLOPT_NOPROXY, "*");
+  if (target.bypasses_proxy || is_this_machine(parse_url(target.url).host))
+    set(CURLOPT_NOPROXY, "*");
   if (query.head_only) set(CURLOPT_NOBODY, 1L);
   if (query.method == "POST") {
     set(CURLOPT_POSTFIELDSIZE, static_cast<long>(query.body.size()));
