@@ -8,11 +8,12 @@
 namespace shardwise::detail {
 namespace {
 
-/// True for a text of ASCII in UTF-16 or UTF-32: one of its first two bytes is a NUL, or it begins
-/// with a mark.
+/// True for a text of ASCII in UTF-16 or UTF-32: it begins with a mark; or one of its first two
+/// bytes is a NUL, and it has lines, which what NULs separate has not.
 bool is_wide(std::string_view text) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) return true;
-  return text.size() > 1 && (text[0] == '\0') != (text[1] == '\0');
+  return text.size() > 1 && (text[0] == '\0') != (text[1] == '\0') &&
+         text.find('\n') != std::string_view::npos;
 }
 
 }  // namespace

@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
+
+#include "base/ascii.h"
 
 namespace shardwise::sqlite {
 namespace {
@@ -125,6 +130,91 @@ void trim(sqlite3_context* context, int num_arguments, sqlite3_value** arguments
   sqlite3_result_text64(context, text->data(), text->size(), SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
+/// The sum of the widths and precisions that the arguments of printf() ask for; it stops at more
+/// than `most`. SQLite's takes so long, also where its result is too long.
+sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_int64 most) {
+  std::string_view format = text_of(arguments[0]).value_or(std::string_view());
+  format = format.substr(0, format.find('\0'));
+  sqlite3_int64 sum = 0;
+  int next = 1;
+  for (std::size_t at = format.find('%'); at < format.size(); at = format.find('%', at)) {
+    sqlite3_int64 number = 0;
+    const auto end_number = [&] { sum += std::exchange(number, 0); };
+    for (++at; at < format.size(); ++at) {
+      const char c = format[at];
+      if (is_digit(c)) {
+        number = std::min(number * 10 + (c - '0'), most + 1);
+        continue;
+      }
+      end_number();
+      if (c == '*' && next < num_arguments) {
+        sum += std::abs(sqlite3_int64{sqlite3_value_int(arguments[next++])});
+      } else if (std::string_view("-+ #!,.l*").find(c) == std::string_view::npos) {
+        break;
+      }
+    }
+    if (sum > most) break;
+    if (at < format.size() && format[at] != '%' && format[at] != 'n') ++next;
+    at = std::min(at + 1, format.size());
+  }
+  return sum;
+}
+
+/// SQLite's own printf(). It has a connection to itself: on the query's the name is taken.
+class Printf {
+ public:
+  Printf() = default;
+  ~Printf() {
+    sqlite3_finalize(statement_);
+    sqlite3_close(db_);
+  }
+  Printf(const Printf&) = delete;
+  Printf& operator=(const Printf&) = delete;
+
+  void run(sqlite3_context* context, int num_arguments, sqlite3_value** arguments) {
+    if (num_arguments == 0) return;
+    const int most = sqlite3_limit(sqlite3_context_db_handle(context), SQLITE_LIMIT_LENGTH, -1);
+    if (asked_width(num_arguments, arguments, most) > most) {
+      return sqlite3_result_error_toobig(context);
+    }
+    int code = prepare(num_arguments, most);
+    for (int i = 0; i < num_arguments && code == SQLITE_OK; ++i) {
+      code = sqlite3_bind_value(statement_, i + 1, arguments[i]);
+    }
+    if (code == SQLITE_OK) code = sqlite3_step(statement_);
+    if (code != SQLITE_ROW) {
+      sqlite3_result_error_code(context, code);
+    } else if (const unsigned char* const text = sqlite3_column_text(statement_, 0)) {
+      sqlite3_result_text64(context, reinterpret_cast<const char*>(text),
+                            static_cast<sqlite3_uint64>(sqlite3_column_bytes(statement_, 0)),
+                            SQLITE_TRANSIENT, SQLITE_UTF8);
+    }
+    sqlite3_reset(statement_);
+    sqlite3_clear_bindings(statement_);
+  }
+
+ private:
+  int prepare(int num_arguments, int most) {
+    if (db_ == nullptr) {
+      const int code = sqlite3_open(":memory:", &db_);
+      if (code != SQLITE_OK) return code;
+    }
+    sqlite3_limit(db_, SQLITE_LIMIT_LENGTH, most);
+    if (num_arguments == num_arguments_) return SQLITE_OK;
+    std::string sql = "SELECT printf(?";
+    for (int i = 1; i < num_arguments; ++i) sql += ",?";
+    sqlite3_finalize(std::exchange(statement_, nullptr));
+    num_arguments_ = 0;
+    const int code = sqlite3_prepare_v2(db_, (sql + ")").c_str(), -1, &statement_, nullptr);
+    if (code == SQLITE_OK) num_arguments_ = num_arguments;
+    return code;
+  }
+
+  sqlite3* db_ = nullptr;
+  sqlite3_stmt* statement_ = nullptr;  // of so many arguments
+  int num_arguments_ = 0;
+};
+
 /// Runs what may find no memory.
 template <class Body>
 void guarded(sqlite3_context* context, const Body& body) noexcept {
@@ -142,11 +232,26 @@ void trim_at(sqlite3_context* context, int num_arguments, sqlite3_value** argume
   guarded(context, [&] { trim(context, num_arguments, arguments, kSide); });
 }
 
+constexpr int kFlags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
+
+void add_printf(sqlite3* db, const char* name) {
+  const Function run = [](sqlite3_context* context, int num_arguments, sqlite3_value** arguments) {
+    guarded(context, [&] {
+      static_cast<Printf*>(sqlite3_user_data(context))->run(context, num_arguments, arguments);
+    });
+  };
+  // SQLite deletes it, also where it fails.
+  if (sqlite3_create_function_v2(
+          db, name, -1, kFlags, std::make_unique<Printf>().release(), run, nullptr, nullptr,
+          [](void* own) { delete static_cast<Printf*>(own); }) != SQLITE_OK) {
+    throw std::bad_alloc();
+  }
+}
+
 }  // namespace
 
 void add_query_functions(sqlite3* db) {
   const auto add = [&](const char* name, int num_arguments, Function function) {
-    constexpr int kFlags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
     if (sqlite3_create_function_v2(db, name, num_arguments, kFlags, nullptr, function, nullptr,
                                    nullptr, nullptr) != SQLITE_OK) {
       throw std::bad_alloc();
@@ -163,6 +268,7 @@ void add_query_functions(sqlite3* db) {
     add("ltrim", num_arguments, trim_at<kLeft>);
     add("rtrim", num_arguments, trim_at<kRight>);
   }
+  for (const char* name : {"printf", "format"}) add_printf(db, name);
 }
 
 }  // namespace shardwise::sqlite

@@ -7,8 +7,10 @@
 
 #include "base/ascii.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "storage/authorities.h"
 #include "storage/backoff.h"
+#include "storage/this_machine.h"
 
 namespace shardwise {
 namespace {
@@ -115,7 +117,8 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
     set(CURLOPT_NETRC, static_cast<long>(CURL_NETRC_OPTIONAL));
     set(CURLOPT_NETRC_FILE, target.netrc_file.c_str());
   }
-  if (target.bypasses_proxy) set(CURLOPT_NOPROXY, "*");
+  if (target.bypasses_proxy || is_this_machine(parse_url(target.url).host))
+    set(CURLOPT_NOPROXY, "*");
   if (query.head_only) set(CURLOPT_NOBODY, 1L);
   if (query.method == "POST") {
     set(CURLOPT_POSTFIELDSIZE, static_cast<long>(query.body.size()));

@@ -31,7 +31,7 @@ struct HttpTarget {
   std::string netrc_file = {};            ///< users and passwords by host; empty: none
   std::vector<std::string> headers = {};  ///< secret
   bool is_aws = false;                    ///< AWS_CA_BUNDLE is for it
-  bool bypasses_proxy = false;            ///< it is on this machine
+  bool bypasses_proxy = false;            ///< as URLs of this machine do anyway
   /// Headers, secret too, that depend on the query, as a signature over it does. Null: none.
   std::function<std::vector<std::string>(const HttpQuery&)> sign = nullptr;
   bool follows_redirects = true;

@@ -42,7 +42,7 @@ TEST(LinesTest, EveryEndOfALineAndAMarkAtTheFrontAreRead) {
 }
 
 TEST(LinesTest, WhatSeparatesByNulIsRefusedWithItsLine) {
-  for (const std::string& text : {"ab\0cd\0"s, "abc\0"s}) {
+  for (const std::string& text : {"ab\0cd\0"s, "abc\0"s, "3\0004\0"s, "3\0"s}) {
     EXPECT_THAT(error_text([&] { read(text); }),
                 AllOf(HasSubstr("the list has a NUL byte: 'x.lst', line 1"), HasSubstr("-print0")));
   }

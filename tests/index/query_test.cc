@@ -291,6 +291,38 @@ TEST(QueryTest, WhatTakesTheProductOfTwoLengthsIsLimited) {
   EXPECT_THAT(t.error("SELECT json_patch('{}', '{}')"), HasSubstr("json_patch"));
 }
 
+// SQLite's printf() takes as long as the numbers say, and cannot be cancelled meanwhile.
+TEST(QueryTest, AWidthOfPrintfIsLimited) {
+  const Indexed t;
+  std::string many = "'";
+  for (int i = 0; i < 3000; ++i) many += "%.1000000c";
+  for (const std::string& arguments :
+       {std::string("'%.*c', 2000000000, 'x'"), std::string("'%.2000000000c', 'x'"),
+        std::string("'%.*c', -2000000000, 'x'"), std::string("'%d%*d', 1, 2000000000, 1"),
+        std::string("'%*.*c', 1, 2000000000, 'x'"),
+        std::string("'%%%-*d', 4294967296 + 3000000, 1"), std::string("'%.3000000s', 'x'"),
+        many + "'"}) {
+    for (const char* name : {"printf", "format", "PRINTF"}) {
+      SCOPED_TRACE(arguments.substr(0, 60));
+      EXPECT_THAT(t.error(std::string("SELECT length(") + name + "(" + arguments + "))"),
+                  HasSubstr("2 MiB"));
+    }
+  }
+}
+
+TEST(QueryTest, PrintfIsSqlites) {
+  const Indexed t;
+  EXPECT_THAT(t.rows("SELECT printf('%05d|%-6s|%.2f|%x|%!.3s|%Q|%,d|%c|%%', 42, 'ab', 1.5, 255, "
+                     "'abcd', 'it''s', 1234567, 'xyz')"),
+              ElementsAre("00042|ab    |1.50|ff|abc|'it''s'|1,234,567|x|%"));
+  EXPECT_THAT(t.rows("SELECT format('%*d|%.*c', 4, 7, 3, 'y'), length(printf('%1000000c', 'x'))"),
+              ElementsAre("   7|yyy|1000000"));
+  EXPECT_THAT(t.rows("SELECT printf(NULL, 1) IS NULL, printf() IS NULL, printf('9999999999 %d')"),
+              ElementsAre("1|1|9999999999 0"));
+  EXPECT_THAT(t.rows("SELECT printf('%s-%s', printf('%d', 1), printf('%s', x'4142'))"),
+              ElementsAre("1-AB"));
+}
+
 /// What SQLite itself gives.
 class Sqlite {
  public:

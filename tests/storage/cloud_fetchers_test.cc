@@ -30,6 +30,7 @@ using test::StringSink;
 using test::TestHttpServer;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
@@ -169,6 +170,36 @@ class CloudTest : public ::testing::Test {
   TestHttpServer server_;
   Fetchers::Options options_ = test::quick_options();
 };
+
+// It would read the credentials, and mean a machine of its own by "localhost".
+TEST_F(CloudTest, NoProxyIsAskedForThisMachine) {
+  const TestHttpServer proxy;
+  for (const char* name : {"http_proxy", "all_proxy"}) environment_.set(name, proxy.url(""));
+  for (const char* name : {"no_proxy", "NO_PROXY"}) environment_.unset(name);
+  test::write_file(home_ / "token", "sesame");
+  environment_.set("HF_TOKEN", "sesame");
+  environment_.set("AZURE_STORAGE_CONNECTION_STRING",
+                   "BlobEndpoint=" + server_.url("/acc") + ";SharedAccessSignature=sig=sesame");
+  options_.s3.endpoint = server_.url("");
+  options_.s3.access_key_id = "key";
+  options_.s3.secret_access_key = "sesame";
+  const std::string near = "http://localhost:" + std::to_string(server_.port()) + "/x.tar";
+  for (const std::string& url :
+       {server_.url("/x.tar"), near, std::string("hf://u/r/x.tar"), std::string("gs://b/x.tar"),
+        std::string("az://box/x.tar"), std::string("s3://b/x.tar")}) {
+    SCOPED_TRACE(url);
+    options_.bearer_token_file = url.starts_with("http") ? home_ / "token" : "";
+    options_.bearer_token_loopback = true;
+    const std::size_t before = server_.requests().size();
+    EXPECT_NE(error_text([&] { fetched(url); }), "");  // HTTP status 404
+    EXPECT_GT(server_.requests().size(), before);
+    EXPECT_THAT(proxy.requests(), IsEmpty());
+  }
+  // Others are left to it.
+  options_.bearer_token_file = "";
+  EXPECT_NE(error_text([&] { fetched("http://shards.example.invalid/x.tar"); }), "");
+  EXPECT_FALSE(proxy.requests().empty());
+}
 
 TEST_F(CloudTest, GoogleIsReadByTheTokenOfAServiceAccount) {
   std::string key(kRfcKey);
