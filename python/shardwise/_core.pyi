@@ -176,6 +176,9 @@ class Sample:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
+def require_json(text: bytes) -> None:
+    """Raises json.JSONDecodeError if Sample.json() would refuse this text."""
+
 class SampleIterator:
     """What Dataset.samples() gives. One thread."""
 

@@ -8,6 +8,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from . import _core
 from .errors import BadField, Error, InvalidArgument
 
 Encoder = Callable[[Any], bytes]
@@ -51,16 +52,15 @@ def _require_own_keys(value: Any) -> None:
 def _json(value: Any) -> bytes:
     import json
 
-    text = json.dumps(value, allow_nan=False)
+    text = json.dumps(value, allow_nan=False).encode()
     _require_own_keys(value)
-    return text.encode()
+    _core.require_json(text)
+    return text
 
 
-def _require_json(text: str) -> None:
-    import json
-
+def _require_json(text: bytes) -> None:
     try:
-        json.loads(text)
+        _core.require_json(text)
     except ValueError as error:
         raise ValueError(
             f"a str is stored as it is, and this is no JSON: {error}; give json.dumps() of it"
@@ -72,25 +72,50 @@ def _has_mask(value: Any) -> bool:
 
     if isinstance(value, (list, tuple)):
         return any(map(_has_mask, value))
-    return isinstance(value, numpy.ma.MaskedArray)
+    if isinstance(value, numpy.ma.MaskedArray):
+        return True
+    columns = [value, *getattr(value, "columns", ())]  # those of Arrow's tables count them as well
+    counts = [getattr(column, "null_count", 0) for column in columns]
+    return any(isinstance(count, int) and count > 0 for count in counts)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether NumPy takes its values as they are."""
+    import numpy
+
+    kind = getattr(value, "dtype", None)
+    is_known = isinstance(kind, numpy.dtype) or type(kind).__module__ == "torch"
+    return is_known or isinstance(value, memoryview) or hasattr(value, "__array_interface__")
+
+
+def _differs(made: Any, item: Any) -> bool:
+    try:
+        return bool(made != item and item == item)
+    except TypeError:  # so says pandas.NA, which equals nothing
+        return True
 
 
 def _require_equal(array: Any, value: Any, name: str) -> None:
-    """Raises ValueError if the array of a list has other values than the list: NumPy makes floats
-    of large whole numbers, and texts of what stands beside a text."""
+    """Raises ValueError if the array has other values than what it was made of: NumPy makes floats
+    of large whole numbers and of pandas.NA, and texts of what stands beside a text."""
     import numpy
 
+    if array.dtype.kind in "mM" and not isinstance(value, (list, tuple)):
+        return  # pandas has classes of its own for these
+    # A table of pandas makes floats of pandas.NA whatever type is asked of it.
+    exact = value.astype(object) if hasattr(value, "astype") else value
     given = [
         item.item() if isinstance(item, numpy.generic) else item
-        for item in numpy.asarray(value, dtype=object).ravel().tolist()
+        for item in numpy.asarray(exact, dtype=object).ravel().tolist()
     ]
     is_of_ints = array.dtype.kind in "iu"
     if array.dtype.kind in "biufc" and set(map(type, given)) <= ({int} if is_of_ints else {float}):
         return
     for made, item in zip(array.ravel().tolist(), given, strict=True):
-        if made != item and item == item:
+        if _differs(made, item):
             raise ValueError(
-                f"{name} would have {made!r} where the list has {item!r}: make an array of it"
+                f"{name} would have {made!r} where the {type(value).__name__} has {item!r}: make "
+                "an array of it"
             )
 
 
@@ -111,8 +136,8 @@ def _array(value: Any, name: str = "the array") -> Any:
 
     if _has_mask(value):
         raise ValueError(
-            f"{name} is a masked one, and its mask would be lost; give filled(), and the mask as "
-            "another array"
+            f"{name} is a masked one, or has nulls: they would be lost; give the values filled, "
+            "and the mask as another array"
         )
     array = numpy.asarray(value)
     kind = array.dtype
@@ -123,7 +148,7 @@ def _array(value: Any, name: str = "the array") -> Any:
             f"{name} is of {kind}, which NumPy's format has not: readers would get bytes of no "
             "type; convert it, or give the bits: array.view() of uint8 or uint16"
         )
-    if isinstance(value, (list, tuple)):
+    if not _is_plain(value):
         _require_equal(array, value, name)
     return array
 
@@ -176,7 +201,8 @@ _ORIENTATION = 0x0112  # the tag of Exif
 
 
 def _upright(image: Any) -> Any:
-    """The one frame of an image, turned as its orientation says: nothing else stores that."""
+    """The one frame of an image, turned as its orientation says: nothing else stores that. What
+    was made of a file's image keeps the tag, turned or not; it is refused."""
     frames = getattr(image, "n_frames", 1)
     if frames > 1:
         raise ValueError(
@@ -187,8 +213,14 @@ def _upright(image: Any) -> Any:
         orientation = image.getexif().get(_ORIENTATION, 1)
     except Exception:  # what is damaged turns nothing, as in viewers
         orientation = 1
-    if orientation == 1:
+    if orientation not in range(2, 9):
         return image
+    if image.format is None:
+        raise ValueError(
+            f"it is no longer as its file had it, but has the orientation {orientation} of the "
+            "file, so nobody can say whether it was turned; call PIL.ImageOps.exif_transpose() "
+            "before you change or copy the image, or drop its Exif data"
+        )
     from PIL import ImageOps
 
     return ImageOps.exif_transpose(image)
@@ -208,8 +240,9 @@ def _fitted(image: Any, kind: str) -> Any:
             f"pixels of mode {image.mode} have more than the 8 bits of {kind}; give png (16 bits), "
             "npy, or convert them"
         )
-    if kind == "WEBP":
-        return image
+    if kind == "WEBP":  # Pillow makes alpha of a transparent colour, but not in this mode
+        is_keyed = image.mode == "RGB" and image.has_transparency_data
+        return image.convert("RGBA") if is_keyed else image
     if image.has_transparency_data:
         if image.convert("RGBA").getchannel("A").getextrema()[0] < 255:
             raise ValueError(
@@ -289,9 +322,10 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
     if isinstance(value, str):
         if kind in _BINARY:
             raise TypeError("wanted an array, an image or the bytes of a file, got str")
+        text = value.encode()
         if _ENCODERS.get(kind) is _json:
-            _require_json(value)
-        return value.encode()
+            _require_json(text)
+        return text
     if kind not in _ENCODERS:
         raise TypeError(f"nothing here encodes a {type(value).__name__}; give bytes")
     return _ENCODERS[kind](value)
@@ -302,16 +336,18 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
 
     bytes (and other buffers that are no array) stay as they are. str is UTF-8 in every field that
     can be text, and JSON already in json.
-    Otherwise txt: str; cls, id, index: a whole number of 64 bits (5.0 is one); json: JSON, which
-    has no NaN; npy, npz: NumPy's (no pickles, no masks, no types that NumPy lacks, as bfloat16);
-    jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of whole numbers from 0 to 255, or
+    Otherwise txt: str; cls, id, index: a whole number of 64 bits (5.0 is one); json: JSON as
+    Sample.json() reads it; npy, npz: NumPy's (no pickles, no masks or nulls, no types that NumPy
+    lacks, as bfloat16); jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of whole numbers from 0 to 255, or
     of floats in [0, 1]; with ".gz" behind it, compressed. Pickled fields (pkl, pt, pth) are not
     written: reading them runs code. encoders: your own by the last part of a field's name; they
     come first.
 
     Of an image the pixels are kept, turned as its orientation says, and its colour profile where
-    the format has one; no other metadata. One of several frames, transparent pixels in jpg and ppm,
-    and more than 8 bits anywhere but in png are refused.
+    the format has one; no other metadata. One that was changed or copied since its file was opened,
+    and still has an orientation, is refused: call PIL.ImageOps.exif_transpose() first. One of
+    several frames, transparent pixels in jpg and ppm, and more than 8 bits anywhere but in png are
+    refused.
 
     Raises BadField if a value cannot be stored so.
     """

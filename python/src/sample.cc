@@ -139,11 +139,16 @@ nb::object copied_field(const Sample& sample, nb::handle name) {
   nb::raise_python_error();
 }
 
+/// Errors: json.JSONDecodeError, if it is no JSON by the rule of the library.
+void require_json(const nb::bytes& text) {
+  const std::string_view bytes(PyBytes_AsString(text.ptr()), nb::len(text));
+  if (const auto fault = json_fault(bytes)) raise_not_json(text, *fault);
+}
+
 /// A field as Python's json reads it, if it is JSON by the rule of the library.
 nb::object json_of(const Sample& sample, nb::handle name) {
-  const nb::object field = copied_field(sample, name);
-  const std::string_view bytes(PyBytes_AsString(field.ptr()), nb::len(field));
-  if (const auto fault = json_fault(bytes)) raise_not_json(field, *fault);
+  const auto field = nb::borrow<nb::bytes>(copied_field(sample, name));
+  require_json(field);
   return nb::module_::import_("json").attr("loads")(field);
 }
 
@@ -405,6 +410,9 @@ void add_samples(nb::module_& module) {
               },
               nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
   sample_type = type;
+  module.def("require_json", &require_json, "text"_a,
+             nb::sig("def require_json(text: bytes) -> None"),
+             "Raises json.JSONDecodeError if Sample.json() would refuse this text.");
 }
 
 }  // namespace shardwise::python

@@ -14,17 +14,19 @@ namespace shardwise::python {
 
 namespace {
 
-/// Finds bools among numbers. Arrays of NumPy, pandas, torch and others, and their elements, say
-/// by their dtype what they are.
-class BoolFinder {
+/// Finds bools and masked arrays among numbers. Arrays of NumPy, pandas, torch and others, and their
+/// elements, say by their dtype what they are.
+class MaskFinder {
  public:
-  /// Errors: TypeError if the object is a bool, or an array of bools.
+  /// Errors: TypeError if the object is a bool, an array of bools, or a masked array of NumPy.
   void refuse(nb::handle object) {
     if (PyBool_Check(object.ptr()) != 0) throw_is_bool();
     const nb::object dtype = nb::getattr(object, "dtype", nb::none());
-    if (dtype.is_none() || dtype.is(of_numbers_)) return;
+    if (dtype.is_none() || (dtype.is(of_numbers_) && object.type().is(plain_))) return;
     if (is_of_bools(dtype)) throw_is_bool();
+    if (is_masked(object)) throw_is_masked();
     of_numbers_ = dtype;
+    plain_ = nb::borrow(object.type());
   }
 
  private:
@@ -33,6 +35,26 @@ class BoolFinder {
                     "samples are named by numbers, and not by bools; of a mask give "
                     "numpy.flatnonzero(mask)");
     nb::raise_python_error();
+  }
+
+  [[noreturn]] static void throw_is_masked() {
+    PyErr_SetString(PyExc_TypeError,
+                    "samples are named by numbers, and not by a masked array, whose mask would be "
+                    "lost; give compressed() of it");
+    nb::raise_python_error();
+  }
+
+  /// What is not imported has made no array.
+  static bool is_masked(nb::handle object) {
+    const nb::object name = nb::str("numpy.ma");
+    const auto module = nb::steal(PyImport_GetModule(name.ptr()));
+    if (!module.is_valid()) {
+      PyErr_Clear();
+      return false;
+    }
+    const int is_one = PyObject_IsInstance(object.ptr(), module.attr("MaskedArray").ptr());
+    if (is_one < 0) nb::raise_python_error();
+    return is_one == 1;
   }
 
   /// "b" is the kind of NumPy's and pandas'; others, as "torch.bool" and "Boolean", have no kind.
@@ -44,10 +66,11 @@ class BoolFinder {
   }
 
   nb::object of_numbers_;  // a dtype that was asked before
+  nb::object plain_;       // and the type that had it
 };
 
-Py_ssize_t index_of(nb::handle number, BoolFinder& bools) {
-  if (PyLong_CheckExact(number.ptr()) == 0) bools.refuse(number);
+Py_ssize_t index_of(nb::handle number, MaskFinder& masks) {
+  if (PyLong_CheckExact(number.ptr()) == 0) masks.refuse(number);
   const Py_ssize_t value = PyNumber_AsSsize_t(number.ptr(), PyExc_IndexError);
   if (value == -1 && PyErr_Occurred() != nullptr) nb::raise_python_error();
   return value;
@@ -86,8 +109,8 @@ bool is_number(nb::handle object) {
 }
 
 Py_ssize_t index_of(nb::handle number) {
-  BoolFinder bools;
-  return index_of(number, bools);
+  MaskFinder masks;
+  return index_of(number, masks);
 }
 
 void throw_out_of_range(Py_ssize_t number, const Dataset& data) {
@@ -102,8 +125,8 @@ std::uint64_t sample_number(nb::handle number, const Dataset& data) {
 }
 
 std::vector<std::uint64_t> sample_numbers(nb::handle numbers, const Dataset& data) {
-  BoolFinder bools;
-  bools.refuse(numbers);
+  MaskFinder masks;
+  masks.refuse(numbers);
   std::vector<std::uint64_t> taken;
   if (PyObject_CheckBuffer(numbers.ptr()) != 0 &&
       (take_buffer<std::int64_t>(numbers, data, taken) ||
@@ -111,16 +134,16 @@ std::vector<std::uint64_t> sample_numbers(nb::handle numbers, const Dataset& dat
        take_buffer<std::int32_t>(numbers, data, taken))) {
     return taken;
   }
-  for (const nb::handle number : numbers) taken.push_back(checked(index_of(number, bools), data));
+  for (const nb::handle number : numbers) taken.push_back(checked(index_of(number, masks), data));
   return taken;
 }
 
 std::vector<std::uint64_t> plain_numbers(nb::handle numbers) {
-  BoolFinder bools;
-  bools.refuse(numbers);
+  MaskFinder masks;
+  masks.refuse(numbers);
   std::vector<std::uint64_t> taken;
   for (const nb::handle number : numbers) {
-    const Py_ssize_t value = index_of(number, bools);
+    const Py_ssize_t value = index_of(number, masks);
     if (value < 0) {
       throw Error(ErrorCode::kOutOfRange, "no such sample", "sample " + std::to_string(value),
                   "samples are numbered from 0");

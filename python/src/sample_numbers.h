@@ -16,7 +16,7 @@ namespace shardwise::python {
 bool is_number(nanobind::handle object);
 
 /// The whole number that an object is, which may be less than 0.
-/// Errors: TypeError, also for a bool of Python, NumPy or torch; IndexError if it is too large.
+/// Errors: TypeError, also for bools and for masked arrays of NumPy; IndexError if it is too large.
 Py_ssize_t index_of(nanobind::handle number);
 
 /// The number of a sample in `data`; one less than 0 counts from the end, as of a list.

@@ -149,6 +149,22 @@ def test_a_mask_of_bools_is_no_list_of_numbers(ds: shardwise.Dataset, taker: str
     TAKERS[taker](ds, np.flatnonzero(np.arange(len(ds)) % 2 == 0))
 
 
+@pytest.mark.parametrize("taker", TAKERS)
+def test_a_masked_array_is_no_list_of_numbers(ds: shardwise.Dataset, taker: str) -> None:
+    masked = np.ma.array([1, 3], mask=[False, True])
+    for numbers in (masked, np.ma.array([1, 3]), list(masked), masked.astype(np.uint8)):
+        with pytest.raises(TypeError, match=r"not by a masked array, .* give compressed\(\)"):
+            TAKERS[taker](ds, numbers)
+    TAKERS[taker](ds, masked.compressed())
+
+
+@pytest.mark.parametrize("taker", ONE_TAKERS)
+def test_a_masked_number_is_no_number(ds: shardwise.Dataset, taker: str) -> None:
+    for one in (np.ma.masked, np.ma.array(1)):
+        with pytest.raises(TypeError, match="not by a masked array"):
+            ONE_TAKERS[taker](ds, one)
+
+
 @pytest.mark.parametrize("taker", ONE_TAKERS)
 def test_a_bool_is_no_number(ds: shardwise.Dataset, taker: str) -> None:
     torch = pytest.importorskip("torch")

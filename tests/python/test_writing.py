@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import os
 import re
 from pathlib import Path
@@ -318,6 +319,7 @@ LOST: dict[str, tuple[str, Any, str]] = {
     "a mask in a list": ("npy", [MASKED, MASKED], "the array is a masked one"),
     "a mask in npz": ("npz", {"x": MASKED}, "the array 'x' is a masked one"),
     "a mask of pixels": ("png", np.ma.masked_array(np.zeros((2, 2), np.uint8)), "a masked one"),
+    "numbers beyond int64": ("npy", range(2**63 - 1, 2**63 + 1), "where the range has 9223372036"),
     "a type": ("npy", np.zeros(3, "V2"), r"is of \|V2, which NumPy's format has not"),
     "a type in npz": ("npz", {"x": np.zeros(3, "V1")}, "the array 'x' is of .*V1"),
     "large numbers beside floats": ("npy", [2**53 + 1, 0.5], "where the list has 9007199254740993"),
@@ -347,7 +349,13 @@ LOST: dict[str, tuple[str, Any, str]] = {
     "npz of a list": ("npz", [np.zeros(3)], "wanted a dict of arrays by their names, got list"),
     "keys that are one": ("json", {1: "a", "1": "b"}, "two keys are one text in JSON: 1, '1'"),
     "inner keys": ("json", [{"x": ({None: 1, "null": 2},)}], "two keys are one text in JSON"),
-    "a text for JSON": ("json", "x", r"no JSON: Expecting value.*; give json.dumps\(\) of it"),
+    "a text for JSON": ("json", "x", r"no JSON: .*; give json.dumps\(\) of it"),
+    "half a surrogate pair": ("json", {"a": "\ud800"}, "half of a character"),
+    "half a pair in a text": ("json", '"\\ud800"', "no JSON: .*half of a character"),
+    "NaN in a text": ("json", "NaN", "no JSON: 'NaN'"),
+    "too many levels": ("json", "[" * 501 + "]" * 501, "no JSON: .*500"),
+    "levels": ("json", json.loads("[" * 501 + "]" * 501), "500"),
+    "a number beyond floats": ("json.gz", [10**400], "."),
     "depth": ("json", deep_list(), "RecursionError"),
     "10**400": ("cls", 10**400, "wanted a whole number of 64 bits with its sign, got one of 1329"),
     "10**5000": ("cls", 10**5000, "got one of 16610"),
@@ -409,6 +417,59 @@ def test_pictures_keep_what_their_format_has() -> None:
     assert "icc_profile" not in read("jpg", cmyk).info
     one = frames().copy()
     assert read("png", one).convert("RGB").getpixel((0, 0)) == (255, 0, 0)
+
+
+def test_values_that_are_missing_are_refused() -> None:
+    pandas = pytest.importorskip("pandas")
+    series = pandas.Series([2**53 + 1, None], dtype="Int64")
+    missing = [series, series.array, [series, series], pandas.DataFrame({"a": series})]
+    missing += [pandas.Series([True, None], dtype="boolean")]
+    for value in missing:
+        for field, given in (("npy", value), ("npz", {"x": value}), ("png", value)):
+            with pytest.raises(errors.BadField, match=f"'{field}' cannot be stored: the array"):
+                encoded(field, given)
+    mixed = pandas.DataFrame({"a": [2**53 + 1, 2], "b": [0.5, 1]})
+    with pytest.raises(errors.BadField, match="where the DataFrame has 9007199254740993"):
+        encoded("npy", mixed)
+    days = pandas.Series(pandas.to_datetime(["2026-01-01", None]))
+    for value in (series[:1], pandas.Series([1.5, None]), days, pandas.DataFrame({"a": days})):
+        stored = np.load(io.BytesIO(encoded("npy", value)))
+        assert stored.dtype == np.asarray(value).dtype
+        assert stored.tobytes() == np.asarray(value).tobytes()
+
+
+def test_nulls_of_arrow_are_refused() -> None:
+    arrow = pytest.importorskip("pyarrow")
+    array = arrow.array([5, None])
+    for value in (array, [array], arrow.chunked_array([array]), arrow.table({"a": array})):
+        with pytest.raises(errors.BadField, match="masked one, or has nulls: they would be lost"):
+            encoded("npy", value)
+    whole = np.load(io.BytesIO(encoded("npy", arrow.array([5, 2**62 + 1]))))
+    assert whole.tolist() == [5, 2**62 + 1]
+
+
+def test_a_transparent_colour_is_kept() -> None:
+    image = Image.new("RGB", (2, 1), (5, 6, 7))
+    image.putpixel((1, 0), (9, 9, 9))
+    keyed = Image.open(image_bytes(image, "PNG", transparency=(5, 6, 7)))
+    for field in ("png", "webp"):
+        stored = Image.open(io.BytesIO(encoded(field, keyed))).convert("RGBA")
+        assert [stored.getpixel((x, 0)) for x in (0, 1)] == [(5, 6, 7, 0), (9, 9, 9, 255)]
+
+
+def test_pictures_that_may_have_been_turned_are_refused() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for kind in ("JPEG", "PNG"):
+        photo = Image.open(image_bytes(Image.new("RGB", (32, 16)), kind, exif=exif))
+        for made in (photo.rotate(-90, expand=True), photo.resize((8, 8)), photo.convert("L")):
+            for field in ("jpg", "png", "webp", "ppm"):
+                with pytest.raises(errors.BadField, match=r"PIL.ImageOps.exif_transpose\(\)"):
+                    encoded(field, made)
+        upright: Any = ImageOps.exif_transpose(photo)
+        assert Image.open(io.BytesIO(encoded("png", upright.convert("L")))).size == (16, 32)
+        photo.thumbnail((8, 8))  # in place, and not turned
+        assert Image.open(io.BytesIO(encoded("png", photo))).size == (4, 8)
 
 
 @pytest.mark.parametrize("orientation", range(10))

@@ -135,10 +135,12 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         if self._warned or (self.order.kind == "sequential" and not self._is_at_token):
             return
         self._warned = True
-        what = "its rest from where resume() put it" if self._is_at_token else "now"
+        what, advice = "now", "before each pass"
+        if self._is_at_token:
+            what, advice = "its rest from where resume() put it", "with the next epoch"
         warnings.warn(
             f"epoch {self._epoch} was read to its end, and {what} comes again in the same order; "
-            "call set_epoch() of the sampler before each pass",
+            f"call set_epoch() of the sampler {advice}",
             stacklevel=4,
         )
 
@@ -152,14 +154,14 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
 
     def set_epoch(self, epoch: int) -> None:
         """Moves to the beginning of an epoch. In the epoch in which it is already it stays where it
-        begins: where resume() put it, if that was called, until a pass was read to its end. Raises
-        InvalidArgument."""
+        begins: where resume() put it, if that was called. Set another epoch in between to have
+        the whole one again. Raises InvalidArgument."""
         if epoch < 0:
             raise InvalidArgument(f"no epoch {epoch}: epochs are numbered from 0")
         if epoch == self._epoch:
-            if self._last is not None and self._last.position > 0:
-                if self._is_at_token and self._last.at_end:
-                    self._is_at_token, self._core = False, None
+            # At a token the place stays, and a second pass warns: a DataLoader with workers reads
+            # to the end before it delivers anything, so the end of a pass is not known here.
+            if not self._is_at_token and self._last is not None and self._last.position > 0:
                 self._last = None  # the same epoch again is what was asked for
             return
         if self._core is not None:

@@ -310,16 +310,42 @@ def test_a_token_goes_on_with_other_ranks(train: shardwise.Dataset) -> None:
     assert len(after[0]) == 667  # from the epoch's beginning
 
 
-def test_an_epoch_that_was_gone_on_with_is_whole_behind_its_end() -> None:
+def test_the_same_epoch_keeps_the_place_of_its_token() -> None:
     sampler = st.SequentialSampler(100, rank=0, world_size=1)
-    sampler.resume(sampler.token(7, batch_size=10))
-    for expected in (30, 100, 100):
-        sampler.set_epoch(0)  # as an evaluation has it: the same epoch each time
-        assert (len(sampler), len(list(sampler))) == (expected, expected)
-    sampler.resume(sampler.token(7, batch_size=10))
-    assert len(list(sampler)) == 30
-    with pytest.warns(UserWarning, match=r"its rest from where resume\(\) put it comes again"):
-        assert len(list(sampler)) == 30
+    for again in (False, True):
+        sampler.resume(sampler.token(7, batch_size=10))
+        assert list(sampler) == list(range(70, 100))
+        with pytest.warns(UserWarning, match=r"its rest from where resume\(\) put it comes again"):
+            if again:
+                sampler.set_epoch(0)
+            assert list(sampler) == list(range(70, 100))
+        sampler.set_epoch(1)
+        sampler.set_epoch(0)
+        assert len(list(sampler)) == 100
+        sampler = st.SequentialSampler(100, rank=0, world_size=1)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("in_batches", [False, True])
+def test_reading_ahead_to_the_end_keeps_the_place_of_a_token(
+    train: shardwise.Dataset, workers: int, in_batches: bool
+) -> None:
+    sampler = st.ChunkedSampler(train, seed=3, rank=0, world_size=1, batch_size=20)
+    batches = st.BatchSampler(sampler, 20)
+    how: Any = {"batch_sampler": batches} if in_batches else {"sampler": sampler, "batch_size": 20}
+    loader: Any = DataLoader(train, num_workers=workers, **how)  # type: ignore[arg-type]
+    expected = list(sampler)
+    sampler.resume(batches.token(97))  # 4 batches are left: workers are asked for all of them
+    ahead = iter(loader)
+    sampler.set_epoch(sampler.epoch)  # as Lightning does behind iter()
+    assert next(ahead)["__index__"].tolist() == expected[1940:1960]
+    rest = st.ChunkedSampler(train, seed=3, rank=0, world_size=1)
+    rest.resume(batches.token(1))
+    assert list(rest) == expected[1960:]
+    sampler.set_epoch(sampler.epoch)  # the pass above was a look alone
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # with workers it looks like a second pass
+        assert sum((b["__index__"].tolist() for b in loader), []) == expected[1940:]
 
 
 def test_a_mixture_is_drawn_from_by_its_weights(train: shardwise.Dataset) -> None:
