@@ -26,8 +26,22 @@ bool is_hidden_vp8(const AVPacket& packet) noexcept {
 }  // namespace
 
 bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
-  return num_packets == 0 ||
-         (num_packets < kMostLookedAt && reordering != Reordering::kNone && !is_reordered);
+  if (num_packets == 0) return true;
+  if (num_packets >= kMostLookedAt || reordering == Reordering::kNone) return false;
+  return !is_reordered || reordering == Reordering::kUnlikely;
+}
+
+/// No frame behind a key frame is shown before it, except those that come directly behind it.
+void FrameIndex::Pass::see_time(std::int64_t pts, bool is_key) noexcept {
+  if (is_key) {
+    is_crossed = is_crossed || pts < last_pts;
+    is_behind_later = false;
+    key_pts = pts;
+  } else if (pts > key_pts) {
+    is_behind_later = true;
+  } else if (pts < key_pts && is_behind_later) {
+    is_crossed = true;
+  }
 }
 
 void FrameIndex::Pass::see_order(bool is_reordered_header) noexcept {
@@ -82,6 +96,7 @@ void FrameIndex::add(const AVPacket& packet, bool is_shown, Pass& pass) {
   if (packet.pts == AV_NOPTS_VALUE) pass.has_no_pts = true;
   packets_.push_back({pts, packet.pos, kNoFrame, (packet.flags & AV_PKT_FLAG_KEY) != 0, is_shown});
   if (!is_shown) return;
+  pass.see_time(pts, packets_.back().is_key);
   if (pts < pass.last_pts) {
     pass.is_reordered = true;
     return;
@@ -115,6 +130,9 @@ bool FrameIndex::is_doubtful(const Pass& pass) const {
   if (pass.is_odd || !packets_[0].is_key) return true;
   if (pass.has_no_pts && pass.reordering != Reordering::kNone) return true;
   if (!pass.is_reordered) return pass.codec_reorders();
+  if (pass.is_crossed || pass.reordering == Reordering::kNone) return true;
+  // The stream's header says nothing of it, and neither do those of the packets.
+  if (pass.reordering == Reordering::kUnlikely && pass.num_reordered == 0) return true;
   // What is shown before the first key frame needs frames that are not there.
   if (times_[0] < packets_[0].pts) return true;
   return std::ranges::adjacent_find(times_) != times_.end();

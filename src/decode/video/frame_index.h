@@ -78,11 +78,16 @@ class FrameIndex {
     bool is_odd = false;               ///< a packet is none, or not one, of the frames
     bool has_no_pts = false;           ///< of some packets only the time of decoding is known
     bool is_reordered = false;         ///< the times do not ascend from packet to packet
+    bool is_crossed = false;           ///< a frame is shown on the wrong side of a key frame
+    bool is_behind_later = false;      ///< a frame that is shown after the last key frame came
     bool is_behind_reordered = false;  ///< the last frame is shown before an earlier one
     int num_reordered = 0;             ///< how often one that is not followed such a frame
+    std::int64_t key_pts = std::numeric_limits<std::int64_t>::min();  ///< of the last key frame
     std::int64_t last_pts = std::numeric_limits<std::int64_t>::min();
     std::int64_t last_duration = 0;
 
+    /// Takes note of a frame's place by time among the key frames.
+    void see_time(std::int64_t pts, bool is_key) noexcept;
     /// Takes note of the order that a packet's own header tells.
     void see_order(bool is_reordered_header) noexcept;
     /// Whether frames are predicted from later ones, by their headers. Once may be damage.

@@ -41,22 +41,20 @@ Turn turn_of(const AVStream& stream) {
   return {};
 }
 
+/// libswscale renames some formats inside its context, so that its own cache does not find them.
 void RgbConverter::prepare(const AVFrame& frame) {
-  const auto format = static_cast<AVPixelFormat>(frame.format);
-  SwsContext* const before = scaler_.get();
-  scaler_.reset(sws_getCachedContext(scaler_.release(), frame.width, frame.height, format,
-                                     frame.width, frame.height, AV_PIX_FMT_RGB24, SWS_BICUBIC,
-                                     nullptr, nullptr, nullptr));
+  const bool is_full_range =
+      frame.color_range == AVCOL_RANGE_JPEG || is_full_range_format(frame.format);
+  const Input input{frame.width, frame.height, frame.format, frame.colorspace, is_full_range};
+  if (scaler_ && input == input_) return;
+  scaler_.reset(sws_getContext(input.width, input.height, static_cast<AVPixelFormat>(input.format),
+                               input.width, input.height, AV_PIX_FMT_RGB24, SWS_BICUBIC, nullptr,
+                               nullptr, nullptr));
   if (!scaler_) throw DecodeFailure("this libswscale cannot convert its pixels to RGB");
-  const int is_full_range =
-      frame.color_range == AVCOL_RANGE_JPEG || is_full_range_format(frame.format) ? 1 : 0;
-  const int matrix = frame.colorspace;
-  if (scaler_.get() == before && matrix == matrix_ && is_full_range == is_full_range_) return;
   // RGB has no matrix and no choice of ranges; libswscale then refuses, which changes nothing.
-  sws_setColorspaceDetails(scaler_.get(), sws_getCoefficients(matrix), is_full_range,
+  sws_setColorspaceDetails(scaler_.get(), sws_getCoefficients(input.matrix), is_full_range ? 1 : 0,
                            sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
-  matrix_ = matrix;
-  is_full_range_ = is_full_range;
+  input_ = input;
 }
 
 void RgbConverter::convert(const AVFrame& frame, std::uint8_t* out) {

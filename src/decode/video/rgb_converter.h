@@ -28,13 +28,23 @@ class RgbConverter {
   void convert(const AVFrame& frame, std::uint8_t* out);
 
  private:
+  /// What scaler_ depends on.
+  struct Input {
+    int width = 0;
+    int height = 0;
+    int format = -1;
+    int matrix = -1;
+    bool is_full_range = false;
+
+    bool operator==(const Input&) const = default;
+  };
+
   void prepare(const AVFrame& frame);
   void copy_turned(const AVFrame& frame, std::size_t stride, std::uint8_t* out) const;
 
   const Turn turn_;
   LibavPtr<SwsContext> scaler_;
-  int matrix_ = -1;
-  int is_full_range_ = -1;
+  Input input_;
   std::vector<std::uint8_t> scratch_;
 };
 
