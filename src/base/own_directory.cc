@@ -104,8 +104,12 @@ void require_own_directory(const std::string& path, std::string_view purpose) {
   if (st.st_uid != ::geteuid()) {
     refuse_directory(path, purpose, "it belongs to another user", "give a directory of your own");
   }
-  if ((st.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
-    refuse_directory(path, purpose, "others may write to it", "chmod 700 it, or give another");
+  require_unshared_directory(path, purpose);
+}
+
+void require_unshared_directory(const std::string& path, std::string_view purpose) {
+  if ((status_of(path).st_mode & kOthersWrite) != 0) {
+    refuse_directory(path, purpose, "others may write to it", "chmod go-w it, or give another");
   }
 }
 

@@ -23,6 +23,9 @@ void make_directories(const std::string& path);
 /// will do: what it leads to is checked.
 /// Errors: NotFound, kIo; InvalidArgument.
 void require_own_directory(const std::string& path, std::string_view purpose);
+/// Throws if others than its owner may write to the directory, by its mode.
+/// Errors: NotFound, kIo; InvalidArgument.
+void require_unshared_directory(const std::string& path, std::string_view purpose);
 
 /// True if the file, or what a link at `path` leads to, belongs to neither this user nor root.
 /// Errors: NotFound, kIo.

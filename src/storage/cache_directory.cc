@@ -186,18 +186,24 @@ void CacheDirectory::require_access(const std::string& path) const {
            "give a directory of your own; or, if you trust that user, say that it is only read "
            "(ShardCache::Options::read_only, --cache-read-only)");
   }
-  if (is_read_only_) return require_no_public_directory(path, kPurpose);
-  if (sharing_ == Sharing::kOwn) {
-    if (is_group_directory(path)) {
-      require_no_public_directory(path, kPurpose);
-      refuse(path, "it is shared with its group",
-             "say that you share it (ShardCache::Options::group_shared, --cache-group), or give "
-             "another");
-    }
-    return require_own_directory(path, kPurpose);
-  }
+  if (sharing_ == Sharing::kOwn) return require_nobody_elses(path);
   require_no_public_directory(path, kPurpose);
-  if (!is_group_directory(path)) require_own_directory(path, kPurpose);
+  if (!is_read_only_ && !is_group_directory(path)) require_own_directory(path, kPurpose);
+}
+
+void CacheDirectory::require_nobody_elses(const std::string& path) const {
+  const bool is_shared = is_group_directory(path);
+  if (!is_read_only_ && !is_shared) return require_own_directory(path, kPurpose);
+  require_no_public_directory(path, kPurpose);
+  if (is_shared) {
+    refuse(path, "it is shared with its group",
+           is_read_only_
+               ? "if you trust that group, say that it is only read "
+                 "(ShardCache::Options::read_only, --cache-read-only)"
+               : "say that you share it (ShardCache::Options::group_shared, --cache-group), or "
+                 "give another");
+  }
+  require_unshared_directory(path, kPurpose);  // root's has a group, too
 }
 
 /// Makes what a cache consists of, where it is missing.

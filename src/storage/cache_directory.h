@@ -117,6 +117,7 @@ class CacheDirectory {
                                                           const std::string& bytes);
 
   void require_access(const std::string& path) const;
+  void require_nobody_elses(const std::string& path) const;
   void make(bool create) const;
 
   const std::string path_;

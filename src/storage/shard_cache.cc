@@ -231,9 +231,9 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
   try {
     File file = File::open_read(shard.path());
     if (!directory.may_be_changed_by_others(file)) return true;
-    // Without hashes nothing tells whether another user's file is the right one: a group trusts its
-    // members, and who asked to read another's cache its owner.
-    if (!admission.check_content && directory.is_own() && belongs_to_another(shard.path())) {
+    // Without hashes nothing tells whether a file that others wrote is the right one: a group
+    // trusts its members, and who asked to read another's cache its owner.
+    if (!admission.check_content && directory.is_own() && may_be_written_by_others(file)) {
       return false;
     }
     const detail::FileIdentity identity = file_identity(file.fd(), file.path());

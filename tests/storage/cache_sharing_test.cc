@@ -35,6 +35,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kShardBytes = 10'000;
@@ -326,6 +327,55 @@ TEST_F(CacheSharingTest, ACacheOfRootsAndAnOwnOneWithoutRightsAreReadByThemselve
   at_ = dir_ / "roots";
   ASSERT_EQ(std::system(("chown -R 0:0 " + at_).c_str()), 0);
   EXPECT_EQ(as_user(kOther, is_read), "");
+}
+
+// Whoever may not write to it reads what a member of the group brought.
+TEST_F(CacheSharingTest, ACacheOfRootsThatAGroupMayWriteToIsNotReadByItself) {
+  SHARDWISE_NEEDS_ROOT();
+  make_cache_of(kOther);
+  ASSERT_EQ(std::system(("chown -R 0:" + std::to_string(kGroup) + " " + at_).c_str()), 0);
+  ::chown((dir_ / "home").c_str(), 0, 0);
+  const auto opened = [&](const ShardCache::Options& how) {
+    return as_user(
+        kThird,
+        [&]() -> std::string {
+          try {
+            return read(*open(how), 0) == body(0) ? "read" : "other bytes";
+          } catch (const Error& e) {
+            return e.what();
+          }
+        },
+        kThird);
+  };
+  EXPECT_EQ(opened(options()), "read");
+  for (const char* folder : {"", "/shards"}) {
+    SCOPED_TRACE(folder);
+    for (const mode_t mode : {02775, 0775, 0757}) {
+      SCOPED_TRACE(mode);
+      ::chmod((at_ + folder).c_str(), mode);
+      EXPECT_THAT(opened(options()), StartsWith("the directory cannot be a shard cache"));
+      EXPECT_THAT(opened(read_only()),
+                  StartsWith(mode == 0757 ? "the directory cannot be" : "read"));
+    }
+    ::chmod((at_ + folder).c_str(), 0755);
+  }
+  EXPECT_EQ(opened(options()), "read");
+}
+
+TEST_F(CacheSharingTest, WithoutHashesAFileThatItsGroupMayWriteToIsNotUsed) {
+  SHARDWISE_NEEDS_ROOT();
+  make_cache_of(kOther);
+  const std::string shard = at_ + "/shards/" + CacheAccess::name_of(request(0)) + ".tar";
+  const auto is_there = [&](const ShardCache::Options& how) {
+    return as_user(kOther, [&] { return read(*open(how), 0) == body(0) ? "read" : "other bytes"; });
+  };
+  ::chmod(shard.c_str(), 0660);
+  EXPECT_EQ(is_there(read_only()), "read");
+  EXPECT_EQ(server_.gets(path(0)), 1);
+  EXPECT_EQ(is_there(options()), "read");
+  EXPECT_EQ(server_.gets(path(0)), 2) << "it is fetched again";
+  EXPECT_EQ(is_there(options()), "read");
+  EXPECT_EQ(server_.gets(path(0)), 2);
 }
 
 // faults.md 73
