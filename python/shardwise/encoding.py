@@ -338,10 +338,10 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
     can be text, and JSON already in json.
     Otherwise txt: str; cls, id, index: a whole number of 64 bits (5.0 is one); json: JSON as
     Sample.json() reads it; npy, npz: NumPy's (no pickles, no masks or nulls, no types that NumPy
-    lacks, as bfloat16); jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of whole numbers from 0 to 255, or
-    of floats in [0, 1]; with ".gz" behind it, compressed. Pickled fields (pkl, pt, pth) are not
-    written: reading them runs code. encoders: your own by the last part of a field's name; they
-    come first.
+    lacks, as bfloat16); jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of whole
+    numbers from 0 to 255, or of floats in [0, 1]; with ".gz" behind it, compressed. Pickled fields
+    (pkl, pt, pth) are not written: reading them runs code. encoders: your own by the last part of a
+    field's name; they come first.
 
     Of an image the pixels are kept, turned as its orientation says, and its colour profile where
     the format has one; no other metadata. One that was changed or copied since its file was opened,

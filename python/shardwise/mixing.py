@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any, Union
 
 from . import _core
@@ -17,7 +18,8 @@ class MixedDataset:
 
     ``mixed[i]`` is sample i of all, and its ``number`` is i; of data set d these are the numbers
     from ``first_samples[d]`` on. A sample's ``index`` is that in its data set. With weights,
-    samplers of torch's own are refused: they would draw by the sizes of the data sets.
+    samplers of torch's own are refused: they would draw by the sizes of the data sets. A Subset or
+    ConcatDataset of torch, or random_split(), hides the weights from torch's samplers; mix views.
     """
 
     def __init__(
@@ -47,7 +49,7 @@ class MixedDataset:
 
     def __len__(self) -> int:
         if self.weights is not None and "torch.utils.data" in sys.modules:
-            _refuse_sampler(sys._getframe(1).f_locals.get("self"))
+            _refuse_samplers(sys._getframe(1))
         return self._size
 
     def __getitem__(self, number: int) -> _core.Sample:
@@ -70,15 +72,34 @@ class MixedDataset:
         return f"<shardwise.MixedDataset of {len(self.datasets)} data sets{shown}>"
 
 
-def _refuse_sampler(caller: object) -> None:
-    """Raises InvalidArgument if the one who asks how many samples there are is a sampler of torch:
-    it knows nothing of weights, and nobody would hear of it."""
-    if not isinstance(caller, sys.modules["torch.utils.data"].Sampler):
-        return
-    raise InvalidArgument(
-        f"a {type(caller).__name__} does not know the weights of a mix(): give the DataLoader "
-        "sampler= or batch_sampler= of shardwise.torch over the mix(), or mix without weights"
-    )
+def _refuse_samplers(frame: Union[FrameType, None]) -> None:
+    """Raises InvalidArgument if the one who asks how many samples there are is a sampler of torch,
+    perhaps through the __len__ of data sets around this one: it knows nothing of weights, and
+    nobody would hear of it."""
+    for _ in range(4):
+        if frame is None:
+            return
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, sys.modules["torch.utils.data"].Sampler):
+            raise InvalidArgument(
+                f"a {type(caller).__name__} does not know the weights of a mix(): give the "
+                "DataLoader sampler= or batch_sampler= of shardwise.torch over the mix() itself, "
+                "or mix without weights"
+            )
+        frame = frame.f_back
+
+
+def refuse_hidden_weights(data: object) -> None:
+    """Raises InvalidArgument if what a sampler is made over has a mix() with weights in it: the
+    sampler would see its length, and not the weights."""
+    for held in getattr(data, "__dict__", {}).values():
+        for one in held if isinstance(held, (list, tuple)) else (held,):
+            if isinstance(one, MixedDataset) and one.weights is not None:
+                raise InvalidArgument(
+                    f"a {type(data).__name__} has a mix() with weights in it, which a sampler over "
+                    "it would not see: give the sampler the mix() itself (of views, for a part), "
+                    "and your own data set only to the DataLoader"
+                )
 
 
 def mix(

@@ -14,8 +14,8 @@ namespace shardwise::python {
 
 namespace {
 
-/// Finds bools and masked arrays among numbers. Arrays of NumPy, pandas, torch and others, and their
-/// elements, say by their dtype what they are.
+/// Finds bools and masked arrays among numbers. Arrays of NumPy, pandas, torch and others, and
+/// their elements, say by their dtype whether they are bools.
 class MaskFinder {
  public:
   /// Errors: TypeError if the object is a bool, an array of bools, or a masked array of NumPy.

@@ -12,6 +12,7 @@ import torch.utils.data
 
 from .. import _core
 from ..errors import InvalidArgument
+from ..mixing import refuse_hidden_weights
 from ..ranks import present_ranks
 from .callers import refuse_other_size, refuse_uneven
 
@@ -59,6 +60,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         batch_size: int | None = None,
         allow_uneven: bool = False,
     ) -> None:
+        refuse_hidden_weights(data)
         self.dataset = data
         self.order = _core.Order() if order is None else order
         self.batch_size = batch_size

@@ -370,16 +370,41 @@ def test_a_mixture_is_drawn_from_by_its_weights(train: shardwise.Dataset) -> Non
     assert list(resumed) == drawn[192:]
 
 
+class Around:
+    """A data set of the user's own around another."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.data[number]
+
+
 def test_samplers_that_know_no_weights_are_refused(train: shardwise.Dataset) -> None:
     mixed: Any = shardwise.mix([train[:1800], train[1800:]], [0.1, 0.9])
-    for use in (
-        lambda: DataLoader(mixed, shuffle=True),
-        lambda: list(DataLoader(mixed)),
-        lambda: torch.utils.data.DistributedSampler(mixed, 2, 0),
-    ):
-        with pytest.raises(InvalidArgument, match=r"Sampler does not know the weights of a mix\(\)"):
-            use()
+    uses: list[Any] = [
+        lambda data: DataLoader(data, shuffle=True),
+        lambda data: list(DataLoader(data)),
+        lambda data: torch.utils.data.DistributedSampler(data, 2, 0),
+    ]
+    for use, data in itertools.product(uses, (mixed, Around(mixed), Around(Around(mixed)))):
+        with pytest.raises(InvalidArgument, match="Sampler does not know the weights of a mix"):
+            use(data)
+    part = torch.utils.data.Subset(mixed, range(100))
+    both: Any = torch.utils.data.ConcatDataset([mixed, train])  # type: ignore[list-item]
+    for data in (Around(mixed), part, both):
+        with pytest.raises(InvalidArgument, match="has a mix.. with weights in it"):
+            st.DistributedChunkedSampler(data)
+    mine: Any = Around(mixed)
+    sampler = st.DistributedChunkedSampler(mixed, rank=0, world_size=1)
+    assert len(DataLoader(mine, batch_size=10, sampler=sampler)) == 201
     plain: Any = shardwise.mix([train[:1800], train[1800:]])
+    mine = Around(plain)
+    assert len(DataLoader(mine, batch_size=10, shuffle=True)) == 201
+    assert len(st.ChunkedSampler(Around(plain), rank=0, world_size=1)) == 2001
     assert len(DataLoader(plain, batch_size=10, shuffle=True)) == 201
 
 
