@@ -193,7 +193,8 @@ const auto kFirstHandler = bus_action().sa_sigaction;
 bool nothing_installed_yet() { return bus_action().sa_sigaction == kFirstHandler; }
 
 TEST(CopyMappedTest, ASignalThatWasSentHasItsOldEffect) {
-  if (!nothing_installed_yet()) GTEST_SKIP() << "runs in a process of its own: a ctest test of its name";
+  if (!nothing_installed_yet())
+    GTEST_SKIP() << "runs in a process of its own: a ctest test of its name";
   if (kSanitized) GTEST_SKIP() << "the sanitizer has a handler of its own";
   char to = 0;
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -242,7 +243,8 @@ std::string caught_touch(const Mapping& map, std::size_t i) {
 }
 
 TEST(CopyMappedTest, AHandlerThatWasThereBeforeIsCalled) {
-  if (!nothing_installed_yet()) GTEST_SKIP() << "runs in a process of its own: a ctest test of its name";
+  if (!nothing_installed_yet())
+    GTEST_SKIP() << "runs in a process of its own: a ctest test of its name";
   const Mapping map;
   EXPECT_EQ(in_child([&]() -> std::string {
               struct sigaction action {};
@@ -273,7 +275,8 @@ TEST(CopyMappedTest, AHandlerThatWasThereBeforeIsCalled) {
 }
 
 TEST(CopyMappedTest, AHandlerForOneTimeIsCalledOnce) {
-  if (!nothing_installed_yet()) GTEST_SKIP() << "runs in a process of its own: a ctest test of its name";
+  if (!nothing_installed_yet())
+    GTEST_SKIP() << "runs in a process of its own: a ctest test of its name";
   const Mapping map;
   EXPECT_EQ(in_child([&]() -> std::string {
               struct sigaction action {};

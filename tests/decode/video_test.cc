@@ -521,8 +521,8 @@ TEST(VideoReaderTest, TheMatrixAndRangeThatAStreamNamesAreUsed) {
         const auto pixels = read(video, all_numbers(video));
         const auto expected = rgb_of(color, c.kr, c.kb, full_range);
         for (std::size_t i = 0; i < pixels.size(); ++i) {
-          ASSERT_NEAR(pixels[i], expected[i % 3], 3) << "matrix " << c.matrix << ", full range "
-                                                     << full_range << ", byte " << i;
+          ASSERT_NEAR(pixels[i], expected[i % 3], 3)
+              << "matrix " << c.matrix << ", full range " << full_range << ", byte " << i;
         }
       }
     }

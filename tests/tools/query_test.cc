@@ -64,9 +64,8 @@ TEST(QueryColumnsTest, NumbersAndTextKeepEveryDigitAndByte) {
   tar.file("i.json", R"({"v": {"w": 18446744073709551615}})").file("i.cls", "x");
   tar.file("k.json", R"({"v": "\ud800", "w": "\u0000"})").file("k.cls", "x");
   write_file(dir / "a.tar", tar.end().bytes());
-  shardwise_output(
-      {"index", "-o", dir / "x.idx", "--column", "cls", "--column", "v=json:$.v", "--on-bad", "skip",
-       dir / "a.tar"});
+  shardwise_output({"index", "-o", dir / "x.idx", "--column", "cls", "--column", "v=json:$.v",
+                    "--on-bad", "skip", dir / "a.tar"});
   const std::string output = shardwise_output(
       {"query", dir / "x.idx", "--json", "SELECT key, v, typeof(v) AS t, cls FROM samples"});
   const auto rows = json_lines(output);
