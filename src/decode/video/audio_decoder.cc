@@ -427,7 +427,8 @@ AudioDecoder::Samples AudioDecoder::read(double begin, double end) {
   std::optional<std::int64_t> num_decoded = number ? std::nullopt : std::optional<std::int64_t>(0);
   if (number && *number < end_number) num_decoded = decode_until(end_number, *number, &taken);
   if (is_from_start && num_decoded) require_whole(*num_decoded);
-  return converted(std::move(taken.values()), static_cast<double>(taken.first()) / sample_rate_);
+  const double first = static_cast<double>(taken.first()) / sample_rate_;  // values() leave below
+  return converted(std::move(taken.values()), first);
 }
 
 std::int64_t AudioDecoder::count() {
