@@ -300,7 +300,7 @@ TEST_F(IndexCacheTest, AFolderThatOthersMayWriteToIsRefused) {
   fs::permissions(dir_ / "open", fs::perms::all);
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "open"}); }),
               HasSubstr("the directory cannot be a folder for indexes (others may write to it): '" +
-                        (dir_ / "open") + "'; chmod 700 it"));
+                        (dir_ / "open") + "'; chmod go-w it, or give another"));
   write_file(dir_ / "file", "");
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "file"}); }),
               HasSubstr("(it is a file)"));
