@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <iostream>
+#include <optional>
 #include <random>
 #include <set>
 #include <thread>
@@ -64,9 +65,11 @@ class Life {
       if (token_ && dice_.percent(70)) {
         loader.restore(*token_);
         seen_ = seen_at_token_;
+        seen_at_restore_ = seen_;
       } else {
         token_.reset();
         seen_.clear();
+        seen_at_restore_.reset();
       }
       use(loader);
       if (testing::Test::HasFailure()) return;
@@ -87,12 +90,15 @@ class Life {
         } else if (action < 88 && !may_be_stopped) {
           keep_token(loader);
         } else if (action < 92) {
-          seen_.clear();
+          const auto epoch = static_cast<std::uint64_t>(dice_.below(4));
+          // An epoch that was restored and has not ended goes on from where it was restored.
+          if (epoch != loader.epoch_number() || loader.has_ended()) seen_at_restore_.reset();
+          seen_ = seen_at_restore_.value_or(std::set<std::int64_t>());
           token_.reset();
           is_whole_ = true;
           if (stopper.joinable()) stopper.join();
           may_be_stopped = false;
-          loader.set_epoch(static_cast<std::uint64_t>(dice_.below(4)));
+          loader.set_epoch(epoch);
         } else if (action < 95 && !stopper.joinable()) {
           stopper = std::thread([&loader] { loader.stop(); });
           may_be_stopped = true;
@@ -131,6 +137,7 @@ class Life {
     EXPECT_THAT(proof, testing::HasSubstr("left out")) << "as the broken one has to be";
     loader.set_epoch(loader.epoch_number() + 1);
     seen_.clear();
+    seen_at_restore_.reset();
     token_.reset();
   }
 
@@ -152,7 +159,8 @@ class Life {
   std::optional<ResumeToken> token_;
   std::set<std::int64_t> seen_;  // in this epoch
   std::set<std::int64_t> seen_at_token_;
-  bool is_whole_ = true;  // no batch of this epoch has failed
+  std::optional<std::set<std::int64_t>> seen_at_restore_;  // that this loader began with
+  bool is_whole_ = true;                                   // no batch of this epoch has failed
   std::vector<ImageLoader::Batch> kept_;
 };
 
