@@ -111,7 +111,7 @@ std::string raw_profile(std::string_view text) {
     text.remove_prefix(end + 1);
   }
   std::string block;
-  unsigned high = 0;
+  std::size_t high = 0;
   bool is_low = false;
   for (const char c : text) {
     constexpr std::string_view kDigits = "0123456789abcdef";
@@ -119,7 +119,7 @@ std::string raw_profile(std::string_view text) {
     const std::size_t digit = kDigits.find(c >= 'A' && c <= 'F' ? static_cast<char>(c + 32) : c);
     if (digit == std::string_view::npos) return {};
     if (is_low) block += static_cast<char>(high * 16 + digit);
-    high = static_cast<unsigned>(digit);
+    high = digit;
     is_low = !is_low;
   }
   return is_low ? std::string() : block;

@@ -36,7 +36,7 @@ std::optional<std::int64_t> seconds_before_utc(std::string_view offset) {
   if (digits.size() != 4 || !std::all_of(digits.begin(), digits.end(), is_digit)) {
     return std::nullopt;
   }
-  const int number = std::stoi(digits);
+  const std::int64_t number = std::stoi(digits);
   const std::int64_t seconds = (number / 100 * 60 + number % 100) * 60;
   return offset[0] == '-' ? -seconds : seconds;
 }
