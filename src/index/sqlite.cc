@@ -53,17 +53,6 @@ void check(sqlite3* db, int code, const std::string& path) {
   if (code != SQLITE_OK) fail(db, code, path);
 }
 
-sqlite3* open(const char* name, int flags, const std::string& path, const char* vfs = nullptr) {
-  const ForkSection section;
-  sqlite3* db = nullptr;
-  const int code = sqlite3_open_v2(name, &db, flags | SQLITE_OPEN_NOMUTEX, vfs);
-  if (code != SQLITE_OK) {
-    sqlite3_close(db);
-    fail(nullptr, code, path);
-  }
-  return db;
-}
-
 }  // namespace
 
 bool is_no_room(int error) noexcept { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
@@ -171,14 +160,21 @@ std::string Statement::bytes(int column) const {
   return data == nullptr ? std::string() : std::string(data, size);
 }
 
-Database Database::in_memory(const char* vfs) {
-  return Database(open(":memory:", SQLITE_OPEN_READWRITE, ":memory:", vfs), ":memory:");
+Database::Database(const char* name, std::string path, const char* vfs) : path_(std::move(path)) {
+  const ForkSection section;
+  const int code = sqlite3_open_v2(name, &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, vfs);
+  if (code != SQLITE_OK) {
+    sqlite3_close(db_);
+    fail(nullptr, code, path_);
+  }
 }
+
+Database Database::in_memory(const char* vfs) { return {":memory:", ":memory:", vfs}; }
 
 Database Database::create(const std::string& path) {
   // SQLite has names of its own, as "file:x?mode=memory" and ":memory:"; none begins so.
   const std::string name = path.starts_with('/') ? path : "./" + path;
-  Database db(open(name.c_str(), SQLITE_OPEN_READWRITE, path), path);
+  Database db(name.c_str(), path);
   db.execute("PRAGMA journal_mode = OFF");
   db.execute("PRAGMA synchronous = OFF");
   db.execute("PRAGMA locking_mode = EXCLUSIVE");
@@ -187,7 +183,7 @@ Database Database::create(const std::string& path) {
 
 Database Database::over_bytes(std::string_view bytes, const std::string& path) {
   const ForkSection section;
-  Database db(open(":memory:", SQLITE_OPEN_READWRITE, path), path);
+  Database db(":memory:", path);
   // SQLite takes a mutable pointer, and honours SQLITE_DESERIALIZE_READONLY.
   auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
   const auto size = static_cast<sqlite3_int64>(bytes.size());

@@ -76,9 +76,10 @@ class Database {
   Statement prepare(std::string_view sql) const { return Statement(db_, sql, path_); }
 
  private:
-  Database(sqlite3* db, std::string path) : db_(db), path_(std::move(path)) {}
+  /// Opens for writing what SQLite calls `name`. Nothing can fail once the connection is there.
+  Database(const char* name, std::string path, const char* vfs = nullptr);
 
-  sqlite3* db_;
+  sqlite3* db_ = nullptr;
   std::string path_;
 };
 
