@@ -74,7 +74,8 @@ def main(results):
             elif result == "skipped":
                 skipped[why or "no reason given"].append(case)
     for why, cases in sorted(skipped.items()):
-        print(f"skipped ({len(cases)}): {why}")
+        names = ", ".join(cases[:3]) + (", ..." if len(cases) > 3 else "")
+        print(f"skipped ({len(cases)}): {why} [{names}]")
     for case in failed:
         print(f"FAILED: {case}")
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
