@@ -35,7 +35,7 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
         CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
         ${SHARDWISE_CCACHE})
     set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
-    # So is __FILE__, which assertions and tests have in their texts.
+    # __FILE__, which stands in the texts of assertions and tests, is relative, too.
     add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
   endif()
 endif()

@@ -49,7 +49,7 @@ struct SoundSpec {
   int sample_rate = 8000;
   int channels = 1;
   int num_samples = 8000;
-  int gap = 0;  ///< by so many samples later, or earlier, are packets of the second half shown
+  int gap = 0;  ///< samples by which the second half is shown later, or earlier
   std::map<std::string, std::string> muxer_options = {};
 };
 

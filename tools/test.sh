@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up, builds everything with its tests, and runs the tests.
 #
-#   tools/test.sh [--smoke] [--thorough] [--peers] [CTEST ARGUMENT...]   for example: tools/test.sh -R Sampler
+#   tools/test.sh [--smoke] [--thorough] [--peers] [CTEST ARGUMENT...]   for example: tools/test.sh -R sampler
 #
 #   --smoke      only one test program of each room, and the installed package; of these none may be
 #                skipped for want of something that packages.txt should name
@@ -33,11 +33,9 @@ while [[ $# -gt 0 ]]; do
   shift
 done
 
-if [[ -n $smoke ]]; then
-  say "On 2 cores this takes about 7 minutes when nothing is compiled yet, without the packages to install."
-elif [[ -z ${SHARDWISE_THOROUGH:-} ]]; then
-  say "On 2 cores this takes about 15 minutes when nothing is compiled yet, and 6 afterwards, without the" \
-    "packages to install."
+if [[ -z $smoke${SHARDWISE_THOROUGH:-} ]]; then
+  say "On 2 cores the first build takes about 10 minutes, and the tests about as long." \
+    "Packages that are missing come on top."
 fi
 heading "Setting up"
 install_groups build python test
@@ -79,7 +77,9 @@ heading "Testing"
 results=$SHARDWISE_SOURCE_DIR/build-test/results
 rm -rf "$results"
 mkdir -p "$results"
-status=0 # Many tests wait more than they compute. A shell that runs this in the background ignores SIGINT, which tests send.
+# Twice the cores, since many tests wait. Default signals: tests send SIGINT, which a shell has its jobs in
+# the background ignore.
+status=0
 env --default-signal ctest --preset test --parallel $((2 * $(nproc))) --no-tests=error --output-junit "$results/ctest.xml" \
   ${smoke:+--label-regex smoke} "$@" || status=$?
 [[ -e $results/ctest.xml ]] || exit "$status"

@@ -218,7 +218,7 @@ def _upright(image: Any) -> Any:
     if image.format is None:
         raise ValueError(
             f"it is no longer as its file had it, but has the orientation {orientation} of the "
-            "file, so nobody can say whether it was turned; call PIL.ImageOps.exif_transpose() "
+            "file, so it may be turned already; call PIL.ImageOps.exif_transpose() "
             "before you change or copy the image, or drop its Exif data"
         )
     from PIL import ImageOps
@@ -260,7 +260,7 @@ def _image(kind: str, **options: Any) -> Encoder:
             value = Image.fromarray(_pixels(_array(value)))
         upright = _upright(value)
         stream = io.BytesIO()
-        # PNG keeps the profile of its own accord; that of other colours is none of RGB.
+        # PNG keeps the profile by default. A profile of other colours does not fit RGB.
         profile = value.info.get("icc_profile")
         if kind in ("JPEG", "WEBP") and profile and value.mode in ("RGB", "RGBA", "P"):
             _fitted(upright, kind).save(stream, format=kind, icc_profile=profile, **options)
