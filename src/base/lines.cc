@@ -1,8 +1,16 @@
 #include "base/lines.h"
 
-#include <algorithm>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+
+#include "base/cancel_scope.h"
+#include "base/errno_error.h"
 #include "base/error_types.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 
 namespace shardwise::detail {
@@ -47,18 +55,42 @@ std::vector<std::string_view> lines_of(std::string_view text, std::string_view w
   return lines;
 }
 
-std::string read_text(std::istream& in, std::uint64_t max_bytes, std::string_view what,
-                      std::string_view where) {
+std::string name_of_text(const std::string& path) {
+  return path.empty() ? "standard input" : in_quotes(path);
+}
+
+std::string read_text(const std::string& path, std::uint64_t max_bytes, std::string_view what) {
+  constexpr int kSliceMs = 100;
+  const std::string cannot_read = "cannot read " + std::string(what);
+  // A pipe that nobody writes to is opened at once, and then waited for.
+  const int opened = path.empty() ? -1 : ::open(c_path(path), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (!path.empty() && opened < 0) throw_errno(errno, cannot_read, path);
+  struct Closing {
+    const int fd;
+    ~Closing() {
+      if (fd >= 0) ::close(fd);
+    }
+  } const closing{opened};
+  const int fd = path.empty() ? STDIN_FILENO : opened;
+  const std::string name = path.empty() ? name_of_text(path) : path;
   std::string text;
-  for (char piece[std::size_t{1} << 16]; in.read(piece, sizeof piece) || in.gcount() > 0;) {
-    text.append(piece, static_cast<std::size_t>(in.gcount()));
+  std::vector<char> piece(std::size_t{1} << 16);
+  for (;;) {
+    CancelScope::throw_if_cancelled();
+    pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+    if (::poll(&ready, 1, kSliceMs) <= 0) continue;
+    const ssize_t n = ::read(fd, piece.data(), piece.size());
+    if (n == 0) return text;
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (n < 0 && errno == EISDIR) {
+      throw InvalidArgument(std::string(what) + " is a directory", in_quotes(path), "give a file");
+    }
+    if (n < 0) throw_errno(errno, cannot_read, name);
+    text.append(piece.data(), static_cast<std::size_t>(n));
     if (text.size() <= max_bytes) continue;
     throw InvalidArgument(std::string(what) + " is larger than " + human_bytes(max_bytes),
-                          std::string(where), "check that it is the right file");
+                          name_of_text(path), "check that it is the right file");
   }
-  if (in.bad())
-    throw Error(ErrorCode::kIo, "cannot read " + std::string(what), std::string(where), "");
-  return text;
 }
 
 }  // namespace shardwise::detail

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <istream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,15 +28,23 @@ SHARDWISE_EXPORT std::vector<std::string_view> lines_of(std::string_view text,
                                                         std::string_view what,
                                                         std::string_view where);
 
-/// All of a file or pipe, whose size need not be known. Errors: InvalidArgument if it has more than
-/// `max_bytes`; kIo.
-SHARDWISE_EXPORT std::string read_text(std::istream& in, std::uint64_t max_bytes,
-                                       std::string_view what, std::string_view where);
+/// All of a file, pipe or device, whose size need not be known. While a pipe has nothing to read,
+/// it hears this thread's CancelScope.
+/// @param path  empty: standard input.
+/// @param what  for error texts, as above.
+/// Errors: InvalidArgument if there are more than `max_bytes`, or `path` is a directory; Cancelled;
+///   those of throw_errno().
+SHARDWISE_EXPORT std::string read_text(const std::string& path, std::uint64_t max_bytes,
+                                       std::string_view what);
+
+/// How read_text() names that file in its errors, for lines_of().
+SHARDWISE_EXPORT std::string name_of_text(const std::string& path);
 
 }  // namespace shardwise::detail
 
 namespace shardwise {
 using detail::checked_text;
 using detail::lines_of;
+using detail::name_of_text;
 using detail::read_text;
 }  // namespace shardwise

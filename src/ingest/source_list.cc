@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
-#include <iostream>
 #include <optional>
 #include <set>
 #include <unordered_set>
@@ -150,29 +148,26 @@ class Expander {
     if (source.empty()) throw InvalidArgument("a source is empty", "", "give the path of a shard");
     static_cast<void>(c_path(source));
     if (source == "-") {
-      add_list(std::cin, "standard input", depth);
+      add_list("", depth);
+    } else if (source == "@") {
+      throw InvalidArgument("a list of shards has no name", "'@'", "write @list.txt");
     } else if (source[0] == '@') {
-      const std::string path = at_home(source.substr(1));
-      std::ifstream list(path);
-      if (!list) throw_errno(errno, "cannot read the list of shards", path);
-      if (fs::is_directory(path)) {
-        throw InvalidArgument("the list of shards is a directory", in_quotes(path),
-                              "give a file, or the directory without the @");
-      }
-      add_list(list, in_quotes(path), depth);
+      add_list(at_home(source.substr(1)), depth);
     } else {
       list_.sources.push_back(source);
       for (const std::string& pattern : expand_braces(source)) add_pattern(at_home(pattern));
     }
   }
 
-  void add_list(std::istream& list, const std::string& name, int depth) {
+  /// @param path  empty: standard input.
+  void add_list(const std::string& path, int depth) {
+    const std::string name = name_of_text(path);
     if (depth >= kMaxListDepth) {
       throw InvalidArgument("lists of shards are nested too deep", name,
                             "a list may include others, but not itself");
     }
     constexpr std::string_view kWhat = "the list of shards";
-    const std::string text = read_text(list, kMaxListBytes, kWhat, name);
+    const std::string text = read_text(path, kMaxListBytes, kWhat);
     for (const std::string_view line : lines_of(text, kWhat, name)) {
       if (!line.empty() && line[0] != '#') add_source(std::string(line), depth + 1);
     }

@@ -1,11 +1,17 @@
 // Small text files of people: one reader for all of them.
 #include "base/lines.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-#include <sstream>
+#include <chrono>
+#include <future>
+#include <thread>
 
+#include "base/cancel_scope.h"
 #include "base/normal_path.h"
 #include "support/support.h"
 
@@ -15,6 +21,8 @@ namespace {
 using namespace std::string_literals;
 using test::error_code;
 using test::error_text;
+using test::TempDir;
+using test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -60,11 +68,44 @@ TEST(LinesTest, OtherEncodingsAreNamed) {
 }
 
 TEST(LinesTest, AFileWithoutAnEndIsRefused) {
-  std::istringstream in(std::string(300'000, 'a'));
-  EXPECT_EQ(read_text(in, 300'000, "the list", "'x'").size(), 300'000U);
-  std::istringstream longer(std::string(300'001, 'a'));
-  EXPECT_THAT(error_text([&] { read_text(longer, 300'000, "the list", "'x'"); }),
-              HasSubstr("the list is larger than 293.0 KiB: 'x'"));
+  const TempDir dir;
+  write_file(dir / "x", std::string(300'000, 'a'));
+  EXPECT_EQ(read_text(dir / "x", 300'000, "the list").size(), 300'000U);
+  EXPECT_THAT(error_text([&] { read_text(dir / "x", 299'999, "the list"); }),
+              HasSubstr("the list is larger than 293.0 KiB: '" + (dir / "x") + "'"));
+  EXPECT_THAT(error_text([] { read_text("/dev/zero", 300'000, "the list"); }),
+              HasSubstr("the list is larger than 293.0 KiB: '/dev/zero'"));
+  EXPECT_THAT(error_text([&] { read_text(dir.path(), 300'000, "the list"); }),
+              HasSubstr("the list is a directory"));
+}
+
+TEST(LinesTest, APipeIsReadToItsEndHoweverSlowItsWriterIs) {
+  const TempDir dir;
+  const std::string fifo = dir / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  auto text = std::async(std::launch::async, [&] { return read_text(fifo, 100, "the list"); });
+  const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);
+  for (const char letter : {'a', 'b', 'c'}) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(120));  // longer than one wait for it
+    ASSERT_EQ(::write(writer, &letter, 1), 1);
+  }
+  ::close(writer);
+  EXPECT_EQ(text.get(), "abc");
+}
+
+TEST(LinesTest, WhoWaitsForAPipeHearsThatItIsCancelled) {
+  const TempDir dir;
+  const std::string fifo = dir / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  CancelToken::Flag flag{false};
+  auto code = std::async(std::launch::async, [&] {
+    const detail::CancelScope scope(flag);
+    return error_code([&] { read_text(fifo, 100, "the list"); });
+  });
+  const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);  // once it has opened it
+  flag = true;
+  EXPECT_EQ(code.get(), ErrorCode::kCancelled);
+  ::close(writer);
 }
 
 TEST(PathTest, WhatTheSystemWouldCutIsRefused) {

@@ -253,6 +253,7 @@ TEST(SourceListTest, ErrorsNameTheSourceAndTheWayOut) {
   EXPECT_THAT(text(dir / "no-*.tar"), HasSubstr("no file matches: '" + dir.path()));
   EXPECT_THAT(text(dir.path()), HasSubstr("the directory holds no shard"));
   EXPECT_THAT(text("@" + (dir / "none.txt")), HasSubstr("cannot read the list of shards"));
+  EXPECT_THAT(text("@"), HasSubstr("a list of shards has no name"));
   EXPECT_THAT(text("x-{000..a}.tar"),
               HasSubstr("the range is not one of two numbers: 'x-{000..a}.tar'"));
   EXPECT_THAT(text("x-{9..1}.tar"), HasSubstr("smaller number first"));

@@ -76,13 +76,21 @@ TEST_F(InterruptTest, WhatWaitsForAPipeHearsOfIt) {
   const SmallIndex index;
   const std::string fifo = out_ / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
-  Process waiting({SHARDWISE_PROGRAM, "query", index.path(), "@" + fifo});
-  const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);  // once it has opened it
-  waiting.send(SIGINT);
-  const Finished finished = waiting.wait();
-  ::close(writer);
-  EXPECT_EQ(finished.code, 130);
-  EXPECT_EQ(finished.err, "shardwise: error: interrupted; nothing was left half-written\n");
+  const std::vector<std::vector<std::string>> commands = {
+      {"query", index.path(), "@" + fifo},
+      {"index", "-o", out_ / "y.idx", "@" + fifo},
+      {"index", "--http-header", "@" + fifo, "-o", out_ / "y.idx", shards_ / "all"}};
+  for (const std::vector<std::string>& command : commands) {
+    std::vector<std::string> line = {SHARDWISE_PROGRAM};
+    line.insert(line.end(), command.begin(), command.end());
+    Process waiting(line);
+    const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);  // once it has opened it
+    waiting.send(SIGINT);
+    const Finished finished = waiting.wait();
+    ::close(writer);
+    EXPECT_EQ(finished.code, 130) << command[0];
+    EXPECT_EQ(finished.err, "shardwise: error: interrupted; nothing was left half-written\n");
+  }
 }
 
 TEST_F(InterruptTest, AnOldIndexStaysAsItWas) {

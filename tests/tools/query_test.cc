@@ -241,7 +241,7 @@ TEST(QueryCommandTest, TheQueryComesFromStandardInputOrAFileToo) {
   expect_failure(shardwise({"query", index.path(), "@" + index.dir() / "none.sql"}),
                  {index.dir() / "none.sql", "check the path"});
   expect_failure(shardwise({"query", index.path(), "@/dev/zero"}),
-                 {"the query is longer than 1.0 MiB", "'/dev/zero'"});
+                 {"the query is larger than 1.0 MiB", "'/dev/zero'"});
 }
 
 TEST_F(ColumnsTest, TheSchemaNamesEveryColumnThereIs) {

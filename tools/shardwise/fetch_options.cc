@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -38,16 +37,18 @@ void add_headers(const std::string& given, std::vector<std::string>& headers) {
   }
   constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 20;
   constexpr std::string_view kWhat = "the file of headers";
-  const std::string where = in_quotes(given.substr(1));
-  std::ifstream file(at_home(given.substr(1)));
-  std::string text;
+  const std::string path = at_home(given.substr(1));
+  if (path.empty()) {
+    throw CLI::ValidationError("--http-header", "the @ has no name of a file behind it");
+  }
   try {
-    if (file) text = read_text(file, kMostBytes, kWhat, where);
-    if (!file.eof()) throw CLI::ValidationError("--http-header", "cannot read the file " + where);
-    for (const std::string_view line : lines_of(text, kWhat, where)) {
+    const std::string text = read_text(path, kMostBytes, kWhat);
+    for (const std::string_view line : lines_of(text, kWhat, name_of_text(path))) {
       if (!trimmed(line).empty()) headers.emplace_back(trimmed(line));
     }
-  } catch (const InvalidArgument& e) {
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const Error& e) {
     throw CLI::ValidationError("--http-header", e.what());
   }
 }

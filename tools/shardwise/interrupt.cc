@@ -59,6 +59,8 @@ const CancelToken& interrupt_token() {
   return token;
 }
 
+const CancelToken::Flag& interrupt_flag() { return interrupted; }
+
 void throw_if_interrupted() {
   if (interrupted.load()) throw Cancelled("interrupted");
 }

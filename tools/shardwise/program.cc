@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 
+#include "base/cancel_scope.h"
 #include "command_line.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -77,6 +78,7 @@ std::unique_ptr<CLI::App> make_program(Output& out) {
 
 int run_program(int argc, char** argv) {
   Output out;
+  const detail::CancelScope heard(interrupt_flag());
   const std::unique_ptr<CLI::App> program = make_program(out);
   try {
     if (const std::optional<int> exit_code = parse_command_line(*program, argc, argv, out)) {

@@ -1,15 +1,12 @@
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
-#include "base/errno_error.h"
+#include "base/lines.h"
 #include "base/normal_path.h"
 #include "base/text.h"
 #include "commands.h"
@@ -107,36 +104,13 @@ void print_json_row(const Query& query, const std::vector<std::string>& names, O
   out.print("{}}}\n", line);
 }
 
-/// All of it, which may be a pipe, or a file without an end.
-std::string read_query(int fd, const std::string& name) {
-  std::string text;
-  char piece[4096];
-  while (const ssize_t n = ::read(fd, piece, sizeof piece)) {
-    throw_if_interrupted();
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) throw_errno(errno, "cannot read the query", name);
-    text.append(piece, static_cast<std::size_t>(n));
-    if (text.size() > kMaxQueryBytes) {
-      throw InvalidArgument("the query is longer than " + human_bytes(kMaxQueryBytes), name,
-                            "check that the file holds SQL text");
-    }
-  }
-  return text;
-}
-
 /// The SQL itself, "-" for standard input, or "@file".
 std::string sql_of(const std::string& text) {
-  if (text == "-") return read_query(STDIN_FILENO, "standard input");
+  constexpr std::string_view kWhat = "the query";
+  if (text == "-") return read_text("", kMaxQueryBytes, kWhat);
   if (!text.starts_with('@')) return text;
-  const std::string path = at_home(text.substr(1));
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw_if_interrupted();  // a FIFO waits for its writer
-  if (fd < 0) throw_errno(errno, "cannot open the file with the query", path);
-  struct Closing {
-    const int fd;
-    ~Closing() { ::close(fd); }
-  } const closing{fd};
-  return read_query(fd, in_quotes(path));
+  if (text == "@") throw CLI::ValidationError("SQL", "the @ has no name of a file behind it");
+  return read_text(at_home(text.substr(1)), kMaxQueryBytes, kWhat);
 }
 
 void print_schema(const Index& index, const QueryOptions& options, Output& out) {
