@@ -14,7 +14,7 @@
 #
 # The last line counts the cases that passed, failed and were skipped; the lines above it say which
 # failed, and why the others were skipped. Exits 0 only if everything was built and every test passed.
-# Writes to build-test/.
+# Writes to build-test/ and build-test-shared/.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 smoke=
