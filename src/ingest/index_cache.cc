@@ -428,7 +428,7 @@ bool names_an_index(const std::string& named) {
 }
 
 std::string index_for(const std::string& named, const IndexCacheOptions& options) {
-  const std::string name = at_home(named);
+  std::string name = at_home(named);
   if (!names_an_index(name)) return index_of_sources({name}, options);
   refuse_foreign_index(name);
   return name;

@@ -147,8 +147,9 @@ class Token:
         require(begins.group() in ("sw2.", "sw3."), "another version")
         version, text = int(begins.group()[2]), text[4:]
         require(re.fullmatch("[A-Za-z0-9_-]*", text), "no token")
-        text = text[:-1] if len(text) % 4 == 1 else text  # six bits are no byte
+        require(len(text) % 4 != 1, "no token")  # six bits are no byte
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        require(base64.urlsafe_b64encode(data).decode().rstrip("=") == text, "no token")
         require(len(data) >= 8 and words(hash64(data[:-8])) == data[-8:], "damaged")
         reader, token = Reader(data[:-8]), Token()
         require(reader.bytes(1)[0] == version, "another version")

@@ -824,6 +824,9 @@ TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
     spoiled[random.below(text.size())] = random.one_of({'A', '_', '.', ' ', '+'});
     ask_of_token(spoiled, all);
     ask_of_token(text.substr(0, random.below(text.size())), all);
+    spoiled = text;
+    spoiled.back() = random.one_of({'A', 'B', 'C', '8', '_'});  // has the bits that are left over
+    ask_of_token(spoiled, all);
     // Other bytes with the checksum that they should have.
     std::string bytes = bytes_of(text);
     bytes.resize(bytes.size() - 8);
