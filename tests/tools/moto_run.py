@@ -35,9 +35,11 @@ try:
     from moto.s3.models import s3_backends
     from moto.server import ThreadedMotoServer
     from moto.sts.models import sts_backends
-except ImportError:
+except ImportError as missing:
+    print(f"skipped: {missing}")
     sys.exit(77)
 if tuple(int(part) for part in moto.__version__.split(".")[:3]) < (5, 2, 5):
+    print(f"skipped: moto {moto.__version__} is older than 5.2.5")
     sys.exit(77)
 
 SHARDS, SAMPLES, KEYS = 24, 20, 10_000
