@@ -59,7 +59,8 @@ std::string name_of_text(const std::string& path) {
   return path.empty() ? "standard input" : in_quotes(path);
 }
 
-std::string read_text(const std::string& path, std::uint64_t max_bytes, std::string_view what) {
+std::string read_text(const std::string& path, std::uint64_t max_bytes, std::string_view what,
+                      const CancelToken& cancel) {
   constexpr int kSliceMs = 100;
   const std::string cannot_read = "cannot read " + std::string(what);
   // A pipe that nobody writes to is opened at once, and then waited for.
@@ -76,7 +77,7 @@ std::string read_text(const std::string& path, std::uint64_t max_bytes, std::str
   std::string text;
   std::vector<char> piece(std::size_t{1} << 16);
   for (;;) {
-    CancelScope::throw_if_cancelled();
+    CancelScope::joined(cancel).throw_if_cancelled();
     pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
     if (::poll(&ready, 1, kSliceMs) <= 0) continue;
     const ssize_t n = ::read(fd, piece.data(), piece.size());

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
@@ -29,13 +30,13 @@ SHARDWISE_EXPORT std::vector<std::string_view> lines_of(std::string_view text,
                                                         std::string_view where);
 
 /// All of a file, pipe or device, whose size need not be known. While a pipe has nothing to read,
-/// it hears this thread's CancelScope.
+/// it hears `cancel` and this thread's CancelScope.
 /// @param path  empty: standard input.
 /// @param what  for error texts, as above.
 /// Errors: InvalidArgument if there are more than `max_bytes`, or `path` is a directory; Cancelled;
 ///   those of throw_errno().
 SHARDWISE_EXPORT std::string read_text(const std::string& path, std::uint64_t max_bytes,
-                                       std::string_view what);
+                                       std::string_view what, const CancelToken& cancel = {});
 
 /// How read_text() names that file in its errors, for lines_of().
 SHARDWISE_EXPORT std::string name_of_text(const std::string& path);

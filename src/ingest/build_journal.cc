@@ -1,5 +1,6 @@
 #include "ingest/build_journal.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +13,8 @@
 #include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/hasher.h"
+#include "base/normal_path.h"
+#include "base/own_directory.h"
 #include "base/private_file.h"
 #include "index/offset_table.h"
 #include "index/rows.h"
@@ -135,6 +138,13 @@ bool looks_left(const std::string& path, std::string_view magic) {
   return begin == magic || begin.find_first_not_of('\0') == std::string::npos;
 }
 
+/// True if another user made the file. It is neither read, since its writer chose what the index
+/// would say, nor replaced.
+bool is_of_another(const std::string& path) {
+  struct stat status {};
+  return ::lstat(c_path(path), &status) == 0 && status.st_uid != ::geteuid();
+}
+
 std::string journal_path(const std::string& index_path) { return index_path + ".journal"; }
 
 /// True if a local shard begins as it did when it had this row. There are many tools that set
@@ -148,7 +158,8 @@ bool begins_alike(const Index::Shard& row, const Rescan& now) {
 }  // namespace
 
 bool has_journal(const std::string& path) try {
-  return looks_left(journal_path(behind_links(path)), kMagicOfAll);
+  const std::string journal = journal_path(behind_links(path));
+  return !is_of_another(journal) && looks_left(journal, kMagicOfAll);
 } catch (const Error&) {
   return false;  // what cannot be read is not gone on with
 }
@@ -185,22 +196,26 @@ void BuildJournal::open_existing() {
   const bool has_journal = is_there(path_);
   if (!has_journal && !is_there(table_path_)) return;
   // One of them may be damaged, and is known by the other.
-  if (!looks_left(path_, kMagicOfAll) && !looks_left(table_path_, kTableMagicOfAll)) {
+  if (is_of_another(path_) || is_of_another(table_path_) ||
+      (!looks_left(path_, kMagicOfAll) && !looks_left(table_path_, kTableMagicOfAll))) {
     enabled_ = false;
     return;
   }
   if (!has_journal) return;
   if (pace_.only_looks) {
     file_ = File::open_read(path_);
+    if (may_be_written_by_others(*file_)) return;
     return read_records();
   }
-  File file = File::open_or_create(path_);
+  File file = File::open_or_create(path_, 0600);
   if (file.try_lock() != FileLock::kTaken) {
     enabled_ = false;
     return;
   }
   if (!file.has_name()) return;  // the build that held the lock removed it: there is none now
   file_ = std::move(file);
+  // Earlier versions left it so: nothing of it is used, and flush() begins it anew.
+  if (may_be_written_by_others(*file_)) return;
   read_records();
 }
 
@@ -370,7 +385,6 @@ AtomicFile& BuildJournal::begin_table(const std::vector<Source>& sources) {
 /// there is no room for all, the rest is scanned again.
 void BuildJournal::carry(const std::vector<Source>& sources, std::size_t first) {
   try {
-    if (pace_.is_private) make_private(*file_);
     for (std::size_t i = first; i < sources.size(); ++i) {
       if (!std::holds_alternative<Rescan>(sources[i])) continue;
       const auto part = find(sources[i]);
@@ -426,7 +440,7 @@ void BuildJournal::add_end(const std::string& path) {
 
 void BuildJournal::flush() {
   if (!file_) {
-    File file = File::open_or_create(path_);
+    File file = File::open_or_create(path_, 0600);
     if (file.try_lock() != FileLock::kTaken || !file.has_name()) {
       enabled_ = false;
       pending_.clear();
@@ -434,10 +448,10 @@ void BuildJournal::flush() {
     }
     file_ = std::move(file);
   }
-  if (pace_.is_private) make_private(*file_);
   if (end_ == 0) {
     std::string header(kMagic);
     put(header, options_hash_);
+    make_private(*file_);
     file_->resize(0);  // before the table's name goes to another, of which it says nothing
     file_->write_at(0, header);
     end_ = kHeaderBytes;
@@ -465,7 +479,7 @@ void BuildJournal::remove() noexcept {
   try {
     // Power loss may have left the table alone.
     if (!file_ && enabled_ && ::access(table_path_.c_str(), F_OK) == 0) {
-      File file = File::open_or_create(path_);
+      File file = File::open_or_create(path_, 0600);
       if (file.try_lock() == FileLock::kTaken && file.has_name()) file_ = std::move(file);
     }
   } catch (const Error&) {

@@ -57,7 +57,6 @@ class BuildJournal {
   struct Pace {
     std::uint64_t bytes = std::uint64_t{8} << 20;
     std::chrono::milliseconds age{1000};
-    bool is_private = false;  ///< nobody but its owner is to read the file: it holds secrets
     /// Takes no lock, so that a build that begins meanwhile gets it: find() alone may be called.
     bool only_looks = false;
   };

@@ -62,7 +62,7 @@ class BuildRun {
   BuildReport run() {
     sweep_temporaries(path_);
     BuildJournal journal(path_, scan_options_hash(content_),
-                         {options_.journal_bytes, options_.journal_age, holds_secrets()});
+                         {options_.journal_bytes, options_.journal_age});
     const bool keeps_table = is_as_before();
     report_.shards_moved = count_moved();
     if (keeps_table && report_.shards_moved == 0 && inputs_.old->sources() == inputs_.words) {

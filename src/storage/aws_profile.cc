@@ -1,12 +1,13 @@
 #include "storage/aws_profile.h"
 
-#include <fstream>
 #include <string_view>
 
 #include "base/ascii.h"
+#include "base/lines.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 #include "storage/environment.h"
+#include "storage/token_file.h"
 
 namespace shardwise {
 namespace {
@@ -14,9 +15,10 @@ namespace {
 /// Adds what stands under [section] of the file at `path`, if there is one. True if the section is
 /// there. Indented lines belong to nested settings, which are not read.
 bool read_section(const std::string& path, const std::string& section, AwsSettings& settings) {
-  std::ifstream file(path);
+  constexpr std::string_view kWhat = "the AWS configuration";
+  const std::string file = find_text(path, kWhat).value_or("");
   bool is_inside = false, is_there = false;
-  for (std::string line; std::getline(file, line);) {
+  for (const std::string_view line : lines_of(file, kWhat, in_quotes(path))) {
     const std::string_view text = trimmed(line);
     if (text.empty() || text[0] == '#' || text[0] == ';') continue;
     if (text[0] == '[') {

@@ -147,7 +147,7 @@ AwsKeys AwsServices::assume_role_with_web_identity(const AwsRole& role,
                   {"Version", "2011-06-15"},
                   {"RoleArn", role.arn},
                   {"RoleSessionName", role.session_name.empty() ? "shardwise" : role.session_name},
-                  {"WebIdentityToken", read_token(token_file, "web identity token")},
+                  {"WebIdentityToken", read_token(token_file, "web identity token", cancel)},
                   {"DurationSeconds", role.duration_seconds}},
                  role.region, {}, "the role " + in_quotes(role.arn), cancel);
 }
@@ -212,7 +212,8 @@ AwsKeys AwsServices::container(const CancelToken& cancel) {
       .url = url, .is_aws = true, .bypasses_proxy = is_near, .follows_redirects = false};
   const std::string token_file = environment("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
   std::string token = environment("AWS_CONTAINER_AUTHORIZATION_TOKEN");
-  if (!token_file.empty()) token = read_token(token_file, "container's authorization token");
+  if (!token_file.empty())
+    token = read_token(token_file, "container's authorization token", cancel);
   if (!token.empty()) target.headers.push_back("Authorization: " + token);
   const std::string source = "the container's service";
   return keys_of(

@@ -4,8 +4,6 @@
 
 #include <array>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -19,6 +17,7 @@
 #include "storage/iso_time.h"
 #include "storage/json_text.h"
 #include "storage/this_machine.h"
+#include "storage/token_file.h"
 
 namespace shardwise {
 namespace {
@@ -49,8 +48,7 @@ struct SsoToken {
 
   static SsoToken read(const std::string& name) {
     SsoToken token{environment("HOME") + "/.aws/sso/cache/" + sha1_hex(name) + ".json", {}};
-    std::ifstream file(token.path);
-    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const std::string text = find_text(token.path, "the token of the SSO session").value_or("");
     token.all = nlohmann::json::parse(text, nullptr, false);
     return token;
   }

@@ -93,8 +93,8 @@ AccessToken AzureTokens::of_principal(const CancelToken& cancel) {
     form +=
         "&client_assertion_type=urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer"
         "&client_assertion=" +
-        percent_encoded(
-            read_token(environment("AZURE_FEDERATED_TOKEN_FILE"), "federated token of Azure"));
+        percent_encoded(read_token(environment("AZURE_FEDERATED_TOKEN_FILE"),
+                                   "federated token of Azure", cancel));
   }
   const HttpTarget target{.url = url,
                           .headers = {"Content-Type: application/x-www-form-urlencoded"},

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 
 #include "base/error_types.h"
 #include "base/text.h"
@@ -15,6 +13,7 @@
 #include "storage/json_text.h"
 #include "storage/signing.h"
 #include "storage/this_machine.h"
+#include "storage/token_file.h"
 
 namespace shardwise {
 namespace {
@@ -91,8 +90,7 @@ AccessToken GoogleTokens::exchanged(const std::string& url, const std::string& f
 }
 
 AccessToken GoogleTokens::of_file(const std::string& path, const CancelToken& cancel) {
-  std::ifstream file(path);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const std::string text = find_text(path, "the file of Google credentials", cancel).value_or("");
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   if (!json.is_object()) {
     throw InvalidArgument("cannot read the file of Google credentials", in_quotes(path),
@@ -165,9 +163,8 @@ std::string GoogleTokens::subject_token(const nlohmann::json& json, const std::s
                       "certificate or a program");
   }
   if (!file.empty()) {
-    std::ifstream in(file);
-    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    return subject_token_in(text, format, file);
+    const auto text = find_text(file, "the token of the other provider", cancel);
+    return subject_token_in(text.value_or(""), format, file);
   }
   HttpTarget target{
       .url = url, .follows_redirects = false, .login_remedy = "check " + source_of(path)};

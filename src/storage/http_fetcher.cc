@@ -1,10 +1,13 @@
 #include "storage/http_fetcher.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "base/ascii.h"
+#include "base/lines.h"
+#include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -16,19 +19,26 @@
 namespace shardwise {
 namespace {
 
+constexpr std::uint64_t kMostNetrcBytes = std::uint64_t{16} << 20;
+
 /// The file with users and passwords by host; empty if there is none.
-/// Errors: InvalidArgument, if the one that was named cannot be read.
+/// Errors: InvalidArgument, if the one that was named cannot be read, or if one is no text: libcurl
+///   reads it, and finds nobody then.
 std::string find_netrc(const std::string& named) {
-  const auto is_readable = [](const std::string& path) {
-    return ::access(path.c_str(), R_OK) == 0;
-  };
-  if (!named.empty() && !is_readable(named)) {
+  constexpr std::string_view kWhat = "the netrc file";
+  std::string path = named.empty() ? environment("NETRC") : named;
+  if (path.empty()) path = environment("HOME") + "/.netrc";
+  struct stat status {};
+  const bool is_there = ::stat(c_path(path), &status) == 0 && ::access(path.c_str(), R_OK) == 0;
+  if (!is_there || S_ISDIR(status.st_mode)) {
+    if (named.empty()) return {};
     throw InvalidArgument("cannot read the netrc file", in_quotes(named), "check its path");
   }
-  if (!named.empty()) return named;
-  std::string path = environment("NETRC");
-  if (path.empty()) path = environment("HOME") + "/.netrc";
-  return is_readable(path) ? path : std::string();
+  if (!S_ISREG(status.st_mode)) return path;  // a pipe is read once
+  const std::string text = read_text(path, kMostNetrcBytes, kWhat);
+  if (checked_text(text, kWhat, in_quotes(path)).size() == text.size()) return path;
+  throw InvalidArgument("the netrc file begins with a byte order mark", in_quotes(path),
+                        "save it as UTF-8 without one");
 }
 
 bool has_authorization(const std::vector<std::string>& headers) {
@@ -38,7 +48,8 @@ bool has_authorization(const std::vector<std::string>& headers) {
 }
 
 /// Adds what the options say of who asks.
-void identify(HttpTarget& target, const Url& url, const Fetchers::Options& options) {
+void identify(HttpTarget& target, const Url& url, const Fetchers::Options& options,
+              const CancelToken& cancel) {
   target.headers = options.headers;
   if (!url.userinfo.empty() || has_authorization(options.headers)) return;
   if (options.bearer_token_file.empty()) {
@@ -55,12 +66,13 @@ void identify(HttpTarget& target, const Url& url, const Fetchers::Options& optio
                 : "name the shards by https");
   }
   target.headers.push_back("Authorization: Bearer " +
-                           read_token(options.bearer_token_file, "bearer token"));
+                           read_token(options.bearer_token_file, "bearer token", cancel));
   target.login_remedy = "check the token in " + in_quotes(options.bearer_token_file);
 }
 
 /// Where `url` points; its userinfo becomes user and password.
-HttpTarget target_of(const std::string& url, const Fetchers::Options& options) {
+HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
+                     const CancelToken& cancel) {
   const Url parsed = parse_url(url);
   const std::string& userinfo = parsed.userinfo;
   HttpTarget target{.url = canonical_url(url)};
@@ -82,9 +94,11 @@ HttpTarget target_of(const std::string& url, const Fetchers::Options& options) {
   }
   target.user = *user;
   target.password = *password;
-  identify(target, parsed, options);
+  identify(target, parsed, options, cancel);
   if (!options.bearer_token_file.empty()) {  // it may have been renewed
-    target.renew = [url, &options](const Refused&) { return target_of(url, options); };
+    target.renew = [url, &options, cancel](const Refused&) {
+      return target_of(url, options, cancel);
+    };
   }
   return target;
 }
@@ -94,10 +108,10 @@ class HttpFetcher : public Fetcher {
   explicit HttpFetcher(const Fetchers::Options& options) : options_(options), client_(options) {}
 
   Fetcher::Stat stat(const Fetcher::Request& request) override {
-    return client_.stat(target_of(request.url, options_), request);
+    return client_.stat(target_of(request.url, options_, request.cancel), request);
   }
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) override {
-    return client_.fetch(target_of(request.url, options_), request, sink);
+    return client_.fetch(target_of(request.url, options_, request.cancel), request, sink);
   }
 
  private:

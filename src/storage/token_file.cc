@@ -1,9 +1,7 @@
 #include "storage/token_file.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <cstdint>
 
 #include "base/ascii.h"
 #include "base/lines.h"
@@ -13,28 +11,38 @@
 namespace shardwise {
 namespace {
 
-constexpr std::size_t kMostTokenBytes = std::size_t{64} << 10;
+constexpr std::uint64_t kMostTokenBytes = std::uint64_t{64} << 10;
+constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
 
 }  // namespace
 
-std::string read_token(const std::string& path, std::string_view what) {
-  errno = 0;
-  std::ifstream file(path);
-  const int opening = errno;
-  std::string line(kMostTokenBytes, '\0');
-  file.read(line.data(), static_cast<std::streamsize>(line.size()));
-  if (!file.is_open() || file.bad()) {
-    const std::string reason = opening == 0 ? "it cannot be read" : std::strerror(opening);
-    throw InvalidArgument("cannot read the " + std::string(what),
-                          in_quotes(path) + " (" + reason + ")", "check the file's path");
+std::optional<std::string> find_text(const std::string& path, std::string_view what,
+                                     const CancelToken& cancel) {
+  std::string text;
+  try {
+    text = read_text(path, kMostBytes, what, cancel);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kNotFound && error.code() != ErrorCode::kIo) throw;
+    return std::nullopt;
   }
-  line.resize(static_cast<std::size_t>(file.gcount()));
+  return std::string(checked_text(text, what, in_quotes(path)));
+}
+
+std::string read_token(const std::string& path, std::string_view what, const CancelToken& cancel) {
+  std::string file;
+  try {
+    file = read_text(path, kMostTokenBytes, "the " + std::string(what), cancel);
+  } catch (const Cancelled&) {
+    throw;
+  } catch (const Error& error) {
+    throw InvalidArgument(error.what());  // kNotFound would be taken for the shard's
+  }
   const std::string_view text =
-      checked_text(line, "the file of the " + std::string(what), in_quotes(path));
+      checked_text(file, "the file of the " + std::string(what), in_quotes(path));
   std::string token(trimmed(text.substr(0, text.find('\n'))));
   const bool is_word = std::ranges::all_of(
       token, [](char c) { return static_cast<unsigned char>(c) - 0x21U < 94U; });
-  if (token.empty() || !is_word || line.size() == kMostTokenBytes) {
+  if (token.empty() || !is_word) {
     throw InvalidArgument("the file holds no " + std::string(what), in_quotes(path),
                           "write the token alone into its first line");
   }

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
+#include "ingest/build_journal.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/shards.h"
@@ -290,6 +291,41 @@ TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
   EXPECT_TRUE(std::filesystem::is_symlink(dir / "c.idx.journal"));
 }
 
+// Whoever wrote it chose what the index would say of shards that nobody scans again.
+TEST(JournalTest, AnotherUsersIsNeitherUsedNorReplaced) {
+  constexpr uid_t kOther = 54'321;
+  if (::geteuid() != 0) GTEST_SKIP() << "needs another user";
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 3, 5);
+  int n = 0;
+  for (const std::vector<std::string>& names :
+       {std::vector<std::string>{".journal"}, {".journal.table"}, {".journal", ".journal.table"}}) {
+    const std::string index = dir / (std::to_string(n++) + ".idx");
+    build_and_be_killed(index, shards, {}, 2);
+    for (const std::string& name : names) {
+      ASSERT_EQ(::chown((index + name).c_str(), kOther, kOther), 0);
+    }
+    EXPECT_THAT(plan_index(index, shards).resumed, testing::IsEmpty()) << index;
+    EXPECT_EQ(has_journal(index), names[0] != ".journal");
+    BuildOptions journaled;
+    journaled.journal_bytes = 1;
+    EXPECT_EQ(build_index(index, shards, journaled).shards_scanned, 3U) << index;
+    for (const std::string& name : names) EXPECT_TRUE(std::filesystem::exists(index + name));
+  }
+}
+
+TEST(JournalTest, OneThatOthersMayWriteToIsBegunAnew) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 3, 5);
+  build_and_be_killed(dir / "t.idx", shards, {}, 2);
+  ASSERT_EQ(::chmod((dir / "t.idx.journal").c_str(), 0666), 0);  // as earlier versions left it
+  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, testing::IsEmpty());
+  build_and_be_killed(dir / "t.idx", shards, {}, 1);
+  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[0]));
+  EXPECT_EQ(build_index(dir / "t.idx", shards).shards_resumed, 1U);
+  EXPECT_EQ(dir.list().size(), 3U + 2) << "strays were left";
+}
+
 TEST(JournalTest, APlanNeedsNoLockOfIt) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 4, 5);
@@ -486,6 +522,7 @@ TEST(JournalTest, IsPrivateAsTheIndexIs) {
   EXPECT_EQ(mode_of(table_of(dir, "t.idx")), usual);
 
   build_and_be_killed(dir / "u.idx", shards, {}, 2);
+  EXPECT_EQ(mode_of("u.idx.journal"), 0600U) << "what others wrote there would be taken over";
   EXPECT_EQ(mode_of("u.idx.journal.table"), usual);
   EXPECT_EQ(build_index(dir / "u.idx", shards, secret).shards_resumed, 2U);
   EXPECT_EQ(mode_of("u.idx"), 0600U);

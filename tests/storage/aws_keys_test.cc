@@ -111,6 +111,18 @@ TEST_F(AwsKeysTest, AWebIdentityOfTheEnvironmentIsTakenToSts) {
                     Not(HasSubstr("header.body"))));
 }
 
+TEST_F(AwsKeysTest, AFileThatWindowsWroteIsReadOrNamed) {
+  const std::string keys = "[default]\r\naws_access_key_id = A\r\naws_secret_access_key = s\r\n";
+  config("\xEF\xBB\xBF" + keys);
+  EXPECT_EQ(found(), "A|s||the profile 'default'");
+  std::string wide = "\xFF\xFE";
+  for (const char c : keys) wide += {c, '\0'};
+  config(wide);
+  EXPECT_EQ(error_text([&] { found(); }),
+            "the AWS configuration is UTF-16 or UTF-32, not UTF-8: '" +
+                environment_.home() / "config" + "'; save it as UTF-8");
+}
+
 TEST_F(AwsKeysTest, ARoleIsAssumedByTheKeysOfItsSource) {
   config(
       "[profile work]\nrole_arn = arn:r\nsource_profile = base\nexternal_id = e\n"

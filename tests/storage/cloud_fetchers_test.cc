@@ -302,7 +302,7 @@ TEST_F(CloudTest, GoogleIsReadByTheTokenOfAnotherProvider) {
   const std::string file = home_ / "token";
   answer("POST /sts", R"({"access_token":"federated","expires_in":3600})");
 
-  test::write_file(file, "header.body.sig/\n");
+  test::write_file(file, "\xEF\xBB\xBFheader.body.sig/\n");
   account(R"({"file":")" + file + "\"}");
   EXPECT_EQ(fetched("gs://bucket/x"), "here");
   EXPECT_EQ(sent("authorization"), "Bearer federated");

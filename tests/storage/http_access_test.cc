@@ -1,8 +1,11 @@
 // What http requests carry beside the URL, and how many are sent at a time.
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <atomic>
+#include <filesystem>
+#include <map>
 #include <thread>
 
 #include "shardwise/storage/fetcher.h"
@@ -118,7 +121,7 @@ TEST_F(HttpAccessTest, AFileThatHoldsNoTokenIsAnError) {
   options_.bearer_token_loopback = true;
   EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
             "cannot read the bearer token: '" + (home_ / "token") +
-                "' (No such file or directory); check the file's path");
+                "' (No such file or directory); check the path");
   for (const std::string text : {"", "\n\n", "two sesame", "\x01", "\xC3\xA4"}) {
     test::write_file(home_ / "token", text);
     EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
@@ -157,6 +160,51 @@ TEST_F(HttpAccessTest, NetrcSaysWhoAsks) {
   options_.netrc_file = home_ / "none";
   EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
             "cannot read the netrc file: '" + (home_ / "none") + "'; check its path");
+}
+
+// libcurl reads the file, and passes over what is no line of ASCII: the server then sees nobody.
+TEST_F(HttpAccessTest, ANetrcFileThatIsNoTextIsAnError) {
+  const std::string path = home_ / ".netrc", line = "machine 127.0.0.1 login user password p\n";
+  std::string wide = "\xFF\xFE";
+  for (const char c : line) wide += {c, '\0'};
+  const std::map<std::string, std::string> texts = {
+      {"\xEF\xBB\xBF" + line, "the netrc file begins with a byte order mark: '" + path +
+                                  "'; save it as UTF-8 without one"},
+      {wide, "the netrc file is UTF-16 or UTF-32, not UTF-8: '" + path + "'; save it as UTF-8"},
+      {"machine a login b password c" + std::string(1, '\0') + "\n" + line,
+       "the netrc file has a NUL byte: '" + path +
+           "', line 1; end each line with a newline: `find -print`, not `find -print0`"}};
+  for (const auto& [text, error] : texts) {
+    test::write_file(path, text);
+    EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }), error);
+  }
+  EXPECT_TRUE(server_.requests().empty());
+
+  std::filesystem::remove(path);
+  std::filesystem::create_directory(path);
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
+  options_.netrc_file = path;
+  EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
+            "cannot read the netrc file: '" + path + "'; check its path");
+  options_.netrc_file = "/dev/null";
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
+}
+
+TEST_F(HttpAccessTest, ATokenThatNobodyWritesIntoItsPipeIsWaitedForUntilCancelled) {
+  options_.bearer_token_file = home_ / "token";
+  options_.bearer_token_loopback = true;
+  ASSERT_EQ(::mkfifo(options_.bearer_token_file.c_str(), 0600), 0);
+  std::thread writer([&] { test::write_file(options_.bearer_token_file, "sesame\n"); });
+  EXPECT_EQ(fetched(server_.url("/x.tar")), "here");
+  writer.join();
+  EXPECT_EQ(sent("authorization"), "Bearer sesame");
+
+  const CancelToken::Flag cancelled{true};
+  StringSink sink;
+  EXPECT_EQ(error_code([&] {
+              Fetchers(options_).fetch({.url = server_.url("/x.tar"), .cancel = &cancelled}, sink);
+            }),
+            ErrorCode::kCancelled);
 }
 
 TEST_F(HttpAccessTest, FilesAreFetchedFromWhereTheyAreToday) {

@@ -30,6 +30,7 @@ from .shards import (
     check_sources,
     default_cache_dir,
     needs_cache,
+    own_cache_dir,
     require_own,
     source_of,
 )
@@ -106,7 +107,8 @@ class _Opening:
 
     def _make_cache_dir(self) -> None:
         os.makedirs(self.cache_dir, mode=0o700, exist_ok=True)
-        require_own(self.cache_dir)
+        if self.cache_dir == own_cache_dir():
+            require_own(self.cache_dir)
 
     def open_list(self, shards: list[dict[str, Any]], index_directory: str) -> _core.Dataset:
         """Opens remote shards by the word of their list, which is kept beside the cache."""
@@ -116,14 +118,24 @@ class _Opening:
         name = f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
         folder = os.path.join(self.cache_dir, "shardwise-lists")
         path = os.path.join(folder, name)
-        if not os.path.exists(path):
-            self._make_cache_dir()
-            os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._make_cache_dir()
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        require_own(folder)
+        if not _holds(path, text):
             part = f"{path}.{os.getpid()}.{threading.get_ident()}"
             with open(part, "w", encoding="utf-8") as file:
                 file.write(text)
             os.replace(part, path)
         return self.open(path, True, index_directory, lazily=True)
+
+
+def _holds(path: str, text: str) -> bool:
+    """True if the file is there, with this text: power loss may have left another."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read() == text
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
 
 
 def _can_be_lazy(shards: list[dict[str, Any]], sources: list[str]) -> bool:

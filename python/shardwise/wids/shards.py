@@ -20,16 +20,22 @@ from .tars import IndexedTarSamples
 COMPRESSED = (".tgz", ".gz", ".zst", ".xz", ".bz2", ".lz4")
 
 
-def _own_cache_dir() -> str:
+def own_cache_dir() -> str:
+    """The folder that is used if nothing is said. Its name is known to all."""
     import tempfile
 
     return os.path.join(tempfile.gettempdir(), f"_wids_cache_{os.getuid()}")
 
 
+def isown_cache_dir(folder: str) -> bool:
+    """True for the folder that is used if nothing is said: its name is known to all."""
+    return folder == own_cache_dir()
+
+
 def require_own(folder: str) -> None:
-    """Raises InvalidArgument if the folder that is used if nothing is said is another user's. Its
-    name is known to all, and whoever makes it first chooses the bytes that are read."""
-    if folder != _own_cache_dir() or not os.path.lexists(folder):
+    """Raises InvalidArgument if the folder is there, and another user's, or open to others: whoever
+    may write to it chooses the bytes that are read."""
+    if not os.path.lexists(folder):
         return
     status = os.lstat(folder)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
@@ -44,8 +50,8 @@ def default_cache_dir() -> str:
     named = os.environ.get("WIDS_CACHE")
     if named:
         return path_of(named)
-    require_own(_own_cache_dir())
-    return _own_cache_dir()
+    require_own(own_cache_dir())
+    return own_cache_dir()
 
 
 class DefaultLocalname:

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 
 from ..arguments import path_of
 from ..building import index
-from ..errors import InvalidArgument, Mismatch
+from ..errors import InvalidArgument, Mismatch, Unsupported
 from .sample import Sample
 
 _NAME = re.compile(r"((?:.*/)?[^/.]*)(\.[^/]*)", re.DOTALL)
@@ -30,15 +30,17 @@ def splitname(fname: str) -> tuple[str, str]:
 def group_by_key(names: Sequence[str]) -> list[list[int]]:
     """The places of names that follow each other and have one key, a list for each sample.
 
-    Names without an extension are left out, with a warning.
+    Names without an extension, and those of hidden files, are left out, with a warning.
     """
     groups: list[list[int]] = []
     last: str | None = None
     for place, name in enumerate(names):
-        if _NAME.fullmatch(name) is None:
-            warnings.warn(f"{name!r} has no extension, and is left out", stacklevel=2)
+        match = _NAME.fullmatch(name)
+        if match is None or match[1].endswith("/") or not match[1]:
+            what = "has no extension" if match is None else "is a hidden file"
+            warnings.warn(f"{name!r} {what}, and is left out", stacklevel=2)
             continue
-        key = splitname(name)[0]
+        key = match[1]
         if key != last:
             groups.append([])
             last = key
@@ -73,6 +75,7 @@ class MMIndexedTar:
     """The plain files in a tar, mapped: by their number, and by their name.
 
     fname: a path, or an open file. Of several members with one name, the last one is found by it.
+    Raises Unsupported for a sparse member.
     """
 
     def __init__(
@@ -99,6 +102,12 @@ class MMIndexedTar:
         self.stream.seek(0)
         with tarfile.open(fileobj=self.stream, mode="r:") as tar:
             for member in tar:
+                if member.issparse():
+                    raise Unsupported(
+                        f"the member is sparse: its bytes do not lie in the shard as they are: "
+                        f"{self.fname or fname!r}, member {member.name!r}; repack the shard with "
+                        "plain files only"
+                    )
                 if member.isreg():
                     self.by_index.append((member.name, member.offset_data, member.size))
         self.by_name = {name: place for place, (name, _, _) in enumerate(self.by_index)}

@@ -524,3 +524,31 @@ def test_the_folder_that_is_used_if_none_is_named_is_this_users_alone(
     folder.symlink_to(tmp_path)
     with pytest.raises(InvalidArgument, match="not this user's alone"):
         DefaultLocalname()
+
+
+def test_a_list_of_another_user_is_not_believed(served: Served, tmp_path: Path) -> None:
+    """The list by which remote shards are opened lies beside their cache, where others may have
+    been before."""
+    written = write_shards(tmp_path / "served", [4, 3, 4])
+    remote = [{**s, "url": f"{served.url}/{os.path.basename(s['url'])}"} for s in written]
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    ShardListDataset(remote, cache_dir=folder)
+    lists = folder / "shardwise-lists"
+    (kept,) = lists.iterdir()
+    whole = kept.read_text()
+    swapped = whole.replace("-000", "-x").replace("-002", "-000").replace("-x", "-002")
+    for damaged in ("", swapped, "\xff"):  # as power loss or a stray program leaves it
+        kept.write_text(damaged, encoding="latin-1")
+        dataset = ShardListDataset(remote, cache_dir=folder, transformations=[])
+        assert dataset[0][".cls"].read() == b"0"
+        assert kept.read_text() == whole
+    lists.chmod(0o777)
+    with pytest.raises(InvalidArgument, match="not this user's alone"):
+        ShardListDataset(remote, cache_dir=folder)
+    lists.chmod(0o700)
+    if os.getuid() == 0:
+        os.chown(lists, 54321, 54321)
+        with pytest.raises(InvalidArgument, match="not this user's alone"):
+            ShardListDataset(remote, cache_dir=folder)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from shardwise.errors import CorruptShard, InvalidArgument, Mismatch
+from shardwise.errors import CorruptShard, InvalidArgument, Mismatch, Unsupported
 from shardwise.wids import (
     IndexedTarSamples,
     LRUShards,
@@ -47,6 +48,32 @@ def test_names_without_an_extension_are_left_out() -> None:
     with pytest.warns(UserWarning, match="'README' has no extension"):
         assert group_by_key(["a.x", "a.y", "README", "b.x", "a.z"]) == [[0, 1], [3], [4]]
     assert group_by_key([]) == []
+
+
+def test_hidden_files_are_left_out_at_any_depth() -> None:
+    """They would be samples with the key '' and 'train/'."""
+    names = ["._0001.jpg", "0001.jpg", "train/._0001.jpg", "train/.DS_Store", "train/0001.jpg"]
+    with pytest.warns(UserWarning, match="is a hidden file") as left_out:
+        assert group_by_key(names) == [[1], [4]]
+    assert len(left_out) == 3
+
+
+@pytest.mark.parametrize("form", ["gnu", "posix"])
+def test_a_sparse_member_is_refused(tmp_path: Path, form: str) -> None:
+    """Its bytes in the tar are those of the pieces that hold data, and a map of them."""
+    with open(tmp_path / "0.bin", "wb") as file:
+        file.write(b"HEAD")
+        file.truncate(1 << 20)
+        file.seek(600_000)
+        file.write(b"TAIL")
+    tar = tmp_path / "s.tar"
+    made = subprocess.run(["tar", f"--format={form}", "-C", tmp_path, "-cSf", tar, "0.bin"])
+    if made.returncode != 0 or tar.stat().st_size > 1 << 19:
+        pytest.skip("needs GNU tar, and a file system with holes")
+    with pytest.raises(Unsupported, match="sparse.*0.bin"):
+        IndexedTarSamples(path=tar)
+    with pytest.raises(Unsupported, match="sparse"):
+        MMIndexedTar(tar)
 
 
 def test_samples_of_a_tar_are_dicts_of_streams(shards: list[dict[str, Any]]) -> None:
