@@ -77,7 +77,9 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
     if (is_curious || packet->size <= Demuxer::kSmall) {
       const PacketHeader header = headers.look_at(*packet);
       pass.is_odd = pass.is_odd || header.has_no_frame || header.is_field;
-      if (packets_.empty()) pass.is_odd = pass.is_odd || !header.is_key;
+      if (packets_.empty()) {
+        begins_with_key_ = header.is_key && (packet->flags & AV_PKT_FLAG_KEY) != 0;
+      }
       if (is_curious) pass.see_order(header.is_reordered);
     }
     const bool is_shown =
@@ -127,7 +129,7 @@ void FrameIndex::sort_frames() {
 
 /// Whether a decoder may give other frames than the times say, or in another order.
 bool FrameIndex::is_doubtful(const Pass& pass) const {
-  if (pass.is_odd || !packets_[0].is_key) return true;
+  if (pass.is_odd || !begins_with_key_) return true;
   if (pass.has_no_pts && pass.reordering != Reordering::kNone) return true;
   if (!pass.is_reordered) return pass.codec_reorders();
   if (pass.is_crossed || pass.reordering == Reordering::kNone) return true;

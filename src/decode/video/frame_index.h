@@ -29,6 +29,8 @@ class FrameIndex {
 
   /// Whether the times do not tell which frames there are, and in which order.
   bool needs_decoding() const noexcept { return needs_decoding_; }
+  /// Whether the first packet is a key frame, by its own header, too.
+  bool begins_with_key() const noexcept { return begins_with_key_; }
   /// Numbers the frames anew: `packets` has the number of each frame's packet. Errors:
   /// DecodeFailure: there are none, or their times contradict them.
   void number(const std::vector<std::uint32_t>& packets);
@@ -109,6 +111,7 @@ class FrameIndex {
   std::vector<std::uint32_t> by_time_;  ///< packet numbers by (pts, pos)
   std::int64_t end_pts_ = 0;
   bool needs_decoding_ = false;
+  bool begins_with_key_ = true;
   bool is_order_sure_ = true;
 };
 
