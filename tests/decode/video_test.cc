@@ -415,11 +415,21 @@ TEST(VideoReaderTest, WithoutSomePacketsEachFrameIsOnePictureInAnyOrder) {
     }
     if (spec.codec == "libx264") spec.b_frames = 2;
     if (spec.codec.starts_with("libvpx")) {
-      spec.codec_options = {{"deadline", "realtime"}, {"auto-alt-ref", "0"}, {"cpu-used", "8"}};
+      spec.codec_options = {{"deadline", "realtime"}, {"auto-alt-ref", "0"}, {"cpu-used", "4"}};
+      spec.width = 96;
+      spec.height = 64;
+      // VP8 then ends early: what one bit stands for is told by the frames before.
+      if (spec.codec == "libvpx") spec.codec_options["b"] = "20000";
     }
     const std::string whole = encode_video(spec);
-    for (const std::vector<std::size_t>& lost :
-         {std::vector<std::size_t>{0}, {0, 1, 2}, {1}, {2, 3}, {12}, {1, 15, 31}, {30}}) {
+    for (const std::vector<std::size_t>& lost : {std::vector<std::size_t>{0},
+                                                 {0, 1, 2},
+                                                 {1},
+                                                 {2, 3},
+                                                 {12},
+                                                 {1, 15, 31},
+                                                 {30},
+                                                 {1, 11, 21, 31}}) {
       SCOPED_TRACE(testing::Message() << codec << ", lost: " << testing::PrintToString(lost));
       const auto [frames, read] = expect_one_picture_each(without_packets(whole, 40, lost));
       num_frames += frames;

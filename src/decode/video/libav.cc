@@ -303,6 +303,14 @@ void Demuxer::rewind() {
   select(selected_);
 }
 
+bool Demuxer::may_be_joined() noexcept {
+  constexpr std::string_view kBegin = "fLaC";
+  if (!may_be_joined_) {
+    may_be_joined_ = container_ == Container::kFlac && bytes_.find(kBegin, 1) != bytes_.npos;
+  }
+  return *may_be_joined_;
+}
+
 // ---------------------------------------------------------------------------------------- decoders
 
 LibavPtr<AVCodecContext> open_decoder(const AVStream& stream, std::uint64_t max_pixels) {

@@ -37,7 +37,7 @@ VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
   // Whole frames lie in the packets of the containers that hold video, with their times.
   demuxer_.format().flags |= AVFMT_FLAG_NOPARSE | AVFMT_FLAG_NOFILLIN;
   const AVStream& stream = demuxer_.stream(stream_);
-  codec_ = open_decoder(stream, max_pixels);
+  open_codec();
   turn_ = turn_of(stream);
   converter_.emplace(turn_);
   find_size(max_pixels);
@@ -56,6 +56,12 @@ VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
   for (std::size_t i = 0; i < times_.size(); ++i) {
     times_[i] = seconds(index_->pts(static_cast<std::int64_t>(i)));
   }
+}
+
+void VideoDecoder::open_codec() {
+  codec_ = open_decoder(demuxer_.stream(stream_), max_pixels_);
+  mark_.watch(*codec_);
+  is_used_ = false;
 }
 
 void VideoDecoder::find_size(std::uint64_t max_pixels) {
@@ -255,6 +261,7 @@ bool VideoDecoder::receive() {
     const std::uint64_t before = LibavMessages::count();
     const int result = avcodec_receive_frame(codec_.get(), frame_.get());
     require_no_complaint(before);
+    require_end();
     if (result == 0) {
       ++frames_decoded_;
       return true;
@@ -282,6 +289,7 @@ void VideoDecoder::send() {
   has_packet_ = false;
   if (result < 0 && !is_needless()) throw_libav_failure("a frame is damaged", result);
   require_no_complaint(before);
+  require_end();
 }
 
 /// Whether the last packet's frame is none of those that are read, so that it need not be whole.
@@ -298,6 +306,10 @@ void VideoDecoder::require_no_complaint(std::uint64_t before) const {
   if (LibavMessages::count() == before) return;
   if (entry_ == 0 ? is_first_run_ : is_needless()) return;
   throw DecodeFailure("a frame is damaged (" + LibavMessages::last() + ")");
+}
+
+void VideoDecoder::require_end() {
+  if (mark_.is_left()) throw DecodeFailure("a frame is damaged (its data ends early)");
 }
 
 // ------------------------------------------------------------------------------------- numbering
@@ -330,8 +342,7 @@ void VideoDecoder::number_by_decoding() {
 /// they make up for frames that are missing then depends on what was read before.
 void VideoDecoder::reset_codec(std::size_t packet) {
   if (packet == 0 && needs_new_codec_ && is_used_) {
-    codec_ = open_decoder(demuxer_.stream(stream_), max_pixels_);
-    is_used_ = false;
+    open_codec();
   } else {
     avcodec_flush_buffers(codec_.get());
   }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "decode/video/end_mark.h"
 #include "decode/video/frame_index.h"
 #include "decode/video/libav.h"
 #include "decode/video/rgb_converter.h"
@@ -45,6 +46,7 @@ class VideoDecoder {
   FrameIndex::Reordering reordering() const noexcept;
   /// Sets size_ if it is known by now.
   void find_size(std::uint64_t max_pixels);
+  void open_codec();
   void number_by_decoding();
   /// Decodes until frame_ is this one.
   void decode(std::int64_t number);
@@ -58,6 +60,7 @@ class VideoDecoder {
   void send();
   bool is_needless() const noexcept;
   void require_no_complaint(std::uint64_t before) const;
+  void require_end();
   void require_whole() const;
   void reset_codec(std::size_t packet);
   void start_at(std::size_t packet);
@@ -76,6 +79,7 @@ class VideoDecoder {
     int height;
   } size_{};  ///< as stored
   const std::uint64_t max_pixels_;
+  EndMark mark_;
   LibavPtr<AVCodecContext> codec_;
   std::optional<FrameIndex> index_;
   std::vector<double> times_;
