@@ -281,7 +281,7 @@ std::string encode_video(const VideoSpec& spec) {
         c.bit_rate = 2'000'000;
         c.colorspace = static_cast<AVColorSpace>(spec.matrix);
         c.color_range = spec.full_range ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
-        if (spec.codec == "mpeg4") c.time_base = {1, spec.rate};
+        if (spec.codec.starts_with("mpeg")) c.time_base = {1, spec.rate};
       });
   AVStream& stream = muxer.add(*codec);
   stream.avg_frame_rate = codec->framerate;

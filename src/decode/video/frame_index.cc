@@ -33,6 +33,7 @@ bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
 
 /// No frame behind a key frame is shown before it, except those that come directly behind it.
 void FrameIndex::Pass::see_time(std::int64_t pts, bool is_key) noexcept {
+  is_leading = !is_key && pts < key_pts && !is_behind_later;
   if (is_key) {
     is_crossed = is_crossed || pts < last_pts;
     is_behind_later = false;
@@ -74,8 +75,10 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
     if (packets_.size() == most) {
       throw DecodeFailure("it has more frames than the limit of " + std::to_string(most));
     }
-    if (is_curious || packet->size <= Demuxer::kSmall) {
-      const PacketHeader header = headers.look_at(*packet);
+    const bool is_looked_at = is_curious || packet->size <= Demuxer::kSmall;
+    PacketHeader header;
+    if (is_looked_at) {
+      header = headers.look_at(*packet);
       pass.is_odd = pass.is_odd || header.has_no_frame || header.is_field;
       if (packets_.empty()) {
         begins_with_key_ = header.is_key && (packet->flags & AV_PKT_FLAG_KEY) != 0;
@@ -85,6 +88,13 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
     const bool is_shown =
         (packet->flags & AV_PKT_FLAG_DISCARD) == 0 && !(is_vp8 && is_hidden_vp8(*packet));
     add(*packet, is_shown, pass);
+    if (is_shown && pass.is_leading && pass.reordering != Reordering::kNone) {
+      if (!is_looked_at) {
+        demuxer.fill(*packet);
+        header = headers.look_at(*packet);
+      }
+      pass.is_crossed = pass.is_crossed || !header.may_lead;
+    }
     av_packet_unref(packet.get());
   }
   demuxer.read_data(true);

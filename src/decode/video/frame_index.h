@@ -81,6 +81,7 @@ class FrameIndex {
     bool has_no_pts = false;           ///< of some packets only the time of decoding is known
     bool is_reordered = false;         ///< the times do not ascend from packet to packet
     bool is_crossed = false;           ///< a frame is shown on the wrong side of a key frame
+    bool is_leading = false;           ///< the last frame is shown before the key frame before it
     bool is_behind_later = false;      ///< a frame that is shown after the last key frame came
     bool is_behind_reordered = false;  ///< the last frame is shown before an earlier one
     int num_reordered = 0;             ///< how often one that is not followed such a frame
