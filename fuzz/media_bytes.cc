@@ -240,14 +240,14 @@ void set_sample(AVFrame& frame, int channels, int channel, int sample, double va
 }
 
 void encode_samples(Muxer& muxer, AVCodecContext& codec, AVStream& stream, int channels,
-                    int num_samples, int gap = 0) {
+                    int num_samples, const std::function<std::int64_t(std::int64_t)>& clock = {}) {
   const int size = codec.frame_size > 0 ? codec.frame_size : 1024;
   for (int begin = 0; begin < num_samples; begin += size) {
     const LibavPtr<AVFrame> frame = detail::make_frame();
     frame->nb_samples = std::min(size, num_samples - begin);
     frame->format = codec.sample_fmt;
     frame->sample_rate = codec.sample_rate;
-    frame->pts = begin < num_samples / 2 ? begin : begin + gap;
+    frame->pts = clock ? clock(begin) : begin;
     set_layout(*frame, codec);
     require(av_frame_get_buffer(frame.get(), 0), "no memory");
     for (int i = 0; i < frame->nb_samples; ++i) {
@@ -281,7 +281,7 @@ std::string encode_video(const VideoSpec& spec) {
         c.bit_rate = 2'000'000;
         c.colorspace = static_cast<AVColorSpace>(spec.matrix);
         c.color_range = spec.full_range ? AVCOL_RANGE_JPEG : AVCOL_RANGE_MPEG;
-        if (spec.codec == "mpeg4") c.time_base = {1, spec.rate};
+        if (spec.codec.starts_with("mpeg")) c.time_base = {1, spec.rate};
       });
   AVStream& stream = muxer.add(*codec);
   stream.avg_frame_rate = codec->framerate;
@@ -331,7 +331,11 @@ std::string encode_sound(const SoundSpec& spec) {
       open_sound_encoder(spec.codec, muxer.format(), spec.sample_rate, spec.channels);
   AVStream& stream = muxer.add(*codec);
   muxer.begin(spec.muxer_options);
-  encode_samples(muxer, *codec, stream, spec.channels, spec.num_samples, spec.gap);
+  const auto with_gap = [&](std::int64_t sample) {
+    return sample < spec.num_samples / 2 ? sample : sample + spec.gap;
+  };
+  encode_samples(muxer, *codec, stream, spec.channels, spec.num_samples,
+                 spec.clock ? spec.clock : with_gap);
   return muxer.end();
 }
 

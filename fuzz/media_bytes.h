@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -50,6 +51,8 @@ struct SoundSpec {
   int channels = 1;
   int num_samples = 8000;
   int gap = 0;  ///< samples by which the second half is shown later, or earlier
+  /// When a sample is shown, in samples, if not at its number; for codecs without a state.
+  std::function<std::int64_t(std::int64_t)> clock = {};
   std::map<std::string, std::string> muxer_options = {};
 };
 

@@ -32,6 +32,10 @@ std::uint64_t required_size(std::int64_t size) {
 
 Loader::Options loader_options(const ImageLoader::Options& options) {
   detail::require_size(options.resize);
+  if (options.transform.type == ImageTransform::Type::kUint16) {
+    throw InvalidArgument("LibTorch has no tensors of uint16", "transform.type",
+                          "choose uint8, or a type of floats");
+  }
   Loader::Options made;
   ImageTransform transform = options.transform;
   if (!options.resize.empty()) {

@@ -286,6 +286,12 @@ TEST(ImageLoaderTest, FieldsThatDoNotFitAreErrorsThatSayWhatToSet) {
     return loader.next();
   };
   ImageLoader::Options options;
+  options.transform.type = ImageTransform::Type::kUint16;
+  EXPECT_THAT(test::error_text([&] { ImageLoader(data, {}, options); }),
+              HasSubstr("no tensors of uint16"));
+  EXPECT_THAT(test::error_text([&] { ImageLoader::validate(data, options, 2); }),
+              HasSubstr("no tensors of uint16"));
+  options = {};
   options.batch_size = 2;
   EXPECT_THAT(test::error_text([&] { first_of(0, options); }),
               AllOf(HasSubstr("differ in size"), HasSubstr("5 x 4"), HasSubstr("set resize")));

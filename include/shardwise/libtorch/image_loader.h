@@ -70,7 +70,8 @@ class SHARDWISE_EXPORT ImageLoader {
     unsigned threads = 2;
     /// As DecodeOptions::resize. 0 x 0: as stored; then the images of a batch must be of one size.
     ImageSize resize{};
-    /// What becomes of each image: crops, flips, colours, normalisation, type and layout.
+    /// What becomes of each image: crops, flips, colours, normalisation, type and layout. The type
+    /// uint16, which LibTorch does not have, is refused.
     ImageTransform transform{};
     /// Samples that may turn out bad (no image that can be decoded, no label) in a run. They are
     /// left out: their batches are smaller, the proof expects it, tokens list them with the reason,

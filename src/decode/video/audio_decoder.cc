@@ -19,6 +19,8 @@ constexpr double kWarmUp = 0.5;
 /// A gap in the times that is longer, in seconds, is one; times of shorter steps are not exact. It
 /// is less than what a packet of the usual codecs holds.
 constexpr double kGap = 0.008;
+/// So many frames on each side show whether a longer step lasts, or is one of a clock that jitters.
+constexpr std::size_t kFramesBeside = 16;
 /// A sample whose time is that near to a bound is on it: times in seconds are rounded.
 constexpr double kNear = 1e-6;
 
@@ -205,6 +207,13 @@ std::string_view AudioDecoder::codec() const noexcept { return avcodec_get_name(
 // -------------------------------------------------------------------------------------- decoding
 
 bool AudioDecoder::receive() {
+  if (ahead_.empty()) return decode();
+  frame_ = std::move(ahead_.front());
+  ahead_.pop_front();
+  return true;
+}
+
+bool AudioDecoder::decode() {
   for (;;) {
     const int result = avcodec_receive_frame(codec_.get(), frame_.get());
     if (result == 0) {
@@ -251,10 +260,9 @@ void AudioDecoder::require_same_format() const {
   throw DecodeFailure("its rate or channels change on the way");
 }
 
-/// Makes the first sample of frame_, which was decoded, known by its number.
-std::optional<std::int64_t> AudioDecoder::number_of_frame() const {
-  const std::int64_t pts =
-      frame_->pts != AV_NOPTS_VALUE ? frame_->pts : frame_->best_effort_timestamp;
+/// The number of its first sample, by its time.
+std::optional<std::int64_t> AudioDecoder::number_of(const AVFrame& frame) const {
+  const std::int64_t pts = frame.pts != AV_NOPTS_VALUE ? frame.pts : frame.best_effort_timestamp;
   if (pts == AV_NOPTS_VALUE) return std::nullopt;
   const std::int64_t number = av_rescale_q(pts, demuxer_base(), AVRational{1, sample_rate_});
   constexpr std::int64_t kMost = std::int64_t{1} << 60;
@@ -262,24 +270,66 @@ std::optional<std::int64_t> AudioDecoder::number_of_frame() const {
   return number;
 }
 
-/// How many samples are missing before frame_, by its time, where `expected` follows the samples
-/// before it. Errors: DecodeFailure: there were more samples than time.
-std::int64_t AudioDecoder::gap_before_frame(std::int64_t expected) {
+/// Where `expected` follows the samples before frame_. Errors: DecodeFailure: there were more
+/// samples than time.
+AudioDecoder::Step AudioDecoder::step_before_frame(std::int64_t expected) {
   const Container container = demuxer_.container();
-  if (container == Container::kWav || container == Container::kMp3) return 0;  // they have no times
-  const auto number = number_of_frame();
-  if (!number) return 0;
-  const std::int64_t gap = *number + chain_begin_ - expected;
-  if (static_cast<double>(gap) < -kGap * sample_rate_) {
+  if (container == Container::kWav || container == Container::kMp3) return {};  // without times
+  const auto number = number_of(*frame_);
+  if (!number) return {};
+  const std::int64_t offset = *number + chain_begin_ - expected;
+  const double tolerance = kGap * sample_rate_;
+  Step step;
+  if (std::abs(static_cast<double>(offset)) > tolerance) {
     if (container == Container::kMp4 || container == Container::kMatroska) {
-      throw DecodeFailure("its times go back");
+      step = judge(offset, expected);
+    } else if (offset < 0) {
+      chain_begin_ = expected - *number;  // a stream behind another one, whose times begin anew
+      return {};
+    } else if (container == Container::kFlac) {
+      throw DecodeFailure("samples are missing on the way");
+    } else {
+      step.zeros = offset;
     }
-    chain_begin_ = expected - *number;  // a stream behind another one, whose times begin anew
-    return 0;
   }
-  if (static_cast<double>(gap) <= kGap * sample_rate_) return 0;
-  if (container == Container::kFlac) throw DecodeFailure("samples are missing on the way");
-  return gap;
+  for (std::int64_t& earlier : offsets_) earlier -= step.drift;
+  offsets_.push_back(offset - step.zeros - step.drift);
+  if (offsets_.size() > kFramesBeside) offsets_.pop_front();
+  return step;
+}
+
+/// Whether frame_, whose time is so far from its place, comes behind a gap, by a clock that drifts,
+/// or by one that jitters. Errors: DecodeFailure: more samples than time.
+AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expected) {
+  while (ahead_.size() < kFramesBeside) {
+    LibavPtr<AVFrame> current = std::move(frame_);
+    frame_ = make_frame();
+    const bool is_frame = decode();
+    if (is_frame) ahead_.push_back(std::move(frame_));
+    frame_ = std::move(current);
+    if (!is_frame) break;
+  }
+  std::int64_t least = offset;
+  std::int64_t most = offset;
+  std::int64_t place = expected + frame_->nb_samples;
+  for (const auto& frame : ahead_) {
+    const std::int64_t later = number_of(*frame).value_or(place) - place;
+    least = std::min(least, later);
+    most = std::max(most, later);
+    place += frame->nb_samples;
+  }
+  const auto [least_before, most_before] =
+      offsets_.empty()
+          ? std::pair<std::int64_t, std::int64_t>()
+          : std::pair(*std::ranges::min_element(offsets_), *std::ranges::max_element(offsets_));
+  const auto tolerance = static_cast<std::int64_t>(kGap * sample_rate_);
+  if (least - most_before > tolerance) {
+    return {.zeros = offset - least > tolerance ? least : offset};
+  }
+  if (least_before - most > tolerance) throw DecodeFailure("its times go back");
+  if (least > tolerance) return {.drift = least};
+  if (most < -tolerance) return {.drift = most};
+  return {};
 }
 
 AVRational AudioDecoder::demuxer_base() const noexcept { return codec_->pkt_timebase; }
@@ -288,6 +338,8 @@ AVRational AudioDecoder::demuxer_base() const noexcept { return codec_->pkt_time
 void AudioDecoder::restart_decoder() {
   codec_ = open_decoder(demuxer_.stream(stream_), 0);
   has_frame_ = false;
+  ahead_.clear();
+  offsets_.clear();
 }
 
 void AudioDecoder::go_to_start() {
@@ -310,7 +362,7 @@ std::optional<std::int64_t> AudioDecoder::first_frame() {
 std::int64_t AudioDecoder::number_of_first() const {
   // MP3 has no times: a player's first sample is the first that is not padding.
   if (demuxer_.container() == Container::kMp3) return 0;
-  return number_of_frame().value_or(0);
+  return number_of(*frame_).value_or(0);
 }
 
 /// Whether a seek finds a packet whose place in time is known.
@@ -320,6 +372,8 @@ bool AudioDecoder::can_seek() {
     case Container::kMp3:
     case Container::kOgg:
       return false;  // it is known from all packets before it alone
+    case Container::kFlac:
+      return !demuxer_.may_be_joined();
     case Container::kWav: {
       // libav goes by the header's bytes a second, which many programs round, or guess; without
       // them by the size of a sample, which is known of PCM.
@@ -343,7 +397,7 @@ std::optional<std::int64_t> AudioDecoder::frame_before(std::int64_t begin) {
     return std::nullopt;
   }
   while (receive()) {
-    const auto number = number_of_frame();
+    const auto number = number_of(*frame_);
     if (number && *number > begin - warm_up / 2) return std::nullopt;
     if (number) return number;
   }
@@ -384,6 +438,7 @@ class AudioDecoder::Taken {
          });
   }
 
+  [[nodiscard]] bool is_begun() const noexcept { return !values_.front().empty(); }
   /// The number of the first one; `begin` if there is none.
   [[nodiscard]] std::int64_t first() const noexcept {
     return values_.front().empty() ? begin_ : first_;
@@ -399,10 +454,12 @@ class AudioDecoder::Taken {
 };
 
 /// Decodes from frame_, whose first sample has this number, until sample `end` is there. Returns
-/// how many were decoded, or nothing where some are left.
+/// how many were decoded, or nothing where some are left. Within a clip, samples follow each other
+/// also where the clock drifts: those of a clip that begins later are where its times are.
 std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::int64_t& number,
                                                        Taken* taken) {
   std::int64_t num_decoded = 0;
+  std::int64_t drift = 0;  // within the clip
   do {
     require_same_format();
     if (taken != nullptr) taken->take_frame(number);
@@ -410,9 +467,11 @@ std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::in
     num_decoded += frame_->nb_samples;
     if (number >= end) return std::nullopt;
     if (!receive()) return num_decoded;
-    const std::int64_t gap = gap_before_frame(number);
-    if (taken != nullptr) taken->take_zeros(number, gap);
-    number += gap;
+    const Step step = step_before_frame(number + drift);
+    if (taken != nullptr) taken->take_zeros(number, step.zeros);
+    const bool is_begun = taken != nullptr && taken->is_begun();
+    (is_begun ? drift : number) += step.drift;
+    number += step.zeros;
   } while (number < end);
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -39,7 +40,8 @@ class AudioDecoder {
   std::string_view codec() const noexcept;
   /// The number of the first sample: its time, in samples.
   std::int64_t first_sample() const noexcept { return first_sample_; }
-  /// How many samples there are. Cost: decodes them all. Errors: DecodeFailure.
+  /// How many samples fit in its time: as many as it has, but for a clock that drifts. Cost: decodes
+  /// them all. Errors: DecodeFailure.
   std::int64_t count();
 
   /// The samples with times in [begin, end), in seconds; infinite ends are the sound's.
@@ -47,16 +49,23 @@ class AudioDecoder {
 
  private:
   class Taken;
+  /// What the time of a frame says, beside that of the samples before it.
+  struct Step {
+    std::int64_t zeros = 0;  ///< samples that are missing
+    std::int64_t drift = 0;  ///< by which its clock went off until now
+  };
 
   void choose_stream();
   /// Decodes the next frame into frame_; false at the end.
   bool receive();
+  bool decode();
   bool next_packet();
   /// Gives the decoder the next packet, and once the end; false: it had that already.
   bool send();
   void require_same_format() const;
-  std::optional<std::int64_t> number_of_frame() const;
-  std::int64_t gap_before_frame(std::int64_t expected);
+  std::optional<std::int64_t> number_of(const AVFrame& frame) const;
+  Step step_before_frame(std::int64_t expected);
+  Step judge(std::int64_t offset, std::int64_t expected);
   bool can_seek();
   AVRational demuxer_base() const noexcept;
   void restart_decoder();
@@ -74,7 +83,9 @@ class AudioDecoder {
   LibavPtr<AVCodecContext> codec_;
   LibavPtr<AVPacket> packet_;
   LibavPtr<AVFrame> frame_;
-  LibavPtr<AVFrame> like_;  ///< the first frame, whose format all others must have
+  std::deque<LibavPtr<AVFrame>> ahead_;  ///< decoded already: what comes behind frame_
+  std::deque<std::int64_t> offsets_;     ///< of the last frames' times from their places
+  LibavPtr<AVFrame> like_;               ///< the first frame, whose format all others must have
   int sample_rate_ = 0;
   int channels_ = 0;
   std::int64_t first_sample_ = 0;

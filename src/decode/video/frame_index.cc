@@ -33,6 +33,7 @@ bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
 
 /// No frame behind a key frame is shown before it, except those that come directly behind it.
 void FrameIndex::Pass::see_time(std::int64_t pts, bool is_key) noexcept {
+  is_leading = !is_key && pts < key_pts && !is_behind_later;
   if (is_key) {
     is_crossed = is_crossed || pts < last_pts;
     is_behind_later = false;
@@ -74,15 +75,26 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
     if (packets_.size() == most) {
       throw DecodeFailure("it has more frames than the limit of " + std::to_string(most));
     }
-    if (is_curious || packet->size <= Demuxer::kSmall) {
-      const PacketHeader header = headers.look_at(*packet);
+    const bool is_looked_at = is_curious || packet->size <= Demuxer::kSmall;
+    PacketHeader header;
+    if (is_looked_at) {
+      header = headers.look_at(*packet);
       pass.is_odd = pass.is_odd || header.has_no_frame || header.is_field;
-      if (packets_.empty()) pass.is_odd = pass.is_odd || !header.is_key;
+      if (packets_.empty()) {
+        begins_with_key_ = header.is_key && (packet->flags & AV_PKT_FLAG_KEY) != 0;
+      }
       if (is_curious) pass.see_order(header.is_reordered);
     }
     const bool is_shown =
         (packet->flags & AV_PKT_FLAG_DISCARD) == 0 && !(is_vp8 && is_hidden_vp8(*packet));
     add(*packet, is_shown, pass);
+    if (is_shown && pass.is_leading && pass.reordering != Reordering::kNone) {
+      if (!is_looked_at) {
+        demuxer.fill(*packet);
+        header = headers.look_at(*packet);
+      }
+      pass.is_crossed = pass.is_crossed || !header.may_lead;
+    }
     av_packet_unref(packet.get());
   }
   demuxer.read_data(true);
@@ -127,7 +139,7 @@ void FrameIndex::sort_frames() {
 
 /// Whether a decoder may give other frames than the times say, or in another order.
 bool FrameIndex::is_doubtful(const Pass& pass) const {
-  if (pass.is_odd || !packets_[0].is_key) return true;
+  if (pass.is_odd || !begins_with_key_) return true;
   if (pass.has_no_pts && pass.reordering != Reordering::kNone) return true;
   if (!pass.is_reordered) return pass.codec_reorders();
   if (pass.is_crossed || pass.reordering == Reordering::kNone) return true;

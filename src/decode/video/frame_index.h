@@ -29,6 +29,8 @@ class FrameIndex {
 
   /// Whether the times do not tell which frames there are, and in which order.
   bool needs_decoding() const noexcept { return needs_decoding_; }
+  /// Whether the first packet is a key frame, by its own header, too.
+  bool begins_with_key() const noexcept { return begins_with_key_; }
   /// Numbers the frames anew: `packets` has the number of each frame's packet. Errors:
   /// DecodeFailure: there are none, or their times contradict them.
   void number(const std::vector<std::uint32_t>& packets);
@@ -79,6 +81,7 @@ class FrameIndex {
     bool has_no_pts = false;           ///< of some packets only the time of decoding is known
     bool is_reordered = false;         ///< the times do not ascend from packet to packet
     bool is_crossed = false;           ///< a frame is shown on the wrong side of a key frame
+    bool is_leading = false;           ///< the last frame is shown before the key frame before it
     bool is_behind_later = false;      ///< a frame that is shown after the last key frame came
     bool is_behind_reordered = false;  ///< the last frame is shown before an earlier one
     int num_reordered = 0;             ///< how often one that is not followed such a frame
@@ -109,6 +112,7 @@ class FrameIndex {
   std::vector<std::uint32_t> by_time_;  ///< packet numbers by (pts, pos)
   std::int64_t end_pts_ = 0;
   bool needs_decoding_ = false;
+  bool begins_with_key_ = true;
   bool is_order_sure_ = true;
 };
 

@@ -261,6 +261,15 @@ void Demuxer::read_data(bool wanted) noexcept {
   io_->direct = wanted ? 0 : 1;  // packets then bypass libav's buffer, also small ones
 }
 
+void Demuxer::fill(AVPacket& packet) const noexcept {
+  const auto size = static_cast<std::size_t>(packet.size);
+  if (!can_leave_out_data() || packet.pos < 0) return;
+  const auto at = static_cast<std::size_t>(packet.pos);
+  if (at <= bytes_.size() && size <= bytes_.size() - at) {
+    std::memcpy(packet.data, bytes_.data() + at, size);
+  }
+}
+
 /// libav calls a packet corrupt that has fewer bytes than it asked for. Where a WAV does not say
 /// how many there are, this is how the last one looks, if its samples are whole.
 bool Demuxer::is_last_of_wav(const AVPacket& packet) {
@@ -301,6 +310,14 @@ void Demuxer::rewind() {
   open();
   format_->flags = flags;
   select(selected_);
+}
+
+bool Demuxer::may_be_joined() noexcept {
+  constexpr std::string_view kBegin = "fLaC";
+  if (!may_be_joined_) {
+    may_be_joined_ = container_ == Container::kFlac && bytes_.find(kBegin, 1) != bytes_.npos;
+  }
+  return *may_be_joined_;
 }
 
 // ---------------------------------------------------------------------------------------- decoders

@@ -17,6 +17,7 @@ extern "C" {
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -28,6 +29,7 @@ struct LibavDeleter {
   void operator()(AVCodecContext* codec) const noexcept { avcodec_free_context(&codec); }
   void operator()(AVFrame* frame) const noexcept { av_frame_free(&frame); }
   void operator()(AVPacket* packet) const noexcept { av_packet_free(&packet); }
+  void operator()(AVBufferRef* buffer) const noexcept { av_buffer_unref(&buffer); }
   void operator()(SwsContext* scaler) const noexcept { sws_freeContext(scaler); }
   void operator()(SwrContext* resampler) const noexcept { swr_free(&resampler); }
 };
@@ -82,6 +84,8 @@ class Demuxer {
   /// Whether packets come without their data, where the container's tables suffice to find them:
   /// the bytes in between are then not touched.
   void read_data(bool wanted) noexcept;
+  /// Reads the data of a packet that came without.
+  void fill(AVPacket& packet) const noexcept;
   /// Whether read_data(false) has an effect.
   bool can_leave_out_data() const noexcept { return container_ == Container::kMp4; }
   /// Reads the next packet of the selected stream; false at the end. Errors: DecodeFailure.
@@ -91,6 +95,8 @@ class Demuxer {
   bool seek(std::int64_t time);
   /// Begins from the first packet again.
   void rewind();
+  /// Whether a FLAC may have another one behind it, whose numbers begin anew.
+  bool may_be_joined() noexcept;
 
  private:
   struct Input;
@@ -107,6 +113,7 @@ class Demuxer {
   AVFormatContext* format_ = nullptr;
   unsigned selected_ = 0;
   std::size_t checked_ = 0;  // bytes of an Ogg, see check_ogg()
+  std::optional<bool> may_be_joined_;
 };
 
 /// Opens a decoder of one thread for the stream. Errors: DecodeFailure: a codec that is not among

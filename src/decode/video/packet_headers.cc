@@ -26,6 +26,7 @@ struct Units {
   int num_slices = 0;
   bool has_instant_key = false;  ///< H.264: a slice of a picture that forgets all before it
   int num_pictures = 0;          ///< H.264: frames or fields that begin in the packet
+  bool is_leading = false;       ///< HEVC: it is shown before the key frame that it follows
   bool is_all_known = true;      ///< each is a slice, or goes with one, and the last one is whole
 };
 
@@ -38,6 +39,7 @@ void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
   // Headers, their extensions, delimiters, filling.
   const bool goes_with_slice = is_hevc ? type >= 32 && type <= 40 : type >= 6 && type <= 12;
   units.num_slices += is_slice ? 1 : 0;
+  if (is_hevc && type >= 6 && type <= 9) units.is_leading = true;
   if (!is_hevc && type == 5) units.has_instant_key = true;
   if (!is_slice && !goes_with_slice) units.is_all_known = false;
   // A slice whose first macroblock is 0 begins a picture.
@@ -121,10 +123,12 @@ PacketHeader PacketHeaders::look_at(const AVPacket& packet) {
                    AV_NOPTS_VALUE, AV_NOPTS_VALUE, -1);
   header.is_key = is_key();
   if (codec_id_ == AV_CODEC_ID_MPEG4) header.has_no_frame = is_not_coded_mpeg4(bytes_of(packet));
-  if (has_types(codec_id_)) header.is_reordered = parser_->pict_type == AV_PICTURE_TYPE_B;
+  header.may_lead = parser_->pict_type == AV_PICTURE_TYPE_B;
+  if (has_types(codec_id_)) header.is_reordered = header.may_lead;
   if (!has_order(codec_id_)) return header;
   const Units units = units_of(bytes_of(packet), *parameters_);
   header.has_no_frame = units.is_all_known && units.num_slices == 0;
+  if (codec_id_ == AV_CODEC_ID_HEVC) header.may_lead = units.is_leading;
   const bool is_field = parser_->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
                         parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
   header.is_field = codec_id_ == AV_CODEC_ID_H264 && is_field && units.num_pictures < 2;

@@ -14,6 +14,7 @@ struct PacketHeader {
   bool has_no_frame = false;  ///< a decoder gives none for it
   bool is_field = false;      ///< it is one of two fields of a frame
   bool is_reordered = false;  ///< its frame is shown before that of an earlier packet
+  bool may_lead = false;      ///< behind a key frame, its frame may be shown before that
 };
 
 /// Reads the headers of packets by libav's parsers, which decode nothing. A codec whose headers

@@ -30,19 +30,20 @@ bool is_key_frame(const AVFrame& frame) noexcept {
 
 VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
                            std::uint64_t max_frames)
-    : demuxer_(bytes), packet_(make_packet()), frame_(make_frame()) {
+    : demuxer_(bytes), max_pixels_(max_pixels), packet_(make_packet()), frame_(make_frame()) {
   const LibavMessages messages;
   choose_stream();
   demuxer_.select(stream_);
   // Whole frames lie in the packets of the containers that hold video, with their times.
   demuxer_.format().flags |= AVFMT_FLAG_NOPARSE | AVFMT_FLAG_NOFILLIN;
   const AVStream& stream = demuxer_.stream(stream_);
-  codec_ = open_decoder(stream, max_pixels);
+  open_codec();
   turn_ = turn_of(stream);
   converter_.emplace(turn_);
   find_size(max_pixels);
   index_.emplace(demuxer_, stream_, reordering(), max_frames);
   next_packet_ = index_->num_packets();
+  needs_new_codec_ = !index_->begins_with_key();
   if (index_->needs_decoding()) number_by_decoding();
   if (size_.width == 0) {
     // Of some codecs (MPEG-4 part 2 in MP4) only the packets say it.
@@ -55,6 +56,12 @@ VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
   for (std::size_t i = 0; i < times_.size(); ++i) {
     times_[i] = seconds(index_->pts(static_cast<std::int64_t>(i)));
   }
+}
+
+void VideoDecoder::open_codec() {
+  codec_ = open_decoder(demuxer_.stream(stream_), max_pixels_);
+  mark_.watch(*codec_);
+  is_used_ = false;
 }
 
 void VideoDecoder::find_size(std::uint64_t max_pixels) {
@@ -151,15 +158,17 @@ void VideoDecoder::decode(std::int64_t number) {
   try {
     decode_from(is_ahead ? std::nullopt : std::optional(entry), number);
   } catch (const DecodeFailure&) {
-    if (entry_ == 0) throw;
+    if (entry_ == 0 && is_first_run_) throw;
     decode_from_earlier(number);
   }
 }
 
 /// From what is called a key frame it did not succeed: libav then decodes, or leaves out, what it
-/// cannot. So from earlier ones, and at last from the first packet: that is the sequence itself.
+/// cannot. So from earlier ones, and at last from the first packet, by a decoder that has seen
+/// nothing: that is the sequence itself.
 void VideoDecoder::decode_from_earlier(std::int64_t number) {
   constexpr int kTries = 2;
+  needs_new_codec_ = true;
   std::size_t entry = entry_;
   for (int i = 0; i < kTries; ++i) {
     entry = index_->key_before(entry);
@@ -252,6 +261,7 @@ bool VideoDecoder::receive() {
     const std::uint64_t before = LibavMessages::count();
     const int result = avcodec_receive_frame(codec_.get(), frame_.get());
     require_no_complaint(before);
+    require_end();
     if (result == 0) {
       ++frames_decoded_;
       return true;
@@ -272,12 +282,14 @@ void VideoDecoder::send() {
     return;
   }
   sent_ = next_packet_ - 1;
+  is_used_ = true;
   const std::uint64_t before = LibavMessages::count();
   const int result = avcodec_send_packet(codec_.get(), packet_.get());
   av_packet_unref(packet_.get());
   has_packet_ = false;
   if (result < 0 && !is_needless()) throw_libav_failure("a frame is damaged", result);
   require_no_complaint(before);
+  require_end();
 }
 
 /// Whether the last packet's frame is none of those that are read, so that it need not be whole.
@@ -289,10 +301,15 @@ bool VideoDecoder::is_needless() const noexcept {
   return entry_ != 0 && entry != FrameIndex::kNoFrame && frame < entry;
 }
 
-/// What libav cannot find behind a key frame it makes up, and says so, but not of which frame.
+/// What libav cannot find it makes up, and says so, but not of which frame.
 void VideoDecoder::require_no_complaint(std::uint64_t before) const {
-  if (entry_ == 0 || LibavMessages::count() == before || is_needless()) return;
+  if (LibavMessages::count() == before) return;
+  if (entry_ == 0 ? is_first_run_ : is_needless()) return;
   throw DecodeFailure("a frame is damaged (" + LibavMessages::last() + ")");
+}
+
+void VideoDecoder::require_end() {
+  if (mark_.is_left()) throw DecodeFailure("a frame is damaged (its data ends early)");
 }
 
 // ------------------------------------------------------------------------------------- numbering
@@ -321,11 +338,22 @@ void VideoDecoder::number_by_decoding() {
 
 // --------------------------------------------------------------------------------------- seeking
 
+/// Makes the decoder forget what it saw. Emptied, some keep more than a key frame overwrites: what
+/// they make up for frames that are missing then depends on what was read before.
+void VideoDecoder::reset_codec(std::size_t packet) {
+  if (packet == 0 && needs_new_codec_ && is_used_) {
+    open_codec();
+  } else {
+    avcodec_flush_buffers(codec_.get());
+  }
+  is_first_run_ = !is_used_;
+}
+
 void VideoDecoder::start_at(std::size_t packet) {
   run_ = Run::kNone;
   shown_ = -1;
   previous_ = -1;
-  avcodec_flush_buffers(codec_.get());
+  reset_codec(packet);
   is_draining_ = false;
   move_to(packet);
   entry_ = packet;

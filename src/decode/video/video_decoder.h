@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "decode/video/end_mark.h"
 #include "decode/video/frame_index.h"
 #include "decode/video/libav.h"
 #include "decode/video/rgb_converter.h"
@@ -45,6 +46,7 @@ class VideoDecoder {
   FrameIndex::Reordering reordering() const noexcept;
   /// Sets size_ if it is known by now.
   void find_size(std::uint64_t max_pixels);
+  void open_codec();
   void number_by_decoding();
   /// Decodes until frame_ is this one.
   void decode(std::int64_t number);
@@ -58,7 +60,9 @@ class VideoDecoder {
   void send();
   bool is_needless() const noexcept;
   void require_no_complaint(std::uint64_t before) const;
+  void require_end();
   void require_whole() const;
+  void reset_codec(std::size_t packet);
   void start_at(std::size_t packet);
   void move_to(std::size_t packet);
   bool reach(std::size_t packet);
@@ -74,6 +78,8 @@ class VideoDecoder {
     int width;
     int height;
   } size_{};  ///< as stored
+  const std::uint64_t max_pixels_;
+  EndMark mark_;
   LibavPtr<AVCodecContext> codec_;
   std::optional<FrameIndex> index_;
   std::vector<double> times_;
@@ -85,11 +91,14 @@ class VideoDecoder {
   bool has_packet_ = false;      ///< packet_ was read, and was not sent to the decoder
   std::size_t next_packet_ = 0;  ///< the number of the one that the demuxer gives next
   Run run_ = Run::kNone;
-  bool is_draining_ = false;    ///< the decoder has had the last packet
-  std::int64_t shown_ = -1;     ///< the number of frame_, if that is whole; else -1
-  std::int64_t previous_ = -1;  ///< the number of the frame that came last in this run
-  std::size_t entry_ = 0;       ///< the packet that the decoder began with
-  std::size_t sent_ = 0;        ///< the packet that it had last
+  bool is_used_ = false;          ///< the decoder has had a packet
+  bool is_first_run_ = true;      ///< it had none before this run
+  bool needs_new_codec_ = false;  ///< runs from the first packet want a decoder that had none
+  bool is_draining_ = false;      ///< the decoder has had the last packet
+  std::int64_t shown_ = -1;       ///< the number of frame_, if that is whole; else -1
+  std::int64_t previous_ = -1;    ///< the number of the frame that came last in this run
+  std::size_t entry_ = 0;         ///< the packet that the decoder began with
+  std::size_t sent_ = 0;          ///< the packet that it had last
   enum class Pass : std::uint8_t { kNone, kBeforeFirst, kBehindFirst };
   Pass numbering_ = Pass::kNone;  ///< of number_by_decoding(): whether a frame came by now
   std::uint64_t frames_decoded_ = 0;
