@@ -76,7 +76,8 @@ AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
                      .session_name = setting(profile, "role_session_name"),
                      .external_id = setting(profile, "external_id"),
                      .duration_seconds = setting(profile, "duration_seconds"),
-                     .region = region(profile)};
+                     .region = region(profile),
+                     .endpoint = aws_endpoint(profile, "sts")};
   if (!setting(profile, "mfa_serial").empty()) {
     throw InvalidArgument("the role of the S3 profile needs a code of a device (mfa_serial)",
                           in_quotes(name),
@@ -134,10 +135,13 @@ std::optional<AwsKeyChain::Origin> AwsKeyChain::find_origin() {
   if (options_.profile.empty()) {
     if (const auto keys = keys_in_environment()) return fixed(*keys);
     const std::string token_file = environment("AWS_WEB_IDENTITY_TOKEN_FILE");
-    const AwsRole role{.arn = environment("AWS_ROLE_ARN"),
-                       .session_name = environment("AWS_ROLE_SESSION_NAME"),
-                       .region = region({})};
+    AwsRole role{.arn = environment("AWS_ROLE_ARN"),
+                 .session_name = environment("AWS_ROLE_SESSION_NAME"),
+                 .region = {}};
     if (!token_file.empty() && !role.arn.empty()) {
+      const AwsSettings profile = read_aws_profile(aws_profile_name(options_.profile), false);
+      role.region = region(profile);
+      role.endpoint = aws_endpoint(profile, "sts");
       return Origin{"web identity " + role.arn + " " + token_file,
                     [this, role, token_file](const CancelToken& cancel) {
                       return services_.assume_role_with_web_identity(role, token_file, cancel);

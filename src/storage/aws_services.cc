@@ -51,16 +51,6 @@ ServiceJson parse_json(const std::string& text, const std::string& source) {
   return json;
 }
 
-/// The base address of a service; AWS's own unless the environment names another.
-std::string service_url(const char* variable, const std::string& own) {
-  for (const char* name : {variable, "AWS_ENDPOINT_URL"}) {
-    std::string url = environment(name);
-    while (url.ends_with('/')) url.pop_back();
-    if (!url.empty()) return url;
-  }
-  return own;
-}
-
 std::string domain(const std::string& region) {
   return region + ".amazonaws.com" + (region.starts_with("cn-") ? ".cn" : "");
 }
@@ -96,20 +86,21 @@ std::string AwsServices::ask(HttpClient& client, const HttpTarget& target, const
   if (result.has_file()) return std::move(text);
   std::string reason = "HTTP status " + std::to_string(result.answer.status);
   if (!result.error_name.empty()) reason += ", " + result.error_name;
-  throw_fetch_error(target.url, reason, remedy);
+  const std::string clocks = clock_remedy(result);
+  throw_fetch_error(target.url, reason, clocks.empty() ? remedy : clocks);
 }
 
 AwsKeys AwsServices::ask_sts(const std::vector<std::pair<std::string, std::string>>& form,
-                             const std::string& region, const AwsKeys& by,
-                             const std::string& source, const CancelToken& cancel) {
+                             const AwsRole& role, const AwsKeys& by, const CancelToken& cancel) {
+  const std::string source = "the role " + in_quotes(role.arn);
   HttpTarget target{
-      .url = service_url("AWS_ENDPOINT_URL_STS", "https://sts." + domain(region)) + "/",
+      .url = (role.endpoint.empty() ? "https://sts." + domain(role.region) : role.endpoint) + "/",
       .is_aws = true,
       .follows_redirects = false};
   if (by.are_there()) {
     target.user = by.access_key_id;
     target.password = by.secret_access_key;
-    target.sigv4 = "aws:amz:" + region + ":sts";
+    target.sigv4 = "aws:amz:" + role.region + ":sts";
     if (!by.session_token.empty()) {
       target.headers.push_back("x-amz-security-token: " + by.session_token);
     }
@@ -137,7 +128,7 @@ AwsKeys AwsServices::assume_role(const AwsRole& role, const AwsKeys& by,
                   {"RoleSessionName", role.session_name.empty() ? "shardwise" : role.session_name},
                   {"ExternalId", role.external_id},
                   {"DurationSeconds", role.duration_seconds}},
-                 role.region, by, "the role " + in_quotes(role.arn), cancel);
+                 role, by, cancel);
 }
 
 AwsKeys AwsServices::assume_role_with_web_identity(const AwsRole& role,
@@ -149,7 +140,7 @@ AwsKeys AwsServices::assume_role_with_web_identity(const AwsRole& role,
                   {"RoleSessionName", role.session_name.empty() ? "shardwise" : role.session_name},
                   {"WebIdentityToken", read_token(token_file, "web identity token", cancel)},
                   {"DurationSeconds", role.duration_seconds}},
-                 role.region, {}, "the role " + in_quotes(role.arn), cancel);
+                 role, {}, cancel);
 }
 
 AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) {
@@ -169,14 +160,15 @@ AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) 
         "`aws configure sso`");
   }
   const std::string source = "SSO (role " + in_quotes(role) + ")";
+  const auto address = [&](const char* service, const std::string& own) {
+    const std::string other = aws_endpoint(profile, service);
+    return other.empty() ? "https://" + own + domain(region) : other;
+  };
   // Only the token of a session comes with what renews it.
-  const std::string oidc =
-      session.empty() ? ""
-                      : service_url("AWS_ENDPOINT_URL_SSO_OIDC", "https://oidc." + domain(region));
+  const std::string oidc = session.empty() ? "" : address("sso_oidc", "oidc.");
   HttpTarget target{
-      .url = service_url("AWS_ENDPOINT_URL_SSO", "https://portal.sso." + domain(region)) +
-             "/federation/credentials?account_id=" + percent_encoded(account) +
-             "&role_name=" + percent_encoded(role),
+      .url = address("sso", "portal.sso.") + "/federation/credentials?account_id=" +
+             percent_encoded(account) + "&role_name=" + percent_encoded(role),
       .headers = {"x-amz-sso_bearer_token: " +
                   find_sso_token(client_, session.empty() ? start : session, oidc, cancel)},
       .is_aws = true,

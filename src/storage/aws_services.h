@@ -33,6 +33,7 @@ struct AwsRole {
   std::string external_id = {};  ///< empty: none
   std::string duration_seconds = {};
   std::string region;
+  std::string endpoint = {};  ///< of the service that gives its keys (STS); empty: AWS's own
 };
 
 /// The services that give keys. Each call asks; nothing is kept.
@@ -58,9 +59,8 @@ class AwsServices {
   AwsKeys process(const std::string& command, const CancelToken& cancel);
 
  private:
-  AwsKeys ask_sts(const std::vector<std::pair<std::string, std::string>>& form,
-                  const std::string& region, const AwsKeys& by, const std::string& source,
-                  const CancelToken& cancel);
+  AwsKeys ask_sts(const std::vector<std::pair<std::string, std::string>>& form, const AwsRole& role,
+                  const AwsKeys& by, const CancelToken& cancel);
   /// The text of a 200. Errors: FetchError, with `remedy`, for all else.
   std::string ask(HttpClient& client, const HttpTarget& target, const HttpQuery& query,
                   const std::string& remedy, const CancelToken& cancel);

@@ -11,6 +11,7 @@
 #include "base/url.h"
 #include "shardwise/base/error.h"
 #include "storage/azure_account.h"
+#include "storage/http_fetcher.h"
 #include "storage/listing.h"
 #include "storage/object_url.h"
 #include "storage/signing.h"
@@ -87,7 +88,8 @@ Container container_of(const std::string& url, bool may_be_start) {
 
 class AzFetcher : public Fetcher {
  public:
-  explicit AzFetcher(const Fetchers::Options& options) : tokens_(options), client_(options) {}
+  explicit AzFetcher(const Fetchers::Options& options)
+      : unsent_(unsent_headers(options)), tokens_(options), client_(options) {}
 
   Fetcher::Stat stat(const Fetcher::Request& request) override {
     return client_.stat(blob(request), request);
@@ -170,10 +172,12 @@ class AzFetcher : public Fetcher {
           "no credentials were found, so the request was anonymous: set AZURE_STORAGE_KEY, "
           "AZURE_STORAGE_SAS_TOKEN, or those of a service principal";
     }
+    target.login_remedy += unsent_;
     target.url = account.endpoint + path + (query.empty() ? "" : "?" + query);
     return target;
   }
 
+  const std::string unsent_;
   AzureTokens tokens_;
   HttpClient client_;
 };

@@ -26,11 +26,13 @@ void throw_not_found(std::string_view url, std::string_view reason, std::string_
                  remedy);
 }
 
-void throw_changed_at_source(std::string_view url, std::string_view wanted, std::string_view now) {
-  throw StaleIndex("the file changed at its source",
-                   in_quotes(redacted_url(url)) + " (version " + in_quotes(wanted) + " then, " +
-                       (now.empty() ? "an unknown one" : in_quotes(now)) + " now)",
-                   "run `shardwise index` again, or put back what was indexed");
+void throw_changed_at_source(std::string_view url, std::string_view wanted, std::string_view now,
+                             std::string_view cause) {
+  throw StaleIndex(
+      "the file changed at its source",
+      in_quotes(redacted_url(url)) + " (version " + in_quotes(wanted) + " then, " +
+          (now.empty() ? "an unknown one" : in_quotes(now)) + " now)",
+      cause.empty() ? "run `shardwise index` again, or put back what was indexed" : cause);
 }
 
 }  // namespace shardwise

@@ -34,7 +34,8 @@ class BadPart : public FetchError {
 [[noreturn]] void throw_not_found(std::string_view url, std::string_view reason,
                                   std::string_view remedy);
 /// Throws StaleIndex, with the validator that was wanted and the one that the file has ("": none).
+/// @param cause  what else may be why; empty: nothing is known.
 [[noreturn]] void throw_changed_at_source(std::string_view url, std::string_view wanted,
-                                          std::string_view now);
+                                          std::string_view now, std::string_view cause = {});
 
 }  // namespace shardwise

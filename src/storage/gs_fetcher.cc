@@ -3,6 +3,7 @@
 #include "base/url.h"
 #include "storage/environment.h"
 #include "storage/google_tokens.h"
+#include "storage/http_fetcher.h"
 #include "storage/json_text.h"
 #include "storage/listing.h"
 #include "storage/object_url.h"
@@ -23,7 +24,11 @@ std::string gs_endpoint() {
 
 class GsFetcher : public Fetcher {
  public:
-  explicit GsFetcher(const Fetchers::Options& options) : tokens_(options), client_(options) {}
+  explicit GsFetcher(const Fetchers::Options& options)
+      : headers_(headers_of_store(options, "x-goog-")),
+        unsent_(unsent_headers(options, "x-goog-")),
+        tokens_(options),
+        client_(options) {}
 
   Fetcher::Stat stat(const Fetcher::Request& request) override {
     return client_.stat(object(request), request);
@@ -63,21 +68,27 @@ class GsFetcher : public Fetcher {
     target.renew = [this, url, &request](const Refused& refused) {
       const bool is_safe = keeps_secrets(url);
       const AccessToken token = is_safe ? tokens_.find(refused, request.cancel) : AccessToken{};
-      HttpTarget now{.url = url, .follows_redirects = false, .credential = token.id()};
+      HttpTarget now{
+          .url = url, .headers = headers_, .follows_redirects = false, .credential = token.id()};
       if (token.are_there()) now.headers.push_back("Authorization: Bearer " + token.text);
       now.login_remedy =
           !is_safe
               ? "STORAGE_EMULATOR_HOST is not encrypted, so the request was anonymous: name it "
                 "by https"
           : token.are_there()
-              ? "check the bucket's policy and " + token.source
+              ? "check the bucket's policy and " + token.source +
+                    "; where the requester pays, give the header 'x-goog-user-project: PROJECT' "
+                    "(Fetchers::Options::headers)"
               : "no credentials were found, so the request was anonymous: set "
                 "GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`";
+      now.login_remedy += unsent_;
       return now;
     };
     return target;
   }
 
+  const std::vector<std::string> headers_;
+  const std::string unsent_;
   GoogleTokens tokens_;
   HttpClient client_;
 };

@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
 #include "storage/environment.h"
 #include "storage/http_client.h"
+#include "storage/http_fetcher.h"
 #include "storage/json_text.h"
 #include "storage/listing.h"
 #include "storage/this_machine.h"
@@ -15,7 +18,8 @@
 namespace shardwise {
 namespace {
 
-constexpr char kHfForm[] = "hf://datasets/owner/name[@revision]/path";
+constexpr char kHfForm[] =
+    "hf://datasets/owner/name[@revision]/path, or hf://buckets/owner/name/path";
 
 std::string hub_endpoint() {
   std::string endpoint = environment("HF_ENDPOINT");
@@ -44,7 +48,8 @@ std::string next_part(std::string_view& rest) {
 
 class HfFetcher : public Fetcher {
  public:
-  explicit HfFetcher(const Fetchers::Options& options) : client_(options) {}
+  explicit HfFetcher(const Fetchers::Options& options)
+      : unsent_(unsent_headers(options)), client_(options) {}
 
   Fetcher::Stat stat(const Fetcher::Request& request) override {
     return client_.stat(file(request), request);
@@ -56,10 +61,9 @@ class HfFetcher : public Fetcher {
     const HubPath prefix = parse_hub_path(request.url, true);
     const std::size_t slash = prefix.path.rfind('/');
     const std::string folder =
-        slash == std::string::npos ? "" : "/" + percent_encoded(prefix.path.substr(0, slash), "/");
+        slash == std::string::npos ? "" : "/" + encoded_path(prefix, prefix.path.substr(0, slash));
     const std::string first = hub_endpoint() + "/api/" + prefix.kind + "/" + prefix.repository +
-                              "/tree/" + percent_encoded(prefix.revision) + folder +
-                              "?recursive=true";
+                              "/tree" + below(prefix.revision) + folder + "?recursive=true";
     const std::string root = request.url.substr(0, request.url.size() - prefix.path.size());
     return list_pages(request, [&](const std::string& page, std::vector<std::string>& urls) {
       const HttpTarget asked = target(page.empty() ? first : page);
@@ -80,7 +84,7 @@ class HfFetcher : public Fetcher {
 
  private:
   /// Files lie elsewhere: the Hub redirects there, to where the token does not go along.
-  static HttpTarget target(const std::string& url) {
+  HttpTarget target(const std::string& url) const {
     HttpTarget target{.url = url};
     const bool is_safe = keeps_secrets(url);
     const std::string token = is_safe ? hub_token() : std::string();
@@ -90,16 +94,27 @@ class HfFetcher : public Fetcher {
         : token.empty() ? "no token was found, so the request was anonymous: set HF_TOKEN, or "
                           "run `hf auth login`"
                         : "check the token, and whether the repository grants it access";
+    target.login_remedy += unsent_;
     return target;
   }
 
-  static HttpTarget file(const Fetcher::Request& request) {
+  HttpTarget file(const Fetcher::Request& request) const {
     const HubPath file = parse_hub_path(request.url);
     const std::string kind = file.kind == "models" ? "" : file.kind + "/";
-    return target(hub_endpoint() + "/" + kind + file.repository + "/resolve/" +
-                  percent_encoded(file.revision) + "/" + percent_encoded(file.path, "/"));
+    return target(hub_endpoint() + "/" + kind + file.repository + "/resolve" +
+                  below(file.revision) + "/" + encoded_path(file, file.path));
   }
 
+  /// A part of a path. A bucket has no revisions.
+  static std::string below(const std::string& revision) {
+    return revision.empty() ? "" : "/" + percent_encoded(revision);
+  }
+  /// The Hub takes the path in a bucket as one part of its own path.
+  static std::string encoded_path(const HubPath& of, const std::string& path) {
+    return percent_encoded(path, of.kind == "buckets" ? "" : "/");
+  }
+
+  const std::string unsent_;
   HttpClient client_;
 };
 
@@ -116,22 +131,32 @@ HubPath parse_hub_path(const std::string& url, bool may_be_start) {
   if (!rest.starts_with("//")) refuse("it has no //");
   rest.remove_prefix(2);
   HubPath hub{.kind = "models", .repository = {}, .revision = "main", .path = {}};
-  if (rest.starts_with("datasets/") || rest.starts_with("spaces/") || rest.starts_with("models/")) {
+  for (const std::string_view kind : {"datasets", "spaces", "models", "kernels", "buckets"}) {
+    if (!rest.starts_with(std::string(kind) + "/")) continue;
     hub.kind = next_part(rest);
+    break;
   }
+  const bool is_bucket = hub.kind == "buckets";
+  if (is_bucket) hub.revision.clear();
   const std::string owner = next_part(rest);
   std::string name = next_part(rest);
   const std::size_t at = name.find('@');
   if (at != std::string::npos) {
-    // A revision has its slashes encoded, as refs%2Fconvert%2Fparquet.
+    if (is_bucket) refuse("a bucket has no revisions");
+    // A revision has its slashes encoded, as my%2Fbranch, but for the Hub's own: refs/pr/1 and
+    // refs/convert/parquet.
     hub.revision = percent_decoded(name.substr(at + 1)).value_or("");
     name.resize(at);
+    if (hub.revision == "refs" && (rest.starts_with("pr/") || rest.starts_with("convert/"))) {
+      hub.revision += "/" + next_part(rest);
+      hub.revision += "/" + next_part(rest);
+    }
   }
   const auto is_name = [](const std::string& part) {
     return !part.empty() && part != "." && part != ".." && percent_encoded(part) == part;
   };
   if (!is_name(owner) || !is_name(name)) refuse("it names no repository");
-  if (hub.revision.empty()) refuse("its revision is not valid");
+  if (hub.revision.empty() && !is_bucket) refuse("its revision is not valid");
   hub.repository = owner + "/" + name;
   hub.path = rest;
   if (hub.path.empty() && !may_be_start) refuse("it names no file");

@@ -7,15 +7,15 @@
 
 namespace shardwise {
 
-/// For hf://datasets/owner/name[@revision]/path: files of the Hugging Face Hub, with the token of
-/// the environment. See docs/remote.md.
+/// For hf://datasets/owner/name[@revision]/path and hf://buckets/owner/name/path: files of the
+/// Hugging Face Hub, with the token of the environment. See docs/remote.md.
 std::unique_ptr<Fetcher> make_hf_fetcher(const Fetchers::Options& options);
 
 /// A file or folder of a repository of the Hub.
 struct HubPath {
-  std::string kind;  ///< "datasets", "spaces", or "models"
+  std::string kind;  ///< "datasets", "spaces", "models", "kernels", or "buckets"
   std::string repository;
-  std::string revision;  ///< "main" unless it is given
+  std::string revision;  ///< "main" unless it is given; empty for a bucket, which has none
   std::string path;
 };
 

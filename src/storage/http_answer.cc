@@ -6,6 +6,7 @@
 #include <charconv>
 #include <ctime>
 #include <limits>
+#include <utility>
 
 #include "base/ascii.h"
 #include "base/assert.h"
@@ -82,6 +83,7 @@ std::string parse_next_link(std::string_view text) {
 }
 
 std::string HttpAnswer::validator() const {
+  if (!version.empty()) return version;
   if (!etag.empty()) return etag;
   if (weak_etag.empty() || last_modified.empty()) return weak_etag + last_modified;
   return weak_etag + ", " + last_modified;
@@ -89,7 +91,9 @@ std::string HttpAnswer::validator() const {
 
 void HttpAnswer::take_line(std::string_view line) {
   if (line.starts_with("HTTP/")) {
-    *this = {};
+    HttpAnswer next;
+    next.version = std::move(version);
+    *this = std::move(next);
     const std::size_t space = line.find(' ');
     if (space != std::string_view::npos) {
       std::from_chars(line.data() + space + 1, line.data() + line.size(), status);
@@ -124,6 +128,20 @@ void HttpAnswer::take_line(std::string_view line) {
     retry_after = parse_retry_after(value);
   } else if (name == "x-amz-bucket-region") {
     bucket_region = value;
+  } else if (name == "x-linked-etag") {
+    if (is_strong_etag(value)) linked_etag = value;
+  } else if (name == "x-xet-hash") {
+    const std::string quoted = '"' + value + '"';
+    if (linked_etag.empty() && is_strong_etag(quoted)) linked_etag = quoted;
+  } else if (name == "content-encoding") {
+    content_encoding = to_lower(value);
+    if (content_encoding == "identity") content_encoding.clear();
+  } else if (name == "x-goog-stored-content-encoding") {
+    stored_encoding = to_lower(value);
+    if (stored_encoding == "identity") stored_encoding.clear();
+  } else if (name == "date") {
+    const std::time_t when = curl_getdate(value.c_str(), nullptr);
+    if (when >= 0) date = when;
   } else if (name == "link") {
     next_page = parse_next_link(value);
   }

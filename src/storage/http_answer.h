@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +38,15 @@ struct HttpAnswer {
   std::string etag;           ///< if it is a strong one
   std::string weak_etag;      ///< an ETag that may stay while bytes change
   std::string last_modified;  ///< as sent
+  /// The version that a redirect names of the file behind it: the Hub's X-Linked-Etag, or its
+  /// X-Xet-Hash in quotes. Empty means none.
+  std::string linked_etag;
+  /// The `linked_etag` of a redirect before this answer. It is the file's version, since the ETags
+  /// of a CDN's nodes may differ. Another status line does not reset it.
+  std::string version;
+  std::string content_encoding;     ///< in lower case; empty: none, or "identity"
+  std::string stored_encoding;      ///< that of the file at Google's, which sent it expanded
+  std::optional<std::time_t> date;  ///< the server's clock
   std::optional<std::chrono::seconds> retry_after;
   std::string bucket_region;  ///< the bucket's region, as S3 says it
   std::string next_page;      ///< where Link says that the next page of a list is
@@ -48,7 +58,10 @@ struct HttpAnswer {
   /// Tells the file's versions apart, see Fetcher::Stat::validator; "" if nothing does.
   std::string validator() const;
   /// The value for If-Range; "" if the answer has nothing by which parts may be put together.
-  const std::string& range_validator() const { return etag.empty() ? last_modified : etag; }
+  const std::string& range_validator() const {
+    if (!version.empty()) return version;
+    return etag.empty() ? last_modified : etag;
+  }
   /// REQUIRES: 200 or 206.
   Fetcher::Stat file() const;
 };

@@ -1,6 +1,8 @@
 #include "storage/http_client.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <ctime>
 #include <utility>
 
 #include "base/text.h"
@@ -9,7 +11,8 @@
 #include "storage/authorities.h"
 #include "storage/backoff.h"
 #include "storage/fetch_failure.h"
-#include "storage/http_download.h"
+#include "storage/iso_time.h"
+#include "storage/xml_text.h"
 
 namespace shardwise {
 namespace {
@@ -98,10 +101,8 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
                                 : "check that this is the address of a web server";
   }
   const int status = result.answer.status;
-  if (!result.answer.bucket_region.empty() && (status / 100 == 3 || status == 400)) {
-    return "the bucket is in the region " + in_quotes(result.answer.bucket_region) +
-           ": name it (Fetchers::S3Options::region or AWS_REGION)";
-  }
+  if (std::string clocks = clock_remedy(result); !clocks.empty()) return clocks;
+  if (!result.advice.empty()) return result.advice;
   if (status == 401 || status == 403) return result.login_remedy;
   if (status == 404 || status == 410) return "check the URL";
   if (status == 416) return "the file is shorter than it was: index it again";
@@ -173,7 +174,61 @@ bool is_refused(const HttpResult& result, const HttpTarget& target) {
   return status == 401 || ((status == 400 || status == 403) && is_expired);
 }
 
+/// Decides whether a request is repeated at once in another way: by other credentials, or where the
+/// server says. Each is tried once.
+class OtherWay {
+ public:
+  explicit OtherWay(const HttpTarget& target) : target_(target) {}
+
+  /// The target for the next attempt.
+  HttpTarget next() { return renewed(target_, std::exchange(refused_, {})); }
+  bool is_found(const HttpResult& result) {
+    if (is_refused(result, target_) && !std::exchange(has_renewed_, true)) {
+      refused_ = result.credential;
+      return true;
+    }
+    return target_.learn && result.code == CURLE_OK && !result.has_file() && !has_learned_ &&
+           (has_learned_ = target_.learn(result));
+  }
+  /// Credentials may expire again.
+  void bytes_came() { has_renewed_ = false; }
+
+ private:
+  const HttpTarget& target_;
+  bool has_renewed_ = false, has_learned_ = false;
+  Refused refused_;  // by the last attempt
+};
+
+/// A redirect named the version of what lies behind it. The last hop has validators of its own, so
+/// none is sent there.
+HttpQuery without_conditions(HttpQuery query) {
+  query.if_match.clear();
+  query.if_range.clear();
+  return query;
+}
+
+/// The time limit of an answer without a length, which may have no end. A longer retry_for counts.
+constexpr std::chrono::milliseconds kMostWithoutLength = std::chrono::hours(1);
+
 }  // namespace
+
+std::string clock_remedy(const HttpResult& result) {
+  const int status = result.answer.status;
+  if (result.code != CURLE_OK || (status != 400 && status != 401 && status != 403)) return {};
+  std::optional<std::int64_t> theirs;
+  if (const auto told = parse_iso_time(xml_text(result.error_text, "ServerTime"))) {
+    theirs = std::chrono::system_clock::to_time_t(*told);
+  } else if (result.answer.date) {
+    theirs = *result.answer.date;
+  }
+  constexpr std::int64_t kNoticeable = 5 * 60;  // some servers permit no more
+  const std::int64_t ours = std::time(nullptr);
+  const bool is_said = result.error_name == "RequestTimeTooSkewed";
+  const bool may_be = result.is_signed && theirs && std::abs(*theirs - ours) >= kNoticeable;
+  if (!is_said && !may_be) return {};
+  return "set the clock: this machine's says " + utc_text(ours) + ", and the server's " +
+         (theirs ? utc_text(*theirs) : "another time");
+}
 
 HttpTarget HttpClient::redirected(const HttpTarget& from, const std::string& to,
                                   const Fetcher::Request& request) const {
@@ -216,20 +271,25 @@ HttpResult HttpClient::exchange(const HttpTarget& target, const HttpQuery& query
   }
   result.login_remedy = target.login_remedy;
   result.credential = target.credential;
+  result.is_signed = !target.sigv4.empty() || target.sign != nullptr;
+  if (target.advise && result.code == CURLE_OK) result.advice = target.advise(result);
   return result;
 }
 
 HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
                            const Fetcher::Request& request, HttpBody& body) {
   for (int followed = 0;; ++followed) {
-    HttpResult result = exchange(target, query, request, body);
+    HttpResult result =
+        exchange(target, target.version.empty() ? query : without_conditions(query), request, body);
     if (!target.follows_redirects || !is_redirect(result)) return result;
     if (followed == options_.max_redirects) {
       throw_fetch_error(request.url,
                         "more than " + std::to_string(options_.max_redirects) + " redirects",
                         "the server redirects in circles; give the file's own URL");
     }
+    std::string version = target.version.empty() ? result.answer.linked_etag : target.version;
     target = redirected(target, result.redirect_url, request);
+    target.version = std::move(version);
   }
 }
 
@@ -257,15 +317,11 @@ bool HttpClient::try_again(Backoff& backoff, const HttpResult& result,
 HttpResult HttpClient::ask_patiently(const HttpTarget& target, const HttpQuery& query,
                                      const Fetcher::Request& request, HttpBody& body) {
   Backoff backoff(options_, request);
-  bool was_refused = false;
-  Refused refused;  // by the last attempt
+  OtherWay other_way(target);
   for (;;) {
     backoff.begin_attempt();
-    HttpResult result = ask(renewed(target, std::exchange(refused, {})), query, request, body);
-    if (is_refused(result, target) && !std::exchange(was_refused, true)) {
-      refused = result.credential;
-      continue;
-    }
+    HttpResult result = ask(other_way.next(), query, request, body);
+    if (other_way.is_found(result)) continue;
     if (result.was_stopped || !is_passing(result)) {
       if (result.code == CURLE_OK || result.was_stopped) return result;
       throw_failure(result, target, request, options_, backoff.attempts());
@@ -312,9 +368,7 @@ Fetcher::Stat HttpClient::stat(const HttpTarget& target, const Fetcher::Request&
   } else {
     throw_failure(result, target, request, options_, 1);
   }
-  if (!request.validator.empty() && result.answer.validator() != request.validator) {
-    throw_changed_at_source(request.url, request.validator, result.answer.validator());
-  }
+  versions_.take(request, file, result.answer);
   return file;
 }
 
@@ -328,24 +382,23 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
   if (range.end && *range.end == range.begin) return stat(target, request);
 
   Backoff backoff(options_, request);
-  HttpDownload download(request, sink);
-  bool was_other = false, was_refused = false;
-  Refused refused;  // by the last attempt
+  HttpDownload download(request, sink, versions_, std::max(kMostWithoutLength, options_.retry_for));
+  OtherWay other_way(target);
+  bool was_other = false;
   for (;;) {
     backoff.begin_attempt();
     HttpResult result;
     try {
-      result = ask(renewed(target, std::exchange(refused, {})), download.next_query(), request,
-                   download);
+      result = ask(other_way.next(), download.next_query(), request, download);
       if (download.finish(result)) return download.file();
     } catch (const FetchError& wrong) {  // no file came, but say a proxy's page
-      if (!download.start_over() || !backoff.wait_after_wrong(wrong.what())) throw;
+      if (download.is_endless() || !download.start_over() ||
+          !backoff.wait_after_wrong(wrong.what())) {
+        throw;
+      }
       continue;
     }
-    if (is_refused(result, target) && !std::exchange(was_refused, true)) {
-      refused = result.credential;
-      continue;
-    }
+    if (other_way.is_found(result)) continue;
     const HttpAnswer& answer = result.answer;
     if (result.code == CURLE_OK && answer.status == 416 && !range.end && range.begin > 0 &&
         download.position() == range.begin && answer.range && answer.range->total == range.begin) {
@@ -362,7 +415,7 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
     }
     if (download.has_progress()) {
       backoff.reached(download.position() - range.begin);
-      was_refused = false;  // credentials may expire again
+      other_way.bytes_came();
     }
     if (!try_again(backoff, result, request)) {
       throw_failure(result, target, request, options_, backoff.attempts());

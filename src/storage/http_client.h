@@ -8,9 +8,14 @@
 #include "storage/backoff.h"
 #include "storage/curl_pool.h"
 #include "storage/host_gate.h"
+#include "storage/http_download.h"
 #include "storage/http_exchange.h"
 
 namespace shardwise {
+
+/// What to do where an answer refused a signature, and the clocks of this machine and the server
+/// differ; empty where they do not.
+std::string clock_remedy(const HttpResult& result);
 
 /// Requests files over http(s): follows redirects, retries, resumes after cuts. Errors: as Fetcher.
 /// Threads: internally synchronised.
@@ -53,6 +58,7 @@ class HttpClient {
   const Fetchers::Options options_;
   CurlPool pool_;
   HostGate gate_;
+  SeenVersions versions_;
 
   struct Host {
     bool has_answered = false;

@@ -15,7 +15,67 @@ constexpr std::string_view kLyingServer = "the server or a proxy before it is at
 
 std::string bytes_text(std::uint64_t count) { return human_count(count) + " bytes"; }
 
+/// Two versions of one size within this time are more likely those of two nodes than of two times.
+constexpr std::chrono::seconds kSoon{10};
+constexpr std::size_t kMostSeen = 4096;
+
+/// "Content-Encoding: gzip", if what was sent is not what is stored; else empty.
+std::string encoding_of(const HttpAnswer& answer) {
+  if (!answer.content_encoding.empty()) {
+    return "Content-Encoding: " + escaped(answer.content_encoding);
+  }
+  return answer.stored_encoding.empty()
+             ? ""
+             : "stored with Content-Encoding: " + escaped(answer.stored_encoding) +
+                   ", sent without it";
+}
+
+/// `reason`, and how the answer is encoded if it is: then that may be why.
+std::string with_encoding(std::string_view reason, const HttpAnswer& answer) {
+  const std::string encoding = encoding_of(answer);
+  return std::string(reason) + (encoding.empty() ? "" : "; the answer has " + encoding);
+}
+
+/// True for encodings that are neither read nor meant to be stored.
+bool is_unreadable(std::string_view encoding) {
+  return encoding == "br" || encoding == "deflate" || encoding == "compress" ||
+         encoding == "x-compress";
+}
+
+constexpr std::string_view kSendAsStored =
+    "let the server, and the proxies before it, send shards as they are stored: without "
+    "Content-Encoding";
+
 }  // namespace
+
+void SeenVersions::take(const Fetcher::Request& request, const Fetcher::Stat& file,
+                        const HttpAnswer& answer) {
+  const auto now = std::chrono::steady_clock::now();
+  bool are_several = false;
+  {
+    const Lock lock(mutex_);
+    if (request.validator.empty() || request.validator == file.validator) {
+      if (by_url_.size() >= kMostSeen) by_url_.clear();
+      by_url_[request.url] = {file, now};
+      return;
+    }
+    const auto seen = by_url_.find(request.url);
+    if (seen != by_url_.end()) {
+      const auto& [before, when] = seen->second;
+      are_several = before.validator == request.validator && now - when < kSoon &&
+                    (!file.size_bytes || file.size_bytes == before.size_bytes);
+    }
+  }
+  std::string cause;
+  if (!encoding_of(answer).empty()) {
+    cause = "the answer has " + encoding_of(answer) + ": " + std::string(kSendAsStored);
+  } else if (are_several) {
+    cause =
+        "the server named both within seconds, for one size: if nobody replaced the file, its "
+        "nodes give several versions; let them agree on one, or name one of them";
+  }
+  throw_changed_at_source(request.url, request.validator, file.validator, cause);
+}
 
 HttpQuery HttpDownload::next_query() {
   const Fetcher::Range& range = request_.range;
@@ -59,9 +119,10 @@ void HttpDownload::begin(const HttpAnswer& answer) {
   // The answer to a request with If-Range need not repeat the validator.
   const bool is_later = position_ > request_.range.begin;
   const bool is_same = is_later && answer.status == 206 && answer.validator().empty();
-  if (!request_.validator.empty() && !is_same && answer.validator() != request_.validator) {
-    throw_changed_at_source(request_.url, request_.validator, answer.validator());
+  if (is_unreadable(answer.content_encoding)) {
+    throw_fetch_error(request_.url, "the answer has " + encoding_of(answer), kSendAsStored);
   }
+  if (!is_same) versions_.take(request_, answer.file(), answer);
   if (is_later && !is_same && answer.range_validator() != validator_) {
     restart("the file changed while it was fetched");
     if (answer.status == 206) {  // of a file that was not begun: ask for all of it
@@ -80,26 +141,42 @@ void HttpDownload::begin(const HttpAnswer& answer) {
   file_.validator = known;
 }
 
+void HttpDownload::require_it_may_end() {
+  if (end_ || std::chrono::steady_clock::now() - began_ <= most_without_length_) return;
+  is_endless_ = true;
+  const auto hours = std::chrono::ceil<std::chrono::hours>(most_without_length_).count();
+  throw_fetch_error(request_.url,
+                    "the answer has no length, and no end after " + std::to_string(hours) +
+                        " h and " + bytes_text(position_),
+                    "serve the file with Content-Length");
+}
+
 void HttpDownload::begin_whole(const HttpAnswer& answer) {
   const Fetcher::Range& range = request_.range;
+  began_ = std::chrono::steady_clock::now();
   if (range.begin > 0) {
-    throw_bad_part(request_.url, "the server sent the whole file where a part was asked for",
-                   "read it through a shard cache, or from a server that supports range requests");
+    throw_bad_part(
+        request_.url,
+        with_encoding("the server sent the whole file where a part was asked for", answer),
+        "read it through a shard cache, or from a server that supports range requests");
   }
   if (position_ > 0) {
     restart("the transfer was cut, and the server cannot send the rest alone");
   }
   if (!answer.length && !answer.is_chunked) {
-    throw_fetch_error(request_.url,
-                      "the answer has no length, so that a truncated one would go unnoticed",
-                      "serve the file with Content-Length");
+    throw_fetch_error(
+        request_.url,
+        with_encoding("the answer has no length, so that a truncated one would go unnoticed",
+                      answer),
+        "serve the file with Content-Length");
   }
   if (!answer.is_chunked) end_ = answer.length;
   if (range.end) {
     if (end_ && *end_ < *range.end) {
       throw_fetch_error(request_.url,
-                        "the file has " + bytes_text(*end_) + ", and the range ends at byte " +
-                            human_count(*range.end),
+                        with_encoding("the file has " + bytes_text(*end_) +
+                                          ", and the range ends at byte " + human_count(*range.end),
+                                      answer),
                         "index it again");
     }
     end_ = range.end;
@@ -112,33 +189,33 @@ void HttpDownload::begin_part(const HttpAnswer& answer) {
     throw_fetch_error(request_.url, "the server sent a part where the whole file was asked for",
                       kLyingServer);
   }
+  const auto refuse = [&](std::string_view reason, std::string_view remedy = kLyingServer) {
+    throw_bad_part(request_.url, with_encoding(reason, answer), remedy);
+  };
   const auto& part = answer.range;
   if (!part || part->begin != position_ || part->begin == part->end) {
-    throw_bad_part(request_.url, "the server sent another part than was asked for", kLyingServer);
+    refuse("the server sent another part than was asked for");
   }
   if (part->total && range.end && *range.end > *part->total) {
-    throw_bad_part(request_.url,
-                   "the file has " + bytes_text(*part->total) + ", and the range ends at byte " +
-                       human_count(*range.end),
-                   "index it again");
+    refuse("the file has " + bytes_text(*part->total) + ", and the range ends at byte " +
+               human_count(*range.end),
+           "index it again");
   }
   if (file_.size_bytes && part->total && *part->total != *file_.size_bytes) {
-    throw_bad_part(request_.url,
-                   "the server first said " + bytes_text(*file_.size_bytes) + ", then " +
-                       bytes_text(*part->total),
-                   kLyingServer);
+    refuse("the server first said " + bytes_text(*file_.size_bytes) + ", then " +
+           bytes_text(*part->total));
   }
   const auto wanted = range.end ? range.end : part->total;
   if (!wanted || part->end != *wanted ||
       (answer.length && *answer.length != part->end - part->begin)) {
-    throw_bad_part(request_.url, "the server sent a shorter or longer part than was asked for",
-                   kLyingServer);
+    refuse("the server sent a shorter or longer part than was asked for");
   }
   end_ = part->end;
 }
 
 bool HttpDownload::write(std::string_view bytes) {
   if (was_restarted_) return false;
+  require_it_may_end();
   const std::uint64_t left = end_ ? *end_ - position_ : bytes.size();
   const bool is_all = bytes.size() > left;
   bytes = bytes.substr(0, static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), left)));

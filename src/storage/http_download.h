@@ -1,14 +1,35 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "base/fork.h"
 #include "shardwise/storage/fetcher.h"
 #include "storage/http_exchange.h"
 
 namespace shardwise {
+
+/// Remembers the versions that servers named lately, by URL. It tells a file that was replaced from
+/// a server whose nodes name several versions.
+/// Threads: internally synchronised.
+class SeenVersions {
+ public:
+  /// Takes what an answer says of the file.
+  /// Errors: StaleIndex, if the request wants another version.
+  void take(const Fetcher::Request& request, const Fetcher::Stat& file, const HttpAnswer& answer);
+
+ private:
+  struct Seen {
+    Fetcher::Stat file;
+    std::chrono::steady_clock::time_point when;
+  };
+  Mutex mutex_;
+  std::map<std::string, Seen> by_url_ SHARDWISE_GUARDED_BY(mutex_);
+};
 
 /// Puts one range of a file together from as many answers as it takes. Checks each answer against
 /// its own headers and the answers before. One thread.
@@ -17,8 +38,14 @@ namespace shardwise {
 ///       |== taken ======|-- wanted -----|
 class HttpDownload : public HttpBody {
  public:
-  HttpDownload(const Fetcher::Request& request, Fetcher::Sink& sink)
-      : request_(request), sink_(sink), position_(request.range.begin) {}
+  /// @param most_without_length  how long an answer may take that says no length.
+  HttpDownload(const Fetcher::Request& request, Fetcher::Sink& sink, SeenVersions& versions,
+               std::chrono::milliseconds most_without_length)
+      : request_(request),
+        sink_(sink),
+        versions_(versions),
+        most_without_length_(most_without_length),
+        position_(request.range.begin) {}
 
   /// The request for what is still wanted: everything, if the answers name no version.
   HttpQuery next_query();
@@ -30,6 +57,8 @@ class HttpDownload : public HttpBody {
   bool start_over();
   /// True if the last exchange delivered bytes.
   bool has_progress() const noexcept { return has_progress_; }
+  /// True if an answer without a length took too long.
+  bool is_endless() const noexcept { return is_endless_; }
   std::uint64_t position() const noexcept { return position_; }
   const Fetcher::Stat& file() const noexcept { return file_; }
 
@@ -39,12 +68,17 @@ class HttpDownload : public HttpBody {
  private:
   void begin_whole(const HttpAnswer& answer);
   void begin_part(const HttpAnswer& answer);
+  void require_it_may_end();
   /// Discards what was taken. Errors: FetchError, if the sink cannot do so.
   void restart(std::string_view why);
   void flush();
 
   const Fetcher::Request& request_;
   Fetcher::Sink& sink_;
+  SeenVersions& versions_;
+  const std::chrono::milliseconds most_without_length_;
+  std::chrono::steady_clock::time_point began_;  ///< this answer
+  bool is_endless_ = false;
   std::uint64_t position_;
   std::optional<std::uint64_t> end_;  ///< where this answer ends
   bool has_begun_ = false;            ///< this answer

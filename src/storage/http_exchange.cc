@@ -11,12 +11,21 @@
 #include "storage/authorities.h"
 #include "storage/backoff.h"
 #include "storage/this_machine.h"
+#include "storage/xml_text.h"
 
 namespace shardwise {
 namespace {
 
 /// Bytes of an error's page that are looked at.
 constexpr std::size_t kMostErrorText = std::size_t{16} * 1024;
+
+/// The word in <Code>...</Code>.
+std::string error_name(std::string_view page) {
+  std::string word = xml_text(page, "Code");
+  const bool is_word =
+      word.size() < 64 && std::ranges::all_of(word, [](char c) { return is_letter(c); });
+  return is_word ? word : std::string();
+}
 
 /// Ends a transfer when all was asked about it; one that was not done loses its connection.
 class Finish {
@@ -66,7 +75,6 @@ class Exchange {
   bool take_body(std::string_view bytes);
   bool has_unread_bytes() const;
   std::string reason(CURLcode code) const;
-  std::string error_name() const;
 
   CurlPool& pool_;
   const Fetcher::Request& request_;
@@ -78,7 +86,6 @@ class Exchange {
   bool is_reusable_ = false;
   bool body_began_ = false;
   bool is_plain_ = false;
-  std::string error_text_;
   std::exception_ptr thrown_;
   char message_[CURL_ERROR_SIZE] = {};
 };
@@ -86,6 +93,7 @@ class Exchange {
 void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& target,
                        const HttpQuery& query) {
   is_plain_ = target.url.starts_with("http://");
+  result_.answer.version = target.version;
   set(CURLOPT_URL, target.url.c_str());
   // From 8.12 on libcurl refuses to sign a path as it is; s3_target makes sure that it need not.
   if (target.sigv4.empty()) set(CURLOPT_PATH_AS_IS, 1L);
@@ -198,8 +206,8 @@ int Exchange::on_debug(CURL*, curl_infotype type, char* bytes, std::size_t size,
 bool Exchange::take_body(std::string_view bytes) {
   const int status = result_.answer.status;
   if (status != 200 && status != 206) {
-    const std::size_t room = kMostErrorText - error_text_.size();
-    error_text_ += bytes.substr(0, room);
+    const std::size_t room = kMostErrorText - result_.error_text.size();
+    result_.error_text += bytes.substr(0, room);
     return bytes.size() <= room;  // a longer one is cut, with its connection
   }
   if (!body_began_) body_.begin(result_.answer);
@@ -227,18 +235,6 @@ std::string Exchange::reason(CURLcode code) const {
   return escaped(is_safe ? message : std::string_view(curl_easy_strerror(code)));
 }
 
-/// The word in <Code>...</Code>.
-std::string Exchange::error_name() const {
-  constexpr std::string_view kOpen = "<Code>";
-  const std::size_t open = error_text_.find(kOpen);
-  if (open == std::string::npos) return {};
-  const std::string_view rest = std::string_view(error_text_).substr(open + kOpen.size());
-  const std::string_view word = rest.substr(0, rest.find('<'));
-  const bool is_word =
-      word.size() < 64 && std::ranges::all_of(word, [](char c) { return is_letter(c); });
-  return is_word ? std::string(word) : std::string();
-}
-
 HttpResult Exchange::perform() {
   CURLcode code = setting_failed_;
   if (code == CURLE_OK) {
@@ -250,14 +246,14 @@ HttpResult Exchange::perform() {
   if (thrown_) std::rethrow_exception(thrown_);
   if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);
   // Only the beginning of an error's page is needed.
-  if (code == CURLE_WRITE_ERROR && error_text_.size() == kMostErrorText) code = CURLE_OK;
+  if (code == CURLE_WRITE_ERROR && result_.error_text.size() == kMostErrorText) code = CURLE_OK;
   result_.code = code;
   if (code == CURLE_OK) {
     if (has_unread_bytes()) result_.has_excess = true;
     const char* url = nullptr;
     curl_easy_getinfo(handle_.get(), CURLINFO_REDIRECT_URL, &url);
     if (url != nullptr) result_.redirect_url = url;
-    result_.error_name = error_name();
+    result_.error_name = error_name(result_.error_text);
   } else if (!result_.was_stopped) {
     result_.reason = reason(code);
   }

@@ -23,6 +23,8 @@ struct HttpQuery {
   std::string if_match = {};  ///< a strong ETag; the answer for another file is 412
 };
 
+struct HttpResult;
+
 /// The address of a file, and the credentials for it.
 struct HttpTarget {
   std::string url;                        ///< canonical, without userinfo
@@ -40,6 +42,13 @@ struct HttpTarget {
   /// Makes it anew for each attempt, with credentials of that time; `refused`: the `credential`
   /// that the server just refused, nothing if it did not. Null: it stays.
   std::function<HttpTarget(const Refused& refused)> renew = nullptr;
+  /// Looks at an answer that is no file. Returns true if it says how to ask instead, say in which
+  /// region: `renew` then does so. Null means that no answer does.
+  std::function<bool(const HttpResult&)> learn = nullptr;
+  /// Returns the remedy that the store's own words suggest for an answer that is no file. Empty, or
+  /// null, means the remedy of any other server.
+  std::function<std::string(const HttpResult&)> advise = nullptr;
+  std::string version = {};  ///< that the redirects to here named, see HttpAnswer::version
 };
 
 /// Takes the body of a 200 or 206. An exception from it ends the exchange and reaches its caller.
@@ -60,6 +69,9 @@ struct HttpResult {
   std::string reason;        ///< why it failed, in libcurl's words, without secrets
   std::string redirect_url;  ///< absolute
   std::string error_name;    ///< S3's word for what is wrong
+  std::string error_text;    ///< the beginning of an error's page; may hold secrets
+  std::string advice;        ///< of the target that was asked, see HttpTarget::advise
+  bool is_signed = false;    ///< the request had a signature that holds for some minutes only
   std::string login_remedy;  ///< of the target that was asked
   std::string credential;    ///< of the target that was asked
   bool was_stopped = false;  ///< by the body, which has all

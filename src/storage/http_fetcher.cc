@@ -121,6 +121,23 @@ class HttpFetcher : public Fetcher {
 
 }  // namespace
 
+std::vector<std::string> headers_of_store(const Fetchers::Options& options,
+                                          std::string_view beginning) {
+  std::vector<std::string> own;
+  for (const std::string& header : options.headers) {
+    if (!beginning.empty() && to_lower(header).starts_with(beginning)) own.push_back(header);
+  }
+  return own;
+}
+
+std::string unsent_headers(const Fetchers::Options& options, std::string_view beginning) {
+  const bool has_others = headers_of_store(options, beginning).size() != options.headers.size() ||
+                          !options.bearer_token_file.empty() || !options.netrc_file.empty();
+  return has_others
+             ? " (headers, a bearer token and netrc are for http and https, and were not sent)"
+             : "";
+}
+
 std::unique_ptr<Fetcher> make_http_fetcher(const Fetchers::Options& options) {
   return std::make_unique<HttpFetcher>(options);
 }

@@ -1,14 +1,19 @@
 #include "storage/s3_fetcher.h"
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <string_view>
+#include <utility>
 
 #include "base/ascii.h"
 #include "base/error_types.h"
+#include "base/fork.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "storage/aws_keys.h"
 #include "storage/http_client.h"
+#include "storage/http_fetcher.h"
 #include "storage/listing.h"
 #include "storage/object_url.h"
 #include "storage/xml_text.h"
@@ -54,12 +59,21 @@ Endpoint endpoint_of(const S3Access& access) {
   return {url.scheme, url.host + (url.port ? ":" + std::to_string(*url.port) : ""), path};
 }
 
+/// True for a region's name. It is part of a host's name at Amazon. Other servers, as OpenStack's
+/// RegionOne, choose freely what is signed.
+bool is_region(std::string_view text, bool is_amazon) {
+  return !text.empty() && std::ranges::all_of(text, [&](char c) {
+    const bool is_common = is_lower(c) || is_digit(c) || c == '-';
+    return is_common || (!is_amazon && (is_letter(c) || c == '_' || c == '.'));
+  });
+}
+
 void check_access(const S3Access& access) {
-  const bool is_region = std::ranges::all_of(
-      access.region, [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
-  if (!is_region) {
+  if (!is_region(access.region, access.endpoint.empty())) {
     throw InvalidArgument("the S3 region is malformed", in_quotes(access.region),
-                          "write it as us-east-1");
+                          access.endpoint.empty()
+                              ? "write it as us-east-1"
+                              : "write it in letters, digits, '-', '_' and '.'");
   }
   const AwsKeys& keys = access.keys;
   if (!is_printable(keys.access_key_id) || !is_printable(keys.secret_access_key) ||
@@ -88,10 +102,39 @@ void check_signable(const std::string& key, const std::string& url) {
   }
 }
 
+/// The region that an answer names as the bucket's, by its header or its text; empty if it is none.
+std::string named_region(const HttpResult& result) {
+  const int status = result.answer.status;
+  if (status / 100 != 3 && status != 400 && status != 403) return {};
+  std::string region = result.answer.bucket_region;
+  if (region.empty()) region = xml_text(result.error_text, "Region");
+  return is_region(region, false) ? region : std::string();
+}
+
+/// What an answer of S3 says to do; empty: nothing.
+std::string advice_of(const HttpResult& result) {
+  const int status = result.answer.status;
+  const std::string region = named_region(result);
+  if (!region.empty() && status != 403) {
+    return "the bucket is in the region " + in_quotes(region) +
+           ": name it (Fetchers::S3Options::region or AWS_REGION)";
+  }
+  const std::string endpoint = xml_text(result.error_text, "Endpoint");
+  if (status / 100 == 3 && !endpoint.empty()) {
+    return "the bucket is at " + in_quotes(endpoint) +
+           ": name its region or its endpoint (AWS_REGION, AWS_ENDPOINT_URL_S3)";
+  }
+  return {};
+}
+
 class S3Fetcher : public Fetcher {
  public:
   explicit S3Fetcher(const Fetchers::Options& options)
-      : options_(options.s3), keys_(options), client_(options) {}
+      : options_(options.s3),
+        headers_(headers_of_store(options, "x-amz-")),
+        unsent_(unsent_headers(options, "x-amz-")),
+        keys_(options),
+        client_(options) {}
 
   Fetcher::Stat stat(const Fetcher::Request& request) override {
     return client_.stat(target_of(request), request);
@@ -122,41 +165,71 @@ class S3Fetcher : public Fetcher {
 
  private:
   std::string list_page(const Fetcher::Request& request, const std::string& page) {
-    HttpTarget target{.url = request.url, .is_aws = true};
-    target.renew = [this, &request, &page](const Refused& refused) {
-      return s3_list_target(request.url, page, options_,
-                            resolve_s3_access(options_, keys_.find(refused, request.cancel)));
-    };
-    return client_.get_text(target, request);
+    return client_.get_text(signed_target(request,
+                                          [&](const S3Access& access) {
+                                            return s3_list_target(request.url, page, access);
+                                          }),
+                            request);
   }
 
-  /// The target, with keys as they are at each attempt. REQUIRES: `request` outlives it.
   HttpTarget target_of(const Fetcher::Request& request) {
-    const auto signed_now = [this, &request](const Refused& refused) {
-      return s3_target(request.url, options_,
-                       resolve_s3_access(options_, keys_.find(refused, request.cancel)));
+    return signed_target(
+        request, [&request](const S3Access& access) { return s3_target(request.url, access); });
+  }
+
+  /// The target that `make` gives, with the keys of each attempt's time and the region that the
+  /// bucket was said to be in. REQUIRES: `request` outlives it.
+  HttpTarget signed_target(const Fetcher::Request& request,
+                           std::function<HttpTarget(const S3Access&)> make) {
+    const std::string bucket = parse_object_url(request.url, kS3Form, true).bucket;
+    const auto asked = std::make_shared<std::string>();  // the region, by the last attempt
+    HttpTarget target{.url = request.url, .is_aws = true};
+    target.renew = [=, this, &request, make = std::move(make)](const Refused& refused) {
+      S3Access access = resolve_s3_access(options_, keys_.find(refused, request.cancel));
+      {
+        const Lock lock(mutex_);
+        const auto known = regions_.find(bucket);
+        if (known != regions_.end()) access.region = known->second;
+      }
+      *asked = access.region;
+      HttpTarget now = make(access);
+      now.headers.insert(now.headers.end(), headers_.begin(), headers_.end());
+      now.login_remedy += unsent_;
+      return now;
     };
-    return {.url = request.url, .is_aws = true, .renew = signed_now};
+    target.learn = [=, this](const HttpResult& result) {
+      std::string region = named_region(result);
+      if (region.empty() || region == *asked) return false;
+      const Lock lock(mutex_);
+      regions_[bucket] = std::move(region);
+      return true;
+    };
+    return target;
   }
 
   const Fetchers::S3Options options_;
+  const std::vector<std::string> headers_;
+  const std::string unsent_;
   AwsKeyChain keys_;
   HttpClient client_;
+  Mutex mutex_;
+  /// By bucket, where a server named another than was asked.
+  std::map<std::string, std::string> regions_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
 /// The target below a bucket. @param rest  path and query, encoded.
-HttpTarget in_bucket(const std::string& bucket, const std::string& rest,
-                     const Fetchers::S3Options& options, const S3Access& access) {
+HttpTarget in_bucket(const std::string& bucket, const std::string& rest, const S3Access& access) {
   check_access(access);
   const Endpoint endpoint = endpoint_of(access);
   const bool is_in_path =
-      options.path_style.value_or(!access.endpoint.empty() || !fits_host_name(bucket));
+      access.path_style.value_or(!access.endpoint.empty() || !fits_host_name(bucket));
 
   HttpTarget target;
   target.url = endpoint.scheme + "://" + (is_in_path ? "" : bucket + ".") + endpoint.host +
                endpoint.path + (is_in_path ? "/" + bucket : "") + "/" + rest;
   target.is_aws = true;
   target.follows_redirects = false;  // another host would need another signature
+  target.advise = advice_of;
   target.credential = access.keys.id();
   target.user = access.keys.access_key_id;
   target.password = access.keys.secret_access_key;
@@ -171,28 +244,28 @@ HttpTarget in_bucket(const std::string& bucket, const std::string& rest,
       !access.keys.are_there()
           ? "no keys were found, so the request was anonymous: set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY, or a profile"
-          : "check the keys (from " + access.keys.source + "), the region and the bucket's policy";
+          : "check the keys (from " + access.keys.source +
+                "), the region and the bucket's policy; where the requester pays, give the header "
+                "'x-amz-request-payer: requester' (Fetchers::Options::headers)";
   return target;
 }
 
 }  // namespace
 
-HttpTarget s3_target(const std::string& url, const Fetchers::S3Options& options,
-                     const S3Access& access) {
+HttpTarget s3_target(const std::string& url, const S3Access& access) {
   const auto [bucket, key] = parse_object_url(url, kS3Form);
-  HttpTarget target = in_bucket(bucket, percent_encoded(key, "/"), options, access);
+  HttpTarget target = in_bucket(bucket, percent_encoded(key, "/"), access);
   if (access.keys.are_there()) check_signable(key, url);
   return target;
 }
 
-HttpTarget s3_list_target(const std::string& url, const std::string& page,
-                          const Fetchers::S3Options& options, const S3Access& access) {
+HttpTarget s3_list_target(const std::string& url, const std::string& page, const S3Access& access) {
   const auto [bucket, prefix] = parse_object_url(url, kS3Form, true);
   std::string query = "?";  // its names sorted, as they are signed
   if (!page.empty()) query += "continuation-token=" + percent_encoded(page) + "&";
   query += "encoding-type=url&list-type=2";
   if (!prefix.empty()) query += "&prefix=" + percent_encoded(prefix);
-  return in_bucket(bucket, query, options, access);
+  return in_bucket(bucket, query, access);
 }
 
 std::unique_ptr<Fetcher> make_s3_fetcher(const Fetchers::Options& options) {

@@ -15,13 +15,11 @@ std::unique_ptr<Fetcher> make_s3_fetcher(const Fetchers::Options& options);
 /// The web address of `url`, and what signs the request.
 /// Errors: InvalidArgument for a malformed URL, endpoint, region or key; Unsupported if libcurl is
 ///   too old to sign.
-HttpTarget s3_target(const std::string& url, const Fetchers::S3Options& options,
-                     const S3Access& access);
+HttpTarget s3_target(const std::string& url, const S3Access& access);
 
 /// The web address of a page of the list of the keys that begin as `url` says, s3://bucket/prefix,
 /// and what signs the request. `page` is the one after that which named it; empty: the first.
 /// Errors: as s3_target.
-HttpTarget s3_list_target(const std::string& url, const std::string& page,
-                          const Fetchers::S3Options& options, const S3Access& access);
+HttpTarget s3_list_target(const std::string& url, const std::string& page, const S3Access& access);
 
 }  // namespace shardwise

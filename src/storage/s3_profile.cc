@@ -20,11 +20,14 @@ std::string first_of(std::initializer_list<std::string> values) {
 S3Access resolve_s3_access(const Fetchers::S3Options& options, const AwsKeys& keys) {
   const bool is_named = !options.profile.empty() || !environment("AWS_PROFILE").empty();
   AwsSettings settings = read_aws_profile(aws_profile_name(options.profile), is_named);
+  const std::string style = settings["s3.addressing_style"];
+  const bool is_style = style == "path" || style == "virtual";
   return {.keys = keys,
           .region = first_of({options.region, environment("AWS_REGION"),
                               environment("AWS_DEFAULT_REGION"), settings["region"], "us-east-1"}),
-          .endpoint = first_of({options.endpoint, environment("AWS_ENDPOINT_URL_S3"),
-                                environment("AWS_ENDPOINT_URL"), settings["endpoint_url"]})};
+          .endpoint = first_of({options.endpoint, aws_endpoint(settings, "s3")}),
+          .path_style = options.path_style || !is_style ? options.path_style
+                                                        : std::optional(style == "path")};
 }
 
 }  // namespace shardwise

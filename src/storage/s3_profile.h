@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "shardwise/storage/fetcher.h"
@@ -11,7 +12,8 @@ namespace shardwise {
 struct S3Access {
   AwsKeys keys;
   std::string region;
-  std::string endpoint;  ///< empty: AWS's own
+  std::string endpoint;                 ///< empty: AWS's own
+  std::optional<bool> path_style = {};  ///< as Fetchers::S3Options has it
 };
 
 /// Looks up the place, where Fetchers::S3Options leaves it open, in the order that it documents:

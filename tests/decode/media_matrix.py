@@ -248,7 +248,16 @@ TAILS = {
     "zeros": bytes(7), "more zeros": bytes(5000), "text": b"\r\n-- sent by a server --\r\n",
     "id3v1": b"TAG" + bytes(125), "a byte": b"\n",
     "apev2": b"APETAGEX" + struct.pack("<IIII", 2000, 32, 0, 0x80000000) + bytes(8),
+    "apev2 without header": (struct.pack("<II", 3, 0) + b"Key\0\xff\1\2" + b"APETAGEX" +
+                             struct.pack("<IIII", 2000, 47, 1, 0) + bytes(8)),
+    "lyrics3": b"LYRICSBEGININD0000200\xff000020LYRICS200",
 }
+HEAD = b"ID3\3\0\0\0\0\1\0" + b"f" * 128  # of a tag that players put before anything
+
+
+def with_head(path: Path, _r: random.Random) -> tuple[Path, str]:
+    path.write_bytes(HEAD + path.read_bytes())
+    return path, "id3v2"
 
 
 def with_tail(path: Path, r: random.Random) -> tuple[Path, str]:
@@ -333,7 +342,8 @@ def drawn_sound(folder: Path, r: random.Random) -> tuple[str, Path]:
     changes = (((sox_sound, 0.5), (header_lies, 0.4)) if is_wav else
                ((remuxed, 0.3 if path.suffix in (".mkv", ".mp4", ".mov") else 0),
                 (edited, 0.25 if path.suffix in (".mkv", ".mp4", ".mov") else 0), (gapped, 0.5)))
-    for change, chance in (*changes, (with_tail, 0.08)):
+    has_head = path.suffix in (".wav", ".flac", ".ogg", ".mp3")
+    for change, chance in (*changes, (with_tail, 0.08), (with_head, 0.05 if has_head else 0)):
         if r.random() < chance:
             path, how = change(path, r)
             made.append(f"{change.__name__}: {how} {path.suffix}")

@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "decode/media_tails.h"
 #include "media_bytes.h"
 #include "shardwise/base/error.h"
 #include "support/sanitizers.h"
@@ -851,6 +852,28 @@ TEST(VideoReaderTest, NoFramesAreLostBetweenDamagedElementsOfMatroska) {
         EXPECT_EQ(num_frames(bad), times.size()) << "bit " << bit << " at " << header.begin;
       }
     }
+  }
+}
+
+TEST(VideoReaderTest, WhatOthersPutBehindAVideoIsNoDamage) {
+  for (const VideoSpec& spec :
+       {VideoSpec{}, VideoSpec{.container = "mov"}, VideoSpec{.container = "matroska"},
+        VideoSpec{.container = "matroska", .muxer_options = {{"live", "1"}}},
+        VideoSpec{.muxer_options = {{"movflags", "frag_keyframe+empty_moov"}}}}) {
+    const std::string bytes = encode_video(spec);
+    VideoReader without(bytes);
+    const std::vector<std::uint8_t> last = read(without, std::vector<std::int64_t>{29});
+    for (const std::string& tail : test::tails()) {
+      SCOPED_TRACE(spec.container + " and " + testing::PrintToString(tail.substr(0, 20)));
+      const std::string longer = bytes + tail;
+      VideoReader video(longer);
+      EXPECT_EQ(video.info().num_frames, 30);
+      EXPECT_EQ(read(video, std::vector<std::int64_t>{29}), last);
+    }
+    // Not what might have been frames.
+    if (spec.container == "matroska" && spec.muxer_options.empty()) continue;
+    EXPECT_EQ(test::error_code([&] { VideoReader video(bytes + std::string(50, '\x81')); }),
+              ErrorCode::kBadField);
   }
 }
 

@@ -21,6 +21,7 @@ class AwsEnvironment : public Environment {
                              "AWS_ENDPOINT_URL_SSO",
                              "AWS_ENDPOINT_URL_SSO_OIDC",
                              "AWS_ENDPOINT_URL",
+                             "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
                              "AWS_PROFILE",
                              "AWS_ROLE_ARN",
                              "AWS_ROLE_SESSION_NAME",

@@ -26,6 +26,7 @@ namespace shardwise {
 namespace {
 
 using test::error_text;
+using test::same;
 using test::StringSink;
 using test::TestHttpServer;
 using ::testing::AllOf;
@@ -549,6 +550,73 @@ TEST_F(CloudTest, TheHubIsReadByItsTokenWhichStaysWithTheHub) {
                     Not(HasSubstr("kept"))));
 }
 
+// Each node of a CDN may have ETags of its own: what the Hub says is the version.
+TEST_F(CloudTest, TheHubsVersionIsThatOfItsRedirectAndNotOfTheNode) {
+  const std::string body = test::some_bytes(300'000);
+  TestHttpServer cdn;
+  cdn.serve("/blob", {.body = body, .has_many_nodes = true});
+  for (const std::string header : {"X-Linked-Etag: \"sha\"\r\n", "X-Xet-Hash: sha\r\n",
+                                   "X-Xet-Hash: x\r\nX-Linked-Etag: \"sha\"\r\n"}) {
+    SCOPED_TRACE(header);
+    server_.serve("/hub/datasets/o/n/resolve/main/x.tar",
+                  {.extra_headers = header, .redirect_to = "/hub/cache/x"});
+    server_.serve("/hub/cache/x", {.redirect_to = cdn.url("/blob")});
+    const Fetchers fetchers(options_);
+    const std::string url = "hf://datasets/o/n/x.tar";
+    const Fetcher::Stat file = fetchers.stat({.url = url});
+    EXPECT_EQ(file.validator, "\"sha\"");
+    EXPECT_EQ(file.size_bytes, body.size());
+    StringSink whole;
+    EXPECT_EQ(fetchers.fetch({.url = url, .validator = "\"sha\""}, whole).validator, "\"sha\"");
+    EXPECT_TRUE(same(whole.bytes, body));
+    EXPECT_EQ(cdn.requests().back().header("if-match"), "");
+    StringSink part;
+    fetchers.fetch({.url = url, .range = {10, 20}, .validator = "\"sha\""}, part);
+    EXPECT_EQ(part.bytes, body.substr(10, 10));
+    EXPECT_EQ(error_text([&] { fetchers.fetch({.url = url, .validator = "\"old\""}, part); }),
+              "the file changed at its source: 'hf://datasets/o/n/x.tar' (version '\"old\"' then, "
+              "'\"sha\"' now); run `shardwise index` again, or put back what was indexed");
+  }
+}
+
+TEST_F(CloudTest, WhatTheHubNamesTheVersionOfGoesOnAtAnotherNode) {
+  const std::string body = test::some_bytes(300'000);
+  TestHttpServer cdn;
+  cdn.serve("/blob", {.body = body, .has_many_nodes = true, .cut_after = 200'000, .num_cuts = 1});
+  server_.serve("/hub/o/n/resolve/main/x",
+                {.extra_headers = "X-Linked-Etag: \"sha\"\r\n", .redirect_to = cdn.url("/blob")});
+  StringSink sink(false);
+  Fetchers(options_).fetch({.url = "hf://o/n/x"}, sink);
+  EXPECT_TRUE(same(sink.bytes, body));
+  EXPECT_EQ(cdn.requests().back().header("range"), "bytes=200000-");
+  EXPECT_EQ(cdn.requests().back().header("if-range"), "");
+  // A redirect to another version ends it: nothing is put together.
+  cdn.serve("/blob", {.body = body, .has_many_nodes = true, .cut_after = 200'000, .num_cuts = 1});
+  int count = 0;
+  server_.serve("/hub/o/n/resolve/main/x",
+                {.redirect_to = cdn.url("/blob"), .before_get = [&](test::ServedFile& file) {
+                   file.extra_headers = "X-Linked-Etag: \"" + std::to_string(++count) + "\"\r\n";
+                 }});
+  StringSink other(false);
+  EXPECT_THAT(error_text([&] { Fetchers(options_).fetch({.url = "hf://o/n/x"}, other); }),
+              HasSubstr("the file changed while it was fetched"));
+}
+
+TEST_F(CloudTest, BucketsOfTheHubHaveNoRevisions) {
+  server_.serve("/hub/buckets/o/n/resolve/d%2Fa%20b.tar", {.body = "here"});
+  EXPECT_EQ(fetched("hf://buckets/o/n/d/a b.tar"), "here");
+  server_.serve("/hub/api/buckets/o/n/tree/d%2Fe", {.body = R"([
+      {"type":"file","path":"d/e/x.tar","size":4,"xetHash":"h"}, {"type":"directory","path":"d/e/f"}
+    ])"});
+  EXPECT_EQ(listed("hf://buckets/o/n/d/e/"),
+            std::vector<std::string>{"hf://buckets/o/n/d/e/x.tar"});
+  server_.serve("/hub/api/buckets/o/n/tree", {.body = R"([{"type":"file","path":"x.tar"}])"});
+  EXPECT_EQ(listed("hf://buckets/o/n/"), std::vector<std::string>{"hf://buckets/o/n/x.tar"});
+  EXPECT_THAT(
+      error_text([&] { fetched("hf://buckets/o/n@v1/x.tar"); }),
+      AllOf(HasSubstr("(a bucket has no revisions)"), HasSubstr("hf://buckets/owner/name/path")));
+}
+
 TEST_F(CloudTest, TokensAreNotSentWithoutEncryption) {
   environment_.set("HF_TOKEN", "sesame");
   environment_.set("AZURE_TENANT_ID", "tenant");
@@ -596,6 +664,10 @@ TEST(HubPathTest, MalformedUrlsAreRefused) {
   EXPECT_EQ(path.repository, "o/n");
   EXPECT_EQ(path.revision, "v1.0");
   EXPECT_EQ(path.path, "a/b.tar");
+  EXPECT_EQ(parse_hub_path("hf://kernels/o/n/a").kind, "kernels");
+  EXPECT_EQ(parse_hub_path("hf://datasets/o/n@refs/pr/1/a/b").revision, "refs/pr/1");
+  EXPECT_EQ(parse_hub_path("hf://datasets/o/n@refs/convert/parquet/a/b").path, "a/b");
+  EXPECT_EQ(parse_hub_path("hf://datasets/o/n@refs%2Fpr%2F1/a/b").revision, "refs/pr/1");
   for (const char* url : {"hf:o/n/x", "hf://", "hf://o", "hf://datasets/o/n", "hf://o/n/",
                           "hf://datasets/../n/x", "hf://o/n@/x", "hf://o/n@%zz/x"}) {
     EXPECT_THAT(error_text([&] { parse_hub_path(url); }),

@@ -504,7 +504,8 @@ TEST(HttpDownloadTest, Row12_AnAnswerOfWhichAllCameIsWholeHoweverItsTransferEnde
     SCOPED_TRACE(std::to_string(c.status) + " " + std::to_string(c.num_bytes));
     const Fetcher::Request request{.url = "http://h/x.tar", .range = c.range};
     StringSink sink;
-    HttpDownload download(request, sink);
+    SeenVersions versions;
+    HttpDownload download(request, sink, versions, std::chrono::hours(1));
     download.next_query();
     HttpResult result;
     result.code = c.code;
@@ -527,6 +528,72 @@ TEST(HttpDownloadTest, Row12_AnAnswerOfWhichAllCameIsWholeHoweverItsTransferEnde
     EXPECT_TRUE(same(sink.bytes, body.substr(c.range.begin, c.num_bytes)));
     EXPECT_EQ(download.file().validator, "\"v1\"");
   }
+}
+
+TEST(HttpDownloadTest, AnAnswerWithoutALengthMayNotTakeForever) {
+  const Fetcher::Request request{.url = "http://h/x.tar"};
+  HttpAnswer answer;
+  answer.status = 200;
+  answer.is_chunked = true;
+  StringSink sink;
+  SeenVersions versions;
+  HttpDownload short_of_time(request, sink, versions, std::chrono::milliseconds(-1));
+  short_of_time.begin(answer);
+  EXPECT_THAT(error_text([&] { short_of_time.write("more"); }),
+              HasSubstr("'http://h/x.tar' (the answer has no length, and no end after "));
+  EXPECT_TRUE(short_of_time.is_endless()) << "so that it is not begun again";
+  HttpDownload patient(request, sink, versions, std::chrono::hours(1));
+  patient.begin(answer);
+  EXPECT_TRUE(patient.write("more"));
+  // Of one with a length it is known when it ends.
+  answer.is_chunked = false;
+  answer.length = 8;
+  HttpDownload with_length(request, sink, versions, std::chrono::milliseconds(-1));
+  with_length.begin(answer);
+  EXPECT_TRUE(with_length.write("more"));
+}
+
+TEST_F(HttpFetcherTest, ContentEncodingIsNamedWhereItMayBeTheCause) {
+  const std::string gzip = "Content-Encoding: gzip\r\n";
+  const std::string url = serve({.body = "12345", .etag = "W/\"v1\"", .extra_headers = gzip});
+  EXPECT_THAT(text_of({.url = url, .validator = "\"v1\""}),
+              AllOf(HasSubstr("version '\"v1\"' then, 'W/\"v1\"' now); the answer has "
+                              "Content-Encoding: gzip: let the server"),
+                    Not(HasSubstr("index` again"))));
+  serve({.body = "12345", .has_ranges = false, .extra_headers = gzip});
+  EXPECT_THAT(text_of({.url = url, .range = {1, 3}}),
+              HasSubstr("the whole file where a part was asked for; the answer has "
+                        "Content-Encoding: gzip)"));
+  serve({.body = "12345", .extra_headers = gzip});
+  EXPECT_THAT(text_of({.url = url, .range = {1, 30}}),
+              HasSubstr("ends at byte 30; the answer has Content-Encoding: gzip)"));
+  serve({.body = "12345", .extra_headers = gzip, .has_length = false});
+  EXPECT_THAT(text_of({.url = url}), HasSubstr("would go unnoticed; the answer has Content-Enc"));
+  serve({.body = "12345",
+         .has_ranges = false,
+         .extra_headers = "x-goog-stored-content-encoding: gzip\r\n"});
+  EXPECT_THAT(text_of({.url = url, .range = {1, 3}}),
+              HasSubstr("stored with Content-Encoding: gzip, sent without it)"));
+  // What is stored so, as a .tar.gz may be, is read as it is; what no reader knows is not.
+  EXPECT_EQ(fetched({.url = serve({.body = "12345", .extra_headers = gzip})}), "12345");
+  serve({.body = "12345", .extra_headers = "Content-Encoding: BR\r\n"});
+  EXPECT_THAT(text_of({.url = url}),
+              HasSubstr("(the answer has Content-Encoding: br); let the server, and the proxies"));
+}
+
+TEST_F(HttpFetcherTest, AServerThatGivesSeveralVersionsIsTold) {
+  const std::string url = serve({.body = "12345", .has_many_nodes = true});
+  const std::string version = fetchers_.stat({.url = url}).validator;
+  EXPECT_THAT(text_of({.url = url, .validator = version}),
+              AllOf(HasSubstr("the file changed at its source: "),
+                    HasSubstr("(version '\"node-1\"' then, '\"node-"),
+                    HasSubstr(" now); the server named both within seconds, for one size: ")));
+  // One of another size was replaced.
+  serve({.body = "12345", .etag = "\"v1\""});
+  fetchers_.stat({.url = url});
+  serve({.body = "123456", .etag = "\"v2\""});
+  EXPECT_THAT(text_of({.url = url, .validator = "\"v1\""}),
+              HasSubstr(" now); run `shardwise index` again"));
 }
 
 // faults.md 12

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <ctime>
 #include <sstream>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "base/url.h"
 #include "storage/aws_environment.h"
 #include "storage/aws_keys.h"
+#include "storage/aws_profile.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
 #include "support/spawned.h"
@@ -181,7 +183,7 @@ TEST_F(S3FetcherTest, TheBucketIsInThePathOrInTheHost) {
             "bucket.localhost:" + std::to_string(server_.port()));
 
   const auto url_of = [](const std::string& url, const Fetchers::S3Options& options) {
-    return s3_target(url, options, resolve_s3_access(options, {})).url;
+    return s3_target(url, resolve_s3_access(options, {})).url;
   };
   EXPECT_EQ(url_of("s3://b/k", {}), "https://b.s3.us-east-1.amazonaws.com/k");
   EXPECT_EQ(url_of("s3://b/k", {.region = "cn-north-1"}),
@@ -368,12 +370,201 @@ TEST_F(S3FetcherTest, RefusalsSayWhatS3SaysAndNoSecret) {
   server_.serve("/bucket/x", {.extra_headers = "x-amz-bucket-region: eu-west-9\r\n",
                               .redirect_to = "http://127.0.0.1:1/elsewhere"});
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
-              HasSubstr("(HTTP status 302, after 1 attempt); the bucket is in the region "
+              HasSubstr("(HTTP status 302, after 2 attempts); the bucket is in the region "
                         "'eu-west-9': name it"));
   options_.s3.session_token = "line\nsesame";
   EXPECT_EQ(
       error_text([&] { fetched({.url = "s3://bucket/x"}); }),
       "the S3 keys are malformed: Fetchers::S3Options; a key is one word of printable characters");
+}
+
+// As Amazon answers who signs for another region: by a header, which is all that a HEAD has, or by
+// its text.
+TEST_F(S3FetcherTest, TheRegionThatTheServerNamesIsAsked) {
+  const std::string malformed =
+      "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-real-1</Region></Error>";
+  const auto region_of = [](const test::LoggedRequest& request) {
+    const std::string scope = between(request.header("authorization"), "Credential=", ',');
+    return scope.find("/eu-real-1/") != std::string::npos ? "eu-real-1" : "eu-test-1";
+  };
+  for (const int status : {301, 307, 400, 403}) {
+    for (const bool is_in_text : {false, true}) {
+      if (is_in_text && status != 400) continue;
+      SCOPED_TRACE(std::to_string(status) + (is_in_text ? " text" : " header"));
+      server_.set_gate(
+          [&](const test::LoggedRequest& request) -> std::optional<std::pair<int, std::string>> {
+            const std::string region = region_of(request);
+            fault_ = signature_fault(request, region);
+            if (!fault_.empty()) return std::pair(403, fault_);
+            if (is_in_text && region != "eu-real-1") return std::pair(status, malformed);
+            return std::nullopt;
+          });
+      const auto serve = [&](int times) {
+        server_.serve("/bucket/x", {.body = "here",
+                                    .statuses = std::vector<int>(is_in_text ? 0 : times, status),
+                                    .extra_headers = "x-amz-bucket-region: eu-real-1\r\n"});
+      };
+      serve(1);
+      const Fetchers fetchers(options_);
+      EXPECT_EQ(fetchers.stat({.url = "s3://bucket/x"}).size_bytes, 4U) << fault_;
+      EXPECT_EQ(region_of(server_.requests().back()), std::string("eu-real-1"));
+      const std::size_t before = server_.requests().size();
+      StringSink sink;
+      fetchers.fetch({.url = "s3://bucket/x"}, sink);
+      EXPECT_EQ(sink.bytes, "here");
+      EXPECT_EQ(server_.requests().size(), before + 1) << "it is known by now";
+      serve(1);
+      EXPECT_EQ(fetched({.url = "s3://bucket/x"}), "here") << fault_;
+      if (is_in_text || status == 403) continue;
+      serve(9);
+      EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+                  HasSubstr("; the bucket is in the region 'eu-real-1': name it"));
+    }
+  }
+  server_.set_gate([](const test::LoggedRequest&) {
+    return std::pair(301, std::string("<Error><Code>PermanentRedirect</Code><Endpoint>"
+                                      "s3-eu.example</Endpoint></Error>"));
+  });
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              HasSubstr("PermanentRedirect, after 1 attempt); the bucket is at 's3-eu.example'"));
+  server_.set_gate([](const test::LoggedRequest&) {
+    return std::pair(400, std::string("<Error><Code>AuthorizationHeaderMalformed</Code><Region>"
+                                      "evil/host</Region></Error>"));
+  });
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }), Not(HasSubstr("evil")));
+}
+
+TEST_F(S3FetcherTest, AServerOfOnesOwnMayCallItsRegionAsItLikes) {
+  server_.serve("/bucket/x", {.body = "here"});
+  for (const std::string region : {"RegionOne", "DC_2.b"}) {
+    options_.s3.region = region;
+    server_.set_gate(
+        [&](const test::LoggedRequest& request) -> std::optional<std::pair<int, std::string>> {
+          fault_ = signature_fault(request, region);
+          if (fault_.empty()) return std::nullopt;
+          return std::pair(403, std::string());
+        });
+    EXPECT_EQ(fetched({.url = "s3://bucket/x"}), "here") << fault_;
+  }
+  // At Amazon it is a part of a host's name.
+  EXPECT_THAT(
+      error_text([] { s3_target("s3://b/k", resolve_s3_access({.region = "RegionOne"}, {})); }),
+      HasSubstr("the S3 region is malformed: 'RegionOne'; write it as us-east-1"));
+}
+
+TEST_F(S3FetcherTest, ClocksThatDifferAreNamedAndNotTheKeys) {
+  server_.set_gate([](const test::LoggedRequest&) {
+    return std::pair(403, std::string("<Error><Code>RequestTimeTooSkewed</Code><RequestTime>"
+                                      "20200101T000000Z</RequestTime><ServerTime>"
+                                      "2001-02-03T04:05:06Z</ServerTime></Error>"));
+  });
+  const auto is_told = [](const std::string& theirs) {
+    return AllOf(HasSubstr("; set the clock: this machine's says 20"),
+                 HasSubstr("Z, and the server's " + theirs), Not(HasSubstr("check the keys")));
+  };
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              AllOf(HasSubstr("(HTTP status 403, RequestTimeTooSkewed, after 1 attempt); set"),
+                    is_told("2001-02-03T04:05:06Z")));
+  EXPECT_THAT(error_text([&] { (void)Fetchers(options_).stat({.url = "s3://bucket/x"}); }),
+              is_told("2001-02-03T04:05:06Z"));
+  // Others do not say why they refuse.
+  server_.set_gate(nullptr);
+  const auto serve = [&](std::time_t when) {
+    std::tm parts{};
+    ::gmtime_r(&when, &parts);
+    char date[64];
+    std::strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT", &parts);
+    server_.serve("/bucket/x",
+                  {.statuses = {403, 403}, .extra_headers = "Date: " + std::string(date) + "\r\n"});
+  };
+  serve(981173106);
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              is_told("2001-02-03T04:05:06Z"));
+  serve(std::time(nullptr) - 60);
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }), HasSubstr("check the keys"));
+  options_.s3.anonymous = true;
+  serve(981173106);
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }), Not(HasSubstr("clock")));
+}
+
+TEST_F(S3FetcherTest, HeadersOfTheStoreAreSignedAndOthersAreSaidNotToBeSent) {
+  server_.serve("/bucket/x", {.body = "here"});
+  options_.headers = {"X-Amz-Request-Payer: requester"};
+  EXPECT_EQ(fetched({.url = "s3://bucket/x"}), "here") << fault_;
+  EXPECT_EQ(server_.requests().back().header("x-amz-request-payer"), "requester");
+  server_.serve("/bucket/x", {.statuses = {403, 403, 403}});
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              AllOf(HasSubstr("'x-amz-request-payer: requester'"), Not(HasSubstr("not sent"))));
+  options_.headers.emplace_back("X-Tenant: sesame");
+  EXPECT_THAT(error_text([&] { fetched({.url = "s3://bucket/x"}); }),
+              AllOf(HasSubstr("were not sent)"), Not(HasSubstr("sesame"))));
+  EXPECT_EQ(server_.requests().back().header("x-tenant"), "");
+}
+
+// As Python's configparser, by which Amazon's own tools read them.
+TEST_F(S3FetcherTest, ProfilesAreReadHoweverTheyAreWritten) {
+  const auto found = [](const std::string& profile) {
+    Fetchers::Options all;
+    all.s3.profile = profile;
+    const AwsKeys keys = AwsKeyChain(all).find({}, {});
+    const S3Access access = resolve_s3_access(all.s3, keys);
+    return keys.access_key_id + "|" + keys.secret_access_key + "|" + access.region + "|" +
+           access.endpoint;
+  };
+  const auto write = [&](const char* file, const std::string& text) {
+    test::write_file(environment_.home() / file, text);
+  };
+  write("credentials",
+        "\xEF\xBB\xBF[capitals]\nAWS_ACCESS_KEY_ID = A\nAws_Secret_Access_Key=s\n"
+        "[colon]\naws_access_key_id: A\naws_secret_access_key:s=:t\n"
+        "[indented]\n  aws_access_key_id = A\n  # not a key\n\n  aws_secret_access_key = s\n"
+        " [also]\n\taws_access_key_id=A\n\taws_secret_access_key=s\n"
+        "[Default]\naws_access_key_id = A\naws_secret_access_key = s\n");
+  write("config",
+        "[Profile capitals]\nREGION=r-1\n[profile\t\"colon\"]\nregion : r-1\n"
+        "[profile indented]\n    s3 =\n        endpoint_url = http://wrong\n"
+        "        addressing_style = virtual\n    region = r-1\n"
+        "[profile also]\nregion = r-1\n[profile default]\nregion = r-1\n");
+  EXPECT_EQ(found("capitals"), "A|s|r-1|");
+  EXPECT_EQ(found("colon"), "A|s=:t|r-1|");
+  EXPECT_EQ(found("indented"), "A|s|r-1|");
+  EXPECT_EQ(found("also"), "A|s|r-1|");
+  EXPECT_EQ(found("default"), "A|s|r-1|");
+  EXPECT_EQ(resolve_s3_access({.profile = "indented"}, {}).path_style, false);
+  EXPECT_EQ(resolve_s3_access({.path_style = true, .profile = "indented"}, {}).path_style, true);
+  EXPECT_EQ(resolve_s3_access({.profile = "also"}, {}).path_style, std::nullopt);
+  write("credentials", "[typo]\naws_access_key_id sesame\n");
+  EXPECT_THAT(
+      error_text([&] { found("typo"); }),
+      AllOf(HasSubstr("a line of the S3 profile sets nothing: '"),
+            HasSubstr("credentials', line 2; write it as name = value"), Not(HasSubstr("sesame"))));
+}
+
+TEST_F(S3FetcherTest, TheServicesOfAProfileSayWhereTheyAre) {
+  const auto endpoint = [](const std::string& service) {
+    return aws_endpoint(read_aws_profile("p", true), service);
+  };
+  const auto write = [&](const std::string& text) {
+    test::write_file(environment_.home() / "config", text);
+  };
+  const std::string services =
+      "[services lab]\ns3 =\n  endpoint_url = http://s3.lab/\nsts =\n  "
+      "endpoint_url=http://sts.lab\n";
+  write("[profile p]\nservices = lab\nendpoint_url = http://all.lab\n" + services);
+  EXPECT_EQ(endpoint("s3"), "http://s3.lab");
+  EXPECT_EQ(endpoint("sts"), "http://sts.lab");
+  EXPECT_EQ(endpoint("sso_oidc"), "http://all.lab");
+  EXPECT_EQ(resolve_s3_access({.profile = "p"}, {}).endpoint, "http://s3.lab");
+  environment_.set("AWS_ENDPOINT_URL", "http://env");
+  EXPECT_EQ(endpoint("s3"), "http://env");
+  environment_.set("AWS_ENDPOINT_URL_SSO_OIDC", "http://env-oidc");
+  EXPECT_EQ(endpoint("sso_oidc"), "http://env-oidc");
+  environment_.set("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "TRUE");
+  EXPECT_EQ(endpoint("s3"), "");
+  environment_.unset("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+  write("[profile p]\nservices = none\n" + services);
+  EXPECT_THAT(error_text([&] { endpoint("s3"); }),
+              HasSubstr("the services of the S3 profile do not exist: 'none', in the profile 'p'"));
 }
 
 TEST_F(S3FetcherTest, MalformedUrlsAndEndpointsAreRefused) {
@@ -390,7 +581,7 @@ TEST_F(S3FetcherTest, MalformedUrlsAndEndpointsAreRefused) {
     EXPECT_THAT(error_text(call), Not(HasSubstr("sesame")));
   }
   options_.s3.endpoint = "http://h";
-  options_.s3.region = "eu.evil/";
+  options_.s3.region = "eu.evil/";  // also where the endpoint is one's own
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://b/k"}); }),
               HasSubstr("the S3 region is malformed: 'eu.evil/'"));
 }
@@ -472,6 +663,12 @@ TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   // Without a slash: moto decodes %2F before it checks the signature, which S3 does not.
   EXPECT_EQ(Fetchers(options).list({.url = "s3://bucket/a"}),
             std::vector<std::string>{"s3://bucket/a b/x.tar"});
+
+  options.s3.region = "RegionOne";
+  options.headers = {"x-amz-request-payer: requester"};
+  StringSink elsewhere;
+  Fetchers(options).fetch(request, elsewhere);
+  EXPECT_TRUE(same(elsewhere.bytes, body));
 
   options.s3.secret_access_key += "x";
   EXPECT_THAT(error_text([&] { Fetchers(options).fetch(request, sink); }),

@@ -212,6 +212,7 @@ bool TestHttpServer::Impl::answer(int fd, const LoggedRequest& request) {
       stall = ++entry.stalls;
     }
     file = entry.file;
+    if (file.has_many_nodes) file.etag = "\"node-" + std::to_string(entry.num_answers) + "\"";
   }
   if (file.delay.count() > 0) sleep(file.delay);
   while (request.method == "GET" && file.hangs && *file.hangs && !stops) {

@@ -25,6 +25,7 @@ struct ServedFile {
   std::vector<int> statuses = {};  ///< the first answers have these instead
   std::string extra_headers = {};  ///< whole lines, each with its "\r\n"; of every answer
   std::string redirect_to = {};    ///< if not empty: 302
+  bool has_many_nodes = false;     ///< each answer has an ETag of its own: "node-1", "node-2", ...
 
   /// After so many body bytes of an answer the connection is closed, for the first `num_cuts`.
   std::optional<std::size_t> cut_after = {};

@@ -200,6 +200,28 @@ TEST_F(PrivateServerTest, AnOldBaseThatFitsNoShardIsNamed) {
   EXPECT_FALSE(fs::exists(shards_.dir / "x.idx.journal"));
 }
 
+TEST_F(PrivateServerTest, OptionsThatGoToNoShardAreNoted) {
+  const std::string list = signed_on("1");
+  output({"index", "--quiet", "-o", shards_.index(), list});
+  write_file(shards_.dir / "token", "sesame");
+  for (const std::vector<std::string>& given :
+       {std::vector<std::string>{"--http-header", "X-Tenant: sesame"},
+        {"--bearer-token-file", shards_.dir / "token"},
+        {"--netrc-file", shards_.dir / "token"}}) {
+    std::vector<std::string> command = {"verify", shards_.index(), "--url-base",
+                                        "file://" + shards_.dir.path()};
+    command.insert(command.end(), given.begin(), given.end());
+    const std::string note = "note: " + given[0] + " goes to no shard: it is for http and https";
+    EXPECT_THAT(use(command).err, AllOf(HasSubstr(note), Not(HasSubstr("sesame"))));
+    command.emplace_back("--quiet");
+    EXPECT_THAT(use(command).err, Not(HasSubstr("goes to no shard")));
+    command = {"verify", shards_.index(), "--url-base",
+               base() + "=" + base() + "?sv=1&sig=swordfish"};
+    command.insert(command.end(), given.begin(), given.end());
+    EXPECT_THAT(use(command).err, Not(HasSubstr("goes to no shard")));
+  }
+}
+
 TEST_F(PrivateServerTest, SeveralHostsNeedABaseEach) {
   TestHttpServer other;
   other.serve("/a.tar", {.body = small_shard(0, 3)});

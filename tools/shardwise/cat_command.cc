@@ -106,7 +106,7 @@ void run(const CatOptions& options, Output& out) {
                                     /*allow_part=*/true, interrupt_token(),
                                     // What comes is to stay in the cache for the next one.
                                     /*wait_for_whole_shards=*/true);
-  require_bases_fit(options.cache.fetching, urls_of(data.index()));
+  check_servers(options.cache.fetching, urls_of(data.index()), options.first_use.quiet);
   const Sample sample = options.key ? data.get(*options.key) : data[number];
   if (wanted) {
     write_field(sample, *wanted, options.force, out);

@@ -266,7 +266,7 @@ Run open_epoch(const EpochOptions& options) {
   RunArguments arguments = options.run;
   arguments.first_use.fetching = options.cache.fetching;
   Run run = open_run(arguments, {.batch_size = options.batch}, open);
-  require_bases_fit(options.cache.fetching, urls_of(*run.data));
+  check_servers(options.cache.fetching, urls_of(*run.data), options.run.first_use.quiet);
   return run;
 }
 

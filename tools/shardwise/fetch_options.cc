@@ -85,6 +85,26 @@ std::string base_of(const Index& index) {
                              "the index " + in_quotes(index.path()) + " has no shard at a URL");
 }
 
+/// Those of the options that were given and are for http and https alone; empty: none. Headers that
+/// a store calls its own go to that store, too.
+std::string options_of_http(const Fetchers::Options& fetching) {
+  const bool has_headers = std::ranges::any_of(fetching.headers, [](const std::string& header) {
+    const std::string name = to_lower(header);
+    return !name.starts_with("x-amz-") && !name.starts_with("x-goog-");
+  });
+  if (has_headers) return "--http-header";
+  if (!fetching.bearer_token_file.empty()) return "--bearer-token-file";
+  return fetching.netrc_file.empty() ? "" : "--netrc-file";
+}
+
+/// That of the URL from which a shard is fetched.
+std::string scheme_today(const std::string& url, const Fetchers::Options& fetching) {
+  for (const Fetchers::Options::Moved& move : fetching.moved) {
+    if (move.from.empty() || rebased_url(url, move.from, move.to)) return scheme_of(move.to);
+  }
+  return scheme_of(url);
+}
+
 /// Errors: wrong usage.
 std::chrono::milliseconds parse_retry_time(const std::string& given) {
   if (const auto time = parse_duration(given)) return *time;
@@ -128,7 +148,12 @@ std::vector<std::string> urls_of(const MixedDataset& data) {
   return urls;
 }
 
-void require_bases_fit(const Fetchers::Options& fetching, const std::vector<std::string>& urls) {
+bool has_server_options(const Fetchers::Options& fetching) {
+  return !fetching.moved.empty() || !options_of_http(fetching).empty();
+}
+
+void check_servers(const Fetchers::Options& fetching, const std::vector<std::string>& urls,
+                   bool quiet) {
   for (const Fetchers::Options::Moved& move : fetching.moved) {
     const bool fits = move.from.empty() || std::ranges::any_of(urls, [&](const std::string& url) {
                         return rebased_url(url, move.from, move.to).has_value();
@@ -139,6 +164,15 @@ void require_bases_fit(const Fetchers::Options& fetching, const std::vector<std:
         "no shard lies below OLD, " + in_quotes(redacted_url(move.from)) +
             (urls.empty() ? ": none is at a URL"
                           : "; the first shard is " + in_quotes(redacted_url(urls.front()))));
+  }
+  const std::string unused = options_of_http(fetching);
+  const bool is_unused =
+      !unused.empty() && !urls.empty() && std::ranges::none_of(urls, [&](const std::string& url) {
+        return scheme_today(url, fetching).starts_with("http");
+      });
+  if (is_unused && !quiet) {
+    say("note", unused + " goes to no shard: it is for http and https, and the first shard is " +
+                    in_quotes(redacted_url(urls.front())));
   }
 }
 

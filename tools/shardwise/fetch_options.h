@@ -29,9 +29,13 @@ bool is_quiet(const CLI::App& command);
 /// The URLs of all remote shards, as the indexes have them.
 std::vector<std::string> urls_of(const Index& index);
 std::vector<std::string> urls_of(const MixedDataset& data);
-/// Throws unless each OLD of --url-base is that of one of these URLs: one that was mistyped would
-/// be passed over without a word. Errors: wrong usage, naming it.
-void require_bases_fit(const Fetchers::Options& fetching, const std::vector<std::string>& urls);
+/// Checks the options of servers against the URLs of all remote shards. Unless `quiet`, headers, a
+/// token, or users and passwords are noted if no shard is at http or https.
+/// Errors: wrong usage, naming an OLD of --url-base below which no URL lies.
+void check_servers(const Fetchers::Options& fetching, const std::vector<std::string>& urls,
+                   bool quiet);
+/// True if there is something to check.
+bool has_server_options(const Fetchers::Options& fetching);
 
 /// The options for shards of an index: where --url-base gave NEW alone, it is where the folder lies
 /// today that all remote shards of this index have in common (Index::Summary::url_base).

@@ -72,7 +72,7 @@ Run open_fill(const FillOptions& options) {
   Run run = open_run(arguments, {},
                      dataset_opener(options.lookup, Dataset::Access::kMap, cache,
                                     arguments.order.allow_part, interrupt_token()));
-  require_bases_fit(options.cache.fetching, urls_of(*run.data));
+  check_servers(options.cache.fetching, urls_of(*run.data), options.run.first_use.quiet);
   return run;
 }
 

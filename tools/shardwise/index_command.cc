@@ -386,7 +386,7 @@ void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
       relocations.push_back(parse_relocation(text, *index));
       urls.push_back(relocations.back().to);
     }
-    require_bases_fit(options.cache.fetching, urls);
+    check_servers(options.cache.fetching, urls, options.quiet);
   }
   const Progress progress("relocating", Unit::kBytes, options.quiet);
   const BuildReport report = relocate_index(options.index, relocations, build);
@@ -440,11 +440,11 @@ void run(const IndexOptions& options, Output& out) {
                                  ? read_index_sources(options.index, build.remote)
                                  : read_sources(options.sources, build.remote);
   const bool update = options.sources.empty() && sources.shards.empty();
-  if (!options.cache.fetching.moved.empty()) {
+  if (has_server_options(options.cache.fetching)) {
     std::vector<std::string> urls =
         update ? urls_of(*Index::open(options.index)) : remote_shards(sources);
     for (const WidsDescriptor& descriptor : sources.descriptors) urls.push_back(descriptor.path);
-    require_bases_fit(options.cache.fetching, urls);
+    check_servers(options.cache.fetching, urls, options.quiet);
   }
   build.remote = remembering_states(build.remote, sources.shards);
   const KeptContent kept(options);

@@ -52,7 +52,7 @@ void run(const VerifyArguments& options, Output& out) {
   Index::Lookup lookup = options.lookup;
   lookup.urls = std::move(found.urls);
   const std::shared_ptr<const Index> index = Index::open(found.path, lookup);
-  require_bases_fit(options.first_use.fetching, urls_of(*index));
+  check_servers(options.first_use.fetching, urls_of(*index), options.first_use.quiet);
   index->validate();
   const Index::Summary summary = index->summary();
   Progress progress("verifying", Unit::kBytes, options.first_use.quiet);

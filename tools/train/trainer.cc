@@ -683,7 +683,7 @@ class Training {
     }
     std::vector<std::string> urls = tools::urls_of(data);
     if (eval_) std::ranges::move(tools::urls_of(eval_->index()), std::back_inserter(urls));
-    tools::require_bases_fit(options_.cache.fetching, urls);
+    tools::check_servers(options_.cache.fetching, urls, options_.first_use.quiet);
     return data;
   }
 

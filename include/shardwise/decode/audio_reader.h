@@ -17,8 +17,9 @@ namespace shardwise {
 /// Samples are float32 in [-1, 1], [channels, samples], as torchaudio and torchcodec give them;
 /// lossy codecs may exceed that range a little. Times are those of the container, in seconds, the
 /// same ones that VideoReader has for the frames beside the sound. Of several sounds in a file the
-/// default one is read, else the first. A WAV that does not say its size goes on to its end. ID3
-/// tags around FLAC, and zeros behind the last frame of an MP3, are passed over.
+/// default one is read, else the first. A WAV that does not say its size, as ffmpeg and SoX leave
+/// it in pipes, goes on to its end; RF64 and BW64 are read. Tags before a sound (ID3v2) are passed
+/// over, and what other programs put behind it: ID3v1, APEv2, Lyrics3, text, zeros.
 ///
 /// A gap of more than 8 ms in a container's times is read as zeros. Times that go back by more than
 /// 8 ms are an error where they are decoded, as is a gap in FLAC, which has no such thing. Smaller

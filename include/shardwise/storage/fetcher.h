@@ -33,8 +33,9 @@ class SHARDWISE_EXPORT Fetcher {
   /// A file as its source describes it.
   struct Stat {
     std::optional<std::uint64_t> size_bytes = {};  ///< nothing: it does not say
-    /// Changes when the file does: a strong ETag; else Last-Modified as sent, with a weak ETag
-    /// before it where there is one; empty: none of these.
+    /// Changes when the file does: what a redirect says of the file behind it (X-Linked-Etag); else
+    /// a strong ETag; else Last-Modified as sent, with a weak ETag before it where there is one;
+    /// empty: none of these.
     std::string validator = {};
     bool has_ranges = false;  ///< parts of it can be asked for
   };
@@ -90,7 +91,8 @@ class SHARDWISE_EXPORT Fetcher {
 ///   s3           the same, signed (AWS signature version 4); see S3Options. Needs libcurl 7.88.
 ///   gs, az, hf   the same, with credentials of the environment: Google Cloud Storage, Azure Blob
 ///                Storage (az://container/blob), the Hugging Face Hub
-///                (hf://datasets/owner/name/path); docs/remote.md says which.
+///                (hf://datasets/owner/name/path, hf://buckets/owner/name/path); docs/remote.md
+///                says which.
 ///   file         file:///path, for tests and for files that a cache expands.
 ///   pipe         if allowed: the command's standard output. No shell: words are split at blanks;
 ///                '...' and "..." hold a word together, a backslash takes the next character as it
@@ -117,11 +119,15 @@ class SHARDWISE_EXPORT Fetchers {
   /// Keys that a service gave are kept, and asked for anew before they expire; all else is looked
   /// up for each fetch. Without any keys requests are not signed: public buckets can be read.
   struct S3Options {
-    /// "https://minio.example:9000"; AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL. Empty: AWS's own.
+    /// "https://minio.example:9000"; AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's services,
+    /// its endpoint_url. Empty: AWS's own.
     std::string endpoint = {};
-    std::string region = {};  ///< AWS_REGION, AWS_DEFAULT_REGION; at last "us-east-1"
-    /// The bucket in the path (true) or in the host name (false). Nothing: in the path where the
-    /// endpoint is not AWS's own or the bucket's name does not fit a certificate for host names.
+    /// AWS_REGION, AWS_DEFAULT_REGION; at last "us-east-1". If the server names another region for
+    /// a bucket, that is asked. A server of your own may call its region as it likes: "RegionOne".
+    std::string region = {};
+    /// The bucket in the path (true) or in the host name (false). Nothing: as the profile's
+    /// addressing_style says; else in the path where the endpoint is not AWS's own or the bucket's
+    /// name does not fit a certificate for host names.
     std::optional<bool> path_style = {};
     std::string access_key_id = {};      ///< AWS_ACCESS_KEY_ID
     std::string secret_access_key = {};  ///< AWS_SECRET_ACCESS_KEY
@@ -172,7 +178,8 @@ class SHARDWISE_EXPORT Fetchers {
     /// "Name: value": headers of every http and https request, as a token or the name of a tenant.
     /// As credentials they do not go along with a redirect to another host, port or scheme. But
     /// every host that a URL names gets them, also one that a descriptor, a list or an index names:
-    /// give them only where you trust whoever wrote these.
+    /// give them only where you trust whoever wrote these. s3:// sends and signs those that begin
+    /// with x-amz-, and gs:// sends those that begin with x-goog-; the other stores get none.
     std::vector<std::string> headers = {};
     /// A file whose first line is a token, which https requests then carry ("Authorization: Bearer
     /// ..."). It is read for each file that is fetched, so a renewed token is found. It is not sent

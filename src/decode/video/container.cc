@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 
 #include "decode/decode_failure.h"
@@ -25,6 +26,65 @@ std::uint32_t little_endian_32(std::string_view bytes, std::size_t at) {
   return value;
 }
 
+std::uint64_t little_endian_64(std::string_view bytes, std::size_t at) {
+  return std::uint64_t{little_endian_32(bytes, at + 4)} << 32 | little_endian_32(bytes, at);
+}
+
+// -------------------------------------------------------------- what others put before and behind
+
+/// `bytes` without the ID3v2 tags that they begin with.
+std::string_view behind_id3v2(std::string_view bytes) noexcept {
+  constexpr std::size_t kHeader = 10;
+  while (bytes.size() >= kHeader && bytes.substr(0, 3) == "ID3") {
+    std::size_t size = kHeader;  // 7 bits a byte; a flag says that the header comes again
+    for (std::size_t i = 6, shift = 21; i < 10; ++i, shift -= 7) {
+      size += std::size_t{static_cast<unsigned char>(bytes[i]) & 0x7Fu} << shift;
+    }
+    if ((static_cast<unsigned char>(bytes[5]) & 0x10u) != 0) size += kHeader;
+    bytes.remove_prefix(std::min(size, bytes.size()));
+  }
+  return bytes;
+}
+
+/// `bytes` without the tag that they end with: ID3v1, APEv2 or Lyrics3.
+std::string_view before_tag(std::string_view bytes) noexcept {
+  constexpr std::size_t kId3v1 = 128;
+  const auto without_last = [&](std::size_t size) { return bytes.substr(0, bytes.size() - size); };
+  if (bytes.size() >= kId3v1 && bytes.substr(bytes.size() - kId3v1, 3) == "TAG") {
+    return without_last(kId3v1);
+  }
+  constexpr std::size_t kApeFooter = 32;
+  constexpr std::string_view kApe = "APETAGEX";
+  if (bytes.size() >= kApeFooter && bytes.substr(bytes.size() - kApeFooter, kApe.size()) == kApe) {
+    // It has the size of what lies before it, with itself, and without a header, which may lack.
+    std::size_t size = little_endian_32(bytes, bytes.size() - kApeFooter + 12);
+    if (size < kApeFooter || size > bytes.size()) return bytes;
+    if (bytes.size() - size >= kApeFooter &&
+        bytes.substr(bytes.size() - size - kApeFooter, kApe.size()) == kApe) {
+      size += kApeFooter;
+    }
+    return without_last(size);
+  }
+  if (bytes.ends_with("LYRICS200") || bytes.ends_with("LYRICSEND")) {
+    return bytes.substr(0, std::min(bytes.rfind("LYRICSBEGIN"), bytes.size()));
+  }
+  return bytes;
+}
+
+/// Whether this is no media, but what other programs put behind it: tags, text, zeros.
+bool is_tail(std::string_view bytes) noexcept {
+  const auto is_text = [](char c) {
+    return c == 0 || c == '\t' || c == '\r' || c == '\n' || (c >= ' ' && c <= '~');
+  };
+  bytes = behind_id3v2(bytes);
+  while (!std::ranges::all_of(bytes, is_text)) {
+    const std::string_view shorter = before_tag(bytes);
+    if (shorter.size() == bytes.size()) return bytes.starts_with("APETAGEX");
+    bytes = shorter;
+  }
+  return true;
+}
+
 // ------------------------------------------------------------------------------------- MP4 and MOV
 
 /// What the tables of an MP4 promise: samples of all tracks, and edits of all edit lists.
@@ -42,35 +102,65 @@ void add_counts(std::string_view header, std::string_view type, std::size_t coun
   }
 }
 
+/// Of the samples that `header` promises, those of sound without an entry each. In QuickTime a
+/// sample of compressed sound is a moment, not bytes. libav makes an entry for many of them.
+std::uint64_t count_moments(std::string_view header) {
+  std::uint64_t sum = 0;
+  for (std::size_t at = header.find("trak"); at != header.npos; at = header.find("trak", at + 1)) {
+    if (at < 4) continue;
+    const std::string_view track = header.substr(at, big_endian(header, at - 4, 4));
+    const std::size_t times = track.find("stts"), sizes = track.find("stsz");
+    if (track.find("soun") == track.npos || track.find("vide") != track.npos) continue;
+    if (times == track.npos || track.size() - times < 20 || big_endian(track, times + 8, 4) != 1 ||
+        big_endian(track, times + 16, 4) != 1) {
+      continue;  // not all of them take one unit of time
+    }
+    if (sizes == track.npos || track.size() - sizes < 16) continue;
+    if (big_endian(track, sizes + 8, 4) == 1) sum += big_endian(track, sizes + 12, 4);
+  }
+  return sum;
+}
+
 /// `header`: a whole box of the top level, other than those that hold media.
 void add_promise(std::string_view header, Mp4Promise& promise) {
   if (header.find("cmov") != header.npos) {
     throw DecodeFailure("MP4: its header is compressed");
   }
   add_counts(header, "stsz", 12, promise.samples);
+  promise.samples -= std::min(promise.samples, count_moments(header));
   add_counts(header, "stz2", 12, promise.samples);
   add_counts(header, "trun", 8, promise.samples);
   add_counts(header, "elst", 8, promise.edits);
 }
 
-void require_plausible_mp4(std::string_view bytes) {
+/// The size of the box that `bytes` begin with; nothing where they begin with none.
+std::optional<std::uint64_t> box_size(std::string_view bytes) {
+  if (bytes.size() < 8) return std::nullopt;
+  std::uint64_t size = big_endian(bytes, 0, 4);
+  if (size == 1 && bytes.size() < 16) return std::nullopt;
+  if (size == 1) size = big_endian(bytes, 8, 8);
+  if (size == 0 && big_endian(bytes, 4, 4) != 0) size = bytes.size();  // to the end
+  if (size < 8 || size > bytes.size()) return std::nullopt;
+  return size;
+}
+
+std::string_view plausible_mp4(std::string_view bytes) {
   Mp4Promise promise;
+  bool has_header = false;
   for (std::size_t at = 0; at < bytes.size();) {
-    const std::size_t left = bytes.size() - at;
-    if (left < 8) throw DecodeFailure(kEndsEarly);
-    std::uint64_t size = big_endian(bytes, at, 4);
-    if (size == 1) {
-      if (left < 16) throw DecodeFailure(kEndsEarly);
-      size = big_endian(bytes, at + 8, 8);
+    const std::string_view rest = bytes.substr(at);
+    const auto size = box_size(rest);
+    if (!size && has_header && is_tail(rest)) {
+      bytes = bytes.substr(0, at);
+      break;
     }
-    if (size == 0) size = left;
-    if (size < 8) throw DecodeFailure("MP4: a box is smaller than its header");
-    if (size > left) throw DecodeFailure(kEndsEarly);
-    const std::string_view type = bytes.substr(at + 4, 4);
+    if (!size) throw DecodeFailure(kEndsEarly);
+    const std::string_view type = rest.substr(4, 4);
+    has_header = has_header || type == "moov";
     if (type != "mdat" && type != "free" && type != "skip" && type != "wide") {
-      add_promise(bytes.substr(at, size), promise);
+      add_promise(rest.substr(0, *size), promise);
     }
-    at += size;
+    at += *size;
   }
   // libav makes an index entry of about 24 bytes for each sample, and each edit may repeat them
   // all. A sample has a byte at least, so that more of them than bytes are a lie.
@@ -80,6 +170,7 @@ void require_plausible_mp4(std::string_view bytes) {
     throw DecodeFailure("MP4: it promises " + std::to_string(promise.samples) + " samples in " +
                         std::to_string(bytes.size()) + " bytes");
   }
+  return bytes;
 }
 
 // ---------------------------------------------------------------------------------------- Matroska
@@ -122,15 +213,17 @@ bool is_in_cluster(std::uint64_t id, std::uint64_t size) noexcept {
 }
 
 /// Where libav meets an element that it does not know, or that is larger than what holds it, it
-/// looks for the next cluster: the frames in between are lost, and nobody hears of it.
-void require_whole_segment(std::string_view segment, bool knows_size) {
+/// looks for the next cluster: the frames in between are lost, and nobody hears of it. Returns how
+/// many bytes the segment has, without another one behind it, or a tail.
+std::size_t size_of_segment(std::string_view segment, bool knows_size) {
   const auto size_within = [](std::uint64_t size, std::size_t left) {
     if (size > left) throw DecodeFailure(kEndsEarly);
     return static_cast<std::size_t>(size);
   };
   std::size_t cluster_end = 0;  // while `at` is before it, it is in a cluster
   bool knows_cluster_size = true;
-  for (std::size_t at = 0; at < segment.size();) {
+  // Steps over the element that begins at `at`. False if it is another segment.
+  const auto step = [&](std::size_t& at) {
     const std::size_t begin = at;
     const std::uint64_t id = ebml_number(segment, at, true);
     const std::uint64_t size = ebml_number(segment, at, false);
@@ -147,14 +240,27 @@ void require_whole_segment(std::string_view segment, bool knows_size) {
       cluster_end = 0;
       at += size_within(size, segment.size() - at);
     } else if (ends_cluster && !knows_size && (id == kEbml || id == kSegment)) {
-      return;  // what follows the first segment is not read
+      return false;  // what follows the first segment is not read
     } else {
       throw DecodeFailure("Matroska: an element is damaged");
     }
+    return true;
+  };
+  for (std::size_t begin = 0; begin < segment.size();) {
+    std::size_t at = begin;
+    try {
+      if (!step(at)) return begin;
+    } catch (const DecodeFailure&) {
+      const bool may_end = begin >= cluster_end || !knows_cluster_size;
+      if (knows_size || !may_end || !is_tail(segment.substr(begin))) throw;
+      return begin;
+    }
+    begin = at;
   }
+  return segment.size();
 }
 
-void require_plausible_matroska(std::string_view bytes) {
+std::string_view plausible_matroska(std::string_view bytes) {
   for (std::size_t at = 0; at < bytes.size();) {
     const std::uint64_t id = ebml_number(bytes, at, true);
     const std::uint64_t size = ebml_number(bytes, at, false);
@@ -162,7 +268,8 @@ void require_plausible_matroska(std::string_view bytes) {
     if (knows_size && size > bytes.size() - at) throw DecodeFailure(kEndsEarly);
     if (id == kSegment || !knows_size) {
       // What follows the first one is not read.
-      return require_whole_segment(bytes.substr(at, knows_size ? size : bytes.npos), knows_size);
+      const std::string_view segment = bytes.substr(at, knows_size ? size : bytes.npos);
+      return bytes.substr(0, at + size_of_segment(segment, knows_size));
     }
     at += size;
   }
@@ -195,43 +302,72 @@ bool are_chunks(std::string_view bytes) noexcept {
   return bytes.empty();
 }
 
-/// Programs that write to a pipe cannot know the size, and leave all ones or a zero. A zero is
-/// meant where the file's own size is right, or where the samples' place is taken by other chunks.
-bool knows_size(std::string_view wav, std::size_t data_chunk) noexcept {
+/// RF64 and BW64 put sizes beyond 32 bits into a chunk of their own, the first one.
+bool is_rf64(std::string_view wav) noexcept {
+  return (wav.starts_with("RF64") || wav.starts_with("BW64")) && wav.size() >= 44 &&
+         wav.substr(12, 4) == "ds64";
+}
+
+/// How many bytes of samples a WAV says that it has; nothing where it does not know. Programs that
+/// write to a pipe leave all ones, a zero, or a size near 2 GiB that they would not exceed (SoX). A
+/// zero is meant where the file's own size is right, or other chunks take the samples' place.
+std::optional<std::uint64_t> size_of_data(std::string_view wav, std::size_t data_chunk) noexcept {
+  constexpr std::uint32_t kUnknown = 0xFFFFFFFF, kFirstOfPipes = 0x7FFFF000;
   const std::uint32_t size = little_endian_32(wav, data_chunk + 4);
-  if (size != 0) return size != 0xFFFFFFFF;
-  return little_endian_32(wav, 4) == wav.size() - 8 || are_chunks(wav.substr(data_chunk + 8));
+  const std::size_t left = wav.size() - data_chunk - 8;
+  if (size == kUnknown && is_rf64(wav)) return little_endian_64(wav, 28);
+  if (size == kUnknown || (size >= kFirstOfPipes && size > left)) return std::nullopt;
+  if (size != 0) return size;
+  const bool is_meant =
+      little_endian_32(wav, 4) == wav.size() - 8 || are_chunks(wav.substr(data_chunk + 8));
+  return is_meant ? std::optional<std::uint64_t>(0) : std::nullopt;
 }
 
 void require_plausible_wav(std::string_view bytes) {
   const std::size_t at = data_chunk_of(bytes);
-  if (!knows_size(bytes, at)) return;
-  const std::uint32_t size = little_endian_32(bytes, at + 4);
-  if (size == 0) throw DecodeFailure("it has no samples");
-  if (size > bytes.size() - at - 8) throw DecodeFailure(kEndsEarly);
+  const auto size = size_of_data(bytes, at);
+  if (!size) return;
+  if (*size == 0) throw DecodeFailure("it has no samples");
+  if (*size > bytes.size() - at - 8) throw DecodeFailure(kEndsEarly);
 }
 
-// ------------------------------------------------------------------------------------------- FLAC
+// -------------------------------------------------------------------------------------------- MP3
 
-/// `bytes` without the ID3v2 tags that they begin with.
-std::string_view behind_id3v2(std::string_view bytes) noexcept {
-  constexpr std::size_t kHeader = 10;
-  while (bytes.size() >= kHeader && bytes.substr(0, 3) == "ID3") {
-    std::size_t size = kHeader;  // 7 bits a byte; a flag says that the header comes again
-    for (std::size_t i = 6, shift = 21; i < 10; ++i, shift -= 7) {
-      size += std::size_t{static_cast<unsigned char>(bytes[i]) & 0x7Fu} << shift;
-    }
-    if ((static_cast<unsigned char>(bytes[5]) & 0x10u) != 0) size += kHeader;
-    bytes.remove_prefix(std::min(size, bytes.size()));
+/// The size of the MPEG frame that `bytes` begin with. 0 means that they begin with none, or with
+/// one whose bit rate is free.
+std::size_t mpeg_frame_size(std::string_view bytes) noexcept {
+  if (bytes.size() < 4) return 0;
+  const auto head = static_cast<std::uint32_t>(big_endian(bytes, 0, 4));
+  const std::uint32_t version = head >> 19 & 3, layer = 4 - (head >> 17 & 3);
+  const std::uint32_t rate = head >> 12 & 15, frequency = head >> 10 & 3, padding = head >> 9 & 1;
+  if (head >> 21 != 0x7FF || version == 1 || layer == 4 || rate == 0 || rate == 15 ||
+      frequency == 3) {
+    return 0;
   }
-  return bytes;
+  constexpr int kKilobits[5][14] = {
+      {32, 64, 96, 128, 160, 192, 224, 256, 288, 320, 352, 384, 416, 448},
+      {32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384},
+      {32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320},
+      {32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256},
+      {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160}};
+  constexpr std::size_t kHertz[3] = {44100, 48000, 32000};
+  const bool is_first = version == 3;  // MPEG 1; else 2, or 2.5, with half its rates, or a quarter
+  const std::size_t row = is_first ? layer - 1 : layer == 1 ? 3 : 4;
+  const auto bits = static_cast<std::size_t>(kKilobits[row][rate - 1]) * 1000;
+  const std::size_t hertz = kHertz[frequency] >> (is_first ? 0 : version == 2 ? 1 : 2);
+  if (layer == 1) return (12 * bits / hertz + padding) * 4;
+  return (layer == 3 && !is_first ? 72 : 144) * bits / hertz + padding;
 }
 
-/// `bytes` without the ID3v1 tag that they end with.
-std::string_view before_id3v1(std::string_view bytes) noexcept {
-  constexpr std::size_t kTag = 128;
-  if (bytes.size() < kTag || bytes.substr(bytes.size() - kTag, 3) != "TAG") return bytes;
-  return bytes.substr(0, bytes.size() - kTag);
+/// `mp3` without what is no frame at its end. libav would look for frames in it.
+std::string_view before_tail_of_mp3(std::string_view mp3) noexcept {
+  std::size_t at = mp3.size() - behind_id3v2(mp3).size();
+  while (at < mp3.size()) {
+    const std::size_t size = mpeg_frame_size(mp3.substr(at));
+    if (size == 0 || size > mp3.size() - at) break;
+    at += size;
+  }
+  return is_tail(mp3.substr(at)) ? mp3.substr(0, at) : mp3;
 }
 
 // --------------------------------------------------------------------------------------------- Ogg
@@ -287,7 +423,9 @@ Container container_of(std::string_view bytes) {
     if (has(4, type)) return Container::kMp4;
   }
   if (has(0, "\x1A\x45\xDF\xA3")) return Container::kMatroska;
-  if (has(0, "RIFF") && has(8, "WAVE")) return Container::kWav;
+  if ((has(0, "RIFF") || has(0, "RF64") || has(0, "BW64")) && has(8, "WAVE")) {
+    return Container::kWav;
+  }
   if (has(0, "fLaC")) return Container::kFlac;
   if (has(0, "OggS")) return Container::kOgg;
   // The frame header's sync word, and a layer that is not reserved.
@@ -299,17 +437,40 @@ Container container_of(std::string_view bytes) {
       "neither MP4 nor Matroska nor WAV nor FLAC nor MP3 nor Ogg by its first bytes");
 }
 
-void require_plausible(Container container, std::string_view bytes) {
-  if (container == Container::kMp4) require_plausible_mp4(bytes);
-  if (container == Container::kMatroska) require_plausible_matroska(bytes);
-  if (container == Container::kWav) require_plausible_wav(bytes);
+std::string_view plausible_part(Container container, std::string_view bytes) {
+  switch (container) {
+    case Container::kMp4:
+      return plausible_mp4(bytes);
+    case Container::kMatroska:
+      return plausible_matroska(bytes);
+    case Container::kWav:
+      require_plausible_wav(bytes);
+      return bytes;
+    case Container::kFlac:
+      while (before_tag(bytes).size() < bytes.size()) bytes = before_tag(bytes);
+      return bytes;
+    case Container::kMp3:
+      return before_tail_of_mp3(bytes);
+    case Container::kOgg:
+      return bytes;
+  }
+  return bytes;
 }
 
-std::string_view without_tags(std::string_view bytes) noexcept {
-  const std::string_view media = behind_id3v2(bytes);
-  return media.substr(0, 4) == "fLaC" ? before_id3v1(media) : bytes;
+std::string_view behind_tags(std::string_view bytes) noexcept {
+  std::string_view media = behind_id3v2(bytes);
+  for (const char* magic : {"fLaC", "RIFF", "RF64", "BW64", "OggS"}) {
+    if (media.starts_with(magic)) return media;
+  }
+  // Some tags of MP3 have more zeros behind them than they say. libav would not find the number of
+  // samples to leave out, which the first frame has.
+  if (media.size() == bytes.size()) return bytes;
+  media.remove_prefix(std::min(media.find_first_not_of('\0'), media.size()));
+  return mpeg_frame_size(media) > 0 ? media : bytes;
 }
 
-bool knows_size_of_wav(std::string_view bytes) { return knows_size(bytes, data_chunk_of(bytes)); }
+bool knows_size_of_wav(std::string_view bytes) {
+  return size_of_data(bytes, data_chunk_of(bytes)).has_value();
+}
 
 }  // namespace shardwise::detail

@@ -191,10 +191,9 @@ struct Demuxer::Input {
 };
 
 Demuxer::Demuxer(std::string_view bytes)
-    : bytes_(without_tags(bytes)),
-      container_(container_of(bytes_)),
+    : container_(container_of(behind_tags(bytes))),
+      bytes_(plausible_part(container_, behind_tags(bytes))),
       input_(std::make_unique<Input>()) {
-  require_plausible(container_, bytes_);
   input_->bytes = bytes_;
   const LibavMessages messages;
   try {

@@ -106,8 +106,8 @@ class Demuxer {
   bool is_last_of_wav(const AVPacket& packet);
   void check_ogg();
 
-  const std::string_view bytes_;
   const Container container_;
+  const std::string_view bytes_;
   const std::unique_ptr<Input> input_;
   AVIOContext* io_ = nullptr;
   AVFormatContext* format_ = nullptr;
