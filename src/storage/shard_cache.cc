@@ -543,7 +543,9 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
     request.cancel.throw_if_cancelled();
     if (must_bypass && !fetch.beside) {
       fetch.beside = cache.impl_->find_place_beside(false);
-      if (!fetch.beside && may_read_past()) return read_past(*cache.impl_);
+      // What is in use shows that the source said the same of two versions: single samples could be
+      // of either. A whole shard is checked.
+      if (!fetch.beside && is_free && may_read_past()) return read_past(*cache.impl_);
       if (!fetch.beside) fetch.beside = cache.impl_->find_place_beside(true);
     }
     if (!is_free) {

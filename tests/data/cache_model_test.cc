@@ -154,8 +154,9 @@ class CacheModelTest : public ::testing::Test {
 
   void open_cache() {
     constexpr std::uint64_t kShardBytes = 16 * 1024;  // and less; sometimes there is little room
+    is_small_ = one_in(3);
     cache_ = ShardCache::open({.directory = dir_ / "cache",
-                               .budget_bytes = (one_in(3) ? 3 : 1000) * kShardBytes,
+                               .budget_bytes = (is_small_ ? 3 : 1000) * kShardBytes,
                                .room_timeout = std::chrono::milliseconds(5),
                                .fetchers = fetchers_});
   }
@@ -192,12 +193,16 @@ class CacheModelTest : public ::testing::Test {
                                                           .access = access,
                                                           .cache = cache_,
                                                           .fetchers = fetchers_}),
-                     access});
+                     access, is_small_});
   }
 
   struct Opened {
     Dataset data;
     Dataset::Access access;
+    bool has_small_cache;
+
+    /// True if single samples may be fetched: asked for, or since the shard does not fit.
+    bool may_fetch_ranges() const { return access == Dataset::Access::kRange || has_small_cache; }
   };
   /// A sample that is kept, and what it held.
   struct Kept {
@@ -230,7 +235,8 @@ class CacheModelTest : public ::testing::Test {
         ADD_FAILURE() << place(source) << ": version " << escaped(word) << " with "
                       << escaped(data.substr(0, 9)) << ", where the index describes " << described
                       << " (" << source.known[described] << "); hashes " << index.content().hashes
-                      << ", range " << (opened.access == Dataset::Access::kRange);
+                      << ", range " << (opened.access == Dataset::Access::kRange)
+                      << ", small cache " << opened.has_small_cache;
       }
       return Kept{std::move(sample), data};
     } catch (const Unsupported& e) {
@@ -256,7 +262,7 @@ class CacheModelTest : public ::testing::Test {
     // Where nothing is known of versions, the whole shard was hashed.
     if (opened.data.index().content().hashes || known.empty()) return false;
     const bool is_range =
-        opened.access == Dataset::Access::kRange && source.compression == Compression::kNone;
+        opened.may_fetch_ranges() && !source.is_local && source.compression == Compression::kNone;
     return std::any_of(source.known.begin(), source.known.end(), [&](const auto& other) {
       return other.first != described && other.second == known && (is_range || is_of(other.first));
     });
@@ -328,6 +334,7 @@ class CacheModelTest : public ::testing::Test {
   const std::uint64_t seed_;
   std::mt19937_64 random_;
   std::shared_ptr<ShardCache> cache_;
+  bool is_small_ = false;  // the cache has room for three shards
   std::vector<Source> sources_;
   std::deque<Opened> open_;
   std::deque<Kept> kept_;
