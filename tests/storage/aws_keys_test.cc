@@ -139,6 +139,18 @@ TEST_F(AwsKeysTest, ARoleIsAssumedByTheKeysOfItsSource) {
   EXPECT_EQ(last_.header("x-amz-security-token"), "bt");
 }
 
+TEST_F(AwsKeysTest, AProfilesOwnServiceGivesTheKeysOfItsRole) {
+  environment_.unset("AWS_ENDPOINT_URL_STS");
+  config(
+      "[profile work]\nrole_arn = arn:r\nsource_profile = base\nservices = lab\n"
+      "[profile base]\naws_access_key_id = BASE\naws_secret_access_key = b\n"
+      "[services lab]\nsts =\n  endpoint_url = " +
+      server_.url("/lab/") + "\n");
+  options_.s3.profile = "work";
+  answer("POST /lab/", sts_answer("ROLE", kLong));
+  EXPECT_EQ(found(), "ROLE|s&ROLE|t-ROLE|the role 'arn:r'");
+}
+
 TEST_F(AwsKeysTest, RolesThatNobodyCanAssumeAreErrors) {
   const auto text_of = [&](const std::string& text) {
     config(text);

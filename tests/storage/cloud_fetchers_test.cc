@@ -476,6 +476,16 @@ TEST_F(CloudTest, AzureIsReadByASignatureOrAToken) {
   EXPECT_EQ(sent("authorization"), "Bearer principal");
 }
 
+TEST_F(CloudTest, AzuresRefusalOfAnotherClockIsNamed) {
+  environment_.set("AZURE_STORAGE_CONNECTION_STRING",
+                   "AccountName=acc;AccountKey=c2VzYW1l;BlobEndpoint=" + server_.url("/acc"));
+  server_.serve("/acc/box/x",
+                {.statuses = {403}, .extra_headers = "Date: Sat, 03 Feb 2001 04:05:06 GMT\r\n"});
+  EXPECT_THAT(error_text([&] { fetched("az://box/x"); }),
+              AllOf(HasSubstr("; set the clock: this machine's says 20"),
+                    HasSubstr("the server's 2001-02-03T04:05:06Z")));
+}
+
 TEST_F(CloudTest, AzuresCredentialsStayWithTheAccountsHost) {
   options_.max_retries = 0;
   // Its first label is the account's name, but it is another host.
