@@ -872,8 +872,8 @@ TEST(VideoReaderTest, WhatOthersPutBehindAVideoIsNoDamage) {
     }
     // Not what might have been frames.
     if (spec.container == "matroska" && spec.muxer_options.empty()) continue;
-    EXPECT_EQ(test::error_code([&] { VideoReader video(bytes + std::string(50, '\x81')); }),
-              ErrorCode::kBadField);
+    EXPECT_THAT(test::error_text([&] { VideoReader video(bytes + std::string(50, '\x81')); }),
+                testing::ContainsRegex("Matroska: an element is damaged|last one is no tag"));
   }
 }
 

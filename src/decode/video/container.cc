@@ -144,6 +144,13 @@ std::optional<std::uint64_t> box_size(std::string_view bytes) {
   return size;
 }
 
+/// The reason why `bytes` begin with no box.
+const char* why_no_box(std::string_view bytes) noexcept {
+  const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
+  const bool is_cut = bytes.size() < 8 || std::ranges::all_of(bytes.substr(4, 4), is_printable);
+  return is_cut ? kEndsEarly : "MP4: a box is damaged, or what follows the last one is no tag";
+}
+
 std::string_view plausible_mp4(std::string_view bytes) {
   Mp4Promise promise;
   bool has_header = false;
@@ -154,7 +161,7 @@ std::string_view plausible_mp4(std::string_view bytes) {
       bytes = bytes.substr(0, at);
       break;
     }
-    if (!size) throw DecodeFailure(kEndsEarly);
+    if (!size) throw DecodeFailure(why_no_box(rest));
     const std::string_view type = rest.substr(4, 4);
     has_header = has_header || type == "moov";
     if (type != "mdat" && type != "free" && type != "skip" && type != "wide") {
