@@ -106,9 +106,10 @@ void add_counts(std::string_view header, std::string_view type, std::size_t coun
 /// sample of compressed sound is a moment, not bytes. libav makes an entry for many of them.
 std::uint64_t count_moments(std::string_view header) {
   std::uint64_t sum = 0;
-  for (std::size_t at = header.find("trak"); at != header.npos; at = header.find("trak", at + 1)) {
-    if (at < 4) continue;
+  std::size_t next = 4;  // behind a track: no byte is looked at twice
+  for (std::size_t at; (at = header.find("trak", next)) != header.npos;) {
     const std::string_view track = header.substr(at, big_endian(header, at - 4, 4));
+    next = at + std::max<std::size_t>(track.size(), 4);
     const std::size_t times = track.find("stts"), sizes = track.find("stsz");
     if (track.find("soun") == track.npos || track.find("vide") != track.npos) continue;
     if (times == track.npos || track.size() - times < 20 || big_endian(track, times + 8, 4) != 1 ||
@@ -121,6 +122,33 @@ std::uint64_t count_moments(std::string_view header) {
   return sum;
 }
 
+/// The packets that libav makes of the chunks of sound, of up to 1,024 samples each.
+std::uint64_t count_packets(std::string_view header) {
+  std::uint64_t chunks = 0;
+  for (const std::string_view type : {"stco", "co64"}) {
+    for (std::size_t at = header.find(type); at != header.npos; at = header.find(type, at + 1)) {
+      if (header.size() - at >= 12) chunks = std::max(chunks, big_endian(header, at + 8, 4));
+    }
+  }
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
+  std::uint64_t sum = 0;
+  std::size_t left = header.size();  // entries that are looked at: true tables have fewer
+  for (std::size_t at = header.find("stsc"); at != header.npos; at = header.find("stsc", at + 1)) {
+    const std::uint64_t count = header.size() - at < 12 ? 0 : big_endian(header, at + 8, 4);
+    const std::size_t room = count == 0 ? 0 : (header.size() - at - 12) / 12;
+    for (std::size_t i = 0; i < std::min<std::uint64_t>(count, room); ++i) {
+      if (left-- == 0) return kMost;
+      const std::size_t entry = at + 12 + 12 * i;  // a first chunk, samples a chunk, a description
+      const std::uint64_t first = big_endian(header, entry, 4);
+      const std::uint64_t next = i + 1 < room ? big_endian(header, entry + 12, 4) : chunks + 1;
+      const std::uint64_t end = i + 1 < count ? next : chunks + 1;
+      const std::uint64_t num_chunks = end > first ? std::min(end - first, chunks) : 0;
+      sum = std::min(sum + num_chunks * (big_endian(header, entry + 4, 4) / 1024), kMost);
+    }
+  }
+  return sum;
+}
+
 /// `header`: a whole box of the top level, other than those that hold media.
 void add_promise(std::string_view header, Mp4Promise& promise) {
   if (header.find("cmov") != header.npos) {
@@ -128,6 +156,7 @@ void add_promise(std::string_view header, Mp4Promise& promise) {
   }
   add_counts(header, "stsz", 12, promise.samples);
   promise.samples -= std::min(promise.samples, count_moments(header));
+  promise.samples += count_packets(header);
   add_counts(header, "stz2", 12, promise.samples);
   add_counts(header, "trun", 8, promise.samples);
   add_counts(header, "elst", 8, promise.edits);
