@@ -217,21 +217,13 @@ bool AudioDecoder::decode() {
   for (;;) {
     const int result = avcodec_receive_frame(codec_.get(), frame_.get());
     if (result == 0) {
-      flac_end_ = frame_->pts + frame_->nb_samples;
       if (frame_->nb_samples > 0) return true;
       continue;
     }
     if (result == AVERROR_EOF) return false;
-    if (result != AVERROR(EAGAIN) && has_all_of_flac()) return false;
     if (result != AVERROR(EAGAIN)) throw_libav_failure("its samples are damaged", result);
     if (!send()) return false;
   }
-}
-
-bool AudioDecoder::has_all_of_flac() noexcept {
-  const std::int64_t duration = demuxer_.stream(stream_).duration;
-  return demuxer_.container() == Container::kFlac && !demuxer_.may_be_joined() && duration > 0 &&
-         flac_end_ >= duration;
 }
 
 /// Reads the next packet; false at the end. Zeros at the end of an MP3, with which some programs
@@ -255,7 +247,7 @@ bool AudioDecoder::send() {
   const bool is_packet = next_packet();
   const int result = avcodec_send_packet(codec_.get(), is_packet ? packet_.get() : nullptr);
   av_packet_unref(packet_.get());
-  if (result == AVERROR_EOF || (result < 0 && has_all_of_flac())) return false;
+  if (result == AVERROR_EOF) return false;
   if (result < 0) throw_libav_failure("its samples are damaged", result);
   return true;
 }

@@ -59,8 +59,6 @@ class AudioDecoder {
   /// Decodes the next frame into frame_; false at the end.
   bool receive();
   bool decode();
-  /// Whether all samples came that a FLAC says it has. What follows is no sound, then.
-  bool has_all_of_flac() noexcept;
   bool next_packet();
   /// Gives the decoder the next packet, and once the end; false: it had that already.
   bool send();
@@ -91,7 +89,6 @@ class AudioDecoder {
   int sample_rate_ = 0;
   int channels_ = 0;
   std::int64_t first_sample_ = 0;
-  std::int64_t flac_end_ = 0;     ///< the time behind the frame that was decoded last
   std::int64_t chain_begin_ = 0;  ///< Ogg: what is added to the numbers of a later stream
   bool has_frame_ = false;        ///< frame_ is the first one, and nothing was read since
 };

@@ -71,12 +71,12 @@ std::string_view before_tag(std::string_view bytes) noexcept {
   return bytes;
 }
 
+bool is_text(char c) noexcept {
+  return c == 0 || c == '\t' || c == '\r' || c == '\n' || (c >= ' ' && c <= '~');
+}
+
 /// Whether this is no media, but what other programs put behind it: tags, text, zeros.
 bool is_tail(std::string_view bytes) noexcept {
-  const auto is_text = [](char c) {
-    return c == 0 || c == '\t' || c == '\r' || c == '\n' || (c >= ' ' && c <= '~');
-  };
-  bytes = behind_id3v2(bytes);
   while (!std::ranges::all_of(bytes, is_text)) {
     const std::string_view shorter = before_tag(bytes);
     if (shorter.size() == bytes.size()) return bytes.starts_with("APETAGEX");
@@ -406,6 +406,61 @@ std::string_view before_tail_of_mp3(std::string_view mp3) noexcept {
   return is_tail(mp3.substr(at)) ? mp3.substr(0, at) : mp3;
 }
 
+// -------------------------------------------------------------------------------------------- FLAC
+
+/// A CRC of `bits` bits with this polynomial, the highest bit first, after one more byte.
+std::uint32_t next_crc(std::uint32_t crc, char c, int bits, std::uint32_t polynomial) noexcept {
+  crc ^= std::uint32_t{static_cast<unsigned char>(c)} << (bits - 8);
+  for (int i = 0; i < 8; ++i) crc = crc << 1 ^ ((crc >> (bits - 1) & 1) != 0 ? polynomial : 0);
+  return crc & ((1u << bits) - 1);
+}
+
+/// Whether a frame of FLAC begins here: its header has a checksum.
+bool is_flac_frame(std::string_view bytes) noexcept {
+  if (bytes.size() < 16) return false;
+  const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  if (at(0) != 0xFF || (at(1) & 0xFE) != 0xF8 || (at(3) & 1) != 0) return false;
+  std::size_t size = 5;  // and more bytes of the number, the block's size, and the rate
+  for (unsigned bit = 0x40; (at(4) & 0x80) != 0 && (at(4) & bit) != 0; bit >>= 1) ++size;
+  const unsigned block = at(2) >> 4, rate = at(2) & 15u;
+  size += block == 6 ? 1 : block == 7 ? 2 : 0;
+  size += rate == 12 ? 1 : rate == 13 || rate == 14 ? 2 : 0;
+  std::uint32_t crc = 0;
+  for (const char c : bytes.substr(0, std::min(size + 1, bytes.size()))) {
+    crc = next_crc(crc, c, 8, 0x07);
+  }
+  return crc == 0;
+}
+
+/// `flac` without the tags, text and zeros at its end. libav would take these for a part of the last
+/// frame, which ends where its checksum is right.
+std::string_view before_tail_of_flac(std::string_view flac) noexcept {
+  constexpr std::size_t kMostFrame = std::size_t{1} << 20, kMostText = std::size_t{1} << 16;
+  constexpr std::size_t kChecksum = 2;
+  while (before_tag(flac).size() < flac.size()) flac = before_tag(flac);
+  std::size_t text = flac.size();
+  while (text > 0 && is_text(flac[text - 1])) --text;
+  if (text == flac.size()) return flac;
+  const std::size_t last = std::min(flac.size(), text + kMostText);
+  int tries = 8;
+  for (std::size_t at = text; at-- > 0 && text - at < kMostFrame && tries > 0;) {
+    if (flac[at] != '\xFF' || !is_flac_frame(flac.substr(at))) continue;
+    --tries;
+    std::size_t end = 0;  // the first place at which the checksum is right
+    std::uint32_t crc = 0;
+    for (std::size_t i = at; i < last; ++i) {
+      crc = next_crc(crc, flac[i], 16, 0x8005);
+      if (crc == 0 && i + 1 >= text && end == 0) end = i + 1;
+    }
+    if (end == 0) continue;
+    // A checksum of zeros is right before its own bytes, too. A few bytes more do no harm.
+    const bool is_whole =
+        crc == 0 && last == flac.size() && flac.find_first_not_of('\0', end) != flac.npos;
+    return is_whole ? flac : flac.substr(0, std::min(end + kChecksum, flac.size()));
+  }
+  return flac;
+}
+
 // --------------------------------------------------------------------------------------------- Ogg
 
 constexpr std::size_t kOggHeader = 27;  // and then the sizes of its segments
@@ -483,8 +538,7 @@ std::string_view plausible_part(Container container, std::string_view bytes) {
       require_plausible_wav(bytes);
       return bytes;
     case Container::kFlac:
-      while (before_tag(bytes).size() < bytes.size()) bytes = before_tag(bytes);
-      return bytes;
+      return before_tail_of_flac(bytes);
     case Container::kMp3:
       return before_tail_of_mp3(bytes);
     case Container::kOgg:
