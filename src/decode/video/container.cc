@@ -432,8 +432,8 @@ bool is_flac_frame(std::string_view bytes) noexcept {
   return crc == 0;
 }
 
-/// `flac` without the tags, text and zeros at its end. libav would take these for a part of the last
-/// frame, which ends where its checksum is right.
+/// `flac` without the tags, text and zeros at its end. libav would take these for a part of the
+/// last frame, which ends where its checksum is right.
 std::string_view before_tail_of_flac(std::string_view flac) noexcept {
   constexpr std::size_t kMostFrame = std::size_t{1} << 20, kMostText = std::size_t{1} << 16;
   constexpr std::size_t kChecksum = 2;
