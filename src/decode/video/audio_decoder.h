@@ -40,8 +40,8 @@ class AudioDecoder {
   std::string_view codec() const noexcept;
   /// The number of the first sample: its time, in samples.
   std::int64_t first_sample() const noexcept { return first_sample_; }
-  /// How many samples fit in its time: as many as it has, but for a clock that drifts. Cost: decodes
-  /// them all. Errors: DecodeFailure.
+  /// How many samples fit in its time: as many as it has, but for a clock that drifts.
+  /// Cost: decodes them all. Errors: DecodeFailure.
   std::int64_t count();
 
   /// The samples with times in [begin, end), in seconds; infinite ends are the sound's.
