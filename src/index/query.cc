@@ -25,7 +25,8 @@ constexpr int kOpcodesBetweenTicks = 100;
 constexpr int kMaxValueBytes = 2 << 20;
 /// LIKE and GLOB take as long as the product of text and pattern.
 constexpr int kMaxPatternBytes = 250;
-constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{64} << 20;
+/// SQLite sorts so much in one step, which cannot be cancelled.
+constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{16} << 20;
 
 constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
 

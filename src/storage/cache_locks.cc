@@ -74,6 +74,13 @@ std::string LockWatch::who() const {
          directory_.locks_path() + "` shows it to root)";
 }
 
+std::string LockWatch::remedy() const {
+  if (!holder_) return "end that process, if it is stopped or no user of the cache";
+  const std::string process = std::to_string(holder_->process);
+  return holder_->is_stopped ? "let it go on (kill -CONT " + process + "), or end it"
+                             : "end it if it hangs";
+}
+
 bool LockWatch::is_own() const noexcept { return holder_ && holder_->process == ::getpid(); }
 
 bool ByteLocks::try_take(std::uint64_t byte) {

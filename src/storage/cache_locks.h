@@ -62,6 +62,8 @@ class LockWatch {
   std::chrono::milliseconds foreign_for() const noexcept { return rounded(foreign_); }
   /// Who holds the lock, as far as this process can see, in parentheses.
   std::string who() const;
+  /// What to do about a holder that is stuck, for error texts.
+  std::string remedy() const;
 
  private:
   using Clock = std::chrono::steady_clock;

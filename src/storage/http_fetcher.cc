@@ -34,7 +34,11 @@ std::string find_netrc(const std::string& named) {
     if (named.empty()) return {};
     throw InvalidArgument("cannot read the netrc file", in_quotes(named), "check its path");
   }
-  if (!S_ISREG(status.st_mode)) return path;  // a pipe is read once
+  if (S_ISFIFO(status.st_mode)) {
+    throw InvalidArgument("the netrc file is a pipe, and is read for each request", in_quotes(path),
+                          "name a file");
+  }
+  if (!S_ISREG(status.st_mode)) return path;  // /dev/null
   const std::string text = read_text(path, kMostNetrcBytes, kWhat);
   if (checked_text(text, kWhat, in_quotes(path)).size() == text.size()) return path;
   throw InvalidArgument("the netrc file begins with a byte order mark", in_quotes(path),

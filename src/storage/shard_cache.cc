@@ -74,13 +74,6 @@ constexpr int kMostRoomTimeouts = 10;
 /// thread that is done with a sample lets go at once, and then the run does what was planned.
 constexpr Clock::duration kGrace = milliseconds(5);
 
-std::string remedy_for_stuck(const detail::LockWatch& watch) {
-  if (!watch.holder()) return "end that process, if it is stopped or no user of the cache";
-  const std::string process = std::to_string(watch.holder()->process);
-  return watch.holder()->is_stopped ? "let it go on (kill -CONT " + process + "), or end it"
-                                    : "end it if it hangs";
-}
-
 [[noreturn]] void throw_not_there(const CacheRequest& request, const ShardCache::Options& options) {
   const bool is_remote = is_fetched_url(request.source.url);
   const std::string past = is_remote && request.source.compression == Compression::kNone
@@ -150,7 +143,7 @@ auto ShardCache::Impl::wait_for(const CacheRequest& request, std::uint64_t byte,
     if (watch.waited() > options.wait_timeout) {
       watch.look_now();
       throw Error(ErrorCode::kIo, who_is_stuck, in_quotes(directory.path()) + " " + watch.who(),
-                  remedy_for_stuck(watch));
+                  watch.remedy());
     }
     pause();
   }
@@ -295,110 +288,6 @@ std::shared_ptr<detail::ComingShard> ShardCache::Impl::find_coming(const std::st
   const auto found = all.find(name);
   auto shard = found == all.end() ? nullptr : found->second.lock();
   return shard && !shard->is_over() ? shard : nullptr;
-}
-
-void ShardCache::Impl::note_failure(const std::string& name) {
-  Failure now{Clock::now(), std::current_exception()};
-  // What was noted before goes without the mutex: it may be an error of somebody else's code.
-  std::vector<Failure> gone;
-  const Lock lock(mutex);
-  for (auto at = failures.begin(); at != failures.end();) {
-    const bool is_old = now.when - at->second.when > fetchers->options().retry_for;
-    if (is_old) gone.push_back(std::move(at->second));
-    at = is_old ? failures.erase(at) : std::next(at);
-  }
-  std::swap(failures[name], now);
-}
-
-void ShardCache::Impl::forget_failure(const std::string& name) {
-  Failure gone;
-  const Lock lock(mutex);
-  const auto found = failures.find(name);
-  if (found == failures.end()) return;
-  gone = std::move(found->second);
-  failures.erase(found);
-}
-
-std::optional<milliseconds> ShardCache::Impl::patience_left(const std::string& name) const {
-  const Lock lock(mutex);
-  const auto found = failures.find(name);
-  if (found == failures.end()) return std::nullopt;
-  return std::chrono::duration_cast<milliseconds>(Clock::now() - found->second.when);
-}
-
-std::exception_ptr ShardCache::Impl::failure_since(Clock::time_point when,
-                                                   const std::string& name) const {
-  const Lock lock(mutex);
-  const auto found = failures.find(name);
-  return found == failures.end() || found->second.when < when ? nullptr : found->second.error;
-}
-
-// Whoever fetches may be silent for as long as it likes, in all it does: it asks how large the
-// shard is, waits for room, for its server, or between two tries, expands, syncs. It has a limit of
-// its own (Fetchers::Options::retry_for), and its lock goes with it. So it is waited for, for as
-// long as it is seen to live; what ends the wait is a holder that was stopped for wait_timeout. One
-// that cannot be seen, as in another container, is judged by its files, and given the same patience
-// as a fetch of this process has.
-ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::string& name) {
-  const auto url = [&] { return in_quotes(redacted_url(request.source.url)); };
-  Pause pause;
-  detail::LockWatch watch(directory, fetch_byte(name));
-  milliseconds last_growth{};
-  std::int64_t mtime_ns = 0;
-  for (bool waits = false;; waits = true) {
-    if (auto lock = ByteLock::try_take(directory, fetch_byte(name))) return *std::move(lock);
-    if (!waits) count([](ShardCache::Stats& s) { ++s.waits; });
-    request.cancel.throw_if_cancelled();
-    if (watch.look()) {
-      tell_of_wait(request, name, watch);
-      if (!watch.holder()) {
-        const std::int64_t latest_ns = latest_write_ns(name);
-        if (std::exchange(mtime_ns, latest_ns) != latest_ns) last_growth = watch.waited();
-      } else {
-        last_growth = watch.waited();
-      }
-    }
-    if (watch.stopped_for() > options.wait_timeout) {
-      throw Error(ErrorCode::kIo, "another process is fetching the shard, and is stopped",
-                  url() + " (" + watch.holder()->text() + ", for " +
-                      std::to_string(watch.stopped_for().count() / 1000) + " s)",
-                  remedy_for_stuck(watch));
-    }
-    if (watch.foreign_for() > options.wait_timeout) {
-      throw Error(ErrorCode::kIo, "the lock of the shard is held by no user of the shard cache",
-                  url() + ", " + in_quotes(directory.locks_path()) + " " + watch.who(),
-                  remedy_for_stuck(watch));
-    }
-    const milliseconds silent = watch.waited() - last_growth;
-    if (silent > options.wait_timeout + fetchers->options().retry_for) {
-      throw Error(ErrorCode::kIo, "another process is fetching the shard, and makes no progress",
-                  url() + " (no bytes arrived for " + std::to_string(silent.count() / 1000) + " s)",
-                  "see whether a process that uses " + in_quotes(directory.path()) +
-                      " is stopped, and end it");
-    }
-    pause();
-  }
-}
-
-std::int64_t ShardCache::Impl::latest_write_ns(const std::string& name) const {
-  // Sizes are reserved from the start. A compressed shard has two files, of which one rests.
-  std::int64_t latest_ns = 0;
-  for (const auto& temporary : directory.scan().temporaries) {
-    if (temporary.name == name) latest_ns = std::max(latest_ns, temporary.mtime_ns);
-  }
-  return latest_ns;
-}
-
-void ShardCache::Impl::tell_of_wait(const CacheRequest& request, const std::string& name,
-                                    const detail::LockWatch& watch) {
-  if (!options.on_wait || watch.is_own()) return;
-  const bool is_stopped = watch.holder() && watch.holder()->is_stopped;
-  {
-    const Lock lock(mutex);
-    if (!told_of.emplace(name, is_stopped).second) return;
-  }
-  options.on_wait(redacted_url(request.source.url), watch.waited(),
-                  watch.holder() ? watch.holder()->text() : "another process");
 }
 
 std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request,

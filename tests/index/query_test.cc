@@ -283,6 +283,20 @@ TEST(QueryTest, CanBeCancelledWhileItSorts) {
   later.join();
 }
 
+// SQLite sorts what it keeps in memory in one step, which nothing ends.
+TEST(QueryTest, LittleIsSortedAtATime) {
+  const Indexed t;
+  const auto sort = [&](int rows) {
+    Query query(t.index,
+                "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " +
+                    std::to_string(rows) + ") SELECT hex(zeroblob(500)) || i FROM n ORDER BY 1",
+                {.scratch_bytes = 0});
+    query.next();
+  };
+  sort(12'000);
+  EXPECT_EQ(test::error_code([&] { sort(20'000); }), ErrorCode::kInvalidArgument);
+}
+
 TEST(QueryTest, WhatTakesTheProductOfTwoLengthsIsLimited) {
   const Indexed t;
   EXPECT_THAT(t.error("SELECT hex(zeroblob(1100000))"), HasSubstr("2 MiB"));

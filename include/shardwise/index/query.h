@@ -52,7 +52,7 @@ class SHARDWISE_EXPORT Query {
   /// Limits on what a query may use.
   struct Limits {
     /// Bytes of scratch files for sorting, grouping and joining what does not fit into memory:
-    /// about 64 MiB a sort, 2 MiB a join or group. The files have no names, and lie in TMPDIR, else
+    /// about 16 MiB a sort, 2 MiB a join or group. The files have no names, and lie in TMPDIR, else
     /// in /var/tmp or /tmp.
     std::uint64_t scratch_bytes = std::uint64_t{4} << 30;
   };

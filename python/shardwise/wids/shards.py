@@ -33,12 +33,13 @@ def isown_cache_dir(folder: str) -> bool:
 
 
 def require_own(folder: str) -> None:
-    """Raises InvalidArgument if the folder is there, and another user's, or open to others: whoever
-    may write to it chooses the bytes that are read."""
+    """Raises InvalidArgument if the folder is there, and another user's than root, or open to others:
+    whoever may write to it chooses the bytes that are read."""
     if not os.path.lexists(folder):
         return
     status = os.lstat(folder)
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+    is_trusted = status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
+    if not stat.S_ISDIR(status.st_mode) or not is_trusted:
         raise InvalidArgument(
             f"the folder for shards is not this user's alone: {folder!r}; remove it, or name "
             "another (cache_dir, WIDS_CACHE)"
