@@ -448,6 +448,32 @@ TEST(AudioReaderTest, AGapIsSilenceAlsoWhereTheClockDrifts) {
               HasSubstr("its times go back"));
 }
 
+TEST(AudioReaderTest, ACodecIsWarmBehindAGap) {
+  if (!has_encoder("libopus")) GTEST_SKIP() << "this libavcodec has no encoder for Opus";
+  SoundSpec spec{.codec = "libopus",
+                 .container = "matroska",
+                 .sample_rate = 48'000,
+                 .num_samples = 48'000,
+                 .gap = 3 * 48'000};
+  const std::string bytes = encode_sound(spec);
+  const auto whole = AudioReader(bytes).read();
+  for (const double begin : {3.48, 3.5, 3.52, 3.55, 3.7}) {
+    const auto clip = AudioReader(bytes).read(begin, begin + 0.1);
+    const auto at = std::llround((begin - whole.begin_seconds) * 48'000);
+    double best = 1;
+    for (std::int64_t shift = -60; shift <= 60; ++shift) {
+      double largest = 0;
+      for (std::int64_t i = 0; i < clip.num_samples; ++i) {
+        const auto in_whole = static_cast<std::size_t>(at + i + shift);
+        largest = std::max<double>(
+            largest, std::abs(clip.samples[static_cast<std::size_t>(i)] - whole.samples[in_whole]));
+      }
+      best = std::min(best, largest);
+    }
+    EXPECT_LE(best, 1e-4) << begin;
+  }
+}
+
 TEST(AudioReaderTest, FlacBehindFlacIsReadOnToItsEnd) {
   SoundSpec spec{.num_samples = 40'123};  // no whole number of the sound's periods
   const std::string first = encode_sound(spec);

@@ -11,6 +11,7 @@ wrongly, then drawn ones, N in all. Without SoX or mkvmerge their files are left
 
 import argparse
 import array
+import bisect
 import collections
 import json
 import random
@@ -296,17 +297,21 @@ def sounds(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
         (["-c:a", "aac", "-aac_pns", "0"], (".m4a", ".mp4", ".mov", ".mkv")),
         (["-c:a", "libmp3lame"], (".mp3", ".mkv", ".mp4")),
         (["-c:a", "mp2"], (".mkv",)),
-        (["-c:a", "ac3"], (".mkv", ".mp4")),
+        # With bits for all, since the decoder makes up noise where there are none.
+        (["-c:a", "ac3", "-b:a", "640k"], (".mkv", ".mp4")),
         (["-c:a", "libvorbis"], (".ogg", ".mkv", ".webm")),
         (["-c:a", "libopus", "-ar", "48000"], (".ogg", ".webm", ".mkv", ".mp4")),
     ]
 
 
 def gapped(path: Path, r: random.Random) -> tuple[Path, str]:
-    """Some time without packets, or the packets of two times at one."""
+    """Some time without packets, or the packets of two times at one; or a clock that drifts."""
     to = path.with_name("gap" + path.suffix)
     if path.suffix not in (".mkv", ".mp4", ".m4a", ".mov", ".webm"):
         raise Unmade("no times")
+    if r.random() < 0.2:
+        ffmpeg("-i", path, "-c", "copy", "-bsf:a", f"setts=ts=TS*{r.choice([1.001, 0.998])}", to)
+        return to, "drift"
     seconds = r.choice([0.02, 0.05, 0.3, 1, 3, -0.02, -0.5])
     ffmpeg("-i", path, "-c", "copy", "-bsf:a", f"setts=ts=TS+gte(N\\,{r.randrange(3, 40)})*{seconds}/TB", to)
     return to, f"{seconds} s"
@@ -399,6 +404,10 @@ def seeds() -> list[tuple[str, str, object]]:
         path.write_bytes(bytes(head) + b"LIST" + struct.pack("<I", 64) + b"INFOIART" + bytes(56))
 
     gap = "setts=ts=TS+gte(N\\,20)*1/TB"
+
+    def joined(path: Path) -> None:
+        path.write_bytes(2 * path.read_bytes())
+
     return [
         ("all key packets, HEVC", "video", video("a.mp4", "-c:v libx265 -preset ultrafast -x265-params log-level=none", all_key)),
         ("all key packets, MPEG-4", "video", video("a.mkv", "-c:v mpeg4 -g 12 -bf 1", all_key)),
@@ -412,6 +421,11 @@ def seeds() -> list[tuple[str, str, object]]:
         ("times of decoding, AVI to Matroska", "video", video("a.avi", "-c:v mpeg4 -g 12 -bf 2", merged)),
         ("a gap, FLAC in Matroska", "audio", sound("a.mkv", "-c:a flac", copied(".mkv", "-bsf:a", gap))),
         ("a gap, AAC in MP4", "audio", sound("a.mp4", "-c:a aac -aac_pns 0", copied(".mp4", "-bsf:a", gap))),
+        ("a clock that drifts, Opus in Matroska", "audio", sound("a.mkv", "-c:a libopus", copied(".mkv", "-bsf:a", "setts=ts=TS*1.001"))),
+        ("a clock that drifts, FLAC in Matroska", "audio", sound("a.mkv", "-c:a flac", copied(".mkv", "-bsf:a", "setts=ts=TS*0.998"))),
+        ("FLAC behind FLAC", "audio", sound("a.flac", "-c:a flac", joined)),
+        ("lost packets, HEVC", "video", video("a.mkv", "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=25", copied(".mkv", "-bsf:v", "noise=drop='not(mod(n,7))'"))),
+        ("lost packets, VP8", "video", video("a.webm", "-c:v libvpx -g 15", copied(".webm", "-bsf:v", "noise=drop='not(mod(n+1,7))'"))),
         ("ADPCM by ffmpeg", "audio", sound("a.wav", "-c:a adpcm_ima_wav")),
         ("ADPCM by SoX", "audio", sound("a.wav", "-c:a pcm_s16le", by_sox)),
         ("no samples, and a chunk", "audio", sound("a.wav", "-c:a pcm_s16le -bitexact", no_data)),
@@ -429,10 +443,27 @@ def in_sequence(path: Path, *words: str) -> tuple[bytes, bool]:
     return done.stdout, b"Error while decoding" in done.stderr
 
 
-def sound_in_sequence(path: Path) -> tuple[int, int, array.array, int, list[tuple[float, float]]]:
-    """Sample rate, channels, the samples, interleaved, each at the place that its frame's time asks
-    for (as ffmpeg decodes them, with zeros where no frame is), the first one's number, and the
-    times that have two frames: across these, nothing is read."""
+class Sound:
+    """What ffmpeg decodes, with zeros where no frame is."""
+
+    def __init__(self, rate: int, channels: int):
+        self.rate = rate
+        self.channels = channels
+        self.samples = array.array("f")  # interleaved
+        self.first = 0  # the number of the first one, by its time
+        # Times that have two frames: across these, nothing is read.
+        self.twice: list[tuple[float, float]] = []
+        # The number and the place of each frame's first sample. They drift apart where the clock does.
+        self.places: list[tuple[int, int]] = []
+        self.most_off = 0  # how far a frame is beside its time, in samples
+
+    def place_of(self, number: int) -> int:
+        i = bisect.bisect_right(self.places, number, key=lambda frame: frame[0]) - 1
+        at, place = self.places[max(i, 0)]
+        return place + number - at
+
+
+def sound_in_sequence(path: Path) -> Sound:
     told = json.loads(run("ffprobe", "-v", "error", "-select_streams", "a:0", "-show_frames",
                           "-show_entries", "stream=channels,sample_rate,codec_name:format=format_name:"
                           "frame=pts_time,nb_samples", "-of", "json", path))
@@ -441,24 +472,34 @@ def sound_in_sequence(path: Path) -> tuple[int, int, array.array, int, list[tupl
     raw = array.array("f", in_sequence(path, "-map", "0:a:0", "-f", "f32le")[0])
     container = told["format"]["format_name"].split(",")[0]
     has_times = container in ("mov", "matroska", "ogg")
-    samples = array.array("f")
-    begin, taken = None, 0
-    twice: list[tuple[float, float]] = []  # times of which there are two frames
+    sound = Sound(rate, channels)
+    samples = sound.samples
+    begin, end, taken, drift = None, 0, 0, 0
+    least = 0.008 * rate * channels
     for frame in told["frames"]:
         size = frame["nb_samples"] * channels
         time = round(float(frame.get("pts_time", 0)) * rate) * channels
         if begin is None:
-            begin = time if path.suffix != ".mp3" else 0
-        gap = time - begin - len(samples)
-        if has_times and gap > 0.008 * rate * channels:
+            begin = end = time if path.suffix != ".mp3" else 0
+        gap = time - begin - len(samples) - drift
+        step = time - end
+        if has_times and gap > least and step > least:
             samples.extend([0.0] * gap)
-        elif has_times and container != "ogg" and gap < -0.008 * rate * channels:
-            twice.append((time / channels / rate, (time - gap) / channels / rate))
+        elif has_times and container != "ogg" and gap < -least and step < -least:
+            sound.twice.append((time / channels / rate, (time - gap) / channels / rate))
             del samples[gap:]
+        elif has_times and container != "ogg":
+            sound.most_off = max(sound.most_off, abs(gap) // channels)
+            drift += gap if abs(gap) > least else 0
+        if has_times and container != "ogg":
+            sound.places.append((time // channels, len(samples) // channels))
         samples.extend(raw[taken:taken + size])
         taken += size
+        end = time + size
     samples.extend(raw[taken:])
-    return rate, channels, samples, (begin or 0) // channels, twice
+    sound.first = (begin or 0) // channels
+    sound.places = sound.places or [(sound.first, 0)]
+    return sound
 
 
 class Reader:
@@ -550,11 +591,14 @@ def is_like(clip: array.array, whole: array.array, at: int, channels: int, slack
 
 def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.Random,
                   tally: Tally) -> None:
-    rate, channels, samples, first, twice = sound_in_sequence(path)
+    sound = sound_in_sequence(path)
+    rate, channels, samples = sound.rate, sound.channels, sound.samples
     length = len(samples) // channels
     # Matroska's times are whole milliseconds; what a lossy codec keeps from one frame to the next
     # is not quite there after a seek.
     slack = rate // 1000 + 1 if path.suffix in (".mkv", ".webm") else 0
+    # Smaller steps are no gaps: what is read behind a seek is where its times are.
+    slack = max(slack, sound.most_off)
     is_exact = not any(codec in name for codec in ("aac", "AAC", "opus", "vorbis", "mp3", "mp2", "ac3"))
     whole = reader.ask("")
     if isinstance(whole, str):
@@ -564,15 +608,15 @@ def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.R
         if not tally.judge(name, got == length, f"{got} samples, not {length}"):
             return
     for i in range(reads):
-        begin = r.uniform(0, max(length / rate - 0.03, 0)) + first / rate
+        begin = r.uniform(0, max(length / rate - 0.03, 0)) + sound.first / rate
         answer = reader.ask(f"{begin} {begin + 0.02}")
         if isinstance(answer, str):
             tally.refuse(name, answer, 1)
             continue
-        if any(begin < behind and before < begin + 0.02 for before, behind in twice):
+        if any(begin < behind and before < begin + 0.02 for before, behind in sound.twice):
             continue
         clip = array.array("f", answer[1])
-        at = round(answer[0] * rate) - first
+        at = sound.place_of(round(answer[0] * rate))
         is_near = abs(answer[0] - begin) * rate <= 1.5 + slack
         if not tally.judge(name, is_near and len(clip) > 0 and
                            is_like(clip, samples, at, channels, slack, 0 if is_exact else 0.05),

@@ -21,9 +21,12 @@ namespace shardwise {
 /// it in pipes, goes on to its end; RF64 and BW64 are read. Tags before a sound (ID3v2) are passed
 /// over, and what other programs put behind it: ID3v1, APEv2, Lyrics3, text, zeros.
 ///
-/// A gap of more than 8 ms in a container's times is read as zeros. Times that go back by more than
-/// 8 ms are an error where they are decoded, as is a gap in FLAC, which has no such thing. Smaller
-/// steps are taken for rounding: samples follow each other, and lie up to 8 ms beside their times.
+/// A gap of more than 8 ms in a container's times is read as zeros, and times that go back by more
+/// than 8 ms are an error where they are decoded: if that lasts for the 16 packets behind, and is
+/// new against the 16 before. Otherwise the clock drifts or jitters, and samples follow each
+/// other: a clip begins where the times say, to 8 ms and what they jitter, and has no zeros
+/// within. A gap in FLAC is an error, since FLAC has no such thing. Samples of FLAC behind FLAC
+/// follow those before.
 ///
 /// Threads: one at a time; different readers may run at once. It starts no threads.
 /// Lifetime: `bytes` must outlive the reader.
@@ -78,8 +81,9 @@ class SHARDWISE_EXPORT AudioReader {
   /// range is taken first, and is resampled by itself.
   /// Cost: O(end - begin); of MP3, Ogg and WAV without PCM O(end), as they are decoded from their
   ///   start. A codec that carries state (AAC, Opus, Vorbis) is warmed up for half a second: its
-  ///   samples then equal those of the whole but for rounding and AAC's noise. Matroska's times are
-  ///   whole milliseconds.
+  ///   samples then equal those of the whole but for rounding and the noise that decoders of AAC
+  ///   and AC-3 make up. Of FLAC the bytes are looked through once, for another FLAC behind it.
+  ///   Matroska's times are whole milliseconds.
   /// Errors: BadField; InvalidArgument: an end before the beginning.
   [[nodiscard]] Clip read(double begin_seconds, double end_seconds);
 

@@ -20,18 +20,24 @@ namespace shardwise {
 /// Frames are numbered from 0 as FFmpeg's program gives them when it decodes the file from its
 /// start. A read in any order gives the pixels of that sequence, or an error. Flags and times of a
 /// container are checked against the frames. If a packet that is called a key frame is none,
-/// decoding begins at an earlier one, at last at the first packet. If times contradict the packets'
-/// headers (times of decoding, equal ones of reordered frames, a beginning without a key frame),
-/// the constructor decodes the file once to number its frames. A damaged frame keeps its number.
+/// decoding begins at an earlier one, at last at the first packet. If times contradict the
+/// packets' headers (times of decoding, equal ones of reordered frames, a beginning without a key
+/// frame), the constructor decodes the file once to number its frames. It refuses times that do
+/// not ascend in the order of the frames, as where a frame was moved across a key frame, and
+/// packets of several frames. A damaged frame keeps its number, and is an error when it is read;
+/// FFmpeg's program leaves some of them out, as of MPEG-4, and counts fewer. Where packets are
+/// missing, it may leave out frames that have theirs; these are counted here, too.
 ///
 /// Times are those of the container, in seconds after its edit lists; the first one need not be 0.
 /// Several frames may have one time. Where a container has times of decoding alone, the first frame
 /// is shown at the first of them, and so on. Of several videos in a file the default one is read,
 /// else the largest.
 ///
-/// Pixels are uint8 RGB, [H, W, 3], as FFmpeg gives for `-pix_fmt rgb24`: with the matrix and range
-/// that the stream names, and turned as it asks to be shown. Pixels that are not square are not
-/// stretched. A frame that is damaged, or of another size than the others, is an error.
+/// Pixels are uint8 RGB, [H, W, 3], as FFmpeg gives for `-pix_fmt rgb24`: with the matrix and
+/// range that the stream names, and turned as the container asks to be shown. What H.264 and HEVC
+/// say of that in messages of their own (display orientation) is not read: FFmpeg's program turns
+/// those frames alone that come with one. Pixels that are not square are not stretched. A frame
+/// that is damaged, or of another size than the others, is an error.
 ///
 /// Threads: one at a time; different readers may run at once. It starts no threads: decoding is
 ///   done by the calling one, so that the pixels do not depend on the machine's cores.

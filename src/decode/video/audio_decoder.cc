@@ -326,7 +326,9 @@ AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expecte
   if (least - most_before > tolerance) {
     return {.zeros = offset - least > tolerance ? least : offset};
   }
-  if (least_before - most > tolerance) throw DecodeFailure("its times go back");
+  // Of the first frame alone it is not known whether that was late.
+  const bool may_be_late = offsets_.empty() && -most <= frame_->nb_samples;
+  if (least_before - most > tolerance && !may_be_late) throw DecodeFailure("its times go back");
   if (least > tolerance) return {.drift = least};
   if (most < -tolerance) return {.drift = most};
   return {};
@@ -454,10 +456,12 @@ class AudioDecoder::Taken {
 };
 
 /// Decodes from frame_, whose first sample has this number, until sample `end` is there. Returns
-/// how many were decoded, or nothing where some are left. Within a clip, samples follow each other
+/// how many were decoded, or nothing where some are left; or where a gap came before `warm_up` of
+/// them, see is_cold_. Within a clip, samples follow each other
 /// also where the clock drifts: those of a clip that begins later are where its times are.
 std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::int64_t& number,
-                                                       Taken* taken) {
+                                                       Taken* taken, std::int64_t warm_up) {
+  is_cold_ = false;
   std::int64_t num_decoded = 0;
   std::int64_t drift = 0;  // within the clip
   do {
@@ -468,6 +472,8 @@ std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::in
     if (number >= end) return std::nullopt;
     if (!receive()) return num_decoded;
     const Step step = step_before_frame(number + drift);
+    is_cold_ = step.zeros > 0 && num_decoded < warm_up;
+    if (is_cold_) return std::nullopt;
     if (taken != nullptr) taken->take_zeros(number, step.zeros);
     const bool is_begun = taken != nullptr && taken->is_begun();
     (is_begun ? drift : number) += step.drift;
@@ -479,13 +485,23 @@ std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::in
 AudioDecoder::Samples AudioDecoder::read(double begin, double end) {
   const LibavMessages messages;
   const std::int64_t end_number = sample_at(end, sample_rate_);
-  Taken taken(*this, sample_at(begin, sample_rate_), end_number);
-  auto number = frame_before(sample_at(begin, sample_rate_));
-  const bool is_from_start = !number;
-  if (!number) number = first_frame();
+  const std::int64_t begin_number = sample_at(begin, sample_rate_);
+  if (auto number = frame_before(begin_number)) {
+    Taken taken(*this, begin_number, end_number);
+    const auto warm_up = static_cast<std::int64_t>(kWarmUp / 2 * sample_rate_);
+    is_cold_ = false;
+    if (*number < end_number) decode_until(end_number, *number, &taken, warm_up);
+    if (!is_cold_) return converted_from(taken);
+  }
+  Taken taken(*this, begin_number, end_number);
+  auto number = first_frame();
   std::optional<std::int64_t> num_decoded = number ? std::nullopt : std::optional<std::int64_t>(0);
   if (number && *number < end_number) num_decoded = decode_until(end_number, *number, &taken);
-  if (is_from_start && num_decoded) require_whole(*num_decoded);
+  if (num_decoded) require_whole(*num_decoded);
+  return converted_from(taken);
+}
+
+AudioDecoder::Samples AudioDecoder::converted_from(Taken& taken) const {
   const double first = static_cast<double>(taken.first()) / sample_rate_;  // values() leave below
   return converted(std::move(taken.values()), first);
 }

@@ -40,8 +40,8 @@ class AudioDecoder {
   std::string_view codec() const noexcept;
   /// The number of the first sample: its time, in samples.
   std::int64_t first_sample() const noexcept { return first_sample_; }
-  /// How many samples fit in its time: as many as it has, but for a clock that drifts.
-  /// Cost: decodes them all. Errors: DecodeFailure.
+  /// How many samples fit in its time: as many as it has, but for a clock that drifts. Cost:
+  /// decodes them all. Errors: DecodeFailure.
   std::int64_t count();
 
   /// The samples with times in [begin, end), in seconds; infinite ends are the sound's.
@@ -73,8 +73,10 @@ class AudioDecoder {
   std::optional<std::int64_t> first_frame();
   std::int64_t number_of_first() const;
   std::optional<std::int64_t> frame_before(std::int64_t begin);
-  std::optional<std::int64_t> decode_until(std::int64_t end, std::int64_t& number, Taken* taken);
+  std::optional<std::int64_t> decode_until(std::int64_t end, std::int64_t& number, Taken* taken,
+                                           std::int64_t warm_up = 0);
   void require_whole(std::int64_t num_decoded);
+  Samples converted_from(Taken& taken) const;
   Samples converted(std::vector<std::vector<float>> taken, double begin) const;
 
   Demuxer demuxer_;
@@ -90,6 +92,7 @@ class AudioDecoder {
   int channels_ = 0;
   std::int64_t first_sample_ = 0;
   std::int64_t chain_begin_ = 0;  ///< Ogg: what is added to the numbers of a later stream
+  bool is_cold_ = false;          ///< a codec had too little before a gap to be like in the whole
   bool has_frame_ = false;        ///< frame_ is the first one, and nothing was read since
 };
 
