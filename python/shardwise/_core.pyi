@@ -437,6 +437,11 @@ class SamplerIterator:
     def restart(self, sampler: Sampler) -> None:
         """Moves to where a sampler begins."""
 
+    def require_even(self, size: int, drop_last: bool) -> None:
+        """
+        Raises InvalidArgument if ranks that cut such batches would have different numbers of them, now or after load_state_dict().
+        """
+
 class Sampler:
     """
     The sample numbers that one rank delivers in an epoch, in order.

@@ -35,6 +35,22 @@ Sizes sizes_of_ranks(const Sampler& sampler) {
 
 }  // namespace
 
+void require_same_count(const Sampler& sampler, const BatchRule& rule, std::uint64_t first) {
+  const Sizes sizes = sizes_of_ranks(sampler);
+  const auto count = [&](std::uint64_t size) {
+    const std::uint64_t left = size - std::min(size, first);
+    return rule.drop_last ? left / rule.size : ceil_div(left, rule.size);
+  };
+  if (count(sizes.least) == count(sizes.most)) return;
+  throw InvalidArgument(
+      "one rank would have " + std::to_string(count(sizes.most)) + " batches of " +
+          std::to_string(rule.size) + ", another " + std::to_string(count(sizes.least)),
+      "training in step would hang",
+      "give the DataLoader batch_sampler=shardwise.torch.BatchSampler(sampler, batch_size), which "
+      "makes them even and repeats nothing, or the sampler allow_uneven=True if no rank waits for "
+      "another");
+}
+
 // In an exact order each rank has k or k + 1 samples. The numbers of batches differ only if
 // batches of B divide k:
 //

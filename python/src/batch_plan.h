@@ -15,6 +15,10 @@ struct BatchRule {
   bool even = false;
 };
 
+/// Checks batches that nothing makes even, from each rank's sample `first` on.
+/// Errors: InvalidArgument if one rank would have more of them than another.
+void require_same_count(const Sampler& sampler, const BatchRule& rule, std::uint64_t first);
+
 /// A rank's batches, from where its sampler began to the end of the epoch, or from a later sample.
 class BatchPlan {
  public:

@@ -46,10 +46,12 @@ struct IteratorObject {
   SamplerPointer sampler;
   std::optional<BatchRule> rule = std::nullopt;
   BatchPlan plan{};
+  /// How somebody else cuts what it gives; the ranks must have as many such batches.
+  std::optional<BatchRule> cut = std::nullopt;
 };
 
 IteratorObject batch_iterator(const Sampler& sampler, const BatchRule& rule) {
-  return {sampler.clone(), rule, BatchPlan(sampler, rule)};
+  return {.sampler = sampler.clone(), .rule = rule, .plan = BatchPlan(sampler, rule)};
 }
 
 PyObject* next_sample(IteratorObject& it) {
@@ -199,13 +201,14 @@ void move_to_state(const IteratorObject& it, const nb::dict& state) {
 }
 
 void load_state(IteratorObject& it, const nb::dict& state) {
-  IteratorObject moved{it.sampler->clone(), it.rule};
+  IteratorObject moved{.sampler = it.sampler->clone(), .rule = it.rule, .cut = it.cut};
   move_to_state(moved, state);
+  const std::uint64_t place = moved.sampler->position();
+  if (it.cut && place < moved.sampler->size()) require_same_count(*moved.sampler, *it.cut, place);
   if (it.rule) {
     moved.plan = BatchPlan(*moved.sampler, *it.rule);
-    const std::uint64_t position = moved.sampler->position();
-    if (!moved.plan.has_border_at(position)) {
-      moved.plan = BatchPlan(*moved.sampler, *it.rule, position);
+    if (!moved.plan.has_border_at(place)) {
+      moved.plan = BatchPlan(*moved.sampler, *it.rule, place);
     }
   }
   it = std::move(moved);
@@ -276,10 +279,22 @@ void add_samplers(nb::module_& module) {
       .def(
           "restart",
           [](IteratorObject& self, const SamplerObject& sampler) {
-            self = self.rule ? batch_iterator(*sampler.sampler, *self.rule)
-                             : IteratorObject{sampler.sampler->clone()};
+            if (self.rule) {
+              self = batch_iterator(*sampler.sampler, *self.rule);
+            } else {
+              self = {.sampler = sampler.sampler->clone(), .cut = self.cut};
+            }
           },
-          "sampler"_a, "Moves to where a sampler begins.");
+          "sampler"_a, "Moves to where a sampler begins.")
+      .def(
+          "require_even",
+          [](IteratorObject& self, std::uint64_t size, bool drop_last) {
+            self.cut = BatchRule{.size = size, .drop_last = drop_last};
+            require_same_count(*self.sampler, *self.cut, self.sampler->position());
+          },
+          "size"_a, "drop_last"_a,
+          "Raises InvalidArgument if ranks that cut such batches would have different numbers of "
+          "them, now or after load_state_dict().");
 
   nb::class_<SamplerObject>(
       module, "Sampler", nb::is_weak_referenceable(),

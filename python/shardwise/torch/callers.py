@@ -40,21 +40,12 @@ def refuse_other_size(batch_size: int | None, caller: Mapping[str, Any]) -> None
         )
 
 
-def refuse_uneven(core: _core.Sampler, caller: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument if the caller would make more batches on one rank than on another."""
+def refuse_uneven(numbers: _core.SamplerIterator, caller: Mapping[str, Any]) -> None:
+    """Raises InvalidArgument if the caller would make more batches on one rank than on another;
+    so does load_state_dict() later."""
     batches = _batches(caller)
-    if core.world_size == 1 or batches is None:
-        return
-    size, drop_last = batches
-    some = (0, core.world_size - 1) if core.order.kind != "wids" else range(core.world_size)
-    counts = [core.for_rank(rank).num_batches(size, drop_last) for rank in some]
-    if min(counts) != max(counts):
-        raise InvalidArgument(
-            f"one rank would have {max(counts)} batches of {size}, another {min(counts)}: training "
-            "in step would hang; give the DataLoader batch_sampler="
-            "shardwise.torch.BatchSampler(sampler, batch_size), which makes them even and repeats "
-            "nothing, or the sampler allow_uneven=True if no rank waits for another"
-        )
+    if batches is not None:
+        numbers.require_even(*batches)
 
 
 def refuse_readers(core: _core.Sampler) -> None:

@@ -498,6 +498,29 @@ def test_states_go_on_with_batches_of_another_size(done: int, size: int) -> None
     assert len(before) < len(delivered)
 
 
+def test_a_state_that_would_make_torchs_batches_uneven_is_an_error(
+    train: shardwise.Dataset,
+) -> None:
+    def batches(size: int, **options: Any) -> Any:
+        sampler = st.DistributedChunkedSampler(53, seed=3, rank=0, world_size=2, **options)
+        loader = stateful.StatefulDataLoader(Numbers(train), batch_size=size, sampler=sampler)
+        return loader, sampler
+
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    loader, _ = batches(6)
+    it = iter(loader)
+    next(it)
+    state = loader.state_dict()  # of 27 and 26 samples 21 and 20 are left
+    for size, options, is_even in ((7, {}, True), (5, {}, False), (5, {"allow_uneven": True}, True)):
+        again, _ = batches(size, **options)
+        again.load_state_dict(state)
+        if is_even:
+            assert len([n for batch in again for n in batch]) == 21
+            continue
+        with pytest.raises(InvalidArgument, match="would have 5 batches of 5, another 4: training"):
+            next(iter(again))
+
+
 def test_where_ranks_need_not_be_even_a_state_keeps_its_own_place() -> None:
     def batches(size: int) -> Any:
         sampler = st.DistributedChunkedSampler(53, seed=3, rank=1, world_size=2)
