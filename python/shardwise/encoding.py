@@ -99,6 +99,8 @@ def _names_of_columns(value: Any) -> list[Any]:
     """Those that a table has, unless they are the numbers that pandas gives by itself."""
     import numpy
 
+    if isinstance(value, (list, tuple)):
+        return _names_of_columns(value[0]) if value else []
     if isinstance(value, numpy.ndarray):
         return []
     names = getattr(value, "column_names", getattr(value, "columns", ()))
@@ -129,8 +131,11 @@ def _require_equal(array: Any, value: Any, name: str) -> None:
 
     if array.dtype.kind in "mM" and not isinstance(value, (list, tuple)):
         return  # pandas has classes of its own for these
-    # A table of pandas makes floats of pandas.NA whatever type is asked of it.
-    exact = value.astype(object) if hasattr(value, "astype") else value
+    exact = value
+    if hasattr(value, "astype"):  # a table of pandas makes floats of NA whatever type is asked of it
+        exact = value.astype(object)
+    elif hasattr(value, "to_list"):  # and Polars of what is missing inside, or has names there
+        exact = value.to_list()
     given = [
         item.item() if isinstance(item, numpy.generic) else item
         for item in numpy.asarray(exact, dtype=object).ravel().tolist()

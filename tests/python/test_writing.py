@@ -461,8 +461,13 @@ def test_nulls_of_polars_are_refused() -> None:
         for field, given in (("npy", value), ("npz", {"x": value}), ("png", value)):
             with pytest.raises(errors.BadField, match="masked one, or has nulls: they would be"):
                 encoded(field, given)
-    whole = np.load(io.BytesIO(encoded("npy", polars.Series([5, 2**62 + 1]))))
-    assert whole.tolist() == [5, 2**62 + 1]
+    inside = polars.Series([[5, None]], dtype=polars.Array(polars.Int64, 2))
+    for value, shown in ((inside, "None"), (polars.Series([{"a": 1}]), "{'a': 1}")):
+        with pytest.raises(errors.BadField, match=f"where the Series has {shown}: make an array"):
+            encoded("npy", value)
+    for value in (polars.Series([5, 2**62 + 1]), polars.Series([1.5, 0.1], dtype=polars.Float32)):
+        stored = np.load(io.BytesIO(encoded("npy", value)))
+        assert stored.tolist() == value.to_list()
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
@@ -470,7 +475,7 @@ def test_names_of_columns_are_not_lost(package: str) -> None:
     module = pytest.importorskip(package)
     make = {"pyarrow": "table"}.get(package, "DataFrame")
     table = getattr(module, make)({"wide": [1, 2], "high": [3, 4]})
-    for field, given in (("npy", table), ("npz", {"x": table}), ("x.npy.gz", table)):
+    for field, given in (("npy", table), ("npz", {"x": table}), ("x.npy.gz", [table])):
         with pytest.raises(errors.BadField, match="lose the names of columns .*: 'wide', 'high'; "):
             encoded(field, given)
     values = table.to_pandas().to_numpy() if package == "pyarrow" else table.to_numpy()
