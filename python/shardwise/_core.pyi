@@ -65,7 +65,7 @@ class Sample:
 
     A view of a shard that somebody truncates in place ends the process with SIGBUS when it is read; bytes(), copy() and access="read" raise StaleIndex or OSError instead.
 
-    Pickled, a sample is a reference: its index's path, and its number there. Any thread may use it. It is no collections.abc.Mapping: torch takes those apart, down to the bytes of each field.
+    Pickled, a sample is a reference: its index's path, its number there, and ``number``. Any thread may use it. It is no collections.abc.Mapping: torch takes those apart, down to the bytes of each field.
 
     >>> sample = shardwise.open("train.idx")[42]
     >>> sample.keys()
@@ -437,6 +437,11 @@ class SamplerIterator:
     def restart(self, sampler: Sampler) -> None:
         """Moves to where a sampler begins."""
 
+    def require_even(self, size: int, drop_last: bool) -> None:
+        """
+        Raises InvalidArgument if ranks that cut such batches would have different numbers of them, now or after load_state_dict().
+        """
+
 class Sampler:
     """
     The sample numbers that one rank delivers in an epoch, in order.
@@ -746,6 +751,9 @@ class Loader:
 
     @property
     def steps_left(self) -> int: ...
+
+    @property
+    def steps_done(self) -> int: ...
 
     @property
     def has_ended(self) -> bool: ...

@@ -19,6 +19,8 @@ def _text(value: Any) -> bytes:
 
 
 def _number(value: Any) -> bytes:
+    if hasattr(value, "mask") and has_mask(value):
+        raise ValueError("wanted a whole number, got one with a mask, which would be lost")
     try:
         number = operator.index(value)
     except TypeError:  # as 5.0 is one
@@ -67,16 +69,43 @@ def _require_json(text: bytes) -> None:
         ) from None
 
 
-def _has_mask(value: Any) -> bool:
+def _null_count(value: Any) -> int:
+    """That of a column of Arrow, Polars or pandas; 0 for what counts none."""
+    import numpy
+
+    kind = getattr(value, "dtype", None)
+    if hasattr(value, "isna") and kind is not None and not isinstance(kind, numpy.dtype):
+        return int(value.isna().sum())
+    count = getattr(value, "null_count", 0)
+    if callable(count):
+        count = count()
+    return count if isinstance(count, int) else 0
+
+
+def has_mask(value: Any) -> bool:
+    """Whether an array of the value would lose its mask, or its nulls."""
     import numpy
 
     if isinstance(value, (list, tuple)):
-        return any(map(_has_mask, value))
-    if isinstance(value, numpy.ma.MaskedArray):
-        return True
-    columns = [value, *getattr(value, "columns", ())]  # those of Arrow's tables count them as well
-    counts = [getattr(column, "null_count", 0) for column in columns]
-    return any(isinstance(count, int) and count > 0 for count in counts)
+        return any(map(has_mask, value))
+    if isinstance(value, numpy.ndarray):
+        return isinstance(value, numpy.ma.MaskedArray)
+    # Tables of Arrow have their columns there, those of pandas names, and Polars has a function.
+    columns = value.get_columns() if hasattr(value, "get_columns") else ()
+    return any(map(_null_count, (value, *columns, *getattr(value, "columns", ()))))
+
+
+def _names_of_columns(value: Any) -> list[Any]:
+    """Those that a table has, unless they are the numbers that pandas gives by itself."""
+    import numpy
+
+    if isinstance(value, (list, tuple)):
+        return _names_of_columns(value[0]) if value else []
+    if isinstance(value, numpy.ndarray):
+        return []
+    names = getattr(value, "column_names", getattr(value, "columns", ()))
+    known = list(names) if hasattr(value, "__array__") else []
+    return [] if known == list(range(len(known))) else known
 
 
 def _is_plain(value: Any) -> bool:
@@ -102,8 +131,11 @@ def _require_equal(array: Any, value: Any, name: str) -> None:
 
     if array.dtype.kind in "mM" and not isinstance(value, (list, tuple)):
         return  # pandas has classes of its own for these
-    # A table of pandas makes floats of pandas.NA whatever type is asked of it.
-    exact = value.astype(object) if hasattr(value, "astype") else value
+    exact = value
+    if hasattr(value, "astype"):  # a table of pandas makes floats of NA whatever type is asked of it
+        exact = value.astype(object)
+    elif hasattr(value, "to_list"):  # and Polars of what is missing inside, or has names there
+        exact = value.to_list()
     given = [
         item.item() if isinstance(item, numpy.generic) else item
         for item in numpy.asarray(exact, dtype=object).ravel().tolist()
@@ -134,10 +166,17 @@ def _is_kept(kind: Any) -> bool:
 def _array(value: Any, name: str = "the array") -> Any:
     import numpy
 
-    if _has_mask(value):
+    if has_mask(value):
         raise ValueError(
             f"{name} is a masked one, or has nulls: they would be lost; give the values filled, "
             "and the mask as another array"
+        )
+    names = _names_of_columns(value)
+    if names:
+        shown = ", ".join(map(repr, names[:4])) + (" ..." if len(names) > 4 else "")
+        raise ValueError(
+            f"{name} would lose the names of columns of the {type(value).__name__}: {shown}; give "
+            "its values alone, as by to_numpy(), or an npz of the columns"
         )
     array = numpy.asarray(value)
     kind = array.dtype
@@ -184,6 +223,11 @@ def _npz(value: Any) -> bytes:
 
 def _pixels(array: Any) -> Any:
     """As uint8. As in webdataset, floats are of [0, 1], and may be a thousandth beyond."""
+    if array.ndim != 2 and not (array.ndim == 3 and 2 <= array.shape[2] <= 4):
+        raise ValueError(
+            f"an image is an array [H, W] or [H, W, 3], also with alpha, and not one of shape "
+            f"{list(array.shape)}"
+        )
     if array.dtype == "uint8":
         return array
     if array.dtype.kind in "biu":
@@ -258,6 +302,8 @@ def _image(kind: str, **options: Any) -> Encoder:
 
         if not isinstance(value, Image.Image):
             value = Image.fromarray(_pixels(_array(value)))
+        if 0 in value.size:
+            raise ValueError("an image has pixels, and this one has none")
         upright = _upright(value)
         stream = io.BytesIO()
         # PNG keeps the profile by default. A profile of other colours does not fit RGB.
@@ -338,7 +384,7 @@ def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = Non
     can be text, and JSON already in json.
     Otherwise txt: str; cls, id, index: a whole number of 64 bits (5.0 is one); json: JSON as
     Sample.json() reads it; npy, npz: NumPy's (no pickles, no masks or nulls, no types that NumPy
-    lacks, as bfloat16); jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of whole
+    lacks, as bfloat16, no tables, whose columns have names); jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of whole
     numbers from 0 to 255, or of floats in [0, 1]; with ".gz" behind it, compressed. Pickled fields
     (pkl, pt, pth) are not written: reading them runs code. encoders: your own by the last part of a
     field's name; they come first.

@@ -7,14 +7,14 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from . import _core
 from ._core import Batch, Column, Order
 from .arguments import refuse, require, whole_number
 from .errors import InvalidArgument, NotExact, Unsupported
 from .mixing import MixedDataset
-from .ranks import Reducer, launched_ranks
+from .ranks import Reducer, launched_ranks, require_alone
 
 
 class ByLength(NamedTuple):
@@ -195,8 +195,9 @@ class Loader:
         the same data and the same options, but for threads, prefetch, max_bytes_ahead,
         fetch_threads and memory. "auto": ranks.torch_ranks() where torch.distributed is
         initialised, so that every rank has to make the loader; else this process alone, which is
-        InvalidArgument if it was launched as one of several. None: this process alone, whatever
-        was launched.
+        InvalidArgument if it was launched as one of several, becomes one of several before the
+        batches are asked for, or is one of several workers of a DataLoader. None: this process
+        alone, whatever was launched.
 
     One thread uses a loader; stop(), stats() and summary() may be called from any. Threads stay
     with the process that made them: a forked child has to make a loader of its own, and the
@@ -227,8 +228,10 @@ class Loader:
         memory: Union[Callable[[int], Any], None] = None,
         ranks: Union[Reducer, str, None] = "auto",
     ) -> None:
-        if ranks == "auto":
+        is_auto = ranks == "auto"
+        if is_auto:
             ranks = launched_ranks()
+        self._is_taken_for_alone = is_auto and ranks is None
         require("ranks", ranks, Reducer, "give shardwise.ranks.torch_ranks(), or a Reducer", True)
         require(
             "data",
@@ -302,7 +305,7 @@ class Loader:
                     f"the loader has moved on: epoch {number}; walk through an epoch, and prove "
                     "it, before the next one begins"
                 )
-            batch = self._core.next()
+            batch = self.next()
             if batch is None:
                 return
             yield batch
@@ -315,6 +318,8 @@ class Loader:
         raise; the loader then goes on with the batch behind it, but the epoch cannot be proven any
         more. InvalidArgument if images of one batch differ in size. Cancelled after stop().
         """
+        if self._is_taken_for_alone:
+            require_alone()
         return self._core.next()
 
     def set_epoch(self, epoch: int) -> None:
@@ -368,12 +373,14 @@ class Loader:
         it when the last of them has been used. For load_state_dict(), of any number of ranks.
 
         Every rank calls it, and gets the same; save that of one. At the end of an epoch, the epoch
-        is proven, and the state stands at the beginning of the next. Raises as prove() there;
-        Mismatch, on all ranks, also if these took different numbers of steps.
+        is proven, and the state stands at the beginning of the next. If next() raised last, as
+        what a function of a column raises, it stands before the batch that could not be made.
+        Raises as prove() there; Mismatch, on all ranks, also if these took different numbers of
+        steps; NotExact if batches came behind one that could not be made.
         Costs: one small all-reduce.
         """
-        left = self._core.steps_left
-        taken = self._taken_before + self._core.steps - left if left > 0 else 0
+        done = self._core.steps_done
+        taken = self._taken_before + done if done < self._core.steps else 0
         return {"token": self._core.state(), "batches": taken}
 
     def load_state_dict(self, state_dict: dict[str, Any], *, allow_changes: bool = False) -> None:
@@ -434,6 +441,17 @@ class Loader:
             "a shardwise.Loader does not pickle: pickle its data set and its state_dict(), and "
             "make a loader where they arrive"
         )
+
+    if not TYPE_CHECKING:  # where it would say that every name is one
+
+        def __getattr__(self, name: str) -> Any:
+            if name in ("dataset", "sampler", "batch_sampler"):
+                raise AttributeError(
+                    f"a shardwise.Loader is no DataLoader, and has no {name!r}: it needs no "
+                    "prepare_data_loader() or skip_first_batches(); it has its ranks, and goes on "
+                    "after load_state_dict()"
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         return f"<shardwise.Loader over {self.data!r}>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from types import FrameType
 from typing import Any, Union
 
@@ -31,9 +31,11 @@ class MixedDataset:
             require("datasets", dataset, _core.Dataset, "give each as a shardwise.Dataset")
         self.datasets = tuple(datasets)
         try:
+            if isinstance(weights, (str, bytes, Mapping, Set)):  # of texts, or of no order
+                raise TypeError
             self.weights = None if weights is None else tuple(float(weight) for weight in weights)
         except (TypeError, ValueError):
-            refuse("weights", weights, "give a number for each data set")
+            refuse("weights", weights, "give a list with a number for each data set")
         if not self.datasets:
             raise InvalidArgument("there are no data sets to mix: give one or more")
         if self.weights is not None and len(self.weights) != len(self.datasets):

@@ -133,6 +133,27 @@ def launched_ranks() -> Union[Reducer, None]:
     return None
 
 
+def require_alone() -> None:
+    """What launched_ranks() found may be known too early. Raises InvalidArgument if this process
+    has become one of several ranks, or is one of several workers of a DataLoader, which would all
+    give every sample."""
+    dist = _initialised_torch()
+    if dist is not None and dist.get_world_size() > 1:
+        raise InvalidArgument(
+            f"the loader was made before torch.distributed was initialised, and has no ranks: this "
+            f"process is rank {dist.get_rank()} of {dist.get_world_size()}; make it after "
+            "init_process_group(), or say ranks=None if it is to get every sample"
+        )
+    data = getattr(getattr(sys.modules.get("torch"), "utils", None), "data", None)
+    worker = None if data is None else data.get_worker_info()
+    if worker is not None and worker.num_workers > 1:
+        raise InvalidArgument(
+            f"every worker of a DataLoader would give all samples of the loader: this one is "
+            f"{worker.id} of {worker.num_workers}; set num_workers=0, since a loader has threads, or "
+            "say ranks=None where each worker has a loader over a part of the data"
+        )
+
+
 def present_ranks() -> tuple[int, int]:
     """This process's rank and the number of ranks: those of torch.distributed, if it is initialised,
     or what the launcher says; (0, 1) without one. Raises Distributed if its words contradict."""

@@ -107,9 +107,9 @@ def open_again(
 
 
 def sample_again(
-    opening: tuple[Any, ...], fingerprint: bytes, number: int, in_mixture: Union[int, None] = None
+    opening: tuple[Any, ...], fingerprint: bytes, number: int, taken_by: Union[int, None] = None
 ) -> _core.Sample:
-    """The sample that was pickled, by its number in the index, with that in a mixture."""
+    """The sample that was pickled, by its number in the index, with that in a view or mixture."""
     sample: Any = _base(opening, fingerprint)[number]
-    made: _core.Sample = sample if in_mixture is None else sample._numbered(in_mixture)
+    made: _core.Sample = sample if taken_by is None else sample._numbered(taken_by)
     return made

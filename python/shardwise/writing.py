@@ -86,7 +86,8 @@ class _Writer:
     def write(self, sample: Mapping[str, Any]) -> None:
         """Writes a sample: "__key__", and values by field. Other names with "__" are left out.
 
-        Raises InvalidArgument if a reader would not find this key with these fields; BadField.
+        Threads may share a writer; a forked child may not. Raises InvalidArgument if a reader would
+        not find this key with these fields; BadField.
         """
         require("sample", sample, Mapping, 'give a dict of "__key__" and of values by field')
         if "__key__" not in sample:
@@ -98,7 +99,10 @@ class _Writer:
             for name, value in sample.items()
             if not _field_of(name).startswith("__")
         }
-        self._core.write(sample["__key__"], fields)
+        key = sample["__key__"]
+        if not isinstance(key, str):
+            raise InvalidArgument(f"a key is a str, and not {key!r}")
+        self._core.write(key, fields)
 
     def close(self) -> None:
         """Finishes the last shard, and makes the index. Raises InvalidArgument without samples,

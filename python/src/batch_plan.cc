@@ -35,6 +35,22 @@ Sizes sizes_of_ranks(const Sampler& sampler) {
 
 }  // namespace
 
+void require_same_count(const Sampler& sampler, const BatchRule& rule, std::uint64_t first) {
+  const Sizes sizes = sizes_of_ranks(sampler);
+  const auto count = [&](std::uint64_t size) {
+    const std::uint64_t left = size - std::min(size, first);
+    return rule.drop_last ? left / rule.size : ceil_div(left, rule.size);
+  };
+  if (count(sizes.least) == count(sizes.most)) return;
+  throw InvalidArgument(
+      "one rank would have " + std::to_string(count(sizes.most)) + " batches of " +
+          std::to_string(rule.size) + ", another " + std::to_string(count(sizes.least)),
+      "training in step would hang",
+      "give the DataLoader batch_sampler=shardwise.torch.BatchSampler(sampler, batch_size), which "
+      "makes them even and repeats nothing, or the sampler allow_uneven=True if no rank waits for "
+      "another");
+}
+
 // In an exact order each rank has k or k + 1 samples. The numbers of batches differ only if
 // batches of B divide k:
 //
@@ -45,19 +61,20 @@ Sizes sizes_of_ranks(const Sampler& sampler) {
 // last step, W samples are left, one of each rank: these are the last W of the order, and a token
 // can stand before them; not where the ranks' samples do not take turns in the order, as with
 // balanced bytes and with wids.
-BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule) : rule_(rule) {
+BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule, std::uint64_t first)
+    : rule_(rule), first_(first) {
   if (rule.size == 0) throw InvalidArgument("a batch has at least one sample", "size 0", "");
   const std::uint64_t size = sampler.size();
-  const Sizes sizes = rule.even ? sizes_of_ranks(sampler) : Sizes{size, size};
+  const Sizes sizes = rule.even ? sizes_of_ranks(sampler) : Sizes{size - first, size - first};
   if (rule.drop_last) {
     count_ = sizes.least / rule.size;
-    end_ = count_ * rule.size;
+    end_ = first + count_ * rule.size;
     return;
   }
   end_ = size;
   count_ = ceil_div(sizes.most, rule.size);
   any_splits_ = ceil_div(sizes.least, rule.size) < count_;
-  splits_ = ceil_div(size, rule.size) < count_;
+  splits_ = ceil_div(size - first, rule.size) < count_;
   if (any_splits_ && (sizes.least + 1 != sizes.most || sizes.least == 0 || rule.size == 1)) {
     throw InvalidArgument(
         "the ranks cannot have the same number of batches",
@@ -70,7 +87,7 @@ BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule) : rule_(rule
 
 std::uint64_t BatchPlan::most_batches(const Sampler& sampler) const {
   if (rule_.even) return count_;
-  const std::uint64_t most = sizes_of_ranks(sampler).most;
+  const std::uint64_t most = sizes_of_ranks(sampler).most - first_;
   return rule_.drop_last ? most / rule_.size : ceil_div(most, rule_.size);
 }
 
@@ -82,12 +99,12 @@ std::uint64_t BatchPlan::size_at(std::uint64_t position) const noexcept {
 
 std::uint64_t BatchPlan::batches_before(std::uint64_t position) const noexcept {
   if (position >= end_) return count_;
-  return splits_ && position + 1 == end_ ? count_ - 1 : position / rule_.size;
+  return splits_ && position + 1 == end_ ? count_ - 1 : (position - first_) / rule_.size;
 }
 
 std::uint64_t BatchPlan::position_after(std::uint64_t num_batches) const noexcept {
   if (num_batches >= count_) return end_;
-  return splits_ && num_batches + 1 == count_ ? end_ - 1 : num_batches * rule_.size;
+  return splits_ && num_batches + 1 == count_ ? end_ - 1 : first_ + num_batches * rule_.size;
 }
 
 ResumeToken BatchPlan::token_at_end(const Sampler& sampler) {
@@ -110,7 +127,7 @@ ResumeToken BatchPlan::token_after(const Sampler& sampler, std::uint64_t num_bat
     }
     return Access::token_at(sampler, all - ranks);
   }
-  return Access::token_at(sampler, std::min(all, num_batches * rule_.size * ranks));
+  return Access::token_at(sampler, std::min(all, (first_ + num_batches * rule_.size) * ranks));
 }
 
 }  // namespace shardwise::python

@@ -362,6 +362,9 @@ void add_loaders(nb::module_& module) {
       .def_prop_ro("epoch", [](LoaderObject& self) { return Use(self).loader().epoch_number(); })
       .def_prop_ro("steps", [](LoaderObject& self) { return Use(self).loader().steps(); })
       .def_prop_ro("steps_left", [](LoaderObject& self) { return Use(self).loader().steps_left(); })
+      .def_prop_ro(
+          "steps_done",
+          [](LoaderObject& self) { return detail::LoaderAccess::steps_done(Use(self).loader()); })
       .def_prop_ro("has_ended", [](LoaderObject& self) { return Use(self).loader().has_ended(); })
       .def("cache_warning",
            [](LoaderObject& self) {

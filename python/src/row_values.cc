@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "sample_numbers.h"
 #include "shardwise/base/error.h"
 
 namespace nb = nanobind;
@@ -111,7 +112,14 @@ void write_bytes(const Buffer& buffer, const RowType& type, columns::Row& row) {
   buffer.copy(row.bytes());
 }
 
+[[noreturn]] void throw_masked(nb::handle object) {
+  throw InvalidArgument("a row is masked, or has nulls, which would be lost",
+                        nb::cast<std::string>(nb::type_name(object.type())),
+                        "give the values filled, and the mask as another column");
+}
+
 void write_array(nb::handle array, const RowType& type, columns::Row& row) {
+  if (is_masked_array(array)) throw_masked(array);
   const Buffer buffer(array);
   if (!is_of_type(buffer, type.dtype)) {
     throw InvalidArgument("a row has values of another type than its column",
@@ -155,7 +163,11 @@ bool is_whole(DType dtype) {
 /// lists with the column's type.
 nb::object as_array(nb::handle object, DType dtype) {
   const nb::module_ numpy = nb::module_::import_("numpy");
-  if (nb::hasattr(object, "__array__")) return numpy.attr("asarray")(object);
+  if (nb::hasattr(object, "__array__")) {
+    const nb::object has_mask = nb::module_::import_("shardwise.encoding").attr("has_mask");
+    if (nb::cast<bool>(has_mask(object))) throw_masked(object);
+    return numpy.attr("asarray")(object);
+  }
   const std::string given = nb::cast<std::string>(nb::type_name(object.type()));
   if (object.is_none()) {
     throw InvalidArgument("a function gave no array", given, "return an array, bytes, or numbers");

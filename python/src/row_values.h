@@ -18,9 +18,8 @@ struct RowType {
 
 /// Writes what such a function gave into its row: an array of any library (buffers, or what has
 /// __array__), bytes, which are the row's memory as it is, or numbers and lists of them.
-/// REQUIRES: the GIL.
-/// Errors: InvalidArgument for values of another type, BadField for another shape; what Python
-/// raises.
+/// REQUIRES: the GIL. Errors: InvalidArgument for masks, nulls and values of another type, BadField
+/// for another shape; what Python raises.
 void write_row(nanobind::handle result, const RowType& type, columns::Row& row);
 
 }  // namespace shardwise::python

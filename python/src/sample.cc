@@ -254,8 +254,8 @@ void add_samples(nb::module_& module) {
                                "A view of a shard that somebody truncates in place ends the "
                                "process with SIGBUS when it is read; bytes(), copy() and "
                                "access=\"read\" raise StaleIndex or OSError instead.\n\n"
-                               "Pickled, a sample is a reference: its index's path, and its "
-                               "number there. Any thread may use it. It is no "
+                               "Pickled, a sample is a reference: its index's path, its number "
+                               "there, and ``number``. Any thread may use it. It is no "
                                "collections.abc.Mapping: torch takes those apart, down to the "
                                "bytes of each field.\n\n"
                                ">>> sample = shardwise.open(\"train.idx\")[42]\n"
@@ -403,10 +403,13 @@ void add_samples(nb::module_& module) {
           .def(
               "__reduce__",
               [](const SampleObject& self) {
+                const std::uint64_t in_index = self.sample.number_in_index();
+                std::optional<std::uint64_t> taken_by = self.number;
+                if (self.sample.index() != in_index)
+                  taken_by = taken_by.value_or(self.sample.index());
                 return nb::make_tuple(
                     nb::module_::import_("shardwise.references").attr("sample_again"),
-                    self.dataset.attr("_reference") +
-                        nb::make_tuple(self.sample.number_in_index(), self.number));
+                    self.dataset.attr("_reference") + nb::make_tuple(in_index, taken_by));
               },
               nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
   sample_type = type;

@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 
 #include <string>
+#include <utility>
 
 #include "base/error_types.h"
 #include "base/text.h"
@@ -24,7 +25,7 @@ class MaskFinder {
     const nb::object dtype = nb::getattr(object, "dtype", nb::none());
     if (dtype.is_none() || (dtype.is(of_numbers_) && object.type().is(plain_))) return;
     if (is_of_bools(dtype)) throw_is_bool();
-    if (is_masked(object)) throw_is_masked();
+    if (is_masked_array(object)) throw_is_masked();
     of_numbers_ = dtype;
     plain_ = nb::borrow(object.type());
   }
@@ -42,19 +43,6 @@ class MaskFinder {
                     "samples are named by numbers, and not by a masked array, whose mask would be "
                     "lost; give compressed() of it");
     nb::raise_python_error();
-  }
-
-  /// What is not imported has made no array.
-  static bool is_masked(nb::handle object) {
-    const nb::object name = nb::str("numpy.ma");
-    const auto module = nb::steal(PyImport_GetModule(name.ptr()));
-    if (!module.is_valid()) {
-      PyErr_Clear();
-      return false;
-    }
-    const int is_one = PyObject_IsInstance(object.ptr(), module.attr("MaskedArray").ptr());
-    if (is_one < 0) nb::raise_python_error();
-    return is_one == 1;
   }
 
   /// "b" is the kind of NumPy's and pandas'; others, as "torch.bool" and "Boolean", have no kind.
@@ -89,18 +77,43 @@ std::uint64_t checked(Py_ssize_t number, const Dataset& data) {
   return counted;
 }
 
+/// As of an int of Python.
+[[noreturn]] void throw_too_large(std::uint64_t number) {
+  PyErr_Format(PyExc_IndexError, "no such sample: sample %llu",
+               static_cast<unsigned long long>(number));
+  nb::raise_python_error();
+}
+
 template <class Integer>
 bool take_buffer(nb::handle numbers, const Dataset& data, std::vector<std::uint64_t>& taken) {
   nb::ndarray<const Integer, nb::ndim<1>, nb::device::cpu> array;
   if (!nb::try_cast(numbers, array, /*convert=*/false)) return false;
   taken.resize(array.shape(0));
   for (std::size_t i = 0; i < taken.size(); ++i) {
-    taken[i] = checked(static_cast<Py_ssize_t>(array.view()(i)), data);
+    const Integer number = array.view()(i);
+    if (!std::in_range<Py_ssize_t>(number)) throw_too_large(static_cast<std::uint64_t>(number));
+    taken[i] = checked(static_cast<Py_ssize_t>(number), data);
   }
   return true;
 }
 
 }  // namespace
+
+bool is_masked_array(nb::handle object) {
+  static PyObject* plain = nullptr;  // the type that was asked for last, and is none; never freed
+  if (object.type().is(plain)) return false;
+  const nb::object name = nb::str("numpy.ma");
+  const auto module = nb::steal(PyImport_GetModule(name.ptr()));
+  if (!module.is_valid()) {  // what is not imported has made no array
+    PyErr_Clear();
+    return false;
+  }
+  const int is_one = PyObject_IsInstance(object.ptr(), module.attr("MaskedArray").ptr());
+  if (is_one < 0) nb::raise_python_error();
+  if (is_one == 1) return true;
+  Py_XDECREF(std::exchange(plain, nb::borrow(object.type()).release().ptr()));
+  return false;
+}
 
 bool is_number(nb::handle object) {
   if (PyIndex_Check(object.ptr()) == 0) return false;

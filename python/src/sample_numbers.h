@@ -12,6 +12,9 @@ namespace shardwise::python {
 // How Python names samples: by whole numbers, and never by bools. A mask of bools read as the
 // numbers 0 and 1 would give other samples than were meant, without a word.
 
+/// True for a masked array of NumPy, whose mask other readers of the array would not see.
+bool is_masked_array(nanobind::handle object);
+
 /// True for one number, also an array of NumPy or torch without dimensions.
 bool is_number(nanobind::handle object);
 

@@ -46,10 +46,12 @@ struct IteratorObject {
   SamplerPointer sampler;
   std::optional<BatchRule> rule = std::nullopt;
   BatchPlan plan{};
+  /// How somebody else cuts what it gives; the ranks must have as many such batches.
+  std::optional<BatchRule> cut = std::nullopt;
 };
 
 IteratorObject batch_iterator(const Sampler& sampler, const BatchRule& rule) {
-  return {sampler.clone(), rule, BatchPlan(sampler, rule)};
+  return {.sampler = sampler.clone(), .rule = rule, .plan = BatchPlan(sampler, rule)};
 }
 
 PyObject* next_sample(IteratorObject& it) {
@@ -146,8 +148,9 @@ std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint
   if (other == sampler.rank()) return std::min(position, sampler.size());
   const SamplerPointer there = sampler.for_rank(other);
   if (it.rule) {
-    const std::uint64_t done = BatchPlan(*there, *it.rule).batches_before(position);
-    return BatchPlan(sampler, *it.rule).position_after(done);
+    const BatchPlan plan(*there, *it.rule);
+    if (!plan.has_border_at(position)) return std::min(position, sampler.size());
+    return BatchPlan(sampler, *it.rule).position_after(plan.batches_before(position));
   }
   if (position >= there->size()) return sampler.size();
   const std::uint64_t step = there->step_of(position);
@@ -155,33 +158,59 @@ std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint
                                                 : std::min(position, sampler.size());
 }
 
+/// The token of a state: of its beginning, or of where all ranks stood.
+ResumeToken token_in(const nb::dict& state, const char* name) {
+  const auto text = entry<std::optional<std::string>>(state, name);
+  if (text) return ResumeToken::from_text(*text);
+  throw Mismatch("the state stands in the middle of a step",
+                 "epoch " + std::to_string(entry<std::uint64_t>(state, "epoch")),
+                 "go on with as many ranks as before and batches of the same size, or take the "
+                 "state between steps");
+}
+
+/// Whether no batch of `it` begins where the rank `other` stood, though the batches are to be even:
+/// they had another size before.
+bool has_other_batches(const IteratorObject& it, std::uint64_t other, std::uint64_t position) {
+  return it.rule && it.rule->even &&
+         !BatchPlan(*it.sampler->for_rank(other), *it.rule).has_border_at(position);
+}
+
 /// Moves to where state_of() stood: where the ranks are the same, by this rank's own position; else
-/// by the token, which says where all of them stood, if they stepped together.
+/// by the token, which says where all of them stood, if they stepped together. So with even batches
+/// of another size.
 void move_to_state(const IteratorObject& it, const nb::dict& state) {
   Sampler& sampler = *it.sampler;
   const auto epoch = entry<std::uint64_t>(state, "epoch");
-  const bool same_ranks = entry<std::uint64_t>(state, "world_size") == sampler.world_size() &&
-                          entry<std::uint64_t>(state, "replicas") == sampler.replicas();
-  const auto text = entry<std::optional<std::string>>(state, same_ranks ? "start" : "token");
-  if (!text) {
-    throw Mismatch("the state stands in the middle of a step", "epoch " + std::to_string(epoch),
-                   "go on with as many ranks as before, or take the state between steps");
-  }
-  const ResumeToken token = ResumeToken::from_text(*text);
+  const auto position = entry<std::uint64_t>(state, "position");
+  const auto rank = entry<std::uint64_t>(state, "rank");
+  bool goes_by_own = entry<std::uint64_t>(state, "world_size") == sampler.world_size() &&
+                     entry<std::uint64_t>(state, "replicas") == sampler.replicas();
+  ResumeToken token = token_in(state, goes_by_own ? "start" : "token");
   sampler.resume(token);
+  if (goes_by_own && token.epoch == epoch && has_other_batches(it, rank, position)) {
+    goes_by_own = false;
+    token = token_in(state, "token");
+    sampler.resume(token);
+  }
   if (token.epoch != epoch) {  // nothing of its epoch is left
     sampler.set_epoch(epoch);
     sampler.seek(sampler.size());
-  } else if (same_ranks) {
-    sampler.seek(same_step(it, entry<std::uint64_t>(state, "rank"),
-                           entry<std::uint64_t>(state, "position")));
+  } else if (goes_by_own) {
+    sampler.seek(same_step(it, rank, position));
   }
 }
 
 void load_state(IteratorObject& it, const nb::dict& state) {
-  IteratorObject moved{it.sampler->clone(), it.rule};
+  IteratorObject moved{.sampler = it.sampler->clone(), .rule = it.rule, .cut = it.cut};
   move_to_state(moved, state);
-  if (it.rule) moved.plan = BatchPlan(*moved.sampler, *it.rule);
+  const std::uint64_t place = moved.sampler->position();
+  if (it.cut && place < moved.sampler->size()) require_same_count(*moved.sampler, *it.cut, place);
+  if (it.rule) {
+    moved.plan = BatchPlan(*moved.sampler, *it.rule);
+    if (!moved.plan.has_border_at(place)) {
+      moved.plan = BatchPlan(*moved.sampler, *it.rule, place);
+    }
+  }
   it = std::move(moved);
 }
 
@@ -250,10 +279,22 @@ void add_samplers(nb::module_& module) {
       .def(
           "restart",
           [](IteratorObject& self, const SamplerObject& sampler) {
-            self = self.rule ? batch_iterator(*sampler.sampler, *self.rule)
-                             : IteratorObject{sampler.sampler->clone()};
+            if (self.rule) {
+              self = batch_iterator(*sampler.sampler, *self.rule);
+            } else {
+              self = {.sampler = sampler.sampler->clone(), .cut = self.cut};
+            }
           },
-          "sampler"_a, "Moves to where a sampler begins.");
+          "sampler"_a, "Moves to where a sampler begins.")
+      .def(
+          "require_even",
+          [](IteratorObject& self, std::uint64_t size, bool drop_last) {
+            self.cut = BatchRule{.size = size, .drop_last = drop_last};
+            require_same_count(*self.sampler, *self.cut, self.sampler->position());
+          },
+          "size"_a, "drop_last"_a,
+          "Raises InvalidArgument if ranks that cut such batches would have different numbers of "
+          "them, now or after load_state_dict().");
 
   nb::class_<SamplerObject>(
       module, "Sampler", nb::is_weak_referenceable(),

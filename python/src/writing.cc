@@ -3,10 +3,13 @@
 #include <nanobind/stl/vector.h>
 
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/fork.h"
 #include "blocking.h"
 #include "field_names.h"
 #include "gil.h"
@@ -22,10 +25,58 @@ namespace shardwise::python {
 
 namespace {
 
-/// What `shardwise._core.ShardWriter` holds.
-struct WriterObject {
-  std::unique_ptr<ShardWriter> writer;
-  std::uint64_t num_in_shards = 0;  ///< samples of the shards that are finished
+/// What `shardwise._core.ShardWriter` holds. Any thread.
+class WriterObject {
+  template <class Action>
+  auto read(Action action) {
+    if (process_ != detail::process_generation()) return action();  // the child has one thread
+    const GilReleased released;
+    const detail::Lock lock(mutex_);
+    return action();
+  }
+  template <class Action>
+  void change(Action action) {
+    if (process_ != detail::process_generation()) {
+      throw Error(ErrorCode::kUnsupported, "a writer stays with the process that made it", "",
+                  "make one in the forked child, with names of its own");
+    }
+    read(action);
+  }
+
+ public:
+  WriterObject(const std::string& pattern, const ShardWriter::Options& options)
+      : writer_(pattern, options) {}
+
+  /// REQUIRES: the GIL, which others have meanwhile. Errors: Unsupported in a forked child.
+  void write(std::string_view key, std::span<const ShardWriter::Field> fields) {
+    change([&] {
+      const std::size_t finished = writer_.paths().size();
+      const std::uint64_t before = writer_.totals().samples;
+      writer_.write(key, fields);
+      if (writer_.paths().size() != finished) num_in_shards_ = before;
+    });
+  }
+  void close() {
+    change([&] {
+      writer_.close();
+      num_in_shards_ = writer_.totals().samples;
+    });
+  }
+  std::vector<std::string> paths() {
+    return read([&] { return writer_.paths(); });
+  }
+  std::uint64_t num_samples() {
+    return read([&] { return writer_.totals().samples; });
+  }
+  std::uint64_t num_unfinished() {
+    return read([&] { return writer_.totals().samples - num_in_shards_; });
+  }
+
+ private:
+  const std::uint64_t process_ = detail::process_generation();
+  detail::LongMutex mutex_;
+  ShardWriter writer_;
+  std::uint64_t num_in_shards_ = 0;  ///< samples of the shards that are finished
 };
 
 std::string text_of(nb::handle name) {
@@ -60,11 +111,7 @@ void write(WriterObject& self, nb::str key, const nb::dict& fields) {
     held.push_back(std::make_unique<Buffer>(data));
     written.push_back({.name = text_of(field), .bytes = held.back()->bytes()});
   }
-  const GilReleased released;
-  const std::size_t finished = self.writer->paths().size();
-  const std::uint64_t before = self.writer->totals().samples;
-  self.writer->write(name, written);
-  if (self.writer->paths().size() != finished) self.num_in_shards = before;
+  self.write(name, written);
 }
 
 /// What is to be packed: samples (key, [(field, path), ...], class or None), the names of the
@@ -108,35 +155,18 @@ void add_writing(nb::module_& module) {
           "__init__",
           [](WriterObject* self, const std::string& pattern, std::uint64_t max_samples,
              std::uint64_t max_bytes, bool replace) {
-            new (self) WriterObject{std::make_unique<ShardWriter>(
-                pattern,
-                ShardWriter::Options{
-                    .max_samples = max_samples, .max_bytes = max_bytes, .replace = replace})};
+            new (self) WriterObject(
+                pattern, {.max_samples = max_samples, .max_bytes = max_bytes, .replace = replace});
           },
           "pattern"_a, nb::kw_only(), "max_samples"_a, "max_bytes"_a, "replace"_a)
       .def("write", &write, "key"_a, "fields"_a,
            nb::sig("def write(self, key: str, fields: dict[str, typing.Any]) -> None"),
            "Writes one sample of bytes by field.")
-      .def(
-          "close",
-          [](WriterObject& self) {
-            const GilReleased released;
-            self.writer->close();
-            self.num_in_shards = self.writer->totals().samples;
-          },
-          "Finishes the last shard.")
-      .def_prop_ro(
-          "paths", [](const WriterObject& self) { return self.writer->paths(); },
-          "Of the shards that are finished.")
-      .def_prop_ro(
-          "num_samples", [](const WriterObject& self) { return self.writer->totals().samples; },
-          "Written so far.")
-      .def_prop_ro(
-          "num_unfinished",
-          [](const WriterObject& self) {
-            return self.writer->totals().samples - self.num_in_shards;
-          },
-          "Of these, those of the shard that is not finished.");
+      .def("close", &WriterObject::close, "Finishes the last shard.")
+      .def_prop_ro("paths", &WriterObject::paths, "Of the shards that are finished.")
+      .def_prop_ro("num_samples", &WriterObject::num_samples, "Written so far.")
+      .def_prop_ro("num_unfinished", &WriterObject::num_unfinished,
+                   "Of these, those of the shard that is not finished.");
   module.def("list_to_pack", &list_to_pack, "directory"_a, "images"_a,
              nb::sig("def list_to_pack(directory: str, images: bool) -> "
                      "tuple[list[tuple[str, list[tuple[str, str]], int | None]], list[str], "

@@ -164,6 +164,7 @@ std::string text(const Column& column) {
   std::string all =
       text(column.name()) + ": " + maker.describe() + ", " + std::string(to_string(maker.dtype()));
   if (maker.layout() != ColumnMaker::Layout::kFixed) return all;
+  all += " of shape";  // [] is one, too
   for (const std::int64_t size : maker.row_shape()) all += " " + text(size);
   return all;
 }

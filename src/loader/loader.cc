@@ -42,6 +42,9 @@ using detail::SampleLengths;
 using detail::StepWatch;
 using detail::WindowProgress;
 
+/// At the end of what ranks have alike: what they need not while an epoch is under way.
+constexpr std::size_t kStepItems = 2;
+
 /// Errors: InvalidArgument, for what cannot go together.
 void require_by_length(const Loader::Options& options) {
   const auto refuse = [](std::string_view what, std::string_view advice) {
@@ -223,6 +226,8 @@ struct Loader::Impl {
       steps = by_length->size() / num_shares() + (by_length->size() % num_shares() != 0);
     }
     steps_taken = 0;
+    steps_failed = 0;
+    steps_lost = 0;
     ended = false;
     bad_here.clear();
   }
@@ -372,7 +377,8 @@ struct Loader::Impl {
                   {"order", order.to_text() + " " + std::to_string(options.order.seed)}});
     alike.insert(alike.end(), {{"epoch", std::to_string(sampler->epoch())},
                                {"point from which it goes on", begin + " " + left_out.to_text()},
-                               {"number of steps taken", std::to_string(steps_taken)}});
+                               {"batches that could not be made", std::to_string(steps_lost)},
+                               {"number of steps taken", std::to_string(steps_done())}});
     return RankAgreement(std::move(alike));
   }
 
@@ -393,7 +399,7 @@ struct Loader::Impl {
       words.back() = static_cast<std::int64_t>(bad_here.size());
     }
     ranks->add(words);
-    alike.require(words, sampler->world_size(), in_step ? 0 : 1);
+    alike.require(words, sampler->world_size(), in_step ? 0 : kStepItems);
     // Of the other replicas.
     std::vector<std::int64_t> others(kWords * (sampler->replicas() - 1));
     if (!speaks) {
@@ -437,9 +443,9 @@ struct Loader::Impl {
         "the first of them is sample " + std::to_string(sample) + ": " + entry.reason);
   }
 
-  /// Collective. Errors: NotExact; Mismatch.
-  std::string prove() {
-    const std::vector<EpochAudit::Sum> sums = agree(false);
+  /// Collective. Errors: NotExact; Mismatch, also if the steps taken differ, if `in_step`.
+  std::string prove(bool in_step) {
+    const std::vector<EpochAudit::Sum> sums = agree(in_step);
     const Hash128 fingerprint = data.fingerprint();
     if (sampler->is_exact() && !expected_all) {
       expected_all = EpochAudit::Sum::of_range(0, sampler->num_samples(), fingerprint);
@@ -458,6 +464,13 @@ struct Loader::Impl {
       throw NotExact(text);
     }
     return text;
+  }
+
+  [[noreturn]] void throw_lost() const {
+    throw NotExact("batches could not be made, and later ones were handed out",
+                   "epoch " + std::to_string(sampler->epoch()) + ": " + std::to_string(steps_lost) +
+                       " of " + std::to_string(steps_done()) + " are missing",
+                   "go on from a state that was taken before");
   }
 
   /// Counts a batch as delivered.
@@ -596,6 +609,7 @@ struct Loader::Impl {
     if (watch->largest(has_way ? 0 : 1) != 0) throw_no_way_back();  // on all ranks, or on none
     if (is_ahead) {
       steps_taken = agreed;
+      steps_failed = 0;
       audit = last_whole->audit;
       bad_here.resize(last_whole->num_bad);
     }
@@ -625,6 +639,9 @@ struct Loader::Impl {
     stand(std::move(at), std::move(batches));
   }
 
+  /// Steps that a token counts: those up to the last batch that was handed out.
+  std::uint64_t steps_done() const { return steps_taken - steps_failed; }
+
   bool is_done() const { return ended || (steps > 0 && steps_taken == steps); }
 
   const MixedDataset data;
@@ -650,8 +667,10 @@ struct Loader::Impl {
   std::optional<Place> last_whole;  ///< behind the batches of the last whole step; of a watch only
   std::uint64_t steps = 0;          ///< from there to the end
   std::uint64_t steps_taken = 0;
-  bool ended = false;                         ///< next() has said so
-  std::vector<BadRow> bad_here;               ///< of this rank, in this epoch or its rest
+  std::uint64_t steps_failed = 0;  ///< of these, those since the last batch that was handed out
+  std::uint64_t steps_lost = 0;    ///< and those before it: their batches could not be made
+  bool ended = false;              ///< next() has said so
+  std::vector<BadRow> bad_here;    ///< of this rank, in this epoch or its rest
   std::vector<std::uint64_t> bad_everywhere;  ///< of all ranks, as agreed last
   SkipList bad;                               ///< of all ranks in all epochs, as agreed last
   std::vector<std::uint64_t> samples_read;    ///< of the last batch
@@ -707,12 +726,15 @@ std::optional<Batch> Loader::next() {
   if (!impl.engine && !since) since = asked;
   start();
   if (impl.wait_unless_stopping() && !since) since = asked;
-  ++impl.steps_taken;  // also of a batch that could not be made: its samples are then missing
+  ++impl.steps_taken;
+  ++impl.steps_failed;  // if the batch cannot be made
   auto made = impl.engine->next(since);
   if (!made) {
     --impl.steps_taken;  // it was not handed out, and a token says so
+    --impl.steps_failed;
     throw_stopped();
   }
+  impl.steps_lost += std::exchange(impl.steps_failed, 0) - 1;
   impl.deliver(*made);
   return std::move(made->batch);
 }
@@ -723,12 +745,14 @@ ResumeToken Loader::state() {
     stop();
     impl.go_back();
   }
-  if (impl.steps_taken == impl.steps) {
-    impl.prove();
-    return impl.token_after(impl.steps_taken);
+  const std::uint64_t done = impl.steps_done();
+  if (done == impl.steps) {
+    impl.prove(true);
+    return impl.token_after(done);
   }
   const std::vector<EpochAudit::Sum> sums = impl.agree(true);
-  ResumeToken token = impl.token_after(impl.steps_taken);
+  if (impl.steps_lost > 0) impl.throw_lost();
+  ResumeToken token = impl.token_after(done);
   // Of replicas that got the same it does not matter which; what one of them lacks is not proven.
   token.audit = *std::ranges::min_element(sums, {}, &EpochAudit::Sum::count);
   return token;
@@ -784,7 +808,7 @@ std::chrono::nanoseconds Loader::waited() const noexcept {
 
 Loader::Stats Loader::stats() const { return impl_->meter->stats(); }
 
-std::string Loader::prove() { return impl_->prove(); }
+std::string Loader::prove() { return impl_->prove(false); }
 
 std::uint64_t Loader::epoch_number() const noexcept { return impl_->sampler->epoch(); }
 
@@ -809,6 +833,8 @@ bool LoaderAccess::wait(Loader& loader, std::chrono::nanoseconds time) {
   if (!impl.waiting_since && (waits || !impl.engine->wait({}))) impl.waiting_since = now;
   return impl.engine->wait(time);
 }
+
+std::uint64_t LoaderAccess::steps_done(const Loader& loader) { return loader.impl_->steps_done(); }
 
 void LoaderAccess::keep_events(Loader& loader, std::size_t max_events) {
   loader.impl_->meter->keep_events(max_events);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "loader/load_meter.h"
@@ -16,6 +17,8 @@ struct LoaderAccess {
   /// after other things while it waits, and no batch is taken that it does not use. A loader
   /// without threads makes the batch, however long that takes. The loader's thread.
   [[nodiscard]] SHARDWISE_EXPORT static bool wait(Loader& loader, std::chrono::nanoseconds time);
+  /// Steps of the epoch that state() counts: not one that failed last.
+  [[nodiscard]] SHARDWISE_EXPORT static std::uint64_t steps_done(const Loader& loader);
   /// From now on the loader keeps what it does, for a time line: the last `max_events`.
   SHARDWISE_EXPORT static void keep_events(Loader& loader, std::size_t max_events);
   /// Those, in the order in which they ended. Any thread.

@@ -9,6 +9,7 @@
 #include <memory_resource>
 #include <random>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
 #include "loader/agreed_options.h"
@@ -175,12 +176,47 @@ TEST(LoaderTest, ABatchSizeDoesNotCountBesideAGlobalOne) {
               HasSubstr("the batch size is out of range: 0"));
 }
 
+TEST(LoaderTest, AStateStandsBeforeABatchThatCouldNotBeMade) {
+  const test::TempDir dir;
+  const Dataset data = make_numbers(dir, 18);
+  for (const std::uint32_t threads : {0u, 2u}) {
+    bool fails = true;
+    Loader::Options options{.batch_size = 4, .threads = threads};
+    options.order.kind = Sequential{};
+    options.columns = {columns::function(
+        "x", DType::kInt64, {}, [&](const Sample& sample, const Hash128&, columns::Row& row) {
+          if (fails && sample.index() == 5) throw std::runtime_error("no");
+          row.values<std::int64_t>()[0] = static_cast<std::int64_t>(sample.index());
+        })};
+    Loader loader(data, options);
+    EXPECT_EQ(loader.next()->size(), 4u);
+    EXPECT_THROW(loader.next(), std::runtime_error);
+    const ResumeToken token = loader.state();
+    EXPECT_EQ(token.position, 4u);
+    EXPECT_EQ(loader.steps_left(), 3u);
+    // It goes on behind that batch, and then no state holds what came.
+    EXPECT_EQ(loader.next()->size(), 4u);
+    EXPECT_THAT(test::error_text([&] { loader.state(); }),
+                HasSubstr("batches could not be made, and later ones were handed out"));
+    EXPECT_EQ(test::error_code([&] { loader.prove(); }), ErrorCode::kNotExact);
+    fails = false;
+    Loader next(data, options);
+    next.restore(token);
+    std::size_t rows = 0;
+    while (const auto batch = next.next()) rows += batch->size();
+    EXPECT_EQ(rows, 14u);
+    EXPECT_THAT(next.prove(), HasSubstr("18 samples, each exactly once"));
+  }
+}
+
 TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
   const test::TempDir dir;
   const test::TempDir other_dir;
   const Dataset data = make_numbers(dir, 60);
   const Dataset other = make_numbers(other_dir, 61);
-  const Loader::Options usual{.columns = all_columns(), .batch_size = 5, .threads = 0};
+  const auto nothing = [](const Sample&, const Hash128&, columns::Row&) {};
+  Loader::Options usual{.columns = all_columns(), .batch_size = 5, .threads = 0};
+  usual.columns.push_back(columns::function("one", DType::kFloat32, {}, nothing));
   const auto with = [&](auto&& change) {
     Loader::Options options = usual;
     change(options);
@@ -197,6 +233,9 @@ TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
       {"batch size, global batch size", data, with([](auto& o) { o.global_batch_size = 10; })},
       {"rule of batches by length", data, with([](auto& o) { o.by_length = {.field = "txt"}; })},
       {"set of columns", data, with([](auto& o) { std::swap(o.columns[0], o.columns[1]); })},
+      {"set of columns", data, with([&](auto& o) {
+         o.columns.back() = columns::ragged_function("one", DType::kFloat32, nothing);
+       })},
       {"limit of bad samples", data, with([](auto& o) { o.max_bad = 1; })},
       {"limit of expanded bytes", data, with([](auto& o) { o.max_expanded_bytes = 1; })},
       {"order", data, with([](auto& o) { o.order.seed = 1; })},
@@ -219,6 +258,10 @@ TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
   // A state after different numbers of steps would lose samples; a proof says what is missing.
   for (const std::string& text :
        what_two_ranks_say({data, data}, {usual, usual}, {0, 0}, {2, 3}, false)) {
+    EXPECT_THAT(text, HasSubstr("the loaders of the ranks differ: number of steps taken; "));
+  }
+  for (const std::string& text :  // also where one rank is at the end
+       what_two_ranks_say({data, data}, {usual, usual}, {0, 0}, {6, 5}, false)) {
     EXPECT_THAT(text, HasSubstr("the loaders of the ranks differ: number of steps taken; "));
   }
   for (const std::string& text :

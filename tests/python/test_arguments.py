@@ -118,6 +118,14 @@ ONE_TAKERS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize(
+    "weights", [{0: 0.7, 1: 0.3}, {"a": 0.7, "b": 0.3}, {0.7, 0.3}, "12", b"12", [0.7, "x"], [[1]]]
+)
+def test_weights_without_an_order_are_refused(ds: shardwise.Dataset, weights: Any) -> None:
+    with pytest.raises(errors.InvalidArgument, match="weights=.*; give a list with a number for"):
+        shardwise.mix([ds, ds], weights=weights)
+
+
 def masks(size: int) -> dict[str, Any]:
     """The same mask in all forms in which people have them."""
     mask = np.arange(size) % 2 == 0

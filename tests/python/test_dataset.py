@@ -51,6 +51,12 @@ def test_indices_are_those_of_a_list(ds: shardwise.Dataset) -> None:
         ds[50:53][-4]
     with pytest.raises(IndexError):
         ds[1 << 70]
+    for wrong in (1 << 63, (1 << 64) - 1):
+        numbers = np.array([3, wrong], np.uint64)
+        uses = (ds.__getitem__, ds.select, ds.samples, ds.sample_keys, lambda n: ds.gather(n, "bin"))
+        for use in uses:
+            with pytest.raises(IndexError):
+                use(numbers)
     with pytest.raises(TypeError, match="get\\(\\) takes a key"):
         ds["000001"]  # type: ignore[call-overload]
     with pytest.raises(TypeError):
@@ -345,6 +351,10 @@ def test_pickles_are_references(ds: shardwise.Dataset, index: Path) -> None:
         again = pickle.loads(pickle.dumps(sample))
         assert again == ds[7]
         assert again.copy() == ds[7].copy()
+        assert again.number == sample.number, "by which it was taken"
+        assert pickle.loads(pickle.dumps(again)).number == sample.number
+    mixed = shardwise.mix([ds, ds[5:]])
+    assert pickle.loads(pickle.dumps(mixed[105])).number == 105
 
 
 def test_numbers_of_a_view_go_out_of_band(ds: shardwise.Dataset) -> None:

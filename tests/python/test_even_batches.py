@@ -68,8 +68,8 @@ def test_a_state_in_the_middle_of_a_balanced_step_is_for_as_many_ranks(
     with pytest.raises(Mismatch) as raised:
         walk(3).load_state_dict(state)
     assert str(raised.value) == (
-        "the state stands in the middle of a step: epoch 0; go on with as many ranks as before, or "
-        "take the state between steps"
+        "the state stands in the middle of a step: epoch 0; go on with as many ranks as before and "
+        "batches of the same size, or take the state between steps"
     )
 
 

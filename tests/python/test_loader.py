@@ -743,6 +743,16 @@ def test_one_of_several_ranks_has_to_say_that_it_is_alone(
         Loader(ds, columns=[columns.key()], ranks="all")
 
 
+def test_a_loader_says_that_it_is_no_data_loader(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.key()])
+    for name in ("dataset", "sampler", "batch_sampler"):
+        assert not hasattr(loader, name)
+        with pytest.raises(AttributeError, match=f"has no '{name}': .*skip_first_batches"):
+            getattr(loader, name)
+    with pytest.raises(AttributeError, match="^'Loader' object has no attribute 'nix'$"):
+        loader.nix
+
+
 def test_a_loader_does_not_pickle(ds: shardwise.Dataset) -> None:
     import pickle
 

@@ -156,6 +156,43 @@ def test_what_a_function_raises_reaches_the_consumer(ds: shardwise.Dataset, thre
         loader.prove()
 
 
+@THREADS
+def test_a_state_stands_before_what_raised(ds: shardwise.Dataset, threads: int) -> None:
+    class Loud(Exception):
+        pass
+
+    fails = True
+
+    def made(sample: shardwise.Sample, random: int) -> int:
+        if fails and sample.index == 12:
+            raise Loud
+        return sample.index
+
+    def loader() -> Loader:
+        column = columns.function("f", "int64", (), made)
+        order = Order("sequential")
+        return Loader(ds, columns=[column], order=order, batch_size=10, threads=threads)
+
+    ended = loader()
+    delivered: list[int] = []
+    with pytest.raises(Loud):
+        for batch in ended:
+            delivered += batch["f"].tolist()
+    state = ended.state_dict()
+    assert state["batches"] == 1
+    assert ended.next() is not None
+    with pytest.raises(errors.NotExact, match="^batches could not be made, and later ones were"):
+        ended.state_dict()
+    fails = False
+    resumed = loader()
+    resumed.load_state_dict(state)
+    assert len(resumed) == 11
+    for batch in resumed:
+        delivered += batch["f"].tolist()
+    assert delivered == list(range(103))
+    assert resumed.prove().endswith("proven")
+
+
 def test_errors_of_the_library_in_a_function_keep_their_class(ds: shardwise.Dataset) -> None:
     def no_field(sample: shardwise.Sample, random: int) -> Any:
         return sample["nope"]
@@ -247,6 +284,28 @@ def test_threads_keep_what_is_local_to_them(ds: shardwise.Dataset, threads: int)
         assert batch["f"].tolist() == batch.samples.tolist()
     assert 1 <= len(made) <= max(threads, 1)
     loader.close()
+
+
+def test_masks_and_nulls_of_rows_are_refused(ds: shardwise.Dataset) -> None:
+    masked = np.ma.masked_array(np.ones(2, np.float32), [True, False])
+    rows = [masked, masked[:1], np.ma.masked_array(np.ones(2, np.float32))]
+    for package, make in (("pandas", "Series"), ("polars", "Series"), ("pyarrow", "array")):
+        try:
+            module = __import__(package)
+        except ImportError:
+            continue
+        options = {"dtype": "Float32"} if package == "pandas" else {}
+        rows.append(getattr(module, make)([1.5, None], **options))
+    for row in rows:
+        with pytest.raises(errors.InvalidArgument, match="a row is masked, or has nulls, which"):
+            one_batch(ds, columns.function("f", "float32", None, lambda s, r: row))
+        with pytest.raises(errors.InvalidArgument, match="a row is masked, or has nulls, which"):
+            one_batch(ds, columns.decoded("bin", "float32", None, lambda s, r: row))
+    class Own(np.ndarray):
+        pass
+
+    row = np.ones(2, np.float32).view(Own)
+    assert one_batch(ds, columns.function("f", "float32", (2,), lambda s, r: row))["f"].all()
 
 
 def test_numbers_have_to_fit(ds: shardwise.Dataset) -> None:

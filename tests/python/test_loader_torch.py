@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,72 @@ def test_ranks_of_torch_distributed(index: Path, tmp_path: Path, how: str) -> No
         out, err = rank.communicate()
         assert rank.returncode == 0, err
         assert out == "epoch 0: 103 samples, each exactly once: proven\n"
+
+
+LATE = """
+import sys
+import torch.distributed as dist
+import shardwise
+from shardwise import Loader, columns
+rank, world = int(sys.argv[1]), int(sys.argv[2])
+ds = shardwise.open(sys.argv[4])
+early, alone = (
+    Loader(ds, columns=[columns.key()], batch_size=8, **given) for given in ({}, {"ranks": None})
+)
+dist.init_process_group("gloo", init_method="file://" + sys.argv[3], rank=rank, world_size=world)
+for take in (early.next, lambda: next(iter(early)), lambda: next(iter(next(early.epochs())))):
+    try:
+        take()
+    except shardwise.errors.InvalidArgument as error:
+        print(error)
+print(sum(map(len, alone)))
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_loader_made_before_the_process_group_is_refused(
+    index: Path, tmp_path: Path, world: int
+) -> None:
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-c", LATE, str(rank), str(world), str(tmp_path / "store"), str(index)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(world)
+    ]
+    for number, rank in enumerate(ranks):
+        out, err = rank.communicate()
+        assert rank.returncode == 0, err
+        text = "the loader was made before torch.distributed was initialised, and has no ranks: "
+        assert out.count(f"{text}this process is rank {number} of 2;") == (3 if world == 2 else 0)
+        assert out.endswith("103\n")
+
+
+class Batches(torch.utils.data.IterableDataset[list[int]]):
+    """A loader as people put it into a DataLoader."""
+
+    def __init__(self, ds: shardwise.Dataset, **options: object) -> None:
+        self.loader = Loader(ds, columns=[columns.integer("cls")], threads=0, **options)
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for batch in self.loader:
+            yield batch["cls"].tolist()
+
+
+def test_in_several_workers_a_loader_is_refused(ds: shardwise.Dataset) -> None:
+    def given(workers: int, **options: object) -> list[int]:
+        loader = torch.utils.data.DataLoader(
+            Batches(ds, **options), batch_size=None, num_workers=workers
+        )
+        return sorted(number for numbers in loader for number in numbers)
+
+    assert given(0) == given(1) == list(range(103))
+    with pytest.raises(Exception, match="every worker of a DataLoader would give all samples"):
+        given(2)
+    assert len(given(2, ranks=None)) == 206
 
 
 def test_without_a_process_group_ranks_say_what_to_do() -> None:

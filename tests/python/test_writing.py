@@ -7,6 +7,8 @@ import io
 import json
 import os
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +97,9 @@ def test_bad_samples_are_refused(tmp_path: Path) -> None:
     sink = ShardWriter(tmp_path / "a-%d.tar")
     with pytest.raises(ValueError, match="__key__"):
         sink.write({"txt": "x"})
+    for key in (1, b"a", None):
+        with pytest.raises(errors.InvalidArgument, match="^a key is a str, and not "):
+            sink.write({"__key__": key, "txt": "x"})
     with pytest.raises(ValueError, match="dot"):
         sink.write({"__key__": "a.b", "txt": "x"})
     with pytest.raises(errors.BadField, match="'cls' cannot be stored"):
@@ -317,6 +322,7 @@ MASKED = np.ma.masked_array([1, 2], [False, True])
 LOST: dict[str, tuple[str, Any, str]] = {
     "a mask": ("npy", MASKED, "the array is a masked one"),
     "a mask in a list": ("npy", [MASKED, MASKED], "the array is a masked one"),
+    "a mask of a number": ("cls", np.ma.masked_array(5, True), "got one with a mask"),
     "a mask in npz": ("npz", {"x": MASKED}, "the array 'x' is a masked one"),
     "a mask of pixels": ("png", np.ma.masked_array(np.zeros((2, 2), np.uint8)), "a masked one"),
     "numbers beyond int64": ("npy", range(2**63 - 1, 2**63 + 1), "where the range has 9223372036"),
@@ -422,17 +428,17 @@ def test_pictures_keep_what_their_format_has() -> None:
 def test_values_that_are_missing_are_refused() -> None:
     pandas = pytest.importorskip("pandas")
     series = pandas.Series([2**53 + 1, None], dtype="Int64")
-    missing = [series, series.array, [series, series], pandas.DataFrame({"a": series})]
+    missing = [series, series.array, [series, series], pandas.DataFrame({0: series})]
     missing += [pandas.Series([True, None], dtype="boolean")]
     for value in missing:
         for field, given in (("npy", value), ("npz", {"x": value}), ("png", value)):
             with pytest.raises(errors.BadField, match=f"'{field}' cannot be stored: the array"):
                 encoded(field, given)
-    mixed = pandas.DataFrame({"a": [2**53 + 1, 2], "b": [0.5, 1]})
+    mixed = pandas.DataFrame({0: [2**53 + 1, 2], 1: [0.5, 1]})
     with pytest.raises(errors.BadField, match="where the DataFrame has 9007199254740993"):
         encoded("npy", mixed)
     days = pandas.Series(pandas.to_datetime(["2026-01-01", None]))
-    for value in (series[:1], pandas.Series([1.5, None]), days, pandas.DataFrame({"a": days})):
+    for value in (series[:1], pandas.Series([1.5, None]), days, pandas.DataFrame({0: days})):
         stored = np.load(io.BytesIO(encoded("npy", value)))
         assert stored.dtype == np.asarray(value).dtype
         assert stored.tobytes() == np.asarray(value).tobytes()
@@ -446,6 +452,52 @@ def test_nulls_of_arrow_are_refused() -> None:
             encoded("npy", value)
     whole = np.load(io.BytesIO(encoded("npy", arrow.array([5, 2**62 + 1]))))
     assert whole.tolist() == [5, 2**62 + 1]
+
+
+def test_nulls_of_polars_are_refused() -> None:
+    polars = pytest.importorskip("polars")
+    numbers, days = polars.Series([5, None]), polars.Series([None], dtype=polars.Date)
+    for value in (numbers, [numbers], days, polars.DataFrame({"a": numbers})):
+        for field, given in (("npy", value), ("npz", {"x": value}), ("png", value)):
+            with pytest.raises(errors.BadField, match="masked one, or has nulls: they would be"):
+                encoded(field, given)
+    inside = polars.Series([[5, None]], dtype=polars.Array(polars.Int64, 2))
+    for value, shown in ((inside, "None"), (polars.Series([{"a": 1}]), "{'a': 1}")):
+        with pytest.raises(errors.BadField, match=f"where the Series has {shown}: make an array"):
+            encoded("npy", value)
+    for value in (polars.Series([5, 2**62 + 1]), polars.Series([1.5, 0.1], dtype=polars.Float32)):
+        stored = np.load(io.BytesIO(encoded("npy", value)))
+        assert stored.tolist() == value.to_list()
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
+def test_names_of_columns_are_not_lost(package: str) -> None:
+    module = pytest.importorskip(package)
+    make = {"pyarrow": "table"}.get(package, "DataFrame")
+    table = getattr(module, make)({"wide": [1, 2], "high": [3, 4]})
+    for field, given in (("npy", table), ("npz", {"x": table}), ("x.npy.gz", [table])):
+        with pytest.raises(errors.BadField, match="lose the names of columns .*: 'wide', 'high'; "):
+            encoded(field, given)
+    values = table.to_pandas().to_numpy() if package == "pyarrow" else table.to_numpy()
+    stored = np.load(io.BytesIO(encoded("npy", values)))
+    assert stored.tolist() == [[1, 3], [2, 4]]
+
+
+def test_a_table_without_names_is_an_array() -> None:
+    pandas = pytest.importorskip("pandas")
+    stored = np.load(io.BytesIO(encoded("npy", pandas.DataFrame([[1, 2], [3, 4]]))))
+    assert stored.tolist() == [[1, 2], [3, 4]]
+    record = np.rec.array([(1, 2.0)], dtype=[("columns", "i4"), ("null_count", "f8")])
+    assert np.load(io.BytesIO(encoded("npy", record))).tolist() == [(1, 2.0)]
+
+
+@pytest.mark.parametrize(
+    "shape", [(), (5,), (4, 5, 1), (3, 4, 5), (4, 5, 0), (1, 4, 5, 3), (0, 5, 3), (4, 0)]
+)
+def test_arrays_that_are_no_pictures_are_refused(shape: tuple[int, ...]) -> None:
+    for field in ("png", "jpg", "ppm", "webp"):
+        with pytest.raises(errors.BadField, match="an image (is an array .H, W. or|has pixels)"):
+            encoded(field, np.zeros(shape, np.uint8))
 
 
 def test_a_transparent_colour_is_kept() -> None:
@@ -589,6 +641,48 @@ def test_a_writer_that_is_not_closed_says_what_is_lost(index: Path) -> None:
         + end,
     ]
     assert len(shardwise.open(at / "forked-{0..2}.tar", index_directory=at / "kept")) == 5
+
+
+def test_threads_share_a_writer(tmp_path: Path) -> None:
+    sink = ShardWriter(tmp_path / "a-%d.tar", max_samples=7, index=tmp_path / "a.idx")
+    begin = threading.Barrier(4)
+
+    def fill(thread: int) -> None:
+        begin.wait()
+        for i in range(200):
+            key = f"{thread}-{i}"
+            sink.write({"__key__": key, "txt": key * 50})
+            assert len(sink.paths) <= sink.num_samples // 7
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(fill, range(4)))
+    sink.close()
+    ds = shardwise.open(tmp_path / "a.idx")
+    assert len(ds) == sink.num_samples == 800
+    assert all(sample.text("txt") == sample.key * 50 for sample in ds)
+
+
+FORKED = """
+sink = shardwise.ShardWriter(sys.argv[1] + "-%d.tar")
+sink.write({"__key__": "parent", "txt": "x"})
+if os.fork() == 0:
+    for use in (lambda: sink.write({"__key__": "child", "txt": "x"}), sink.close):
+        try:
+            use()
+        except shardwise.errors.Unsupported as error:
+            print(error, flush=True)
+    os._exit(0)
+os.wait()
+sink.close()
+"""
+
+
+def test_a_forked_child_does_not_use_a_writer(index: Path) -> None:
+    done = run_script(index, FORKED)
+    told = "a writer stays with the process that made it; make one in the forked child, with names"
+    assert done.stdout.count(told) == 2, done.stdout + done.stderr
+    written = shardwise.open(f"{index}-0.tar", index_directory=index.parent / "kept")
+    assert [sample.key for sample in written] == ["parent"]
 
 
 def test_a_set_without_samples_has_no_index(tmp_path: Path) -> None:

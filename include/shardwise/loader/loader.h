@@ -257,9 +257,11 @@ class SHARDWISE_EXPORT Loader {
 
   /// Where the run stands after the batches that were handed out: call it when the last of them has
   /// been used. Every rank must call it, and gets the same token; save that of one. At the end of
-  /// an epoch, the epoch is proven, and the token stands at the beginning of the next.
+  /// an epoch, the epoch is proven, and the token stands at the beginning of the next. If next()
+  /// failed last, the token stands before the batch that could not be made.
   /// Errors: Mismatch, on all ranks, if they differ as prove() says, or in the steps taken; as
-  ///         prove(), at the end of an epoch. Cost: as prove().
+  ///         prove(), at the end of an epoch; NotExact if batches were handed out behind one that
+  ///         could not be made. Cost: as prove().
   ResumeToken state();
   /// Goes on where the token stands, with any number of ranks, batch size and number of threads.
   /// With kAllowAtEpochBorder also with other data or another order; see Sampler::resume.

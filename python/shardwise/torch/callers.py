@@ -13,6 +13,10 @@ from .. import _core
 from ..errors import InvalidArgument
 
 
+_NO_DATA = "0" * 32
+"""The fingerprint of a sampler over a length alone."""
+
+
 def _batches(caller: Mapping[str, Any]) -> tuple[int, bool] | None:
     """Size and drop_last of the batches that are made, if the local variables of who takes an
     iterator are those of a BatchSampler of torch or torchdata: it tells nobody what batches it
@@ -36,21 +40,12 @@ def refuse_other_size(batch_size: int | None, caller: Mapping[str, Any]) -> None
         )
 
 
-def refuse_uneven(core: _core.Sampler, caller: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument if the caller would make more batches on one rank than on another."""
+def refuse_uneven(numbers: _core.SamplerIterator, caller: Mapping[str, Any]) -> None:
+    """Raises InvalidArgument if the caller would make more batches on one rank than on another;
+    so does load_state_dict() later."""
     batches = _batches(caller)
-    if core.world_size == 1 or batches is None:
-        return
-    size, drop_last = batches
-    some = (0, core.world_size - 1) if core.order.kind != "wids" else range(core.world_size)
-    counts = [core.for_rank(rank).num_batches(size, drop_last) for rank in some]
-    if min(counts) != max(counts):
-        raise InvalidArgument(
-            f"one rank would have {max(counts)} batches of {size}, another {min(counts)}: training "
-            "in step would hang; give the DataLoader batch_sampler="
-            "shardwise.torch.BatchSampler(sampler, batch_size), which makes them even and repeats "
-            "nothing, or the sampler allow_uneven=True if no rank waits for another"
-        )
+    if batches is not None:
+        numbers.require_even(*batches)
 
 
 def refuse_readers(core: _core.Sampler) -> None:
@@ -64,6 +59,7 @@ def refuse_readers(core: _core.Sampler) -> None:
             _refuse_accelerate(core, frame.f_locals.get("self"))
         if isinstance(module, str) and module.startswith(("torch.utils.data.", "torchdata.")):
             _refuse_out_of_order(frame.f_locals.get("self"))
+            _refuse_other_data(core, frame.f_locals.get("self"))
         frame = frame.f_back  # type: ignore[assignment]
 
 
@@ -88,6 +84,19 @@ def _refuse_out_of_order(caller: object) -> None:
             "token() and state_dict() would count batches that were not delivered, and a run that "
             "goes on would miss them; leave in_order=True"
         )
+
+
+def _refuse_other_data(core: _core.Sampler, caller: object) -> None:
+    """The numbers of a sampler are those in its own data set: a view has others."""
+    data = getattr(caller, "_dataset", None)  # of its iterator, which reads without it
+    if isinstance(caller, torch.utils.data.DataLoader):
+        data = caller.dataset
+    if not isinstance(data, _core.Dataset) or core.fingerprint in (data.fingerprint, _NO_DATA):
+        return
+    raise InvalidArgument(
+        "the sampler was made over other data than the DataLoader's: its numbers would name other "
+        "samples there; give both the same Dataset, or the same view"
+    )
 
 
 def _deals_again(caller: object, core: _core.Sampler) -> bool:

@@ -119,9 +119,10 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         torchdata's StatefulDataLoader goes on exactly where this rank stood."""
         caller = sys._getframe(1).f_locals
         refuse_other_size(self.batch_size, caller)
+        numbers = self._begin(iter)
         if not self.allow_uneven:
-            refuse_uneven(self.core, caller)
-        return self._begin(iter)
+            refuse_uneven(numbers, caller)
+        return numbers
 
     def _begin(
         self, begin: Callable[[_core.Sampler], _core.SamplerIterator]

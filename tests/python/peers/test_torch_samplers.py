@@ -472,6 +472,87 @@ def test_states_of_even_batches_go_on_with_the_same_ranks_and_with_others(done: 
     assert sorted(delivered) == list(range(2001))
 
 
+@pytest.mark.parametrize("done", range(1, 5))
+@pytest.mark.parametrize("size", [2, 3, 5, 7, 16, 100])
+def test_states_go_on_with_batches_of_another_size(done: int, size: int) -> None:
+    def batches(rank: int, size: int, world_size: int = 2) -> Any:
+        sampler = st.DistributedChunkedSampler(53, seed=3, rank=rank, world_size=world_size)
+        return iter(st.BatchSampler(sampler, size))
+
+    first = [batches(rank, 6) for rank in range(2)]
+    delivered = [n for it in first for _ in range(done) for n in next(it)]
+    second = [batches(rank, size) for rank in range(2)]
+    for it, state in zip(second, first, strict=True):
+        it.load_state_dict(state.state_dict())
+    before = list(delivered)
+    delivered += [n for it in second for n in next(it)]
+    states = [it.state_dict() for it in second]
+    left = [list(it) for it in second]
+    assert len(left[0]) == len(left[1]), "else training in step would hang"
+    assert sorted([*delivered, *(n for it in left for b in it for n in b)]) == list(range(53))
+    # And from there with one rank.
+    alone = batches(0, 4, world_size=1)
+    alone.load_state_dict(states[0])
+    assert sorted([*delivered, *(n for b in alone for n in b)]) == list(range(53))
+    assert states[0]["token"] == states[1]["token"]
+    assert len(before) < len(delivered)
+
+
+def test_a_state_that_would_make_torchs_batches_uneven_is_an_error(
+    train: shardwise.Dataset,
+) -> None:
+    def batches(size: int, **options: Any) -> Any:
+        sampler = st.DistributedChunkedSampler(53, seed=3, rank=0, world_size=2, **options)
+        loader = stateful.StatefulDataLoader(Numbers(train), batch_size=size, sampler=sampler)
+        return loader, sampler
+
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    loader, _ = batches(6)
+    it = iter(loader)
+    next(it)
+    state = loader.state_dict()  # of 27 and 26 samples 21 and 20 are left
+    for size, options, is_even in ((7, {}, True), (5, {}, False), (5, {"allow_uneven": True}, True)):
+        again, _ = batches(size, **options)
+        again.load_state_dict(state)
+        if is_even:
+            assert len([n for batch in again for n in batch]) == 21
+            continue
+        with pytest.raises(InvalidArgument, match="would have 5 batches of 5, another 4: training"):
+            next(iter(again))
+
+
+def test_where_ranks_need_not_be_even_a_state_keeps_its_own_place() -> None:
+    def batches(size: int) -> Any:
+        sampler = st.DistributedChunkedSampler(53, seed=3, rank=1, world_size=2)
+        return iter(st.BatchSampler(sampler, size, even=False))
+
+    expected = [n for batch in batches(3) for n in batch]
+    it = batches(3)
+    for _ in range(3):
+        next(it)
+    again = batches(5)
+    again.load_state_dict(it.state_dict())
+    rest = list(again)
+    assert [n for batch in rest for n in batch] == expected[9:]
+    assert [len(batch) for batch in rest] == [5, 5, 5, 2]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_sampler_over_other_data_than_the_loaders_is_refused(
+    train: shardwise.Dataset, workers: int
+) -> None:
+    def read(data: Any, over: Any) -> int:
+        loader = DataLoader(data, 50, sampler=st.ChunkedSampler(over), num_workers=workers)
+        return sum(len(batch["__key__"]) for batch in loader)
+
+    some = train.select(range(0, len(train), 20))
+    for over in (some, train[:100]):
+        with pytest.raises(InvalidArgument, match="made over other data than the DataLoader's"):
+            read(train, over)
+    assert read(some, some) == read(some, train.select(range(0, len(train), 20))) == len(some)
+    assert read(train, 60) == 60, "numbers alone are of any data"
+
+
 def test_what_is_no_state_is_an_error() -> None:
     walk = iter(st.SequentialSampler(9))
     with pytest.raises(
