@@ -93,9 +93,10 @@ void limit(sqlite3* db, OtherTables& others) {
 
 /// Restricts a connection to queries of kTables. SQLite creates tables of this kind when they are
 /// first named, older versions by a CREATE TABLE that limit() forbids: so they are named here.
-void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others) {
+void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
+                const CancelToken& cancel) {
   tables.add_to(db.handle());
-  sqlite::add_query_functions(db.handle());
+  sqlite::add_query_functions(db.handle(), cancel);
   for (const char* table : kTables) {
     db.execute("PRAGMA table_info(" + std::string(table) + ")");
   }
@@ -142,7 +143,7 @@ struct Query::Impl {
         scratch(scratch_bytes),
         db(sqlite::Database::in_memory(scratch.vfs_name().c_str())) {
     const ForkSection section;
-    make_ready(db, tables, others);
+    make_ready(db, tables, others, cancel);
     sqlite3_progress_handler(db.handle(), kOpcodesBetweenTicks, should_stop, &cancel);
     scratch.stop_if_cancelled(cancel);
   }

@@ -104,6 +104,29 @@ std::size_t last_character(std::string_view text) {
   return first_character(text.substr(text.size() - size)) == size ? size : 1;
 }
 
+/// LIKE and GLOB without ESCAPE. SQLite asks between rows whether to stop, and not between the
+/// patterns of one, each of which may take half a second.
+void match(sqlite3_context* context, sqlite3_value** arguments,
+           int (*compare)(const char* pattern, const char* text)) {
+  static const bool matches_blobs = sqlite3_compileoption_used("LIKE_DOESNT_MATCH_BLOBS") == 0;
+  if (static_cast<const CancelToken*>(sqlite3_user_data(context))->is_cancelled()) {
+    return sqlite3_result_error_code(context, SQLITE_INTERRUPT);
+  }
+  const auto is_blob = [](sqlite3_value* v) { return sqlite3_value_type(v) == SQLITE_BLOB; };
+  if (!matches_blobs && (is_blob(arguments[0]) || is_blob(arguments[1]))) {
+    return sqlite3_result_int(context, 0);
+  }
+  const int most =
+      sqlite3_limit(sqlite3_context_db_handle(context), SQLITE_LIMIT_LIKE_PATTERN_LENGTH, -1);
+  if (sqlite3_value_bytes(arguments[0]) > most) {
+    return sqlite3_result_error(context, "LIKE or GLOB pattern too complex", -1);
+  }
+  const auto pattern = text_of(arguments[0]), text = text_of(arguments[1]);
+  if (!pattern || !text) return;
+  // SQLite ends its texts with a NUL.
+  sqlite3_result_int(context, compare(pattern->data(), text->data()) == 0 ? 1 : 0);
+}
+
 enum Side : std::uint8_t { kLeft = 1, kRight = 2, kBoth = 3 };
 
 void trim(sqlite3_context* context, int num_arguments, sqlite3_value** arguments, Side side) {
@@ -250,10 +273,11 @@ void add_printf(sqlite3* db, const char* name) {
 
 }  // namespace
 
-void add_query_functions(sqlite3* db) {
+void add_query_functions(sqlite3* db, const CancelToken& cancel) {
   const auto add = [&](const char* name, int num_arguments, Function function) {
-    if (sqlite3_create_function_v2(db, name, num_arguments, kFlags, nullptr, function, nullptr,
-                                   nullptr, nullptr) != SQLITE_OK) {
+    if (sqlite3_create_function_v2(db, name, num_arguments, kFlags,
+                                   const_cast<CancelToken*>(&cancel), function, nullptr, nullptr,
+                                   nullptr) != SQLITE_OK) {
       throw std::bad_alloc();
     }
   };
@@ -262,6 +286,13 @@ void add_query_functions(sqlite3* db) {
   });
   add("replace", 3, [](sqlite3_context* context, int, sqlite3_value** arguments) {
     guarded(context, [&] { replace(context, arguments); });
+  });
+  add("like", 2, [](sqlite3_context* context, int, sqlite3_value** arguments) {
+    match(context, arguments,
+          [](const char* pattern, const char* text) { return sqlite3_strlike(pattern, text, 0); });
+  });
+  add("glob", 2, [](sqlite3_context* context, int, sqlite3_value** arguments) {
+    match(context, arguments, sqlite3_strglob);
   });
   for (const int num_arguments : {1, 2}) {
     add("trim", num_arguments, trim_at<kBoth>);

@@ -283,6 +283,32 @@ TEST(QueryTest, CanBeCancelledWhileItSorts) {
   later.join();
 }
 
+// A row may have many patterns, each of which takes half a second at worst.
+TEST(QueryTest, CancelIsHeardBetweenThePatternsOfARow) {
+  const Indexed t;
+  for (const char* sql : {"SELECT 'a' LIKE 'b'", "SELECT 'a' GLOB 'b'"}) {
+    Query query(t.index, sql);
+    const std::atomic<bool> cancel = true;
+    query.set_cancel(&cancel);
+    EXPECT_THROW(query.next(), Cancelled) << sql;
+  }
+}
+
+// With ESCAPE they are SQLite's own.
+TEST(QueryTest, PatternsMatchAsSqlitesOwnDo) {
+  const Indexed t;
+  const std::string values =
+      "WITH v(x) AS (VALUES (NULL), (1), (2.5), (''), ('a'), ('A'), ('ab'), ('%'), ('_b'), "
+      "('\u00e4'), ('\u00c4%'), ('[a]'), (x'6162'), (x'ff'), (x'610062'), ('a%b_c')) ";
+  EXPECT_THAT(t.rows(values + "SELECT count(*) FROM v a, v b"), ElementsAre("256"));
+  EXPECT_THAT(t.rows(values + "SELECT count(*) FROM v a, v b WHERE (a.x LIKE b.x) IS NOT "
+                              "(a.x LIKE b.x ESCAPE char(1))"),
+              ElementsAre("0"));
+  EXPECT_THAT(t.rows("SELECT 'abc' GLOB 'a*', 'abc' GLOB 'A*', 'abc' GLOB '?[a-b]c', "
+                     "NULL GLOB 'a', 'a' GLOB NULL, 'a' NOT LIKE 'A', like('a%', 'Abc')"),
+              ElementsAre("1|0|1|null|null|0|1"));
+}
+
 // SQLite sorts what it keeps in memory in one step, which nothing ends.
 TEST(QueryTest, LittleIsSortedAtATime) {
   const Indexed t;
