@@ -598,8 +598,9 @@ def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.R
     # is not quite there after a seek.
     slack = rate // 1000 + 1 if path.suffix in (".mkv", ".webm") else 0
     # Smaller steps are no gaps: what is read behind a seek is where its times are.
-    slack = max(slack, sound.most_off)
-    is_exact = not any(codec in name for codec in ("aac", "AAC", "opus", "vorbis", "mp3", "mp2", "ac3"))
+    slack += sound.most_off
+    lossy = ("aac", "opus", "vorbis", "mp3", "mp2", "ac3")
+    is_exact = not any(codec in name.lower() for codec in lossy)
     whole = reader.ask("")
     if isinstance(whole, str):
         tally.refuse(name, whole, 1)
