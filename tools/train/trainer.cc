@@ -8,20 +8,23 @@
 #include <CLI/Error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
+#include "base/cores.h"
 #include "base/errno_error.h"
 #include "base/rank_environment.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "console.h"
 #include "fetch_options.h"
 #include "output.h"
@@ -378,13 +381,23 @@ std::optional<std::int64_t> classes_of_columns(const MixedDataset& data,
   return static_cast<std::int64_t>(most) + 1;
 }
 
+/// True if a shard has to be fetched to read it, whatever is in the cache.
+bool has_fetched_shards(const Index& index) {
+  for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
+    if (is_fetched_url(index.shard(shard).path)) return true;
+  }
+  return false;
+}
+
 /// The number of classes if it is known without a look at the labels.
 /// Errors: InvalidArgument if it is not, and that look would fetch all shards.
 std::optional<std::int64_t> known_classes(const MixedDataset& data, const Options& options) {
   if (options.classes > 0) return options.classes;
   if (const auto classes = classes_of_columns(data, options.label_field)) return classes;
   for (std::size_t part = 0; part < data.num_parts(); ++part) {
-    if (data.part(part).cache() == nullptr && options.access != Dataset::Access::kRange) continue;
+    const bool can_fetch =
+        data.part(part).cache() != nullptr || options.access == Dataset::Access::kRange;
+    if (!can_fetch || !has_fetched_shards(data.part(part).index())) continue;
     throw InvalidArgument(
         "the number of classes is not known before all shards are fetched",
         in_quotes(options.train_index),
