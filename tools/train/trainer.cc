@@ -270,6 +270,8 @@ class Reporter {
       add_accuracy(line, accuracy_);
       line["bad_samples"] = bad.samples().size();
       line["loading"] = loading.summary();
+      line["threads"] = loading.threads;
+      line["compute_threads"] = torch::get_num_threads();
       line["proofs"] = proofs_;
       print(line.dump());
     } else {
@@ -506,14 +508,24 @@ class SampleLog {
 
 struct Threads {
   unsigned loading;
-  int compute;
+  int compute;  ///< 0: as LibTorch has them
 };
 
+/// True if a variable tells LibTorch its number of threads.
+bool has_own_threads() {
+  return std::ranges::any_of(std::array{"OMP_NUM_THREADS", "MKL_NUM_THREADS"},
+                             [](const char* name) {
+                               const char* const value = std::getenv(name);
+                               return value != nullptr && *value != '\0';
+                             });
+}
+
 Threads choose_threads(const Options& options, const ProcessGroup& group) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int share = std::max(1, cores / group.local_world_size());
-  return {options.threads.value_or(static_cast<unsigned>(std::clamp(share, 1, 4))),
-          options.compute_threads > 0 ? options.compute_threads : share};
+  const unsigned share = cores_of_rank(static_cast<unsigned>(group.local_world_size()));
+  Threads threads{.loading = options.threads.value_or(std::min(share, 4U)),
+                  .compute = options.compute_threads};
+  if (threads.compute == 0 && !has_own_threads()) threads.compute = static_cast<int>(share);
+  return threads;
 }
 
 Dataset open_dataset(const std::string& index, const std::string& root, const Options& options,
@@ -619,7 +631,7 @@ class Training {
     sample_log_.emplace(options_.sample_log, group_.rank(), options_.resume);
     if (group_.is_first()) check(options_, group_.world_size());
     const Threads threads = choose_threads(options_, group_);
-    torch::set_num_threads(threads.compute);
+    if (threads.compute > 0) torch::set_num_threads(threads.compute);
     torch::manual_seed(options_.order.seed);
     const MixedDataset data = open_all();
     require_same_run(options_, eval_, group_);
