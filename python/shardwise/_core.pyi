@@ -549,6 +549,11 @@ class Sampler:
         [[0, 4, 8], [1, 5, 9], [2, 6], [3, 7]]
         """
 
+    def cache_warning(self, dataset: Dataset) -> str | None:
+        """
+        What to tell the user if this order uses more shards at one time than the dataset's cache may hold; None if all is well, or another rank of this node says it. Some ms for a large index.
+        """
+
     def __copy__(self) -> Sampler: ...
 
 class Audit:

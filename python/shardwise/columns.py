@@ -16,6 +16,8 @@ from __future__ import annotations
 import builtins
 import importlib
 import operator
+import os
+import threading
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, Union
@@ -88,6 +90,30 @@ def _callable(name: str, function: Any) -> Any:
     if not callable(function):
         refuse(name, function, "give a function")
     return function
+
+
+_one_at_a_time = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _one_at_a_time
+    _one_at_a_time = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _locked(function: Any, lock: bool) -> Any:
+    """The function; with lock one that runs while no other such function does."""
+    require("lock", lock, bool, "say True or False")
+    if not lock:
+        return function
+
+    def call(*arguments: Any) -> Any:
+        with _one_at_a_time:
+            return function(*arguments)
+
+    return call
 
 
 def bytes(fields: str) -> Column:
@@ -208,6 +234,8 @@ def function(
     dtype: Any,
     shape: Union[Sequence[int], None],
     make: Callable[[_core.Sample, int], Any],
+    *,
+    lock: bool = False,
 ) -> Column:
     """What a function of yours gives for each sample: [N, ...], or ragged if ``shape`` is None.
 
@@ -215,6 +243,10 @@ def function(
         GIL), and gives an array of this dtype and shape (of NumPy, torch, anything with a buffer),
         bytes, or numbers. random: a whole number of 128 bits, of its own for each epoch and
         sample, whatever thread, batch and rank: seed with it whatever is random.
+    lock: no two calls of functions that have it run at the same time. For what seeds, and draws
+        from, a generator that all threads share, as torch's and random's own: a call that releases
+        the GIL would lose it to the next one. Those calls then run one after another. A generator
+        that is made in the call needs no lock.
 
     What it raises is raised by the loader, in the place of the batch. Raise errors.BadField for a
     sample that may be left out (max_bad). A row of another shape is a bad sample, too.
@@ -228,7 +260,8 @@ def function(
     (3,)
     """
     require("name", name, str, "name the column")
-    return _core.function_column(name, _dtype(dtype), _sizes(shape), _callable("make", make))
+    make = _locked(_callable("make", make), lock)
+    return _core.function_column(name, _dtype(dtype), _sizes(shape), make)
 
 
 def decoded(
@@ -236,15 +269,17 @@ def decoded(
     dtype: Any,
     shape: Union[Sequence[int], None],
     decode: Callable[[builtins.bytes, int], Any],
+    *,
+    lock: bool = False,
 ) -> Column:
     """What a decoder of yours makes of a field's bytes: [N, ...], or ragged without ``shape``.
 
     decode: is called as ``decode(data, random)``, as the function of function(); ``data`` are the
-        bytes of the field, expanded if it is compressed.
+        bytes of the field, expanded if it is compressed. lock: as that of function().
 
     Any Exception that it raises says that the bytes are bad: the loader raises BadField with its
     class and text, or leaves the sample out (max_bad). MemoryError, KeyboardInterrupt, and errors
     of shardwise other than BadField end the batch as they are.
     """
-    decode = _callable("decode", decode)
+    decode = _locked(_callable("decode", decode), lock)
     return _core.decoded_column(_fields(fields), _dtype(dtype), _sizes(shape), decode)

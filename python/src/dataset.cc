@@ -24,7 +24,9 @@
 #include "objects.h"
 #include "sample_numbers.h"
 #include "shardwise/base/error.h"
+#include "shardwise/data/fetch_plan.h"
 #include "shardwise/index/query.h"
+#include "shardwise/order/sampler.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -85,7 +87,7 @@ nb::object numbered(const DatasetObject& self, nb::handle asked) {
 }
 
 PyObject* get_sample(PyObject* self, std::uint64_t number) {
-  return new_sample(sample_at(held_by(self).data, number), self);
+  return new_sample(sample_at(held_by(self), number), self);
 }
 
 PyObject* get_item(PyObject* self, PyObject* key) noexcept {
@@ -387,10 +389,34 @@ std::string shown_in_python(const DatasetObject& self) {
 
 }  // namespace
 
-Sample sample_at(const Dataset& data, std::uint64_t number) {
+void CacheWatch::missed(const Dataset& data) {
+  constexpr std::uint64_t kFirst = 16;  // misses: fewer say little
+  constexpr std::uint64_t kFew = 4;     // samples asked for a miss, in an order that goes by shards
+  ++missed_;
+  const bool is_scattered = asked_ < kFew * missed_;
+  if (is_silent_ || !data.cache() || (missed_ > 1 && (missed_ < kFirst || !is_scattered))) return;
+  const ShardCache::Stats stats = data.cache()->stats();
+  const std::uint64_t gone = stats.evicted + stats.bypassed;
+  if (missed_ == 1) gone_before_ = gone;
+  if (gone - gone_before_ < kFirst / 2) return;
+  is_silent_ = true;
+  const auto warning = small_cache_warning(data, *make_sampler(data, {.kind = Resampled{}}), {});
+  if (!warning) return;  // what leaves is of other data
+  const std::string text = std::to_string(asked_) + " samples were asked for by number, and " +
+                           std::to_string(missed_) + " times a shard was not at hand: " + *warning +
+                           "; shardwise.Loader and the samplers of shardwise.torch " +
+                           "have such orders";
+  if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) != 0) nb::raise_python_error();
+}
+
+Sample sample_at(DatasetObject& object, std::uint64_t number) {
+  const Dataset& data = object.data;
+  object.watch.asked();
   if (auto sample = data.try_get(number)) return *std::move(sample);
   if (may_wait_long(data)) {
-    return without_gil([&](const CancelToken&) { return data[number]; });
+    Sample sample = without_gil([&](const CancelToken&) { return data[number]; });
+    object.watch.missed(data);
+    return sample;
   }
   const GilReleased released;
   return data[number];
@@ -413,9 +439,9 @@ nb::object value_object(const Query::Value& value) {
   return nb::none();
 }
 
-const Dataset& dataset_of(nb::handle dataset) {
-  return nb::cast<const DatasetObject&>(dataset).data;
-}
+DatasetObject& dataset_object_of(nb::handle dataset) { return nb::cast<DatasetObject&>(dataset); }
+
+const Dataset& dataset_of(nb::handle dataset) { return dataset_object_of(dataset).data; }
 
 void add_datasets(nb::module_& module) {
   nb::class_<DatasetObject>(

@@ -17,6 +17,25 @@
 
 namespace shardwise::python {
 
+/// Tells once that samples of a data set are asked for in an order for which its cache is too
+/// small. Threads: with the GIL.
+class CacheWatch {
+ public:
+  /// Samples that were asked for by number.
+  void asked(std::uint64_t count = 1) noexcept { asked_ += count; }
+  /// A sample whose shard was not at hand.
+  /// Errors: the warning, where Python makes warnings exceptions.
+  void missed(const Dataset& data);
+  /// A warning of the same was given elsewhere.
+  void silence() noexcept { is_silent_ = true; }
+
+ private:
+  std::uint64_t asked_ = 0;
+  std::uint64_t missed_ = 0;
+  std::uint64_t gone_before_ = 0;  ///< shards that left the cache, or had no room, before
+  bool is_silent_ = false;
+};
+
 /// What `shardwise.Dataset` holds.
 struct DatasetObject {
   Dataset data;
@@ -25,6 +44,7 @@ struct DatasetObject {
   nanobind::object opening;
   /// How this view was made of what was opened: a tuple of steps; empty if it is all of it.
   nanobind::tuple steps;
+  CacheWatch watch{};
 };
 
 /// What `shardwise.Sample` holds.
@@ -63,10 +83,13 @@ nanobind::object value_object(const Query::Value& value);
 /// A dataset from what Python passes. Errors: TypeError.
 const Dataset& dataset_of(nanobind::handle dataset);
 
+/// A dataset from what Python passes, with what this module knows of it. Errors: TypeError.
+DatasetObject& dataset_object_of(nanobind::handle dataset);
+
 /// The sample at `number`. Others may run Python meanwhile if its shard has to be opened or
 /// fetched.
-/// Errors: as Dataset's operator[].
-Sample sample_at(const Dataset& data, std::uint64_t number);
+/// Errors: as Dataset's operator[]; as CacheWatch::missed().
+Sample sample_at(DatasetObject& object, std::uint64_t number);
 
 /// What an object of a class of this module holds. nanobind does not check this for slots of types.
 /// Errors: TypeError if the object's __init__() has not run.

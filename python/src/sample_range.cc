@@ -29,7 +29,9 @@ class SampleIterator {
   SampleIterator(nb::object dataset, std::vector<std::uint64_t> numbers)
       : dataset_(std::move(dataset)),
         numbers_(std::move(numbers)),
-        range_(dataset_of(dataset_).samples(numbers_)) {}
+        range_(dataset_of(dataset_).samples(numbers_)) {
+    dataset_object_of(dataset_).watch.asked(numbers_.size());
+  }
 
   /// A new reference; null at the end.
   PyObject* next() {
@@ -64,7 +66,10 @@ class SampleIterator {
     const Dataset& data = dataset_of(dataset_);
     const bool may_fetch =
         data.cache() != nullptr && turn < numbers_.size() && !data.try_get(numbers_[turn]);
-    if (may_fetch) return without_gil([&](const CancelToken&) { advance(); });
+    if (may_fetch) {
+      without_gil([&](const CancelToken&) { advance(); });
+      return dataset_object_of(dataset_).watch.missed(data);
+    }
     const GilReleased released;
     advance();
   }

@@ -23,6 +23,7 @@
 #include "orders.h"
 #include "sample_numbers.h"
 #include "shardwise/base/error.h"
+#include "shardwise/data/fetch_plan.h"
 #include "shardwise/order/epoch_audit.h"
 #include "shardwise/order/resume.h"
 #include "shardwise/order/sampler.h"
@@ -226,6 +227,29 @@ void refuse_readers(nb::handle sampler) {
   const nb::dict modules = nb::module_::import_("sys").attr("modules");
   if (!modules.contains("torch.utils.data")) return;
   nb::module_::import_("shardwise.torch.callers").attr("refuse_readers")(sampler);
+}
+
+/// The ranks that share this machine's cache; nothing where another of them speaks for all.
+std::optional<RankOptions::Range> node_of(const Sampler& sampler) {
+  try {
+    const RankEnvironment found = rank_environment();
+    const bool is_launchers = static_cast<std::uint64_t>(found.rank) == sampler.rank() &&
+                              static_cast<std::uint64_t>(found.world_size) == sampler.world_size();
+    if (is_launchers && found.local_rank > 0) return std::nullopt;
+    if (is_launchers) {
+      return RankOptions::Range{.first = sampler.rank(),
+                                .count = static_cast<std::uint64_t>(found.local_world_size)};
+    }
+  } catch (const Error&) {  // the launcher's words are no reason to fail here
+  }
+  return RankOptions::Range{.first = sampler.rank(), .count = 1};
+}
+
+std::optional<std::string> cache_warning(DatasetObject& dataset, const SamplerObject& self) {
+  const auto node = node_of(*self.sampler);
+  auto warning = node ? small_cache_warning(dataset.data, *self.sampler, *node) : std::nullopt;
+  if (warning) dataset.watch.silence();
+  return warning;
 }
 
 SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
@@ -439,6 +463,15 @@ void add_samplers(nb::module_& module) {
           "A sampler of the same order from the same point for another rank.\n\n"
           ">>> [list(sampler.for_rank(rank)) for rank in range(4)]\n"
           "[[0, 4, 8], [1, 5, 9], [2, 6], [3, 7]]")
+      .def(
+          "cache_warning",
+          [](const SamplerObject& self, DatasetObject& dataset) {
+            return cache_warning(dataset, self);
+          },
+          "dataset"_a,
+          "What to tell the user if this order uses more shards at one time than the dataset's "
+          "cache may hold; None if all is well, or another rank of this node says it. Some ms for "
+          "a large index.")
       .def(
           "__copy__",
           [](const SamplerObject& self) { return SamplerObject{self.sampler->clone()}; },

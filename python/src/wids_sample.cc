@@ -234,7 +234,8 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
       [&]() -> PyObject* {
         WidsReader& reader = held_by(self);
         const Place place = place_of(reader, key);
-        const Sample sample = sample_at(dataset_of(reader.dataset), number_in_data(reader, place));
+        const Sample sample =
+            sample_at(dataset_object_of(reader.dataset), number_in_data(reader, place));
         reader.touch(place.shard);
         const WidsReader::Shard& shard = reader.shards[place.shard];
         nb::object dict = checked(PyObject_CallFunctionObjArgs(reader.sample_type.ptr(), nullptr));

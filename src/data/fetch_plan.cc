@@ -4,10 +4,12 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <variant>
 
 #include "base/assert.h"
 #include "base/error_types.h"
@@ -271,6 +273,18 @@ std::optional<std::string> small_disk_warning(const ShardCache& cache,
          "cache another disk";
 }
 
+/// True if the next sample may lie in any shard, as in single draws and chunks of a few samples.
+/// Draws of whole shards use all of one before the next.
+bool takes_any_shard(const Order& order) {
+  const auto* const resampled = std::get_if<Resampled>(&order.kind);
+  return resampled == nullptr || resampled->unit == Resampled::Unit::kSample;
+}
+
+std::uint64_t largest_of(std::span<const std::uint64_t> sizes_bytes) {
+  const auto largest = std::ranges::max_element(sizes_bytes);
+  return largest == sizes_bytes.end() ? 0 : *largest;
+}
+
 }  // namespace
 
 std::optional<std::string> small_cache_warning(const Dataset& data, const Sampler& sampler,
@@ -281,23 +295,37 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
   }
   FetchPlan::Shards shards = FetchPlan::Shards::of(data);
   for (std::uint64_t shard = 0; shard < shards.sizes_bytes.size(); ++shard) {
-    if (!DatasetAccess::cache_request(data, shard)) shards.sizes_bytes[shard] = 0;  // in place
+    const bool has_samples = shards.starts[shard] < shards.starts[shard + 1];
+    const bool is_cached = has_samples && DatasetAccess::cache_request(data, shard);
+    if (!is_cached) shards.sizes_bytes[shard] = 0;  // it is read in place, or not at all
   }
   if (auto warning = small_disk_warning(*data.cache(), shards.sizes_bytes)) return warning;
   const auto schedule = ShardSchedule::of(sampler, shards.starts);
-  const auto uses = schedule ? schedule->uses(node, window) : std::nullopt;
-  if (!uses) return std::nullopt;
-  const std::uint64_t needed = peak_bytes_in_use(*uses, shards.sizes_bytes);
+  const bool is_scattered = !schedule && takes_any_shard(sampler.order());
+  std::uint64_t needed = 0;
+  if (is_scattered) {
+    needed = std::accumulate(shards.sizes_bytes.begin(), shards.sizes_bytes.end(), needed);
+  } else {
+    const auto uses = schedule ? schedule->uses(node, window) : std::nullopt;
+    if (!uses) return std::nullopt;
+    needed = peak_bytes_in_use(*uses, shards.sizes_bytes);
+  }
   const std::uint64_t budget = data.cache()->options().budget_bytes;
   // A single shard that does not fit has an error of its own, or bypasses the cache.
-  const std::uint64_t largest =
-      *std::max_element(shards.sizes_bytes.begin(), shards.sizes_bytes.end());
+  const std::uint64_t largest = largest_of(shards.sizes_bytes);
   if (needed <= budget || largest > budget) return std::nullopt;
-  return "the order uses up to " + human_bytes(needed) + " of shards at one time (" +
-         std::to_string(needed) + " bytes), more than the cache's budget of " +
-         human_bytes(budget) + " (" + std::to_string(budget) +
-         " bytes), so that samples of what has no room are read one by one from their source, or "
-         "shards may be fetched again; choose a smaller window or a larger cache";
+  const std::string compared = human_bytes(needed) + " of shards at one time (" +
+                               std::to_string(needed) +
+                               " bytes), more than the cache's budget of " + human_bytes(budget) +
+                               " (" + std::to_string(budget) + " bytes)";
+  if (!is_scattered) {
+    return "the order uses up to " + compared +
+           ", so that samples of what has no room are read one by one from their source, or shards "
+           "may be fetched again; choose a smaller window or a larger cache";
+  }
+  return "the order takes samples from any shard at any time, and so uses " + compared +
+         ": nearly each sample may fetch a shard; choose the order `sharded` with a window of " +
+         std::to_string(budget / largest) + " shards at most, or a cache that holds all shards";
 }
 
 std::uint64_t FetchPlan::bytes_in_use() const noexcept {

@@ -293,38 +293,48 @@ void Catalogue::complete(Index::Shard& row) const {
   row.url = *std::move(whole);
 }
 
-template <class Row>
-std::vector<Row> Catalogue::first_rows(std::uint64_t count) const {
-  const Lock lock(mutex_);
-  std::vector<Row> rows;
+template <class Row, class Use>
+void Catalogue::for_first_rows(const sqlite::Database& db, std::uint64_t count,
+                               const Use& use) const {
   sqlite::Statement select =
-      db_.prepare(select_sql<Row>() + " ORDER BY " + std::string(TableOf<Row>::kNumber));
-  while (rows.size() < count && select.step()) {
-    rows.push_back(read_row<Row>(select, rows.size(), path_));
-  }
-  if (rows.size() < count) {
+      db.prepare(select_sql<Row>() + " ORDER BY " + std::string(TableOf<Row>::kNumber));
+  std::uint64_t number = 0;
+  for (; number < count && select.step(); ++number) use(read_row<Row>(select, number, path_));
+  if (number < count) {
     damaged(path_, "some of its " + std::string(TableOf<Row>::kName) + " are missing");
   }
-  return rows;
 }
 
 std::vector<Index::Summary::Field> Catalogue::fields() const {
-  return first_rows<Index::Summary::Field>(meta_.num_fields);
+  std::vector<Index::Summary::Field> fields;
+  const Lock lock(mutex_);
+  for_first_rows<Index::Summary::Field>(db_, meta_.num_fields,
+                                        [&](auto&& row) { fields.push_back(std::move(row)); });
+  return fields;
 }
 
+// There may be many rows. The lock would hold up fork() until the last one. With a connection of
+// its own each step is a section, and gives way within.
+
 std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const {
-  return first_rows<Index::SkippedMember>(std::min(limit, meta_.summary.num_skipped));
+  std::vector<Index::SkippedMember> members;
+  const std::uint64_t count = std::min(limit, meta_.summary.num_skipped);
+  if (count == 0) return members;
+  for_first_rows<Index::SkippedMember>(sqlite::Database::over_bytes(bytes(), path_), count,
+                                       [&](auto&& row) {
+                                         members.push_back(std::move(row));
+                                         ForkSection::give_way();  // of a query that asks for them
+                                       });
+  return members;
 }
 
 void Catalogue::validate() const {
-  {
-    const Lock lock(mutex_);
-    sqlite::Statement check = db_.prepare("PRAGMA quick_check(1)");
-    if (!check.step() || check.bytes(0) != "ok") damaged(path_, "SQLite finds it damaged");
-  }
-  for (Index::Shard& row : first_rows<Index::Shard>(meta_.summary.num_shards)) complete(row);
-  fields();
-  skipped(UINT64_MAX);
+  const sqlite::Database db = sqlite::Database::over_bytes(bytes(), path_);
+  sqlite::Statement check = db.prepare("PRAGMA quick_check(1)");
+  if (!check.step() || check.bytes(0) != "ok") damaged(path_, "SQLite finds it damaged");
+  for_first_rows<Index::Shard>(db, meta_.summary.num_shards, [&](auto&& row) { complete(row); });
+  for_first_rows<Index::Summary::Field>(db, meta_.num_fields, [](auto&&) {});
+  for_first_rows<Index::SkippedMember>(db, meta_.summary.num_skipped, [](auto&&) {});
 }
 
 template <class Row>

@@ -76,8 +76,9 @@ class Catalogue {
   // Parts of the constructor, which holds no lock, since no other thread knows of this yet.
   void require_version_and_schema() SHARDWISE_REQUIRES(mutex_);
   void read_meta() SHARDWISE_REQUIRES(mutex_);
-  template <class Row>
-  std::vector<Row> first_rows(std::uint64_t count) const;
+  /// Calls `use` with the rows 0 to `count` - 1 of a table. Errors: CorruptIndex.
+  template <class Row, class Use>
+  void for_first_rows(const sqlite::Database& db, std::uint64_t count, const Use& use) const;
   /// Makes the row's url whole. Errors: CorruptIndex.
   void complete(Index::Shard& row) const;
 

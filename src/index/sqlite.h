@@ -64,7 +64,8 @@ class Database {
   /// temporary files; null: SQLite's default.
   [[nodiscard]] static Database in_memory(const char* vfs = nullptr);
   /// A read-only database over bytes in memory, which must outlive it. Nothing in it is trusted: no
-  /// schema code runs, cells are checked.
+  /// schema code runs, cells are checked. A long step gives way to fork(), unless the thread is in
+  /// a section of its own.
   [[nodiscard]] static Database over_bytes(std::string_view bytes, const std::string& path);
   ~Database();
   Database(Database&& other) noexcept;

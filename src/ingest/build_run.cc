@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <variant>
 
+#include "base/cores.h"
 #include "base/fault_point.h"
 #include "base/file.h"
 #include "base/fork.h"
@@ -144,7 +144,7 @@ class BuildRun {
                          const auto* const rescan = std::get_if<Rescan>(&source);
                          return rescan != nullptr && rescan->place.remote != nullptr;
                        });
-    return std::max({1U, std::thread::hardware_concurrency(), waits ? detail::kAskedAtOnce : 1U});
+    return std::max(usable_cores(), waits ? detail::kAskedAtOnce : 1U);
   }
 
   /// Scans on all threads, and appends the parts in shard order.

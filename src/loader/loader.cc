@@ -1,13 +1,12 @@
 #include "shardwise/loader/loader.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
 #include <set>
 #include <thread>
 #include <utility>
 
+#include "base/cores.h"
 #include "base/error_types.h"
 #include "base/fork.h"
 #include "base/rank_environment.h"
@@ -138,12 +137,6 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
                        .replicas = options.replicas});
 }
 
-unsigned num_cores() noexcept {
-  cpu_set_t cores;
-  if (::sched_getaffinity(0, sizeof cores, &cores) != 0) return std::thread::hardware_concurrency();
-  return static_cast<unsigned>(CPU_COUNT(&cores));
-}
-
 std::uint64_t bytes_of(const Batch& batch) {
   std::uint64_t bytes = 0;
   for (const Batch::Array& array : batch.arrays()) bytes += array.bytes().size();
@@ -191,7 +184,7 @@ struct Loader::Impl {
             .fetch_threads =
                 data.num_parts() == 1 && data.part(0).cache() ? options.fetch_threads : 0,
             .prefetch = batches_ahead(options),
-            .cores = num_cores()})) {
+            .cores = usable_cores()})) {
     if (options.by_length) {
       lengths = std::make_shared<const SampleLengths>(data, *options.by_length);
       rule = rule_text(options, *lengths);

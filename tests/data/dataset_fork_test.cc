@@ -2,10 +2,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -16,6 +18,8 @@
 #include "data/dataset_access.h"
 #include "data/open_shard.h"
 #include "data/shards.h"
+#include "index/catalogue.h"
+#include "index/index_files.h"
 #include "order/slot_samplers.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/make_remote_access.h"
@@ -199,6 +203,63 @@ TEST_F(DatasetBusyForkTest, AQueryWithoutAnEndLetsTheParentFork) {
               return said;
             }),
             "");
+}
+
+/// An index whose catalogue has many rows of members that were left out.
+void add_skipped(const std::string& index, std::uint64_t count) {
+  const IndexFiles files(index);
+  CatalogueWriter writer(index, "");
+  const CatalogueMeta& before = files.catalogue().meta();
+  for (std::uint64_t i = 0; i < before.summary.num_shards; ++i) {
+    writer.add_shard(files.catalogue().shard(i));
+  }
+  for (const Index::Summary::Field& field : files.catalogue().fields()) writer.add_field(field);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    writer.add_skipped({.shard = 0, .name = "m" + std::to_string(i), .reason = "a test"});
+  }
+  CatalogueMeta meta = before;
+  meta.summary.num_skipped = count;
+  writer.finish(std::move(meta));
+  writer.commit();
+}
+
+/// How often this thread forks while another runs `work` once.
+int forks_beside(const std::function<void()>& work) {
+  std::atomic<bool> begun{false}, done{false};
+  std::thread busy([&] {
+    begun = true;
+    work();
+    done = true;
+  });
+  while (!begun) std::this_thread::yield();
+  int forks = 0;
+  for (; !done; ++forks) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(0);
+    ::waitpid(child, nullptr, 0);
+  }
+  busy.join();
+  return forks;
+}
+
+TEST_F(DatasetBusyForkTest, ALargeCatalogueThatIsReadWholeDoesNotHoldUpFork) {
+  const Shards shards(1, 5);
+  add_skipped(shards.index_path(), 300'000);
+  const auto index = Index::open(shards.index_path());
+  const std::map<std::string, std::function<void()>> all = {
+      {"validate", [&] { index->validate(); }},
+      {"skipped", [&] { EXPECT_EQ(index->skipped(UINT64_MAX).size(), 300'000U); }},
+      {"query", [&] { Query(index, "SELECT count(*) FROM skipped").next(); }}};
+  for (const auto& [name, work] : all) {
+    // Where it forks once for each table, a lock was held for all its rows. A thread that does not
+    // run meanwhile forks less often.
+    constexpr int kMany = 40;
+    int most = 0;
+    for (int round = 0; round < 50 && most < kMany; ++round) {
+      most = std::max(most, forks_beside(work));
+    }
+    EXPECT_GE(most, kMany) << name;
+  }
 }
 
 TEST_F(DatasetBusyForkTest, ChildrenOfAChildReadAMixture) {

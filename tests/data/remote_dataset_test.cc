@@ -997,6 +997,30 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
       << "there is no cache";
 }
 
+TEST_F(RemoteDatasetTest, ACacheTooSmallForSingleDrawsIsNoticedBeforehand) {
+  build_index(index_path(), serve(), {.remote = remote()});
+  const auto warning = [&](std::uint64_t num_shards, const OrderKind& kind,
+                           std::uint64_t last_sample = 0) {
+    auto data = Dataset::open(
+        index_path(), {.cache = cache(num_shards * shard_bytes_, std::chrono::seconds(30))});
+    if (last_sample != 0) {
+      data = data.where("sample <= " + std::to_string(last_sample));
+    }
+    return small_cache_warning(data, *make_sampler(data, {.seed = 1, .kind = kind}),
+                               {.first = 0, .count = 1});
+  };
+  EXPECT_THAT(
+      warning(3, Resampled{}).value(),
+      testing::AllOf(HasSubstr("the order takes samples from any shard at any time, and so uses "),
+                     HasSubstr("(" + std::to_string(kShards * shard_bytes_) + " bytes)"),
+                     HasSubstr("choose the order `sharded` with a window of 3 shards at most")));
+  EXPECT_EQ(warning(3, Sharded{3}), std::nullopt) << "the advice holds";
+  EXPECT_EQ(warning(kShards, Resampled{}), std::nullopt) << "it holds all";
+  EXPECT_EQ(warning(3, Resampled{.unit = Resampled::Unit::kShard}), std::nullopt);
+  EXPECT_EQ(warning(1, Resampled{}, kSamples - 1), std::nullopt) << "a view of one shard";
+  EXPECT_NE(warning(1, Resampled{}, kSamples), std::nullopt) << "a view of two shards";
+}
+
 /// Where processes wait for each other, as the ranks of a data parallel run do after each step.
 struct Meeting {
   std::atomic<std::uint64_t> arrived{0};

@@ -115,6 +115,21 @@ TEST(ArrowTest, NoIncludeRunsTheWrongWay) {
   EXPECT_THAT(found, testing::IsEmpty());
 }
 
+TEST(ArrowTest, CoresAreCountedByOneFunction) {
+  const fs::path root = test::source_dir();
+  std::vector<std::string> found;
+  for (const char* folder : {"include", "src", "python", "tools"}) {
+    for (const std::string& path : sources_below(root, folder)) {
+      const std::string text = read_file(root / path);
+      if (text.find("hardware_concurrency") != std::string::npos ||
+          text.find("sched_getaffinity") != std::string::npos) {
+        found.push_back(path);
+      }
+    }
+  }
+  EXPECT_THAT(found, testing::ElementsAre("src/base/cores.cc")) << "elsewhere: usable_cores()";
+}
+
 TEST(ArrowTest, EachRoomHasItsPlace) {
   EXPECT_EQ(room_of("include/shardwise/index/index.h"), "index");
   EXPECT_EQ(room_of("src/storage/cache.cc"), "storage");

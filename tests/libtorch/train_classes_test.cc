@@ -68,6 +68,19 @@ TEST_F(TrainClassesTest, NoShardIsFetchedToCountThem) {
   EXPECT_EQ(server_.gets("/train.tar"), gets);
 }
 
+TEST_F(TrainClassesTest, LabelsOfLocalShardsAreReadWhateverCacheThereIs) {
+  write_file(dir_ / "train.tar", shard_);
+  const auto indexed =
+      run({SHARDWISE_PROGRAM, "index", "-o", dir_ / "local.idx", dir_ / "train.tar"});
+  ASSERT_EQ(indexed.code, 0) << indexed.err;
+  for (const char* access : {"map", "range"}) {
+    const auto trained = train("local.idx", {"--access", access});
+    EXPECT_EQ(trained.code, 0) << trained.err;
+  }
+  const auto built_at_once = run(command("train.tar", {}));
+  EXPECT_EQ(built_at_once.code, 0) << built_at_once.err;
+}
+
 TEST_F(TrainClassesTest, TheyComeFromTheColumnOrTheOption) {
   EXPECT_EQ(train("plain.idx", {"--classes", "3"}).code, 0);
   const auto from_column = train("column.idx", {"--checkpoint", dir_ / "run.pt"});

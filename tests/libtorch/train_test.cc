@@ -1,7 +1,9 @@
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -11,8 +13,11 @@
 #include <optional>
 #include <random>
 #include <sstream>
+#include <stdexcept>
 
+#include "base/cores.h"
 #include "support/dataset.h"
+#include "support/environment.h"
 #include "support/images.h"
 #include "support/support.h"
 
@@ -26,13 +31,16 @@ using testing::Not;
 /// A running shardwise-train, its outputs going to files.
 class Trainer {
  public:
+  /// @param arguments  without --threads both kinds of threads are 1.
   /// @param out  where its results go; "": nowhere, standard output is closed.
   Trainer(const test::TempDir& dir, std::vector<std::string> arguments)
       : Trainer(dir, std::move(arguments), dir / "stdout") {}
   Trainer(const test::TempDir& dir, std::vector<std::string> arguments, std::string out)
       : out_(std::move(out)), err_(dir / "stderr") {
     arguments.insert(arguments.begin(), SHARDWISE_TRAIN);
-    arguments.insert(arguments.end(), {"--threads", "1", "--compute-threads", "1"});
+    if (std::ranges::find(arguments, "--threads") == arguments.end()) {
+      arguments.insert(arguments.end(), {"--threads", "1", "--compute-threads", "1"});
+    }
     std::vector<char*> pointers;
     for (auto& argument : arguments) pointers.push_back(argument.data());
     pointers.push_back(nullptr);
@@ -66,6 +74,11 @@ class Trainer {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
   bool has_begun() const { return ::access(err_.c_str(), F_OK) == 0; }
+  bool has_ended() const {
+    siginfo_t info{};
+    return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+           info.si_pid != 0;
+  }
   std::string out() const { return test::read_file(out_); }
   std::string err() const { return test::read_file(err_); }
 
@@ -294,14 +307,9 @@ class KilledRuns {
       struct stat status {};
       return ::stat(checkpoint.c_str(), &status) == 0 ? status.st_ino : 0;
     };
-    const auto has_ended = [&] {
-      siginfo_t info{};
-      return ::waitid(P_PID, static_cast<id_t>(trainer.pid()), &info,
-                      WEXITED | WNOHANG | WNOWAIT) == 0 &&
-             info.si_pid != 0;
-    };
     for (auto left = 1 + random_() % 3; left > 0; --left) {
-      for (const auto before = version(); version() == before && !has_ended();) ::usleep(500);
+      for (const auto before = version(); version() == before && !trainer.has_ended();)
+        ::usleep(500);
     }
     ::usleep(static_cast<useconds_t>(random_() % 20'000));
     const auto ranks = trainer.children();
@@ -588,17 +596,100 @@ TEST_F(RanksTrainTest, ABadImageEndsTheRunWithItsName) {
   EXPECT_EQ(result.code, 1);
   EXPECT_THAT(result.err, AllOf(HasSubstr("shardwise-train: error: rank "), HasSubstr("bad-0.tar"),
                                 HasSubstr("s00017"), HasSubstr("png")));
-  // Said once, by the rank that met it; the other may add that it lost its peer, if it notices
-  // first.
-  int said = 0;
-  for (const auto& line : lines_of(result.err)) {
-    if (line.find("cannot decode") != std::string::npos) {
-      ++said;
-    } else {
-      EXPECT_THAT(line, HasSubstr("the ranks lost each other"));
+  EXPECT_EQ(lines_of(result.err).size(), 1U)
+      << "said once, by the rank that met it: " << result.err;
+}
+
+/// Standard error of a program, in which nothing more has room before it is drained.
+class FullPipe {
+ public:
+  explicit FullPipe(const std::string& path) {
+    std::filesystem::remove(path);
+    if (::mkfifo(path.c_str(), 0600) != 0) throw std::runtime_error("no fifo");
+    end_ = ::open(path.c_str(), O_RDWR | O_NONBLOCK);
+    while (::write(end_, "x", 1) == 1) {
     }
   }
-  EXPECT_EQ(said, 1) << result.err;
+  ~FullPipe() { ::close(end_); }
+  FullPipe(const FullPipe&) = delete;
+  FullPipe& operator=(const FullPipe&) = delete;
+
+  /// What was written until the program ended.
+  std::string drain(const Trainer& trainer) {
+    std::string text;
+    for (bool was_last = false;; was_last = trainer.has_ended()) {
+      char buffer[4096];
+      ssize_t count = 0;
+      while ((count = ::read(end_, buffer, sizeof buffer)) > 0) {
+        text.append(buffer, static_cast<std::size_t>(count));
+      }
+      if (was_last) return text.substr(text.find_first_not_of('x'));
+      ::usleep(1000);
+    }
+  }
+
+ private:
+  int end_ = -1;
+};
+
+TEST_F(RanksTrainTest, ABadImageIsTheCauseAlsoIfItsRankEndsAfterTheOthers) {
+  auto bad = samples(30);
+  bad[17][0].second = bad[17][0].second.substr(0, 60);
+  test::make_dataset(dir_, "bad", bad, 50);
+  FullPipe err(dir_ / "stderr");
+  // The rank with the bad image cannot end before it has said so.
+  Trainer trainer(dir_, {"--train", dir_ / "bad.idx", "--local-ranks", "2", "--batch-size", "3",
+                         "--quiet", "--checkpoint", dir_ / "bad.pt"});
+  while (trainer.children().size() < 2 && !trainer.has_ended()) ::usleep(1000);
+  while (trainer.children().size() == 2 && !trainer.has_ended()) ::usleep(1000);
+  const std::string said = err.drain(trainer);
+  EXPECT_EQ(trainer.wait(), 1);
+  EXPECT_THAT(said, AllOf(HasSubstr("cannot decode"), HasSubstr("s00017")));
+  EXPECT_THAT(said, Not(HasSubstr("lost each other")));
+}
+
+TEST_F(TrainTest, TheNumberOfComputeThreadsIsTheOptionsOrOpenMpsOrTheShareOfTheCores) {
+  test::Environment environment;
+  for (const char* name : {"OMP_NUM_THREADS", "MKL_NUM_THREADS"}) environment.unset(name);
+  const auto threads = [&](std::vector<std::string> more) {
+    more.insert(more.end(), {"--epochs", "1", "--threads", "1", "--json"});
+    const auto result = run(dir_, with(std::move(more)));
+    EXPECT_EQ(result.code, 0) << result.err;
+    return json_lines(result.out).back()["compute_threads"].get<unsigned>();
+  };
+  EXPECT_EQ(threads({}), usable_cores());
+  EXPECT_EQ(threads({"--compute-threads", "5"}), 5U);
+  environment.set("OMP_NUM_THREADS", "3");
+  EXPECT_EQ(threads({}), 3U);
+  EXPECT_EQ(threads({"--compute-threads", "5"}), 5U);
+}
+
+TEST_F(RanksTrainTest, ComputeThreadsSleepWhileTheyWait) {
+  test::Environment environment;
+  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
+    environment.unset(name);
+  }
+  environment.set("OMP_DISPLAY_ENV", "verbose");
+  // libgomp says how often its threads look before they sleep; other libraries say less.
+  const auto sleeping = [&](std::vector<std::string> more) {
+    // It ends at its first step: what waits awake takes its time.
+    more.insert(more.end(), {"--threads", "1", "--classes", "1"});
+    const auto result = run(dir_, with(std::move(more)));
+    EXPECT_THAT(result.err, HasSubstr("a label is not a class"));
+    if (result.err.find("GOMP_SPINCOUNT") == std::string::npos) return -1;
+    int count = 0;
+    for (const auto& line : lines_of(result.err)) {
+      if (line.find("GOMP_SPINCOUNT = '0'") != std::string::npos) ++count;
+    }
+    return count;
+  };
+  const int alone = sleeping({});
+  if (alone < 0) GTEST_SKIP() << "LibTorch does not use libgomp here";
+  EXPECT_EQ(alone, 1);
+  EXPECT_EQ(sleeping({"--local-ranks", "2"}), 2) << "but for the launcher, which computes nothing";
+  environment.set("OMP_WAIT_POLICY", "active");
+  EXPECT_EQ(sleeping({}), 0);
+  EXPECT_EQ(sleeping({"--local-ranks", "2"}), 0);
 }
 
 TEST_F(TrainTest, BadSamplesUpToMaxBadAreLeftOutAndNamedAtTheEnd) {

@@ -6,11 +6,13 @@ import functools
 import gc
 import http.server
 import pickle
+import random
 import subprocess
 import sys
 import threading
+import warnings
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +50,8 @@ class Asking(http.server.SimpleHTTPRequestHandler):
 
 
 class Server:
-    def __init__(self, folder: Path) -> None:
-        write_shards(folder, [5])
+    def __init__(self, folder: Path, lengths: Sequence[int] = (5,)) -> None:
+        self.shards = write_shards(folder, list(lengths))
         self.asked: list[str] = []
         handler = type("Handler", (Asking,), {"asked": self.asked})
         self._server = http.server.ThreadingHTTPServer(
@@ -320,3 +322,116 @@ def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidArgument, match=text):
             shardwise.ShardCache(str(tmp_path / "cache"), **options)  # type: ignore[arg-type]
+
+
+class SmallCache:
+    """Eight shards of 20 samples behind a server, and caches that hold some of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = Server(folder / "www", [20] * 8)
+        self.shard_bytes = max(path.stat().st_size for path in self.server.shards)
+        self.index = folder / "x.idx"
+        urls = [f"{self.server.url}/{path.name}" for path in self.server.shards]
+        shardwise.index(self.index, *urls, cache=self.cache("first", 8))
+
+    def cache(self, name: str, num_shards: int) -> shardwise.ShardCache:
+        headers = ["Authorization: Bearer sesame"]
+        budget = num_shards * self.shard_bytes
+        return shardwise.ShardCache(str(self.folder / name), budget, http_headers=headers)
+
+    def data(self, name: str, num_shards: int) -> shardwise.Dataset:
+        return shardwise.open(self.index, cache=self.cache(name, num_shards))
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[SmallCache]:
+    small = SmallCache(tmp_path)
+    yield small
+    small.server.close()
+
+
+SCATTERED = list(range(160))
+random.Random(7).shuffle(SCATTERED)
+NOT_AT_HAND = (
+    r"samples were asked for by number, and \d+ times a shard was not at hand: .* choose the order "
+    "`sharded` with a window of 2 shards at most, .* shardwise.Loader and the samplers of "
+)
+
+
+def by_number(data: shardwise.Dataset) -> None:
+    for i in SCATTERED:
+        assert data[i].index == i
+
+
+def in_a_row(data: shardwise.Dataset) -> None:
+    assert [sample.index for sample in data.samples(SCATTERED)] == SCATTERED
+
+
+def by_lists(data: Any) -> None:
+    for first in range(0, 160, 4):
+        numbers = SCATTERED[first : first + 4]
+        assert [sample.index for sample in data.__getitems__(numbers)] == numbers
+
+
+READS = pytest.mark.parametrize("read", [by_number, in_a_row, by_lists])
+
+
+@READS
+def test_scattered_reads_over_a_small_cache_are_warned_of_once(
+    small: SmallCache, read: Any
+) -> None:
+    data = small.data("small", 2)
+    with pytest.warns(UserWarning, match=NOT_AT_HAND) as told:
+        read(data)
+        read(data)
+    assert len(told) == 1
+
+
+@READS
+def test_no_warning_where_the_cache_does(small: SmallCache, read: Any) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = small.data("large", 8)
+        read(data)
+        read(data)
+        data = small.data("small", 2)
+        for _ in range(3):
+            for i in range(160):
+                assert data[i].index == i
+
+
+def test_an_order_for_which_the_cache_is_too_small_is_said_before_the_epoch(
+    small: SmallCache,
+) -> None:
+    loader = shardwise.Loader(
+        small.data("small", 2),
+        columns=[shardwise.columns.key()],
+        order=shardwise.Order("resampled"),
+    )
+    warning = loader.cache_warning()
+    assert warning is not None and "with a window of 2 shards at most" in warning
+
+
+def test_the_samplers_of_torch_warn_once_of_a_small_cache(small: SmallCache) -> None:
+    pytest.importorskip("torch")
+    from torch.utils.data import DataLoader
+
+    from shardwise.torch import BatchSampler, ResampledSampler, ShardedSampler
+
+    data = small.data("small", 2)
+    sampler = ResampledSampler(data, seed=1)
+    with pytest.warns(UserWarning, match="a window of 2 shards at most") as told:
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            for batch in DataLoader(data, batch_size=8, sampler=sampler):  # type: ignore[arg-type]
+                assert len(batch["__key__"]) == 8
+    assert len(told) == 1  # and none of the reads
+    with pytest.warns(UserWarning, match="choose a smaller window"):
+        iter(BatchSampler(ShardedSampler(data, window=8), 8))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        list(ShardedSampler(data, window=2))
+        list(ResampledSampler(small.data("large", 8)))
+        list(ResampledSampler(data, unit="shard"))
+        list(ResampledSampler(160))

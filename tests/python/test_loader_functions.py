@@ -6,6 +6,7 @@ import array
 import gc
 import resource
 import threading
+import time
 import tracemalloc
 import types
 import weakref
@@ -529,3 +530,56 @@ def test_memory_that_is_too_small_or_elsewhere_is_refused(ds: shardwise.Dataset)
         one_batch(ds, column, memory=lambda size: Block(size, device="meta"))
     with pytest.raises(errors.InvalidArgument, match="memory of a batch has no address; "):
         one_batch(ds, column, memory=lambda size: Block(size, address=0))
+
+
+def test_locked_functions_run_one_at_a_time(ds: shardwise.Dataset) -> None:
+    inside: list[int] = []
+    most = [0]
+
+    def make(sample: shardwise.Sample, random: int) -> int:
+        inside.append(sample.index)
+        for _ in range(20):
+            time.sleep(0)  # gives the GIL away, as a transform does
+            most[0] = max(most[0], len(inside))
+        inside.remove(sample.index)
+        return sample.index
+
+    def decode(data: bytes, random: int) -> int:
+        made = make(ds[data[0]], random)
+        return made * 0 + data[0]
+
+    made = [
+        columns.function("one", "int64", (), make, lock=True),
+        columns.function("other", "int64", (), make, lock=True),
+        columns.decoded("bin", "int64", (), decode, lock=True),
+    ]
+    loader = Loader(ds, columns=made, order=Order("sequential"), batch_size=10, threads=4)
+    assert [int(i) for batch in loader for i in batch["one"]] == list(range(len(ds)))
+    assert most == [1]
+
+
+def test_a_shared_generator_gives_each_sample_its_numbers_under_the_lock(
+    ds: shardwise.Dataset,
+) -> None:
+    shared = [0]  # as torch's global generator: what draws takes from what was seeded last
+
+    def draw() -> int:
+        time.sleep(0)  # gives the GIL away, as a transform does
+        shared[0] = (shared[0] * 6364136223846793005 + 1442695040888963407) % 2**64
+        return shared[0] >> 33
+
+    def make(sample: shardwise.Sample, random: int) -> list[int]:
+        shared[0] = random % 2**64
+        return [draw() for _ in range(8)]
+
+    def numbers(threads: int) -> list[Any]:
+        made = columns.function("numbers", "int64", (8,), make, lock=True)
+        loader = Loader(ds, columns=[made], order=Order(seed=3), batch_size=10, threads=threads)
+        return [batch["numbers"].tolist() for batch in loader]
+
+    assert numbers(4) == numbers(0)
+
+
+def test_a_lock_is_true_or_false(ds: shardwise.Dataset) -> None:
+    with pytest.raises(errors.InvalidArgument, match="say True or False"):
+        columns.function("x", "int64", (), lambda s, r: 0, lock=1)  # type: ignore[arg-type]

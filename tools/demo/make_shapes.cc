@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 
+#include "base/cores.h"
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/text.h"
@@ -165,7 +166,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  if (options.threads == 0) options.threads = std::max(1u, std::thread::hardware_concurrency());
+  if (options.threads == 0) options.threads = usable_cores();
 
   struct sigaction action {};
   action.sa_handler = [](int) { interrupted = true; };

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/cores.h"
 #include "base/hasher.h"
 #include "base/ordered_pipeline.h"
 #include "base/text.h"
@@ -33,7 +33,7 @@ namespace {
 
 struct EpochOptions {
   RunArguments run;
-  unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  unsigned threads = usable_cores();
   std::uint64_t batch = 64;
   DecodeArguments decode;
   std::string access = "map";

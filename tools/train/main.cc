@@ -1,5 +1,7 @@
 // shardwise-train: trains a small CNN on an index of (image, label) samples, and proves each epoch.
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -8,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "base/error_types.h"
 #include "command_line.h"
@@ -25,6 +28,30 @@ using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
 /// Under --local-ranks a rank ends with this if it lost a peer: the launcher says what happened.
 constexpr int kLostPeer = 75;
 constexpr const char* kChildVariable = "SHARDWISE_TRAIN_LOCAL_RANK";
+
+/// Lets OpenMP's threads sleep while they wait, unless a variable says how they wait. Threads that
+/// spin take the cores from loading threads, other ranks and other programs.
+/// @return  true if the environment was changed, which OpenMP reads before main() begins.
+bool wait_asleep() {
+  for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
+    if (std::getenv(name) != nullptr) return false;
+  }
+  return ::setenv("OMP_WAIT_POLICY", "passive", 1) == 0;
+}
+
+/// False if LibTorch computes with one thread, which waits for no other.
+bool may_compute_in_threads(const train::Options& options) {
+  if (options.compute_threads > 0) return options.compute_threads > 1;
+  const char* const told = std::getenv("OMP_NUM_THREADS");
+  return told == nullptr || std::strcmp(told, "1") != 0;
+}
+
+/// Begins again as the same process. Returns only if that is impossible; all goes on as it was.
+void start_again(char** argv) {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) ::execv(program.c_str(), argv);
+}
 
 /// The exit codes from here on are those of signals.
 constexpr int kSignals = 128;
@@ -108,7 +135,8 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   int killed = -1;
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
     const auto& end = result.ranks[rank];
-    if (end.exit_code > 0 && end.exit_code != kLostPeer && !end.stopped_by_us) was_said = true;
+    // Also of one that was told to stop because a peer noticed first.
+    if (end.exit_code > 0 && end.exit_code != kLostPeer) was_said = true;
     if (end.signal != 0 && !end.stopped_by_us && killed < 0) killed = static_cast<int>(rank);
   }
   if (killed >= 0) {
@@ -135,7 +163,9 @@ int main(int argc, char** argv) {
   train::Options options;
   int exit_code = 0;
   if (!train::parse_options(argc, argv, train::version, options, exit_code)) return exit_code;
-  if (options.local_ranks == 0 || std::getenv(kChildVariable) != nullptr) return run_rank(options);
+  const bool is_rank = options.local_ranks == 0 || std::getenv(kChildVariable) != nullptr;
+  if (wait_asleep() && is_rank && may_compute_in_threads(options)) start_again(argv);
+  if (is_rank) return run_rank(options);
   try {
     return run_launcher(options, argc, argv);
   } catch (const std::exception& e) {

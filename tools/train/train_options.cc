@@ -65,11 +65,13 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
       ->excludes(batch_size);
   app.add_option("--threads", options.threads,
                  "loading threads of each rank; 0: the training loop loads by itself (default: the "
-                 "machine's cores divided by its ranks, at most 4)")
+                 "rank's share of the cores, at most 4)")
       ->check(CLI::Range(0u, 1024u))
       ->type_name("N");
-  app.add_option("--compute-threads", options.compute_threads,
-                 "LibTorch's threads of each rank; 0: the machine's cores divided by its ranks")
+  app.add_option(
+         "--compute-threads", options.compute_threads,
+         "LibTorch's threads of each rank; 0: as `OMP_NUM_THREADS` says, or the rank's share "
+         "of the cores")
       ->check(CLI::Range(0, 1024))
       ->type_name("N")
       ->capture_default_str();

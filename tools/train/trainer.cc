@@ -8,20 +8,23 @@
 #include <CLI/Error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
+#include "base/cores.h"
 #include "base/errno_error.h"
 #include "base/rank_environment.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "console.h"
 #include "fetch_options.h"
 #include "output.h"
@@ -267,6 +270,8 @@ class Reporter {
       add_accuracy(line, accuracy_);
       line["bad_samples"] = bad.samples().size();
       line["loading"] = loading.summary();
+      line["threads"] = loading.threads;
+      line["compute_threads"] = torch::get_num_threads();
       line["proofs"] = proofs_;
       print(line.dump());
     } else {
@@ -378,13 +383,23 @@ std::optional<std::int64_t> classes_of_columns(const MixedDataset& data,
   return static_cast<std::int64_t>(most) + 1;
 }
 
+/// True if a shard has to be fetched to read it, whatever is in the cache.
+bool has_fetched_shards(const Index& index) {
+  for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
+    if (is_fetched_url(index.shard(shard).path)) return true;
+  }
+  return false;
+}
+
 /// The number of classes if it is known without a look at the labels.
 /// Errors: InvalidArgument if it is not, and that look would fetch all shards.
 std::optional<std::int64_t> known_classes(const MixedDataset& data, const Options& options) {
   if (options.classes > 0) return options.classes;
   if (const auto classes = classes_of_columns(data, options.label_field)) return classes;
   for (std::size_t part = 0; part < data.num_parts(); ++part) {
-    if (data.part(part).cache() == nullptr && options.access != Dataset::Access::kRange) continue;
+    const bool can_fetch =
+        data.part(part).cache() != nullptr || options.access == Dataset::Access::kRange;
+    if (!can_fetch || !has_fetched_shards(data.part(part).index())) continue;
     throw InvalidArgument(
         "the number of classes is not known before all shards are fetched",
         in_quotes(options.train_index),
@@ -493,14 +508,24 @@ class SampleLog {
 
 struct Threads {
   unsigned loading;
-  int compute;
+  int compute;  ///< 0: as LibTorch has them
 };
 
+/// True if a variable tells LibTorch its number of threads.
+bool has_own_threads() {
+  return std::ranges::any_of(std::array{"OMP_NUM_THREADS", "MKL_NUM_THREADS"},
+                             [](const char* name) {
+                               const char* const value = std::getenv(name);
+                               return value != nullptr && *value != '\0';
+                             });
+}
+
 Threads choose_threads(const Options& options, const ProcessGroup& group) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const int share = std::max(1, cores / group.local_world_size());
-  return {options.threads.value_or(static_cast<unsigned>(std::clamp(share, 1, 4))),
-          options.compute_threads > 0 ? options.compute_threads : share};
+  const unsigned share = cores_of_rank(static_cast<unsigned>(group.local_world_size()));
+  Threads threads{.loading = options.threads.value_or(std::min(share, 4U)),
+                  .compute = options.compute_threads};
+  if (threads.compute == 0 && !has_own_threads()) threads.compute = static_cast<int>(share);
+  return threads;
 }
 
 Dataset open_dataset(const std::string& index, const std::string& root, const Options& options,
@@ -606,7 +631,7 @@ class Training {
     sample_log_.emplace(options_.sample_log, group_.rank(), options_.resume);
     if (group_.is_first()) check(options_, group_.world_size());
     const Threads threads = choose_threads(options_, group_);
-    torch::set_num_threads(threads.compute);
+    if (threads.compute > 0) torch::set_num_threads(threads.compute);
     torch::manual_seed(options_.order.seed);
     const MixedDataset data = open_all();
     require_same_run(options_, eval_, group_);

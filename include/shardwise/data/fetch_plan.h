@@ -108,8 +108,9 @@ struct FetchPlan {
 
 /// A warning for the user if the ranks of a node, in the order of `sampler`, use more bytes of
 /// shards at one time than the cache of `data` may hold, so that samples are read one by one, or
-/// shards fetched again; nothing if all is well, if there is no cache, or if the future is not
-/// known.
+/// shards fetched again. Also if the order takes each sample from any shard, as Resampled by sample
+/// does, and the cache may not hold them all; the text names an order that would do. Nothing if all
+/// is well, if there is no cache, or if the future is not known.
 /// @param window  as ShardPrefetcher::Options::window.
 /// Cost: about 0.1 us a chunk.
 SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& data,

@@ -71,6 +71,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         self._allow_changes = False
         self._is_at_token = False
         self._warned = False
+        self._asked_cache = False
         self._forget()
         # What is wrong is said here, and not in the first pass. Ranks that are not given are not
         # known yet, perhaps: any will do.
@@ -131,8 +132,17 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         last = self._last
         if last is not None and last.at_end and last.position > 0:
             self._warn_of_second_pass()
+        if not self._asked_cache:
+            self._asked_cache = True
+            self._warn_of_small_cache(core)
         self._last = begin(core)
         return self._last
+
+    def _warn_of_small_cache(self, core: _core.Sampler) -> None:
+        if isinstance(self.dataset, _core.Dataset):
+            warning = core.cache_warning(self.dataset)
+            if warning is not None:
+                warnings.warn(warning, stacklevel=4)
 
     def _warn_of_second_pass(self) -> None:
         if self._warned or (self.order.kind == "sequential" and not self._is_at_token):
