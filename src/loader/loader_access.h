@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "loader/engine.h"
 #include "loader/load_meter.h"
 #include "shardwise/base/export.h"
 #include "shardwise/loader/loader.h"
@@ -16,6 +17,9 @@ struct LoaderAccess {
   /// after other things while it waits, and no batch is taken that it does not use. A loader
   /// without threads makes the batch, however long that takes. The loader's thread.
   [[nodiscard]] SHARDWISE_EXPORT static bool wait(Loader& loader, std::chrono::nanoseconds time);
+  /// The bad samples that were left out since the loader began the epoch, or its rest. The
+  /// loader's thread.
+  [[nodiscard]] SHARDWISE_EXPORT static const std::vector<BadRow>& bad_rows(const Loader& loader);
   /// From now on the loader keeps what it does, for a time line: the last `max_events`.
   SHARDWISE_EXPORT static void keep_events(Loader& loader, std::size_t max_events);
   /// Those, in the order in which they ended. Any thread.

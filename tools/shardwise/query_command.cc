@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -111,7 +112,14 @@ void print_json_row(const Query& query, const std::vector<std::string>& names, O
 std::string read_query(int fd, const std::string& name) {
   std::string text;
   char piece[4096];
-  while (const ssize_t n = ::read(fd, piece, sizeof piece)) {
+  constexpr int kPollMs = 100;  // a signal that comes just before a wait does not end it
+  for (;;) {
+    throw_if_interrupted();
+    pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+    const int num_ready = ::poll(&ready, 1, kPollMs);
+    if (num_ready == 0 || (num_ready < 0 && errno == EINTR)) continue;
+    const ssize_t n = ::read(fd, piece, sizeof piece);
+    if (n == 0) break;
     throw_if_interrupted();
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_errno(errno, "cannot read the query", name);
