@@ -23,7 +23,7 @@ Loader packed_tokens(const char* index) {               // of int32, as numpy.to
 }
 
 /// `step` says whether to go on. Returns the token of where it ended, to be given to the next run.
-std::string train(Loader loader, const std::string& token, const std::function<bool(const Batch&)>& step) {
+std::string train(Loader& loader, const std::string& token, const std::function<bool(const Batch&)>& step) {
   if (!token.empty()) loader.restore(shardwise::ResumeToken::from_text(token));   // on any number of ranks
   for (auto epoch : loader.epochs(3)) {
     for (const Batch& batch : epoch) {                  // batch["jpg"] is uint8 [256, 3, 224, 224],
