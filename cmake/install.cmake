@@ -22,7 +22,7 @@ endif()
 install(CODE "
   foreach(file IN ITEMS ${SHARDWISE_BUILT})
     if(NOT EXISTS \"\${file}\")
-      message(FATAL_ERROR \"\${file} is not built, and nothing was installed: build everything first, with cmake --build ${PROJECT_BINARY_DIR}\")
+      message(FATAL_ERROR \"Nothing was installed: build everything first, with cmake --build ${PROJECT_BINARY_DIR}; \${file} is not built\")
     endif()
   endforeach()")
 

@@ -353,10 +353,9 @@ EpochAudit::Verdict EpochAudit::verdict(const EpochAudit::Expectation& expectati
   verdict.claim = expectation.claim();
   verdict.num_repeated_on_purpose = expectation.num_repeated();
   verdict.num_left_out_on_purpose = expectation.num_left_out();
-  // A proof over no sample says nothing, unless all were left out on purpose: a condition that no
-  // sample fulfils looks like it.
+  // Over no sample a proof says nothing: a condition that no sample fulfils looks like it.
   const bool is_as_expected = sum_ == expectation.sum();
-  verdict.proven = is_as_expected && (verdict.expected > 0 || verdict.num_left_out_on_purpose > 0);
+  verdict.proven = is_as_expected && expectation.num_samples() > 0;
   if (is_as_expected) {
     verdict.complete = true;
     return verdict;

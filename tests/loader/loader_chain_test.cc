@@ -496,7 +496,7 @@ class Chain {
   /// @return  whether the call was to succeed, and did.
   bool check_said(const std::vector<Said>& said, bool is_proof, const std::string& what) {
     const bool too_many = model_agree();
-    const bool can_be_proven = taken_ == steps() && !is_broken_;
+    const bool can_be_proven = taken_ == steps() && !is_broken_ && data_->size() > 0;
     std::optional<ErrorCode> expected;
     if (is_proof && !can_be_proven) expected = ErrorCode::kNotExact;
     if (too_many) expected = ErrorCode::kBadField;
