@@ -54,7 +54,8 @@ std::map<std::string, int> train_with_ends(Loader (*make)(const char*), const st
   std::string token;
   do {
     int left = steps;
-    token = train(make(index.c_str()), token, [&](const Batch& batch) {
+    Loader loader = make(index.c_str());  // has a name, as in a program
+    token = train(loader, token, [&](const Batch& batch) {
       count(batch, seen);
       return --left > 0;
     });
