@@ -2,8 +2,13 @@
 add_library(shardwise_compile_options INTERFACE)
 # Programs, tests and benches of this project may use the library's private headers.
 target_include_directories(shardwise_compile_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_compile_options(shardwise_compile_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
-                                                           -Wnon-virtual-dtor)
+if(SHARDWISE_DEVELOPER)
+  target_compile_options(shardwise_compile_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                                                             -Wnon-virtual-dtor)
+else()
+  # Whoever builds to use it can do nothing about a warning.
+  target_compile_options(shardwise_compile_options INTERFACE -w)
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # False alarms on `"literal" + std::string` (GCC bugs 105329 and 105651).
   target_compile_options(shardwise_compile_options INTERFACE -Wno-restrict)

@@ -4,6 +4,28 @@ include(CMakePackageConfigHelpers)
 
 set(SHARDWISE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/shardwise)
 
+# Before the first file is copied: what was not built would end the installation halfway.
+set(SHARDWISE_BUILT)
+foreach(target IN ITEMS shardwise shardwise_loader shardwise_video shardwise_libtorch shardwise_program
+                        shardwise_train)
+  if(TARGET ${target})
+    get_target_property(type ${target} TYPE)
+    if(NOT type STREQUAL "INTERFACE_LIBRARY")
+      list(APPEND SHARDWISE_BUILT "$<TARGET_FILE:${target}>")
+    endif()
+  endif()
+endforeach()
+if(TARGET shardwise_manual_pages)
+  get_target_property(SHARDWISE_PAGES_DIR shardwise_manual_pages PAGES_DIR)
+  list(APPEND SHARDWISE_BUILT ${SHARDWISE_PAGES_DIR}/man1/shardwise.1)
+endif()
+install(CODE "
+  foreach(file IN ITEMS ${SHARDWISE_BUILT})
+    if(NOT EXISTS \"\${file}\")
+      message(FATAL_ERROR \"Nothing was installed: build everything first, with cmake --build ${PROJECT_BINARY_DIR}; \${file} is not built\")
+    endif()
+  endforeach()")
+
 function(shardwise_install_library target component)
   install(TARGETS ${target} EXPORT shardwise-${component}
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
@@ -50,7 +72,6 @@ endforeach()
 set(SHARDWISE_BASH_DIR ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 set(SHARDWISE_ZSH_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 if(TARGET shardwise_program)
-  get_target_property(SHARDWISE_PAGES_DIR shardwise_manual_pages PAGES_DIR)
   install(TARGETS shardwise_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY ${SHARDWISE_PAGES_DIR}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
           PATTERN shardwise-train.1 EXCLUDE)

@@ -22,10 +22,12 @@ class ShardCache:
 
     How files are fetched, by index(), update() and verify() too, which take the cache for this: http_headers ("Name: value"), bearer_token_file (read again for each shard; sent over https alone, or with bearer_token_loopback over http to this machine, too) and netrc_file say who asks; ca_file: the authorities to trust; host_connections: transfers that talk to one host at a time; shard_connections: requests at a time for one large shard; retry_for: seconds for which a fetch is tried again while its server is away, refuses for now, or sends what is wrong (0: one try); no_sign_request: s3:// is read without keys. url_base: a dict; URLs that begin with a key are fetched from its value. resolve: a function that is given a URL, and gives the one to fetch it from, as one that it signs; called before each fetch, by any thread. What is in the cache is found by the URLs in the index, wherever they were fetched.
 
-    A dataset over it can be pickled, and takes these options along, headers included; not with resolve.
+    It pickles, and so does a dataset over it, with these options, headers included; not with resolve.
     """
 
     def __init__(self, directory: str, budget_bytes: int = 68719476736, *, bypass_large: bool = False, read_only: bool = False, group_shared: bool = False, metrics_file: str = '', allow_pipe: bool = False, http_headers: Sequence[str] = (), bearer_token_file: str = '', bearer_token_loopback: bool = False, netrc_file: str = '', ca_file: str = '', host_connections: int = 0, shard_connections: int = 4, retry_for: float = 900.0, no_sign_request: bool = False, url_base: dict[str, str] = {}, resolve: Callable[[str], str] | None = None) -> None: ...
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     @property
     def directory(self) -> str: ...
@@ -448,7 +450,7 @@ class Sampler:
 
     data: a Dataset, a mix() of several, whatever has a length, or that length. order: an Order; of a mix() with weights its kind in each of the data sets. rank, world_size: whose samples. batch_size: samples of a step on each rank; global_batch_size: of all ranks together, instead. replicas: neighbouring ranks that get the same samples.
 
-    ``for i in sampler`` walks through the epoch from where it begins; each iterator anew. ``sampler[k]`` is this rank's k-th sample. About 20 ns a sample, and constant memory. One thread at a time.
+    ``for i in sampler`` walks through the epoch from where it begins; each iterator anew. ``sampler[k]`` is this rank's k-th sample. About 20 ns a sample, and constant memory. One thread at a time. It pickles with where it begins, and with its data as a reference.
 
     >>> sampler = shardwise.Sampler(10, shardwise.Order("sequential"), rank=1, world_size=4)
     >>> list(sampler), sampler[-1], sampler.steps
@@ -556,6 +558,10 @@ class Sampler:
 
     def __copy__(self) -> Sampler: ...
 
+    def __getstate__(self) -> tuple[Any, ...]: ...
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None: ...
+
 class Audit:
     """
     Counts the samples that were delivered in an epoch, and proves at its end that they were those that had to be. Each rank has one; the sum of their words over all ranks proves the epoch of all:
@@ -650,6 +656,8 @@ class Column:
 
     def named(self, name: str) -> Column:
         """The same column under another name."""
+
+    def __reduce__(self) -> tuple[Any, ...]: ...
 
     @property
     def dtype(self) -> str:

@@ -44,7 +44,9 @@ def path_of(path: str | os.PathLike[str]) -> str:
     InvalidArgument for a name it cannot take."""
     text = os.fspath(path)
     if not isinstance(text, str):
-        raise TypeError(f"a path is a str or an os.PathLike of str, and not {text!r}")
+        raise TypeError(
+            f"a path is a str or an os.PathLike of str, and not {text!r}; write its text, in UTF-8"
+        )
     if "\0" in text:
         raise InvalidArgument(f"a path has no NUL character: {text!r}")
     try:

@@ -140,7 +140,8 @@ def verify(
     progress: Callable[[Progress], object] | None = None,
     cache: _core.ShardCache | None = None,
 ) -> list[Finding]:
-    """Holds every shard against the index: what differs, by shard; empty if all is as indexed.
+    """Holds every shard against the index: what differs, by shard; empty if all is as indexed. The
+    text of one that could not be read begins with "not verified: ".
 
     full: compares every byte with the hashes that the index was built with. progress: as of
     index(), of one shard at a time. cache: as of index().

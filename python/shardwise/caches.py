@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from . import _core
+from .errors import Unsupported
 
 # Directory, budget, and the other options that are not as by default.
 Name = tuple[Any, ...]
@@ -52,6 +53,17 @@ def cache_at(*name: Any) -> _core.ShardCache:
             cache = _core.ShardCache(directory, budget_bytes, **options)
             _caches[name] = cache
         return cache
+
+
+def reference(cache: _core.ShardCache) -> tuple[Any, ...]:
+    """What a cache pickles to: the same cache where it arrives, one for all of a process."""
+    name = remember(cache)
+    if name is None:
+        raise Unsupported(
+            "a ShardCache with resolve= does not pickle, since the function stays in its process: "
+            "make one where it arrives"
+        )
+    return cache_at, name
 
 
 def remember(cache: _core.ShardCache) -> Name | None:

@@ -9,6 +9,8 @@ Loader(max_bad=). Fields that are pickles by name (.pt, .pth, .pkl, .pickle) can
 are read: only bytes() takes them.
 
 A dtype is a name as "float32", or NumPy's or torch's type of that name.
+
+A column pickles, as other processes and Ray need it, if the function in it does.
 """
 
 from __future__ import annotations
@@ -86,6 +88,18 @@ def _require_transform(transform: Any) -> None:
     )
 
 
+def _made(module: str, function: str, *arguments: Any) -> Column:
+    """The column that a function of an extension makes, which knows how it was made."""
+    made: Any = getattr(_core if module == "_core" else _media(), function)(*arguments)
+    column: Column = made._made_from((module, function, *arguments))
+    return column
+
+
+def made_again(how: tuple[Any, ...], name: str) -> Column:
+    """The column that was pickled."""
+    return _made(*how).named(name)
+
+
 def _callable(name: str, function: Any) -> Any:
     if not callable(function):
         refuse(name, function, "give a function")
@@ -118,28 +132,28 @@ def _locked(function: Any, lock: bool) -> Any:
 
 def bytes(fields: str) -> Column:
     """The bytes of a field, as they are: uint8, ragged."""
-    return _core.column_of_kind("bytes", _fields(fields))
+    return _made("_core", "column_of_kind", "bytes", _fields(fields))
 
 
 def text(fields: str) -> Column:
     """A field that is UTF-8: uint8, ragged; ``batch.text(name)`` has its rows as a list of str."""
-    return _core.column_of_kind("text", _fields(fields))
+    return _made("_core", "column_of_kind", "text", _fields(fields))
 
 
 def json(fields: str) -> Column:
     """As text(), checked to be valid JSON: one value, of any kind."""
-    return _core.column_of_kind("json", _fields(fields))
+    return _made("_core", "column_of_kind", "json", _fields(fields))
 
 
 def integer(fields: str) -> Column:
     """A field that holds a decimal number: int64 [N]."""
-    return _core.column_of_kind("integer", _fields(fields))
+    return _made("_core", "column_of_kind", "integer", _fields(fields))
 
 
 def key(name: str = "__key__") -> Column:
     """The keys of the samples: uint8, ragged."""
     require("name", name, str, "name the column")
-    return _core.column_of_kind("key", name).named(name)
+    return _made("_core", "column_of_kind", "key", name).named(name)
 
 
 def tokens(fields: str, dtype: Any = "int32") -> Column:
@@ -147,7 +161,7 @@ def tokens(fields: str, dtype: Any = "int32") -> Column:
 
     dtype: uint16, int32, uint32 or int64; nothing in the field tells it.
     """
-    return _core.tokens_column(_fields(fields), _dtype(dtype))
+    return _made("_core", "tokens_column", _fields(fields), _dtype(dtype))
 
 
 def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> Column:
@@ -158,13 +172,13 @@ def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> 
     >>> columns.array("feature.npy", "float32", (768,))
     <shardwise.columns.Column 'feature.npy' of float32>
     """
-    return _core.array_column(_fields(fields), _dtype(dtype), _shape(shape))
+    return _made("_core", "array_column", _fields(fields), _dtype(dtype), _shape(shape))
 
 
 def npz(fields: str, array: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> Column:
     """One array of a field that is an .npz file; the column has the array's name."""
     require("array", array, str, "name an array of the file")
-    return _core.npz_column(_fields(fields), array, _dtype(dtype), _shape(shape))
+    return _made("_core", "npz_column", _fields(fields), array, _dtype(dtype), _shape(shape))
 
 
 def image(
@@ -180,7 +194,7 @@ def image(
     """
     require("decoding", decoding, ImageDecoding, "give a shardwise.transforms.ImageDecoding")
     _require_transform(transform)
-    return _core.image_column(_fields(fields), transform, decoding)
+    return _made("_core", "image_column", _fields(fields), transform, decoding)
 
 
 def _require_clip(clip: Any, kind: type) -> None:
@@ -208,8 +222,7 @@ def video(
     """
     _require_clip(clip, VideoClip)
     _require_transform(transform)
-    column: Column = _media().video_column(_fields(fields), clip, transform)
-    return column
+    return _made("_video", "video_column", _fields(fields), clip, transform)
 
 
 def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
@@ -218,15 +231,13 @@ def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
     The column has the name of the field with "_times" behind it.
     """
     _require_clip(clip, VideoClip)
-    column: Column = _media().video_times_column(_fields(fields), clip)
-    return column
+    return _made("_video", "video_times_column", _fields(fields), clip)
 
 
 def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
     """A part of each sound, also of a video's: float32, ragged rows [C, S], or [N, C, S]."""
     _require_clip(clip, AudioClip)
-    column: Column = _media().audio_column(_fields(fields), clip)
-    return column
+    return _made("_video", "audio_column", _fields(fields), clip)
 
 
 def function(
@@ -261,7 +272,7 @@ def function(
     """
     require("name", name, str, "name the column")
     make = _locked(_callable("make", make), lock)
-    return _core.function_column(name, _dtype(dtype), _sizes(shape), make)
+    return _made("_core", "function_column", name, _dtype(dtype), _sizes(shape), make)
 
 
 def decoded(
@@ -282,4 +293,4 @@ def decoded(
     of shardwise other than BadField end the batch as they are.
     """
     decode = _locked(_callable("decode", decode), lock)
-    return _core.decoded_column(_fields(fields), _dtype(dtype), _sizes(shape), decode)
+    return _made("_core", "decoded_column", _fields(fields), _dtype(dtype), _sizes(shape), decode)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
@@ -198,6 +199,9 @@ class Loader:
         InvalidArgument if it was launched as one of several, becomes one of several before the
         batches are asked for, or is one of several workers of a DataLoader. None: this process
         alone, whatever was launched.
+    restart: each ``iter()``, so each ``for`` loop, begins the epoch anew, as evaluation has it.
+        False: it goes on behind a loop that was left early, as training has it, and a warning says
+        so the first time. None: True in the order "sequential" until load_state_dict() is called.
 
     One thread uses a loader; stop(), stats() and summary() may be called from any. Threads stay
     with the process that made them: a forked child has to make a loader of its own, and the
@@ -227,6 +231,7 @@ class Loader:
         fetch_threads: int = 2,
         memory: Union[Callable[[int], Any], None] = None,
         ranks: Union[Reducer, str, None] = "auto",
+        restart: Union[bool, None] = None,
     ) -> None:
         is_auto = ranks == "auto"
         if is_auto:
@@ -264,8 +269,13 @@ class Loader:
             memory=memory,
             ranks=ranks,
         )
+        require("restart", restart, bool, "give True, False or None", True)
         self.data = data
         self._taken_before = 0
+        self._restarts = order.kind == "sequential" if restart is None else restart
+        self._goes_on_after_load = restart is None
+        self._is_left_early = False  # a loop was, and another may go on behind it
+        self._has_warned = False
         _open_loaders.add(self._core)
 
     def epochs(self, end: Union[int, None] = None) -> Iterator[Epoch]:
@@ -287,10 +297,22 @@ class Loader:
             number += 1
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of the current epoch that are left; if its end was reached, those of the
-        next one. So ``for batch in loader`` gives one epoch after another."""
+        """The batches of the current epoch that are left, or with ``restart`` all of them; if its
+        end was reached, those of the next one. So ``for batch in loader`` gives one epoch after
+        another."""
+        taken = self._core.steps - self._core.steps_left
         if self.has_ended:
             self.set_epoch(self.epoch + 1)
+        elif self._restarts and taken > 0:
+            self.set_epoch(self.epoch)
+        elif self._is_left_early and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"this loop goes on behind the {taken} batches that a loop before took of epoch "
+                f"{self.epoch} when it was left; set_epoch({self.epoch}) begins the epoch anew, "
+                "and with Loader(restart=True) each loop does",
+                stacklevel=2,
+            )
         return self._batches()
 
     def __len__(self) -> int:
@@ -308,7 +330,11 @@ class Loader:
             batch = self.next()
             if batch is None:
                 return
-            yield batch
+            try:
+                yield batch
+            except GeneratorExit:
+                self._is_left_early = True
+                raise
             del batch  # its memory may serve the next one
 
     def next(self) -> Union[Batch, None]:
@@ -328,6 +354,7 @@ class Loader:
         put it, if that was called. So ``for epoch in range(loader.epoch, n)`` may call it."""
         keeps_place = epoch == self.epoch and not self.has_ended
         self._core.set_epoch(whole_number("epoch", epoch))
+        self._is_left_early = False
         if not keeps_place:
             self._taken_before = 0
 
@@ -393,6 +420,9 @@ class Loader:
         """
         token, taken = _parts_of_state(state_dict)
         is_within = self._core.restore(token, allow_changes)
+        self._is_left_early = False
+        if self._goes_on_after_load:
+            self._restarts = False
         self._taken_before = taken if is_within else 0
 
     @property

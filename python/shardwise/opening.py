@@ -104,7 +104,7 @@ def open(
     ...
     shardwise.errors.NotFound: ...
     """
-    sources = [source] if isinstance(source, (str, os.PathLike)) else source
+    sources = [source] if isinstance(source, (str, bytes, os.PathLike)) else source
     paths = [_absolute(path_of(path)) for path in sources]
     named_cache: tuple[Any, ...] | None = None
     if isinstance(cache, _core.ShardCache):

@@ -16,6 +16,8 @@ class Shard(NamedTuple):
     first_sample: int
     num_samples: int
     num_members: int
+    compression: str = "none"
+    """How the file is compressed, by its content: "none", "gzip", "zstd", "xz", "bzip2", "lz4"."""
 
 
 class Field(NamedTuple):

@@ -160,7 +160,7 @@ void add_caches(nb::module_& module) {
       "gives the one to fetch it from, as one that it signs; called before each fetch, by any "
       "thread. What is in the cache is found by the URLs in the index, wherever they were "
       "fetched.\n\n"
-      "A dataset over it can be pickled, and takes these options along, headers included; not with "
+      "It pickles, and so does a dataset over it, with these options, headers included; not with "
       "resolve.")
       .def(
           "__init__",
@@ -239,6 +239,12 @@ void add_caches(nb::module_& module) {
                   "no_sign_request: bool = False, "
                   "url_base: dict[str, str] = {}, "
                   "resolve: collections.abc.Callable[[str], str] | None = None) -> None"))
+      .def(
+          "__reduce__",
+          [](nb::handle_t<CacheObject> self) {
+            return nb::module_::import_("shardwise.caches").attr("reference")(self);
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def_prop_ro("directory",
                    [](const CacheObject& self) { return self.cache->options().directory; })
       .def_prop_ro("budget_bytes",

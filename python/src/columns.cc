@@ -13,6 +13,7 @@
 
 #include "base/text.h"
 #include "errors.h"
+#include "field_names.h"
 #include "loader/column_maker.h"
 #include "objects.h"
 #include "options.h"
@@ -108,8 +109,9 @@ class PythonColumn final : public ColumnMaker {
   const std::shared_ptr<const Parts> parts_;
 };
 
-ColumnObject function_column(const std::string& name, const std::string& dtype, Shape shape,
+ColumnObject function_column(const NameArgument& given, const std::string& dtype, Shape shape,
                              nb::object function) {
+  const std::string& name = given.bytes;
   RowType type{parse_dtype(dtype), std::move(shape)};
   // Checked there, also that no number of the shape is negative.
   if (type.shape) columns::function(name, type.dtype, *type.shape, [](auto&&...) {});
@@ -136,8 +138,9 @@ columns::DecodeField decoder(PyObject* function, RowType type) {
   };
 }
 
-ColumnObject decoded_column(const std::string& fields, const std::string& dtype, Shape shape,
+ColumnObject decoded_column(const NameArgument& given, const std::string& dtype, Shape shape,
                             nb::object function) {
+  const std::string& fields = given.bytes;
   const RowType type{parse_dtype(dtype), shape};
   auto decode = decoder(function.ptr(), type);
   Column column = shape ? columns::decoded(fields, type.dtype, *shape, std::move(decode))
@@ -147,7 +150,8 @@ ColumnObject decoded_column(const std::string& fields, const std::string& dtype,
 
 ColumnObject plain(Column column) { return {std::move(column), nb::none()}; }
 
-ColumnObject column_of_kind(const std::string& kind, const std::string& fields) {
+ColumnObject column_of_kind(const std::string& kind, const NameArgument& given) {
+  const std::string& fields = given.bytes;
   if (kind == "bytes") return plain(columns::bytes(fields));
   if (kind == "text") return plain(columns::text(fields));
   if (kind == "json") return plain(columns::json(fields));
@@ -157,7 +161,9 @@ ColumnObject column_of_kind(const std::string& kind, const std::string& fields) 
 
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
-  if (nb::inst_ready(self)) Py_VISIT(held_by(self).function.ptr());
+  if (!nb::inst_ready(self)) return 0;
+  Py_VISIT(held_by(self).function.ptr());
+  Py_VISIT(held_by(self).made_from.ptr());
   return 0;
 }
 
@@ -180,13 +186,28 @@ void add_columns(nb::module_& module) {
   nb::class_<ColumnObject>(module, "Column", nb::type_slots(slots), nb::is_final(),
                            "What a Loader makes of each sample: one array of its batches. Columns "
                            "are made by the functions of shardwise.columns. Immutable.")
-      .def_prop_ro("name", [](const ColumnObject& self) { return self.column.name(); })
+      .def_prop_ro(
+          "name", [](const ColumnObject& self) { return name_object(self.column.name()); },
+          nb::sig("def name(self) -> str"))
       .def(
           "named",
-          [](const ColumnObject& self, const std::string& name) {
-            return ColumnObject{self.column.named(name), self.function};
+          [](const ColumnObject& self, const NameArgument& name) {
+            return ColumnObject{self.column.named(name.bytes), self.function, self.made_from};
           },
           "name"_a, "The same column under another name.")
+      .def(
+          "_made_from",
+          [](const ColumnObject& self, nb::tuple how) {
+            return ColumnObject{self.column, self.function, std::move(how)};
+          },
+          "how"_a)
+      .def(
+          "__reduce__",
+          [](const ColumnObject& self) {
+            return nb::make_tuple(nb::module_::import_("shardwise.columns").attr("made_again"),
+                                  nb::make_tuple(self.made_from, name_object(self.column.name())));
+          },
+          nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
       .def_prop_ro(
           "dtype",
           [](const ColumnObject& self) {
@@ -201,27 +222,28 @@ void add_columns(nb::module_& module) {
   module.def("column_of_kind", &column_of_kind, "kind"_a, "fields"_a);
   module.def(
       "tokens_column",
-      [](const std::string& fields, const std::string& dtype) {
-        return plain(columns::tokens(fields, parse_dtype(dtype)));
+      [](const NameArgument& fields, const std::string& dtype) {
+        return plain(columns::tokens(fields.bytes, parse_dtype(dtype)));
       },
       "fields"_a, "dtype"_a);
   module.def(
       "array_column",
-      [](const std::string& fields, const std::string& dtype, std::vector<std::int64_t> shape) {
-        return plain(columns::array(fields, parse_dtype(dtype), std::move(shape)));
+      [](const NameArgument& fields, const std::string& dtype, std::vector<std::int64_t> shape) {
+        return plain(columns::array(fields.bytes, parse_dtype(dtype), std::move(shape)));
       },
       "fields"_a, "dtype"_a, "shape"_a);
   module.def(
       "npz_column",
-      [](const std::string& fields, const std::string& array, const std::string& dtype,
+      [](const NameArgument& fields, const NameArgument& array, const std::string& dtype,
          std::vector<std::int64_t> shape) {
-        return plain(columns::npz(fields, array, parse_dtype(dtype), std::move(shape)));
+        return plain(columns::npz(fields.bytes, array.bytes, parse_dtype(dtype), std::move(shape)));
       },
       "fields"_a, "array"_a, "dtype"_a, "shape"_a);
   module.def(
       "image_column",
-      [](const std::string& fields, nb::handle transform, nb::handle decoding) {
-        return plain(columns::image(fields, image_transform(transform), image_decoding(decoding)));
+      [](const NameArgument& fields, nb::handle transform, nb::handle decoding) {
+        return plain(
+            columns::image(fields.bytes, image_transform(transform), image_decoding(decoding)));
       },
       "fields"_a, "transform"_a, "decoding"_a);
   module.def("function_column", &function_column, "name"_a, "dtype"_a, "shape"_a.none(),

@@ -16,6 +16,8 @@ struct ColumnObject {
   /// What `column` calls, or None. The column itself does not own it, so that Python's garbage
   /// collector sees all that does.
   nanobind::object function;
+  /// What made_again() of shardwise.columns makes the same column from: a tuple; None: nothing can.
+  nanobind::object made_from = nanobind::none();
 };
 
 /// The data sets of a loader, as Python has them: for the samples that its functions get.

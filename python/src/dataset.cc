@@ -230,21 +230,21 @@ auto array_of(std::vector<T>&& values) {
   return nb::ndarray<nb::numpy, T, nb::ndim<1>>(owned->data(), {owned->size()}, owner).cast();
 }
 
-nb::object sizes(const DatasetObject& self, const std::string& field, nb::handle numbers) {
+nb::object sizes(const DatasetObject& self, const NameArgument& field, nb::handle numbers) {
   const std::vector<std::uint64_t> wanted = numbers_or_all(self, numbers);
   std::vector<std::uint64_t> sizes(wanted.size());
   {
     const GilReleased released;
-    self.data.sizes(wanted, field, sizes);
+    self.data.sizes(wanted, field.bytes, sizes);
   }
   return array_of(std::vector<std::int64_t>(sizes.begin(), sizes.end()));
 }
 
-nb::tuple gather(const DatasetObject& self, nb::handle numbers, const std::string& field) {
+nb::tuple gather(const DatasetObject& self, nb::handle numbers, const NameArgument& field) {
   const std::vector<std::uint64_t> wanted = numbers_or_all(self, numbers);
   std::vector<std::int64_t> offsets;
   std::vector<std::byte> bytes;
-  without_gil([&](const CancelToken&) { self.data.gather(wanted, field, offsets, bytes); });
+  without_gil([&](const CancelToken&) { self.data.gather(wanted, field.bytes, offsets, bytes); });
   auto* const owned = new std::vector<std::byte>(std::move(bytes));
   const nb::capsule owner(owned,
                           [](void* p) noexcept { delete static_cast<std::vector<std::byte>*>(p); });
@@ -311,7 +311,8 @@ nb::list shards(const DatasetObject& self) {
   for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
     const Index::Shard shard = index.shard(i);
     all.append(make(shard.number, name_object(shard.path), shard.size_bytes, shard.first_sample,
-                    shard.num_samples, shard.num_members));
+                    shard.num_samples, shard.num_members,
+                    std::string(compression_name(shard.compression))));
   }
   return all;
 }

@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -36,4 +37,28 @@ class NameBytes {
   std::string_view view_;
 };
 
+/// A name as an argument of a function: also one that is not UTF-8, as new_name() gives it.
+struct NameArgument {
+  std::string bytes;
+};
+
 }  // namespace shardwise::python
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<shardwise::python::NameArgument> {
+  NB_TYPE_CASTER(shardwise::python::NameArgument, const_name("str"))
+
+  bool from_python(handle source, std::uint8_t, cleanup_list*) noexcept {
+    const shardwise::python::NameBytes name(source.ptr());
+    if (!name.is_valid()) {
+      PyErr_Clear();
+      return false;
+    }
+    value.bytes = std::string(name.view());
+    return true;
+  }
+};
+
+}  // namespace nanobind::detail

@@ -156,12 +156,11 @@ Mixture mixture(const MixedDataset& data, const std::vector<double>& weights, co
                         "choose chunked, sharded or sequential");
 }
 
-/// Whether it is what mix() gave.
+}  // namespace
+
 bool is_mixed(nb::handle data) {
   return nb::isinstance(data, nb::module_::import_("shardwise.mixing").attr("MixedDataset"));
 }
-
-}  // namespace
 
 nb::tuple parts_of(nb::handle data) {
   return is_mixed(data) ? nb::tuple(data.attr("datasets")) : nb::make_tuple(nb::borrow(data));

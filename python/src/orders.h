@@ -11,6 +11,8 @@ namespace shardwise::python {
 /// whatever has a length. Errors: TypeError, InvalidArgument.
 SampleSet sample_set(nanobind::handle data);
 
+/// Whether it is what mix() gave.
+bool is_mixed(nanobind::handle data);
 /// The objects of the data sets of a mix(), or a Dataset alone.
 nanobind::tuple parts_of(nanobind::handle data);
 /// Errors: TypeError if one of them is no Dataset.

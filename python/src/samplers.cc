@@ -40,6 +40,10 @@ using SamplerPointer = std::unique_ptr<Sampler>;
 /// What `shardwise.Sampler` holds: where its epoch begins. Iterators have copies of their own.
 struct SamplerObject {
   SamplerPointer sampler;
+  /// What it was made of, which it pickles to: a Dataset, a mix() of several, or a length.
+  nb::object data;
+  Order order{};  ///< as it was given: over a mix() with weights the sampler has another
+  std::uint64_t global_batch_size = 0;
 };
 
 /// What an iterator over a sampler holds; with a rule, one over batches.
@@ -255,13 +259,62 @@ std::optional<std::string> cache_warning(DatasetObject& dataset, const SamplerOb
 SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
                    std::uint64_t world_size, std::uint64_t batch_size,
                    std::uint64_t global_batch_size, std::uint64_t replicas) {
-  return {make_sampler(sample_set(data), order_over(data, order),
-                       {.rank = rank,
-                        .world_size = world_size,
-                        .batch_size = batch_size,
-                        .global_batch_size = global_batch_size,
-                        .replicas = replicas})};
+  auto sampler = make_sampler(sample_set(data), order_over(data, order),
+                              {.rank = rank,
+                               .world_size = world_size,
+                               .batch_size = batch_size,
+                               .global_batch_size = global_batch_size,
+                               .replicas = replicas});
+  // Of other data nothing but the length counts.
+  const bool is_own = is_mixed(data) || nb::isinstance<DatasetObject>(data);
+  nb::object kept = is_own ? nb::borrow(data) : nb::object(nb::int_(sampler->num_samples()));
+  return {std::move(sampler), std::move(kept), order, global_batch_size};
 }
+
+/// The same from the same data, with another sampler.
+SamplerObject with_sampler(const SamplerObject& self, SamplerPointer sampler) {
+  return {std::move(sampler), self.data, self.order, self.global_batch_size};
+}
+
+nb::tuple sampler_state(const SamplerObject& self) {
+  const Sampler& sampler = *self.sampler;
+  return nb::make_tuple(self.data, self.order, sampler.rank(), sampler.world_size(),
+                        self.global_batch_size == 0 ? sampler.batch_size() : 1,
+                        self.global_batch_size, sampler.replicas(),
+                        sampler.token_after(0).to_text(), sampler.epoch());
+}
+
+/// Errors: those of making a sampler, and Mismatch if the data are others by now.
+void set_sampler_state(SamplerObject& self, const nb::tuple& state) {
+  const auto number = [&](std::size_t i) { return nb::cast<std::uint64_t>(state[i]); };
+  SamplerObject made = make(state[0], nb::cast<Order>(state[1]), number(2), number(3), number(4),
+                            number(5), number(6));
+  made.sampler->resume(ResumeToken::from_text(nb::cast<std::string>(state[7])));
+  if (made.sampler->epoch() != number(8)) {  // it stood at the end of its epoch
+    made.sampler->set_epoch(number(8));
+    made.sampler->seek(made.sampler->size());
+  }
+  new (&self) SamplerObject(std::move(made));
+}
+
+SamplerObject& sampler_in(PyObject* self) { return held_in<SamplerObject>(self); }
+
+int traverse_sampler(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(sampler_in(self).data.ptr());
+  return 0;
+}
+
+int clear_sampler(PyObject* self) {
+  if (nb::inst_ready(self)) sampler_in(self).data = nb::none();
+  return 0;
+}
+
+PyType_Slot sampler_slots[] = {
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse_sampler)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear_sampler)},
+    {0, nullptr},
+};
 
 }  // namespace
 
@@ -321,7 +374,7 @@ void add_samplers(nb::module_& module) {
           "them, now or after load_state_dict().");
 
   nb::class_<SamplerObject>(
-      module, "Sampler", nb::is_weak_referenceable(),
+      module, "Sampler", nb::type_slots(sampler_slots), nb::is_weak_referenceable(),
       "The sample numbers that one rank delivers in an epoch, in order.\n\n"
       "data: a Dataset, a mix() of several, whatever has a length, or that length. order: an "
       "Order; of a mix() with weights its kind in each of the data sets. rank, "
@@ -330,7 +383,7 @@ void add_samplers(nb::module_& module) {
       "all ranks together, instead. replicas: neighbouring ranks that get the same samples.\n\n"
       "``for i in sampler`` walks through the epoch from where it begins; each iterator anew. "
       "``sampler[k]`` is this rank's k-th sample. About 20 ns a sample, and constant memory. One "
-      "thread at a time.\n\n"
+      "thread at a time. It pickles with where it begins, and with its data as a reference.\n\n"
       ">>> sampler = shardwise.Sampler(10, shardwise.Order(\"sequential\"), rank=1, world_size=4)\n"
       ">>> list(sampler), sampler[-1], sampler.steps\n"
       "([1, 5, 9], 9, 3)")
@@ -457,7 +510,7 @@ void add_samplers(nb::module_& module) {
       .def(
           "for_rank",
           [](const SamplerObject& self, std::uint64_t rank) {
-            return SamplerObject{self.sampler->for_rank(rank)};
+            return with_sampler(self, self.sampler->for_rank(rank));
           },
           "rank"_a,
           "A sampler of the same order from the same point for another rank.\n\n"
@@ -474,8 +527,12 @@ void add_samplers(nb::module_& module) {
           "a large index.")
       .def(
           "__copy__",
-          [](const SamplerObject& self) { return SamplerObject{self.sampler->clone()}; },
-          nb::sig("def __copy__(self) -> Sampler"));
+          [](const SamplerObject& self) { return with_sampler(self, self.sampler->clone()); },
+          nb::sig("def __copy__(self) -> Sampler"))
+      .def("__getstate__", &sampler_state,
+           nb::sig("def __getstate__(self) -> tuple[typing.Any, ...]"))
+      .def("__setstate__", &set_sampler_state, "state"_a,
+           nb::sig("def __setstate__(self, state: tuple[typing.Any, ...]) -> None"));
 
   nb::class_<EpochAudit>(
       module, "Audit",

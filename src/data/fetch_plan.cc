@@ -201,6 +201,11 @@ FetchPlan::Shards FetchPlan::Shards::alike(std::uint64_t count, std::uint64_t sa
                               std::to_string(samples_per_shard) + " samples",
                           {}, "at most 2^62 samples are possible");
   }
+  constexpr std::uint64_t kMaxShards = 10'000'000;  // as many as a list of sources may name
+  if (count > kMaxShards) {
+    throw InvalidArgument("cannot plan for " + std::to_string(count) + " shards", {},
+                          "at most 10 million are possible");
+  }
   FetchPlan::Shards shards;
   shards.sizes_bytes.assign(count, bytes_per_shard);
   shards.starts.reserve(count + 1);

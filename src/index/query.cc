@@ -28,6 +28,11 @@ constexpr int kMaxPatternBytes = 250;
 /// SQLite sorts so much in one step, which cannot be cancelled.
 constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{16} << 20;
 
+constexpr std::string_view kCannotRun = "the query cannot be run: ";
+constexpr std::string_view kOnlySelect = "only SELECT is allowed, in the SQL of SQLite";
+constexpr std::string_view kOneCondition =
+    "write one as it follows WHERE: cls = 7 AND width >= 256";
+
 constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
 
 /// The tables that may be queried: ours, and SQLite's own over JSON and numbers.
@@ -119,7 +124,7 @@ std::string_view remedy_for(int code, std::string_view reason) {
   if (reason.find("no such table") != std::string_view::npos) {
     return "the tables are samples, members, shards, fields and skipped";
   }
-  return "only SELECT is allowed, in the SQL of SQLite";
+  return kOnlySelect;
 }
 
 /// Called every now and then while a query runs.
@@ -180,7 +185,7 @@ struct Query::Impl {
         break;
     }
     const std::string reason = sqlite3_errmsg(db.handle());
-    throw InvalidArgument("the query cannot be run: " + escaped(reason), "",
+    throw InvalidArgument(std::string(kCannotRun) + escaped(reason), "",
                           remedy_for(code & 0xFF, reason));
   }
 
@@ -245,6 +250,40 @@ MetadataValue Query::value(std::size_t column) const noexcept {
   return sqlite::value_of(impl_->statement, static_cast<int>(column));
 }
 
+namespace {
+
+/// An error of the query that a condition was put into, as one of the condition.
+InvalidArgument error_of_condition(const InvalidArgument& error, std::string_view condition) {
+  std::string text = error.what();
+  if (!text.starts_with(kCannotRun)) {
+    return {"the text is more than one condition", in_quotes(condition), kOneCondition};
+  }
+  text.replace(0, kCannotRun.size(), "the condition cannot be used: ");
+  if (text.ends_with(kOnlySelect)) {
+    text.replace(text.size() - kOnlySelect.size(), kOnlySelect.size(), kOneCondition);
+  }
+  return InvalidArgument(text);
+}
+
+/// The samples in [first, last) for which `condition` holds.
+/// Errors: InvalidArgument unless it is one expression.
+Query query_of(const std::shared_ptr<const Index>& index, std::string_view condition,
+               std::uint64_t first, std::uint64_t last) {
+  // The line break ends a comment that the condition may hold.
+  const std::string text = std::string(condition) + "\n";
+  try {
+    // By itself, where none of its brackets closes one of the query's: 1) OR (1.
+    static_cast<void>(Query(index, "SELECT 1 FROM samples WHERE " + text));
+    return Query(index, "SELECT sample FROM samples WHERE sample >= " + std::to_string(first) +
+                            " AND sample < " + std::to_string(last) + " AND (" + text +
+                            ") ORDER BY sample");
+  } catch (const InvalidArgument& error) {
+    throw error_of_condition(error, condition);
+  }
+}
+
+}  // namespace
+
 std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                           std::string_view condition) {
   const std::uint64_t size = index->size();
@@ -256,23 +295,10 @@ std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                           std::uint64_t last, const CancelToken& cancel) {
   last = std::min(last, index->size());
   first = std::min(first, last);
-  // The line break ends a comment that the condition may hold.
-  Query query(std::move(index),
-              "SELECT sample FROM samples WHERE sample >= " + std::to_string(first) +
-                  " AND sample < " + std::to_string(last) + " AND (" + std::string(condition) +
-                  "\n) ORDER BY sample");
+  Query query = query_of(index, condition, first, last);
   query.set_cancel(cancel);
   std::vector<std::uint64_t> samples;
-  while (query.next()) {
-    const MetadataValue value = query.value(0);
-    const auto sample = static_cast<std::uint64_t>(value.integer);
-    if (value.type != ValueType::kInteger || sample < first || sample >= last ||
-        (!samples.empty() && sample <= samples.back())) {
-      throw InvalidArgument("the text is more than one condition", in_quotes(condition),
-                            "write one as it follows WHERE: cls = 7 AND width >= 256");
-    }
-    samples.push_back(sample);
-  }
+  while (query.next()) samples.push_back(static_cast<std::uint64_t>(query.value(0).integer));
   return samples;
 }
 

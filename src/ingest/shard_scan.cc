@@ -33,17 +33,17 @@ std::string link_text(const TarOther& link) {
   return std::string(hard ? "a hard" : "a symbolic") + " link to " + in_quotes(link.target);
 }
 
-/// The option of `shardwise index` that leaves out members of this kind.
+/// What leaves out members of this kind. It names the command, since others index at first use.
 std::string_view option_that_skips(Index::SkippedMember::Kind kind) {
   switch (kind) {
     case Index::SkippedMember::Kind::kNoField:
-      return "--on-no-field skip";
+      return "shardwise index --on-no-field skip";
     case Index::SkippedMember::Kind::kDuplicateField:
-      return "--on-duplicate-field skip";
+      return "shardwise index --on-duplicate-field skip";
     case Index::SkippedMember::Kind::kRepeatedKey:
-      return "--on-repeated-key skip";
+      return "shardwise index --on-repeated-key skip";
     default:
-      return "--on-bad skip";
+      return "shardwise index --on-bad skip";
   }
 }
 
@@ -106,12 +106,13 @@ class SampleGrouper {
         what += hard ? "; no earlier member of the shard has that name"
                      : "; symbolic links are never followed";
       }
-      throw Unsupported(what, where(other.header_offset, other.name),
-                        policy == DefectPolicies::OnLink::kError && hard
-                            ? "index with `--on-link resolve`, which gives it the bytes of that "
-                              "member, or with `--on-link skip`, which leaves it out"
-                            : "repack the shard with `tar --dereference --hard-dereference`, or "
-                              "leave such links out with `--on-link skip`");
+      throw Unsupported(
+          what, where(other.header_offset, other.name),
+          policy == DefectPolicies::OnLink::kError && hard
+              ? "use `shardwise index --on-link resolve`, which gives it the bytes of that "
+                "member, or with `shardwise index --on-link skip`, which leaves it out"
+              : "repack the shard with `tar --dereference --hard-dereference`, or "
+                "leave such links out with `shardwise index --on-link skip`");
     }
     leave_out(Index::SkippedMember::Kind::kLink, other.header_offset, other.name, link_text(other));
   }

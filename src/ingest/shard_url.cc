@@ -52,7 +52,7 @@ void require_no_command(std::string_view url, std::string_view where) {
   if (!is_command_url(url)) return;
   throw Unsupported("a pipe: URL is a command, and is not run", named(url, where),
                     "copy the shard to a local disk and give its path; commands that you give "
-                    "yourself are run with --allow-pipe");
+                    "yourself are run with `--allow-pipe`");
 }
 
 std::string resolve_reference(std::string_view url, const std::string& base,

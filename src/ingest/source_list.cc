@@ -97,6 +97,7 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
       return !s.empty() && s.size() <= 18 && s.find_first_not_of("0123456789") == std::string::npos;
     };
     if (!is_number(first) || !is_number(last)) {
+      if (is_command_url(pattern)) return std::nullopt;
       throw InvalidArgument("the range is not one of two numbers", in_quotes(without_urls(pattern)),
                             "write {000000..000146}");
     }
@@ -118,6 +119,10 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
     return choices;
   }
   if (body.find(',') == std::string::npos) return std::nullopt;
+  // Braces of a program in a command, as of awk '{print $1, $2}', are none of ours.
+  if (is_command_url(pattern) && body.find_first_of(" $'\"") != std::string::npos) {
+    return std::nullopt;
+  }
   std::vector<std::string> choices;
   std::size_t begin = 0;
   for (;;) {
@@ -126,6 +131,20 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
     if (comma == std::string::npos) return choices;
     begin = comma + 1;
   }
+}
+
+/// Refuses "a.tar::b.tar", as webdataset joins sources, unless it is the name of a file. Of a URL
+/// the colons of an address ([::1]) are none.
+void require_not_joined(const std::string& source) {
+  const std::size_t joiner = source.find("::");
+  if (joiner == std::string::npos || is_command_url(source)) return;
+  std::error_code failed;
+  const std::string first = source.substr(0, joiner);
+  const bool is_source = is_named_like_a_shard(first) || is_named_like_a_descriptor(first) ||
+                         first.ends_with('}') || fs::exists(first, failed);
+  if (!is_source || fs::exists(source, failed)) return;
+  throw InvalidArgument("sources are joined by ::, as webdataset joins them",
+                        in_quotes(without_urls(source)), "give each SOURCE by itself");
 }
 
 class Expander {
@@ -154,6 +173,7 @@ class Expander {
     } else if (source[0] == '@') {
       add_list(at_home(source.substr(1)), depth);
     } else {
+      require_not_joined(source);
       list_.sources.push_back(source);
       for (const std::string& pattern : expand_braces(source)) add_pattern(at_home(pattern));
     }
@@ -330,6 +350,7 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
   while (open != std::string::npos) {
     const std::size_t close = pattern.find('}', open);
     if (close == std::string::npos) {
+      if (is_command_url(pattern)) break;
       throw InvalidArgument("a brace is not closed", in_quotes(without_urls(pattern)),
                             "write {000000..000146}");
     }

@@ -205,7 +205,10 @@ std::optional<std::string> problem_of(const Compare& compare) {
   } catch (const CorruptIndex&) {
     throw;
   } catch (const Error& e) {
-    return e.what();
+    // What says nothing of the shard, but of the way to it.
+    const bool is_unread = e.code() == ErrorCode::kIo || e.code() == ErrorCode::kNoSpace ||
+                           e.code() == ErrorCode::kFetch;
+    return is_unread ? std::string(kNotVerified) + e.what() : e.what();
   }
 }
 

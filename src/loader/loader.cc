@@ -829,6 +829,10 @@ bool LoaderAccess::wait(Loader& loader, std::chrono::nanoseconds time) {
 
 std::uint64_t LoaderAccess::steps_done(const Loader& loader) { return loader.impl_->steps_done(); }
 
+const std::vector<BadRow>& LoaderAccess::bad_rows(const Loader& loader) {
+  return loader.impl_->bad_here;
+}
+
 void LoaderAccess::keep_events(Loader& loader, std::size_t max_events) {
   loader.impl_->meter->keep_events(max_events);
 }

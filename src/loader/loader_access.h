@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "loader/engine.h"
 #include "loader/load_meter.h"
 #include "shardwise/base/export.h"
 #include "shardwise/loader/loader.h"
@@ -19,6 +20,9 @@ struct LoaderAccess {
   [[nodiscard]] SHARDWISE_EXPORT static bool wait(Loader& loader, std::chrono::nanoseconds time);
   /// Steps of the epoch that state() counts: not one that failed last.
   [[nodiscard]] SHARDWISE_EXPORT static std::uint64_t steps_done(const Loader& loader);
+  /// The bad samples that were left out since the loader began the epoch, or its rest. The
+  /// loader's thread.
+  [[nodiscard]] SHARDWISE_EXPORT static const std::vector<BadRow>& bad_rows(const Loader& loader);
   /// From now on the loader keeps what it does, for a time line: the last `max_events`.
   SHARDWISE_EXPORT static void keep_events(Loader& loader, std::size_t max_events);
   /// Those, in the order in which they ended. Any thread.

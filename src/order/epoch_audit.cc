@@ -247,6 +247,9 @@ std::string EpochAudit::Verdict::text(std::uint64_t epoch) const {
       text += ", " + number(num_left_out_on_purpose) + " left out as asked";
     return text + ": proven";
   }
+  if (expected == 0 && delivered == 0) {
+    return text + "it has no sample, so nothing is proven";
+  }
   text += claim.empty() ? "not exact: " : "not as ordered: ";
   text += number(delivered) + " deliveries of " + number(expected) + ": ";
   if (!complete) {
@@ -350,8 +353,10 @@ EpochAudit::Verdict EpochAudit::verdict(const EpochAudit::Expectation& expectati
   verdict.claim = expectation.claim();
   verdict.num_repeated_on_purpose = expectation.num_repeated();
   verdict.num_left_out_on_purpose = expectation.num_left_out();
-  verdict.proven = sum_ == expectation.sum();
-  if (verdict.proven) {
+  // Over no sample a proof says nothing: a condition that no sample fulfils looks like it.
+  const bool is_as_expected = sum_ == expectation.sum();
+  verdict.proven = is_as_expected && expectation.num_samples() > 0;
+  if (is_as_expected) {
     verdict.complete = true;
     return verdict;
   }

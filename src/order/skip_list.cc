@@ -11,9 +11,26 @@ namespace shardwise {
 
 namespace {
 
+/// Returns `reason`, or its beginning: whole words or parts of a path, with dots behind.
+std::string shortened(std::string_view reason) {
+  constexpr std::string_view kDots = "...";
+  if (reason.size() <= SkipList::kMaxReason) return std::string(reason);
+  std::string_view kept = reason.substr(0, SkipList::kMaxReason - kDots.size());
+  const std::size_t end = kept.find_last_of(" /");
+  const auto is_inside = [&] {
+    return (static_cast<unsigned char>(reason[kept.size()]) & 0xC0) == 0x80;
+  };
+  if (end != std::string_view::npos && end > kept.size() / 2) {
+    kept = kept.substr(0, end);
+  } else {
+    while (!kept.empty() && is_inside()) kept.remove_suffix(1);  // of a character in UTF-8
+  }
+  return std::string(kept) += kDots;
+}
+
 /// Returns `text` as one line: characters that would break it become spaces.
 std::string one_line(std::string_view reason) {
-  std::string text(reason.substr(0, SkipList::kMaxReason));
+  std::string text = shortened(reason);
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c >= 0 && c < 0x20; }, ' ');
   return text;

@@ -24,11 +24,12 @@ namespace {
 using tar::kBlockBytes;
 
 constexpr std::string_view kDamagedRemedy =
-    "restore or repack the shard, or index what is not damaged with `--on-bad skip`";
+    "restore or repack the shard, or leave out what is damaged with `shardwise index --on-bad "
+    "skip`";
 
 constexpr std::string_view kUnsupportedRemedy =
     "repack the shard with plain files only, without `tar --sparse`, or leave the member out with "
-    "`--on-bad skip`";
+    "`shardwise index --on-bad skip`";
 
 /// Bytes that a scan covers between two calls of TarScanOptions::tick.
 constexpr std::uint64_t kTickBytes = std::uint64_t{4} << 20;

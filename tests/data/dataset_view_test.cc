@@ -131,7 +131,7 @@ TEST(DatasetViewTest, RangesTogetherGiveWhatTheWholeDoes) {
                 HasSubstr("a range of samples ends before it begins: 4 to 3"));
   }
   EXPECT_THAT(test::error_text([&] { all.where("0) OR (1", 10, 20); }),
-              HasSubstr("the text is more than one condition"));
+              HasSubstr("the condition cannot be used: near"));
 }
 
 TEST(DatasetViewTest, GivesTheValuesOfAColumn) {

@@ -531,5 +531,25 @@ TEST(SelectSamplesTest, GivesTheNumbersForWhichAConditionHolds) {
   EXPECT_EQ(test::error_code([&] { select_samples(t.index, ""); }), ErrorCode::kInvalidArgument);
 }
 
+TEST(SelectSamplesTest, AConditionIsOneExpression) {
+  const Indexed t;
+  const auto error = [&](const char* condition) {
+    return test::error_text([&] { select_samples(t.index, condition); });
+  };
+  const std::string one = "; write one as it follows WHERE: cls = 7 AND width >= 256";
+  // Brackets that close those of the query around it gave samples of both halves.
+  for (const char* joined : {"1) OR (1", "cls = 7) OR (cls = 8", "1) AND NOT (0"}) {
+    EXPECT_EQ(error(joined), "the condition cannot be used: near \")\": syntax error" + one);
+  }
+  // No bracket is blamed that nobody wrote.
+  EXPECT_EQ(error("cls ="), "the condition cannot be used: incomplete input" + one);
+  EXPECT_EQ(error("(cls = 7"), "the condition cannot be used: incomplete input" + one);
+  EXPECT_EQ(error("cls = 7 ORDER BY cls"),
+            "the condition cannot be used: near \"ORDER\": syntax error" + one);
+  EXPECT_EQ(error("cls = 7; SELECT 1"),
+            "the text is more than one condition: 'cls = 7; SELECT 1'" + one);
+  EXPECT_THAT(select_samples(t.index, "(cls = 7) AND (sample < 20)"), ElementsAre(7, 17));
+}
+
 }  // namespace
 }  // namespace shardwise

@@ -353,7 +353,7 @@ TEST(IndexContentTest, HiddenFilesInFoldersAreLeftOutAsThoseOutsideAre) {
   const std::string shard = one_shard(dir, tar);
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}); }),
               AllOf(HasSubstr("the member is a hidden file, which has no key"),
-                    HasSubstr("'._0.jpg'"), HasSubstr("`--on-no-field skip`")));
+                    HasSubstr("'._0.jpg'"), HasSubstr("`shardwise index --on-no-field skip`")));
   BuildOptions options;
   options.content.policies.no_field = DefectPolicies::OnDefect::kSkip;
   build_index(dir / "x.idx", {shard}, options);
@@ -429,7 +429,7 @@ TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {
   EXPECT_THAT(test::error_text([&] { build_index(dir / "x.idx", {shard}, options); }),
               AllOf(HasSubstr("the field is not JSON, from which the column 'w' is taken (it ends "
                               "where a key belongs, at offset 1)"),
-                    HasSubstr("or take NULL for the value with `--on-bad skip`")));
+                    HasSubstr("or take NULL for the value with `shardwise index --on-bad skip`")));
   options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
   build_index(dir / "x.idx", {shard}, options);
   const auto index = Index::open(dir / "x.idx");

@@ -5,6 +5,7 @@
 
 #include "base/error_types.h"
 #include "ingest/remote_shards.h"
+#include "ingest/source_names.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -50,6 +51,37 @@ TEST(SourceListTest, BraceRangesKeepTheirPadding) {
               ElementsAre("a0.tar", "a1.tar", "b0.tar", "b1.tar"));
   EXPECT_THAT(expand_sources({"x{,y}.tar"}), ElementsAre("x.tar", "xy.tar"));
   EXPECT_THAT(expand_sources({"{plain}.tar"}), ElementsAre("{plain}.tar"));
+}
+
+TEST(SourceListTest, BracesOfACommandsOwnStay) {
+  EXPECT_THAT(expand_braces("pipe:aws s3 cp s3://b/{a,b}-{08..09}.tar -"),
+              ElementsAre("pipe:aws s3 cp s3://b/a-08.tar -", "pipe:aws s3 cp s3://b/a-09.tar -",
+                          "pipe:aws s3 cp s3://b/b-08.tar -", "pipe:aws s3 cp s3://b/b-09.tar -"));
+  for (const std::string own : {"pipe:awk '{print $1,$2}' x", "pipe:grep { x", "pipe:echo {a..b}",
+                                "|sed 's/{a, b}/c/' x"}) {
+    EXPECT_THAT(expand_braces(own), ElementsAre(own));
+  }
+}
+
+TEST(SourceListTest, SourcesThatWebdatasetWouldJoinAreNamed) {
+  const test::TempDir dir;
+  test::write_file(dir / "a.tar", "");
+  const auto error = [](const std::string& source) {
+    return test::error_text([&] { expand_sources({source}); });
+  };
+  const std::string joined = dir / "x-{0..1}.tar::" + (dir / "y-{0..1}.tar");
+  EXPECT_EQ(error(joined), "sources are joined by ::, as webdataset joins them: '" + joined +
+                               "'; give each SOURCE by itself");
+  for (const std::string& others :
+       {dir.path() + "::" + dir.path(), dir / "a.tar::" + (dir / "a.tar"),
+        std::string("x.json::y.json"), std::string("x-{0..1}::y"),
+        std::string("https://h/a.tar::https://h/b.tar")}) {
+    EXPECT_THAT(error(others), testing::HasSubstr("joined by ::")) << others;
+  }
+  EXPECT_THAT(expand_sources({"http://[::1]:80/a.tar"}), ElementsAre("http://[::1]:80/a.tar"));
+  EXPECT_THAT(expand_sources({"a::b.tar"}), ElementsAre("a::b.tar"));
+  test::write_file(dir / "a.tar::b", "");
+  EXPECT_THAT(expand_sources({dir / "a.tar::b"}), ElementsAre(dir / "a.tar::b"));
 }
 
 TEST(SourceListTest, DirectoriesGiveAllTarsBelowThemInByteOrder) {

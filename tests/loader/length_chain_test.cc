@@ -846,7 +846,7 @@ class LengthChain {
   bool check_said(const std::vector<Said>& said, bool is_proof, const std::string& what) {
     const bool too_many = model_agree();
     // Batches of which nothing is left need not be taken.
-    const bool can_be_proven = ledger_ == expected_ledger();
+    const bool can_be_proven = ledger_ == expected_ledger() && data_->size() > 0;
     std::optional<ErrorCode> expected;
     if (is_proof && !can_be_proven) expected = ErrorCode::kNotExact;
     if (too_many) expected = ErrorCode::kBadField;

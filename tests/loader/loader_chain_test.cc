@@ -506,7 +506,8 @@ class Chain {
   /// What prove() says, unless too many samples are bad.
   std::optional<ErrorCode> error_of_proof() const {
     const auto is_broken = [](const Rank& rank) { return rank.failed + rank.lost > 0; };
-    const bool can_be_proven = taken_ == steps() && std::ranges::none_of(ranks_, is_broken);
+    const bool can_be_proven =
+        taken_ == steps() && std::ranges::none_of(ranks_, is_broken) && data_->size() > 0;
     return can_be_proven ? std::nullopt : std::optional(ErrorCode::kNotExact);
   }
   /// What state() says.

@@ -23,7 +23,7 @@ Loader packed_tokens(const char* index) {               // of int32, as numpy.to
 }
 
 /// `step` says whether to go on. Returns the token of where it ended, to be given to the next run.
-std::string train(Loader loader, const std::string& token, const std::function<bool(const Batch&)>& step) {
+std::string train(Loader& loader, const std::string& token, const std::function<bool(const Batch&)>& step) {
   if (!token.empty()) loader.restore(shardwise::ResumeToken::from_text(token));   // on any number of ranks
   for (auto epoch : loader.epochs(3)) {
     for (const Batch& batch : epoch) {                  // batch["jpg"] is uint8 [256, 3, 224, 224],
@@ -54,7 +54,8 @@ std::map<std::string, int> train_with_ends(Loader (*make)(const char*), const st
   std::string token;
   do {
     int left = steps;
-    token = train(make(index.c_str()), token, [&](const Batch& batch) {
+    Loader loader = make(index.c_str());  // has a name, as in a program
+    token = train(loader, token, [&](const Batch& batch) {
       count(batch, seen);
       return --left > 0;
     });

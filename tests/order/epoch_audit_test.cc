@@ -152,6 +152,19 @@ TEST(EpochAuditTest, ExpectsWhatTailsAndSkipListsMakeOfTheEpoch) {
   EXPECT_FALSE(audit_of({9, 2, 6}).verdict(subset).proven);
 }
 
+TEST(EpochAuditTest, OfNoSampleNothingIsProven) {
+  const EpochAudit::Expectation nothing(0, kFingerprint);
+  const EpochAudit audit = audit_of({});
+  EXPECT_FALSE(audit.verdict(nothing).proven);
+  EXPECT_EQ(audit.verdict(nothing).text(3), "epoch 3: it has no sample, so nothing is proven");
+  EXPECT_EQ(test::error_code([&] { audit.prove(nothing, 3); }), ErrorCode::kNotExact);
+  EpochAudit::Expectation all_left_out(2, kFingerprint);
+  all_left_out.leave_out(Samples{0, 1});
+  EXPECT_EQ(audit.verdict(all_left_out).text(0),
+            "epoch 0: 0 samples, each exactly once, 2 left out as asked: proven");
+  EXPECT_FALSE(audit.verdict(EpochAudit::Expectation::as_ordered(0, kFingerprint)).proven);
+}
+
 TEST(EpochAuditTest, ManyAreExpectedOrLeftOutAtOnce) {
   std::mt19937_64 random(8);
   for (int trial = 0; trial < 300; ++trial) {

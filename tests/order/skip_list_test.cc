@@ -81,9 +81,30 @@ TEST(SkipListTest, AReasonIsOneLine) {
   list.add_sample(1, "two\nlines\tand\ra \x01");
   EXPECT_EQ(list.samples().at(1).reason, "two lines and a  ");
   list.add_sample(2, std::string(1000, 'x'));
-  EXPECT_EQ(list.samples().at(2).reason, std::string(SkipList::kMaxReason, 'x'));
+  std::string shortened(SkipList::kMaxReason - 3, 'x');
+  shortened.append(3, '.');
+  EXPECT_EQ(list.samples().at(2).reason, shortened);
   list.add_sample(3, "schön");
   EXPECT_EQ(list.samples().at(3).reason, "schön");
+}
+
+TEST(SkipListTest, ALongReasonEndsWithAWordOrACharacter) {
+  std::string words;
+  while (words.size() < 1000) words += "word ";
+  std::string umlauts = "x";
+  while (umlauts.size() < 1000) umlauts += "ö";
+  SkipList list, again;
+  list.add_sample(1, words);
+  list.add_sample(2, umlauts);
+  list.add_sample(3, std::string(SkipList::kMaxReason, 'y'));  // is not too long
+  EXPECT_THAT(list.samples().at(1).reason, testing::EndsWith(" word..."));
+  EXPECT_GT(list.samples().at(1).reason.size(), SkipList::kMaxReason - 10);
+  const std::string kept = list.samples().at(2).reason;
+  EXPECT_THAT(kept, testing::EndsWith("ö..."));
+  EXPECT_LE(kept.size(), SkipList::kMaxReason);
+  EXPECT_EQ(list.samples().at(3).reason, std::string(SkipList::kMaxReason, 'y'));
+  again.merge(list);
+  EXPECT_EQ(again, list) << "what was shortened is not shortened again";
 }
 
 TEST(SkipListTest, MergingTakesAllEntries) {

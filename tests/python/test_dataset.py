@@ -21,7 +21,7 @@ import pytest
 from conftest import plain_samples, write_shard, write_shards
 
 import shardwise
-from shardwise import errors
+from shardwise import columns, errors
 
 
 def test_samples_have_what_the_shards_have(ds: shardwise.Dataset) -> None:
@@ -496,3 +496,25 @@ def test_repr(ds: shardwise.Dataset, index: Path) -> None:
     assert repr(ds) == f"<shardwise.Dataset: 103 samples of {str(index)!r}>"
     assert repr(ds[:5]) == f"<shardwise.Dataset: 5 samples (a view) of {str(index)!r}>"
     assert "fields 'bin' (1 bytes), 'cls' (1 bytes)" in repr(ds[0])
+
+
+def test_names_that_are_not_utf8_are_taken_as_they_are_given(tmp_path: Path) -> None:
+    field = b"caf\xe9".decode("utf-8", "surrogateescape")
+    with tarfile.open(
+        tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT, encoding="utf-8"
+    ) as tar:
+        for name, data in ((f"0.{field}", b"12"), ("0.txt", b"t"), (f"1.{field}", b"3")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    ds = shardwise.open(tmp_path / "a.tar", index_directory=tmp_path / "kept")
+    assert list(ds[0]) == [field, "txt"]
+    offsets, data = ds.gather([0, 1], field)
+    assert (offsets.tolist(), data.tobytes()) == ([0, 2, 3], b"123")
+    assert ds.sizes(field).tolist() == [2, 1]
+    made = [columns.bytes(field), columns.integer(field).named("number")]
+    order = shardwise.Order("sequential")
+    batch = next(iter(shardwise.Loader(ds, columns=made, order=order, batch_size=2)))
+    assert made[0].name == field and field in batch
+    assert batch.bytes(field) == [b"12", b"3"]
+    assert batch["number"].tolist() == [12, 3]

@@ -77,7 +77,7 @@ def test_a_changed_shard_is_stale(tmp_path: Path) -> None:
     shardwise.index(tmp_path / "x.idx", *paths)
     time.sleep(0.01)
     write_shard(paths[0], plain_samples(5, 20))
-    with pytest.raises(errors.StaleIndex, match="shardwise index"):
+    with pytest.raises(errors.StaleIndex, match=r"shardwise.update\(\)"):
         shardwise.open(tmp_path / "x.idx")[0]
     [finding] = shardwise.verify(tmp_path / "x.idx")
     assert finding.shard == 0
@@ -232,7 +232,7 @@ def test_remote_shards_by_the_word_of_a_descriptor(
     assert [int(bytes(s["cls"])) for s in ds.samples([45, 3, 46])] == [45, 3, 46]  # fetches one
     assert pickle.loads(pickle.dumps(ds[45])) == ds[45]
     assert sorted(shardwise.Sampler(ds)) == list(range(70))
-    with pytest.raises(errors.Unsupported, match="shardwise index"):
+    with pytest.raises(errors.Unsupported, match=r"shardwise.index\(index, descriptor\)"):
         ds.find("000003")
     lie = shardwise.open(
         f"{server.url}/lie.json", lazily=True, cache=tmp_path / "other", index_directory=kept
@@ -264,7 +264,7 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "c.tar", "w") as tar:
         tar.addfile(tarfile.TarInfo("1.txt"))
         tar.addfile(hard)
-    with pytest.raises(errors.Unsupported, match='index with on_bad={"link": "resolve"}, which'):
+    with pytest.raises(errors.Unsupported, match=r'use shardwise.index\(on_bad={"link": "resolve"}\)'):
         shardwise.index(tmp_path / "c.idx", tmp_path / "c.tar")
     sampler = shardwise.Sampler(100_000)
     audit = shardwise.Audit(sampler)
@@ -284,6 +284,32 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
         shardwise.open(tmp_path / "a.idx")[0]
 
 
+def test_advice_is_for_the_call_that_can_take_it(tmp_path: Path) -> None:
+    """open() indexes at first use, and has no options of index()."""
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("README"))
+    with pytest.raises(errors.CorruptShard, match=r'shardwise.index\(on_bad={"no_field": "skip"}\)'):
+        shardwise.open(tmp_path / "a.tar")
+    with pytest.raises(errors.NotFound, match=r"shardwise.index\(drop_missing=True\) leaves out"):
+        shardwise.open(tmp_path / "gone-{0..3}.tar")
+    joined = f"{tmp_path}/a-{{0..1}}.tar::{tmp_path}/b-{{0..1}}.tar"
+    with pytest.raises(errors.InvalidArgument, match="joined by ::, as webdataset joins them"):
+        shardwise.open(joined)
+    with pytest.raises(TypeError, match="a path is a str .* not b'a.idx'"):
+        shardwise.open(b"a.idx")  # type: ignore[arg-type]
+
+
+def test_a_condition_that_cannot_be_used_is_named_in_words_of_python(
+    ds: shardwise.Dataset,
+) -> None:
+    with pytest.raises(errors.InvalidArgument, match=r"Dataset.columns has their names; shardwise.index\(columns=\)"):
+        ds.where("width > 3")
+    with pytest.raises(errors.InvalidArgument, match="incomplete input; write one as it follows"):
+        ds.where("cls =")
+    with pytest.raises(errors.InvalidArgument, match="cannot be used: near"):
+        ds.where("1) OR (1")
+
+
 # What is said of options that only C++ has.
 _NEVER_SAID = {
     "give root and accept_times to Index::open (Index::Lookup)",
@@ -295,13 +321,23 @@ _NEVER_SAID = {
 }
 
 
+# What the command line alone can do, of what texts of the library advise; it comes with the package.
+_COMMANDS_ALONE = {
+    "`shardwise cache fill",
+    "`shardwise export --format wids",
+    "`shardwise index -o",  # --relocate
+    "`shardwise index -o INDEX --relocate OLD=NEW",
+    "`shardwise ls --left-out",
+}
+
+
 def test_no_text_of_the_library_names_what_only_cpp_has() -> None:
     source = Path(__file__).parents[2]
     one = r'"((?:[^"\\\n]|\\.)*)"'
     named = (source / "python/src/errors.cc").read_text()
     pairs = re.findall(rf"\{{{one},\s+{one}\}}", named.partition("kNamesHere[]")[2])
     assert pairs
-    left = set()
+    left, commands = set(), set()
     for path in (source / "src").rglob("*.cc"):
         code = re.sub(r"^\s*(#|//).*$", "", path.read_text(), flags=re.MULTILINE)
         for literal in re.finditer(rf"{one}(\s*{one})*", code):
@@ -310,4 +346,6 @@ def test_no_text_of_the_library_names_what_only_cpp_has() -> None:
                 text = text.replace(there, here)
             if path.parent.name != "libtorch" and re.search(r"[A-Za-z]::", text):
                 left.add(text)
+            commands |= set(re.findall(r"`shardwise [^`]*", text))
     assert left == _NEVER_SAID
+    assert commands == _COMMANDS_ALONE

@@ -435,3 +435,28 @@ def test_the_samplers_of_torch_warn_once_of_a_small_cache(small: SmallCache) -> 
         list(ResampledSampler(small.data("large", 8)))
         list(ResampledSampler(data, unit="shard"))
         list(ResampledSampler(160))
+
+
+def test_a_cache_pickles_to_the_one_that_all_of_a_process_share(tmp_path: Path) -> None:
+    cache = shardwise.ShardCache(
+        str(tmp_path / "cache"), 1 << 20, retry_for=3.5, url_base={"http://a/": "http://b/"}
+    )
+    again = pickle.loads(pickle.dumps(cache))
+    assert again is cache
+    code = """
+import pickle, sys
+a, b = pickle.loads(pickle.load(sys.stdin.buffer)), None
+print(a.directory, a.budget_bytes, dict(a.options)["retry_for"], dict(a.options)["url_base"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=pickle.dumps(pickle.dumps(cache)),
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.decode() == (
+        f"{tmp_path}/cache 1048576 3.5 (('http://a/', 'http://b/'),)\n"
+    )
+    own = shardwise.ShardCache(str(tmp_path / "cache"), resolve=lambda url: url)
+    with pytest.raises(Unsupported, match="a ShardCache with resolve= does not pickle"):
+        pickle.dumps(own)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from conftest import write_shard
 
 import shardwise
 from shardwise import ByLength, Loader, Order, columns, errors, ranks
+from shardwise.transforms import ImageTransform
 
 THREADS = pytest.mark.parametrize("threads", [0, 1, 3])
 
@@ -754,7 +757,142 @@ def test_a_loader_says_that_it_is_no_data_loader(ds: shardwise.Dataset) -> None:
 
 
 def test_a_loader_does_not_pickle(ds: shardwise.Dataset) -> None:
-    import pickle
-
     with pytest.raises(TypeError, match="does not pickle"):
         pickle.dumps(Loader(ds, columns=[columns.key()]))
+
+
+COLUMNS_MADE: dict[str, Callable[[], columns.Column]] = {
+    "bytes": lambda: columns.bytes("bin"),
+    "text": lambda: columns.text("bin;cls").named("other"),
+    "json": lambda: columns.json("cls"),
+    "integer": lambda: columns.integer("cls"),
+    "key": columns.key,
+    "tokens": lambda: columns.tokens("bin", "uint16"),
+    "array": lambda: columns.array("a.npy", np.float32, (3, 4)),
+    "npz": lambda: columns.npz("b.npz", "x", "int64"),
+    "image": lambda: columns.image("jpg", ImageTransform(resize=(4, 6))),
+    "function": lambda: columns.function("f", "int64", (), number_of).named("g"),
+    "decoded": lambda: columns.decoded("cls", "int64", (), twice),
+}
+
+
+def number_of(sample: shardwise.Sample, random: int) -> int:
+    return sample.integer("cls") + random % 7
+
+
+def twice(data: bytes, random: int) -> int:
+    return 2 * int(data)
+
+
+@pytest.mark.parametrize("kind", COLUMNS_MADE)
+def test_a_column_pickles(kind: str, ds: shardwise.Dataset) -> None:
+    column = COLUMNS_MADE[kind]()
+    again = pickle.loads(pickle.dumps(column))
+    assert type(again) is type(column)
+    assert (again.name, again.dtype, repr(again)) == (column.name, column.dtype, repr(column))
+    if kind in ("bytes", "integer", "key", "function", "decoded"):
+        batches = [
+            next(iter(Loader(ds, columns=[one], batch_size=8, threads=0)))[column.name]
+            for one in (column, again, pickle.loads(pickle.dumps(again)))
+        ]
+        for batch in batches[1:]:
+            np.testing.assert_array_equal(np.asarray(batch[0]), np.asarray(batches[0][0]))
+
+
+def test_a_column_of_a_function_that_does_not_pickle_says_so() -> None:
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        pickle.dumps(columns.function("f", "int64", (), lambda sample, random: 1))
+
+
+def taken(loader: Loader, most: int = 1000) -> list[int]:
+    numbers = []
+    for number, batch in enumerate(loader):
+        numbers += batch["cls"].tolist()
+        if number + 1 == most:
+            break
+    return numbers
+
+
+@THREADS
+def test_an_evaluation_begins_anew_with_each_loop(ds: shardwise.Dataset, threads: int) -> None:
+    """As Lightning's sanity check takes two batches, and the first validation wants all."""
+    made: dict[str, Any] = {"columns": [columns.integer("cls")], "batch_size": 10}
+    evaluation = Loader(ds, **made, order=Order("sequential"), threads=threads)
+    assert taken(evaluation, 2) == list(range(20))
+    assert taken(evaluation) == list(range(103))
+    assert evaluation.prove() == "epoch 0: 103 samples, each exactly once: proven"
+    next(iter(evaluation))
+    assert taken(evaluation) == list(range(103))
+    assert evaluation.prove() == "epoch 1: 103 samples, each exactly once: proven"
+    shuffled = Loader(ds, **made, order=Order(seed=3), threads=threads, restart=True)
+    first = taken(shuffled, 3)
+    whole = taken(shuffled)
+    assert (whole[:30], sorted(whole)) == (first, list(range(103)))
+
+
+def test_where_a_state_was_loaded_a_loop_goes_on(ds: shardwise.Dataset) -> None:
+    made: dict[str, Any] = {
+        "columns": [columns.integer("cls")],
+        "batch_size": 10,
+        "order": Order("sequential"),
+    }
+    first = Loader(ds, **made)
+    taken(first, 3)
+    state = first.state_dict()
+    again = Loader(ds, **made)
+    again.load_state_dict(state)
+    assert taken(again, 1) == list(range(30, 40))
+    with pytest.warns(UserWarning, match="goes on behind the 1 batches"):
+        assert taken(again) == list(range(40, 103))
+    assert again.prove() == "epoch 0: 103 samples, each exactly once: proven"
+    forced = Loader(ds, **made, restart=True)
+    forced.load_state_dict(state)
+    for _ in range(2):
+        assert taken(forced, 1) == list(range(30, 40)), "the epoch begins where the state stands"
+    one_after_another = Loader(ds, **made, restart=False)
+    taken(one_after_another, 3)
+    with pytest.warns(UserWarning):
+        assert taken(one_after_another) == list(range(30, 103))
+
+
+def test_a_batch_that_a_loop_goes_on_behind_is_not_lost_silently(ds: shardwise.Dataset) -> None:
+    loader = Loader(ds, columns=[columns.integer("cls")], batch_size=10, order=Order(seed=1))
+    peeked = next(iter(loader))["cls"].tolist()
+    with pytest.warns(UserWarning, match=r"behind the 1 batches .* set_epoch\(0\) begins") as seen:
+        rest = taken(loader, 4)
+    assert seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # once is enough
+        assert sorted(peeked + rest + taken(loader)) == list(range(103))
+        loader.set_epoch(5)
+        taken(loader)
+        assert len(taken(loader)) == 103  # the next epoch
+        for epoch in loader.epochs(9):
+            for _ in epoch:
+                break
+            for _ in epoch:  # an epoch's range says that it goes on
+                pass
+
+
+@pytest.mark.parametrize("tail", ["drop", "pad"])
+def test_with_a_tail_no_rank_has_an_empty_or_smaller_batch(tail: str) -> None:
+    """What python-loader.md says of tail: every rank has as many samples in each step."""
+    empty = 0
+    for samples, world_size, batch_size in itertools.product(range(3, 30), (2, 3), (1, 2, 4)):
+        def sizes_of(kind: str) -> list[list[int]]:
+            all_sizes = []
+            for rank in range(world_size):
+                sampler = shardwise.Sampler(
+                    samples, Order(tail=kind), rank=rank, world_size=world_size, batch_size=batch_size
+                )
+                lists = [len(numbers) for numbers in sampler.batches(batch_size)]
+                all_sizes.append(lists + [0] * (sampler.steps - len(lists)))
+            return all_sizes
+
+        sizes = sizes_of(tail)
+        assert all(one == sizes[0] for one in sizes)
+        assert 0 not in sizes[0]
+        delivered = sum(map(sum, sizes))
+        assert abs(delivered - samples) < world_size
+        empty += any(0 in one for one in sizes_of("exact"))
+    assert empty > 0, "which is what it is for"

@@ -190,3 +190,41 @@ def test_a_plan_of_what_caches_fetch(ds: shardwise.Dataset) -> None:
     assert plan.epochs[1].next_use.fetches == 0
     with pytest.raises(ValueError, match="nodes"):
         shardwise.plan(ds, nodes=3, cache_bytes=total, world_size=4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sampler_pickles_with_where_it_begins(ds: shardwise.Dataset, kind: str) -> None:
+    view = ds[:90]
+    for data in (ds, view, 57, shardwise.mix([ds, view])):
+        own = "chunked" if data == 57 else kind  # a number of samples has no shards
+        sampler = Sampler(data, Order(own, seed=3), rank=1, world_size=3, global_batch_size=5)
+        sampler.set_epoch(4)
+        again = pickle.loads(pickle.dumps(sampler))
+        assert type(again) is Sampler
+        assert list(again) == list(sampler) != []
+        sampler.resume(sampler.token(3))
+        again = pickle.loads(pickle.dumps(sampler))
+        assert (again.epoch, again.steps, list(again)) == (4, sampler.steps, list(sampler))
+        again.set_epoch(5)
+        sampler.set_epoch(5)
+        assert list(again) == list(sampler)
+        assert again.token(2) == sampler.token(2)
+    weighted = shardwise.mix([ds, view], weights=[3, 1])
+    sampler = Sampler(weighted, Order(kind), batch_size=4)
+    assert list(pickle.loads(pickle.dumps(sampler))) == list(sampler)
+    assert list(pickle.loads(pickle.dumps(sampler.for_rank(0)))) == list(sampler)
+
+
+def test_a_pickled_sampler_may_stand_at_its_end_and_be_of_a_class_of_yours() -> None:
+    sampler = Sampler(10, Order("sequential"), batch_size=10)
+    sampler.resume(sampler.token(0))
+    again = pickle.loads(pickle.dumps(Own(10, rank=1, world_size=2)))
+    assert type(again) is Own
+    assert sorted(again) == sorted(Own(10, rank=1, world_size=2))
+    it = iter(sampler)
+    assert list(it) == list(range(10))
+    assert list(copy.deepcopy(sampler)) == list(range(10))
+
+
+class Own(Sampler):
+    """A class of a user's."""

@@ -156,6 +156,13 @@ TEST(CatCommandTest, WritesAFieldByNumberAndByKey) {
   EXPECT_EQ(shardwise_output({"cat", index.path(), "--key", "5", "cls"}), "5");
   EXPECT_EQ(shardwise_output({"cat", index.path(), "5"}), "jpg\t7\ncls\t1\n");
   EXPECT_EQ(shardwise_output({"cat", index.path(), "--key", "5"}), "jpg\t7\ncls\t1\n");
+  EXPECT_EQ(shardwise_output({"cat", index.path(), "--", "5", "cls"}), "5");
+  for (const std::vector<std::string>& negative :
+       {std::vector<std::string>{"cat", index.path(), "--", "-1"}, {"cat", index.path(), "-1"}}) {
+    const Finished finished = shardwise(negative);
+    EXPECT_EQ(finished.code, 2);
+    EXPECT_THAT(finished.err, HasSubstr("SAMPLE: must be a sample number, from 0"));
+  }
 }
 
 TEST(VerifyCommandTest, SaysOkForEachShard) {

@@ -97,21 +97,38 @@ TEST(EpochWhereTest, LoadsAndProvesOnlyTheSamplesForWhichItHolds) {
   EXPECT_EQ(epoch({path, "--where", "1", "--access", "read"})["samples"], 7);
 }
 
-TEST(EpochWhereTest, NoMatchIsAnEmptyEpochThatIsProven) {
+TEST(EpochWhereTest, NoMatchIsAnErrorUnlessItIsAskedFor) {
   const SmallIndex index;
-  for (const char* sampler : {"chunked", "sharded", "sequential"}) {
-    const auto none = epoch({index.path(), "--where", "key = 'none'", "--sampler", sampler});
+  const TempDir dir;
+  write_file(dir / "none.tar", TarBuilder().file("README", "x").end().bytes());
+  shardwise_output({"index", "-o", dir / "none.idx", "--on-no-field", "skip", dir / "none.tar"});
+  write_file(dir / "skip", "0\n1\n2\n3\n4\n5\n6\n");
+  const std::vector<std::vector<std::string>> empty = {
+      {index.path(), "--where", "key = 'none'"},
+      {index.path(), "--where", "1=0", "--sampler", "sequential", "--world", "3"},
+      {index.path(), "--where", "1=0", "--sampler", "sharded", "--world", "3", "--rank", "1"},
+      {dir / "none.idx"}};
+  for (std::vector<std::string> arguments : empty) {
+    arguments.insert(arguments.begin(), {"epoch", "--quiet", "--json"});
+    expect_failure(shardwise(arguments), {"there is no sample to read", "--allow-empty"});
+    arguments.push_back("--allow-empty");
+    const auto none = nlohmann::json::parse(shardwise_output(arguments));
     EXPECT_EQ(none["samples"], 0);
-    EXPECT_EQ(none["proof"], "epoch 0: 0 samples, each exactly once: proven");
+    EXPECT_TRUE(none["proof"].is_null()) << none;
   }
+  // A list that leaves out all asks for it; and a rank may have none of the samples that there are.
+  EXPECT_EQ(epoch({index.path(), "--skip", dir / "skip"})["proof"],
+            "epoch 0: 0 samples, each exactly once, 7 left out as asked: proven");
+  EXPECT_EQ(epoch({index.path(), "--world", "9", "--rank", "8"})["samples"], 0);
 }
 
 TEST(EpochWhereTest, BadSqlIsAnErrorWithSqlitesReason) {
   const SmallIndex index;
   const std::pair<const char*, const char*> wrong[] = {
       {"lable = 1", "no such column: lable"},
-      {"cls >", "syntax error"},
-      {"1; DELETE FROM shards", "syntax error"},
+      {"cls >", "incomplete input"},
+      {"1; DELETE FROM shards", "more than one condition"},
+      {"1) OR (1", "near \")\": syntax error"},
       {"1) --", "syntax error"},
   };
   for (const auto& [condition, reason] : wrong) {

@@ -332,6 +332,37 @@ TEST_F(RemoteFirstUseTest, AUrlIsASource) {
   EXPECT_EQ(use({"cat", url, "3", "jpg", "--access", "range"}).out, "image 503");
 }
 
+TEST_F(RemoteFirstUseTest, EveryCommandThatTakesAUrlTakesWhatItsServerNeeds) {
+  const std::string url = shards_.server.url("/0.tar");
+  const std::vector<std::vector<std::string>> commands = {
+      {"info", url},
+      {"ls", url},
+      {"query", url, "SELECT count(*) FROM samples"},
+      {"verify", url},
+      {"export", url, "--format", "dali", "-o", shards_.dir / "dali"},
+      {"order", url},
+      {"explain", url, "--step", "0", "--batch", "2"},
+      {"when", url, "--sample", "1", "--batch", "2"},
+      {"plan", url, "--nodes", "1", "--cache-bytes", "1G"},
+      {"epoch", url, "--access", "range"}};
+  int n = 0;
+  for (const auto& command : commands) {
+    SCOPED_TRACE(command[0]);
+    const std::string asks = std::to_string(n);
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--http-header", "X-Asks: " + asks, "--index-cache",
+                                       shards_.dir / ("indexes" + std::to_string(n++))});
+    const Finished finished = shardwise(arguments);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    const auto requests = shards_.server.requests();
+    EXPECT_TRUE(std::any_of(requests.begin(), requests.end(), [&](const LoggedRequest& request) {
+      return request.header("x-asks") == asks;
+    }));
+    arguments.insert(arguments.end(), {"--url-base", "http://elsewhere/=" + url});
+    EXPECT_THAT(shardwise(arguments).err, HasSubstr("no shard lies below OLD"));
+  }
+}
+
 TEST_F(RemoteFirstUseTest, StatesAreAskedForOnceAndBytesAreSaidFirst) {
   const Finished first = use({"info", shards_.pattern()});
   EXPECT_EQ(first.code, 0) << first.err;

@@ -33,7 +33,7 @@ TEST(PolicyTest, AColumnWithoutAValueLeavesNothingOut) {
   expect_failure(shardwise(arguments),
                  {"the field is not JSON, from which the column 'w' is taken ('NaN' where a value "
                   "belongs, at offset 6)",
-                  "or take NULL for the value with `--on-bad skip`"});
+                  "or take NULL for the value with `shardwise index --on-bad skip`"});
   arguments.insert(arguments.end(), {"--on-bad", "skip"});
   const Finished built = shardwise(arguments);
   EXPECT_EQ(built.code, 0) << built.err;

@@ -77,6 +77,14 @@ TEST_F(PackTest, ImagesBecomeSamplesWithTheirClass) {
   EXPECT_EQ(contents[1], "0 circle/0.cls=0");
   EXPECT_EQ(contents[18], "9 square/4.jpg=s4");
   EXPECT_EQ(contents[19], "9 square/4.cls=1");
+  // Its own list of classes is no stranger.
+  for (const char* folder : {"out", "out/"}) {
+    const Finished indexed = shardwise({"index", "-o", dir_ / "x.idx", dir_ / folder});
+    EXPECT_EQ(indexed.err, "");
+  }
+  write_file(dir_ / "out/other.json", "{}");
+  EXPECT_THAT(shardwise({"index", "-o", dir_ / "x.idx", dir_ / "out"}).err,
+              AllOf(HasSubstr("1 file is in the folders"), HasSubstr("other.json")));
 }
 
 TEST_F(PackTest, ShufflingMixesTheSamplesTheSameWayForASeed) {

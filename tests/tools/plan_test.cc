@@ -137,6 +137,9 @@ TEST(PlanCommandTest, WhatCannotBePlannedSaysWhy) {
               HasSubstr("INDEX or --shards is required"));
   EXPECT_THAT(usage_error({"plan", "--shards", "4", "--nodes", "1", "--cache-bytes", "1"}),
               HasSubstr("--shards requires --s"));
+  EXPECT_THAT(usage_error({"plan", "--shards", "99999999999", "--samples-per-shard", "1",
+                           "--shard-bytes", "1", "--nodes", "1", "--cache-bytes", "1"}),
+              HasSubstr("cannot plan for 99999999999 shards; at most 10 million are possible"));
   auto dealt = alike({"--nodes", "3"});
   dealt.insert(dealt.begin(), "plan");
   dealt.erase(dealt.begin() + 11, dealt.begin() + 13);  // the other --nodes

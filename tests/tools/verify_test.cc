@@ -70,5 +70,24 @@ TEST(VerifyFullTest, AShardThatIsGoneDoesNotHideTheOthers) {
                                   HasSubstr("ok       " + index.dir() / "b.tar")));
 }
 
+TEST(VerifyFullTest, AShardThatCannotBeReadIsNotSaidToDiffer) {
+  const SmallIndex index;
+  const std::string shard = index.dir() / "a.tar";
+  std::filesystem::rename(shard, index.dir() / "kept");
+  std::filesystem::create_symlink("a.tar", shard);  // to itself: for root, too, it cannot be opened
+  const Finished finished = shardwise({"verify", index.path()});
+  EXPECT_EQ(finished.code, 1);
+  EXPECT_THAT(finished.out, AllOf(HasSubstr("UNREAD   " + shard + ": not verified: "),
+                                  HasSubstr("ok       "), testing::Not(HasSubstr("DIFFERS"))));
+  EXPECT_THAT(finished.err, HasSubstr("1 of 2 shards could not be read, and may be as indexed"));
+  const auto lines = json_lines(shardwise({"verify", "--json", index.path()}).out);
+  EXPECT_TRUE(lines[0]["ok"].is_null());
+  EXPECT_EQ(lines[1]["ok"], true);
+  write_file(index.dir() / "b.tar", small_shard(3, 5));
+  const Finished both = shardwise({"verify", index.path()});
+  EXPECT_THAT(both.out, AllOf(HasSubstr("UNREAD   "), HasSubstr("DIFFERS  ")));
+  EXPECT_THAT(both.err, HasSubstr("1 of 2 shards differs"));
+}
+
 }  // namespace
 }  // namespace shardwise::test

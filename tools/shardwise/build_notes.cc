@@ -27,10 +27,12 @@ std::string some_of(const std::vector<std::string>& paths) {
   return text;
 }
 
-std::vector<std::string> without_hints(const std::vector<std::string>& files) {
+std::vector<std::string> unknown_files(const std::vector<std::string>& files) {
   std::vector<std::string> others;
-  std::copy_if(files.begin(), files.end(), std::back_inserter(others),
-               [](const std::string& file) { return !is_index_hint(file); });
+  std::ranges::copy_if(files, std::back_inserter(others), [](const std::string& file) {
+    return !is_index_hint(file) &&
+           std::string_view(file).substr(file.rfind('/') + 1) != kClassesFile;
+  });
   return others;
 }
 

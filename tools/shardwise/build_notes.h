@@ -24,8 +24,12 @@ void show(Progress& progress, const shardwise::Progress& at);
 /// "a.tar, b.tar and 12 more"
 std::string some_of(const std::vector<std::string>& paths);
 
-/// `files` without index files of other programs, of which say_stale_hints() speaks.
-std::vector<std::string> without_hints(const std::vector<std::string>& files);
+/// What `shardwise pack --images` writes beside the shards.
+inline constexpr std::string_view kClassesFile = "classes.json";
+
+/// `files` without kClassesFile, and without index files of other programs, of which
+/// say_stale_hints() speaks.
+std::vector<std::string> unknown_files(const std::vector<std::string>& files);
 
 // These say nothing where there is nothing to say.
 

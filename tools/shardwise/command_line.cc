@@ -121,6 +121,7 @@ std::string unknown_option(const CLI::App& app, const std::string& argument,
 std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, bool only_options) {
   for (const CLI::App* app : apps) {
     for (const std::string& argument : app->remaining(false)) {
+      if (argument == "--") continue;
       if (looks_like_option(argument)) return unknown_option(*app, argument, *apps.back());
     }
   }

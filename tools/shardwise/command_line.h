@@ -15,7 +15,6 @@ namespace shardwise::tools {
 constexpr int kExitDone = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitWrongUsage = 2;
-constexpr int kExitInterrupted = 130;
 
 /// Parses the command line of `program`, whose name messages begin with from now on, and runs the
 /// callbacks of its commands.

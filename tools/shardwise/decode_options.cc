@@ -56,6 +56,16 @@ void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
           "costs nothing; proves nothing")
       ->check(kPositiveNumber)
       ->type_name("N");
+  command
+      .add_option("--max-bad", arguments.max_bad,
+                  "number of samples that may turn out bad: they are left out, and named at the "
+                  "end; without it the first one is an error, or with --bad-list none is")
+      ->check(kWholeNumber)
+      ->type_name("N");
+  command
+      .add_option("--bad-list", arguments.bad_list,
+                  "write the bad samples to this file, with the reasons, as --skip takes them")
+      ->type_name("FILE");
 }
 
 void check_decode_options(const DecodeArguments& arguments) {
@@ -63,7 +73,9 @@ void check_decode_options(const DecodeArguments& arguments) {
   const std::pair<const char*, bool> needing[] = {{"--resize", resizes},
                                                   {"--crop", !arguments.crop.empty()},
                                                   {"--trace", !arguments.trace.empty()},
-                                                  {"--replay", arguments.replay.has_value()}};
+                                                  {"--replay", arguments.replay.has_value()},
+                                                  {"--max-bad", arguments.max_bad.has_value()},
+                                                  {"--bad-list", !arguments.bad_list.empty()}};
   for (const auto& [option, is_given] : needing) {
     if (is_given && !arguments.is_on()) {
       throw_wrong_decoding(std::string(option) + " needs --decode rgb or --decode auto");
@@ -74,8 +86,13 @@ void check_decode_options(const DecodeArguments& arguments) {
                          "' is no height and width from 1 to 99999; write them as 224x224");
   }
   if (!arguments.crop.empty() && !resizes) throw_wrong_decoding("--crop needs --resize HxW");
-  if (!arguments.trace.empty() && arguments.replay) {
-    throw_wrong_decoding("--trace does not go together with --replay, which loads one batch");
+  const char* const of_an_epoch = !arguments.trace.empty()      ? "--trace"
+                                  : arguments.max_bad           ? "--max-bad"
+                                  : !arguments.bad_list.empty() ? "--bad-list"
+                                                                : nullptr;
+  if (of_an_epoch != nullptr && arguments.replay) {
+    throw_wrong_decoding(std::string(of_an_epoch) +
+                         " does not go together with --replay, which loads one batch");
   }
 }
 

@@ -1,7 +1,7 @@
 #include "decoded_epoch.h"
 
 #include <algorithm>
-#include <filesystem>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -22,6 +22,8 @@ namespace {
 
 using detail::LoaderAccess;
 using detail::TraceEvent;
+
+constexpr std::uint64_t kAllBad = std::numeric_limits<std::uint64_t>::max();
 
 /// Events kept: some 10 MB.
 constexpr std::size_t kMaxEvents = 100'000;
@@ -135,6 +137,7 @@ struct DecodedEpoch::Impl {
                         .batch_size = settings.batch_size,
                         .replicas = sampler.replicas(),
                         .threads = settings.threads,
+                        .max_bad = max_bad() == 0 ? 0 : kAllBad,  // see keep_bad()
                         .fetch_threads = settings.fetch_threads},
         std::make_shared<OneRank>(sampler.rank(), sampler.world_size(), settings.node));
     ResumeToken token = sampler.token_after(0);
@@ -142,6 +145,24 @@ struct DecodedEpoch::Impl {
     loader->restore(token);
     if (!arguments.trace.empty()) LoaderAccess::keep_events(*loader, kMaxEvents);
     return loader;
+  }
+
+  /// All are wanted where only a list of them is asked for.
+  std::uint64_t max_bad() const {
+    return arguments.max_bad.value_or(arguments.bad_list.empty() ? 0 : kAllBad);
+  }
+
+  /// The first `num_kept` of the loader's are kept already. The ranks' loaders do not know of each
+  /// other: here all are counted. Errors: BadField.
+  void keep_bad(const Loader& loader, std::size_t num_kept) {
+    const auto& rows = LoaderAccess::bad_rows(loader);
+    for (std::size_t i = num_kept; i < rows.size(); ++i) {
+      bad.push_back({rows[i].sample, rows[i].reason});
+    }
+    if (bad.size() <= max_bad()) return;
+    throw BadField(std::to_string(bad.size()) + " bad samples, more than the " +
+                       std::to_string(max_bad()) + " that max_bad allows",
+                   "the last of them: " + bad.back().reason, "or raise max_bad");
   }
 
   void keep_events(const Loader& loader) {
@@ -156,6 +177,7 @@ struct DecodedEpoch::Impl {
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   Loader::Stats stats{};
   std::vector<TraceEvent> events{};
+  std::vector<Bad> bad{};
 };
 
 DecodedEpoch::DecodedEpoch(const DecodeArguments& arguments, const Settings& settings)
@@ -165,8 +187,12 @@ DecodedEpoch::~DecodedEpoch() = default;
 void DecodedEpoch::load(const MixedDataset& data, const Sampler& sampler,
                         const std::optional<EpochAudit::Sum>& delivered_before, const Use& use) {
   const auto loader = impl_->loader_at(data, sampler, delivered_before);
+  std::size_t num_bad = 0;
   while (const auto batch = loader->next()) {
     throw_if_interrupted();
+    if (LoaderAccess::bad_rows(*loader).size() > num_bad) {
+      impl_->keep_bad(*loader, std::exchange(num_bad, LoaderAccess::bad_rows(*loader).size()));
+    }
     Loaded loaded = loaded_of(*batch);
     loaded.bytes_read = impl_->stats.bytes_read + loader->stats().bytes_read;
     use(loaded);
@@ -237,13 +263,7 @@ nlohmann::ordered_json DecodedEpoch::stages_json() const {
           {"slowest_seconds", seconds_of(stats.slowest_time)}};
 }
 
-void DecodedEpoch::require_trace(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    throw InvalidArgument("cannot write the time line", in_quotes(path) + " (it is a folder)",
-                          "name a file in it");
-  }
-  AtomicFile{path};
-}
+const std::vector<DecodedEpoch::Bad>& DecodedEpoch::bad() const { return impl_->bad; }
 
 void DecodedEpoch::write_trace(const std::string& path) const {
   AtomicFile file(path);

@@ -26,12 +26,14 @@ struct DecodeArguments {
   std::string crop;
   std::string trace;
   std::optional<std::uint64_t> replay;
+  std::optional<std::uint64_t> max_bad;
+  std::string bad_list;
 
   [[nodiscard]] bool is_on() const noexcept { return decode != "none"; }
 };
 
-/// Adds --decode, --resize, --crop, --trace and --replay. `arguments` must live as long as
-/// `command` does.
+/// Adds the options of decoding and of bad samples. `arguments` must live as long as `command`
+/// does.
 void add_decode_options(CLI::App& command, DecodeArguments& arguments);
 
 /// Errors: CLI::ValidationError for options that do not go together.
@@ -54,6 +56,11 @@ class DecodedEpoch {
     std::uint64_t bytes_read = 0;  ///< of fields, up to now, by all batches
   };
   using Use = std::function<void(const Loaded&)>;
+  /// A sample that was left out, as often as it came.
+  struct Bad {
+    std::uint64_t sample = 0;
+    std::string reason;
+  };
 
   /// Errors: Unsupported if the program was built without the loader.
   DecodedEpoch(const DecodeArguments& arguments, const Settings& settings);
@@ -63,7 +70,8 @@ class DecodedEpoch {
 
   /// Loads what the rank of `sampler` gets from where that stands, and gives it to `use`.
   /// @param delivered_before  in this epoch, as the token says where the run stands within one.
-  /// Errors: BadField and others, naming the sample; Cancelled after Ctrl-C.
+  /// Errors: BadField for one bad sample more than --max-bad allows; others, naming the sample;
+  /// Cancelled after Ctrl-C.
   void load(const MixedDataset& data, const Sampler& sampler,
             const std::optional<EpochAudit::Sum>& delivered_before, const Use& use);
   /// Loads the first batch of that, and gives it to `use` so many times.
@@ -82,8 +90,8 @@ class DecodedEpoch {
   [[nodiscard]] nlohmann::ordered_json forgiven_json() const;
   /// Where the time went.
   [[nodiscard]] nlohmann::ordered_json stages_json() const;
-  /// Throws what write_trace() would throw for a path that cannot be written to.
-  static void require_trace(const std::string& path);
+  /// Of all ranks, also after an error of load().
+  [[nodiscard]] const std::vector<Bad>& bad() const;
   /// Writes the last events of all ranks as Chrome's trace format. Errors: those of writing.
   void write_trace(const std::string& path) const;
 

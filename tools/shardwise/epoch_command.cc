@@ -2,14 +2,18 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "base/cores.h"
+#include "base/file.h"
 #include "base/hasher.h"
 #include "base/ordered_pipeline.h"
 #include "base/text.h"
@@ -41,6 +45,7 @@ struct EpochOptions {
   CacheArguments cache;
   ShardPrefetcher::Options prefetch;
   std::optional<std::uint64_t> nodes;
+  bool allow_empty = false;
   bool json = false;
 };
 
@@ -84,6 +89,7 @@ struct EpochReport {
   std::uint64_t checksum = 0;
   std::uint64_t images = 0;
   std::chrono::duration<double> waited{};
+  std::vector<DecodedEpoch::Bad> bad;  ///< with --max-bad
 };
 
 /// Loads all that `sampler` gives, from where it stands.
@@ -164,16 +170,28 @@ std::vector<std::uint64_t> ranks_to_load(const Sampler& sampler, bool whole) {
   return ranks;
 }
 
+/// The samples that were left out as bad, as often as they came.
+std::vector<std::uint64_t> bad_samples(const EpochReport& report) {
+  std::vector<std::uint64_t> samples;
+  for (const DecodedEpoch::Bad& bad : report.bad) samples.push_back(bad.sample);
+  return samples;
+}
+
 /// Throws NotExact unless these ranks together got what their orders say, from where the run
-/// stands.
+/// stands, but for bad samples.
 void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& ranks,
                       const EpochReport& report) {
   EpochAudit::Sum expected;
   Batch batch(4096);
+  const std::vector<std::uint64_t> left_out = bad_samples(report);
+  const std::set<std::uint64_t> bad(left_out.begin(), left_out.end());
   for (const std::uint64_t rank : ranks) {
     const std::unique_ptr<Sampler> again = sampler.for_rank(rank);
     while (const std::size_t got = again->next_batch(batch)) {
-      expected += EpochAudit::Sum::of({batch.data(), got}, sampler.fingerprint());
+      const auto end = batch.begin() + static_cast<std::ptrdiff_t>(got);
+      const auto good = std::remove_if(batch.begin(), end,
+                                       [&](std::uint64_t number) { return bad.contains(number); });
+      expected += EpochAudit::Sum::of({batch.begin(), good}, sampler.fingerprint());
     }
   }
   if (report.audit.sum() == expected) return;
@@ -191,7 +209,8 @@ std::string prove(const Run& run, bool whole, const EpochReport& report) {
     EpochAudit audit(sampler.fingerprint());
     audit.merge(report.audit.sum());
     if (run.delivered_before) audit.merge(*run.delivered_before);
-    const EpochAudit::Expectation expectation = sampler.expectation();
+    EpochAudit::Expectation expectation = sampler.expectation();
+    expectation.leave_out(bad_samples(report));
     audit.prove(expectation, sampler.epoch());
     return audit.verdict(expectation).text(sampler.epoch());
   }
@@ -202,6 +221,73 @@ std::string prove(const Run& run, bool whole, const EpochReport& report) {
   }
   return fmt::format("epoch {}: rank {} of {}: {} samples as ordered: proven", sampler.epoch(),
                      sampler.rank(), sampler.world_size(), samples);
+}
+
+/// What --bad-list begins with. A file that begins otherwise is none of ours.
+constexpr std::string_view kBadListBegin = "# bad samples of ";
+constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
+/// Bad samples that the human-readable text shows; --json gives all.
+constexpr std::size_t kBadShown = 20;
+
+/// Throws unless `path` can be written, and holds nothing but what an earlier run wrote there: text
+/// that begins like this.
+void require_own_file(const char* option, const std::string& path, std::string_view begin) {
+  if (std::filesystem::is_directory(path)) {
+    throw InvalidArgument("the file is a folder", in_quotes(path),
+                          std::string("name a file in it with ") + option);
+  }
+  AtomicFile{path};  // whether it can be made, and is no device
+  std::ifstream file(path, std::ios::binary);
+  std::string found(begin.size(), '\0');
+  file.read(found.data(), static_cast<std::streamsize>(found.size()));
+  found.resize(static_cast<std::size_t>(file.gcount()));
+  if (found.empty() || found == begin) return;
+  throw InvalidArgument("the file would be overwritten, and was not written by this option",
+                        in_quotes(path),
+                        std::string("name another file with ") + option + ", or remove this one");
+}
+
+/// The bad samples, each once, in the order of their numbers.
+std::map<std::uint64_t, std::string> bad_by_number(const std::vector<DecodedEpoch::Bad>& bad) {
+  std::map<std::uint64_t, std::string> reasons;
+  for (const DecodedEpoch::Bad& one : bad) reasons.try_emplace(one.sample, one.reason);
+  return reasons;
+}
+
+/// --bad-list: a list as --skip reads it.
+void write_bad_list(const EpochOptions& options, const MixedDataset& data,
+                    const std::vector<DecodedEpoch::Bad>& bad) {
+  if (options.decode.bad_list.empty()) return;
+  std::string text =
+      fmt::format("{}the data set {}, for --skip\n", kBadListBegin, to_string(data.fingerprint()));
+  for (const auto& [sample, reason] : bad_by_number(bad)) {
+    text += fmt::format("{} # {}\n", sample, reason);
+  }
+  AtomicFile file(options.decode.bad_list);
+  file.file().write(text);
+  file.commit();
+}
+
+void print_bad(const EpochOptions& options, const EpochReport& report, Output& out) {
+  const auto reasons = bad_by_number(report.bad);
+  std::size_t shown = 0;
+  for (const auto& [sample, reason] : reasons) {
+    if (++shown > kBadShown) break;
+    out.print("bad       {}\n", reason);
+  }
+  if (reasons.size() > kBadShown) {
+    out.print("bad       and {} more: {}\n", reasons.size() - kBadShown,
+              options.decode.bad_list.empty() ? "--bad-list FILE lists all"
+                                              : escaped(options.decode.bad_list) + " lists all");
+  }
+}
+
+nlohmann::ordered_json bad_json(const EpochReport& report) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& [sample, reason] : bad_by_number(report.bad)) {
+    list.push_back({{"sample", sample}, {"reason", reason}});
+  }
+  return list;
 }
 
 std::uint64_t peak_memory_bytes() {
@@ -328,9 +414,20 @@ void replay(const EpochOptions& options, const Run& run, Output& out) {
 void run(const EpochOptions& options, Output& out) {
   check_decode_options(options.decode);
   // Better said now than after an epoch.
-  if (!options.decode.trace.empty()) DecodedEpoch::require_trace(options.decode.trace);
+  if (!options.decode.trace.empty()) {
+    require_own_file("--trace", options.decode.trace, kTraceBegin);
+  }
+  if (!options.decode.bad_list.empty()) {
+    require_own_file("--bad-list", options.decode.bad_list, kBadListBegin);
+  }
   const Run run = open_epoch(options);
   if (options.decode.replay) return replay(options, run, out);
+  const bool is_empty = run.sampler->num_samples() == 0;
+  if (is_empty && !options.allow_empty) {
+    throw InvalidArgument(
+        "there is no sample to read", fmt::format("epoch {}", run.sampler->epoch()),
+        "look at --where and `shardwise info`; --allow-empty permits an epoch without samples");
+  }
   const MixedDataset& data = *run.data;
   const std::shared_ptr<ShardCache> cache = data.part(0).cache();
   const Sampler* const first = run.sampler.get();
@@ -356,7 +453,12 @@ void run(const EpochOptions& options, Output& out) {
   for (const std::uint64_t rank : ranks) {
     const auto sampler = first->for_rank(rank);
     if (decoded) {
-      load_decoded_rank(*decoded, run, *sampler, num_samples, progress, report);
+      try {
+        load_decoded_rank(*decoded, run, *sampler, num_samples, progress, report);
+      } catch (const BadField&) {
+        write_bad_list(options, data, decoded->bad());
+        throw;
+      }
     } else {
       load_rank(options, data, *sampler, whole ? RankOptions::Range{rank, 1} : node, num_samples,
                 progress, report);
@@ -365,7 +467,11 @@ void run(const EpochOptions& options, Output& out) {
   const double seconds = progress.seconds();
   progress.clear();
   if (!options.decode.trace.empty()) decoded->write_trace(options.decode.trace);
-  const std::string proof = prove(run, whole, report);
+  if (decoded) {
+    report.bad = decoded->bad();
+    write_bad_list(options, data, report.bad);
+  }
+  const std::string proof = is_empty ? "" : prove(run, whole, report);
 
   const std::uint64_t samples = report.audit.sum().count;
   const double rate = per_second(samples, seconds);
@@ -386,7 +492,7 @@ void run(const EpochOptions& options, Output& out) {
         {"epoch", first->epoch()},
         {"world_size", first->world_size()},
         {"rank", nullptr},
-        {"proof", proof},
+        {"proof", is_empty ? nlohmann::ordered_json() : nlohmann::ordered_json(proof)},
     };
     if (decoded) {
       json["checksum"] = nullptr;
@@ -394,6 +500,7 @@ void run(const EpochOptions& options, Output& out) {
       json["images"] = report.images;
       json["images_per_second"] = per_second(report.images, seconds);
       json["forgiven"] = decoded->forgiven_json();
+      json["bad"] = bad_json(report);
       json["limit"] = decoded->limit();
       json["stages"] = decoded->stages_json();
     }
@@ -413,13 +520,14 @@ void run(const EpochOptions& options, Output& out) {
             counted(options.threads, "thread"));
   if (decoded) {
     for (const std::string& line : decoded->forgiven()) out.print("forgiven  {}\n", line);
+    print_bad(options, report, out);
     out.print("limit     {}\n", decoded->limit());
   }
   out.print("shards    opened {}\n", counted(opened, "time"));
   if (cache) print_cache(cache->stats(), out);
   out.print("memory    {} at most with mapped shards, {} without\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
-  out.print("{}\n", proof);
+  out.print("{}\n", is_empty ? "the epoch has no sample: nothing is proven" : proof);
   if (cache) {
     out.flush();
     note_repeated_fetches(cache->stats(), data,
@@ -466,12 +574,16 @@ void add_epoch_command(CLI::App& program, Output& out) {
           "other ranks of this node still need stays in it")
       ->check(kPositiveNumber)
       ->type_name("N");
+  command->add_flag("--allow-empty", options->allow_empty,
+                    "accept an epoch without samples, of which nothing is proven");
   command->footer(
       "Under srun, mpirun or torchrun, and without --world and --rank, it reads the samples of the "
       "launcher's rank.\n\n"
       "With --decode the samples are loaded as a training run loads them, by the library's Loader, "
       "and the line \"limit\" says what limits it. Damage of images that was forgiven has a line "
       "\"forgiven\" for each kind.\n\n"
+      "With --bad-list all samples that cannot be decoded are found, for the --skip of later "
+      "runs.\n\n"
       "Examples:\n  shardwise epoch train.idx --world 8 --threads 4\n"
       "  shardwise epoch train.idx --decode rgb --resize 224x224 --crop random --threads 8");
   command->callback([options, &out] {

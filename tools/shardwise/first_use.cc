@@ -40,10 +40,17 @@ void add_first_use_options(CLI::App& command, FirstUse& first_use) {
                 "fail if INDEX is a SOURCE, instead of building an index")
       ->excludes(directory)
       ->group(kGroup);
+  if (command.get_option_no_throw("--http-header") == nullptr) {
+    add_fetch_options(command, first_use.fetching);
+  }
 }
 
 std::string index_path(const std::string& name, const FirstUse& first_use) {
-  return find_index(name, first_use).path;
+  std::string path = find_index(name, first_use).path;
+  if (!first_use.fetching.moved.empty()) {
+    require_bases_fit(first_use.fetching, urls_of(*Index::open(path)));
+  }
+  return path;
 }
 
 FoundIndex find_index(const std::string& name, const FirstUse& first_use) {
@@ -76,7 +83,7 @@ FoundIndex find_index(const std::string& name, const FirstUse& first_use) {
         fmt::format("indexed {} ({} read) in {:.1f} s; the index is kept for the next time: {}",
                     counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
                     progress.seconds(), in_quotes(index)));
-    say_files_left_out(without_hints(sources.left_out));
+    say_files_left_out(unknown_files(sources.left_out));
     say_members_left_out(report.summary.num_skipped, index);
     say_stale_hints(check_hints(*Index::open(index), cancel));
   };

@@ -25,8 +25,9 @@ struct FirstUse {
 
 /// Adds INDEX.
 CLI::Option* add_index_argument(CLI::App& command, std::string& index);
-/// Adds --quiet, --index-cache and --no-index-cache. `first_use` must live as long as `command`
-/// does.
+/// Adds --quiet, --index-cache and --no-index-cache; and, unless the command has them already, the
+/// options of add_fetch_options(), as a SOURCE may be a URL. `first_use` must live as long as
+/// `command` does.
 void add_first_use_options(CLI::App& command, FirstUse& first_use);
 
 /// An index, and the URLs by which its shards are fetched now (Index::Lookup::urls): of one that
@@ -40,7 +41,8 @@ struct FoundIndex {
 /// progress bar while it is built, who builds it otherwise, and what came of it.
 /// Errors: those of index_for; Interrupted.
 FoundIndex find_index(const std::string& name, const FirstUse& first_use);
-/// Its path alone, for what fetches no shard.
+/// Its path alone, for what fetches no shard. Errors: wrong usage, too, for --url-base with an OLD
+/// below which the index has no shard.
 std::string index_path(const std::string& name, const FirstUse& first_use);
 
 }  // namespace shardwise::tools

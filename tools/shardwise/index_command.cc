@@ -181,7 +181,7 @@ std::vector<std::string> left_out(const IndexOptions& options, const SourceList&
   const fs::path index(options.index);
   const fs::path home = index.has_parent_path() ? index.parent_path() : ".";
   std::vector<std::string> files;
-  for (const std::string& file : without_hints(sources.left_out)) {
+  for (const std::string& file : unknown_files(sources.left_out)) {
     std::error_code failed;
     const fs::path path(file);
     const bool is_own = path.filename().native().starts_with(index.filename().native()) &&

@@ -13,6 +13,8 @@ namespace shardwise::tools {
 namespace {
 
 CancelToken::Flag interrupted{false};
+/// The signal that came first; 0 before.
+std::atomic<int> first_signal{0};
 
 /// When each signal came first, in ms of the monotonic clock; 0: it did not.
 std::array<std::atomic<std::int64_t>, NSIG> first_ms{};
@@ -25,6 +27,8 @@ constexpr std::int64_t kOneSignalMs = 1000;
 /// Calls only what is safe in a handler.
 void on_signal(int signal) {
   const int saved = errno;
+  int none = 0;
+  first_signal.compare_exchange_strong(none, signal);
   interrupted.store(true);
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
@@ -60,6 +64,11 @@ const CancelToken& interrupt_token() {
 }
 
 const CancelToken::Flag& interrupt_flag() { return interrupted; }
+
+int interrupt_exit_code() noexcept {
+  const int signal = first_signal.load();
+  return 128 + (signal == 0 ? SIGINT : signal);
+}
 
 void throw_if_interrupted() {
   if (interrupted.load()) throw Cancelled("interrupted");

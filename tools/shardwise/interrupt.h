@@ -22,6 +22,10 @@ class Interrupted : public Cancelled {
   using Cancelled::Cancelled;
 };
 
+/// What a program that a signal interrupted exits with, as shells and schedulers know it: 128 and
+/// the number of the signal that came first, so 130 after Ctrl-C and 143 after SIGTERM.
+int interrupt_exit_code() noexcept;
+
 /// Throws Cancelled if Ctrl-C was pressed.
 void throw_if_interrupted();
 

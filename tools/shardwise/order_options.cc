@@ -435,9 +435,11 @@ Run open_run(const RunArguments& arguments, const StepSize& step,
 }
 
 Run open_run(const RunArguments& arguments, const StepSize& step) {
-  return open_run(arguments, step, [&](const FoundIndex& index) {
+  Run run = open_run(arguments, step, [&](const FoundIndex& index) {
     return Dataset::open(index.path, {.allow_part = arguments.order.allow_part});
   });
+  if (run.data) require_bases_fit(arguments.first_use.fetching, urls_of(*run.data));
+  return run;
 }
 
 SampleNames names_of(const MixedDataset& data, std::uint64_t sample) {

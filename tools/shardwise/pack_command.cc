@@ -11,6 +11,7 @@
 #include "base/errno_error.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "build_notes.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
@@ -26,7 +27,6 @@ namespace fs = std::filesystem;
 using detail::PackFile, detail::PackList, detail::PackSample, detail::list_files,
     detail::list_images, detail::shuffle_samples;
 
-constexpr std::string_view kClassesFile = "classes.json";
 constexpr std::string_view kShardSuffix = ".tar";
 constexpr unsigned kShardDigits = 6;
 

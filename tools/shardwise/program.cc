@@ -90,10 +90,10 @@ int run_program(int argc, char** argv) {
     return kExitDone;
   } catch (const Interrupted& e) {
     say("error", e.what());
-    return kExitInterrupted;
+    return interrupt_exit_code();
   } catch (const Cancelled&) {
     say("error", "interrupted; nothing was left half-written");
-    return kExitInterrupted;
+    return interrupt_exit_code();
   } catch (const std::bad_alloc&) {
     return failed(
         out,

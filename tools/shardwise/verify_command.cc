@@ -32,17 +32,27 @@ struct VerifyArguments {
   bool json = false;
 };
 
+bool is_unread(const std::optional<std::string>& problem) {
+  return problem && problem->starts_with(kNotVerified);
+}
+
+const char* state_of(const std::optional<std::string>& problem) {
+  return !problem ? "ok" : is_unread(problem) ? "UNREAD" : "DIFFERS";
+}
+
 void print_result(const Index::Shard& shard, const std::optional<std::string>& problem, bool json,
                   Output& out) {
   if (!json) {
     // Not by tabs, as scripts know it.
-    out.print("{}  {}{}{}\n", problem ? "DIFFERS" : "ok     ", escaped(without_secrets(shard.path)),
+    out.print("{:<7}  {}{}{}\n", state_of(problem), escaped(without_secrets(shard.path)),
               problem ? ": " : "", problem.value_or(""));
     return;
   }
   std::string line = fmt::format("{{\"shard\":{},", shard.number);
   append_json_name(line, "url", without_secrets(shard.path));
-  line += problem ? ",\"ok\":false,\"problem\":" : ",\"ok\":true";
+  line += !problem             ? ",\"ok\":true"
+          : is_unread(problem) ? ",\"ok\":null,\"problem\":"
+                               : ",\"ok\":false,\"problem\":";
   if (problem) append_json_string(line, *problem);
   out.print("{}}}\n", line);
 }
@@ -57,6 +67,7 @@ void run(const VerifyArguments& options, Output& out) {
   const Index::Summary summary = index->summary();
   Progress progress("verifying", Unit::kBytes, options.first_use.quiet);
   std::uint64_t num_different = 0;
+  std::uint64_t num_unread = 0;
   std::uint64_t num_missing = 0;
   std::optional<Index::Shard> first_missing;
   const auto remote = make_remote_access(
@@ -75,15 +86,15 @@ void run(const VerifyArguments& options, Output& out) {
     throw_if_interrupted();
     const Index::Shard shard = index->shard(number);
     if (problem) problem = with_option_names(*problem);
-    num_different += problem ? 1 : 0;
+    num_unread += is_unread(problem) ? 1 : 0;
+    num_different += problem && !is_unread(problem) ? 1 : 0;
     if (problem && is_missing(shard)) {
       problem = "the shard does not exist";  // the error at the end says what to do
       ++num_missing;
       if (!first_missing) first_missing = shard;
     }
     if (tabular) {
-      table.add(
-          {problem ? "DIFFERS" : "ok", escaped(without_secrets(shard.path)), problem.value_or("")});
+      table.add({state_of(problem), escaped(without_secrets(shard.path)), problem.value_or("")});
     } else {
       print_result(shard, problem, options.json, out);
     }
@@ -109,6 +120,12 @@ void run(const VerifyArguments& options, Output& out) {
         in_quotes(options.index),
         "restore the shards, or run `shardwise index` again to take them as they are now");
   }
+  if (num_unread > 0) {
+    throw Error(ErrorCode::kIo,
+                fmt::format("{} of {} could not be read, and may be as indexed",
+                            human_count(num_unread), shards),
+                in_quotes(options.index), "see above why; run it again where they can be read");
+  }
 }
 
 }  // namespace
@@ -123,7 +140,6 @@ void add_verify_command(CLI::App& program, Output& out) {
       "--full", options->full,
       "also check every byte against the hashes that `shardwise index --hash` stored");
   add_lookup_options(*command, options->lookup);
-  add_fetch_options(*command, options->first_use.fetching);
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per shard");
   add_first_use_options(*command, options->first_use);

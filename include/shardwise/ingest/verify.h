@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
@@ -23,10 +24,15 @@ struct VerifyOptions {
   ProgressCallback progress = {};
 };
 
+/// What the report of a shard begins with that could not be read, so that it may be as it was
+/// indexed: another user's file, or a server that refuses or is away.
+inline constexpr std::string_view kNotVerified = "not verified: ";
+
 /// Holds a shard against the index: its size and time, each header and each member's place, size,
 /// key and field; in full also its content and each member's.
 ///
-/// @return  nothing if all is as it was indexed, else what differs, with offset and member.
+/// @return  nothing if all is as it was indexed, else what differs, with offset and member; or
+///   kNotVerified and why the shard could not be read.
 /// Effects: a compressed shard's headers go to a temporary file in the system's directory for them.
 /// Threads: safe concurrently.
 /// Cost: reads the headers, in full every byte.

@@ -139,7 +139,7 @@ class SHARDWISE_EXPORT EpochAudit {
       friend bool operator==(const Count&, const Count&) = default;
     };
 
-    bool proven = false;
+    bool proven = false;     ///< false, too, over a data set without samples
     std::string_view claim;  ///< as Expectation::claim
     std::uint64_t expected = 0;
     std::uint64_t delivered = 0;

@@ -237,6 +237,10 @@ class ShardListDataset(Generic[T_co]):
                 self._is_cached,
                 path_of(index_directory),
             )
+        if not self._is_cached and any(shard.compression != "none" for shard in data.shards):
+            # Compressed, whatever the name says.
+            self._is_cached = True
+            data = self._opening.open(data.path, True)
         self._places = _places(data, sources, is_own_index=index is None)
         self.lengths: list[int] = _lengths(self.shards, self._places, claims)
         self.total_length = sum(self.lengths)

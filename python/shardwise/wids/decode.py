@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import BadField, InvalidArgument, Unsupported
+from ..errors import BadField, Error, InvalidArgument, Unsupported
 from .sample import Sample
 
 MAX_GZ_BYTES = 1 << 30
@@ -45,6 +45,16 @@ def _ending(key: str) -> str:
 
 def _fields(sample: dict[str, Any]) -> list[str]:
     return [key for key in sample if key.startswith(".")]
+
+
+def _bad_field(sample: dict[str, Any], key: str, error: Exception) -> Exception:
+    """What to raise for an error of a decoder, whatever class the decoder has for it: a BadField
+    that names the field; errors of shardwise, of memory and of imports as they are."""
+    if isinstance(error, (Error, ImportError, MemoryError)):
+        return error
+    where = f"sample {sample['__key__']!r}, " if "__key__" in sample else ""
+    reason = str(error) or type(error).__name__
+    return BadField(f"{where}field {key!r} cannot be decoded: {reason}")
 
 
 def decompressed(data: bytes, max_bytes: int = MAX_GZ_BYTES) -> bytes:
@@ -171,9 +181,8 @@ def decode_basic(
         data = _bytes(sample[key])
         try:
             sample[key] = decode(data, allow_pickle)
-        except ValueError as error:
-            where = f"sample {sample['__key__']!r}, " if "__key__" in sample else ""
-            raise BadField(f"{where}field {key!r} cannot be decoded: {error}") from error
+        except Exception as error:
+            raise _bad_field(sample, key, error) from error
     return sample
 
 
@@ -193,12 +202,16 @@ def decode_images_to_pil(
 ) -> dict[str, Any]:
     """Makes the images PIL.Image, in place: .jpg .png .ppm .pgm .pbm .pnm.
 
-    Pillow reads the pixels when they are first asked for.
+    Pillow reads the pixels when they are first asked for, and then raises what it will. Raises
+    BadField for what begins like no image.
     """
     check_keys(sample)
     for key in _fields(sample):
         if key.lower().rsplit(".", 1)[-1] in _IMAGES:
-            sample[key] = _open_image(sample[key])
+            try:
+                sample[key] = _open_image(sample[key])
+            except Exception as error:
+                raise _bad_field(sample, key, error) from error
     return sample
 
 
@@ -211,7 +224,10 @@ def decode_images_to_numpy(
     check_keys(sample)
     for key in _fields(sample):
         if key.lower().rsplit(".", 1)[-1] in _IMAGES:
-            sample[key] = numpy.asarray(_open_image(sample[key]))
+            try:
+                sample[key] = numpy.asarray(_open_image(sample[key]))
+            except Exception as error:
+                raise _bad_field(sample, key, error) from error
     return sample
 
 

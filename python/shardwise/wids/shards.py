@@ -106,16 +106,17 @@ def needs_cache(source: str) -> bool:
 def check_sources(sources: list[str], allow_pipe: bool) -> None:
     """Raises InvalidArgument if a shard is a command, or its name a pattern."""
     for source in sources:
-        if source.startswith("pipe:"):
-            if not allow_pipe:
-                raise InvalidArgument(
-                    f"the shard {source!r} is a command, and commands are not run unless the data "
-                    "set is made with allow_pipe=True; do so only for lists that you wrote yourself"
-                )
-        elif "{" in source:
+        is_command = source.startswith("pipe:")
+        if is_command and not allow_pipe:
+            raise InvalidArgument(
+                f"the shard {source!r} is a command, and commands are not run unless the data "
+                "set is made with allow_pipe=True; do so only for lists that you wrote yourself"
+            )
+        if "{" in source:
+            remedy = "put the command into a script" if is_command else "rename it"
             raise InvalidArgument(
                 f"the shard {source!r} has a brace in its name, where it would stand for several; "
-                "list them one by one, or rename it"
+                f"list them one by one, or {remedy}"
             )
 
 

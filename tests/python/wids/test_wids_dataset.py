@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import io
 import json
 import os
@@ -552,3 +553,26 @@ def test_a_list_of_another_user_is_not_believed(served: Served, tmp_path: Path) 
         os.chown(lists, 54321, 54321)
         with pytest.raises(InvalidArgument, match="not this user's alone"):
             ShardListDataset(remote, cache_dir=folder)
+
+
+def test_a_shard_is_compressed_by_its_content_whatever_its_name(
+    shards: list[Any], tmp_path: Path
+) -> None:
+    whole = Path(shards[0]["url"]).read_bytes()
+    packed = tmp_path / "packed.tar"
+    packed.write_bytes(gzip.compress(whole))
+    listed = [{"url": str(packed), "nsamples": shards[0]["nsamples"]}, shards[1]]
+    for make in (dict, lambda one: {**one, "filesize": os.path.getsize(one["url"])}):
+        data = raw([make(one) for one in listed], cache_dir=tmp_path / "cache")
+        assert [number_of(data[i]) for i in (0, len(data) - 1)] == [0, len(data) - 1]
+        again = pickle.loads(pickle.dumps(data))
+        assert number_of(again[1]) == 1
+    assert (tmp_path / "cache/shardwise").is_dir()
+    raw([shards[1]], cache_dir=tmp_path / "none")[0]
+    assert not (tmp_path / "none").exists(), "a cache is made for what needs one"
+
+
+def test_braces_of_a_command_are_refused_and_not_taken_for_several(tmp_path: Path) -> None:
+    command = f"pipe:cat {tmp_path}/{{a,b}}.tar"
+    with pytest.raises(InvalidArgument, match="a brace in its name.*put the command into a script"):
+        raw([{"url": command, "nsamples": 1}], allow_pipe=True)

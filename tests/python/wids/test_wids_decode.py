@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from shardwise.errors import BadField, InvalidArgument, Unsupported
 from shardwise.wids import ShardListDataset, decode_all_gz, decode_basic, default_decoder
-from shardwise.wids.decode import decompressed
+from shardwise.wids.decode import decode_images_to_numpy, decode_images_to_pil, decompressed
 from wids_support import own_folders, write_tar  # noqa: F401
 
 
@@ -43,6 +43,17 @@ def test_a_field_that_is_not_what_its_name_says_is_named() -> None:
     for field, data in ((".cls", b"x"), (".json", b"{"), (".txt", b"\xff")):
         with pytest.raises(BadField, match=rf"sample 'k', field '\{field}' cannot be decoded"):
             decode_basic({field: data, "__key__": "k"})
+
+
+def test_errors_of_decoders_are_of_one_kind_and_name_the_field() -> None:
+    pytest.importorskip("PIL")
+    for name, data in ((".npy", b""), (".npy", b"\x93NUMPY"), (".png", b"no image"), (".jpg", b"")):
+        for decode in (decode_images_to_pil, decode_images_to_numpy, decode_basic):
+            if (decode is decode_basic) != (name == ".npy"):
+                continue
+            with pytest.raises(BadField, match=rf"sample 'k', field '\{name}' cannot be decoded: .") as e:
+                decode({"__key__": "k", name: io.BytesIO(data)})
+            assert e.value.__cause__ is not None
 
 
 def test_arrays_are_decoded_without_pickles() -> None:
