@@ -117,17 +117,20 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _locked(function: Any, lock: bool) -> Any:
-    """The function; with lock one that runs while no other such function does."""
-    require("lock", lock, bool, "say True or False")
-    if not lock:
-        return function
+class _Locked:
+    """A function that runs while no other such function does."""
 
-    def call(*arguments: Any) -> Any:
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> Any:
         with _one_at_a_time:
-            return function(*arguments)
+            return self._function(*arguments)
 
-    return call
+
+def _locked(function: Any, lock: bool) -> Any:
+    require("lock", lock, bool, "say True or False")
+    return _Locked(function) if lock else function
 
 
 def bytes(fields: str) -> Column:
