@@ -166,7 +166,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return app.exit(e) == 0 ? 0 : 2;
   }
-  if (options.threads == 0) options.threads = usable_cores();
+  if (options.threads == 0) options.threads = shardwise::usable_cores();
 
   struct sigaction action {};
   action.sa_handler = [](int) { interrupted = true; };

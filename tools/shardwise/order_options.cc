@@ -438,7 +438,9 @@ Run open_run(const RunArguments& arguments, const StepSize& step) {
   Run run = open_run(arguments, step, [&](const FoundIndex& index) {
     return Dataset::open(index.path, {.allow_part = arguments.order.allow_part});
   });
-  if (run.data) require_bases_fit(arguments.first_use.fetching, urls_of(*run.data));
+  if (run.data) {
+    check_servers(arguments.first_use.fetching, urls_of(*run.data), arguments.first_use.quiet);
+  }
   return run;
 }
 
