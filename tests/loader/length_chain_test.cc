@@ -366,6 +366,8 @@ class LengthChain {
   struct Rank {
     std::unique_ptr<Loader> loader;
     std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad, since the piece began
+    std::uint64_t failed = 0;  // batches that could not be made, since the last one that was
+    std::uint64_t lost = 0;    // and before it
   };
   struct Saved {
     ResumeToken token;
@@ -539,7 +541,10 @@ class LengthChain {
     is_stopped_ = false;
     has_said_end_ = false;
     taken_ = 0;
-    for (Rank& rank : ranks_) rank.found.clear();
+    for (Rank& rank : ranks_) {
+      rank.found.clear();
+      rank.failed = rank.lost = 0;
+    }
   }
 
   void make_epoch(std::uint64_t epoch) {
@@ -750,6 +755,7 @@ class LengthChain {
     for (const auto& [sample, point] : rank.found) known.insert(sample);
     const bool too_many = !bad.empty() && max_bad_ > 0 && known.size() > max_bad_;
     ++tally_.batches;
+    const std::uint64_t failed_before = std::exchange(rank.failed, 0);
     try {
       const auto batch = rank.loader->next();
       require_that(bad.empty() || (max_bad_ > 0 && !too_many), "a batch in spite of bad samples");
@@ -758,12 +764,22 @@ class LengthChain {
     } catch (const BadField& error) {
       require_that(too_many || (max_bad_ == 0 && !bad.empty()),
                    std::string("BadField without a reason: ") + error.what());
+      if (too_many) {
+        rank.lost += failed_before;
+      } else {
+        rank.failed = failed_before + 1;
+      }
       return;
     } catch (const NotFound& error) {
       require_that(max_bad_ == 0 && !bad.empty(),
                    std::string("NotFound without a reason: ") + error.what());
+      rank.failed = failed_before + 1;
       return;
+    } catch (const Cancelled&) {
+      rank.failed = failed_before;
+      throw;
     }
+    rank.lost += failed_before;
     if (r % replicas_ != 0) return;
     for (const Row& row : rows) ++ledger_[row.sample];
   }
@@ -842,13 +858,27 @@ class LengthChain {
     return said;
   }
 
-  /// @return  whether the call was to succeed, and did.
-  bool check_said(const std::vector<Said>& said, bool is_proof, const std::string& what) {
-    const bool too_many = model_agree();
-    // Batches of which nothing is left need not be taken.
+  /// What prove() says, unless too many samples are bad. Batches of which nothing is left need not
+  /// be taken.
+  std::optional<ErrorCode> error_of_proof() {
     const bool can_be_proven = ledger_ == expected_ledger() && data_->size() > 0;
-    std::optional<ErrorCode> expected;
-    if (is_proof && !can_be_proven) expected = ErrorCode::kNotExact;
+    return can_be_proven ? std::nullopt : std::optional(ErrorCode::kNotExact);
+  }
+  /// What state() says.
+  std::optional<ErrorCode> error_of_state(bool at_end) {
+    for (const Rank& rank : ranks_) {
+      const bool is_equal = rank.failed == ranks_[0].failed && rank.lost == ranks_[0].lost;
+      if (!is_equal) return ErrorCode::kMismatch;
+    }
+    if (at_end) return error_of_proof();
+    return ranks_[0].lost > 0 ? std::optional(ErrorCode::kNotExact) : std::nullopt;
+  }
+
+  /// @param expected  the error, unless too many samples are bad.
+  /// @return  whether the call was to succeed, and did.
+  bool check_said(const std::vector<Said>& said, std::optional<ErrorCode> expected, bool is_proof,
+                  const std::string& what) {
+    const bool too_many = model_agree();
     if (too_many) expected = ErrorCode::kBadField;
     for (const Said& one : said) {
       require_that(one.error == expected, what + " said " + one.text);
@@ -864,7 +894,7 @@ class LengthChain {
   void prove() {
     say("prove");
     const auto said = on_all([](Loader& loader) { return loader.prove(); });
-    if (!check_said(said, true, "prove()")) return;
+    if (!check_said(said, error_of_proof(), true, "prove()")) return;
     const std::string begin =
         "epoch " + std::to_string(epoch_) + ": " + std::to_string(count_of(ledger_)) + " samples";
     require_that(said[0].text.starts_with(begin) && said[0].text.ends_with(": proven"),
@@ -872,12 +902,13 @@ class LengthChain {
   }
 
   void save() {
-    const bool at_end = taken_ == steps();
+    const std::uint64_t done = taken_ - ranks_[0].failed;  // if all ranks have done as many
+    const bool at_end = done == steps();
     say(at_end ? "state at the end" : "state");
     const auto said = on_all([](Loader& loader) { return loader.state().to_text(); });
-    if (!check_said(said, at_end, "state()")) return;
+    if (!check_said(said, error_of_state(at_end), at_end, "state()")) return;
     const ResumeToken token = ResumeToken::from_text(said[0].text);
-    const std::uint64_t reached = first_ + taken_ * shares();
+    const std::uint64_t reached = first_ + done * shares();
     require_equal(token.epoch, epoch_ + (at_end ? 1 : 0), "the token's epoch");
     check_points(token.skip, all_left_out(), "what the token leaves out");
     if (at_end || reached == 0) {

@@ -302,6 +302,7 @@ def test_masks_and_nulls_of_rows_are_refused(ds: shardwise.Dataset) -> None:
             one_batch(ds, columns.function("f", "float32", None, lambda s, r: row))
         with pytest.raises(errors.InvalidArgument, match="a row is masked, or has nulls, which"):
             one_batch(ds, columns.decoded("bin", "float32", None, lambda s, r: row))
+
     class Own(np.ndarray):
         pass
 
