@@ -10,7 +10,7 @@ namespace shardwise {
 
 /// The text of a small file of settings or credentials, without a byte order mark; none if it
 /// cannot be read. While a pipe has nothing to read, it hears `cancel`.
-/// @param what  names the file in texts: "the AWS configuration".
+/// @param what  names the file in texts: "the file of AWS profiles".
 /// Errors: InvalidArgument for a text in UTF-16 or UTF-32, with a NUL, or above 16 MiB; Cancelled.
 std::optional<std::string> find_text(const std::string& path, std::string_view what,
                                      const CancelToken& cancel = {});

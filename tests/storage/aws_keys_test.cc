@@ -119,7 +119,7 @@ TEST_F(AwsKeysTest, AFileThatWindowsWroteIsReadOrNamed) {
   for (const char c : keys) wide += {c, '\0'};
   config(wide);
   EXPECT_EQ(error_text([&] { found(); }),
-            "the AWS configuration is UTF-16 or UTF-32, not UTF-8: '" +
+            "the file of AWS profiles is UTF-16 or UTF-32, not UTF-8: '" +
                 environment_.home() / "config" + "'; save it as UTF-8");
 }
 

@@ -279,7 +279,8 @@ TEST(SpecificationTest, OrdersOfTheCorpusFollowFromThePages) {
     for (int i = 0; i < 2; ++i) {
       const Words words = random.order(n);
       all.ask_order(joined({index}, words));
-      if (i == 0 && !read_file(path).starts_with("\x1f\x8b")) {
+      // An epoch of nothing is an error, which EpochCommandTest tests.
+      if (i == 0 && n > 0 && !read_file(path).starts_with("\x1f\x8b")) {
         all.ask_epoch(joined({index}, words));
       }
     }
