@@ -135,6 +135,18 @@ def json_of_order(order):
             "versions": {name: version for name, version in order["versions"].items() if version}}
 
 
+def shortened(reason):
+    if len(reason) <= MOST_REASON:
+        return reason
+    kept = MOST_REASON - 3
+    end = max(reason.rfind(b" ", 0, kept), reason.rfind(b"/", 0, kept))
+    if end > kept // 2:
+        return reason[:end] + b"..."
+    while kept > 0 and reason[kept] & 0xC0 == 0x80:
+        kept -= 1
+    return reason[:kept] + b"..."
+
+
 class Token:
     def __init__(self):
         self.skip, self.sums, self.history, self.batches = SkipList(), None, [], None
@@ -159,7 +171,7 @@ class Token:
         for _ in range(reader.count()):
             sample = sample + reader.varint() & M64
             point = reader.varint(), reader.varint()
-            reason = bytes(byte if byte >= 0x20 else 0x20 for byte in reader.string()[:MOST_REASON])
+            reason = bytes(byte if byte >= 0x20 else 0x20 for byte in shortened(reader.string()))
             token.skip.add_sample(sample, point, reason.decode("utf-8", "surrogateescape"))
         for _ in range(reader.count()):
             epoch, begin, length = reader.varint(), reader.varint(), reader.varint()

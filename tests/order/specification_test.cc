@@ -811,6 +811,16 @@ TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
   ask_with("\x03why", "\x03why");
   ask_with("\x03why", "\x03w\ny");
   ask_with("\x03why", longer);
+  for (const std::size_t blank : {50U, 98U, 99U, 150U, 196U, 197U, 198U}) {
+    std::string words = longer;
+    words[2 + blank] = blank % 2 == 0 ? ' ' : '/';
+    ask_with("\x03why", words);
+  }
+  for (const char* front : {"", "b", "bb"}) {
+    std::string letters = std::string("\xcb\x01") + front;
+    while (letters.size() < 205) letters += "\xc3\xa4";
+    ask_with("\x03why", letters.substr(0, 205));
+  }
   ask_with("\xff\xff\xff\xff\x07", "\x80\x80\x80\x80\x08");
   ask_with("\xff\xff\xff\xff\x07", "\x80\x80\x80\x80\x00"sv);
   ask_with("\x01\x00\xff"sv, "\x01\x01\xff");
