@@ -92,11 +92,11 @@ def longer(shard: Path) -> None:
 
 
 CHANGES: list[tuple[Callable[[Path], None], str]] = [
-    (replaced, r"the shard changed since it was indexed: .*000001.tar' \(modified .*run `shardw"),
+    (replaced, r"the shard changed since it was indexed: .*000001.tar' \(modified .*run shardw"),
     (replaced_by_a_copy, r"the shard changed since it was indexed: .*000001.tar' \(modified .*run"),
-    (edited, r"the shard changed since it was indexed: .*000001.tar' \(modified .*run `shardwise"),
-    (cut, r"the shard changed since it was indexed: .*000001.tar' \(\d+ bytes now, .*run `shardw"),
-    (longer, r"the shard changed since it was indexed: .*000001.tar' \(\d+ bytes now, .*run `sha"),
+    (edited, r"the shard changed since it was indexed: .*000001.tar' \(modified .*run shardwise"),
+    (cut, r"the shard changed since it was indexed: .*000001.tar' \(\d+ bytes now, .*run shardw"),
+    (longer, r"the shard changed since it was indexed: .*000001.tar' \(\d+ bytes now, .*run sha"),
 ]
 
 
@@ -153,7 +153,7 @@ def test_a_shard_that_changed_behind_a_server_is_named_and_what_a_cache_has_is_a
         assert kept.take_all() == rows
         fetched = sr.read(index, cache=empty, override_num_blocks=4, **options)
         replaced(shard)
-        with pytest.raises(errors.StaleIndex, match=NAMED + ".*/000001.tar.*run `shardwise index`"):
+        with pytest.raises(errors.StaleIndex, match=NAMED + ".*/000001.tar.*run shardwise.update"):
             fetched.take_all()
         assert kept.take_all() == rows
         # In a worker that has nothing open, too.
