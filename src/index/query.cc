@@ -107,6 +107,8 @@ void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
   }
   sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
+  // A column that is not there is an error in quotes, too, and no text of that name.
+  sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
   db.execute("PRAGMA temp_store = FILE");
   db.execute("PRAGMA cache_size = -" + std::to_string(kSortInMemoryBytes / 1024));
   others = other_tables(db);

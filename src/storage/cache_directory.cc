@@ -321,7 +321,14 @@ CacheDirectory::Glance CacheDirectory::glance_at(const File& shard) {
 
 std::optional<CacheDirectory::Record> CacheDirectory::parse_record(const std::string& name,
                                                                    const std::string& bytes) {
-  const auto json = nlohmann::json::parse(bytes);
+  // No record has a fraction. A number that fits no integer comes as one.
+  bool has_fraction = false;
+  const auto json = nlohmann::json::parse(
+      bytes, [&](int /*depth*/, nlohmann::json::parse_event_t, const nlohmann::json& value) {
+        has_fraction |= value.is_number_float();
+        return true;
+      });
+  if (has_fraction) return std::nullopt;
   const auto text = [&](const char* key) { return json.at(key).get<std::string>(); };
   const auto hash = [&](const char* key) {
     return Hash128{json.at(key).at(0).get<std::uint64_t>(),

@@ -180,7 +180,7 @@ AccessToken GoogleTokens::impersonated(const nlohmann::json& json, const std::st
   const nlohmann::json how = part_of(json, "service_account_impersonation");
   const auto lifetime = how.find("token_lifetime_seconds");
   const std::int64_t seconds =
-      lifetime != how.end() && lifetime->is_number() ? lifetime->get<std::int64_t>() : 3600;
+      lifetime != how.end() && lifetime->is_number_integer() ? lifetime->get<std::int64_t>() : 3600;
   const nlohmann::json asked = {{"scope", {kScope}}, {"lifetime", std::to_string(seconds) + "s"}};
   const HttpTarget target{
       .url = url,

@@ -219,6 +219,8 @@ TEST(QueryTest, ScratchFilesThatCannotBeAreAnErrorOfTheirOwn) {
 TEST(QueryTest, ErrorsSayWhatIsWrong) {
   const Indexed t;
   EXPECT_THAT(t.error("SELECT nope FROM samples"), HasSubstr("no such column: nope"));
+  EXPECT_THAT(t.error("SELECT sample FROM samples WHERE \"nope\" > 0"),
+              HasSubstr("no such column"));
   EXPECT_THAT(t.error("SELEC"), HasSubstr("syntax error"));
   EXPECT_THAT(t.error(""), HasSubstr("no query"));
   EXPECT_THAT(t.error("-- nothing"), HasSubstr("no query"));

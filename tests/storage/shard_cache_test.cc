@@ -452,6 +452,13 @@ TEST_F(ShardCacheTest, AShardIsNotTakenIfItsRecordIsDamaged) {
   test::write_file(stem + ".json", record.substr(0, record.size() / 2));
   EXPECT_EQ(read(*cache, 0), body(0));
   EXPECT_EQ(cache->stats().fetched, 2u);
+  std::string huge = test::read_file(stem + ".json");  // beyond 64 bits: read as a fraction
+  const std::size_t number = huge.find_first_of("0123456789", huge.find("\"start_hash\":"));
+  huge.replace(number, huge.find_first_not_of("0123456789", number) - number,
+               "92886000000000000000");
+  test::write_file(stem + ".json", huge);
+  EXPECT_EQ(read(*cache, 0), body(0));
+  EXPECT_EQ(cache->stats().fetched, 3u);
 }
 
 // faults.md 46
