@@ -474,6 +474,43 @@ TEST(VideoReaderTest, TimesOfDecodingDoNotNumberFrames) {
   }
 }
 
+/// An MP4 whose edit list ends behind half of its frames.
+std::string with_half_of_edit(std::string mp4) {
+  const std::size_t at = mp4.find("elst");
+  if (at == mp4.npos || mp4[at + 4] != 0) throw std::runtime_error("there is no edit list");
+  const auto byte = [&](std::size_t i) {
+    return static_cast<std::uint32_t>(static_cast<unsigned char>(mp4[at + 12 + i]));
+  };
+  std::uint32_t duration = (byte(0) << 24 | byte(1) << 16 | byte(2) << 8 | byte(3)) / 2;
+  for (std::size_t i = 4; i-- > 0; duration >>= 8) {
+    mp4[at + 12 + i] = static_cast<char>(duration & 0xFF);
+  }
+  return mp4;
+}
+
+TEST(VideoReaderTest, FramesThatAnEditListLeavesOutAreNoneAndOfMpeg1Refused) {
+  for (const char* codec : {"mpeg4", "mpeg2video", "libx264", "mjpeg", "mpeg1video"}) {
+    if (!has_encoder(codec)) continue;
+    SCOPED_TRACE(codec);
+    const bool is_jpeg = std::string_view(codec) == "mjpeg";
+    const std::string whole = encode_video({.codec = codec,
+                                            .format = is_jpeg ? "yuvj420p" : "yuv420p",
+                                            .num_frames = 40,
+                                            .b_frames = is_jpeg ? 0 : 2});
+    EXPECT_EQ(VideoReader(whole).info().num_frames, 40);
+    const std::string half = with_half_of_edit(whole);
+    if (std::string_view(codec) == "mpeg1video") {
+      EXPECT_THAT(test::error_text([&] { VideoReader video(half); }),
+                  HasSubstr("its edit list leaves out frames, and of MPEG-1 FFmpeg leaves out"));
+      continue;
+    }
+    const Numbers first = all_numbers(VideoReader(half));
+    EXPECT_EQ(first.size(), 20U);
+    VideoReader video(whole);
+    expect_any_order(half, read(video, first));
+  }
+}
+
 TEST(VideoReaderTest, TimesThatPutAFrameAcrossAKeyFrameAreRefused) {
   struct Case {
     const char* codec;

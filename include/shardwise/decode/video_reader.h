@@ -26,7 +26,9 @@ namespace shardwise {
 /// not ascend in the order of the frames, as where a frame was moved across a key frame, and
 /// packets of several frames. A damaged frame keeps its number, and is an error when it is read;
 /// FFmpeg's program leaves some of them out, as of MPEG-4, and counts fewer. Where packets are
-/// missing, it may leave out frames that have theirs; these are counted here, too.
+/// missing, it may leave out frames that have theirs; these are counted here, too. Frames that an
+/// edit list leaves out are not counted; FFmpeg 5.1 shows those of AV1 and MJPEG. Such a list is
+/// refused where FFmpeg leaves out other frames than it says, as of MPEG-1.
 ///
 /// Times are those of the container, in seconds after its edit lists; the first one need not be 0.
 /// Several frames may have one time. Where a container has times of decoding alone, the first frame

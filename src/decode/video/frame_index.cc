@@ -23,6 +23,15 @@ bool is_hidden_vp8(const AVPacket& packet) noexcept {
   return packet.size > 0 && (packet.data[0] & 0x10) == 0;
 }
 
+/// Whether an edit list leaves out the frame of this packet. Errors: DecodeFailure: libav cuts the
+/// codec's packets anew, and so moves the mark to the frame before: FFmpeg's program shows one
+/// frame that is left out, and leaves out one that is not.
+bool is_left_out(const AVPacket& packet, AVCodecID codec) {
+  if ((packet.flags & AV_PKT_FLAG_DISCARD) == 0) return false;
+  if (codec != AV_CODEC_ID_MPEG1VIDEO) return true;
+  throw DecodeFailure("its edit list leaves out frames, and of MPEG-1 FFmpeg leaves out others");
+}
+
 }  // namespace
 
 bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
@@ -65,7 +74,8 @@ FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
 /// Data are read of those packets alone whose headers are looked at, where the container can do
 /// without; small packets come with theirs all the same.
 void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t most, Pass& pass) {
-  const bool is_vp8 = demuxer.stream(stream).codecpar->codec_id == AV_CODEC_ID_VP8;
+  const AVCodecID codec = demuxer.stream(stream).codecpar->codec_id;
+  const bool is_vp8 = codec == AV_CODEC_ID_VP8;
   PacketHeaders headers(*demuxer.stream(stream).codecpar);
   const auto packet = make_packet();
   for (;;) {
@@ -85,8 +95,7 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
       }
       if (is_curious) pass.see_order(header.is_reordered);
     }
-    const bool is_shown =
-        (packet->flags & AV_PKT_FLAG_DISCARD) == 0 && !(is_vp8 && is_hidden_vp8(*packet));
+    const bool is_shown = !is_left_out(*packet, codec) && !(is_vp8 && is_hidden_vp8(*packet));
     add(*packet, is_shown, pass);
     if (is_shown && pass.is_leading && pass.reordering != Reordering::kNone) {
       if (!is_looked_at) {
