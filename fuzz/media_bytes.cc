@@ -133,13 +133,20 @@ LibavPtr<AVCodecContext> open_encoder(const std::string& name, AVFormatContext& 
 // ------------------------------------------------------------------------------------------ video
 
 void fill(AVFrame& frame, const std::vector<int>& color, int number) {
-  const bool is_rgb = frame.format == AV_PIX_FMT_BGR0;
+  const bool is_deep_rgb = frame.format == AV_PIX_FMT_GBRP10LE;
+  const bool is_rgb = frame.format == AV_PIX_FMT_BGR0 || is_deep_rgb;
   for (int y = 0; y < frame.height; ++y) {
     for (int x = 0; x < frame.width; ++x) {
       const int bit = y * 4 / frame.height * 4 + x * 4 / frame.width;
       const int light = (number >> bit & 1) != 0 ? 235 : 16;
       std::uint8_t* row = frame.data[0] + y * frame.linesize[0];
-      if (is_rgb) {
+      if (is_deep_rgb) {
+        for (int plane = 0; plane < 3; ++plane) {
+          auto* const line =
+              reinterpret_cast<std::uint16_t*>(frame.data[plane] + y * frame.linesize[plane]);
+          line[x] = static_cast<std::uint16_t>(4 * light);
+        }
+      } else if (is_rgb) {
         std::memset(row + x * 4, light, 4);
       } else {
         row[x] = static_cast<std::uint8_t>(color.empty() ? light : color[0]);

@@ -670,6 +670,18 @@ TEST(VideoReaderTest, TheMatrixAndRangeThatAStreamNamesAreUsed) {
   }
 }
 
+TEST(VideoReaderTest, RgbOfMoreThanEightBitsKeepsItsLight) {
+  if (!has_encoder("ffv1")) GTEST_SKIP() << "this libavcodec has no encoder for FFV1";
+  for (const char* format : {"gbrp10le", "bgr0"}) {
+    const std::string bytes =
+        encode_video({.codec = "ffv1", .container = "matroska", .format = format});
+    VideoReader video(bytes);
+    for (const int value : read(video, all_numbers(video))) {
+      ASSERT_LE(std::min(std::abs(value - 16), std::abs(value - 235)), 1) << format << " " << value;
+    }
+  }
+}
+
 TEST(VideoReaderTest, WhereTheMemoryLiesDoesNotChangeThePixels) {
   for (const int width : {64, 67, 96, 128}) {
     const std::string bytes =

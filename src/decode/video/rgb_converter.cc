@@ -51,9 +51,15 @@ void RgbConverter::prepare(const AVFrame& frame) {
                                input.width, input.height, AV_PIX_FMT_RGB24, SWS_BICUBIC, nullptr,
                                nullptr, nullptr));
   if (!scaler_) throw DecodeFailure("this libswscale cannot convert its pixels to RGB");
-  // RGB has no matrix and no choice of ranges; libswscale then refuses, which changes nothing.
-  sws_setColorspaceDetails(scaler_.get(), sws_getCoefficients(input.matrix), is_full_range ? 1 : 0,
-                           sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+  // RGB has no matrix and no choice of ranges. libswscale would take RGB of more than 8 bits, which
+  // it makes YUV on the way, for that of the range that is said.
+  const AVPixFmtDescriptor* const kind =
+      av_pix_fmt_desc_get(static_cast<AVPixelFormat>(input.format));
+  if (kind == nullptr || (kind->flags & AV_PIX_FMT_FLAG_RGB) == 0) {
+    sws_setColorspaceDetails(scaler_.get(), sws_getCoefficients(input.matrix),
+                             is_full_range ? 1 : 0, sws_getCoefficients(SWS_CS_DEFAULT), 1, 0,
+                             1 << 16, 1 << 16);
+  }
   input_ = input;
 }
 
