@@ -308,8 +308,9 @@ void Catalogue::for_first_rows(const sqlite::Database& db, std::uint64_t count,
 std::vector<Index::Summary::Field> Catalogue::fields() const {
   std::vector<Index::Summary::Field> fields;
   const Lock lock(mutex_);
-  for_first_rows<Index::Summary::Field>(db_, meta_.num_fields,
-                                        [&](auto&& row) { fields.push_back(std::move(row)); });
+  for_first_rows<Index::Summary::Field>(db_, meta_.num_fields, [&](Index::Summary::Field&& row) {
+    fields.push_back(std::move(row));
+  });
   return fields;
 }
 
@@ -321,7 +322,7 @@ std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const 
   const std::uint64_t count = std::min(limit, meta_.summary.num_skipped);
   if (count == 0) return members;
   for_first_rows<Index::SkippedMember>(sqlite::Database::over_bytes(bytes(), path_), count,
-                                       [&](auto&& row) {
+                                       [&](Index::SkippedMember&& row) {
                                          members.push_back(std::move(row));
                                          ForkSection::give_way();  // of a query that asks for them
                                        });

@@ -221,7 +221,7 @@ std::string clock_remedy(const HttpResult& result) {
   } else if (result.answer.date) {
     theirs = *result.answer.date;
   }
-  constexpr std::int64_t kNoticeable = 5 * 60;  // some servers permit no more
+  constexpr std::int64_t kNoticeable = std::int64_t{5} * 60;  // some servers permit no more
   const std::int64_t ours = std::time(nullptr);
   const bool is_said = result.error_name == "RequestTimeTooSkewed";
   const bool may_be = result.is_signed && theirs && std::abs(*theirs - ours) >= kNoticeable;
