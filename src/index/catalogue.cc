@@ -314,8 +314,8 @@ std::vector<Index::Summary::Field> Catalogue::fields() const {
   return fields;
 }
 
-// There may be many rows. The lock would hold up fork() until the last one. With a connection of
-// its own each step is a section, and gives way within.
+// Reading many rows under the lock would delay fork() until the last one. A connection of its own
+// delays it by one step at most.
 
 std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const {
   std::vector<Index::SkippedMember> members;

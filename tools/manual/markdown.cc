@@ -169,8 +169,8 @@ const std::vector<std::pair<int, std::string>>& exit_codes() {
       {2, "wrong usage of the command line"},
       {130,
        "interrupted by Ctrl-C; 128 and the signal's number after another one: 143 after SIGTERM, "
-       "129 "
-       "after SIGHUP, 138 and 140 after SIGUSR1 and SIGUSR2, 152 after SIGXCPU; nothing is left "
+       "129 after SIGHUP, 138 and 140 after SIGUSR1 and SIGUSR2, 152 after SIGXCPU; nothing is "
+       "left "
        "half-written"}};
   return codes;
 }

@@ -14,6 +14,7 @@ void install_signal_handlers();
 
 /// Says at the first Ctrl-C that long work in the library shall stop.
 const CancelToken& interrupt_token();
+/// The flag of that token, for a CancelScope.
 const CancelToken::Flag& interrupt_flag();
 
 /// Thrown instead of Cancelled where there is more to say than that nothing was left half-written.

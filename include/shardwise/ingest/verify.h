@@ -24,8 +24,8 @@ struct VerifyOptions {
   ProgressCallback progress = {};
 };
 
-/// What the report of a shard begins with that could not be read, so that it may be as it was
-/// indexed: another user's file, or a server that refuses or is away.
+/// The report of a shard that could not be read begins so. Such a shard may be as it was indexed:
+/// it is another user's file, or its server refuses or is away.
 inline constexpr std::string_view kNotVerified = "not verified: ";
 
 /// Holds a shard against the index: its size and time, each header and each member's place, size,

@@ -33,8 +33,8 @@ def isown_cache_dir(folder: str) -> bool:
 
 
 def require_own(folder: str) -> None:
-    """Raises InvalidArgument if the folder is there, and another user's than root, or open to others:
-    whoever may write to it chooses the bytes that are read."""
+    """Raises InvalidArgument if the folder exists and is another user's than root, or if others
+    may write to it. Who can write to it can change the bytes that are read."""
     if not os.path.lexists(folder):
         return
     status = os.lstat(folder)

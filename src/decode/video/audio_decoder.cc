@@ -456,9 +456,8 @@ class AudioDecoder::Taken {
 };
 
 /// Decodes from frame_, whose first sample has this number, until sample `end` is there. Returns
-/// how many were decoded, or nothing where some are left; or where a gap came before `warm_up` of
-/// them, see is_cold_. Within a clip, samples follow each other
-/// also where the clock drifts: those of a clip that begins later are where its times are.
+/// how many were decoded. Returns nothing if some are left, or if a gap came before `warm_up` of
+/// them, see is_cold_. Within a clip, samples follow each other also where the clock drifts.
 std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::int64_t& number,
                                                        Taken* taken, std::int64_t warm_up) {
   is_cold_ = false;
