@@ -180,7 +180,7 @@ TEST(LoaderTest, AStateStandsBeforeABatchThatCouldNotBeMade) {
   const test::TempDir dir;
   const Dataset data = make_numbers(dir, 18);
   for (const std::uint32_t threads : {0u, 2u}) {
-    bool fails = true;
+    std::atomic<bool> fails = true;
     Loader::Options options{.batch_size = 4, .threads = threads};
     options.order.kind = Sequential{};
     options.columns = {columns::function(
