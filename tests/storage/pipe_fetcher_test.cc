@@ -135,10 +135,8 @@ TEST_F(PipeFetcherTest, CancelEndsTheCommand) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     cancel = true;
   });
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_EQ(error_code([&] { fetched({.url = "pipe:sleep 100", .cancel = &cancel}); }),
+  EXPECT_EQ(error_code([&] { fetched({.url = "pipe:sleep 100000", .cancel = &cancel}); }),
             ErrorCode::kCancelled);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
   canceller.join();
 }
 
