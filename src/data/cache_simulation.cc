@@ -136,16 +136,14 @@ class SimulatedCache {
     const std::uint64_t size = sizes_[use.shard];
     ++counts_.fetches;
     counts_.bytes_fetched += size;
-    const Eviction eviction = choose_victims(idle_,
-                                             {.size_bytes = size,
-                                              .budget_bytes = budget_,
-                                              .used_bytes = cached_bytes_,
-                                              .freeable_bytes = cached_bytes_ - bytes_in_use_},
-                                             [](const EvictionCandidate&) { return true; });
-    if (eviction.room != Room::kMade) {
+    if (size > budget_ || bytes_in_use_ > budget_ - size) {
       ++counts_.bypasses;
       return;
     }
+    const Eviction eviction = choose_victims(
+        idle_, {.size_bytes = size, .budget_bytes = budget_, .used_bytes = cached_bytes_},
+        [](const EvictionCandidate&) { return true; });
+    SHARDWISE_ASSERT(eviction.room == Room::kMade);
     // Nobody holds an idle shard here, so that the victims are the first ones.
     for (std::size_t i = 0; i < eviction.victims.size(); ++i) {
       const std::uint64_t victim = idle_.begin()->next.shard;

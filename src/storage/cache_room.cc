@@ -46,8 +46,8 @@ using detail::use_byte;
 //
 //   kMade    the temporary file was made
 //   kNotNow  a victim is needed before the new shard is, or held  come back later
-//   kNone    whatever may go is gone, or nothing ever will fit    fetch beside the budget (bypass),
-//                                                                 or read single samples past it
+//   kNone    whatever may go is gone, or nothing ever will fit    fetch outside the budget, or read
+//                                                                 single samples from the source
 
 namespace {
 
@@ -98,11 +98,11 @@ bool ShardCache::Impl::ask_to_release(const std::string& name) {
   return released;
 }
 
-std::unique_ptr<ShardCache::Impl::Beside> ShardCache::Impl::find_place_beside(bool must) {
+std::unique_ptr<ShardCache::Impl::OverflowSlot> ShardCache::Impl::take_overflow_slot(bool must) {
   const Lock lock(mutex);
-  if (!must && num_beside.get() > 0) return nullptr;
-  ++num_beside.get();
-  return std::make_unique<Beside>(shared_from_this());
+  if (!must && num_overflow.get() > 0) return nullptr;
+  ++num_overflow.get();
+  return std::make_unique<OverflowSlot>(shared_from_this());
 }
 
 bool ShardCache::Impl::is_used_here(const std::string& name) {
@@ -308,11 +308,11 @@ void ShardCache::Impl::settle(const NextUseOf& next_use) {
   if (has_overrun.exchange(false) && !come_down("", next_use, Spare::kNeeded)) has_overrun = true;
 }
 
-Room ShardCache::Impl::make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make) {
+Room ShardCache::Impl::make_room(const Wanted& wanted, const MakeFile& make) {
   std::uint64_t budget_bytes = options.budget_bytes;
   for (bool is_first = true;; is_first = false) {
     try {
-      return make_room_within(budget_bytes, wanted, need, make);
+      return make_room_within(budget_bytes, wanted, make);
     } catch (const Error& full) {
       if (!is_full_disk(full, wanted.size_bytes)) throw;
       // The disk holds less than the budget: what is there now is all that it holds.
@@ -341,11 +341,11 @@ void ShardCache::Impl::with_disk_space(const Wanted& wanted, const std::function
 }
 
 Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted& wanted,
-                                        const Urgency& need, const MakeFile& make) {
-  const auto made = [&](const RoomLock&, bool is_bypass, std::optional<std::uint64_t> used) {
+                                        const MakeFile& make) {
+  const auto made = [&](const RoomLock&, bool is_overflow, std::optional<std::uint64_t> used) {
     ledger.change(
         [&] {
-          make(is_bypass);
+          make(is_overflow);
           return static_cast<std::int64_t>(wanted.size_bytes);
         },
         used);
@@ -358,8 +358,9 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
       return Room::kMade;
     }
   }
-  // On a full disk there is no more than is there.
-  const bool may_overrun = need.may_overrun && budget_bytes == options.budget_bytes;
+  const bool is_disk_full = budget_bytes != options.budget_bytes;
+  const bool may_overrun = !is_disk_full && (wanted.urgency == Urgency::kOverrun ||
+                                             wanted.urgency == Urgency::kOverflow);
   for (int listing = 1;; ++listing) {
     Survey found = survey(wanted.name, wanted.next_use);
     mark_stuck(found);
@@ -380,18 +381,15 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
         {.size_bytes = wanted.size_bytes,
          .budget_bytes = budget_bytes,
          .used_bytes = found.used_bytes,
-         .freeable_bytes = found.used_bytes,
-         .ahead_for = need.ahead_for,
-         .is_patient = need.is_patient,
-         .may_overrun = may_overrun,
-         .may_overrun_views = !need.ahead_for && budget_bytes == options.budget_bytes},
+         .urgency = wanted.urgency,
+         .needed_at = wanted.needed_at,
+         .is_disk_full = is_disk_full},
         [&](const Candidate& candidate) { return try_victim(candidate, locks); },
         [&](const Candidate& candidate) { return is_used_here(candidate.shard.name); });
-    const bool may_bypass = need.may_bypass && !need.ahead_for;
     if (eviction.has_overrun) has_overrun = true;
     if (eviction.room == Room::kNotNow) return Room::kNotNow;
-    if (eviction.room == Room::kNone && !may_bypass) return Room::kNone;
-    if (eviction.room == Room::kNone && budget_bytes < options.budget_bytes) {
+    if (eviction.room == Room::kNone && !wanted.may_overflow) return Room::kNone;
+    if (eviction.room == Room::kNone && is_disk_full) {
       throw Error(
           ErrorCode::kNoSpace, "the disk of the shard cache is full, and no shard may go",
           in_quotes(directory.path()) + " (" + human_bytes(wanted.size_bytes) + " are needed)",

@@ -82,22 +82,18 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  /// How urgently a shard is needed, as EvictionNeed says it.
-  struct Urgency {
-    std::optional<std::uint64_t> ahead_for = {};
-    bool is_patient = false;
-    bool may_overrun = false;
-    bool may_bypass = true;  ///< where there is no room, a file beside the cache is made
-  };
-  /// A shard that room is wanted for.
+  /// A shard that needs room.
   struct Wanted {
     const CacheRequest& request;
     const std::string& name;
     std::uint64_t size_bytes = 0;
     const NextUseOf& next_use;
+    Urgency urgency = Urgency::kNow;
+    std::uint64_t needed_at = 0;  ///< kAhead: the slot
+    bool may_overflow = true;     ///< without room, its file is made outside the budget
   };
   /// Makes the shard's file, or makes it larger.
-  using MakeFile = std::function<void(bool is_bypass)>;
+  using MakeFile = std::function<void(bool is_overflow)>;
 
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
   /// Compares the shard under the name with what is known of the wanted one, while it is held.
@@ -189,11 +185,10 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// Comes down to the budget when the first shard is asked for, which is held now.
   void come_down_once(const std::string& held, const NextUseOf& next_use);
   /// Makes room for a shard, and calls `make` under the room lock: unless the answer is kNotNow, or
-  /// it is kNone and the shard is fetched ahead or may not bypass the cache.
+  /// it is kNone and the shard may not overflow the budget.
   /// While the disk is full although the budget is not, shards leave as though it were.
-  Room make_room(const Wanted& wanted, const Urgency& need, const MakeFile& make);
-  Room make_room_within(std::uint64_t budget_bytes, const Wanted& wanted, const Urgency& need,
-                        const MakeFile& make);
+  Room make_room(const Wanted& wanted, const MakeFile& make);
+  Room make_room_within(std::uint64_t budget_bytes, const Wanted& wanted, const MakeFile& make);
   /// Runs what takes `wanted.size_bytes` of the disk, at most. While that is full, shards leave
   /// that take as much, and it is run again. Errors: kNoSpace if none may go.
   void with_disk_space(const Wanted& wanted, const std::function<void()>& take);
@@ -245,23 +240,23 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// What this process is fetching under this name, if it can be followed; else null.
   std::shared_ptr<detail::ComingShard> find_coming(const std::string& name) const;
 
-  /// Counts a shard of this process that lies beside the budget, while it lives.
-  class Beside {
+  /// Counts a shard of this process outside the budget, while it lives.
+  class OverflowSlot {
    public:
-    explicit Beside(std::shared_ptr<Impl> of) : of_(std::move(of)) {}
-    ~Beside() {
+    explicit OverflowSlot(std::shared_ptr<Impl> of) : of_(std::move(of)) {}
+    ~OverflowSlot() {
       const Lock lock(of_->mutex);
-      if (process_ == process_generation()) --of_->num_beside.get();
+      if (process_ == process_generation()) --of_->num_overflow.get();
     }
-    Beside(const Beside&) = delete;
-    Beside& operator=(const Beside&) = delete;
+    OverflowSlot(const OverflowSlot&) = delete;
+    OverflowSlot& operator=(const OverflowSlot&) = delete;
 
    private:
     const std::shared_ptr<Impl> of_;
     const std::uint64_t process_ = process_generation();
   };
-  /// A place beside the budget; none if one lies there that this process brought, unless it must.
-  std::unique_ptr<Beside> find_place_beside(bool must);
+  /// Null if this process has a shard outside the budget already, unless `must`.
+  std::unique_ptr<OverflowSlot> take_overflow_slot(bool must);
 
   bool is_running() const {
     const Lock lock(mutex);
@@ -270,7 +265,7 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
 
   mutable Mutex mutex;
   mutable PerProcess<int> num_running SHARDWISE_GUARDED_BY(mutex);  // fetches
-  PerProcess<int> num_beside SHARDWISE_GUARDED_BY(mutex);
+  PerProcess<int> num_overflow SHARDWISE_GUARDED_BY(mutex);
   mutable ShardCache::Stats stats SHARDWISE_GUARDED_BY(mutex);
   std::vector<Releaser> releasers SHARDWISE_GUARDED_BY(mutex);
   mutable std::chrono::steady_clock::time_point told SHARDWISE_GUARDED_BY(mutex) = {};
@@ -308,7 +303,7 @@ struct CachedShard::Hold {
   ~Hold() {
     const bool was_own = own_file != nullptr;
     own_file.reset();
-    beside.reset();
+    overflow.reset();
     if (was_own) cache->ledger.doubt();  // its bytes are gone
     cache->uses.release(name, use);
   }
@@ -319,7 +314,7 @@ struct CachedShard::Hold {
   const std::string name;
   detail::UseTable::Hold use;
   std::unique_ptr<AtomicFile> own_file;  // the shard, if there was no room for it
-  std::unique_ptr<ShardCache::Impl::Beside> beside;
+  std::unique_ptr<ShardCache::Impl::OverflowSlot> overflow;
 };
 
 /// A shard that is being fetched.
@@ -339,7 +334,12 @@ struct ShardFetch::Impl {
   Source copy_local(FileSink& sink);
   void expand(FileSink& sink, std::string_view compressed, const std::string& name);
   /// Makes room, and with it the temporary file, of the size that the shard will have.
-  Room make_room(const ShardCache::Impl::Urgency& need);
+  Room make_room(Urgency urgency, std::uint64_t needed_at = 0, bool may_overflow = false);
+  /// Waits for room, stage by stage; without any, makes the file outside the budget. False: the
+  /// caller is to read single samples from the source.
+  bool find_room();
+  /// Makes the file outside the budget; the name is in use by another version of the shard.
+  void make_overflow_file();
   void make_file();
   void grow(std::uint64_t size_bytes);
   /// As ShardCache::Impl::with_disk_space(), for this shard's sake.
@@ -359,8 +359,8 @@ struct ShardFetch::Impl {
   CachedShard held;
   detail::ByteLock lock;
   std::uint64_t reserved_bytes = 0;
-  bool bypass = false;
-  std::unique_ptr<ShardCache::Impl::Beside> beside = nullptr;
+  bool is_overflow = false;  ///< its file lies outside the budget
+  std::unique_ptr<ShardCache::Impl::OverflowSlot> overflow = nullptr;
   std::optional<std::chrono::milliseconds> retry_for = {};
   /// Casts doubt on the ledger, unless the shard came into the cache.
   struct Uncounted {

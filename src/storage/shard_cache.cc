@@ -49,8 +49,8 @@ using detail::touch;
 // long as files are unlinked; fetching is done with neither. Who has the room byte waits for none.
 // A fetch byte is held for as long as a fetch takes, and its owner may need a shard out of the way
 // that the waiting thread still reads. So nobody waits for a shard to fall out of use without a
-// limit: get() asks make_room() to be patient only for a while (room_timeout), then fetches to a
-// file of its own.
+// limit: get() waits politely only for a while (room_timeout), then fetches to a file of its own
+// (next_stage()).
 //
 // Deleting. A shard, and its record and note with it, is deleted only by a holder of the room byte
 // and of the shard's use byte, exclusively. A record or a note alone is deleted only by a holder of
@@ -66,13 +66,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-/// A caller waits for room at most this many room_timeouts, however many shards come meanwhile.
-constexpr int kMostRoomTimeouts = 10;
-
-/// A shard that is held is waited for so long before the cache goes beyond its budget for it: a
-/// thread that is done with a sample lets go at once, and then the run does what was planned.
-constexpr Clock::duration kGrace = milliseconds(5);
 
 [[noreturn]] void throw_not_there(const CacheRequest& request, const ShardCache::Options& options) {
   const bool is_remote = is_fetched_url(request.source.url);
@@ -386,11 +379,6 @@ std::string CacheAccess::name_of(const CacheRequest& request) {
 CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
                              const NextUseOf& next_use) {
   const std::string name = name_of(request);
-  const auto may_read_past = [&] { return request.may_read_past && request.may_read_past(); };
-  const auto read_past = [](ShardCache::Impl& impl) {
-    impl.count([](ShardCache::Stats& s) { ++s.bypassed; });
-    return CachedShard();
-  };
   if (auto shard = cache.impl_->find(request, name)) {
     if (!request.was_followed) cache.impl_->count([](ShardCache::Stats& s) { ++s.hits; });
     if (!cache.is_read_only()) cache.impl_->come_down_once(name, next_use);
@@ -414,55 +402,17 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   if (const auto error = cache.impl_->failure_since(stopwatch.start, name)) {
     std::rethrow_exception(error);
   }
-  // False: another process still uses what lies under the name, which is not what is asked for.
+  // Another version that is still in use under the name stays. Single samples are not read then:
+  // the source said the same of two versions, and they could be of either. A whole shard is checked.
   const bool is_free = cache.impl_->clear(lock, request, name, cache.impl_->options.room_timeout);
-  const auto begun = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);
-  ShardFetch::Impl& fetch = *begun;
-  bool must_bypass = !is_free;
-  Pause pause;
-  // The preferred victim is still needed by work that began earlier. While fetches of this process
-  // run, that work gets on, and the victim will be free. If none runs for room_timeout, that work
-  // may be waiting for this very shard: stop being patient, or both wait for ever. A victim that is
-  // held may be so by whoever waits here, as by a batch that spans shards: nobody waits for that.
-  const auto start = Clock::now();
-  auto quiet_since = start;
-  const Clock::duration timeout = cache.impl_->options.room_timeout;
-  const auto grace = std::min(kGrace, timeout / 40);
-  for (bool patient = true, may_overrun = false; fetch.file == nullptr;) {
-    request.cancel.throw_if_cancelled();
-    if (must_bypass && !fetch.beside) {
-      fetch.beside = cache.impl_->find_place_beside(false);
-      // What is in use shows that the source said the same of two versions: single samples could be
-      // of either. A whole shard is checked.
-      if (!fetch.beside && is_free && may_read_past()) return read_past(*cache.impl_);
-      if (!fetch.beside) fetch.beside = cache.impl_->find_place_beside(true);
-    }
-    if (!is_free) {
-      fetch.bypass = true;
-      fetch.make_file();
-      cache.impl_->ledger.doubt();
-      break;
-    }
-    Room room = Room::kNone;
-    try {
-      room = fetch.make_room(
-          {.is_patient = patient, .may_overrun = may_overrun, .may_bypass = must_bypass});
-    } catch (const Error& e) {
-      // No shard may go from a full disk: that of a sample is all there is room for.
-      if (e.code() != ErrorCode::kNoSpace || !may_read_past()) throw;
-      return read_past(*cache.impl_);
-    }
-    if (room == Room::kMade) break;
-    must_bypass = room == Room::kNone;
-    if (must_bypass) continue;
-    pause();
-    const auto now = Clock::now();
-    may_overrun = now - start >= grace;
-    if (cache.impl_->is_running() && now - start < kMostRoomTimeouts * timeout) quiet_since = now;
-    patient = now - quiet_since < timeout;
+  const auto fetch = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);
+  if (!is_free) {
+    fetch->make_overflow_file();
+  } else if (!fetch->find_room()) {
+    cache.impl_->count([](ShardCache::Stats& s) { ++s.bypassed; });
+    return {};
   }
-  if (!fetch.bypass) fetch.beside.reset();  // there was room after all
-  return fetch.run();
+  return fetch->run();
 }
 
 Followed CacheAccess::follow(ShardCache& cache, const CacheRequest& request,
@@ -485,8 +435,7 @@ Followed CacheAccess::follow(ShardCache& cache, const CacheRequest& request,
     return followed;
   }
   auto begun = impl.begin_fetch(*std::move(lock), request, name, next_use);
-  if (!begun->coming || begun->make_room({.is_patient = true, .may_bypass = false}) != Room::kMade)
-    return followed;
+  if (!begun->coming || begun->make_room(Urgency::kPolite) != Room::kMade) return followed;
   impl.count([](ShardCache::Stats& s) { ++s.misses; });
   followed.coming = begun->coming.shard;
   followed.held = impl.hold(request, name);
@@ -533,7 +482,7 @@ Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
   if (cache.impl_->find(request, name)) return Ahead::kPresent;
   if (!cache.impl_->clear(*lock, request, name, milliseconds::zero())) return Ahead::kNotNow;
   auto begun = cache.impl_->begin_fetch(*std::move(lock), request, name, next_use);
-  const Room made = begun->make_room({.ahead_for = needed_at});
+  const Room made = begun->make_room(Urgency::kAhead, needed_at);
   if (made != Room::kMade) return Ahead::kNotNow;
   fetch.emplace(ShardFetch(std::move(begun)));
   return Ahead::kFetch;

@@ -52,13 +52,16 @@ using detail::Pause;
 // what is there (ComingShard). So bytes that were written are never written again: where the
 // transfer begins anew, renew_file() puts another temporary file in the place of a mapped one.
 //
-// A fetch that bypasses the cache stops after the check. Its shard is the temporary file, which
+// A fetch that overflows the budget stops after the check. Its shard is the temporary file, which
 // gets no name and no record, stays locked while the CachedShard lives, and goes with it.
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+
+/// A caller waits for room at most this many room_timeouts, however many shards come meanwhile.
+constexpr int kMaxRoomTimeouts = 10;
 
 constexpr std::uint64_t kWriteBackBytes = std::uint64_t{8} << 20;
 /// Room grows in these steps where the source does not say how large the shard is.
@@ -252,13 +255,55 @@ class FileSink : public Fetcher::Sink {
   std::uint64_t written_back_ = 0;
 };
 
-Room ShardFetch::Impl::make_room(const ShardCache::Impl::Urgency& need) {
-  return cache->make_room(
-      {.request = request, .name = name, .size_bytes = reserved_bytes, .next_use = next_use}, need,
-      [&](bool is_bypass) {
-        bypass = is_bypass;
-        make_file();
-      });
+Room ShardFetch::Impl::make_room(Urgency urgency, std::uint64_t needed_at, bool may_overflow) {
+  return cache->make_room({.request = request,
+                           .name = name,
+                           .size_bytes = reserved_bytes,
+                           .next_use = next_use,
+                           .urgency = urgency,
+                           .needed_at = needed_at,
+                           .may_overflow = may_overflow},
+                          [&](bool makes_overflow) {
+                            is_overflow = makes_overflow;
+                            make_file();
+                          });
+}
+
+bool ShardFetch::Impl::find_room() {
+  const auto may_read_uncached = [&] { return request.may_read_past && request.may_read_past(); };
+  Pause pause;
+  const auto start = Clock::now();
+  auto last_running = start;
+  for (Urgency stage = Urgency::kPolite;;) {
+    request.cancel.throw_if_cancelled();
+    try {
+      if (make_room(stage) == Room::kNone) {
+        if (!overflow) overflow = cache->take_overflow_slot(false);
+        if (!overflow && may_read_uncached()) return false;
+        if (!overflow) overflow = cache->take_overflow_slot(true);
+        make_room(stage, 0, true);
+      }
+    } catch (const Error& e) {
+      // No shard may go from a full disk: there is room for single samples only.
+      if (e.code() != ErrorCode::kNoSpace || !may_read_uncached()) throw;
+      return false;
+    }
+    if (file) break;
+    pause();
+    const auto now = Clock::now();
+    const milliseconds timeout = cache->options.room_timeout;
+    if (cache->is_running() && now - start < kMaxRoomTimeouts * timeout) last_running = now;
+    stage = next_stage(now - start, now - last_running, timeout);
+  }
+  if (!is_overflow) overflow.reset();  // there was room after all
+  return true;
+}
+
+void ShardFetch::Impl::make_overflow_file() {
+  overflow = cache->take_overflow_slot(true);
+  is_overflow = true;
+  make_file();
+  cache->ledger.doubt();
 }
 
 void ShardFetch::Impl::make_file() {
@@ -292,16 +337,15 @@ void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   }
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
   const auto grow_file = [&](bool) { file->file().reserve(reserved_bytes + more); };
-  if (bypass) {
+  if (is_overflow) {
     cache->ledger.doubt();
     grow_file(true);
   } else {
     cache->require_within_budget(request, size_bytes);
     // The temporary file counts at its present size: only the growth is new.
     const Room made = cache->make_room(
-        {.request = request, .name = name, .size_bytes = more, .next_use = next_use}, {},
-        grow_file);
-    bypass = made != Room::kMade;
+        {.request = request, .name = name, .size_bytes = more, .next_use = next_use}, grow_file);
+    is_overflow = made != Room::kMade;
   }
   reserved_bytes += more;
 }
@@ -510,7 +554,7 @@ CachedShard ShardFetch::Impl::run_once() {
   } const running(*cache);
   const auto grow_file = [this](std::uint64_t size_bytes) { grow(size_bytes); };
   std::optional<FileSink> to;
-  if (coming && !bypass) {
+  if (coming && !is_overflow) {
     coming->begin(file->file());
     to.emplace(file->file(), grow_file, *coming, [this]() -> File& { return renew_file(); });
   } else {
@@ -520,12 +564,12 @@ CachedShard ShardFetch::Impl::run_once() {
   FileSink& sink = *to;
   const Source source = fetch_checked(sink);
   SHARDWISE_FAULT_POINT("shard_cache.checked");
-  if (bypass) {
+  if (is_overflow) {
     cache->count([](ShardCache::Stats& s) { ++s.bypassed; });
     held.path_ = file->temporary_path();
     held.hold_->own_file = std::move(file);
-    if (!beside) beside = cache->find_place_beside(true);  // it grew beyond the budget as it came
-    held.hold_->beside = std::move(beside);
+    if (!overflow) overflow = cache->take_overflow_slot(true);  // it outgrew the budget as it came
+    held.hold_->overflow = std::move(overflow);
     static_cast<void>(uncounted.release());
     return std::move(held);
   }

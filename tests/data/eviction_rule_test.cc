@@ -135,8 +135,7 @@ TEST(EvictionRuleTest, ManySmallShardsLeaveTogetherDownToTheLowWaterMark) {
   for (std::uint64_t i = 0; i < all.size(); ++i) {
     all[i] = {.size_bytes = 1, .last_use = static_cast<std::int64_t>(i)};
   }
-  const EvictionNeed need{
-      .size_bytes = 1, .budget_bytes = 1024, .used_bytes = 1024, .freeable_bytes = 1024};
+  const EvictionNeed need{.size_bytes = 1, .budget_bytes = 1024, .used_bytes = 1024};
   const auto yes = [](const EvictionCandidate&) { return true; };
   EXPECT_EQ(choose_victims(all, need, yes).victims.size(), 1 + low_water_bytes(1024));
   // What somebody holds is passed over where room is needed, and ends what leaves beforehand.
@@ -174,19 +173,22 @@ TEST(EvictionRuleTest, SaysNotNowAndNone) {
   const auto at = [](std::uint64_t position, bool may_go_now = true) {
     return NextUse{.kind = NextUse::Kind::kAt, .position = position, .may_go_now = may_go_now};
   };
-  EvictionNeed need{.size_bytes = 5, .budget_bytes = 10, .used_bytes = 10, .freeable_bytes = 10};
+  EvictionNeed need{.size_bytes = 5, .budget_bytes = 10, .used_bytes = 10};
   std::vector<EvictionCandidate> all{{.size_bytes = 5, .next = at(9, false)},
                                      {.size_bytes = 5, .next = at(7)}};
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kMade) << "it cannot wait";
   EXPECT_EQ(choose_victims(all, need, no).room, Room::kNone);
-  need.is_patient = true;
+  need.urgency = Urgency::kPolite;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed still";
   all[0].next.may_go_now = true;
   EXPECT_EQ(choose_victims(all, need, no).room, Room::kNotNow) << "held";
-  need.may_overrun = true;
+  need.urgency = Urgency::kOverrun;
   const auto first_held = [](const EvictionCandidate& c) { return c.next.position != 9; };
   EXPECT_EQ(choose_victims(all, need, first_held).room, Room::kMade) << "nobody waits for it";
   EXPECT_THAT(choose_victims(all, need, first_held).victims, testing::IsEmpty());
+  need.is_disk_full = true;
+  EXPECT_EQ(choose_victims(all, need, first_held).room, Room::kNotNow) << "its bytes are there";
+  need.is_disk_full = false;
   all[0].next.may_go_now = false;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed still, and not in use";
   EXPECT_EQ(choose_victims(all, need, yes, [](const auto&) { return true; }).room, Room::kMade)
@@ -194,18 +196,34 @@ TEST(EvictionRuleTest, SaysNotNowAndNone) {
   all[0].next.may_go_now = true;
   all[0].is_stuck = true;
   EXPECT_THAT(choose_victims(all, need, first_held).victims, testing::ElementsAre(1));
-  need.may_overrun = false;
+  need.urgency = Urgency::kPolite;
   const auto second = [](const EvictionCandidate& c) { return !c.is_stuck; };
   EXPECT_THAT(choose_victims(all, need, second).victims, testing::ElementsAre(1))
       << "held for long";
   all[0].is_stuck = false;
-  need.is_patient = false;
-  need.ahead_for = 9;
+  need.urgency = Urgency::kAhead;
+  need.needed_at = 9;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed before";
-  need.ahead_for = 8;
+  need.needed_at = 8;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kMade);
   need.size_bytes = 11;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNone) << "larger than the cache";
+}
+
+TEST(EvictionRuleTest, AWaitingCallerGoesOnFromStageToStage) {
+  using std::chrono::milliseconds;
+  const auto stage = [](int waited, int quiet, int timeout = 200) {
+    return next_stage(milliseconds(waited), milliseconds(quiet), milliseconds(timeout));
+  };
+  EXPECT_EQ(stage(0, 0), Urgency::kPolite);
+  EXPECT_EQ(stage(4, 4), Urgency::kPolite);
+  EXPECT_EQ(stage(5, 5), Urgency::kOverrun);
+  EXPECT_EQ(stage(199, 199), Urgency::kOverrun);
+  EXPECT_EQ(stage(1000, 199), Urgency::kOverrun) << "a fetch of this process ran meanwhile";
+  EXPECT_EQ(stage(1000, 200), Urgency::kOverflow);
+  EXPECT_EQ(stage(400, 0, 100'000), Urgency::kOverrun) << "5 ms, however long the timeout is";
+  EXPECT_EQ(stage(2, 2, 80), Urgency::kOverrun) << "a 40th of a short timeout";
+  EXPECT_EQ(stage(0, 0, 0), Urgency::kOverflow) << "without a timeout nobody waits";
 }
 
 }  // namespace
