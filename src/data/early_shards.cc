@@ -27,9 +27,6 @@
 namespace shardwise::detail {
 namespace {
 
-/// A thread that waits for another looks this often whether it was cancelled.
-constexpr std::chrono::milliseconds kLookForCancel{50};
-
 /// Counts the time while it lives as waited for shards, by this thread and of the cache.
 class Waiting {
  public:
@@ -78,8 +75,7 @@ EarlyShards::Handle EarlyShards::follow(std::uint64_t number,
   {
     const Lock lock(mutex_);
     while (beginning_.get().contains(number)) {
-      CancelScope::joined(cancel_).throw_if_cancelled();
-      changed_.wait_for(mutex_, kLookForCancel);
+      changed_.wait(mutex_, CancelScope::joined(cancel_));
     }
     const auto found = followed_.find(number);
     if (found != followed_.end()) {
@@ -174,8 +170,7 @@ void EarlyShards::await(std::uint64_t number) {
       if (fetch->failure) std::rethrow_exception(fetch->failure);
       return;
     }
-    cancel.throw_if_cancelled();
-    changed_.wait_for(mutex_, kLookForCancel);
+    changed_.wait(mutex_, cancel);
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
@@ -40,8 +39,6 @@ constexpr std::uint64_t kMostPieceBytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t kPieces = 32;
 /// A piece for one who waits begins at a multiple of this, so that writes are of whole pages.
 constexpr std::uint64_t kAlignment = 4096;
-/// How soon the calling thread sees that it was cancelled.
-constexpr std::chrono::milliseconds kCancelSeenWithin{50};
 
 class Download {
  public:
@@ -173,7 +170,7 @@ class Download {
         end = there_.first_missing(0);
         is_over = num_running_ == 0;
         if (end == done && !is_over) {
-          changed_.wait_for(mutex_, kCancelSeenWithin);
+          changed_.wait(mutex_, what_.request.cancel);
           end = there_.first_missing(0);
         }
       }
