@@ -123,7 +123,7 @@ struct Dataset::Impl {
       const Lock lock(mutex);
       left.swap(without_room);
     }
-    const std::uint64_t most =
+    const std::uint64_t max =
         left.empty() ? 0 : cache->options().budget_bytes / 2 / num_cache_users(known);
     std::uint64_t bytes = 0;
     std::erase_if(left, [&](std::uint64_t number) {
@@ -135,7 +135,7 @@ struct Dataset::Impl {
         return true;
       }
       const bool is_in_use = known && known->uses().in_use_until(number, known->now());
-      const bool is_too_much = bytes > 0 && size_bytes > most - std::min(most, bytes);
+      const bool is_too_much = bytes > 0 && size_bytes > max - std::min(max, bytes);
       if ((!is_in_use || is_too_much) && pool.close(number)) return true;
       bytes += size_bytes;
       return false;
@@ -203,8 +203,8 @@ struct Dataset::Impl {
 
   /// How many shards one reader of many samples may keep from being evicted: a power of two.
   [[nodiscard]] std::size_t shards_to_hold() const noexcept {
-    constexpr std::size_t kMost = 1024;
-    const std::size_t share = std::clamp<std::size_t>(max_open_shards / 4, 1, kMost);
+    constexpr std::size_t kMax = 1024;
+    const std::size_t share = std::clamp<std::size_t>(max_open_shards / 4, 1, kMax);
     const std::uint64_t all = std::bit_ceil(std::max<std::uint64_t>(index->num_shards(), 1));
     return std::min<std::uint64_t>(std::bit_floor(share), all);
   }

@@ -52,7 +52,7 @@ EarlyShards::~EarlyShards() { stop_ = true; }
 bool EarlyShards::may_come_early(const Index::Shard& info) const {
   const Index::Content& content = index_->content();
   return info.compression == Compression::kNone && is_fetched_url(info.path) &&
-         info.size_bytes >= kLeastBytes && (!info.content_hash || content.hashes) &&
+         info.size_bytes >= kMinBytes && (!info.content_hash || content.hashes) &&
          content.policies.link != DefectPolicies::OnLink::kResolve;
 }
 
@@ -96,7 +96,7 @@ EarlyShards::Handle EarlyShards::begin(std::uint64_t number, const Index::Shard&
       if ((*at)->is_over || !(*at)->threads.are_here()) over.push_back(std::move(*at));
       at = *at ? std::next(at) : fetches_.erase(at);
     }
-    may_fetch = fetches_.size() < kMostThreads;
+    may_fetch = fetches_.size() < kMaxThreads;
   }
   CacheRequest request = *cache_request(index_, number);
   {

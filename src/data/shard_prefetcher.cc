@@ -57,7 +57,7 @@ namespace {
 constexpr std::chrono::milliseconds kAskAgain{20};
 
 /// A shard whose use has ended is closed at the latest when so many others have begun or ended.
-constexpr int kMostTriesToClose = 16;
+constexpr int kMaxTriesToClose = 16;
 
 std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
   auto names = std::make_shared<detail::CachedNames>();
@@ -71,13 +71,13 @@ std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
 
 /// The uses of a user's epochs, one behind the other, by the shards' names in the cache.
 std::vector<detail::PostedUse> posted_uses(const detail::CachedNames& names,
-                                           std::span<const EpochUses> epochs) {
+                                           std::span<const EpochSchedule> epochs) {
   std::unordered_map<std::uint64_t, Hash128> by_number;
   for (const auto& [name, shard] : names) by_number.emplace(shard, detail::number_of_name(name));
   std::vector<detail::PostedUse> uses;
   std::uint64_t first_slot = 0;
-  for (const EpochUses& epoch : epochs) {
-    for (const ShardUse& use : epoch.uses) {
+  for (const EpochSchedule& epoch : epochs) {
+    for (const UseInterval& use : epoch.uses) {
       const auto named = by_number.find(use.shard);
       if (named == by_number.end()) continue;  // it is read where it lies
       uses.push_back({named->second, first_slot + use.begin, first_slot + use.end});
@@ -170,7 +170,7 @@ struct ShardPrefetcher::Impl {
   /// Starts the threads, also in a child of the process that they were started in.
   void require_crew();
 
-  std::optional<EpochUses> uses_of(const Sampler& sampler) const {
+  std::optional<EpochSchedule> uses_of(const Sampler& sampler) const {
     const auto schedule = ShardSchedule::of(sampler, starts);
     return schedule ? schedule->uses(options.node, options.window) : std::nullopt;
   }
@@ -197,7 +197,8 @@ struct ShardPrefetcher::Impl {
   };
   Decision decide() SHARDWISE_EXCLUDES(mutex);
   bool holds_its_share(const detail::ShardFuture& known) const;
-  std::shared_ptr<detail::CacheUser> post(std::span<const EpochUses> epochs, std::uint64_t slot);
+  std::shared_ptr<detail::CacheUser> post(std::span<const EpochSchedule> epochs,
+                                          std::uint64_t slot);
   void go_on(std::uint64_t epochs) SHARDWISE_EXCLUDES(mutex);
 
   const Dataset data;
@@ -217,7 +218,7 @@ struct ShardPrefetcher::Impl {
   bool stopping SHARDWISE_GUARDED_BY(mutex) = false;
   std::shared_ptr<detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
   // By begin, of this epoch and the next.
-  std::vector<ShardUse> uses SHARDWISE_GUARDED_BY(mutex);
+  std::vector<UseInterval> uses SHARDWISE_GUARDED_BY(mutex);
   std::size_t next SHARDWISE_GUARDED_BY(mutex) = 0;   // of them, to be fetched
   std::size_t begun SHARDWISE_GUARDED_BY(mutex) = 0;  // of them, up to now
   // Their ends, with their shards.
@@ -241,15 +242,15 @@ void ShardPrefetcher::Impl::require_crew() {
 }
 
 /// Tells the other users of the cache what this one will need, from `slot` on.
-std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(std::span<const EpochUses> epochs,
-                                                               std::uint64_t slot) {
+std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(
+    std::span<const EpochSchedule> epochs, std::uint64_t slot) {
   detail::UserPace pace{.now = slot, .began_ns = began_ns};
   {
     const Lock lock(mutex);
     if (future && future->user() != nullptr) pace.slots_done = future->user()->pace().slots_done;
   }
   std::uint64_t bytes = 0;
-  for (const ShardUse& use : epochs.front().uses) {
+  for (const UseInterval& use : epochs.front().uses) {
     bytes += data.index().shard(use.shard).expanded_bytes;
   }
   mean_bytes = bytes / std::max<std::uint64_t>(epochs.front().uses.size(), 1);
@@ -287,24 +288,24 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     share = 0;
     num_shares = 1;
   }
-  std::optional<EpochUses> now = uses_of(sampler);
+  std::optional<EpochSchedule> now = uses_of(sampler);
   std::shared_ptr<detail::ShardFuture> known;
-  std::vector<ShardUse> all;
+  std::vector<UseInterval> all;
   if (now) {
     // Two epochs are fetched for, and three are known: a victim is chosen by its next use, which
     // may lie in the third.
-    std::array<EpochUses, 3> epochs{*std::move(now), {}, {}};
+    std::array<EpochSchedule, 3> epochs{*std::move(now), {}, {}};
     const auto later = sampler.clone();
     for (std::size_t i = 1; i < epochs.size(); ++i) {
       later->set_epoch(sampler.epoch() + i);
-      epochs[i] = uses_of(*later).value_or(EpochUses{});
+      epochs[i] = uses_of(*later).value_or(EpochSchedule{});
     }
     all = epochs[0].uses;
-    for (const ShardUse& use : epochs[1].uses) {
+    for (const UseInterval& use : epochs[1].uses) {
       all.push_back({use.shard, use.begin + epochs[0].num_slots, use.end + epochs[0].num_slots});
     }
     known = std::make_shared<detail::ShardFuture>(
-        names, NextUses(data.index().num_shards(), epochs), post(epochs, slot));
+        names, NextUseIndex(data.index().num_shards(), epochs), post(epochs, slot));
   }
   follow(known);
   {
@@ -313,7 +314,7 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     uses = std::move(all);
     next = begun = ended = 0;
     ends.clear();
-    for (const ShardUse& use : uses) ends.emplace_back(use.end, use.shard);
+    for (const UseInterval& use : uses) ends.emplace_back(use.end, use.shard);
     std::sort(ends.begin(), ends.end());
     ++generation;
   }
@@ -351,7 +352,7 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
   // No process can evict a shard that is mapped. Without the mutex, since unmapping takes long.
   // If samples of it are held still, as those of a batch that spans shards, it goes with the last
   // of them; it is tried again for one that is let go of at this very moment.
-  for (const std::uint64_t shard : idle) to_close[shard] = kMostTriesToClose;
+  for (const std::uint64_t shard : idle) to_close[shard] = kMaxTriesToClose;
   for (auto at = to_close.begin(); at != to_close.end();) {
     const bool is_done = is_needed(at->first, slot) ||
                          DatasetAccess::close_shard(data, at->first) || --at->second == 0;
@@ -434,7 +435,7 @@ bool ShardPrefetcher::Impl::holds_its_share(const detail::ShardFuture& known) co
 /// overtake one that cannot be fetched yet.
 ShardPrefetcher::Impl::Decision ShardPrefetcher::Impl::decide() {
   Decision made;
-  ShardUse use;
+  UseInterval use;
   std::uint64_t epochs = 0;
   std::shared_ptr<detail::ShardFuture> known;
   {

@@ -53,7 +53,7 @@ namespace {
 
 /// Others may come and go between listing and removing. After these many listings in vain, what is
 /// chosen goes all the same; the count is then as exact as the ledger's.
-constexpr int kMostListings = 5;
+constexpr int kMaxListings = 5;
 
 std::int64_t realtime_ns() noexcept {
   timespec now{};
@@ -283,10 +283,10 @@ bool ShardCache::Impl::come_down(const std::string& held, const NextUseOf& next_
     Survey found = survey(held, next_use);
     const std::uint64_t own_bytes =
         held.empty() ? 0 : detail::find_size(directory.shard_path(held)).value_or(0);
-    const std::uint64_t most = options.budget_bytes - std::min(options.budget_bytes, own_bytes);
-    if (found.bytes <= most) return true;
+    const std::uint64_t max = options.budget_bytes - std::min(options.budget_bytes, own_bytes);
+    if (found.bytes <= max) return true;
     ByteLocks locks(directory);
-    const auto victims = lock_surplus(found, most, locks, spare);
+    const auto victims = lock_surplus(found, max, locks, spare);
     std::uint64_t left = found.bytes;
     for (const std::size_t victim : victims) left -= found.shards[victim].size_bytes;
     if (!victims.empty()) {
@@ -294,7 +294,7 @@ bool ShardCache::Impl::come_down(const std::string& held, const NextUseOf& next_
       if (!taken) return false;
       remove(RoomLock{*std::move(taken)}, found, victims);
     }
-    return spare == Spare::kNothing || left <= most;
+    return spare == Spare::kNothing || left <= max;
   } catch (const Error&) {  // the shards can be read all the same, and the next call tries again
     return false;
   }
@@ -396,7 +396,7 @@ Room ShardCache::Impl::make_room_within(std::uint64_t budget_bytes, const Wanted
           "free space, or give the cache another disk");
     }
     const RoomLock room = lock_room(wanted.request);
-    if (ledger.read() != found.before && listing < kMostListings) continue;
+    if (ledger.read() != found.before && listing < kMaxListings) continue;
     if (!eviction.victims.empty()) {
       remove(room, found, eviction.victims);
       made(room, false, {});

@@ -34,8 +34,8 @@ using detail::ByteRanges;
 
 /// A piece takes a connection long enough that asking for it costs little, and not so long that one
 /// who wants something else waits for it. Of very large files the pieces are larger.
-constexpr std::uint64_t kLeastPieceBytes = std::uint64_t{8} << 20;
-constexpr std::uint64_t kMostPieceBytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t kMinPieceBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kMaxPieceBytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t kPieces = 32;
 /// A piece for one who waits begins at a multiple of this, so that writes are of whole pages.
 constexpr std::uint64_t kAlignment = 4096;
@@ -44,7 +44,7 @@ class Download {
  public:
   explicit Download(const RangeDownload& what)
       : what_(what),
-        piece_bytes_(std::clamp(what.size_bytes / kPieces, kLeastPieceBytes, kMostPieceBytes)) {
+        piece_bytes_(std::clamp(what.size_bytes / kPieces, kMinPieceBytes, kMaxPieceBytes)) {
     left_.add(0, what.size_bytes);
   }
 

@@ -70,7 +70,7 @@ constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kRecordBytes = std::uint64_t{16} << 10;
 
 /// A shard below this size comes in one stream: asking for parts would cost more than it gains.
-constexpr std::uint64_t kLeastPartedBytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t kMinPartedBytes = std::uint64_t{32} << 20;
 
 /// True if other bytes may come if it is fetched again: of a proxy's page, or of what was changed
 /// on the way, anything may be said.
@@ -382,7 +382,7 @@ std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked,
   if (how.max_connections_per_host > 0) {
     num_connections = std::min(num_connections, how.max_connections_per_host);
   }
-  if (!size_bytes || *size_bytes < kLeastPartedBytes || num_connections < 2 || is_one_stream) {
+  if (!size_bytes || *size_bytes < kMinPartedBytes || num_connections < 2 || is_one_stream) {
     return std::nullopt;
   }
   is_one_stream = true;  // if it has to begin anew

@@ -16,9 +16,9 @@ namespace {
 using Sizes = std::vector<std::uint64_t>;
 
 /// Epochs in which each shard is used once or twice, by streams that interleave.
-std::vector<EpochUses> random_orders(std::mt19937_64& random, std::uint64_t num_shards) {
-  std::vector<EpochUses> epochs(1 + random() % 3);
-  for (EpochUses& epoch : epochs) {
+std::vector<EpochSchedule> random_orders(std::mt19937_64& random, std::uint64_t num_shards) {
+  std::vector<EpochSchedule> epochs(1 + random() % 3);
+  for (EpochSchedule& epoch : epochs) {
     epoch.num_slots = 40;
     for (std::uint64_t shard = 0; shard < num_shards; ++shard) {
       std::uint64_t slot = random() % 20;
@@ -29,7 +29,7 @@ std::vector<EpochUses> random_orders(std::mt19937_64& random, std::uint64_t num_
         if (slot >= epoch.num_slots) break;
       }
     }
-    std::sort(epoch.uses.begin(), epoch.uses.end(), [](const ShardUse& a, const ShardUse& b) {
+    std::sort(epoch.uses.begin(), epoch.uses.end(), [](const UseInterval& a, const UseInterval& b) {
       return std::pair(a.begin, a.shard) < std::pair(b.begin, b.shard);
     });
   }
@@ -48,23 +48,23 @@ class Reader {
     }
   }
 
-  void read(const std::vector<EpochUses>& epochs) {
-    const NextUses next_uses(requests_.size(), epochs);
+  void read(const std::vector<EpochSchedule>& epochs) {
+    const NextUseIndex next_uses(requests_.size(), epochs);
     std::uint64_t first_slot = 0;
-    for (const EpochUses& epoch : epochs) {
+    for (const EpochSchedule& epoch : epochs) {
       for (std::size_t i = 0; i < epoch.uses.size();) {
         const std::uint64_t now = first_slot + epoch.uses[i].begin;
         std::erase_if(held_, [&](const auto& shard) { return shard.first <= now; });
-        std::vector<const ShardUse*> missing;
+        std::vector<const UseInterval*> missing;
         for (; i < epoch.uses.size() && first_slot + epoch.uses[i].begin == now; ++i) {
-          const ShardUse& use = epoch.uses[i];
+          const UseInterval& use = epoch.uses[i];
           if (is_cached(use.shard)) {
             get(use, first_slot, next_uses);
           } else {
             missing.push_back(&use);
           }
         }
-        for (const ShardUse* const use : missing) get(*use, first_slot, next_uses);
+        for (const UseInterval* const use : missing) get(*use, first_slot, next_uses);
       }
       first_slot += epoch.num_slots;
     }
@@ -79,7 +79,7 @@ class Reader {
     });
   }
 
-  void get(const ShardUse& use, std::uint64_t first_slot, const NextUses& next_uses) {
+  void get(const UseInterval& use, std::uint64_t first_slot, const NextUseIndex& next_uses) {
     const std::uint64_t slot = first_slot + use.begin;
     CachedShard shard =
         CacheAccess::get(cache_, requests_[use.shard], [&](const std::string& name) -> NextUse {
