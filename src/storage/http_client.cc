@@ -384,7 +384,6 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
   Backoff backoff(options_, request);
   HttpDownload download(request, sink, versions_, std::max(kMaxWithoutLength, options_.retry_for));
   OtherWay other_way(target);
-  bool was_other = false;
   for (;;) {
     backoff.begin_attempt();
     HttpResult result;
@@ -404,11 +403,9 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
         download.position() == range.begin && answer.range && answer.range->total == range.begin) {
       return stat(target, request);  // the file ends where the range begins
     }
-    const bool is_other = result.code == CURLE_OK && answer.status == 412;
-    if (is_other && !std::exchange(was_other, true)) {
+    if (result.code == CURLE_OK && answer.status == 412 && download.stop_matching()) {
       stat(target, request);  // throws StaleIndex, with what the file is now
-      download.stop_matching();
-      continue;  // the file is the right one: the server does not understand If-Match
+      continue;               // the file is the right one: the server does not understand If-Match
     }
     if (!is_passing(result) && !result.has_file()) {
       throw_failure(result, target, request, options_, backoff.attempts());

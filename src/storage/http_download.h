@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/fork.h"
 #include "shardwise/storage/fetcher.h"
@@ -49,8 +50,9 @@ class HttpDownload : public HttpBody {
 
   /// The request for what is still wanted: everything, if the answers name no version.
   HttpQuery next_query();
-  /// Sends no If-Match from now on; the answers are still checked for the wanted version.
-  void stop_matching() noexcept { matches_ = false; }
+  /// Sends no If-Match from now on; the answers are still checked for the wanted version. False if
+  /// it was called before.
+  bool stop_matching() noexcept { return std::exchange(matches_, false); }
   /// Takes the result of an exchange. True if everything has arrived.
   bool finish(const HttpResult& result);
   /// Discards what was taken, to ask for all of it again. False if the sink cannot do that.
