@@ -358,7 +358,7 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
                          DatasetAccess::close_shard(data, at->first) || --at->second == 0;
     at = is_done ? to_close.erase(at) : std::next(at);
   }
-  CacheAccess::settle(*data.cache(), [known = current(), slot](const std::string& name) {
+  CacheAccess::trim_overrun(*data.cache(), [known = current(), slot](const std::string& name) {
     return known ? known->next_use(name, slot) : NextUse{};
   });
   changed.notify_all();

@@ -130,6 +130,11 @@ struct NobodyHolds {
   bool operator()(const EvictionCandidate&) const noexcept { return false; }
 };
 
+/// True if shards in use count as evicted.
+constexpr bool may_exceed_budget(Urgency urgency) noexcept {
+  return urgency == Urgency::kOverrun || urgency == Urgency::kOverflow;
+}
+
 /// True if a candidate that cannot be evicted now counts as evicted.
 /// @param is_early  it is needed before the new shard.
 template <class Candidate, class IsHeld>
@@ -137,9 +142,7 @@ bool counts_as_evicted(const Candidate& candidate, const EvictionNeed& need, boo
                        const IsHeld& is_held) {
   const bool is_never = need.urgency == Urgency::kAhead || need.is_disk_full;
   if (is_never || candidate.is_stuck || !candidate.next.is_known()) return false;
-  const bool may_be_in_use =
-      need.urgency == Urgency::kOverrun || need.urgency == Urgency::kOverflow;
-  if (may_be_in_use) return !is_early || is_held(candidate);
+  if (may_exceed_budget(need.urgency)) return !is_early || is_held(candidate);
   return candidate.next.may_go_now && is_held(candidate);
 }
 
@@ -196,6 +199,7 @@ using detail::EvictionCandidate;
 using detail::EvictionNeed;
 using detail::leaves_before;
 using detail::low_water_bytes;
+using detail::may_exceed_budget;
 using detail::next_stage;
 using detail::NextUse;
 using detail::Replacement;
