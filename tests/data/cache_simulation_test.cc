@@ -6,6 +6,7 @@
 #include <set>
 
 #include "data/cache_simulation.h"
+#include "data/prefetch_schedule.h"
 #include "order/shard_use.h"
 #include "shardwise/base/error.h"
 #include "support/support.h"
@@ -359,6 +360,52 @@ TEST(SmallestBudgetTest, NothingUsedNeedsNothing) {
   EXPECT_EQ(smallest_budget_without_refetch(epochs, Numbers{1, 2}), 0u);
   EXPECT_EQ(simulate_cache(epochs, Numbers{1, 2}, 0, Replacement::kNextUse),
             (std::vector<CacheCounts>{{}}));
+}
+
+TEST(PrefetchScheduleTest, SaysWhatAPlainListSaysWhereverTheReaderSkipsTo) {
+  using detail::PrefetchSchedule;
+  std::mt19937_64 random(test::random_seed());
+  for (int round = 0; round < test::repeats(200, 5000); ++round) {
+    const auto uses = joined(random_epochs(random, 2, 1 + random() % 40, 1 + random() % 6,
+                                           static_cast<unsigned>(20 + random() % 60)));
+    const std::size_t max_ahead = random() % 5;
+    PrefetchSchedule schedule(uses, max_ahead);
+    const auto any_end = [&](std::uint64_t after, std::uint64_t slot) {
+      return std::any_of(uses.begin(), uses.end(), [&](const UseInterval& use) {
+        return after < use.end && use.end <= slot;
+      });
+    };
+    std::size_t decided = 0;
+    for (std::uint64_t slot = random() % 3, before = 0; slot < 90; slot += 1 + random() % 4) {
+      Numbers ended;
+      std::size_t begun = 0;
+      std::uint64_t change = PrefetchSchedule::kNever;
+      for (const UseInterval& use : uses) {
+        if (before < use.end && use.end <= slot) ended.push_back(use.shard);
+        if (use.begin <= slot) ++begun;
+        for (const std::uint64_t at : {use.begin, use.end}) {
+          if (at > slot) change = std::min(change, at);
+        }
+      }
+      ASSERT_THAT(schedule.reach(slot), testing::UnorderedElementsAreArray(ended));
+      ASSERT_EQ(schedule.next_change(), change);
+      const std::uint64_t after = random() % (slot + 1);
+      ASSERT_EQ(schedule.has_end(after, slot), any_end(after, slot));
+      const std::size_t last = std::min(uses.size(), begun + max_ahead);
+      for (std::uint64_t shard = 0; shard < 6; ++shard) {
+        bool is_ahead = false;
+        for (std::size_t i = begun; i < last; ++i) is_ahead |= uses[i].shard == shard;
+        ASSERT_EQ(schedule.is_ahead(shard), is_ahead);
+      }
+      for (auto tries = random() % 4; tries > 0 && decided < last; --tries) {
+        ASSERT_NE(schedule.next(), nullptr);
+        ASSERT_EQ(*schedule.next(), uses[decided++]);
+        schedule.decide();
+      }
+      ASSERT_EQ(schedule.next() != nullptr, decided < last);
+      before = slot;
+    }
+  }
 }
 
 }  // namespace
