@@ -71,8 +71,8 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   const ShardCache::Options options;
   const detail::CacheDirectory directory;
   const std::shared_ptr<const Fetchers> fetchers;
-  mutable detail::CacheCounts counts;
-  mutable detail::CacheLocks locks;
+  detail::CacheCounts counts;
+  detail::CacheLocks locks;
   detail::CacheReaders readers;
   detail::FailedFetches failures;
   detail::CacheRoom room;
