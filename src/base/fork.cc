@@ -111,6 +111,12 @@ void Condition::wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcep
   num_waiting_.fetch_sub(1);
 }
 
+void Condition::wait(Mutex& mutex, const CancelToken& cancel) {
+  cancel.throw_if_cancelled();
+  // Nobody notifies when the token is set: a signal handler may do that.
+  wait_for(mutex, std::chrono::milliseconds(50));
+}
+
 void Condition::notify_one() noexcept {
   changes_.fetch_add(1);
   if (num_waiting_.load() != 0) wake_sleepers(changes_, 1);

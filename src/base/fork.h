@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/thread_annotations.h"
+#include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
@@ -113,6 +114,8 @@ class SHARDWISE_EXPORT Condition {
   void wait(Mutex& mutex) noexcept SHARDWISE_REQUIRES(mutex);
   /// As wait(), for about as long as `timeout` at most.
   void wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcept SHARDWISE_REQUIRES(mutex);
+  /// As wait(), but ends within 50 ms after `cancel` is set. Errors: Cancelled, if it was set.
+  void wait(Mutex& mutex, const CancelToken& cancel) SHARDWISE_REQUIRES(mutex);
   void notify_one() noexcept;
   void notify_all() noexcept;
 

@@ -42,7 +42,7 @@ std::optional<std::vector<std::uint64_t>> by_first_use(const Sampler& sampler,
     const auto schedule = ShardSchedule::of(*of_epoch, starts);
     const auto uses = schedule ? schedule->uses(ranks) : std::nullopt;
     if (!uses) return std::nullopt;
-    for (const ShardUse& use : uses->uses) {
+    for (const UseInterval& use : uses->uses) {
       if (is_seen[use.shard]) continue;
       is_seen[use.shard] = true;
       shards.push_back(use.shard);

@@ -14,18 +14,18 @@
 namespace shardwise {
 namespace {
 
-[[noreturn]] void throw_bad_use(const ShardUse& use, std::size_t epoch, const std::string& why) {
+[[noreturn]] void throw_bad_use(const UseInterval& use, std::size_t epoch, const std::string& why) {
   throw InvalidArgument("no such use of shard " + std::to_string(use.shard) + " in slots " +
                             std::to_string(use.begin) + " to " + std::to_string(use.end),
                         "epoch " + std::to_string(epoch) + " of those given", why);
 }
 
-void check(std::uint64_t num_shards, std::span<const EpochUses> epochs) {
+void check(std::uint64_t num_shards, std::span<const EpochSchedule> epochs) {
   std::vector<std::uint64_t> ends(num_shards);
   for (std::size_t e = 0; e < epochs.size(); ++e) {
     std::fill(ends.begin(), ends.end(), 0);
-    const ShardUse* before = nullptr;
-    for (const ShardUse& use : epochs[e].uses) {
+    const UseInterval* before = nullptr;
+    for (const UseInterval& use : epochs[e].uses) {
       if (use.shard >= num_shards) {
         throw_bad_use(use, e, "there are " + std::to_string(num_shards) + " shards, from 0");
       }
@@ -58,7 +58,7 @@ std::uint64_t above_low_water(std::uint64_t bytes, std::span<const std::uint64_t
 /// A cache in the middle of its epochs. Slots are counted on over the epochs.
 class SimulatedCache {
  public:
-  SimulatedCache(const NextUses& next_uses, std::span<const std::uint64_t> sizes_bytes,
+  SimulatedCache(const NextUseIndex& next_uses, std::span<const std::uint64_t> sizes_bytes,
                  std::uint64_t budget_bytes, Replacement replacement)
       : next_uses_(next_uses),
         sizes_(sizes_bytes),
@@ -73,11 +73,11 @@ class SimulatedCache {
   const CacheCounts& counts() const noexcept { return counts_; }
 
   /// All uses that begin at slot `first_slot` + their own, which is the same for all.
-  void serve(std::span<const ShardUse> uses, std::uint64_t first_slot) {
+  void serve(std::span<const UseInterval> uses, std::uint64_t first_slot) {
     const std::uint64_t now = first_slot + uses.front().begin;
     end_uses(now);
     missing_.clear();
-    for (const ShardUse& use : uses) {
+    for (const UseInterval& use : uses) {
       ++counts_.uses;
       if (shards_[use.shard].is_cached) {
         idle_.erase(candidate(use.shard));
@@ -86,7 +86,7 @@ class SimulatedCache {
         missing_.push_back(&use);
       }
     }
-    for (const ShardUse* use : missing_) fetch(*use, first_slot);
+    for (const UseInterval* use : missing_) fetch(*use, first_slot);
   }
 
  private:
@@ -112,7 +112,7 @@ class SimulatedCache {
                      .shard = number}};
   }
 
-  void begin_use(const ShardUse& use, std::uint64_t first_slot) {
+  void begin_use(const UseInterval& use, std::uint64_t first_slot) {
     Shard& shard = shards_[use.shard];
     bytes_in_use_ += sizes_[use.shard];
     shard.last_use = first_slot + use.begin;
@@ -132,20 +132,18 @@ class SimulatedCache {
     }
   }
 
-  void fetch(const ShardUse& use, std::uint64_t first_slot) {
+  void fetch(const UseInterval& use, std::uint64_t first_slot) {
     const std::uint64_t size = sizes_[use.shard];
     ++counts_.fetches;
     counts_.bytes_fetched += size;
-    const Eviction eviction = choose_victims(idle_,
-                                             {.size_bytes = size,
-                                              .budget_bytes = budget_,
-                                              .used_bytes = cached_bytes_,
-                                              .freeable_bytes = cached_bytes_ - bytes_in_use_},
-                                             [](const EvictionCandidate&) { return true; });
-    if (eviction.room != Room::kMade) {
+    if (size > budget_ || bytes_in_use_ > budget_ - size) {
       ++counts_.bypasses;
       return;
     }
+    const Eviction eviction = choose_victims(
+        idle_, {.size_bytes = size, .budget_bytes = budget_, .used_bytes = cached_bytes_},
+        [](const EvictionCandidate&) { return true; });
+    SHARDWISE_ASSERT(eviction.room == Room::kMade);
     // Nobody holds an idle shard here, so that the victims are the first ones.
     for (std::size_t i = 0; i < eviction.victims.size(); ++i) {
       const std::uint64_t victim = idle_.begin()->next.shard;
@@ -160,14 +158,14 @@ class SimulatedCache {
     begin_use(use, first_slot);
   }
 
-  const NextUses& next_uses_;
+  const NextUseIndex& next_uses_;
   const std::span<const std::uint64_t> sizes_;
   const std::uint64_t budget_;
   std::set<EvictionCandidate, Leaves> idle_;
   std::vector<Shard> shards_;
   using End = std::pair<std::uint64_t, std::uint64_t>;  ///< slot, shard
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
-  std::vector<const ShardUse*> missing_;
+  std::vector<const UseInterval*> missing_;
   std::uint64_t cached_bytes_ = 0;
   std::uint64_t bytes_in_use_ = 0;
   CacheCounts counts_;
@@ -175,17 +173,17 @@ class SimulatedCache {
 
 }  // namespace
 
-NextUses::NextUses(std::uint64_t num_shards, std::span<const EpochUses> epochs) {
+NextUseIndex::NextUseIndex(std::uint64_t num_shards, std::span<const EpochSchedule> epochs) {
   check(num_shards, epochs);
   first_.resize(num_shards + 1);
-  for (const EpochUses& epoch : epochs) {
-    for (const ShardUse& use : epoch.uses) ++first_[use.shard + 1];
+  for (const EpochSchedule& epoch : epochs) {
+    for (const UseInterval& use : epoch.uses) ++first_[use.shard + 1];
   }
   for (std::uint64_t shard = 0; shard < num_shards; ++shard) first_[shard + 1] += first_[shard];
   spans_.resize(first_.back());
   std::vector<std::uint64_t> place(first_.begin(), first_.end() - 1);
-  for (const EpochUses& epoch : epochs) {
-    for (const ShardUse& use : epoch.uses) {
+  for (const EpochSchedule& epoch : epochs) {
+    for (const UseInterval& use : epoch.uses) {
       spans_[place[use.shard]++] = {num_slots_ + use.begin, num_slots_ + use.end};
     }
     num_slots_ += epoch.num_slots;
@@ -193,7 +191,8 @@ NextUses::NextUses(std::uint64_t num_shards, std::span<const EpochUses> epochs) 
 }
 
 /// The first span of `shard` that ends behind `from`, or null.
-const NextUses::Span* NextUses::find(std::uint64_t shard, std::uint64_t from) const noexcept {
+const NextUseIndex::Span* NextUseIndex::find(std::uint64_t shard,
+                                             std::uint64_t from) const noexcept {
   SHARDWISE_ASSERT_HOT(shard < num_shards());
   const Span* const end = spans_.data() + first_[shard + 1];
   const Span* const found =
@@ -202,15 +201,15 @@ const NextUses::Span* NextUses::find(std::uint64_t shard, std::uint64_t from) co
   return found == end ? nullptr : found;
 }
 
-std::optional<std::uint64_t> NextUses::next(std::uint64_t shard,
-                                            std::uint64_t from) const noexcept {
+std::optional<std::uint64_t> NextUseIndex::next(std::uint64_t shard,
+                                                std::uint64_t from) const noexcept {
   const Span* const span = find(shard, from);
   if (span == nullptr) return std::nullopt;
   return std::max(span->begin, from);
 }
 
-std::optional<std::uint64_t> NextUses::in_use_until(std::uint64_t shard,
-                                                    std::uint64_t slot) const noexcept {
+std::optional<std::uint64_t> NextUseIndex::in_use_until(std::uint64_t shard,
+                                                        std::uint64_t slot) const noexcept {
   const Span* const span = find(shard, slot);
   if (span == nullptr || span->begin > slot) return std::nullopt;
   return span->end;
@@ -226,16 +225,16 @@ FetchPlan::CacheCounts& FetchPlan::CacheCounts::operator+=(const CacheCounts& ot
   return *this;
 }
 
-std::vector<CacheCounts> simulate_cache(std::span<const EpochUses> epochs,
+std::vector<CacheCounts> simulate_cache(std::span<const EpochSchedule> epochs,
                                         std::span<const std::uint64_t> sizes_bytes,
                                         std::uint64_t budget_bytes, Replacement replacement) {
-  const NextUses next_uses(sizes_bytes.size(), epochs);
+  const NextUseIndex next_uses(sizes_bytes.size(), epochs);
   SimulatedCache cache(next_uses, sizes_bytes, budget_bytes, replacement);
   std::vector<CacheCounts> counts;
   std::uint64_t first_slot = 0;
-  for (const EpochUses& epoch : epochs) {
+  for (const EpochSchedule& epoch : epochs) {
     cache.start_epoch();
-    const std::span<const ShardUse> uses = epoch.uses;
+    const std::span<const UseInterval> uses = epoch.uses;
     for (std::size_t begin = 0; begin < uses.size();) {
       std::size_t end = begin + 1;
       while (end < uses.size() && uses[end].begin == uses[begin].begin) ++end;
@@ -248,20 +247,20 @@ std::vector<CacheCounts> simulate_cache(std::span<const EpochUses> epochs,
   return counts;
 }
 
-std::uint64_t smallest_budget_without_refetch(std::span<const EpochUses> epochs,
+std::uint64_t smallest_budget_without_refetch(std::span<const EpochSchedule> epochs,
                                               std::span<const std::uint64_t> sizes_bytes) {
   check(sizes_bytes.size(), epochs);
   // Slots and bytes; the first uses come in order, and so, nearly, do the ends of the last ones.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> begins;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;
   std::vector<std::uint32_t> uses_left(sizes_bytes.size());
-  for (const EpochUses& epoch : epochs) {
-    for (const ShardUse& use : epoch.uses) ++uses_left[use.shard];
+  for (const EpochSchedule& epoch : epochs) {
+    for (const UseInterval& use : epoch.uses) ++uses_left[use.shard];
   }
   std::vector<bool> is_seen(sizes_bytes.size());
   std::uint64_t first_slot = 0;
-  for (const EpochUses& epoch : epochs) {
-    for (const ShardUse& use : epoch.uses) {
+  for (const EpochSchedule& epoch : epochs) {
+    for (const UseInterval& use : epoch.uses) {
       const std::uint64_t size = sizes_bytes[use.shard];
       if (!is_seen[use.shard]) begins.emplace_back(first_slot + use.begin, size);
       is_seen[use.shard] = true;
@@ -285,17 +284,17 @@ std::uint64_t smallest_budget_without_refetch(std::span<const EpochUses> epochs,
   return above_low_water(peak, sizes_bytes);
 }
 
-std::uint64_t peak_bytes_in_use(const EpochUses& epoch,
+std::uint64_t peak_bytes_in_use(const EpochSchedule& epoch,
                                 std::span<const std::uint64_t> sizes_bytes) {
   // Uses end before others begin in the same slot: [begin, end).
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;  // with their bytes
   ends.reserve(epoch.uses.size());
-  for (const ShardUse& use : epoch.uses) ends.emplace_back(use.end, sizes_bytes[use.shard]);
+  for (const UseInterval& use : epoch.uses) ends.emplace_back(use.end, sizes_bytes[use.shard]);
   std::sort(ends.begin(), ends.end());
   std::uint64_t now = 0;
   std::uint64_t peak = 0;
   std::size_t ended = 0;
-  for (const ShardUse& use : epoch.uses) {
+  for (const UseInterval& use : epoch.uses) {
     while (ends[ended].first <= use.begin) now -= ends[ended++].second;
     now += sizes_bytes[use.shard];
     peak = std::max(peak, now);

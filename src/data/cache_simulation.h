@@ -19,12 +19,12 @@ using CacheCounts = FetchPlan::CacheCounts;
 ///
 /// Threads: immutable; safe from any thread.
 /// Memory: 16 bytes a use, 8 a shard.
-class NextUses {
+class NextUseIndex {
  public:
   /// Cost: O(uses + shards).
   /// Errors: InvalidArgument if a use names no shard below num_shards, is empty, or ends behind its
-  ///   epoch, or uses are not in the order of EpochUses.
-  NextUses(std::uint64_t num_shards, std::span<const EpochUses> epochs);
+  ///   epoch, or uses are not in the order of EpochSchedule.
+  NextUseIndex(std::uint64_t num_shards, std::span<const EpochSchedule> epochs);
 
   std::uint64_t num_shards() const noexcept { return first_.size() - 1; }
   /// Slots of all epochs: from there on nothing is known.
@@ -68,8 +68,8 @@ class NextUses {
 /// what leaves beforehand of a cache of more than 256 shards (low_water_bytes()).
 ///
 /// Cost: O(uses * log shards), about 0.5 us a use with 10^5 shards.
-/// Errors: InvalidArgument, as NextUses.
-std::vector<CacheCounts> simulate_cache(std::span<const EpochUses> epochs,
+/// Errors: InvalidArgument, as NextUseIndex.
+std::vector<CacheCounts> simulate_cache(std::span<const EpochSchedule> epochs,
                                         std::span<const std::uint64_t> sizes_bytes,
                                         std::uint64_t budget_bytes, Replacement replacement);
 
@@ -78,11 +78,12 @@ std::vector<CacheCounts> simulate_cache(std::span<const EpochUses> epochs,
 /// their first use and the end of their last. For a budget that lasts for each epoch by itself,
 /// take the largest of those of the single epochs.
 /// Cost: O(uses), and O(shards * log shards) where streams interleave.
-/// Errors: InvalidArgument, as NextUses.
-std::uint64_t smallest_budget_without_refetch(std::span<const EpochUses> epochs,
+/// Errors: InvalidArgument, as NextUseIndex.
+std::uint64_t smallest_budget_without_refetch(std::span<const EpochSchedule> epochs,
                                               std::span<const std::uint64_t> sizes_bytes);
 
 /// The bytes of the shards that are in use at one time, at most.
-std::uint64_t peak_bytes_in_use(const EpochUses& epoch, std::span<const std::uint64_t> sizes_bytes);
+std::uint64_t peak_bytes_in_use(const EpochSchedule& epoch,
+                                std::span<const std::uint64_t> sizes_bytes);
 
 }  // namespace shardwise

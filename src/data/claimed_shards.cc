@@ -129,7 +129,7 @@ void ClaimedShards::add_records(OpenShard& to, std::uint64_t shard, std::string 
   look();
   if (!records) {
     own->text = scanned.empty() ? scan(shard, to.cached.path(), cancel) : std::move(scanned);
-    CacheAccess::keep_note(to.cached, own->text);
+    CacheAccess::write_note(to.cached, own->text);
     look();  // a mapped file is shared by all processes, and takes no memory of this one
   }
   if (!records) records = read(own->text, to.size_bytes());
@@ -182,7 +182,7 @@ std::unique_ptr<const OpenShard> ClaimedShards::open(std::uint64_t number,
       if (again || was_fetched || !may_be_outdated(e.code())) throw;
       continue;
     }
-    shard->cached.keep();
+    shard->cached.share_with_children();
     shard->data = shard->map->bytes().data();
     shard->stored_bytes = shard->size_bytes();
     return shard;

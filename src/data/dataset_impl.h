@@ -49,8 +49,7 @@ struct Dataset::Impl {
             [this](std::uint64_t number) {
               return reader.with_descriptor([&] { return open(number); });
             },
-            pool_options(options,
-                         [this](std::uint64_t number) { return is_without_room(number); })) {}
+            pool_options(options, [this](std::uint64_t number) { return is_uncached(number); })) {}
 
   static std::shared_ptr<const Fetchers> fetchers_of(const Dataset::Options& options) {
     if (options.fetchers || !options.cache) return options.fetchers;
@@ -74,14 +73,14 @@ struct Dataset::Impl {
                           .max_bytes = options.max_mapped_bytes};
     if (options.cache) {
       pool.is_dear = std::move(is_dear);
-      // What lies beside the budget has a bound of its own: close_without_room().
+      // What lies outside the budget has a bound of its own: close_uncached().
       pool.max_cheap_bytes = options.cache->options().budget_bytes / 2;
     }
     return pool;
   }
 
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number) {
-    close_without_room(current_future().get());
+    close_uncached(current_future().get());
     const detail::ShardOpening how{
         .access = access,
         .cache = cache,
@@ -92,9 +91,9 @@ struct Dataset::Impl {
         .require_first_block =
             [this](const Index::Shard& info) { reader.require_first_block(info); }};
     auto shard = claimed ? claimed->open(number, how) : detail::open_shard(index, number, how);
-    if (!shard->past_cache.empty() || shard->cached.is_beside()) {
+    if (!shard->uncached_name.empty() || shard->cached.is_overflow()) {
       const Lock lock(mutex);
-      without_room.insert(number);
+      uncached.insert(number);
     }
     if (shard->cached.is_held()) {
       {
@@ -108,45 +107,46 @@ struct Dataset::Impl {
 
   /// True for an open shard that the cache had no room for: to open it again is to fetch it, or to
   /// look for room. So the pool closes it after all others.
-  bool is_without_room(std::uint64_t number) const {
+  bool is_uncached(std::uint64_t number) const {
     const Lock lock(mutex);
-    return without_room.contains(number);
+    return uncached.contains(number);
   }
 
   /// Closes idle ones of these, unless this is the time of their use: no other process can make
-  /// room of those that lie beside the budget, and for the others there may be room now. Those
+  /// room of those that lie outside the budget, and for the others there may be room now. Those
   /// beside take half the budget together at most, of all users, where there is more than one: so
   /// it is only of shards that can be read in no other way.
-  void close_without_room(const detail::ShardFuture* known) {
+  void close_uncached(const detail::ShardFuture* known) {
     std::set<std::uint64_t> left;
     {
       const Lock lock(mutex);
-      left.swap(without_room);
+      left.swap(uncached);
     }
-    const std::uint64_t most =
+    const std::uint64_t max =
         left.empty() ? 0 : cache->options().budget_bytes / 2 / num_cache_users(known);
     std::uint64_t bytes = 0;
     std::erase_if(left, [&](std::uint64_t number) {
       std::uint64_t size_bytes = 0;
       if (const auto shard = pool.find(number)) {
-        if (shard->past_cache.empty() && !shard->cached.is_beside()) return true;
+        if (shard->uncached_name.empty() && !shard->cached.is_overflow()) return true;
         size_bytes = shard->size_bytes();
       } else {
         return true;
       }
       const bool is_in_use = known && known->uses().in_use_until(number, known->now());
-      const bool is_too_much = bytes > 0 && size_bytes > most - std::min(most, bytes);
+      const bool is_too_much = bytes > 0 && size_bytes > max - std::min(max, bytes);
       if ((!is_in_use || is_too_much) && pool.close(number)) return true;
       bytes += size_bytes;
       return false;
     });
     const Lock lock(mutex);
-    without_room.merge(left);
+    uncached.merge(left);
   }
 
   /// Lets go of a shard that samples were read from past the cache, if it is there now.
   void close_if_it_came(std::uint64_t number, detail::ShardHandle<detail::OpenShard>& shard) {
-    if (shard->past_cache.empty() || !CacheAccess::is_there(*cache, shard->past_cache)) return;
+    if (shard->uncached_name.empty() || !CacheAccess::is_there(*cache, shard->uncached_name))
+      return;
     shard = {};
     pool.close(number);
     shard = pool.find(number);  // somebody reads from it still, or has opened it anew
@@ -203,8 +203,8 @@ struct Dataset::Impl {
 
   /// How many shards one reader of many samples may keep from being evicted: a power of two.
   [[nodiscard]] std::size_t shards_to_hold() const noexcept {
-    constexpr std::size_t kMost = 1024;
-    const std::size_t share = std::clamp<std::size_t>(max_open_shards / 4, 1, kMost);
+    constexpr std::size_t kMax = 1024;
+    const std::size_t share = std::clamp<std::size_t>(max_open_shards / 4, 1, kMax);
     const std::uint64_t all = std::bit_ceil(std::max<std::uint64_t>(index->num_shards(), 1));
     return std::min<std::uint64_t>(std::bit_floor(share), all);
   }
@@ -252,7 +252,7 @@ struct Dataset::Impl {
   // Shards that were mapped, by their names in the cache.
   std::unordered_map<std::string, std::uint64_t> cached SHARDWISE_GUARDED_BY(mutex);
   // Open shards that lie in files of their own, or are read past the cache.
-  std::set<std::uint64_t> without_room SHARDWISE_GUARDED_BY(mutex);
+  std::set<std::uint64_t> uncached SHARDWISE_GUARDED_BY(mutex);
   std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
   // What tells others that this dataset reads, though not what; once a shard was opened so.
   std::shared_ptr<detail::CacheUser> unknown_user SHARDWISE_GUARDED_BY(mutex);

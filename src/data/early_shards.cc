@@ -27,9 +27,6 @@
 namespace shardwise::detail {
 namespace {
 
-/// A thread that waits for another looks this often whether it was cancelled.
-constexpr std::chrono::milliseconds kLookForCancel{50};
-
 /// Counts the time while it lives as waited for shards, by this thread and of the cache.
 class Waiting {
  public:
@@ -55,7 +52,7 @@ EarlyShards::~EarlyShards() { stop_ = true; }
 bool EarlyShards::may_come_early(const Index::Shard& info) const {
   const Index::Content& content = index_->content();
   return info.compression == Compression::kNone && is_fetched_url(info.path) &&
-         info.size_bytes >= kLeastBytes && (!info.content_hash || content.hashes) &&
+         info.size_bytes >= kMinBytes && (!info.content_hash || content.hashes) &&
          content.policies.link != DefectPolicies::OnLink::kResolve;
 }
 
@@ -78,8 +75,7 @@ EarlyShards::Handle EarlyShards::follow(std::uint64_t number,
   {
     const Lock lock(mutex_);
     while (beginning_.get().contains(number)) {
-      CancelScope::joined(cancel_).throw_if_cancelled();
-      changed_.wait_for(mutex_, kLookForCancel);
+      changed_.wait(mutex_, CancelScope::joined(cancel_));
     }
     const auto found = followed_.find(number);
     if (found != followed_.end()) {
@@ -100,7 +96,7 @@ EarlyShards::Handle EarlyShards::begin(std::uint64_t number, const Index::Shard&
       if ((*at)->is_over || !(*at)->threads.are_here()) over.push_back(std::move(*at));
       at = *at ? std::next(at) : fetches_.erase(at);
     }
-    may_fetch = fetches_.size() < kMostThreads;
+    may_fetch = fetches_.size() < kMaxThreads;
   }
   CacheRequest request = *cache_request(index_, number);
   {
@@ -174,8 +170,7 @@ void EarlyShards::await(std::uint64_t number) {
       if (fetch->failure) std::rethrow_exception(fetch->failure);
       return;
     }
-    cancel.throw_if_cancelled();
-    changed_.wait_for(mutex_, kLookForCancel);
+    changed_.wait(mutex_, cancel);
   }
 }
 

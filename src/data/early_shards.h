@@ -27,15 +27,15 @@ namespace shardwise::detail {
 /// So only plain shards come into question of which no hash of the whole is to be held to, unless
 /// its members have hashes too; and only those that take long to come.
 ///
-/// If nobody in this process fetches the shard, a thread of this does, up to kMostThreads of them.
+/// If nobody in this process fetches the shard, a thread of this does, up to kMaxThreads of them.
 /// They end with it: what has not come whole then is dropped.
 ///
 /// Threads: internally synchronised. Processes: a forked child begins with no such shard.
 class EarlyShards {
  public:
   /// A shard below this size is waited for as a whole.
-  static constexpr std::uint64_t kLeastBytes = std::uint64_t{8} << 20;
-  static constexpr std::size_t kMostThreads = 4;
+  static constexpr std::uint64_t kMinBytes = std::uint64_t{8} << 20;
+  static constexpr std::size_t kMaxThreads = 4;
 
   /// @param cache   null: no shard comes early.
   /// @param cancel  ends fetching and waiting.

@@ -86,22 +86,22 @@ std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const FetchPlan:
   return schedules;
 }
 
-Hash128 hash_of(const std::vector<EpochUses>& epochs) {
+Hash128 hash_of(const std::vector<EpochSchedule>& epochs) {
   std::vector<Hash128> hashes;
   hashes.reserve(epochs.size());
-  for (const EpochUses& epoch : epochs) {
-    hashes.push_back(hash128(
-        {reinterpret_cast<const char*>(epoch.uses.data()), epoch.uses.size() * sizeof(ShardUse)}));
+  for (const EpochSchedule& epoch : epochs) {
+    hashes.push_back(hash128({reinterpret_cast<const char*>(epoch.uses.data()),
+                              epoch.uses.size() * sizeof(UseInterval)}));
   }
   return hash128({reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof(Hash128)});
 }
 
 /// The uses of a node in every epoch. Errors: Unsupported; Cancelled.
-std::vector<EpochUses> uses_of(std::uint64_t node, const std::vector<ShardSchedule>& schedules,
-                               const Sampler& sampler, const FetchPlan::Shards& shards,
-                               const FetchPlan::Options& options) {
+std::vector<EpochSchedule> uses_of(std::uint64_t node, const std::vector<ShardSchedule>& schedules,
+                                   const Sampler& sampler, const FetchPlan::Shards& shards,
+                                   const FetchPlan::Options& options) {
   const std::uint64_t num_ranks = sampler.world_size() / options.nodes;
-  std::vector<EpochUses> epochs;
+  std::vector<EpochSchedule> epochs;
   for (const ShardSchedule& schedule : schedules) {
     options.cancel.throw_if_cancelled();
     auto uses = schedule.uses({node * num_ranks, num_ranks});
@@ -112,13 +112,13 @@ std::vector<EpochUses> uses_of(std::uint64_t node, const std::vector<ShardSchedu
 }
 
 /// All but the counts of the caches.
-Node needs_of(const std::vector<EpochUses>& epochs, const std::vector<std::uint64_t>& sizes) {
+Node needs_of(const std::vector<EpochSchedule>& epochs, const std::vector<std::uint64_t>& sizes) {
   Node plan;
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
   std::vector<std::uint64_t> latest(sizes.size(), kNever);  // the epoch that a shard was seen in
   for (std::uint64_t epoch = 0; epoch < epochs.size(); ++epoch) {
     NodeEpoch row;
-    for (const ShardUse& use : epochs[epoch].uses) {
+    for (const UseInterval& use : epochs[epoch].uses) {
       if (latest[use.shard] == epoch) continue;
       if (latest[use.shard] == kNever) {
         ++plan.shards;
@@ -137,7 +137,7 @@ Node needs_of(const std::vector<EpochUses>& epochs, const std::vector<std::uint6
   return plan;
 }
 
-void simulate(Node& plan, const std::vector<EpochUses>& epochs,
+void simulate(Node& plan, const std::vector<EpochSchedule>& epochs,
               const std::vector<std::uint64_t>& sizes, std::uint64_t cache_bytes) {
   const auto lru = simulate_cache(epochs, sizes, cache_bytes, Replacement::kLru);
   const auto next_use = simulate_cache(epochs, sizes, cache_bytes, Replacement::kNextUse);
@@ -248,15 +248,15 @@ const FetchPlan::Node& FetchPlan::of_node(std::uint64_t node) const {
 }
 
 std::uint64_t FetchPlan::bytes_for_once_an_epoch() const noexcept {
-  std::uint64_t most = 0;
-  for (const Node& kind : kinds) most = std::max(most, kind.bytes_for_once_an_epoch);
-  return most;
+  std::uint64_t max = 0;
+  for (const Node& kind : kinds) max = std::max(max, kind.bytes_for_once_an_epoch);
+  return max;
 }
 
 std::uint64_t FetchPlan::bytes_for_once() const noexcept {
-  std::uint64_t most = 0;
-  for (const Node& kind : kinds) most = std::max(most, kind.bytes_for_once);
-  return most;
+  std::uint64_t max = 0;
+  for (const Node& kind : kinds) max = std::max(max, kind.bytes_for_once);
+  return max;
 }
 
 namespace {
@@ -334,9 +334,9 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
 }
 
 std::uint64_t FetchPlan::bytes_in_use() const noexcept {
-  std::uint64_t most = 0;
-  for (const Node& kind : kinds) most = std::max(most, kind.bytes_in_use);
-  return most;
+  std::uint64_t max = 0;
+  for (const Node& kind : kinds) max = std::max(max, kind.bytes_in_use);
+  return max;
 }
 
 FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
@@ -352,19 +352,19 @@ FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
   std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> kind_of;
   std::uint64_t num_uses = 0;
   for (std::uint64_t node = 0; node < options.nodes; ++node) {
-    const std::vector<EpochUses> epochs = uses_of(node, schedules, sampler, shards, options);
+    const std::vector<EpochSchedule> epochs = uses_of(node, schedules, sampler, shards, options);
     const Hash128 hash = hash_of(epochs);
     const auto [place, is_new] =
         kind_of.try_emplace(std::pair(hash.high, hash.low), plan.kinds.size());
     if (is_new) {
       plan.kinds.push_back(needs_of(epochs, shards.sizes_bytes));
-      for (const EpochUses& epoch : epochs) num_uses += epoch.uses.size();
+      for (const EpochSchedule& epoch : epochs) num_uses += epoch.uses.size();
     }
     plan.kinds[place->second].nodes.push_back(node);
   }
   // Every `stride`-th kind, so that they stay below max_simulated_uses.
-  const std::uint64_t most = std::max<std::uint64_t>(1, options.max_simulated_uses);
-  const std::uint64_t stride = std::max<std::uint64_t>(1, num_uses / most + (num_uses % most > 0));
+  const std::uint64_t max = std::max<std::uint64_t>(1, options.max_simulated_uses);
+  const std::uint64_t stride = std::max<std::uint64_t>(1, num_uses / max + (num_uses % max > 0));
   for (std::size_t i = 0; i < plan.kinds.size(); ++i) {
     Node& kind = plan.kinds[i];
     if (i % stride != 0) {

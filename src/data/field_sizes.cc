@@ -42,20 +42,20 @@ class FieldSizes::Shards {
 
   const Entry& of(std::uint64_t number) {
     const std::uint64_t shard = segments_.index().shard_of(number);
-    Entry& entry = entries_[shard % kMost];
+    Entry& entry = entries_[shard % kMax];
     if (entry.segment == nullptr || entry.shard != shard) fill(entry, shard);
     return entry;
   }
   /// Asks the CPU for the records of a sample, if its shard was met.
   void prefetch(std::uint64_t number) const noexcept {
     const std::uint64_t shard = segments_.index().shard_of(number);
-    const Entry& entry = entries_[shard % kMost];
+    const Entry& entry = entries_[shard % kMax];
     if (entry.segment == nullptr || entry.shard != shard) return;
     entry.segment->prefetch(static_cast<std::uint32_t>(number - entry.first));
   }
 
  private:
-  static constexpr std::size_t kMost = 64;
+  static constexpr std::size_t kMax = 64;
 
   void fill(Entry& entry, std::uint64_t shard) {
     const SegmentView& segment = segments_.of(shard);
@@ -72,7 +72,7 @@ class FieldSizes::Shards {
 
   CheckedSegments& segments_;
   const std::span<const std::string> names_;
-  std::array<Entry, kMost> entries_;
+  std::array<Entry, kMax> entries_;
 };
 
 /// sizes[i] = size_of(shard of samples[i], its number there).

@@ -93,7 +93,7 @@ void require_known_ranges(const Index& index, const Index::Shard& info) {
 
 /// True if single samples can be read that are known to be of the shard that was indexed, as surely
 /// as the whole of it would be.
-bool may_be_read_past(const Index& index, const Index::Shard& info) {
+bool may_be_read_uncached(const Index& index, const Index::Shard& info) {
   const bool hashes = index.content().hashes;
   return info.compression == Compression::kNone && is_fetched_url(info.path) &&
          (hashes || (!info.validator.empty() && !info.content_hash));
@@ -127,7 +127,7 @@ std::unique_ptr<const OpenShard> open_coming(const std::shared_ptr<const Index>&
   shard->map = coming->map(cancel);
   if (!shard->map) return nullptr;
   shard->coming = std::move(coming);
-  shard->cached.keep();
+  shard->cached.share_with_children();
   return shard;
 }
 
@@ -178,15 +178,15 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
     CacheRequest request = *cache_request(index, number);
     request.cancel = how.cancel;
     request.was_followed = how.was_followed;
-    request.may_read_past = [&] {
-      return how.can_read_parts && may_be_read_past(*index, info) && how.can_read_parts(info);
+    request.may_read_uncached = [&] {
+      return how.can_read_parts && may_be_read_uncached(*index, info) && how.can_read_parts(info);
     };
     shard->cached = CacheAccess::get(*how.cache, request, how.next_use);
     if (shard->cached.is_held()) {
       shard->map = shard->cached.map();
-      shard->cached.keep();
+      shard->cached.share_with_children();
     } else {
-      shard->past_cache = CacheAccess::name_of(request);
+      shard->uncached_name = CacheAccess::name_of(request);
       if (how.require_first_block) how.require_first_block(info);
     }
   } else {

@@ -40,7 +40,7 @@ struct OpenShard {
   std::shared_ptr<ComingShard> coming;
   /// The shard's name in the cache, which had no room: its samples are read from its source, until
   /// it has come. Else empty.
-  std::string past_cache = {};
+  std::string uncached_name = {};
   std::shared_ptr<const void> own_records;  // owns what `segment` points into, if not the index
   /// The mapped file was seen to be written to. It stays so, even if another file takes its name.
   mutable std::atomic<bool> was_written_to{false};

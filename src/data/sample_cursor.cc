@@ -26,9 +26,9 @@ SampleCursor::SampleCursor(const Dataset& data, std::span<const std::uint64_t> i
       finder_(shard_finder_of(data.index())),
       ahead_bytes_(ahead_bytes),
       held_(max_shards) {
-  const std::size_t most = std::min(kMaxRun, indices.size());
-  now_.samples.reset(new Sample[most]);
-  next_.samples.reset(new Sample[most]);
+  const std::size_t max = std::min(kMaxRun, indices.size());
+  now_.samples.reset(new Sample[max]);
+  next_.samples.reset(new Sample[max]);
 }
 
 SampleCursor::~SampleCursor() {
@@ -81,9 +81,9 @@ const SampleCursor::Held* SampleCursor::find_held(std::uint64_t number) noexcept
 
 /// Lays the next samples over shards that are held.
 void SampleCursor::fill(Run& run) noexcept {
-  const std::size_t most = std::min(kMaxRun, run.size + indices_.size() - at_);
+  const std::size_t max = std::min(kMaxRun, run.size + indices_.size() - at_);
   if (run.size > 0 && run.samples[0].own_) return;  // such a sample is a run of its own
-  while (run.size < most) {
+  while (run.size < max) {
     const std::uint64_t index = indices_[at_];
     if (index >= size_) return;
     const std::uint64_t number = number_of(index);
@@ -166,8 +166,8 @@ void SampleCursor::prefetch_bytes(const Run& run) noexcept {
     if (sample.own_) return;
     for (const MemberRecord& member : std::span(sample.members_, sample.num_members_)) {
       const char* const bytes = sample.shard_->data + member.data_offset();
-      const std::uint64_t most = std::min(member.size_bytes, ahead_bytes_);
-      for (std::uint64_t at = 0; at < most; at += kLineBytes) {
+      const std::uint64_t max = std::min(member.size_bytes, ahead_bytes_);
+      for (std::uint64_t at = 0; at < max; at += kLineBytes) {
         if (count == lines.size()) ask();
         lines[count++] = bytes + at;
       }

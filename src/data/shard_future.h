@@ -24,11 +24,11 @@ class ShardFuture {
  public:
   /// @param user  tells the other users of the cache how far it has come, and brings what they will
   ///              need; may be null.
-  ShardFuture(std::shared_ptr<const CachedNames> names, NextUses uses,
+  ShardFuture(std::shared_ptr<const CachedNames> names, NextUseIndex uses,
               std::shared_ptr<CacheUser> user = nullptr)
       : names_(std::move(names)), uses_(std::move(uses)), user_(std::move(user)) {}
 
-  const NextUses& uses() const noexcept { return uses_; }
+  const NextUseIndex& uses() const noexcept { return uses_; }
   /// All slots before `slot` have been read. It never falls back.
   /// @param tells  the other users of the cache, too, which costs a system call.
   void reach(std::uint64_t slot, bool tells = true) noexcept;
@@ -47,7 +47,7 @@ class ShardFuture {
   NextUse own_next_use(const std::string& name, std::uint64_t slot) const;
 
   const std::shared_ptr<const CachedNames> names_;
-  const NextUses uses_;
+  const NextUseIndex uses_;
   const std::shared_ptr<CacheUser> user_;
   std::atomic<std::uint64_t> now_{0};
 };

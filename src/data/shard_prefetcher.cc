@@ -18,6 +18,7 @@
 #include "data/cache_simulation.h"
 #include "data/dataset_access.h"
 #include "data/open_shard.h"
+#include "data/prefetch_schedule.h"
 #include "data/shard_future.h"
 #include "order/shard_schedule.h"
 #include "order/shard_use.h"
@@ -28,27 +29,15 @@
 namespace shardwise {
 namespace {
 
-// The uses of all shards in this epoch and the next, half-open ranges of slots, lie in two sorted
-// lists, and three counters run along them. With `now` the slot that the reader has reached:
+// PrefetchSchedule says which shard is fetched next; the crew fetches it; ShardFuture tells the
+// cache when each shard is needed.
 //
-//   uses, by begin    u0 u1 u2 | u3 u4 u5 | u6 u7 u8 ...
-//                              begun      next             next < begun + max_ahead: has_work()
-//   ends, by end      e1 e0 | e2 e4 e3 ...
-//                           ended
-//
-//   begun   uses[i].begin <= now exactly for i < begun          moved by reached()
-//   ended   ends[i].first <= now exactly for i < ended          moved by reached(): closes shards
-//   next    uses[i] has been decided on exactly for i < next    moved by fetch_next()
-//
-// Within an epoch they only grow; begin_epoch() sets them to 0 and counts `generation` up. `next`
-// may fall behind `begun`: the reader then fetches for itself, and what has ended is skipped.
-//
-// Two mutexes, Crew::deciding before Impl::mutex. `mutex` guards the lists and counters, and is
-// held for some instructions only. `deciding` is held for as long as begin_ahead() takes (files,
-// locks of other processes, perhaps a request): what a shard evicts depends on the shards before
-// it, so decisions are made one by one, in the order of uses. Fetching itself holds neither, so
-// fetch_threads shards come at once. Between the two sections under `mutex` in fetch_next() another
-// epoch may begin; `generation` tells, and `next` is then left alone.
+// Two mutexes, Crew::deciding before Impl::mutex. `mutex` guards the epoch, and is held for some
+// instructions only. `deciding` is held for as long as begin_ahead() takes (files, locks of other
+// processes, perhaps a request): what a shard evicts depends on the shards before it, so decisions
+// are made one by one, in the order of uses. Fetching itself holds neither, so fetch_threads shards
+// come at once. Between the two sections under `mutex` in decide() another epoch may begin; its
+// `future` is another then, and its schedule is left alone.
 //
 // `deciding` is a LongMutex, so a forked child may find it locked for ever. Hence it lies in Crew,
 // which the child abandons (require_crew()).
@@ -57,7 +46,7 @@ namespace {
 constexpr std::chrono::milliseconds kAskAgain{20};
 
 /// A shard whose use has ended is closed at the latest when so many others have begun or ended.
-constexpr int kMostTriesToClose = 16;
+constexpr int kMaxTriesToClose = 16;
 
 std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
   auto names = std::make_shared<detail::CachedNames>();
@@ -71,13 +60,13 @@ std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
 
 /// The uses of a user's epochs, one behind the other, by the shards' names in the cache.
 std::vector<detail::PostedUse> posted_uses(const detail::CachedNames& names,
-                                           std::span<const EpochUses> epochs) {
+                                           std::span<const EpochSchedule> epochs) {
   std::unordered_map<std::uint64_t, Hash128> by_number;
   for (const auto& [name, shard] : names) by_number.emplace(shard, detail::number_of_name(name));
   std::vector<detail::PostedUse> uses;
   std::uint64_t first_slot = 0;
-  for (const EpochUses& epoch : epochs) {
-    for (const ShardUse& use : epoch.uses) {
+  for (const EpochSchedule& epoch : epochs) {
+    for (const UseInterval& use : epoch.uses) {
       const auto named = by_number.find(use.shard);
       if (named == by_number.end()) continue;  // it is read where it lies
       uses.push_back({named->second, first_slot + use.begin, first_slot + use.end});
@@ -87,36 +76,36 @@ std::vector<detail::PostedUse> posted_uses(const detail::CachedNames& names,
   return uses;
 }
 
-/// Shards that were fetched ahead, held until they were used. Threads: internally synchronised.
-class HeldShards {
+/// Shards that were fetched ahead, pinned until they were used. Threads: internally synchronised.
+class PinnedShards {
  public:
-  void hold(std::uint64_t shard, CachedShard held) {
+  void pin(std::uint64_t shard, CachedShard cached) {
     const Lock lock(mutex_);
-    held_.insert_or_assign(shard, std::move(held));
+    pinned_.insert_or_assign(shard, std::move(cached));
   }
   std::size_t size() const {
     const Lock lock(mutex_);
-    return held_.size();
+    return pinned_.size();
   }
-  /// Lets those go of which `may_go` is true.
+  /// Unpins those of which `may_go` is true.
   template <class MayGo>
-  bool let_go(const MayGo& may_go) {
-    std::vector<CachedShard> gone;  // let go of without the mutex
+  bool unpin_if(const MayGo& may_go) {
+    std::vector<CachedShard> gone;  // unpinned without the mutex
     const Lock lock(mutex_);
-    for (auto at = held_.begin(); at != held_.end();) {
+    for (auto at = pinned_.begin(); at != pinned_.end();) {
       if (!may_go(at->first, at->second)) {
         ++at;
         continue;
       }
       gone.push_back(std::move(at->second));
-      at = held_.erase(at);
+      at = pinned_.erase(at);
     }
     return !gone.empty();
   }
 
  private:
   mutable Mutex mutex_;
-  std::map<std::uint64_t, CachedShard> held_ SHARDWISE_GUARDED_BY(mutex_);
+  std::map<std::uint64_t, CachedShard> pinned_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace
@@ -131,8 +120,9 @@ struct ShardPrefetcher::Impl {
     starts = data.shard_starts();
     // The cache's rule has then chosen a shard that is needed later than the one that is asked for.
     CacheAccess::add_releaser(
-        *data.cache(), held, {.release = [all = held.get()](const std::string& name) {
-          return all->let_go([&](std::uint64_t, const CachedShard& s) { return s.name() == name; });
+        *data.cache(), pinned, {.release = [all = pinned.get()](const std::string& name) {
+          return all->unpin_if(
+              [&](std::uint64_t, const CachedShard& s) { return s.name() == name; });
         }});
     try {
       begin_epoch(sampler);
@@ -159,7 +149,7 @@ struct ShardPrefetcher::Impl {
     const bool is_crew_here = crew->threads.are_here();
     crew->threads.join();
     if (!is_crew_here) static_cast<void>(crew.release());  // see require_crew()
-    held->let_go([](std::uint64_t, const CachedShard&) { return true; });
+    pinned->unpin_if([](std::uint64_t, const CachedShard&) { return true; });
   }
 
   /// Threads that fetch, and what they share that takes them long.
@@ -170,9 +160,9 @@ struct ShardPrefetcher::Impl {
   /// Starts the threads, also in a child of the process that they were started in.
   void require_crew();
 
-  std::optional<EpochUses> uses_of(const Sampler& sampler) const {
-    const auto schedule = ShardSchedule::of(sampler, starts);
-    return schedule ? schedule->uses(options.node, options.window) : std::nullopt;
+  std::optional<EpochSchedule> uses_of(const Sampler& sampler) const {
+    const auto shards = ShardSchedule::of(sampler, starts);
+    return shards ? shards->uses(options.node, options.window) : std::nullopt;
   }
 
   void begin_epoch(const Sampler& sampler);
@@ -183,7 +173,6 @@ struct ShardPrefetcher::Impl {
   /// True if the shard is read now, or may be fetched ahead.
   bool is_wanted(std::uint64_t shard) SHARDWISE_EXCLUDES(mutex);
   void run(Crew& of);
-  bool has_work() const SHARDWISE_REQUIRES(mutex);
   bool is_needed(std::uint64_t shard, std::uint64_t slot) SHARDWISE_EXCLUDES(mutex);
   std::shared_ptr<const detail::ShardFuture> current() SHARDWISE_EXCLUDES(mutex) {
     const Lock lock(mutex);
@@ -197,8 +186,8 @@ struct ShardPrefetcher::Impl {
   };
   Decision decide() SHARDWISE_EXCLUDES(mutex);
   bool holds_its_share(const detail::ShardFuture& known) const;
-  std::shared_ptr<detail::CacheUser> post(std::span<const EpochUses> epochs, std::uint64_t slot);
-  void go_on(std::uint64_t epochs) SHARDWISE_EXCLUDES(mutex);
+  std::shared_ptr<detail::CacheUser> post(std::span<const EpochSchedule> epochs,
+                                          std::uint64_t slot);
 
   const Dataset data;
   ShardPrefetcher::Options options;
@@ -206,7 +195,7 @@ struct ShardPrefetcher::Impl {
   std::vector<std::uint64_t> starts;
   std::uint64_t share = 0;  // of the ranks that get different samples, which this one is
   std::uint64_t num_shares = 1;
-  const std::shared_ptr<HeldShards> held = std::make_shared<HeldShards>();
+  const std::shared_ptr<PinnedShards> pinned = std::make_shared<PinnedShards>();
   std::shared_ptr<const detail::ShardFuture> followed;  // of the reader
   const std::int64_t began_ns = detail::monotonic_ns();
   std::map<std::uint64_t, int> to_close;     // shards, with the tries that are left; of the reader
@@ -216,15 +205,8 @@ struct ShardPrefetcher::Impl {
   Condition changed;
   bool stopping SHARDWISE_GUARDED_BY(mutex) = false;
   std::shared_ptr<detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
-  // By begin, of this epoch and the next.
-  std::vector<ShardUse> uses SHARDWISE_GUARDED_BY(mutex);
-  std::size_t next SHARDWISE_GUARDED_BY(mutex) = 0;   // of them, to be fetched
-  std::size_t begun SHARDWISE_GUARDED_BY(mutex) = 0;  // of them, up to now
-  // Their ends, with their shards.
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends SHARDWISE_GUARDED_BY(mutex);
-  std::size_t ended SHARDWISE_GUARDED_BY(mutex) = 0;
-  std::uint64_t generation SHARDWISE_GUARDED_BY(mutex) = 0;  // counts epochs
-  std::atomic<std::uint64_t> next_change{0};                 // the slot where a use begins or ends
+  detail::PrefetchSchedule schedule SHARDWISE_GUARDED_BY(mutex);  // of this epoch and the next
+  std::atomic<std::uint64_t> next_change{0};  // the slot where a use begins or ends
 
   std::atomic<bool> cancel{false};
   std::unique_ptr<Crew> crew;
@@ -241,15 +223,15 @@ void ShardPrefetcher::Impl::require_crew() {
 }
 
 /// Tells the other users of the cache what this one will need, from `slot` on.
-std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(std::span<const EpochUses> epochs,
-                                                               std::uint64_t slot) {
+std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(
+    std::span<const EpochSchedule> epochs, std::uint64_t slot) {
   detail::UserPace pace{.now = slot, .began_ns = began_ns};
   {
     const Lock lock(mutex);
     if (future && future->user() != nullptr) pace.slots_done = future->user()->pace().slots_done;
   }
   std::uint64_t bytes = 0;
-  for (const ShardUse& use : epochs.front().uses) {
+  for (const UseInterval& use : epochs.front().uses) {
     bytes += data.index().shard(use.shard).expanded_bytes;
   }
   mean_bytes = bytes / std::max<std::uint64_t>(epochs.front().uses.size(), 1);
@@ -272,10 +254,7 @@ bool ShardPrefetcher::Impl::is_wanted(std::uint64_t shard) {
   const Lock lock(mutex);
   if (!future) return false;
   if (future->uses().in_use_until(shard, future->now())) return true;
-  for (std::size_t i = begun; i < uses.size() && i < begun + options.max_ahead; ++i) {
-    if (uses[i].shard == shard) return true;
-  }
-  return false;
+  return schedule.is_ahead(shard);
 }
 
 void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
@@ -287,46 +266,41 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     share = 0;
     num_shares = 1;
   }
-  std::optional<EpochUses> now = uses_of(sampler);
+  std::optional<EpochSchedule> now = uses_of(sampler);
   std::shared_ptr<detail::ShardFuture> known;
-  std::vector<ShardUse> all;
+  std::vector<UseInterval> all;
   if (now) {
     // Two epochs are fetched for, and three are known: a victim is chosen by its next use, which
     // may lie in the third.
-    std::array<EpochUses, 3> epochs{*std::move(now), {}, {}};
+    std::array<EpochSchedule, 3> epochs{*std::move(now), {}, {}};
     const auto later = sampler.clone();
     for (std::size_t i = 1; i < epochs.size(); ++i) {
       later->set_epoch(sampler.epoch() + i);
-      epochs[i] = uses_of(*later).value_or(EpochUses{});
+      epochs[i] = uses_of(*later).value_or(EpochSchedule{});
     }
     all = epochs[0].uses;
-    for (const ShardUse& use : epochs[1].uses) {
+    for (const UseInterval& use : epochs[1].uses) {
       all.push_back({use.shard, use.begin + epochs[0].num_slots, use.end + epochs[0].num_slots});
     }
     known = std::make_shared<detail::ShardFuture>(
-        names, NextUses(data.index().num_shards(), epochs), post(epochs, slot));
+        names, NextUseIndex(data.index().num_shards(), epochs), post(epochs, slot));
   }
   follow(known);
   {
     const Lock lock(mutex);
     future = known;
-    uses = std::move(all);
-    next = begun = ended = 0;
-    ends.clear();
-    for (const ShardUse& use : uses) ends.emplace_back(use.end, use.shard);
-    std::sort(ends.begin(), ends.end());
-    ++generation;
+    schedule = detail::PrefetchSchedule(std::move(all), options.max_ahead);
   }
   next_change = 0;
   reached(slot);
   // Those of the epoch before that are needed much later may go, so that others find room.
-  held->let_go([&](std::uint64_t shard, const CachedShard&) { return !is_wanted(shard); });
+  pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) { return !is_wanted(shard); });
   changed.notify_all();
 }
 
 void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
   if (current() == nullptr) {
-    next_change = ~std::uint64_t{0};  // until the next epoch begins
+    next_change = detail::PrefetchSchedule::kNever;  // until the next epoch begins
     return;
   }
   require_crew();
@@ -335,29 +309,24 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
     const Lock lock(mutex);
     if (!future) return;
     future->reach(slot);
-    while (begun < uses.size() && uses[begun].begin <= slot) ++begun;
-    for (; ended < ends.size() && ends[ended].first <= slot; ++ended) {
-      const std::uint64_t shard = ends[ended].second;
+    for (const std::uint64_t shard : schedule.reach(slot)) {
       if (!future->uses().in_use_until(shard, slot)) idle.push_back(shard);
     }
-    std::uint64_t change = ~std::uint64_t{0};
-    if (begun < uses.size()) change = std::min(change, uses[begun].begin);
-    if (ended < ends.size()) change = std::min(change, ends[ended].first);
-    next_change = change;
+    next_change = schedule.next_change();
   }
-  held->let_go([&](std::uint64_t shard, const CachedShard&) {
+  pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) {
     return std::find(idle.begin(), idle.end(), shard) != idle.end();
   });
   // No process can evict a shard that is mapped. Without the mutex, since unmapping takes long.
   // If samples of it are held still, as those of a batch that spans shards, it goes with the last
   // of them; it is tried again for one that is let go of at this very moment.
-  for (const std::uint64_t shard : idle) to_close[shard] = kMostTriesToClose;
+  for (const std::uint64_t shard : idle) to_close[shard] = kMaxTriesToClose;
   for (auto at = to_close.begin(); at != to_close.end();) {
     const bool is_done = is_needed(at->first, slot) ||
                          DatasetAccess::close_shard(data, at->first) || --at->second == 0;
     at = is_done ? to_close.erase(at) : std::next(at);
   }
-  CacheAccess::settle(*data.cache(), [known = current(), slot](const std::string& name) {
+  CacheAccess::trim_overrun(*data.cache(), [known = current(), slot](const std::string& name) {
     return known ? known->next_use(name, slot) : NextUse{};
   });
   changed.notify_all();
@@ -367,9 +336,7 @@ void ShardPrefetcher::Impl::note_read(std::uint64_t slot) noexcept {
   const Lock lock(mutex);
   if (!future) return;
   // Others are told when a use ends, and no sooner: that writes to a file.
-  const auto end = std::upper_bound(ends.begin(), ends.end(), std::pair(slot, ~std::uint64_t{0}));
-  const bool has_ended = end != ends.begin() && std::prev(end)->first > future->now();
-  future->reach(slot, has_ended);
+  future->reach(slot, schedule.has_end(future->now(), slot));
 }
 
 bool ShardPrefetcher::Impl::is_needed(std::uint64_t shard, std::uint64_t slot) {
@@ -377,27 +344,17 @@ bool ShardPrefetcher::Impl::is_needed(std::uint64_t shard, std::uint64_t slot) {
   return future && future->uses().in_use_until(shard, slot);
 }
 
-bool ShardPrefetcher::Impl::has_work() const {
-  return future && next < uses.size() && next < begun + options.max_ahead;
-}
-
 void ShardPrefetcher::Impl::run(Crew& of) {
   for (;;) {
     {
       const Lock lock(mutex);
-      while (!stopping && !has_work()) changed.wait(mutex);
+      while (!stopping && schedule.next() == nullptr) changed.wait(mutex);
       if (stopping) return;
     }
     if (fetch_next(of)) continue;
     const Lock lock(mutex);
     if (!stopping) changed.wait_for(mutex, kAskAgain);
   }
-}
-
-/// Moves `next` past a use of the epoch that `epochs` counts, unless another has begun.
-void ShardPrefetcher::Impl::go_on(std::uint64_t epochs) {
-  const Lock lock(mutex);
-  if (epochs == generation) ++next;
 }
 
 /// Decides on the next use, and fetches its shard. Returns false if it cannot be fetched yet.
@@ -411,9 +368,9 @@ bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
   // Room is made for it: the next decision need not wait for the bytes.
   try {
     if (!next_one.fetch) return true;
-    held->hold(next_one.shard, next_one.fetch->run());
+    pinned->pin(next_one.shard, next_one.fetch->run());
     // Its use may have ended while it came: then nobody else would let it go.
-    held->let_go([&](std::uint64_t shard, const CachedShard&) {
+    pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) {
       return shard == next_one.shard && !is_wanted(shard);
     });
   } catch (const std::exception&) {
@@ -427,22 +384,20 @@ bool ShardPrefetcher::Impl::holds_its_share(const detail::ShardFuture& known) co
   const detail::CacheUser* const user = known.user();
   const std::size_t others = user == nullptr ? 0 : user->num_others();
   if (others == 0) return false;
-  return held->size() * mean_bytes >= data.cache()->options().budget_bytes / (others + 1);
+  return pinned->size() * mean_bytes >= data.cache()->options().budget_bytes / (others + 1);
 }
 
 /// Decides on the next use, in its turn: `fetch` is set if its shard is to be fetched. None may
 /// overtake one that cannot be fetched yet.
 ShardPrefetcher::Impl::Decision ShardPrefetcher::Impl::decide() {
   Decision made;
-  ShardUse use;
-  std::uint64_t epochs = 0;
+  UseInterval use;
   std::shared_ptr<detail::ShardFuture> known;
   {
     const Lock lock(mutex);
-    if (stopping || !has_work()) return made;
-    use = uses[next];
+    if (stopping || schedule.next() == nullptr) return made;
+    use = *schedule.next();
     known = future;
-    epochs = generation;
   }
   made.shard = use.shard;
   try {
@@ -459,7 +414,8 @@ ShardPrefetcher::Impl::Decision ShardPrefetcher::Impl::decide() {
   } catch (const std::exception&) {
     // It is passed over, as in fetch_next().
   }
-  go_on(epochs);
+  const Lock lock(mutex);
+  if (known == future) schedule.decide();
   return made;
 }
 

@@ -55,7 +55,7 @@ const MemberRecord* find_wrong(const OwnBytes& bytes, const SegmentView& segment
 }
 
 /// Samples that come wrong each time in another way are fetched so often.
-constexpr int kMostFetches = 4;
+constexpr int kMaxFetches = 4;
 
 std::size_t max_descriptors(std::size_t wanted) {
   rlimit limit{};
@@ -135,7 +135,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
       const MemberRecord* const wrong = find_wrong(*result, segment, members);
       if (wrong == nullptr) break;
       const std::uint64_t now = hash64({result->bytes.get(), total});
-      if (fetches < kMostFetches && (fetches == 1 || now != before)) {
+      if (fetches < kMaxFetches && (fetches == 1 || now != before)) {
         before = now;
         continue;  // it may have come to harm on the way
       }

@@ -288,9 +288,9 @@ bool ShardSchedule::delivers(const RankOptions::Range& shares, std::uint64_t fir
 
 /// The slots in which `piece` is delivered, counted from where the sampler began; nothing if these
 /// shares have no part of it.
-std::optional<ShardUse> ShardSchedule::delivered_part(const Piece& piece,
-                                                      const RankOptions::Range& shares) const {
-  std::optional<ShardUse> found;
+std::optional<UseInterval> ShardSchedule::delivered_part(const Piece& piece,
+                                                         const RankOptions::Range& shares) const {
+  std::optional<UseInterval> found;
   bool is_delivered = false;
   std::uint64_t index = 0;
   if (first_kept_ > 0) {  // what came before the sampler began
@@ -309,7 +309,7 @@ std::optional<ShardUse> ShardSchedule::delivered_part(const Piece& piece,
     const std::uint64_t first = number - first_kept_;
     const std::uint64_t run = std::min(kept_->run_length(number), num_slots_ - first);
     const std::uint64_t count = std::min(piece.count - index, ceil_div(run, piece.stride));
-    if (!found) found = ShardUse{0, first, first};
+    if (!found) found = UseInterval{0, first, first};
     found->end = first + (count - 1) * piece.stride + 1;
     is_delivered = is_delivered || delivers(shares, first, piece.stride, count);
     index += count;
@@ -318,13 +318,13 @@ std::optional<ShardUse> ShardSchedule::delivered_part(const Piece& piece,
   return in_whole_steps(*found);
 }
 
-ShardUse ShardSchedule::in_whole_steps(ShardUse use) const noexcept {
+UseInterval ShardSchedule::in_whole_steps(UseInterval use) const noexcept {
   use.begin -= use.begin % step_slots_;
   use.end = std::min(ceil_div(use.end, step_slots_) * step_slots_, num_slots_);
   return use;
 }
 
-ShardUse ShardSchedule::in_windows(ShardUse use, std::uint64_t window) const noexcept {
+UseInterval ShardSchedule::in_windows(UseInterval use, std::uint64_t window) const noexcept {
   const auto number_of = [&](std::uint64_t position) {
     const std::uint64_t kept = std::max(kept_->kept_before(position), first_kept_) - first_kept_;
     return std::min(kept, num_slots_);
@@ -336,8 +336,8 @@ ShardUse ShardSchedule::in_windows(ShardUse use, std::uint64_t window) const noe
   return use;
 }
 
-std::optional<EpochUses> ShardSchedule::uses(const RankOptions::Range& ranks,
-                                             std::uint64_t window) const {
+std::optional<EpochSchedule> ShardSchedule::uses(const RankOptions::Range& ranks,
+                                                 std::uint64_t window) const {
   if (ranks.count == 0 || ranks.count > world_size_ || ranks.first > world_size_ - ranks.count) {
     throw InvalidArgument("no ranks " + std::to_string(ranks.first) + " to before " +
                               std::to_string(ranks.first + ranks.count),
@@ -350,7 +350,7 @@ std::optional<EpochUses> ShardSchedule::uses(const RankOptions::Range& ranks,
   if (step_slots_ > 1 && shares.count < num_shares_) return std::nullopt;
 
   struct Part {
-    ShardUse use;
+    UseInterval use;
     std::size_t piece;
   };
   std::vector<Part> parts;
@@ -360,12 +360,12 @@ std::optional<EpochUses> ShardSchedule::uses(const RankOptions::Range& ranks,
   }
   std::stable_sort(parts.begin(), parts.end(),
                    [](const Part& x, const Part& y) { return x.use.begin < y.use.begin; });
-  EpochUses epoch;
+  EpochSchedule epoch;
   epoch.num_slots = num_slots_;
   epoch.uses.reserve(touched_.size());
   constexpr std::uint64_t kNone = ~std::uint64_t{0};
   std::vector<std::uint64_t> latest(num_shards_, kNone);
-  const auto add = [&](const ShardUse& use) {
+  const auto add = [&](const UseInterval& use) {
     std::uint64_t& place = latest[use.shard];
     if (place != kNone && epoch.uses[place].end >= use.begin) {
       epoch.uses[place].end = std::max(epoch.uses[place].end, use.end);
@@ -380,7 +380,7 @@ std::optional<EpochUses> ShardSchedule::uses(const RankOptions::Range& ranks,
       add({touched_[i], part.use.begin, part.use.end});
     }
   }
-  for (const ShardUse& use : padding_) {
+  for (const UseInterval& use : padding_) {
     if (!delivers(shares, use.begin, 1, 1)) continue;
     add(window == 0 ? in_whole_steps(use) : in_windows(use, window));
   }

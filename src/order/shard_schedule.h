@@ -69,7 +69,8 @@ class SHARDWISE_EXPORT ShardSchedule {
   ///   the order says.
   /// Cost: O(pieces + uses), about 0.1 us a use; with several streams O(pieces * log pieces).
   /// Errors: InvalidArgument if there are no such ranks.
-  std::optional<EpochUses> uses(const RankOptions::Range& ranks, std::uint64_t window = 0) const;
+  std::optional<EpochSchedule> uses(const RankOptions::Range& ranks,
+                                    std::uint64_t window = 0) const;
 
  private:
   /// Slots of the epoch, as if nothing were left out: first, first + stride ... `count` of them,
@@ -85,10 +86,10 @@ class SHARDWISE_EXPORT ShardSchedule {
 
   ShardSchedule() = default;
 
-  std::optional<ShardUse> delivered_part(const Piece& piece,
-                                         const RankOptions::Range& shares) const;
-  ShardUse in_whole_steps(ShardUse use) const noexcept;
-  ShardUse in_windows(ShardUse use, std::uint64_t window) const noexcept;
+  std::optional<UseInterval> delivered_part(const Piece& piece,
+                                            const RankOptions::Range& shares) const;
+  UseInterval in_whole_steps(UseInterval use) const noexcept;
+  UseInterval in_windows(UseInterval use, std::uint64_t window) const noexcept;
   bool delivers(const RankOptions::Range& shares, std::uint64_t first, std::uint64_t stride,
                 std::uint64_t count) const noexcept;
 
@@ -102,7 +103,7 @@ class SHARDWISE_EXPORT ShardSchedule {
   std::shared_ptr<const KeptSlots> kept_;
   std::vector<Piece> pieces_;
   std::vector<std::uint64_t> touched_;  ///< shards of each piece, ascending
-  std::vector<ShardUse> padding_;       ///< by begin
+  std::vector<UseInterval> padding_;    ///< by begin
 };
 
 }  // namespace shardwise::detail

@@ -9,7 +9,7 @@
 namespace shardwise {
 namespace {
 
-constexpr int kMostRoles = 5;  ///< that are assumed one after the other
+constexpr int kMaxRoles = 5;  ///< that are assumed one after the other
 
 std::string setting(const AwsSettings& settings, const char* name) {
   const auto found = settings.find(name);
@@ -102,7 +102,7 @@ AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
 
 std::optional<AwsKeyChain::Origin> AwsKeyChain::origin_in_profile(const std::string& name,
                                                                   bool must_be_there, int depth) {
-  if (depth > kMostRoles) {
+  if (depth > kMaxRoles) {
     throw InvalidArgument("the roles of S3 profiles lead in circles", in_quotes(name),
                           "end the chain of source_profile with a profile that has keys");
   }

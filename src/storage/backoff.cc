@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr std::chrono::hours kMostPatience{24 * 30};  // as Fetchers::Options::retry_for says
+constexpr std::chrono::hours kMaxRetryAfter{24 * 30};  // as Fetchers::Options::retry_for says
 // When whoever waits for the file should hear of it.
 constexpr int kManyFailures = 3;
 constexpr std::chrono::seconds kLongSilence{2};
@@ -31,8 +31,8 @@ void check_cancelled(const Fetcher::Request& request) {
 }
 
 void Backoff::reached(std::uint64_t bytes) noexcept {
-  if (bytes <= most_bytes_) return;
-  most_bytes_ = bytes;
+  if (bytes <= max_bytes_) return;
+  max_bytes_ = bytes;
   heard_ = Clock::now();
   if (failing_since_) {
     const std::chrono::duration<double> time = heard_ - *failing_since_;
@@ -44,14 +44,14 @@ void Backoff::reached(std::uint64_t bytes) noexcept {
 }
 
 Backoff::Clock::duration Backoff::delay(std::optional<std::chrono::seconds> retry_after) const {
-  const milliseconds most = options_.retry_max_delay;
-  milliseconds ceiling = std::min(options_.retry_base_delay, most);
-  for (int i = 1; i < failures_ && ceiling < most; ++i) ceiling = std::min(ceiling * 2, most);
+  const milliseconds max = options_.retry_max_delay;
+  milliseconds ceiling = std::min(options_.retry_base_delay, max);
+  for (int i = 1; i < failures_ && ceiling < max; ++i) ceiling = std::min(ceiling * 2, max);
   std::random_device random;
   milliseconds chosen(std::uniform_int_distribution<milliseconds::rep>(0, ceiling.count())(random));
   // Compared in seconds: a server may ask for more than a count of milliseconds can hold.
-  constexpr std::chrono::seconds kMostSeconds = kMostPatience;
-  if (retry_after) chosen = std::max<milliseconds>(chosen, std::min(*retry_after, kMostSeconds));
+  constexpr std::chrono::seconds kMaxSeconds = kMaxRetryAfter;
+  if (retry_after) chosen = std::max<milliseconds>(chosen, std::min(*retry_after, kMaxSeconds));
   return chosen;
 }
 
@@ -59,12 +59,13 @@ bool Backoff::wait_for_next(const Failure& failure) {
   const auto now = Clock::now();
   if (!failing_since_) {
     failing_since_ = now;
-    bytes_when_it_failed_ = most_bytes_;
+    bytes_when_it_failed_ = max_bytes_;
   }
   ++failures_;
-  const milliseconds most = std::min({options_.retry_for, failure.most.value_or(options_.retry_for),
-                                      request_.retry_for.value_or(options_.retry_for)});
-  const Clock::duration left = most - (now - *failing_since_);
+  const milliseconds timeout =
+      std::min({options_.retry_for, failure.timeout.value_or(options_.retry_for),
+                request_.retry_for.value_or(options_.retry_for)});
+  const Clock::duration left = timeout - (now - *failing_since_);
   if (left <= left.zero() || failures_ > options_.max_retries) return false;
   const Clock::duration wait = std::min(delay(failure.retry_after), left);
   const bool is_long = now - heard_ >= kLongSilence || wait >= kLongSilence;

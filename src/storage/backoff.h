@@ -25,8 +25,8 @@ class Backoff {
   void reached(std::uint64_t bytes) noexcept;
 
   struct Failure {
-    std::optional<std::chrono::seconds> retry_after = {};  ///< what the server asked for
-    std::optional<std::chrono::milliseconds> most = {};    ///< in place of retry_for, if it is less
+    std::optional<std::chrono::seconds> retry_after = {};   ///< what the server asked for
+    std::optional<std::chrono::milliseconds> timeout = {};  ///< in place of retry_for, if less
     /// Called before the wait with the time that is left, once the fetch has failed some times.
     std::function<void(std::chrono::milliseconds left)> tell = nullptr;
   };
@@ -47,7 +47,7 @@ class Backoff {
   int failures_ = 0;                                     ///< since the last progress
   Clock::time_point heard_ = Clock::now();               ///< when it began, or the last progress
   std::optional<Clock::time_point> failing_since_ = {};  ///< nothing: no failure since then
-  std::uint64_t most_bytes_ = 0, bytes_when_it_failed_ = 0;
+  std::uint64_t max_bytes_ = 0, bytes_when_it_failed_ = 0;
   std::string wrong_;
 };
 

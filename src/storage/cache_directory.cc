@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -450,6 +451,24 @@ void CacheDirectory::remove_record(const std::string& name) const noexcept {
 
 void CacheDirectory::remove_note(const std::string& name) const noexcept {
   ::unlink(note_path(name).c_str());
+}
+
+std::optional<std::uint64_t> find_size(const std::string& path) {
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) != 0) {
+    if (errno == ENOENT) return std::nullopt;
+    throw_errno(errno, "cannot access", path);
+  }
+  if (!S_ISREG(st.st_mode)) return std::nullopt;  // it will be replaced, not followed
+  return static_cast<std::uint64_t>(st.st_size);
+}
+
+void touch(const std::string& path) noexcept {
+  timespec times[2] = {};
+  ::clock_gettime(CLOCK_REALTIME, &times[0]);
+  times[1].tv_nsec = UTIME_OMIT;
+  // If this fails, the shard is merely evicted sooner than it should be.
+  static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW));
 }
 
 }  // namespace shardwise::detail

@@ -125,4 +125,9 @@ class CacheDirectory {
   const bool is_read_only_;
 };
 
+/// The size of a regular file; nothing if there is none.
+std::optional<std::uint64_t> find_size(const std::string& path);
+/// Sets the shard's last use to now.
+void touch(const std::string& path) noexcept;
+
 }  // namespace shardwise::detail

@@ -26,7 +26,7 @@ constexpr char kFutureMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'X', '\n'};
 constexpr std::uint64_t kFutureVersion = 1;
 constexpr std::uint64_t kReachedAt = 64;  ///< the slot that was reached: all that changes
 constexpr std::uint64_t kUsesAt = 128;
-constexpr std::uint64_t kMostUses = 10'000'000;
+constexpr std::uint64_t kMaxUses = 10'000'000;
 constexpr std::string_view kFutureSuffix = ".future";
 constexpr std::size_t kNameDigits = 16;
 
@@ -61,7 +61,7 @@ std::optional<FutureHeader> read_header(const File& file) {
   if (file.read_at(0, reinterpret_cast<char*>(&header), sizeof header) < sizeof header ||
       std::memcmp(header.magic, kFutureMagic, sizeof kFutureMagic) != 0 ||
       header.version != kFutureVersion || header.checksum != checksum_of(header) ||
-      header.num_uses > kMostUses) {
+      header.num_uses > kMaxUses) {
     return std::nullopt;
   }
   return header;
@@ -94,8 +94,8 @@ double slots_for_one(const UserPace& mine, const UserPace& other, std::int64_t n
 }
 
 std::uint64_t to_slot(double slot) noexcept {
-  constexpr double kMost = 9.0e18;
-  return static_cast<std::uint64_t>(std::clamp(slot, 0.0, kMost));
+  constexpr double kMax = 9.0e18;
+  return static_cast<std::uint64_t>(std::clamp(slot, 0.0, kMax));
 }
 
 /// Ranks of one order: at the end of an epoch they wait for the slowest.

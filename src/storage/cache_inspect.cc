@@ -1,8 +1,6 @@
 #include <algorithm>
 #include <map>
-#include <set>
 #include <string_view>
-#include <unordered_set>
 
 #include "base/errno_error.h"
 #include "base/file.h"
@@ -16,7 +14,6 @@
 
 namespace shardwise {
 
-using detail::ByteLock;
 using detail::fetch_byte;
 using detail::kCachePieceBytes;
 using detail::use_byte;
@@ -32,28 +29,6 @@ Hash128 detail::hash_of_file(const File& file, const CancelToken& cancel,
     hasher.update(std::string_view(piece).substr(0, n));
     at += n;
     if (progress) progress(n);
-  }
-}
-
-void ShardCache::Impl::sweep(const detail::CacheDirectory::Contents& contents) const {
-  for (const auto& temporary : contents.temporaries) sweep_temporary(temporary.path);
-  for (const std::string& path : contents.temporary_notes) sweep_temporary(path);
-  std::unordered_set<std::string_view> shards;
-  shards.reserve(contents.shards.size());
-  for (const auto& shard : contents.shards) shards.insert(shard.name);
-  std::set<std::string> without_shard;
-  for (const auto* const names : {&contents.records, &contents.notes}) {
-    for (const std::string& name : *names) {
-      if (!shards.contains(name)) without_shard.insert(name);
-    }
-  }
-  for (const std::string& name : without_shard) {
-    // The lock: a record without a shard may be one that a fetch has just written.
-    const auto lock = ByteLock::try_take(directory, fetch_byte(name));
-    if (lock && !detail::find_size(directory.shard_path(name))) {
-      directory.remove_record(name);
-      directory.remove_note(name);
-    }
   }
 }
 
@@ -184,7 +159,7 @@ ShardCache::Check ShardCache::verify(const CancelToken& cancel,
 ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
   impl_->require_writable("nothing can be removed from it");
   auto contents = impl_->directory.scan();
-  impl_->sweep(contents);
+  impl_->room.remove_leftovers(contents);
   std::sort(contents.shards.begin(), contents.shards.end(),
             [](const auto& a, const auto& b) { return a.last_use_ns < b.last_use_ns; });
   std::uint64_t used = 0;
@@ -192,7 +167,7 @@ ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
   ShardCache::Removal removal;
   for (const auto& shard : contents.shards) {
     if (used <= max_bytes) break;
-    if (!impl_->remove_unused(shard)) {
+    if (!impl_->room.evict_unused(shard.name)) {
       ++removal.num_in_use;
       continue;
     }
@@ -205,31 +180,7 @@ ShardCache::Removal ShardCache::prune(std::uint64_t max_bytes) {
 
 bool ShardCache::remove(const std::string& name) {
   impl_->require_writable("nothing can be removed from it");
-  const auto size = detail::find_size(impl_->directory.shard_path(name));
-  return size && impl_->remove_unused({.name = name, .size_bytes = *size});
-}
-
-bool ShardCache::Impl::remove_unused(const detail::CacheDirectory::Shard& shard) {
-  const auto lock = ByteLock::try_take(directory, use_byte(shard.name));
-  if (!lock) return false;
-  const RoomLock room = lock_room({});
-  ledger.change([&] { return -remove(room, shard, Counted::kEvicted); });
-  return true;
-}
-
-void ShardCache::Impl::take_stock() {
-  const detail::CacheLedger::Count before = ledger.read_before_listing();
-  const auto contents = directory.scan();
-  sweep(contents);
-  std::uint64_t used_bytes = 0;
-  for (const auto& shard : contents.shards) used_bytes += shard.size_bytes;
-  for (const auto& temporary : contents.temporaries) {
-    if (detail::find_size(temporary.path)) used_bytes += temporary.size_bytes;
-  }
-  // Whoever has the room byte may be stopped: nobody waits for it before the first shard is needed.
-  const auto room = ByteLock::try_take(directory, detail::kRoomByte);
-  if (!room || !ledger.is_same(before)) return ledger.doubt();
-  ledger.change([] { return 0; }, used_bytes);
+  return detail::find_size(impl_->directory.shard_path(name)) && impl_->room.evict_unused(name);
 }
 
 }  // namespace shardwise

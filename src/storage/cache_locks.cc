@@ -8,6 +8,8 @@
 #include "base/errno_error.h"
 #include "base/hasher.h"
 #include "base/own_directory.h"
+#include "base/text.h"
+#include "base/url.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::detail {
@@ -96,14 +98,14 @@ bool ByteLocks::try_take(std::uint64_t byte) {
   }
 }
 
-void UseTable::adopt() noexcept {
+void PinTable::adopt() noexcept {
   if (process_ == process_generation()) return;
   process_ = process_generation();
-  std::erase_if(users_, [](const auto& entry) { return entry.second.kept == 0; });
-  for (auto& [name, users] : users_) users = {.passing = 0, .kept = users.kept, .is_locked = false};
+  std::erase_if(users_, [](const auto& entry) { return entry.second.shared == 0; });
+  for (auto& [name, users] : users_) users = {.own = 0, .shared = users.shared, .is_locked = false};
 }
 
-std::optional<UseTable::Hold> UseTable::try_hold(const std::string& name) {
+std::optional<PinTable::Pin> PinTable::try_pin(const std::string& name) {
   const Lock lock(mutex_);
   adopt();
   renew();
@@ -112,41 +114,41 @@ std::optional<UseTable::Hold> UseTable::try_hold(const std::string& name) {
     // A lock keeps the shard from being evicted. Where there can be none, a mapping stays readable
     // all the same.
     if (!users.is_locked) users.is_locked = try_lock_without_writing(use_byte(name));
-    ++users.passing;
-    return Hold{.process = process_, .is_kept = false};
+    ++users.own;
+    return Pin{.process = process_, .is_shared = false};
   }
   if (!users.is_locked) users.is_locked = file_.try_lock_byte(use_byte(name), false);
   if (!users.is_locked) {
-    if (users.kept + users.passing == 0) users_.erase(name);
+    if (users.shared + users.own == 0) users_.erase(name);
     return std::nullopt;
   }
-  ++users.passing;
-  return Hold{.process = process_, .is_kept = false};
+  ++users.own;
+  return Pin{.process = process_, .is_shared = false};
 }
 
-void UseTable::keep(const std::string& name, Hold& hold) noexcept {
+void PinTable::share(const std::string& name, Pin& pin) noexcept {
   const Lock lock(mutex_);
   adopt();
   const auto found = users_.find(name);
-  if (found == users_.end() || hold.is_kept || hold.process != process_) return;
-  --found->second.passing;
-  ++found->second.kept;
-  hold.is_kept = true;
+  if (found == users_.end() || pin.is_shared || pin.process != process_) return;
+  --found->second.own;
+  ++found->second.shared;
+  pin.is_shared = true;
 }
 
-void UseTable::release(const std::string& name, const Hold& hold) noexcept {
+void PinTable::unpin(const std::string& name, const Pin& pin) noexcept {
   const Lock lock(mutex_);
   adopt();
   const auto found = users_.find(name);
-  if (found == users_.end() || (!hold.is_kept && hold.process != process_)) return;
+  if (found == users_.end() || (!pin.is_shared && pin.process != process_)) return;
   Users& users = found->second;
-  --(hold.is_kept ? users.kept : users.passing);
-  if (users.kept + users.passing > 0) return;
+  --(pin.is_shared ? users.shared : users.own);
+  if (users.shared + users.own > 0) return;
   if (users.is_locked) file_.unlock_byte(use_byte(name));
   users_.erase(found);
 }
 
-bool UseTable::try_lock_without_writing(std::uint64_t byte) {
+bool PinTable::try_lock_without_writing(std::uint64_t byte) {
   try {
     return file_.fd() >= 0 && file_.try_lock_byte(byte, false);
   } catch (const NoDescriptor&) {
@@ -156,7 +158,7 @@ bool UseTable::try_lock_without_writing(std::uint64_t byte) {
   }
 }
 
-void UseTable::renew() {
+void PinTable::renew() {
   if (directory_.is_read_only()) {
     if (file_.fd() >= 0) return;
     try {
@@ -175,6 +177,112 @@ void UseTable::renew() {
     }
     file_ = std::move(fresh);
   }
+}
+
+/// Calls `attempt` until it returns a value, and returns that.
+template <class Attempt>
+auto CacheLocks::wait_for(std::uint64_t byte, std::string_view failure, const CancelToken& cancel,
+                          const Attempt& attempt) const {
+  Pause pause;
+  for (LockWatch watch(directory_, byte);;) {
+    if (auto got = attempt()) return *std::move(got);
+    cancel.throw_if_cancelled();
+    watch.look();
+    if (watch.waited() > options_.wait_timeout) {
+      watch.look_now();
+      throw Error(ErrorCode::kIo, failure, in_quotes(directory_.path()) + " " + watch.who(),
+                  watch.remedy());
+    }
+    pause();
+  }
+}
+
+std::optional<CacheLocks::Room> CacheLocks::try_lock_room() const {
+  auto lock = ByteLock::try_take(directory_, kRoomByte);
+  if (!lock) return std::nullopt;
+  return Room{*std::move(lock)};
+}
+
+CacheLocks::Room CacheLocks::lock_room(const CancelToken& cancel) const {
+  return wait_for(kRoomByte, "a process does not finish making room in the shard cache", cancel,
+                  [&] { return try_lock_room(); });
+}
+
+PinTable::Pin CacheLocks::pin(const std::string& name, const CancelToken& cancel) {
+  return wait_for(use_byte(name), "a process does not finish evicting a shard", cancel,
+                  [&] { return pins.try_pin(name); });
+}
+
+// A process that fetches may be silent for as long as it likes: it asks how large the shard is,
+// waits for room, for its server, or between two tries, expands, syncs. It has a limit of its own
+// (Fetchers::Options::retry_for), and its lock goes with it. So this waits for as long as the
+// process is seen to live, unless it stays stopped for wait_timeout. A process that cannot be seen,
+// as in another container, is judged by its files, and may be silent for as long as a fetch of this
+// process.
+ByteLock CacheLocks::lock_fetch(const CacheRequest& request, const std::string& name) {
+  Pause pause;
+  LockWatch watch(directory_, fetch_byte(name));
+  std::chrono::milliseconds last_growth{};
+  std::int64_t mtime_ns = 0;
+  for (bool waits = false;; waits = true) {
+    if (auto lock = try_lock_fetch(name)) return *std::move(lock);
+    if (!waits) counts_.add([](ShardCache::Stats& s) { ++s.waits; });
+    request.cancel.throw_if_cancelled();
+    if (watch.look()) {
+      report_wait(request, name, watch);
+      const std::int64_t latest_ns = watch.holder() ? mtime_ns : latest_write_ns(name);
+      const bool is_alive = watch.holder() || std::exchange(mtime_ns, latest_ns) != latest_ns;
+      if (is_alive) last_growth = watch.waited();
+    }
+    require_progress(request, watch, watch.waited() - last_growth);
+    pause();
+  }
+}
+
+void CacheLocks::require_progress(const CacheRequest& request, const LockWatch& watch,
+                                  std::chrono::milliseconds silent) const {
+  const auto seconds = [](std::chrono::milliseconds time) {
+    return std::to_string(time.count() / 1000) + " s";
+  };
+  const auto url = [&] { return in_quotes(redacted_url(request.source.url)); };
+  if (watch.stopped_for() > options_.wait_timeout) {
+    throw Error(
+        ErrorCode::kIo, "another process is fetching the shard, and is stopped",
+        url() + " (" + watch.holder()->text() + ", for " + seconds(watch.stopped_for()) + ")",
+        watch.remedy());
+  }
+  if (watch.foreign_for() > options_.wait_timeout) {
+    throw Error(ErrorCode::kIo, "the lock of the shard is held by no user of the shard cache",
+                url() + ", " + in_quotes(directory_.locks_path()) + " " + watch.who(),
+                watch.remedy());
+  }
+  if (silent > options_.wait_timeout + retry_for_) {
+    throw Error(ErrorCode::kIo, "another process is fetching the shard, and makes no progress",
+                url() + " (no bytes arrived for " + seconds(silent) + ")",
+                "see whether a process that uses " + in_quotes(directory_.path()) +
+                    " is stopped, and end it");
+  }
+}
+
+std::int64_t CacheLocks::latest_write_ns(const std::string& name) const {
+  // Sizes are reserved from the start. A compressed shard has two files, of which one rests.
+  std::int64_t latest_ns = 0;
+  for (const auto& temporary : directory_.scan().temporaries) {
+    if (temporary.name == name) latest_ns = std::max(latest_ns, temporary.mtime_ns);
+  }
+  return latest_ns;
+}
+
+void CacheLocks::report_wait(const CacheRequest& request, const std::string& name,
+                             const LockWatch& watch) {
+  if (!options_.on_wait || watch.is_own()) return;
+  const bool is_stopped = watch.holder() && watch.holder()->is_stopped;
+  {
+    const Lock lock(mutex_);
+    if (!reported_.emplace(name, is_stopped).second) return;
+  }
+  options_.on_wait(redacted_url(request.source.url), watch.waited(),
+                   watch.holder() ? watch.holder()->text() : "another process");
 }
 
 }  // namespace shardwise::detail

@@ -5,13 +5,19 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/lock_holder.h"
+#include "shardwise/base/cancel.h"
 #include "storage/cache_directory.h"
+#include "storage/cache_metrics.h"
+#include "storage/cache_request.h"
 
 // The locks of a shard cache: bytes of its locks file, as docs/formats/cache-directory.md lists
 // them. shard_cache.cc says in which order they are taken.
@@ -92,29 +98,30 @@ class ByteLocks {
   File file_;
 };
 
-/// The shards that this process uses. Threads: internally synchronised.
+/// The shards that this process pins. Threads: internally synchronised.
 ///
-/// After fork() the parent's holds stay the parent's. The child has holds of its own on the shards
-/// that the parent kept, from the time on at which it first holds or releases one.
-class UseTable {
+/// After fork() the parent's pins stay the parent's. The child has pins of its own on the shards
+/// that the parent shared, from the time on at which it first pins or unpins one.
+class PinTable {
  public:
-  explicit UseTable(const CacheDirectory& directory) : directory_(directory) {}
+  explicit PinTable(const CacheDirectory& directory) : directory_(directory) {}
 
-  /// One user of a shard. Until it is kept, it belongs to a thread that may not exist after fork().
-  struct Hold {
+  /// One user of a shard. Until it is shared, it belongs to a thread that may not exist after
+  /// fork().
+  struct Pin {
     std::uint64_t process = 0;
-    bool is_kept = false;
+    bool is_shared = false;
   };
-  /// Counts a user of the shard. Returns nothing while it is being evicted, which is brief.
-  [[nodiscard]] std::optional<Hold> try_hold(const std::string& name);
-  /// Marks a hold that a forked child has a copy of, and will release.
-  void keep(const std::string& name, Hold& hold) noexcept;
-  void release(const std::string& name, const Hold& hold) noexcept;
+  /// Returns nothing while the shard is being evicted, which is brief.
+  [[nodiscard]] std::optional<Pin> try_pin(const std::string& name);
+  /// Marks a pin that forked children get a copy of, and will unpin.
+  void share(const std::string& name, Pin& pin) noexcept;
+  void unpin(const std::string& name, const Pin& pin) noexcept;
 
  private:
   struct Users {
-    std::size_t passing = 0;
-    std::size_t kept = 0;
+    std::size_t own = 0;     // of threads of this process
+    std::size_t shared = 0;  // with children
     bool is_locked = false;
   };
   /// In a forked child: drops the users that are the parent's alone.
@@ -129,6 +136,68 @@ class UseTable {
   File file_ SHARDWISE_GUARDED_BY(mutex_);  // a child finds it closed
   std::uint64_t process_ SHARDWISE_GUARDED_BY(mutex_) = process_generation();
   std::map<std::string, Users> users_ SHARDWISE_GUARDED_BY(mutex_);
+};
+
+/// Waits between the tries of a lock, longer each time.
+class Pause {
+ public:
+  void operator()() {
+    std::this_thread::sleep_for(next_);
+    next_ = std::min(2 * next_, kLongest);
+  }
+
+ private:
+  static constexpr std::chrono::microseconds kLongest{10'000};
+  std::chrono::microseconds next_{100};
+};
+
+/// Takes the locks of a cache, and waits for them with a limit. Threads: internally synchronised.
+class CacheLocks {
+ public:
+  /// @param retry_for  how long a fetch is tried again.
+  CacheLocks(const CacheDirectory& directory, const ShardCache::Options& options,
+             std::chrono::milliseconds retry_for, CacheCounts& counts)
+      : pins(directory),
+        directory_(directory),
+        options_(options),
+        retry_for_(retry_for),
+        counts_(counts) {}
+
+  /// The lock on kRoomByte. Functions that take one as an argument need it held.
+  struct Room {
+    ByteLock lock;
+  };
+  /// Errors of all that wait: kIo if it takes too long; Cancelled.
+  Room lock_room(const CancelToken& cancel) const;
+  std::optional<Room> try_lock_room() const;
+  /// Pins a shard: waits for a process that evicts it, which is brief.
+  PinTable::Pin pin(const std::string& name, const CancelToken& cancel);
+  /// Waits for the lock to fetch the shard, for as long as its owner may fetch.
+  ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
+  std::optional<ByteLock> try_lock_fetch(const std::string& name) const {
+    return ByteLock::try_take(directory_, fetch_byte(name));
+  }
+
+  PinTable pins;
+
+ private:
+  template <class Attempt>
+  auto wait_for(std::uint64_t byte, std::string_view failure, const CancelToken& cancel,
+                const Attempt& attempt) const;
+  /// When a temporary file of the shard was written to; 0: there is none. Cost: O(shards).
+  std::int64_t latest_write_ns(const std::string& name) const;
+  /// Calls on_wait, once a shard, and once more if the process that is waited for is stopped.
+  void report_wait(const CacheRequest& request, const std::string& name, const LockWatch& watch);
+  void require_progress(const CacheRequest& request, const LockWatch& watch,
+                        std::chrono::milliseconds silent) const;
+
+  const CacheDirectory& directory_;
+  const ShardCache::Options& options_;
+  const std::chrono::milliseconds retry_for_;
+  CacheCounts& counts_;
+  Mutex mutex_;
+  /// Shards that on_wait was called for, and whether their process was stopped then.
+  std::set<std::pair<std::string, bool>> reported_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardwise::detail

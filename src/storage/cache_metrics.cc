@@ -1,5 +1,7 @@
 #include "storage/cache_metrics.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -117,6 +119,37 @@ void write_metrics(const std::string& path, std::string_view text) {
   AtomicFile file(path);
   file.file().write(text);
   file.keep_as(path);
+}
+
+ShardCache::Stats CacheCounts::stats() const {
+  const Lock lock(mutex_);
+  return stats_;
+}
+
+std::string CacheCounts::metrics() const { return process_metrics(stats(), options_, ::getpid()); }
+
+bool CacheCounts::writes_file() const noexcept {
+  return !options_.metrics_file.empty() && process_ == process_generation();
+}
+
+void CacheCounts::try_write() const noexcept {
+  if (!writes_file()) return;
+  try {
+    write_metrics(options_.metrics_file, metrics());
+  } catch (const std::exception&) {  // the file stays as it was
+  }
+}
+
+void CacheCounts::write_if_due() noexcept {
+  constexpr std::chrono::seconds kEvery{15};  // about as often as node_exporter reads it
+  if (!writes_file()) return;
+  {
+    const Lock lock(mutex_);
+    const auto now = std::chrono::steady_clock::now();
+    if (now - written_ < kEvery) return;
+    written_ = now;
+  }
+  try_write();
 }
 
 }  // namespace shardwise::detail

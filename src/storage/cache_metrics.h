@@ -1,10 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/fork.h"
 #include "shardwise/base/export.h"
 #include "shardwise/storage/shard_cache.h"
 
@@ -27,5 +29,36 @@ SHARDWISE_EXPORT std::string directory_metrics(const std::vector<ShardCache::Ent
 /// Writes a file that appears whole, by rename, as the collector wants it. Not synced.
 /// Errors: InvalidArgument (a device has the name), kIo, kNoSpace.
 SHARDWISE_EXPORT void write_metrics(const std::string& path, std::string_view text);
+
+/// Counts what this process does with a cache, and writes its metrics file, if it is to have one.
+/// Threads: internally synchronised. Processes: a forked child never writes the file, which is its
+/// parent's.
+class CacheCounts {
+ public:
+  explicit CacheCounts(const ShardCache::Options& options) : options_(options) {}
+  ~CacheCounts() { try_write(); }
+  CacheCounts(const CacheCounts&) = delete;
+  CacheCounts& operator=(const CacheCounts&) = delete;
+
+  template <class Change>
+  void add(const Change& change) {
+    const Lock lock(mutex_);
+    change(stats_);
+  }
+  ShardCache::Stats stats() const;
+  std::string metrics() const;
+  /// Writes the file, if it is due. What cannot be written is tried again.
+  void write_if_due() noexcept;
+
+ private:
+  bool writes_file() const noexcept;
+  void try_write() const noexcept;
+
+  const ShardCache::Options& options_;
+  const std::uint64_t process_ = process_generation();
+  mutable Mutex mutex_;
+  ShardCache::Stats stats_ SHARDWISE_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point written_ SHARDWISE_GUARDED_BY(mutex_) = {};
+};
 
 }  // namespace shardwise::detail

@@ -63,7 +63,7 @@ struct CacheRequest {
   bool was_followed = false;
   /// Says whether the caller can read single samples from the source; asked where there is no room.
   /// If so, get() may bring nothing: see there. Null: it cannot.
-  std::function<bool()> may_read_past = nullptr;
+  std::function<bool()> may_read_uncached = nullptr;
 };
 
 /// The validator of a local file.
@@ -82,7 +82,7 @@ struct Note {
 };
 
 /// A shard in the cache that this process uses: it is not evicted while this lives. Movable. After
-/// fork() the parent's objects hold it; see keep().
+/// fork() the parent's objects pin it; see share_with_children().
 class SHARDWISE_EXPORT CachedShard {
  public:
   CachedShard();
@@ -95,12 +95,12 @@ class SHARDWISE_EXPORT CachedShard {
   /// Maps it: the very file that was checked, whatever others put in its place since.
   /// Errors: as MappedFile::open().
   MappedFile map();
-  bool is_held() const noexcept { return hold_ != nullptr; }
+  bool is_held() const noexcept { return pin_ != nullptr; }
   /// True if it lies in a file of its own, which goes with it: the cache had no room.
-  bool is_beside() const noexcept;
-  /// Marks this as used by children that are forked from now on. A child's copy is a hold of its
+  bool is_overflow() const noexcept;
+  /// Marks this as used by children that are forked from now on. A child's copy is a pin of its
   /// own, from the time on at which the child first asks the cache for a shard.
-  void keep() noexcept;
+  void share_with_children() noexcept;
   /// As CacheAccess::name_of(). REQUIRES: is_held().
   const std::string& name() const noexcept;
 
@@ -108,9 +108,9 @@ class SHARDWISE_EXPORT CachedShard {
   friend class shardwise::ShardCache;
   friend class ShardFetch;
   friend struct CacheAccess;
-  struct Hold;
-  CachedShard(std::unique_ptr<Hold> hold, std::string path);
-  std::unique_ptr<Hold> hold_;
+  struct Pin;
+  CachedShard(std::unique_ptr<Pin> pin, std::string path);
+  std::unique_ptr<Pin> pin_;
   std::string path_;
   File checked_;  ///< open where others may change the shard, until it is mapped
 };
@@ -155,9 +155,9 @@ struct SHARDWISE_EXPORT CacheAccess {
 
   /// The shard, fetched if it is not there. Nothing is kept of a shard that failed.
   ///
-  /// Without room it is fetched to a file of its own, beside the budget. Of shards that may be read
-  /// past the cache, one lies there at a time, for each process and cache: of another, what this
-  /// returns is not held. Where the disk is full, none is.
+  /// Without room it is fetched to a file of its own, outside the budget. If the shard may be read
+  /// uncached, and this process has one outside the budget already, or the disk is full, then the
+  /// returned shard is not held.
   /// Blocks: on the network, and on another process or thread that fetches the same shard.
   /// Errors: FetchError; what `check` throws; CorruptShard (compressed, and damaged); StaleIndex
   ///   (what is at its source is not what was asked for); kNoSpace (larger than the budget, or the
@@ -184,7 +184,7 @@ struct SHARDWISE_EXPORT CacheAccess {
   static std::optional<Note> note_of(const CachedShard& shard);
   /// Keeps a note beside the shard, and replaces the one that is there. It goes with the shard.
   /// Nothing is kept of a shard without a record, or in a file of its own, nor if the disk is full.
-  static void keep_note(const CachedShard& shard, std::string_view bytes);
+  static void write_note(const CachedShard& shard, std::string_view bytes);
 
   /// Begins to fetch a shard ahead, if that costs no shard that is needed sooner. Does not wait.
   /// @param needed_at  the slot at which it is needed.
@@ -194,7 +194,7 @@ struct SHARDWISE_EXPORT CacheAccess {
 
   /// Evicts what get() left beyond the budget because it was in use, and no longer is.
   /// Cost: O(shards) if there is such a shard, else some ns.
-  static void settle(ShardCache& cache, const NextUseOf& next_use);
+  static void trim_overrun(ShardCache& cache, const NextUseOf& next_use);
 
   /// Whom a cache asks when room is needed. Called on any thread, while it makes room: they must
   /// not ask the cache for a shard.

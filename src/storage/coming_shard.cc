@@ -1,14 +1,6 @@
 #include "storage/coming_shard.h"
 
-#include <chrono>
-
 namespace shardwise::detail {
-namespace {
-
-/// A thread that waits for bytes looks this often whether it was cancelled.
-constexpr std::chrono::milliseconds kLookForCancel{50};
-
-}  // namespace
 
 void ComingShard::begin(const File& file) {
   {
@@ -61,10 +53,7 @@ bool ComingShard::is_over() const {
 std::optional<MappedFile> ComingShard::map(const CancelToken& cancel) {
   if (!is_here()) return std::nullopt;
   const Lock lock(mutex_);
-  while (state_ == State::kWaiting) {
-    cancel.throw_if_cancelled();
-    changed_.wait_for(mutex_, kLookForCancel);
-  }
+  while (state_ == State::kWaiting) changed_.wait(mutex_, cancel);
   if (state_ != State::kComing) return std::nullopt;
   // Under the mutex, so that the file is open still.
   MappedFile map = MappedFile::open(*file_);
@@ -83,8 +72,7 @@ bool ComingShard::wait_for(std::uint64_t begin, std::uint64_t end, const CancelT
   } const waiting{waiting_, waiting_.insert(waiting_.end(), begin)};
   while (state_ == State::kWaiting || state_ == State::kComing) {
     if (there_.contains(begin, end)) return true;
-    cancel.throw_if_cancelled();
-    changed_.wait_for(mutex_, kLookForCancel);
+    changed_.wait(mutex_, cancel);
   }
   return state_ == State::kKept && there_.contains(begin, end);
 }

@@ -13,7 +13,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::size_t kMostIdle = 32;
+constexpr std::size_t kMaxIdle = 32;
 constexpr int kCancelInterval = 50;  // milliseconds
 
 /// Starts libcurl, once in a process and on one thread, as older versions need.
@@ -97,7 +97,7 @@ void CurlPool::give_back(CurlHandle handle) noexcept {
   Idle* const idle = idle_.load(std::memory_order_acquire);
   if (idle->pid != ::getpid()) return;  // taken before a fork in a callback: drop the handle
   const Lock lock(idle->mutex);
-  if (idle->handles.size() >= kMostIdle) return;
+  if (idle->handles.size() >= kMaxIdle) return;
   try {
     idle->handles.push_back(std::move(handle));
   } catch (const std::bad_alloc&) {  // then it is closed

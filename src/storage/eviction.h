@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -64,23 +65,44 @@ SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCa
 SHARDWISE_EXPORT void spare_share(const std::vector<EvictionCandidate*>& candidates,
                                   std::uint64_t share_bytes, std::int64_t since);
 
-/// What room is wanted for.
+/// How urgently room is needed. It decides about the preferred victim if that is pinned, or needed
+/// before the new shard: wait until it may go, count it as evicted, or pass over it. The cache
+/// exceeds its budget by what counts as evicted, until that is unpinned.
+///
+///              waits for it                          counts it as evicted
+///   kAhead     yes, and for all needed sooner        never
+///   kPolite    yes                                   if only kept samples pin it
+///   kOverrun   yes, if needed sooner, and not in use if it is in use, as by a batch
+///   kOverflow  no                                    if it is in use
+///   kNow       no                                    as kPolite
+///
+/// A caller that needs the shard goes from kPolite to kOverflow: next_stage().
+enum class Urgency : std::uint8_t { kAhead, kPolite, kOverrun, kOverflow, kNow };
+
+constexpr bool waits_for_victim(Urgency urgency) noexcept { return urgency <= Urgency::kOverrun; }
+
+/// The next stage of a caller that was told to come back later.
+/// @param waited  since it first asked.
+/// @param quiet   since a fetch of this process last ran, or since it first asked. Until then the
+///                work that needs the victim proceeds. Afterwards that work may wait for this very
+///                caller, so it must not wait any longer.
+constexpr Urgency next_stage(std::chrono::nanoseconds waited, std::chrono::nanoseconds quiet,
+                             std::chrono::nanoseconds room_timeout) noexcept {
+  // A thread that is done with a sample unpins its shard at once. So the cache exceeds its budget
+  // only for a shard that stays pinned for longer than this.
+  constexpr std::chrono::nanoseconds kGrace = std::chrono::milliseconds(5);
+  if (quiet >= room_timeout) return Urgency::kOverflow;
+  return waited >= std::min(kGrace, room_timeout / 40) ? Urgency::kOverrun : Urgency::kPolite;
+}
+
+/// What room is needed for.
 struct EvictionNeed {
-  std::uint64_t size_bytes = 0;      ///< of the new shard
-  std::uint64_t budget_bytes = 0;    ///< of the cache
-  std::uint64_t used_bytes = 0;      ///< of all that is there, what is being fetched too
-  std::uint64_t freeable_bytes = 0;  ///< of the candidates that are not in use
-  /// It is fetched ahead, and not needed before this position.
-  std::optional<std::uint64_t> ahead_for = {};
-  /// It is needed now, but may wait until its victim is free.
-  bool is_patient = false;
-  /// What should leave, and is held, counts as gone: it is in use, as by a batch that spans shards,
-  /// and leaves with the next that needs room. So the cache is beyond its budget by what is in use,
-  /// and nobody waits for it.
-  bool may_overrun = false;
-  /// The same at once, for what is held here although its use is over: whoever keeps samples may
-  /// keep them for long.
-  bool may_overrun_views = false;
+  std::uint64_t size_bytes = 0;    ///< of the new shard
+  std::uint64_t budget_bytes = 0;  ///< of the cache
+  std::uint64_t used_bytes = 0;    ///< of all shards in it, those being fetched included
+  Urgency urgency = Urgency::kNow;
+  std::uint64_t needed_at = 0;  ///< kAhead: the position at which the new shard is needed
+  bool is_disk_full = false;    ///< then no pinned shard counts as evicted
 };
 
 enum class Room : std::uint8_t {
@@ -94,7 +116,7 @@ enum class Room : std::uint8_t {
 struct Eviction {
   Room room = Room::kNone;
   std::vector<std::size_t> victims = {};
-  bool has_overrun = false;  ///< something that is in use counts as gone
+  bool has_overrun = false;  ///< a pinned shard counts as evicted
 };
 
 /// Once anything leaves, more leaves as long as the cache stays above its budget less these bytes,
@@ -108,6 +130,22 @@ struct NobodyHolds {
   bool operator()(const EvictionCandidate&) const noexcept { return false; }
 };
 
+/// True if shards in use count as evicted.
+constexpr bool may_exceed_budget(Urgency urgency) noexcept {
+  return urgency == Urgency::kOverrun || urgency == Urgency::kOverflow;
+}
+
+/// True if a candidate that cannot be evicted now counts as evicted.
+/// @param is_early  it is needed before the new shard.
+template <class Candidate, class IsHeld>
+bool counts_as_evicted(const Candidate& candidate, const EvictionNeed& need, bool is_early,
+                       const IsHeld& is_held) {
+  const bool is_never = need.urgency == Urgency::kAhead || need.is_disk_full;
+  if (is_never || candidate.is_stuck || !candidate.next.is_known()) return false;
+  if (may_exceed_budget(need.urgency)) return !is_early || is_held(candidate);
+  return candidate.next.may_go_now && is_held(candidate);
+}
+
 /// Chooses victims.
 /// @param in_order  the candidates, in the order of leaves_before().
 /// @param try_take  is given a candidate, and says whether nobody holds it. Called in order, as far
@@ -120,11 +158,8 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const
   if (need.size_bytes > need.budget_bytes) return {.room = Room::kNone};
   const std::uint64_t allowed = need.budget_bytes - need.size_bytes;
   if (need.used_bytes <= allowed) return {.room = Room::kMade};
-  const Room too_little = need.ahead_for ? Room::kNotNow : Room::kNone;
-  if (need.used_bytes - need.freeable_bytes > allowed) return {.room = too_little};
-
-  const bool can_wait = need.ahead_for || need.is_patient;
   const std::uint64_t mark = allowed - std::min(allowed, low_water_bytes(need.budget_bytes));
+  const bool can_wait = waits_for_victim(need.urgency);
   std::uint64_t used = need.used_bytes;
   Eviction eviction{.room = Room::kMade};
   std::size_t at = 0;
@@ -135,32 +170,24 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const
     if (is_enough && (used <= mark || candidate.size_bytes > used - mark)) break;
     // Passing over the preferred victim would evict one that is needed sooner: wait instead. And a
     // shard that is needed before the one that is fetched ahead must not go for it.
-    const bool must_wait =
-        (next.is_known() && can_wait && !next.may_go_now) ||
-        (need.ahead_for && next.kind == NextUse::Kind::kAt && next.position <= *need.ahead_for);
-    if (must_wait || !try_take(candidate)) {
-      if (is_enough) break;
-      const bool may_count_as_gone =
-          next.is_known() && !candidate.is_stuck &&
-          (must_wait ? need.may_overrun && is_held(candidate)
-                     : need.may_overrun ||
-                           (need.may_overrun_views && next.may_go_now && is_held(candidate)));
-      if (may_count_as_gone) {
-        used -= candidate.size_bytes;
-        eviction.has_overrun = true;
-        ++at;
-        continue;
-      }
-      const bool is_waited_for = next.is_known() && can_wait && !candidate.is_stuck;
-      if (must_wait || is_waited_for) return {.room = Room::kNotNow};
-      ++at;
-      continue;
+    const bool is_early = (next.is_known() && can_wait && !next.may_go_now) ||
+                          (need.urgency == Urgency::kAhead && next.kind == NextUse::Kind::kAt &&
+                           next.position <= need.needed_at);
+    if (!is_early && try_take(candidate)) {
+      used -= candidate.size_bytes;
+      eviction.victims.push_back(at);
+    } else if (is_enough) {
+      break;
+    } else if (counts_as_evicted(candidate, need, is_early, is_held)) {
+      used -= candidate.size_bytes;
+      eviction.has_overrun = true;
+    } else if (is_early || (next.is_known() && can_wait && !candidate.is_stuck)) {
+      return {.room = Room::kNotNow};
     }
-    used -= candidate.size_bytes;
-    eviction.victims.push_back(at++);
+    ++at;
   }
-  if (used > allowed) return {.room = too_little};
-  return eviction;
+  if (used <= allowed) return eviction;
+  return {.room = need.urgency == Urgency::kAhead ? Room::kNotNow : Room::kNone};
 }
 
 }  // namespace shardwise::detail
@@ -172,7 +199,10 @@ using detail::EvictionCandidate;
 using detail::EvictionNeed;
 using detail::leaves_before;
 using detail::low_water_bytes;
+using detail::may_exceed_budget;
+using detail::next_stage;
 using detail::NextUse;
 using detail::Replacement;
 using detail::Room;
+using detail::Urgency;
 }  // namespace shardwise

@@ -53,12 +53,10 @@ Fetchers::Options files_at_home(Fetchers::Options options) {
 
 void check_options(const Fetchers::Options& options) {
   const auto zero = std::chrono::milliseconds::zero();
-  const std::chrono::milliseconds most = std::chrono::hours(24);
-  const auto in_range = [&](std::chrono::milliseconds time) {
-    return time >= zero && time <= most;
-  };
-  const bool has_pace = options.low_speed_time.count() >= 1 && options.low_speed_time <= most;
-  if (options.connect_timeout <= zero || options.connect_timeout > most) {
+  const std::chrono::milliseconds max = std::chrono::hours(24);
+  const auto in_range = [&](std::chrono::milliseconds time) { return time >= zero && time <= max; };
+  const bool has_pace = options.low_speed_time.count() >= 1 && options.low_speed_time <= max;
+  if (options.connect_timeout <= zero || options.connect_timeout > max) {
     refuse_option("connect_timeout", "give 1 ms to 24 hours");
   }
   if (!has_pace) refuse_option("low_speed_time", "give 1 second to 24 hours");

@@ -14,8 +14,8 @@ namespace shardwise {
 /// Threads: internally synchronised. Processes: each counts its own; a forked child begins at 0.
 class HostGate {
  public:
-  /// @param most  0: as many as ask.
-  explicit HostGate(int most) : most_(most) {}
+  /// @param max  0 means: no limit.
+  explicit HostGate(int max) : max_(max) {}
 
   /// A place among the transfers of a host, while it lives.
   class [[nodiscard]] Turn {
@@ -38,7 +38,7 @@ class HostGate {
  private:
   void leave(const Turn& turn) noexcept;
 
-  const int most_;
+  const int max_;
   Mutex mutex_;
   Condition left_;
   PerProcess<std::map<std::string, int>> open_ SHARDWISE_GUARDED_BY(mutex_);

@@ -18,8 +18,8 @@ namespace {
 std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (error != std::errc() || end != text.data() + text.size() || value >= kMost) {
+  constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (error != std::errc() || end != text.data() + text.size() || value >= kMax) {
     return std::nullopt;
   }
   return value;
@@ -27,8 +27,8 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
 
 std::optional<std::chrono::seconds> parse_retry_after(const std::string& text) {
   if (const auto seconds = parse_bytes(text)) {
-    constexpr std::uint64_t kMost = 1'000'000;  // days
-    return std::chrono::seconds(std::min(*seconds, kMost));
+    constexpr std::uint64_t kMax = 1'000'000;  // days
+    return std::chrono::seconds(std::min(*seconds, kMax));
   }
   const std::time_t when = curl_getdate(text.c_str(), nullptr);
   if (when < 0) return std::nullopt;

@@ -143,7 +143,7 @@ class NoBody : public HttpBody {
 /// How long a host that has never answered is asked again where its URL may be misspelt.
 constexpr std::chrono::milliseconds kFirstContact{30'000};
 
-constexpr std::size_t kMostTextBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxTextBytes = std::size_t{16} << 20;
 
 /// Keeps a text.
 class TextBody : public HttpBody {
@@ -153,7 +153,7 @@ class TextBody : public HttpBody {
     text_ += bytes;
     return !is_too_long();
   }
-  bool is_too_long() const { return text_.size() > kMostTextBytes; }
+  bool is_too_long() const { return text_.size() > kMaxTextBytes; }
   std::string text() && { return std::move(text_); }
 
  private:
@@ -208,7 +208,7 @@ HttpQuery without_conditions(HttpQuery query) {
 }
 
 /// The time limit of an answer without a length, which may have no end. A longer retry_for counts.
-constexpr std::chrono::milliseconds kMostWithoutLength = std::chrono::hours(1);
+constexpr std::chrono::milliseconds kMaxWithoutLength = std::chrono::hours(1);
 
 }  // namespace
 
@@ -295,13 +295,13 @@ HttpResult HttpClient::ask(HttpTarget target, const HttpQuery& query,
 
 bool HttpClient::try_again(Backoff& backoff, const HttpResult& result,
                            const Fetcher::Request& request) {
-  std::chrono::milliseconds most = options_.retry_for;
+  std::chrono::milliseconds timeout = options_.retry_for;
   if (may_be_misspelt(result)) {
     const Lock lock(mutex_);
-    if (!hosts_[result.origin].has_answered) most = std::min(most, kFirstContact);
+    if (!hosts_[result.origin].has_answered) timeout = std::min(timeout, kFirstContact);
   }
   return backoff.wait_for_next({.retry_after = result.answer.retry_after,
-                                .most = most,
+                                .timeout = timeout,
                                 .tell = [&](std::chrono::milliseconds left) {
                                   if (!options_.on_retry) return;
                                   {
@@ -337,7 +337,7 @@ HttpClient::Text HttpClient::ask_for_text(const HttpTarget& target, const HttpQu
   TextBody body;
   HttpResult result = ask_patiently(target, query, request, body);
   if (body.is_too_long()) {
-    throw_fetch_error(request.url, "the answer is longer than " + human_bytes(kMostTextBytes),
+    throw_fetch_error(request.url, "the answer is longer than " + human_bytes(kMaxTextBytes),
                       "check that this is the address of the service");
   }
   return {std::move(result), std::move(body).text()};
@@ -382,9 +382,8 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
   if (range.end && *range.end == range.begin) return stat(target, request);
 
   Backoff backoff(options_, request);
-  HttpDownload download(request, sink, versions_, std::max(kMostWithoutLength, options_.retry_for));
+  HttpDownload download(request, sink, versions_, std::max(kMaxWithoutLength, options_.retry_for));
   OtherWay other_way(target);
-  bool was_other = false;
   for (;;) {
     backoff.begin_attempt();
     HttpResult result;
@@ -404,11 +403,9 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
         download.position() == range.begin && answer.range && answer.range->total == range.begin) {
       return stat(target, request);  // the file ends where the range begins
     }
-    const bool is_other = result.code == CURLE_OK && answer.status == 412;
-    if (is_other && !std::exchange(was_other, true)) {
+    if (result.code == CURLE_OK && answer.status == 412 && download.stop_matching()) {
       stat(target, request);  // throws StaleIndex, with what the file is now
-      download.stop_matching();
-      continue;  // the file is the right one: the server does not understand If-Match
+      continue;               // the file is the right one: the server does not understand If-Match
     }
     if (!is_passing(result) && !result.has_file()) {
       throw_failure(result, target, request, options_, backoff.attempts());

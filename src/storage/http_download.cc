@@ -17,7 +17,7 @@ std::string bytes_text(std::uint64_t count) { return human_count(count) + " byte
 
 /// Two versions of one size within this time are more likely those of two nodes than of two times.
 constexpr std::chrono::seconds kSoon{10};
-constexpr std::size_t kMostSeen = 4096;
+constexpr std::size_t kMaxSeen = 4096;
 
 /// "Content-Encoding: gzip", if what was sent is not what is stored; else empty.
 std::string encoding_of(const HttpAnswer& answer) {
@@ -55,7 +55,7 @@ void SeenVersions::take(const Fetcher::Request& request, const Fetcher::Stat& fi
   {
     const Lock lock(mutex_);
     if (request.validator.empty() || request.validator == file.validator) {
-      if (by_url_.size() >= kMostSeen) by_url_.clear();
+      if (by_url_.size() >= kMaxSeen) by_url_.clear();
       by_url_[request.url] = {file, now};
       return;
     }
@@ -142,9 +142,9 @@ void HttpDownload::begin(const HttpAnswer& answer) {
 }
 
 void HttpDownload::require_it_may_end() {
-  if (end_ || std::chrono::steady_clock::now() - began_ <= most_without_length_) return;
+  if (end_ || std::chrono::steady_clock::now() - began_ <= max_without_length_) return;
   is_endless_ = true;
-  const auto hours = std::chrono::ceil<std::chrono::hours>(most_without_length_).count();
+  const auto hours = std::chrono::ceil<std::chrono::hours>(max_without_length_).count();
   throw_fetch_error(request_.url,
                     "the answer has no length, and no end after " + std::to_string(hours) +
                         " h and " + bytes_text(position_),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/fork.h"
 #include "shardwise/storage/fetcher.h"
@@ -38,19 +39,20 @@ class SeenVersions {
 ///       |== taken ======|-- wanted -----|
 class HttpDownload : public HttpBody {
  public:
-  /// @param most_without_length  how long an answer may take that says no length.
+  /// @param max_without_length  how long an answer may take that says no length.
   HttpDownload(const Fetcher::Request& request, Fetcher::Sink& sink, SeenVersions& versions,
-               std::chrono::milliseconds most_without_length)
+               std::chrono::milliseconds max_without_length)
       : request_(request),
         sink_(sink),
         versions_(versions),
-        most_without_length_(most_without_length),
+        max_without_length_(max_without_length),
         position_(request.range.begin) {}
 
   /// The request for what is still wanted: everything, if the answers name no version.
   HttpQuery next_query();
-  /// Sends no If-Match from now on; the answers are still checked for the wanted version.
-  void stop_matching() noexcept { matches_ = false; }
+  /// Sends no If-Match from now on; the answers are still checked for the wanted version. False if
+  /// it was called before.
+  bool stop_matching() noexcept { return std::exchange(matches_, false); }
   /// Takes the result of an exchange. True if everything has arrived.
   bool finish(const HttpResult& result);
   /// Discards what was taken, to ask for all of it again. False if the sink cannot do that.
@@ -76,7 +78,7 @@ class HttpDownload : public HttpBody {
   const Fetcher::Request& request_;
   Fetcher::Sink& sink_;
   SeenVersions& versions_;
-  const std::chrono::milliseconds most_without_length_;
+  const std::chrono::milliseconds max_without_length_;
   std::chrono::steady_clock::time_point began_;  ///< this answer
   bool is_endless_ = false;
   std::uint64_t position_;

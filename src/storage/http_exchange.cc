@@ -17,7 +17,7 @@ namespace shardwise {
 namespace {
 
 /// Bytes of an error's page that are looked at.
-constexpr std::size_t kMostErrorText = std::size_t{16} * 1024;
+constexpr std::size_t kMaxErrorText = std::size_t{16} * 1024;
 
 /// The word in <Code>...</Code>.
 std::string error_name(std::string_view page) {
@@ -206,7 +206,7 @@ int Exchange::on_debug(CURL*, curl_infotype type, char* bytes, std::size_t size,
 bool Exchange::take_body(std::string_view bytes) {
   const int status = result_.answer.status;
   if (status != 200 && status != 206) {
-    const std::size_t room = kMostErrorText - result_.error_text.size();
+    const std::size_t room = kMaxErrorText - result_.error_text.size();
     result_.error_text += bytes.substr(0, room);
     return bytes.size() <= room;  // a longer one is cut, with its connection
   }
@@ -246,7 +246,7 @@ HttpResult Exchange::perform() {
   if (thrown_) std::rethrow_exception(thrown_);
   if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);
   // Only the beginning of an error's page is needed.
-  if (code == CURLE_WRITE_ERROR && result_.error_text.size() == kMostErrorText) code = CURLE_OK;
+  if (code == CURLE_WRITE_ERROR && result_.error_text.size() == kMaxErrorText) code = CURLE_OK;
   result_.code = code;
   if (code == CURLE_OK) {
     if (has_unread_bytes()) result_.has_excess = true;

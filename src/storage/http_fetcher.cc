@@ -19,7 +19,7 @@
 namespace shardwise {
 namespace {
 
-constexpr std::uint64_t kMostNetrcBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMaxNetrcBytes = std::uint64_t{16} << 20;
 
 /// The file with users and passwords by host; empty if there is none.
 /// Errors: InvalidArgument, if the one that was named cannot be read, or if one is no text: libcurl
@@ -39,7 +39,7 @@ std::string find_netrc(const std::string& named) {
                           "name a file");
   }
   if (!S_ISREG(status.st_mode)) return path;  // /dev/null
-  const std::string text = read_text(path, kMostNetrcBytes, kWhat);
+  const std::string text = read_text(path, kMaxNetrcBytes, kWhat);
   if (checked_text(text, kWhat, in_quotes(path)).size() == text.size()) return path;
   throw InvalidArgument("the netrc file begins with a byte order mark", in_quotes(path),
                         "save it as UTF-8 without one");

@@ -61,7 +61,7 @@ template <class Credentials, class Clock>
 auto KeptCredentials<Credentials, Clock>::renewal_of(const Credentials& credentials) ->
     typename Clock::time_point {
   constexpr std::chrono::minutes kRenewBefore{5};
-  constexpr std::chrono::minutes kNoneFor{5};  // that there are none is believed for so long
+  constexpr std::chrono::minutes kNoneFor{5};  // how long a negative result is cached
   const auto now = Clock::now();
   if (!credentials.are_there()) return now + kNoneFor;
   if (!credentials.expires) return Clock::time_point::max();
@@ -86,7 +86,6 @@ void KeptCredentials<Credentials, Clock>::finish(const std::string& name,
 template <class Credentials, class Clock>
 Credentials KeptCredentials<Credentials, Clock>::get(const std::string& name, Refused refused,
                                                      const Ask& ask, const CancelToken& cancel) {
-  constexpr std::chrono::milliseconds kLookAtCancel{50};
   std::optional<Credentials> before;
   {
     const Lock lock(mutex_);
@@ -99,8 +98,7 @@ Credentials KeptCredentials<Credentials, Clock>::get(const std::string& name, Re
         if (is_usable && kept_->credentials.are_there()) before = kept_->credentials;
         break;
       }
-      cancel.throw_if_cancelled();
-      renewed_.wait_for(mutex_, kLookAtCancel);
+      renewed_.wait(mutex_, cancel);
       if (renewing_ == 0) refused.reset();  // what another thread brought is new
     }
     renewing_ = process_generation() + 1;

@@ -24,8 +24,8 @@ namespace shardwise {
 namespace {
 
 constexpr std::size_t kPipeBufferBytes = std::size_t{256} * 1024;
-constexpr std::size_t kMostComplaint = 4096;  ///< of standard error, its end
-constexpr int kPollMs = 100;                  ///< how soon a cancel is seen
+constexpr std::size_t kMaxComplaint = 4096;  ///< of standard error, its end
+constexpr int kPollMs = 100;                 ///< how soon a cancel is seen
 
 std::string command_of(const std::string& url) {
   return url.substr(url.starts_with('|') ? 1 : std::strlen("pipe:"));
@@ -230,7 +230,7 @@ class PipeFetcher : public Fetcher {
 
   static void append_complaint(std::string& complaint, std::string_view bytes) {
     complaint += bytes;
-    if (complaint.size() > kMostComplaint) complaint.erase(0, complaint.size() - kMostComplaint);
+    if (complaint.size() > kMaxComplaint) complaint.erase(0, complaint.size() - kMaxComplaint);
   }
 };
 

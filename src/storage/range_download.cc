@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
@@ -35,19 +34,17 @@ using detail::ByteRanges;
 
 /// A piece takes a connection long enough that asking for it costs little, and not so long that one
 /// who wants something else waits for it. Of very large files the pieces are larger.
-constexpr std::uint64_t kLeastPieceBytes = std::uint64_t{8} << 20;
-constexpr std::uint64_t kMostPieceBytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t kMinPieceBytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t kMaxPieceBytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t kPieces = 32;
 /// A piece for one who waits begins at a multiple of this, so that writes are of whole pages.
 constexpr std::uint64_t kAlignment = 4096;
-/// How soon the calling thread sees that it was cancelled.
-constexpr std::chrono::milliseconds kCancelSeenWithin{50};
 
 class Download {
  public:
   explicit Download(const RangeDownload& what)
       : what_(what),
-        piece_bytes_(std::clamp(what.size_bytes / kPieces, kLeastPieceBytes, kMostPieceBytes)) {
+        piece_bytes_(std::clamp(what.size_bytes / kPieces, kMinPieceBytes, kMaxPieceBytes)) {
     left_.add(0, what.size_bytes);
   }
 
@@ -173,7 +170,7 @@ class Download {
         end = there_.first_missing(0);
         is_over = num_running_ == 0;
         if (end == done && !is_over) {
-          changed_.wait_for(mutex_, kCancelSeenWithin);
+          changed_.wait(mutex_, what_.request.cancel);
           end = there_.first_missing(0);
         }
       }

@@ -1,12 +1,5 @@
 #include "shardwise/storage/shard_cache.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <ctime>
-
 #include "base/assert.h"
 #include "base/errno_error.h"
 #include "base/error_types.h"
@@ -26,10 +19,7 @@
 namespace shardwise {
 
 using detail::ByteLock;
-using detail::fetch_byte;
 using detail::find_size;
-using detail::kRoomByte;
-using detail::Pause;
 using detail::touch;
 
 // How processes share one directory. docs/formats/cache-directory.md specifies the files and the
@@ -37,20 +27,21 @@ using detail::touch;
 //
 //   lock                  taken by                  how        by a thread that holds
 //   fetch byte of a shard lock_fetch()              waits      no lock of get()'s own
-//                         begin_ahead(), sweep(),
-//                         renew()                   tries      any
-//   use byte, shared      hold()                    waits      nothing, or the fetch byte
+//                         begin_ahead(), follow(),
+//                         remove_leftovers(),
+//                         renew_record()            tries      any
+//   use byte, shared      pin()                     waits      nothing, or the fetch byte
 //   room byte             lock_room()               waits      at most both of them, of one shard,
 //                                                              and victims' use bytes
 //   use byte, exclusive   try_to_remove(), prune(),
-//                         remove(), entries()       tries      any
+//                         remove()                  tries      any
 //
 // Why nobody waits for ever. The use byte is exclusive, and the room byte is taken, only for as
 // long as files are unlinked; fetching is done with neither. Who has the room byte waits for none.
 // A fetch byte is held for as long as a fetch takes, and its owner may need a shard out of the way
 // that the waiting thread still reads. So nobody waits for a shard to fall out of use without a
-// limit: get() asks make_room() to be patient only for a while (room_timeout), then fetches to a
-// file of its own.
+// limit: get() waits politely only for a while (room_timeout), then fetches to a file of its own
+// (next_stage()).
 //
 // Deleting. A shard, and its record and note with it, is deleted only by a holder of the room byte
 // and of the shard's use byte, exclusively. A record or a note alone is deleted only by a holder of
@@ -67,13 +58,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// A caller waits for room at most this many room_timeouts, however many shards come meanwhile.
-constexpr int kMostRoomTimeouts = 10;
-
-/// A shard that is held is waited for so long before the cache goes beyond its budget for it: a
-/// thread that is done with a sample lets go at once, and then the run does what was planned.
-constexpr Clock::duration kGrace = milliseconds(5);
-
 [[noreturn]] void throw_not_there(const CacheRequest& request, const ShardCache::Options& options) {
   const bool is_remote = is_fetched_url(request.source.url);
   const std::string past = is_remote && request.source.compression == Compression::kNone
@@ -88,40 +72,25 @@ constexpr Clock::duration kGrace = milliseconds(5);
           past);
 }
 
-/// node_exporter is scraped about this often.
-constexpr std::chrono::seconds kTellMetricsEvery{15};
+detail::CacheDirectory::Sharing sharing_of(const ShardCache::Options& options) {
+  using Sharing = detail::CacheDirectory::Sharing;
+  if (options.read_only) return Sharing::kReadOnly;
+  return options.group_shared ? Sharing::kGroup : Sharing::kOwn;
+}
 
 }  // namespace
 
-std::optional<std::uint64_t> detail::find_size(const std::string& path) {
-  struct stat st {};
-  if (::lstat(path.c_str(), &st) != 0) {
-    if (errno == ENOENT) return std::nullopt;
-    throw_errno(errno, "cannot access", path);
-  }
-  if (!S_ISREG(st.st_mode)) return std::nullopt;  // it will be replaced, not followed
-  return static_cast<std::uint64_t>(st.st_size);
-}
-
-void detail::touch(const std::string& path) noexcept {
-  timespec times[2] = {};
-  ::clock_gettime(CLOCK_REALTIME, &times[0]);
-  times[1].tv_nsec = UTIME_OMIT;
-  // If this fails, the shard is merely evicted sooner than it should be.
-  static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW));
-}
-
-CachedShard::CachedShard(std::unique_ptr<Hold> hold, std::string path)
-    : hold_(std::move(hold)), path_(std::move(path)) {}
+CachedShard::CachedShard(std::unique_ptr<Pin> pin, std::string path)
+    : pin_(std::move(pin)), path_(std::move(path)) {}
 CachedShard::CachedShard() = default;
 CachedShard::~CachedShard() = default;
 const std::string& CachedShard::name() const noexcept {
   SHARDWISE_ASSERT(is_held());
-  return hold_->name;
+  return pin_->name;
 }
-bool CachedShard::is_beside() const noexcept { return hold_ && hold_->own_file != nullptr; }
-void CachedShard::keep() noexcept {
-  if (hold_) hold_->cache->uses.keep(hold_->name, hold_->use);
+bool CachedShard::is_overflow() const noexcept { return pin_ && pin_->overflow_file != nullptr; }
+void CachedShard::share_with_children() noexcept {
+  if (pin_) pin_->cache->locks.pins.share(pin_->name, pin_->pin);
 }
 MappedFile CachedShard::map() {
   if (checked_.fd() < 0) return MappedFile::open(path_);
@@ -131,36 +100,25 @@ MappedFile CachedShard::map() {
 CachedShard::CachedShard(CachedShard&&) noexcept = default;
 CachedShard& CachedShard::operator=(CachedShard&&) noexcept = default;
 
-/// Calls `attempt` until it returns a value, and returns that.
-template <class Attempt>
-auto ShardCache::Impl::wait_for(const CacheRequest& request, std::uint64_t byte,
-                                std::string_view who_is_stuck, const Attempt& attempt) const {
-  Pause pause;
-  for (detail::LockWatch watch(directory, byte);;) {
-    if (auto got = attempt()) return *std::move(got);
-    request.cancel.throw_if_cancelled();
-    watch.look();
-    if (watch.waited() > options.wait_timeout) {
-      watch.look_now();
-      throw Error(ErrorCode::kIo, who_is_stuck, in_quotes(directory.path()) + " " + watch.who(),
-                  watch.remedy());
-    }
-    pause();
-  }
+ShardCache::Impl::Impl(const ShardCache::Options& wanted)
+    : options(wanted),
+      directory(wanted.directory, wanted.create, sharing_of(wanted)),
+      fetchers(wanted.fetchers ? wanted.fetchers : std::make_shared<const Fetchers>()),
+      counts(options),
+      locks(directory, options, fetchers->options().retry_for, counts),
+      failures(fetchers->options().retry_for),
+      room(options, directory, locks, readers, counts) {}
+
+CachedShard ShardCache::Impl::pin(const CacheRequest& request, const std::string& name) {
+  return CachedShard(
+      std::make_unique<CachedShard::Pin>(shared_from_this(), name, locks.pin(name, request.cancel)),
+      directory.shard_path(name));
 }
 
-CachedShard ShardCache::Impl::hold(const CacheRequest& request, const std::string& name) {
-  const auto use =
-      wait_for(request, detail::use_byte(name), "a process does not finish evicting a shard",
-               [&] { return uses.try_hold(name); });
-  return CachedShard(std::make_unique<CachedShard::Hold>(shared_from_this(), name, use),
-                     directory.shard_path(name));
-}
-
-void ShardCache::Impl::renew(const std::string& name, const Record& record) const {
+void ShardCache::Impl::renew_record(const std::string& name, const Record& record) const {
   if (directory.is_read_only()) return;  // each reader examines it in full
   // Everyone who writes or removes a record alone holds this lock.
-  const auto lock = ByteLock::try_take(directory, fetch_byte(name));
+  const auto lock = locks.try_lock_fetch(name);
   if (!lock) return;  // another process writes it now, and the next reader looks again
   try {
     directory.write_record(name, record);
@@ -177,8 +135,8 @@ void ShardCache::Impl::write_note(const std::string& name, const Hash128& shard_
   }
 }
 
-bool ShardCache::Impl::is_intact(const CacheRequest& request, const std::string& name,
-                                 Record& record) const {
+bool ShardCache::Impl::has_recorded_bytes(const CacheRequest& request, const std::string& name,
+                                          Record& record) const {
   try {
     const File file = File::open_read(directory.shard_path(name));
     if (file_identity(file.fd(), file.path()).size_bytes != record.size_bytes) return false;
@@ -193,7 +151,7 @@ bool ShardCache::Impl::is_intact(const CacheRequest& request, const std::string&
   } catch (const Error&) {
     return false;  // it cannot be read
   }
-  renew(name, record);
+  renew_record(name, record);
   return true;
 }
 
@@ -202,7 +160,7 @@ bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::strin
   if (is_damaged) return false;  // whatever damaged the record may have damaged the shard
   if (request.source.source_hash && (!record || record->source_hash != *request.source.source_hash))
     return false;
-  if (record && !is_intact(request, name, *record)) return false;
+  if (record && !has_recorded_bytes(request, name, *record)) return false;
   if (!request.admission.checked_as) return true;
   if (record && record->checked_as) return record->checked_as == request.admission.checked_as;
   try {
@@ -214,7 +172,7 @@ bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::strin
   }
   if (record) {  // so that it need not be checked again
     record->checked_as = request.admission.checked_as;
-    renew(name, *record);
+    renew_record(name, *record);
   }
   return true;
 }
@@ -264,8 +222,8 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
 
 std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
                                                   const std::string& name) {
-  // The hold comes before the look: what is seen cannot be evicted before it is returned.
-  CachedShard shard = hold(request, name);
+  // It is pinned first: what is seen then cannot be evicted before it is returned.
+  CachedShard shard = pin(request, name);
   const auto size = find_size(shard.path());
   if (!size || request.admission.fetch_again) return std::nullopt;
   const auto wanted = request.source.compression == Compression::kNone && !request.source.size_bytes
@@ -277,55 +235,24 @@ std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
   return shard;
 }
 
-ShardCache::Impl::RoomLock ShardCache::Impl::lock_room(const CacheRequest& request) const {
-  return {wait_for(request, kRoomByte, "a process does not finish making room in the shard cache",
-                   [&] { return ByteLock::try_take(directory, kRoomByte); })};
-}
-
-std::shared_ptr<detail::ComingShard> ShardCache::Impl::find_coming(const std::string& name) const {
-  const Lock lock(mutex);
-  const auto& all = coming.get();
-  const auto found = all.find(name);
-  auto shard = found == all.end() ? nullptr : found->second.lock();
-  return shard && !shard->is_over() ? shard : nullptr;
-}
-
-std::uint64_t ShardCache::Impl::size_wanted(const CacheRequest& request,
-                                            std::optional<milliseconds> retry_for) const {
-  if (request.source.size_bytes) return *request.source.size_bytes;
-  if (request.source.compression != Compression::kNone) return 0;
-  if (request.source.source_bytes) return *request.source.source_bytes;
-  if (!is_fetched_url(request.source.url)) return file_identity(request.source.url).size_bytes;
-  return fetchers
-      ->stat({.url = request.source.url,
-              .validator = request.source.validator,
-              .cancel = request.cancel,
-              .retry_for = retry_for})
-      .size_bytes.value_or(0);
-}
-
 std::unique_ptr<ShardFetch::Impl> ShardCache::Impl::begin_fetch(ByteLock lock,
                                                                 const CacheRequest& request,
                                                                 const std::string& name,
                                                                 const NextUseOf& next_use) {
   // From here on nobody can evict the shard between run()'s rename and its return.
-  CachedShard held = hold(request, name);
+  CachedShard pinned = pin(request, name);
   auto begun = std::make_unique<ShardFetch::Impl>(ShardFetch::Impl{.cache = shared_from_this(),
                                                                    .request = request,
                                                                    .name = name,
                                                                    .next_use = next_use,
-                                                                   .held = std::move(held),
+                                                                   .pinned = std::move(pinned),
                                                                    .lock = std::move(lock)});
   if (request.source.compression == Compression::kNone && request.source.source_bytes) {
-    begun->coming.shard = std::make_shared<detail::ComingShard>();
-    const Lock changed(mutex);
-    auto& all = coming.get();
-    std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
-    all[name] = begun->coming.shard;
+    begun->coming.shard = readers.begin_coming(name);
   }
-  begun->retry_for = patience_left(name);
-  begun->reserved_bytes = size_wanted(request, begun->retry_for);
-  require_within_budget(request, begun->reserved_bytes);
+  begun->retry_for = failures.retry_budget(name);
+  begun->reserved_bytes = begun->size_wanted();
+  room.require_within_budget(request, begun->reserved_bytes);
   return begun;
 }
 
@@ -348,9 +275,9 @@ std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options)
   own.directory = at_home(std::move(own.directory));
   own.metrics_file = at_home(std::move(own.metrics_file));
   auto impl = std::make_shared<Impl>(own);
-  if (!impl->directory.is_read_only()) impl->take_stock();
+  if (!impl->directory.is_read_only()) impl->room.take_stock();
   // Now, so that a file that cannot be written is an error here, and none in a long run.
-  if (!own.metrics_file.empty()) detail::write_metrics(own.metrics_file, impl->metrics());
+  if (!own.metrics_file.empty()) detail::write_metrics(own.metrics_file, impl->counts.metrics());
   return std::shared_ptr<ShardCache>(new ShardCache(std::move(impl)));
 }
 
@@ -386,83 +313,41 @@ std::string CacheAccess::name_of(const CacheRequest& request) {
 CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
                              const NextUseOf& next_use) {
   const std::string name = name_of(request);
-  const auto may_read_past = [&] { return request.may_read_past && request.may_read_past(); };
-  const auto read_past = [](ShardCache::Impl& impl) {
-    impl.count([](ShardCache::Stats& s) { ++s.bypassed; });
-    return CachedShard();
-  };
   if (auto shard = cache.impl_->find(request, name)) {
-    if (!request.was_followed) cache.impl_->count([](ShardCache::Stats& s) { ++s.hits; });
-    if (!cache.is_read_only()) cache.impl_->come_down_once(name, next_use);
-    cache.impl_->tell_metrics();
+    if (!request.was_followed) cache.impl_->counts.add([](ShardCache::Stats& s) { ++s.hits; });
+    if (!cache.is_read_only()) cache.impl_->room.trim_once(name, next_use);
+    cache.impl_->counts.write_if_due();
     return *std::move(shard);
   }
-  if (!request.was_followed) cache.impl_->count([](ShardCache::Stats& s) { ++s.misses; });
+  if (!request.was_followed) cache.impl_->counts.add([](ShardCache::Stats& s) { ++s.misses; });
   if (cache.is_read_only()) throw_not_there(request, cache.options());
   struct Stopwatch {
     ShardCache::Impl& impl;
     const Clock::time_point start = Clock::now();
     ~Stopwatch() {
-      impl.count([&](ShardCache::Stats& s) { s.waited += Clock::now() - start; });
+      impl.counts.add([&](ShardCache::Stats& s) { s.waited += Clock::now() - start; });
     }
   } stopwatch{*cache.impl_};
 
-  ByteLock lock = cache.impl_->lock_fetch(request, name);
+  ByteLock lock = cache.impl_->locks.lock_fetch(request, name);
   // The owner that this waited for has most likely brought the shard.
   if (auto shard = cache.impl_->find(request, name)) return *std::move(shard);
   // Or a thread of this process had all the patience that there is, while this one waited for it.
-  if (const auto error = cache.impl_->failure_since(stopwatch.start, name)) {
+  if (const auto error = cache.impl_->failures.since(stopwatch.start, name)) {
     std::rethrow_exception(error);
   }
-  // False: another process still uses what lies under the name, which is not what is asked for.
-  const bool is_free = cache.impl_->clear(lock, request, name, cache.impl_->options.room_timeout);
-  const auto begun = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);
-  ShardFetch::Impl& fetch = *begun;
-  bool must_bypass = !is_free;
-  Pause pause;
-  // The preferred victim is still needed by work that began earlier. While fetches of this process
-  // run, that work gets on, and the victim will be free. If none runs for room_timeout, that work
-  // may be waiting for this very shard: stop being patient, or both wait for ever. A victim that is
-  // held may be so by whoever waits here, as by a batch that spans shards: nobody waits for that.
-  const auto start = Clock::now();
-  auto quiet_since = start;
-  const Clock::duration timeout = cache.impl_->options.room_timeout;
-  const auto grace = std::min(kGrace, timeout / 40);
-  for (bool patient = true, may_overrun = false; fetch.file == nullptr;) {
-    request.cancel.throw_if_cancelled();
-    if (must_bypass && !fetch.beside) {
-      fetch.beside = cache.impl_->find_place_beside(false);
-      // What is in use shows that the source said the same of two versions: single samples could be
-      // of either. A whole shard is checked.
-      if (!fetch.beside && is_free && may_read_past()) return read_past(*cache.impl_);
-      if (!fetch.beside) fetch.beside = cache.impl_->find_place_beside(true);
-    }
-    if (!is_free) {
-      fetch.bypass = true;
-      fetch.make_file();
-      cache.impl_->ledger.doubt();
-      break;
-    }
-    Room room = Room::kNone;
-    try {
-      room = fetch.make_room(
-          {.is_patient = patient, .may_overrun = may_overrun, .may_bypass = must_bypass});
-    } catch (const Error& e) {
-      // No shard may go from a full disk: that of a sample is all there is room for.
-      if (e.code() != ErrorCode::kNoSpace || !may_read_past()) throw;
-      return read_past(*cache.impl_);
-    }
-    if (room == Room::kMade) break;
-    must_bypass = room == Room::kNone;
-    if (must_bypass) continue;
-    pause();
-    const auto now = Clock::now();
-    may_overrun = now - start >= grace;
-    if (cache.impl_->is_running() && now - start < kMostRoomTimeouts * timeout) quiet_since = now;
-    patient = now - quiet_since < timeout;
+  // Another version that is still in use under the name stays. Single samples are not read then:
+  // the source said the same of two versions, and they could be of either. Shards are checked.
+  const bool is_free =
+      cache.impl_->room.evict_stale(lock, request, name, cache.impl_->options.room_timeout);
+  const auto fetch = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);
+  if (!is_free) {
+    fetch->make_overflow_file();
+  } else if (!fetch->find_room()) {
+    cache.impl_->counts.add([](ShardCache::Stats& s) { ++s.bypassed; });
+    return {};
   }
-  if (!fetch.bypass) fetch.beside.reset();  // there was room after all
-  return fetch.run();
+  return fetch->run();
 }
 
 Followed CacheAccess::follow(ShardCache& cache, const CacheRequest& request,
@@ -471,25 +356,24 @@ Followed CacheAccess::follow(ShardCache& cache, const CacheRequest& request,
   const std::string name = name_of(request);
   Followed followed;
   const auto find = [&] {
-    followed.coming = impl.find_coming(name);
+    followed.coming = impl.readers.find_coming(name);
     if (!followed.coming) return false;
-    followed.held = impl.hold(request, name);
-    impl.count([](ShardCache::Stats& s) { ++s.misses; });
+    followed.held = impl.pin(request, name);
+    impl.counts.add([](ShardCache::Stats& s) { ++s.misses; });
     return true;
   };
   const auto is_there = [&] { return find_size(impl.directory.shard_path(name)).has_value(); };
   if (find() || !may_begin || is_there()) return followed;
-  auto lock = ByteLock::try_take(impl.directory, fetch_byte(name));
+  auto lock = impl.locks.try_lock_fetch(name);
   if (!lock || is_there()) {
     find();
     return followed;
   }
   auto begun = impl.begin_fetch(*std::move(lock), request, name, next_use);
-  if (!begun->coming || begun->make_room({.is_patient = true, .may_bypass = false}) != Room::kMade)
-    return followed;
-  impl.count([](ShardCache::Stats& s) { ++s.misses; });
+  if (!begun->coming || begun->make_room(Urgency::kPolite) != Room::kMade) return followed;
+  impl.counts.add([](ShardCache::Stats& s) { ++s.misses; });
   followed.coming = begun->coming.shard;
-  followed.held = impl.hold(request, name);
+  followed.held = impl.pin(request, name);
   followed.fetch.emplace(ShardFetch(std::move(begun)));
   return followed;
 }
@@ -499,20 +383,20 @@ bool CacheAccess::is_there(const ShardCache& cache, const std::string& name) {
 }
 
 void CacheAccess::add_wait(ShardCache& cache, std::chrono::nanoseconds waited) {
-  cache.impl_->count([&](ShardCache::Stats& s) { s.waited += waited; });
+  cache.impl_->counts.add([&](ShardCache::Stats& s) { s.waited += waited; });
 }
 
 std::optional<Note> CacheAccess::note_of(const CachedShard& shard) {
-  if (!shard.is_held() || shard.is_beside()) return std::nullopt;
-  const CacheDirectory& directory = shard.hold_->cache->directory;
+  if (!shard.is_held() || shard.is_overflow()) return std::nullopt;
+  const CacheDirectory& directory = shard.pin_->cache->directory;
   const auto record = directory.read_record(shard.name()).record;
   if (!record) return std::nullopt;
   return directory.read_note(shard.name(), record->hash);
 }
 
-void CacheAccess::keep_note(const CachedShard& shard, std::string_view bytes) {
-  if (!shard.is_held() || shard.is_beside()) return;
-  const ShardCache::Impl& cache = *shard.hold_->cache;
+void CacheAccess::write_note(const CachedShard& shard, std::string_view bytes) {
+  if (!shard.is_held() || shard.is_overflow()) return;
+  const ShardCache::Impl& cache = *shard.pin_->cache;
   const auto record = cache.directory.read_record(shard.name()).record;
   if (record) cache.write_note(shard.name(), record->hash, bytes);
 }
@@ -523,66 +407,35 @@ Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
   const std::string name = name_of(request);
   if (cache.is_read_only()) return Ahead::kPresent;  // whoever needs it finds it, or an error
   if (const auto shard = cache.impl_->find(request, name)) {
-    cache.impl_->come_down_once(name, next_use);
+    cache.impl_->room.trim_once(name, next_use);
     return Ahead::kPresent;
   }
-  auto lock = ByteLock::try_take(cache.impl_->directory, fetch_byte(name));
+  auto lock = cache.impl_->locks.try_lock_fetch(name);
   // The owner of the lock may not have room yet. It goes first: a shard that is fetched for later
   // must not take that room.
-  if (!lock) return cache.impl_->has_room(name) ? Ahead::kPresent : Ahead::kNotNow;
+  if (!lock) return cache.impl_->room.has_room(name) ? Ahead::kPresent : Ahead::kNotNow;
   if (cache.impl_->find(request, name)) return Ahead::kPresent;
-  if (!cache.impl_->clear(*lock, request, name, milliseconds::zero())) return Ahead::kNotNow;
+  if (!cache.impl_->room.evict_stale(*lock, request, name, milliseconds::zero()))
+    return Ahead::kNotNow;
   auto begun = cache.impl_->begin_fetch(*std::move(lock), request, name, next_use);
-  const Room made = begun->make_room({.ahead_for = needed_at});
+  const Room made = begun->make_room(Urgency::kAhead, needed_at);
   if (made != Room::kMade) return Ahead::kNotNow;
   fetch.emplace(ShardFetch(std::move(begun)));
   return Ahead::kFetch;
 }
 
-void CacheAccess::settle(ShardCache& cache, const NextUseOf& next_use) {
-  cache.impl_->settle(next_use);
+void CacheAccess::trim_overrun(ShardCache& cache, const NextUseOf& next_use) {
+  cache.impl_->room.trim_overrun(next_use);
 }
 
 void CacheAccess::add_releaser(ShardCache& cache, std::weak_ptr<void> owner, Releaser releaser) {
-  const Lock lock(cache.impl_->mutex);
-  cache.impl_->releasers.push_back({std::move(owner), std::move(releaser)});
+  cache.impl_->readers.add_releaser(std::move(owner), std::move(releaser));
 }
 
 }  // namespace detail
 
-ShardCache::Impl::~Impl() {
-  if (options.metrics_file.empty() || process != process_generation()) return;
-  try {
-    detail::write_metrics(options.metrics_file, metrics());
-  } catch (const std::exception&) {  // the file stays as it was
-  }
-}
+std::string ShardCache::metrics() const { return impl_->counts.metrics(); }
 
-std::string ShardCache::Impl::metrics() const {
-  ShardCache::Stats now;
-  count([&](const ShardCache::Stats& s) { now = s; });
-  return detail::process_metrics(now, options, ::getpid());
-}
-
-void ShardCache::Impl::tell_metrics() const noexcept {
-  if (options.metrics_file.empty() || process != process_generation()) return;
-  {
-    const Lock lock(mutex);
-    const auto now = Clock::now();
-    if (now - told < kTellMetricsEvery) return;
-    told = now;
-  }
-  try {
-    detail::write_metrics(options.metrics_file, metrics());
-  } catch (const std::exception&) {  // a run does not end because of it, and it is tried again
-  }
-}
-
-std::string ShardCache::metrics() const { return impl_->metrics(); }
-
-ShardCache::Stats ShardCache::stats() const {
-  const Lock lock(impl_->mutex);
-  return impl_->stats;
-}
+ShardCache::Stats ShardCache::stats() const { return impl_->counts.stats(); }
 
 }  // namespace shardwise

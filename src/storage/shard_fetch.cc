@@ -22,9 +22,7 @@
 
 namespace shardwise {
 
-using detail::ByteLock;
 using detail::ComingShard;
-using detail::fetch_byte;
 using detail::kCachePieceBytes;
 using detail::Pause;
 
@@ -52,13 +50,16 @@ using detail::Pause;
 // what is there (ComingShard). So bytes that were written are never written again: where the
 // transfer begins anew, renew_file() puts another temporary file in the place of a mapped one.
 //
-// A fetch that bypasses the cache stops after the check. Its shard is the temporary file, which
+// A fetch that overflows the budget stops after the check. Its shard is the temporary file, which
 // gets no name and no record, stays locked while the CachedShard lives, and goes with it.
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
+
+/// A caller waits for room at most this many room_timeouts, however many shards come meanwhile.
+constexpr int kMaxRoomTimeouts = 10;
 
 constexpr std::uint64_t kWriteBackBytes = std::uint64_t{8} << 20;
 /// Room grows in these steps where the source does not say how large the shard is.
@@ -67,7 +68,7 @@ constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kRecordBytes = std::uint64_t{16} << 10;
 
 /// A shard below this size comes in one stream: asking for parts would cost more than it gains.
-constexpr std::uint64_t kLeastPartedBytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t kMinPartedBytes = std::uint64_t{32} << 20;
 
 /// True if other bytes may come if it is fetched again: of a proxy's page, or of what was changed
 /// on the way, anything may be said.
@@ -77,110 +78,6 @@ bool may_be_wrong_bytes(ErrorCode code) noexcept {
 }
 
 }  // namespace
-
-void ShardCache::Impl::note_failure(const std::string& name) {
-  Failure now{Clock::now(), std::current_exception()};
-  // What was noted before goes without the mutex: it may be an error of somebody else's code.
-  std::vector<Failure> gone;
-  const Lock lock(mutex);
-  for (auto at = failures.begin(); at != failures.end();) {
-    const bool is_old = now.when - at->second.when > fetchers->options().retry_for;
-    if (is_old) gone.push_back(std::move(at->second));
-    at = is_old ? failures.erase(at) : std::next(at);
-  }
-  std::swap(failures[name], now);
-}
-
-void ShardCache::Impl::forget_failure(const std::string& name) {
-  Failure gone;
-  const Lock lock(mutex);
-  const auto found = failures.find(name);
-  if (found == failures.end()) return;
-  gone = std::move(found->second);
-  failures.erase(found);
-}
-
-std::optional<milliseconds> ShardCache::Impl::patience_left(const std::string& name) const {
-  const Lock lock(mutex);
-  const auto found = failures.find(name);
-  if (found == failures.end()) return std::nullopt;
-  return std::chrono::duration_cast<milliseconds>(Clock::now() - found->second.when);
-}
-
-std::exception_ptr ShardCache::Impl::failure_since(Clock::time_point when,
-                                                   const std::string& name) const {
-  const Lock lock(mutex);
-  const auto found = failures.find(name);
-  return found == failures.end() || found->second.when < when ? nullptr : found->second.error;
-}
-
-// Whoever fetches may be silent for as long as it likes, in all it does: it asks how large the
-// shard is, waits for room, for its server, or between two tries, expands, syncs. It has a limit of
-// its own (Fetchers::Options::retry_for), and its lock goes with it. So it is waited for, for as
-// long as it is seen to live; what ends the wait is a holder that was stopped for wait_timeout. One
-// that cannot be seen, as in another container, is judged by its files, and given the same patience
-// as a fetch of this process has.
-ByteLock ShardCache::Impl::lock_fetch(const CacheRequest& request, const std::string& name) {
-  const auto url = [&] { return in_quotes(redacted_url(request.source.url)); };
-  Pause pause;
-  detail::LockWatch watch(directory, fetch_byte(name));
-  milliseconds last_growth{};
-  std::int64_t mtime_ns = 0;
-  for (bool waits = false;; waits = true) {
-    if (auto lock = ByteLock::try_take(directory, fetch_byte(name))) return *std::move(lock);
-    if (!waits) count([](ShardCache::Stats& s) { ++s.waits; });
-    request.cancel.throw_if_cancelled();
-    if (watch.look()) {
-      tell_of_wait(request, name, watch);
-      if (!watch.holder()) {
-        const std::int64_t latest_ns = latest_write_ns(name);
-        if (std::exchange(mtime_ns, latest_ns) != latest_ns) last_growth = watch.waited();
-      } else {
-        last_growth = watch.waited();
-      }
-    }
-    if (watch.stopped_for() > options.wait_timeout) {
-      throw Error(ErrorCode::kIo, "another process is fetching the shard, and is stopped",
-                  url() + " (" + watch.holder()->text() + ", for " +
-                      std::to_string(watch.stopped_for().count() / 1000) + " s)",
-                  watch.remedy());
-    }
-    if (watch.foreign_for() > options.wait_timeout) {
-      throw Error(ErrorCode::kIo, "the lock of the shard is held by no user of the shard cache",
-                  url() + ", " + in_quotes(directory.locks_path()) + " " + watch.who(),
-                  watch.remedy());
-    }
-    const milliseconds silent = watch.waited() - last_growth;
-    if (silent > options.wait_timeout + fetchers->options().retry_for) {
-      throw Error(ErrorCode::kIo, "another process is fetching the shard, and makes no progress",
-                  url() + " (no bytes arrived for " + std::to_string(silent.count() / 1000) + " s)",
-                  "see whether a process that uses " + in_quotes(directory.path()) +
-                      " is stopped, and end it");
-    }
-    pause();
-  }
-}
-
-std::int64_t ShardCache::Impl::latest_write_ns(const std::string& name) const {
-  // Sizes are reserved from the start. A compressed shard has two files, of which one rests.
-  std::int64_t latest_ns = 0;
-  for (const auto& temporary : directory.scan().temporaries) {
-    if (temporary.name == name) latest_ns = std::max(latest_ns, temporary.mtime_ns);
-  }
-  return latest_ns;
-}
-
-void ShardCache::Impl::tell_of_wait(const CacheRequest& request, const std::string& name,
-                                    const detail::LockWatch& watch) {
-  if (!options.on_wait || watch.is_own()) return;
-  const bool is_stopped = watch.holder() && watch.holder()->is_stopped;
-  {
-    const Lock lock(mutex);
-    if (!told_of.emplace(name, is_stopped).second) return;
-  }
-  options.on_wait(redacted_url(request.source.url), watch.waited(),
-                  watch.holder() ? watch.holder()->text() : "another process");
-}
 
 /// Writes the bytes that arrive to a file from its start, hashes them, and has the kernel begin to
 /// write them out.
@@ -252,20 +149,84 @@ class FileSink : public Fetcher::Sink {
   std::uint64_t written_back_ = 0;
 };
 
-Room ShardFetch::Impl::make_room(const ShardCache::Impl::Urgency& need) {
-  return cache->make_room(
-      {.request = request, .name = name, .size_bytes = reserved_bytes, .next_use = next_use}, need,
-      [&](bool is_bypass) {
-        bypass = is_bypass;
-        make_file();
-      });
+Fetcher::Request ShardFetch::Impl::source_request() const {
+  return {.url = request.source.url,
+          .validator = request.source.validator,
+          .cancel = request.cancel,
+          .retry_for = retry_for};
 }
 
-void ShardFetch::Impl::make_file() {
-  uncounted.reset(&cache->ledger);
+std::uint64_t ShardFetch::Impl::size_wanted() const {
+  const ShardSource& source = request.source;
+  if (source.size_bytes) return *source.size_bytes;
+  if (source.compression != Compression::kNone) return 0;
+  if (source.source_bytes) return *source.source_bytes;
+  if (!is_fetched_url(source.url)) return file_identity(source.url).size_bytes;
+  return cache->fetchers->stat(source_request()).size_bytes.value_or(0);
+}
+
+Room ShardFetch::Impl::make_room(Urgency urgency, std::uint64_t needed_at, bool may_overflow) {
+  detail::CacheRoom::Wanted room = wanted(reserved_bytes);
+  room.urgency = urgency;
+  room.needed_at = needed_at;
+  room.may_overflow = may_overflow;
+  return cache->room.make(room, [&](bool makes_overflow) {
+    is_overflow = makes_overflow;
+    make_file();
+  });
+}
+
+bool ShardFetch::Impl::find_room() {
+  const auto may_read_uncached = [&] {
+    return request.may_read_uncached && request.may_read_uncached();
+  };
+  Pause pause;
+  const auto start = Clock::now();
+  auto last_running = start;
+  for (Urgency stage = Urgency::kPolite;;) {
+    request.cancel.throw_if_cancelled();
+    try {
+      if (make_room(stage) == Room::kNone) {
+        // One shard of a process lies outside the budget, and more if they cannot be read so.
+        if (!overflow) overflow = cache->readers.overflows.add_up_to(1);
+        if (!overflow && may_read_uncached()) return false;
+        if (!overflow) overflow = cache->readers.overflows.add();
+        make_room(stage, 0, true);
+      }
+    } catch (const Error& e) {
+      // No shard may go from a full disk: there is room for single samples only.
+      if (e.code() != ErrorCode::kNoSpace || !may_read_uncached()) throw;
+      return false;
+    }
+    if (file) break;
+    pause();
+    const auto now = Clock::now();
+    const milliseconds timeout = cache->options.room_timeout;
+    if (!cache->readers.fetches.is_zero() && now - start < kMaxRoomTimeouts * timeout)
+      last_running = now;
+    stage = next_stage(now - start, now - last_running, timeout);
+  }
+  if (!is_overflow) overflow.reset();  // there was room after all
+  return true;
+}
+
+void ShardFetch::Impl::make_overflow_file() {
+  overflow = cache->readers.overflows.add();
+  is_overflow = true;
+  make_file();
+  cache->room.ledger.doubt();
+}
+
+std::unique_ptr<AtomicFile> ShardFetch::Impl::new_file() const {
   auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name), 0600);
   share_as_folder(made->file());
   detail::CacheDirectory::note_source(made->file(), redacted_url(request.source.url));
+  return made;
+}
+
+void ShardFetch::Impl::make_file() {
+  uncounted.reset(&cache->room.ledger);
+  auto made = new_file();
   SHARDWISE_FAULT_POINT("shard_cache.temporary_made");
   made->file().reserve(reserved_bytes);
   file = std::move(made);
@@ -273,11 +234,10 @@ void ShardFetch::Impl::make_file() {
 
 /// Goes on in a new file: what readers have mapped stays as it is.
 File& ShardFetch::Impl::renew_file() {
-  cache->ledger.doubt();
-  auto made = std::make_unique<AtomicFile>(cache->directory.shard_path(name), 0600);
-  share_as_folder(made->file());
-  detail::CacheDirectory::note_source(made->file(), redacted_url(request.source.url));
-  with_disk_space(reserved_bytes, [&] { made->file().reserve(reserved_bytes); });
+  cache->room.ledger.doubt();
+  auto made = new_file();
+  cache->room.with_disk_space(wanted(reserved_bytes),
+                              [&] { made->file().reserve(reserved_bytes); });
   file = std::move(made);
   return file->file();
 }
@@ -292,24 +252,15 @@ void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   }
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
   const auto grow_file = [&](bool) { file->file().reserve(reserved_bytes + more); };
-  if (bypass) {
-    cache->ledger.doubt();
+  if (is_overflow) {
+    cache->room.ledger.doubt();
     grow_file(true);
   } else {
-    cache->require_within_budget(request, size_bytes);
+    cache->room.require_within_budget(request, size_bytes);
     // The temporary file counts at its present size: only the growth is new.
-    const Room made = cache->make_room(
-        {.request = request, .name = name, .size_bytes = more, .next_use = next_use}, {},
-        grow_file);
-    bypass = made != Room::kMade;
+    is_overflow = cache->room.make(wanted(more), grow_file) != Room::kMade;
   }
   reserved_bytes += more;
-}
-
-void ShardFetch::Impl::with_disk_space(std::uint64_t size_bytes,
-                                       const std::function<void()>& take) {
-  cache->with_disk_space(
-      {.request = request, .name = name, .size_bytes = size_bytes, .next_use = next_use}, take);
 }
 
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
@@ -338,7 +289,7 @@ std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked,
   if (how.max_connections_per_host > 0) {
     num_connections = std::min(num_connections, how.max_connections_per_host);
   }
-  if (!size_bytes || *size_bytes < kLeastPartedBytes || num_connections < 2 || is_one_stream) {
+  if (!size_bytes || *size_bytes < kMinPartedBytes || num_connections < 2 || is_one_stream) {
     return std::nullopt;
   }
   is_one_stream = true;  // if it has to begin anew
@@ -365,10 +316,7 @@ std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked,
 
 /// Fetches the file as it is at its source.
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
-  const Fetcher::Request asked{.url = request.source.url,
-                               .validator = request.source.validator,
-                               .cancel = request.cancel,
-                               .retry_for = retry_for};
+  const Fetcher::Request asked = source_request();
   std::optional<std::string> validator = fetch_parts(asked, sink);
   if (!validator) validator = cache->fetchers->fetch(asked, sink).validator;
   require_source_hash(sink.hash());
@@ -398,7 +346,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_compressed(FileSink& sink) {
   share_as_folder(stored.file());
   std::uint64_t stored_bytes = 0;
   const auto add = [&](std::uint64_t more) {
-    with_disk_space(more, [&] {
+    cache->room.with_disk_space(wanted(more), [&] {
       SHARDWISE_FAULT_POINT("shard_cache.stored");
       stored.file().reserve(stored_bytes + more);
     });
@@ -455,80 +403,77 @@ ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
 }
 
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
-  const Fetcher::Request asked{
-      .url = request.source.url, .cancel = request.cancel, .retry_for = retry_for};
+  const Fetcher::Request asked = source_request();
   for (Backoff backoff(cache->fetchers->options(), asked);;) {
     try {
       Source source = transfer(sink);
       require_size(request.source.size_bytes, sink.size_bytes());
       file->file().resize(sink.size_bytes());
       if (request.admission.check) request.admission.check(file->temporary_path());
-      cache->count([&](ShardCache::Stats& s) {
+      cache->counts.add([&](ShardCache::Stats& s) {
         ++s.fetched;
         s.fetched_bytes += source.size_bytes;
       });
       return source;
     } catch (const Error& e) {
-      if (may_be_wrong_bytes(e.code())) cache->count([](ShardCache::Stats& s) { ++s.wrong; });
+      if (may_be_wrong_bytes(e.code())) cache->counts.add([](ShardCache::Stats& s) { ++s.wrong; });
       const bool is_fetched =
           request.source.local_copy.empty() && is_fetched_url(request.source.url);
       if (!is_fetched || !may_be_wrong_bytes(e.code()) || !backoff.wait_after_wrong(e.what())) {
         throw;
       }
       // What came may have been shorter, and the file was cut to it.
-      with_disk_space(reserved_bytes, [&] { file->file().reserve(reserved_bytes); });
+      cache->room.with_disk_space(wanted(reserved_bytes),
+                                  [&] { file->file().reserve(reserved_bytes); });
       sink.restart();
     }
   }
 }
 
 CachedShard ShardFetch::Impl::run() {
+  const auto running = cache->readers.fetches.add();
+  struct Metrics {
+    detail::CacheCounts& counts;
+    ~Metrics() { counts.write_if_due(); }
+  } const metrics{cache->counts};
   try {
+    request.cancel.throw_if_cancelled();
     CachedShard shard = run_once();
-    cache->forget_failure(name);
+    cache->failures.forget(name);
     return shard;
   } catch (const FetchError&) {
-    cache->note_failure(name);
+    cache->failures.add(name);
     throw;
   }
 }
 
 CachedShard ShardFetch::Impl::run_once() {
-  request.cancel.throw_if_cancelled();
-  struct Running {
-    ShardCache::Impl& in;
-    const std::uint64_t process = process_generation();
-    explicit Running(ShardCache::Impl& where) : in(where) { add(1); }
-    ~Running() {
-      if (process == process_generation()) add(-1);
-      in.tell_metrics();
-    }
-    void add(int number) {
-      const Lock held_briefly(in.mutex);
-      in.num_running.get() += number;
-    }
-  } const running(*cache);
   const auto grow_file = [this](std::uint64_t size_bytes) { grow(size_bytes); };
   std::optional<FileSink> to;
-  if (coming && !bypass) {
+  if (coming && !is_overflow) {
     coming->begin(file->file());
     to.emplace(file->file(), grow_file, *coming, [this]() -> File& { return renew_file(); });
   } else {
     if (coming) coming->end(false);
     to.emplace(file->file(), grow_file);
   }
-  FileSink& sink = *to;
-  const Source source = fetch_checked(sink);
+  const Source source = fetch_checked(*to);
   SHARDWISE_FAULT_POINT("shard_cache.checked");
-  if (bypass) {
-    cache->count([](ShardCache::Stats& s) { ++s.bypassed; });
-    held.path_ = file->temporary_path();
-    held.hold_->own_file = std::move(file);
-    if (!beside) beside = cache->find_place_beside(true);  // it grew beyond the budget as it came
-    held.hold_->beside = std::move(beside);
-    static_cast<void>(uncounted.release());
-    return std::move(held);
-  }
+  return is_overflow ? keep_outside_budget() : keep_in_cache(source, *to);
+}
+
+CachedShard ShardFetch::Impl::keep_outside_budget() {
+  cache->counts.add([](ShardCache::Stats& s) { ++s.bypassed; });
+  pinned.path_ = file->temporary_path();
+  pinned.pin_->overflow_file = std::move(file);
+  if (!overflow) overflow = cache->readers.overflows.add();  // it outgrew the budget as it came
+  pinned.pin_->overflow = std::move(overflow);
+  static_cast<void>(uncounted.release());
+  return std::move(pinned);
+}
+
+CachedShard ShardFetch::Impl::keep_in_cache(const Source& source, const FileSink& sink) {
+  const detail::CacheDirectory& directory = cache->directory;
   struct NewRecord {
     const detail::CacheDirectory& directory;
     const std::string& name;
@@ -538,7 +483,7 @@ CachedShard ShardFetch::Impl::run_once() {
       directory.remove_record(name);
       directory.remove_note(name);
     }
-  } new_record{cache->directory, name};
+  } new_record{directory, name};
   const ShardCache::Impl::Record record{
       .url = redacted_url(request.source.url),
       .validator = source.validator,
@@ -549,21 +494,21 @@ CachedShard ShardFetch::Impl::run_once() {
       .hash = sink.hash(),
       .checked_as = request.admission.checked_as,
       .glance = detail::CacheDirectory::glance_at(file->file())};
-  with_disk_space(kRecordBytes, [&] {
+  cache->room.with_disk_space(wanted(kRecordBytes), [&] {
     SHARDWISE_FAULT_POINT("shard_cache.record");
-    cache->directory.write_record(name, record);
+    directory.write_record(name, record);
   });
   if (request.admission.make_note)
     cache->write_note(name, sink.hash(), request.admission.make_note());
   SHARDWISE_FAULT_POINT("shard_cache.before_sync");
-  cache->directory.publish(file->file());
+  directory.publish(file->file());
   file->file().sync();
   SHARDWISE_FAULT_POINT("shard_cache.before_rename");
   {
     // A process that counts under the room byte sees the shard under exactly one name.
-    const auto room = cache->lock_room(request);
-    cache->ledger.change([&] {
-      file->keep_as(held.path());
+    const auto room = cache->locks.lock_room(request.cancel);
+    cache->room.ledger.change([&] {
+      file->keep_as(pinned.path());
       return static_cast<std::int64_t>(sink.size_bytes() - reserved_bytes);
     });
     static_cast<void>(uncounted.release());
@@ -571,10 +516,10 @@ CachedShard ShardFetch::Impl::run_once() {
   }
   if (coming) coming->end(true);
   SHARDWISE_FAULT_POINT("shard_cache.named");
-  sync_directory_of(held.path());
+  sync_directory_of(pinned.path());
   file.reset();
-  detail::touch(held.path());
-  return std::move(held);
+  detail::touch(pinned.path());
+  return std::move(pinned);
 }
 
 }  // namespace shardwise

@@ -164,8 +164,6 @@ class ShardPool {
     std::unique_ptr<const Shard> shard;  // written under the book's lock while it is not kOpen
     std::atomic<std::uint64_t> last_use{0};
   };
-  /// A thread that waits for a shard looks this often whether it was cancelled.
-  static constexpr std::chrono::milliseconds kLookAgain{50};
   struct LeavePool {
     void operator()(Slot* slot) const noexcept { slot->leave_pool(); }
   };
@@ -202,8 +200,7 @@ class ShardPool {
       // A thread that began in the process that this one was forked from does not exist here.
       std::uint64_t& opening = pool_.opening_[number_];
       while (opening == process_generation()) {
-        detail::CancelScope::throw_if_cancelled();
-        pool_.opened_.wait_for(pool_.book_->mutex, kLookAgain);
+        pool_.opened_.wait(pool_.book_->mutex, detail::CancelScope::joined({}));
       }
       if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
       process_ = opening = process_generation();

@@ -11,8 +11,8 @@
 namespace shardwise {
 namespace {
 
-constexpr std::uint64_t kMostTokenBytes = std::uint64_t{64} << 10;
-constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMaxTokenBytes = std::uint64_t{64} << 10;
+constexpr std::uint64_t kMaxBytes = std::uint64_t{16} << 20;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ std::optional<std::string> find_text(const std::string& path, std::string_view w
                                      const CancelToken& cancel) {
   std::string text;
   try {
-    text = read_text(path, kMostBytes, what, cancel);
+    text = read_text(path, kMaxBytes, what, cancel);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kNotFound && error.code() != ErrorCode::kIo) throw;
     return std::nullopt;
@@ -31,7 +31,7 @@ std::optional<std::string> find_text(const std::string& path, std::string_view w
 std::string read_token(const std::string& path, std::string_view what, const CancelToken& cancel) {
   std::string file;
   try {
-    file = read_text(path, kMostTokenBytes, "the " + std::string(what), cancel);
+    file = read_text(path, kMaxTokenBytes, "the " + std::string(what), cancel);
   } catch (const Cancelled&) {
     throw;
   } catch (const Error& error) {

@@ -154,6 +154,19 @@ TEST(ForkTest, AConditionWorksOnInAChild) {
   for (std::thread& thread : waiting) thread.join();
 }
 
+TEST(ForkTest, AWaitEndsWhenItsTokenIsSet) {
+  Mutex mutex;
+  Condition changed;
+  CancelToken::Flag is_cancelled{false};
+  std::thread other([&] { is_cancelled = true; });
+  const auto wait = [&] {
+    const Lock lock(mutex);
+    for (;;) changed.wait(mutex, &is_cancelled);
+  };
+  EXPECT_THROW(wait(), Cancelled);
+  other.join();
+}
+
 TEST(ForkTest, AConditionWaitsNoLongerThanToldTo) {
   Mutex mutex;
   Condition changed;

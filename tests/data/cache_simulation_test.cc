@@ -6,6 +6,7 @@
 #include <set>
 
 #include "data/cache_simulation.h"
+#include "data/prefetch_schedule.h"
 #include "order/shard_use.h"
 #include "shardwise/base/error.h"
 #include "support/support.h"
@@ -18,11 +19,11 @@ using testing::HasSubstr;
 using Numbers = std::vector<std::uint64_t>;
 
 /// Uses with slot bits in random places: epochs of `num_slots` slots over `num_shards` shards.
-std::vector<EpochUses> random_epochs(std::mt19937_64& random, std::size_t num_epochs,
-                                     std::uint64_t num_slots, std::uint64_t num_shards,
-                                     unsigned percent) {
-  std::vector<EpochUses> epochs(num_epochs);
-  for (EpochUses& epoch : epochs) {
+std::vector<EpochSchedule> random_epochs(std::mt19937_64& random, std::size_t num_epochs,
+                                         std::uint64_t num_slots, std::uint64_t num_shards,
+                                         unsigned percent) {
+  std::vector<EpochSchedule> epochs(num_epochs);
+  for (EpochSchedule& epoch : epochs) {
     epoch.num_slots = num_slots;
     for (std::uint64_t shard = 0; shard < num_shards; ++shard) {
       for (std::uint64_t slot = random() % 4; slot < num_slots;) {
@@ -35,7 +36,7 @@ std::vector<EpochUses> random_epochs(std::mt19937_64& random, std::size_t num_ep
         slot = end + 1;
       }
     }
-    std::sort(epoch.uses.begin(), epoch.uses.end(), [](const ShardUse& x, const ShardUse& y) {
+    std::sort(epoch.uses.begin(), epoch.uses.end(), [](const UseInterval& x, const UseInterval& y) {
       return std::pair(x.begin, x.shard) < std::pair(y.begin, y.shard);
     });
   }
@@ -43,11 +44,11 @@ std::vector<EpochUses> random_epochs(std::mt19937_64& random, std::size_t num_ep
 }
 
 /// The same uses on one time line.
-std::vector<ShardUse> joined(const std::vector<EpochUses>& epochs) {
-  std::vector<ShardUse> uses;
+std::vector<UseInterval> joined(const std::vector<EpochSchedule>& epochs) {
+  std::vector<UseInterval> uses;
   std::uint64_t first = 0;
-  for (const EpochUses& epoch : epochs) {
-    for (const ShardUse& use : epoch.uses) {
+  for (const EpochSchedule& epoch : epochs) {
+    for (const UseInterval& use : epoch.uses) {
       uses.push_back({use.shard, first + use.begin, first + use.end});
     }
     first += epoch.num_slots;
@@ -55,15 +56,15 @@ std::vector<ShardUse> joined(const std::vector<EpochUses>& epochs) {
   return uses;
 }
 
-bool is_used(const std::vector<ShardUse>& uses, std::uint64_t shard, std::uint64_t slot) {
-  return std::any_of(uses.begin(), uses.end(), [&](const ShardUse& use) {
+bool is_used(const std::vector<UseInterval>& uses, std::uint64_t shard, std::uint64_t slot) {
+  return std::any_of(uses.begin(), uses.end(), [&](const UseInterval& use) {
     return use.shard == shard && use.begin <= slot && slot < use.end;
   });
 }
 
-std::uint64_t most_in_use(const std::vector<ShardUse>& uses, const Numbers& sizes) {
+std::uint64_t most_in_use(const std::vector<UseInterval>& uses, const Numbers& sizes) {
   std::uint64_t most = 0;
-  for (const ShardUse& now : uses) {
+  for (const UseInterval& now : uses) {
     std::uint64_t bytes = 0;
     for (std::uint64_t shard = 0; shard < sizes.size(); ++shard) {
       if (is_used(uses, shard, now.begin)) bytes += sizes[shard];
@@ -74,10 +75,10 @@ std::uint64_t most_in_use(const std::vector<ShardUse>& uses, const Numbers& size
 }
 
 /// The rules of simulate_cache, slot by slot and with plain searches.
-std::vector<CacheCounts> simulate_plainly(const std::vector<EpochUses>& epochs,
+std::vector<CacheCounts> simulate_plainly(const std::vector<EpochSchedule>& epochs,
                                           const Numbers& sizes, std::uint64_t budget,
                                           Replacement replacement) {
-  const std::vector<ShardUse> uses = joined(epochs);
+  const std::vector<UseInterval> uses = joined(epochs);
   std::map<std::uint64_t, std::uint64_t> cached;  // shard -> begin of its latest use
   const auto cached_bytes = [&] {
     std::uint64_t bytes = 0;
@@ -85,20 +86,20 @@ std::vector<CacheCounts> simulate_plainly(const std::vector<EpochUses>& epochs,
     return bytes;
   };
   const auto next = [&](std::uint64_t shard, std::uint64_t slot) -> std::uint64_t {
-    for (const ShardUse& use : uses) {
+    for (const UseInterval& use : uses) {
       if (use.shard == shard && use.begin >= slot) return use.begin;
     }
     return ~std::uint64_t{0};
   };
   std::vector<CacheCounts> all;
   std::uint64_t first = 0;
-  for (const EpochUses& epoch : epochs) {
+  for (const EpochSchedule& epoch : epochs) {
     CacheCounts counts;
     counts.peak_bytes = cached_bytes();
     for (std::uint64_t slot = first; slot < first + epoch.num_slots; ++slot) {
       Numbers missing;
       for (std::uint64_t shard = 0; shard < sizes.size(); ++shard) {
-        const bool begins = std::any_of(uses.begin(), uses.end(), [&](const ShardUse& use) {
+        const bool begins = std::any_of(uses.begin(), uses.end(), [&](const UseInterval& use) {
           return use.shard == shard && use.begin == slot;
         });
         if (!begins) continue;
@@ -145,7 +146,7 @@ std::vector<CacheCounts> simulate_plainly(const std::vector<EpochUses>& epochs,
 }
 
 /// The fewest fetches that any choice of victims gives, for shards of one byte.
-std::uint64_t fewest_fetches(const std::vector<ShardUse>& uses, std::size_t i,
+std::uint64_t fewest_fetches(const std::vector<UseInterval>& uses, std::size_t i,
                              std::set<std::uint64_t> cached, std::uint64_t budget) {
   if (i == uses.size()) return 0;
   const std::uint64_t slot = uses[i].begin;
@@ -178,9 +179,9 @@ Numbers random_sizes(std::mt19937_64& random, std::size_t count) {
 }
 
 TEST(NextUsesTest, TheNextSlotOfAShardOverTheEndOfAnEpoch) {
-  const std::vector<EpochUses> epochs = {{10, {{1, 2, 4}, {0, 3, 10}, {1, 8, 9}}},
-                                         {10, {{1, 0, 1}, {2, 5, 7}}}};
-  const NextUses uses(3, epochs);
+  const std::vector<EpochSchedule> epochs = {{10, {{1, 2, 4}, {0, 3, 10}, {1, 8, 9}}},
+                                             {10, {{1, 0, 1}, {2, 5, 7}}}};
+  const NextUseIndex uses(3, epochs);
   EXPECT_EQ(uses.num_slots(), 20u);
   EXPECT_EQ(uses.next(1, 0), 2u);
   EXPECT_EQ(uses.next(1, 3), 3u) << "inside a use";
@@ -198,7 +199,7 @@ TEST(NextUsesTest, AgreesWithASearchOfAllUses) {
   for (int round = 0; round < 50; ++round) {
     const auto epochs = random_epochs(random, 1 + round % 3, 20, 6, 15);
     const auto uses = joined(epochs);
-    const NextUses next_uses(6, epochs);
+    const NextUseIndex next_uses(6, epochs);
     for (std::uint64_t shard = 0; shard < 6; ++shard) {
       for (std::uint64_t from = 0; from < 70; ++from) {
         std::optional<std::uint64_t> expected;
@@ -212,9 +213,9 @@ TEST(NextUsesTest, AgreesWithASearchOfAllUses) {
 }
 
 TEST(NextUsesTest, UsesThatCannotBeMeantAreRefused) {
-  const auto text_for = [](EpochUses epoch) -> std::string {
+  const auto text_for = [](EpochSchedule epoch) -> std::string {
     try {
-      const NextUses uses(2, {&epoch, 1});
+      const NextUseIndex uses(2, {&epoch, 1});
     } catch (const InvalidArgument& e) {
       return e.what();
     }
@@ -229,8 +230,8 @@ TEST(NextUsesTest, UsesThatCannotBeMeantAreRefused) {
 }
 
 TEST(SimulateCacheTest, ACycleThatIsOneShardTooLongFetchesAllUnderLruAndFewUnderNextUse) {
-  EpochUses epoch{4, {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {3, 3, 4}}};
-  const std::vector<EpochUses> epochs(3, epoch);
+  EpochSchedule epoch{4, {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {3, 3, 4}}};
+  const std::vector<EpochSchedule> epochs(3, epoch);
   const Numbers sizes(4, 100);
   for (const CacheCounts& counts : simulate_cache(epochs, sizes, 300, Replacement::kLru)) {
     EXPECT_EQ(counts.fetches, 4u);
@@ -245,7 +246,7 @@ TEST(SimulateCacheTest, ACycleThatIsOneShardTooLongFetchesAllUnderLruAndFewUnder
 }
 
 TEST(SimulateCacheTest, WhatIsInUseStaysAndWhatFindsNoRoomIsBypassed) {
-  const std::vector<EpochUses> epochs = {{10, {{0, 0, 9}, {1, 1, 2}, {1, 4, 5}, {2, 9, 10}}}};
+  const std::vector<EpochSchedule> epochs = {{10, {{0, 0, 9}, {1, 1, 2}, {1, 4, 5}, {2, 9, 10}}}};
   const Numbers sizes = {6, 5, 10};
   for (const Replacement replacement : {Replacement::kLru, Replacement::kNextUse}) {
     const CacheCounts counts = simulate_cache(epochs, sizes, 10, replacement).front();
@@ -318,7 +319,7 @@ TEST(SmallestBudgetTest, FromItOnEachShardIsFetchedOnceAndOneByteLessIsTooLittle
     const auto epochs = random_epochs(random, 1, 20, 8, 15);
     const Numbers sizes = round % 2 == 0 ? Numbers(8, 7) : random_sizes(random, 8);
     std::set<std::uint64_t> distinct;
-    for (const ShardUse& use : epochs[0].uses) distinct.insert(use.shard);
+    for (const UseInterval& use : epochs[0].uses) distinct.insert(use.shard);
     const std::uint64_t budget = smallest_budget_without_refetch(epochs, sizes);
     const auto enough = simulate_cache(epochs, sizes, budget, Replacement::kNextUse).front();
     ASSERT_EQ(enough.fetches, distinct.size());
@@ -335,19 +336,19 @@ TEST(SmallestBudgetTest, TheLargestOfTheEpochsLastsForEachEpoch) {
     const auto epochs = random_epochs(random, 3, 15, 8, 15);
     const Numbers sizes = random_sizes(random, 8);
     std::uint64_t budget = 0;
-    for (const EpochUses& epoch : epochs) {
+    for (const EpochSchedule& epoch : epochs) {
       budget = std::max(budget, smallest_budget_without_refetch({&epoch, 1}, sizes));
     }
     const auto counts = simulate_cache(epochs, sizes, budget, Replacement::kNextUse);
     for (std::size_t e = 0; e < epochs.size(); ++e) {
       std::set<std::uint64_t> distinct;
-      for (const ShardUse& use : epochs[e].uses) distinct.insert(use.shard);
+      for (const UseInterval& use : epochs[e].uses) distinct.insert(use.shard);
       ASSERT_LE(counts[e].fetches, distinct.size());
     }
     const std::uint64_t all = smallest_budget_without_refetch(epochs, sizes);
     ASSERT_GE(all, budget);
     std::set<std::uint64_t> distinct;
-    for (const ShardUse& use : joined(epochs)) distinct.insert(use.shard);
+    for (const UseInterval& use : joined(epochs)) distinct.insert(use.shard);
     ASSERT_EQ(total(simulate_cache(epochs, sizes, all, Replacement::kNextUse)).fetches,
               distinct.size());
   }
@@ -355,10 +356,56 @@ TEST(SmallestBudgetTest, TheLargestOfTheEpochsLastsForEachEpoch) {
 
 TEST(SmallestBudgetTest, NothingUsedNeedsNothing) {
   EXPECT_EQ(smallest_budget_without_refetch({}, {}), 0u);
-  const std::vector<EpochUses> epochs = {{5, {}}};
+  const std::vector<EpochSchedule> epochs = {{5, {}}};
   EXPECT_EQ(smallest_budget_without_refetch(epochs, Numbers{1, 2}), 0u);
   EXPECT_EQ(simulate_cache(epochs, Numbers{1, 2}, 0, Replacement::kNextUse),
             (std::vector<CacheCounts>{{}}));
+}
+
+TEST(PrefetchScheduleTest, SaysWhatAPlainListSaysWhereverTheReaderSkipsTo) {
+  using detail::PrefetchSchedule;
+  std::mt19937_64 random(test::random_seed());
+  for (int round = 0; round < test::repeats(200, 5000); ++round) {
+    const auto uses = joined(random_epochs(random, 2, 1 + random() % 40, 1 + random() % 6,
+                                           static_cast<unsigned>(20 + random() % 60)));
+    const std::size_t max_ahead = random() % 5;
+    PrefetchSchedule schedule(uses, max_ahead);
+    const auto any_end = [&](std::uint64_t after, std::uint64_t slot) {
+      return std::any_of(uses.begin(), uses.end(), [&](const UseInterval& use) {
+        return after < use.end && use.end <= slot;
+      });
+    };
+    std::size_t decided = 0;
+    for (std::uint64_t slot = random() % 3, before = 0; slot < 90; slot += 1 + random() % 4) {
+      Numbers ended;
+      std::size_t begun = 0;
+      std::uint64_t change = PrefetchSchedule::kNever;
+      for (const UseInterval& use : uses) {
+        if (before < use.end && use.end <= slot) ended.push_back(use.shard);
+        if (use.begin <= slot) ++begun;
+        for (const std::uint64_t at : {use.begin, use.end}) {
+          if (at > slot) change = std::min(change, at);
+        }
+      }
+      ASSERT_THAT(schedule.reach(slot), testing::UnorderedElementsAreArray(ended));
+      ASSERT_EQ(schedule.next_change(), change);
+      const std::uint64_t after = random() % (slot + 1);
+      ASSERT_EQ(schedule.has_end(after, slot), any_end(after, slot));
+      const std::size_t last = std::min(uses.size(), begun + max_ahead);
+      for (std::uint64_t shard = 0; shard < 6; ++shard) {
+        bool is_ahead = false;
+        for (std::size_t i = begun; i < last; ++i) is_ahead |= uses[i].shard == shard;
+        ASSERT_EQ(schedule.is_ahead(shard), is_ahead);
+      }
+      for (auto tries = random() % 4; tries > 0 && decided < last; --tries) {
+        ASSERT_NE(schedule.next(), nullptr);
+        ASSERT_EQ(*schedule.next(), uses[decided++]);
+        schedule.decide();
+      }
+      ASSERT_EQ(schedule.next() != nullptr, decided < last);
+      before = slot;
+    }
+  }
 }
 
 }  // namespace

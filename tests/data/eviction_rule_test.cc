@@ -16,9 +16,9 @@ namespace {
 using Sizes = std::vector<std::uint64_t>;
 
 /// Epochs in which each shard is used once or twice, by streams that interleave.
-std::vector<EpochUses> random_orders(std::mt19937_64& random, std::uint64_t num_shards) {
-  std::vector<EpochUses> epochs(1 + random() % 3);
-  for (EpochUses& epoch : epochs) {
+std::vector<EpochSchedule> random_orders(std::mt19937_64& random, std::uint64_t num_shards) {
+  std::vector<EpochSchedule> epochs(1 + random() % 3);
+  for (EpochSchedule& epoch : epochs) {
     epoch.num_slots = 40;
     for (std::uint64_t shard = 0; shard < num_shards; ++shard) {
       std::uint64_t slot = random() % 20;
@@ -29,7 +29,7 @@ std::vector<EpochUses> random_orders(std::mt19937_64& random, std::uint64_t num_
         if (slot >= epoch.num_slots) break;
       }
     }
-    std::sort(epoch.uses.begin(), epoch.uses.end(), [](const ShardUse& a, const ShardUse& b) {
+    std::sort(epoch.uses.begin(), epoch.uses.end(), [](const UseInterval& a, const UseInterval& b) {
       return std::pair(a.begin, a.shard) < std::pair(b.begin, b.shard);
     });
   }
@@ -48,23 +48,23 @@ class Reader {
     }
   }
 
-  void read(const std::vector<EpochUses>& epochs) {
-    const NextUses next_uses(requests_.size(), epochs);
+  void read(const std::vector<EpochSchedule>& epochs) {
+    const NextUseIndex next_uses(requests_.size(), epochs);
     std::uint64_t first_slot = 0;
-    for (const EpochUses& epoch : epochs) {
+    for (const EpochSchedule& epoch : epochs) {
       for (std::size_t i = 0; i < epoch.uses.size();) {
         const std::uint64_t now = first_slot + epoch.uses[i].begin;
         std::erase_if(held_, [&](const auto& shard) { return shard.first <= now; });
-        std::vector<const ShardUse*> missing;
+        std::vector<const UseInterval*> missing;
         for (; i < epoch.uses.size() && first_slot + epoch.uses[i].begin == now; ++i) {
-          const ShardUse& use = epoch.uses[i];
+          const UseInterval& use = epoch.uses[i];
           if (is_cached(use.shard)) {
             get(use, first_slot, next_uses);
           } else {
             missing.push_back(&use);
           }
         }
-        for (const ShardUse* const use : missing) get(*use, first_slot, next_uses);
+        for (const UseInterval* const use : missing) get(*use, first_slot, next_uses);
       }
       first_slot += epoch.num_slots;
     }
@@ -79,7 +79,7 @@ class Reader {
     });
   }
 
-  void get(const ShardUse& use, std::uint64_t first_slot, const NextUses& next_uses) {
+  void get(const UseInterval& use, std::uint64_t first_slot, const NextUseIndex& next_uses) {
     const std::uint64_t slot = first_slot + use.begin;
     CachedShard shard =
         CacheAccess::get(cache_, requests_[use.shard], [&](const std::string& name) -> NextUse {
@@ -135,8 +135,7 @@ TEST(EvictionRuleTest, ManySmallShardsLeaveTogetherDownToTheLowWaterMark) {
   for (std::uint64_t i = 0; i < all.size(); ++i) {
     all[i] = {.size_bytes = 1, .last_use = static_cast<std::int64_t>(i)};
   }
-  const EvictionNeed need{
-      .size_bytes = 1, .budget_bytes = 1024, .used_bytes = 1024, .freeable_bytes = 1024};
+  const EvictionNeed need{.size_bytes = 1, .budget_bytes = 1024, .used_bytes = 1024};
   const auto yes = [](const EvictionCandidate&) { return true; };
   EXPECT_EQ(choose_victims(all, need, yes).victims.size(), 1 + low_water_bytes(1024));
   // What somebody holds is passed over where room is needed, and ends what leaves beforehand.
@@ -174,19 +173,22 @@ TEST(EvictionRuleTest, SaysNotNowAndNone) {
   const auto at = [](std::uint64_t position, bool may_go_now = true) {
     return NextUse{.kind = NextUse::Kind::kAt, .position = position, .may_go_now = may_go_now};
   };
-  EvictionNeed need{.size_bytes = 5, .budget_bytes = 10, .used_bytes = 10, .freeable_bytes = 10};
+  EvictionNeed need{.size_bytes = 5, .budget_bytes = 10, .used_bytes = 10};
   std::vector<EvictionCandidate> all{{.size_bytes = 5, .next = at(9, false)},
                                      {.size_bytes = 5, .next = at(7)}};
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kMade) << "it cannot wait";
   EXPECT_EQ(choose_victims(all, need, no).room, Room::kNone);
-  need.is_patient = true;
+  need.urgency = Urgency::kPolite;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed still";
   all[0].next.may_go_now = true;
   EXPECT_EQ(choose_victims(all, need, no).room, Room::kNotNow) << "held";
-  need.may_overrun = true;
+  need.urgency = Urgency::kOverrun;
   const auto first_held = [](const EvictionCandidate& c) { return c.next.position != 9; };
   EXPECT_EQ(choose_victims(all, need, first_held).room, Room::kMade) << "nobody waits for it";
   EXPECT_THAT(choose_victims(all, need, first_held).victims, testing::IsEmpty());
+  need.is_disk_full = true;
+  EXPECT_EQ(choose_victims(all, need, first_held).room, Room::kNotNow) << "its bytes are there";
+  need.is_disk_full = false;
   all[0].next.may_go_now = false;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed still, and not in use";
   EXPECT_EQ(choose_victims(all, need, yes, [](const auto&) { return true; }).room, Room::kMade)
@@ -194,18 +196,34 @@ TEST(EvictionRuleTest, SaysNotNowAndNone) {
   all[0].next.may_go_now = true;
   all[0].is_stuck = true;
   EXPECT_THAT(choose_victims(all, need, first_held).victims, testing::ElementsAre(1));
-  need.may_overrun = false;
+  need.urgency = Urgency::kPolite;
   const auto second = [](const EvictionCandidate& c) { return !c.is_stuck; };
   EXPECT_THAT(choose_victims(all, need, second).victims, testing::ElementsAre(1))
       << "held for long";
   all[0].is_stuck = false;
-  need.is_patient = false;
-  need.ahead_for = 9;
+  need.urgency = Urgency::kAhead;
+  need.needed_at = 9;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNotNow) << "needed before";
-  need.ahead_for = 8;
+  need.needed_at = 8;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kMade);
   need.size_bytes = 11;
   EXPECT_EQ(choose_victims(all, need, yes).room, Room::kNone) << "larger than the cache";
+}
+
+TEST(EvictionRuleTest, AWaitingCallerGoesOnFromStageToStage) {
+  using std::chrono::milliseconds;
+  const auto stage = [](int waited, int quiet, int timeout = 200) {
+    return next_stage(milliseconds(waited), milliseconds(quiet), milliseconds(timeout));
+  };
+  EXPECT_EQ(stage(0, 0), Urgency::kPolite);
+  EXPECT_EQ(stage(4, 4), Urgency::kPolite);
+  EXPECT_EQ(stage(5, 5), Urgency::kOverrun);
+  EXPECT_EQ(stage(199, 199), Urgency::kOverrun);
+  EXPECT_EQ(stage(1000, 199), Urgency::kOverrun) << "a fetch of this process ran meanwhile";
+  EXPECT_EQ(stage(1000, 200), Urgency::kOverflow);
+  EXPECT_EQ(stage(400, 0, 100'000), Urgency::kOverrun) << "5 ms, however long the timeout is";
+  EXPECT_EQ(stage(2, 2, 80), Urgency::kOverrun) << "a 40th of a short timeout";
+  EXPECT_EQ(stage(0, 0, 0), Urgency::kOverflow) << "without a timeout nobody waits";
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ TEST(FetchPlanTest, TheFirstEpochIsPlannedFromWhereTheSamplerBegan) {
 TEST(FetchPlanTest, PeakBytesAreThoseOfTheUsesThatOverlap) {
   const std::vector<std::uint64_t> sizes{1, 10, 100, 1000};
   EXPECT_EQ(peak_bytes_in_use({}, sizes), 0u);
-  EpochUses epoch;
+  EpochSchedule epoch;
   epoch.num_slots = 100;
   epoch.uses = {{0, 0, 10}, {1, 0, 5}, {2, 5, 30}, {0, 12, 20}, {3, 30, 31}, {1, 31, 100}};
   EXPECT_EQ(peak_bytes_in_use(epoch, sizes), 1000u);

@@ -373,7 +373,7 @@ TEST(LazyDatasetTest, ANoteThatReachesBeyondItsShardIsMadeAgain) {
     header.checksum =
         hash64({segment + sizeof header, text.size() - 32 - sizeof header}, header.counts_checksum);
     std::memcpy(segment, &header, sizeof header);
-    CacheAccess::keep_note(CacheAccess::get(*cache, {.source = {.url = url}}), text);
+    CacheAccess::write_note(CacheAccess::get(*cache, {.source = {.url = url}}), text);
   };
   const CountScans scans;
   write_with_size(ServedDescriptor::text_of(23).size() - 1);

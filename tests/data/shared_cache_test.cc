@@ -45,15 +45,15 @@ class Diary {
   std::uint64_t num_uses() const { return uses_.size(); }
   std::uint64_t fetches(std::uint64_t num_shards, std::uint64_t budget_shards,
                         Replacement replacement) const {
-    EpochUses all{.num_slots = now_, .uses = {}};
+    EpochSchedule all{.num_slots = now_, .uses = {}};
     for (std::uint64_t shard = 0; shard < num_shards; ++shard) {
-      std::vector<ShardUse> of_shard;
+      std::vector<UseInterval> of_shard;
       for (const auto& [key, use] : uses_) {
         if (std::get<2>(key) == shard) of_shard.push_back({shard, use.first, use.second});
       }
       std::sort(of_shard.begin(), of_shard.end(),
-                [](const ShardUse& a, const ShardUse& b) { return a.begin < b.begin; });
-      for (const ShardUse& use : of_shard) {
+                [](const UseInterval& a, const UseInterval& b) { return a.begin < b.begin; });
+      for (const UseInterval& use : of_shard) {
         if (!all.uses.empty() && all.uses.back().shard == shard &&
             use.begin < all.uses.back().end) {
           all.uses.back().end = std::max(all.uses.back().end, use.end);
@@ -62,7 +62,7 @@ class Diary {
         }
       }
     }
-    std::sort(all.uses.begin(), all.uses.end(), [](const ShardUse& a, const ShardUse& b) {
+    std::sort(all.uses.begin(), all.uses.end(), [](const UseInterval& a, const UseInterval& b) {
       return std::pair(a.begin, a.shard) < std::pair(b.begin, b.shard);
     });
     const std::vector<std::uint64_t> sizes(num_shards, 1);

@@ -165,7 +165,7 @@ class RemoteLengthsTest : public RemoteLoaderTest {
   /// Of each epoch, and of those that a victim's next use may lie in.
   static std::vector<CacheCounts> planned(const Dataset& data, const Order& order) {
     const auto sampler = make_sampler(data, order, {});
-    std::vector<EpochUses> uses;
+    std::vector<EpochSchedule> uses;
     for (std::uint64_t epoch = 0; epoch < kEpochs + 2; ++epoch) {
       sampler->set_epoch(epoch);
       const auto schedule = ShardSchedule::of(*sampler, data.shard_starts());

@@ -100,9 +100,9 @@ std::map<std::uint64_t, std::uint64_t> group_of_sample(const Sampler& sampler,
 }
 
 /// What ShardSchedule promises of an order of passes, or wids, worked out slot by slot.
-std::vector<ShardUse> uses_by_slot(const Sampler& sampler, const Samples& starts,
-                                   const RankOptions::Range& ranks,
-                                   const std::vector<Delivered>& by_slot) {
+std::vector<UseInterval> uses_by_slot(const Sampler& sampler, const Samples& starts,
+                                      const RankOptions::Range& ranks,
+                                      const std::vector<Delivered>& by_slot) {
   const bool is_wids = std::holds_alternative<Wids>(sampler.order().kind);
   const std::uint64_t n = sampler.num_samples();
   const std::uint64_t epoch_size = sampler.order().epoch_size == 0 ? n : sampler.order().epoch_size;
@@ -120,7 +120,7 @@ std::vector<ShardUse> uses_by_slot(const Sampler& sampler, const Samples& starts
     const std::set<std::uint64_t>* shards = nullptr;
   };
   std::map<std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>, Piece> pieces;
-  std::vector<ShardUse> uses;
+  std::vector<UseInterval> uses;
   for (std::uint64_t slot = 0; slot < by_slot.size(); ++slot) {
     const Delivered& here = by_slot[slot];
     if (here.sample == kNothing) continue;
@@ -153,23 +153,23 @@ std::vector<ShardUse> uses_by_slot(const Sampler& sampler, const Samples& starts
     }
   }
   std::sort(uses.begin(), uses.end());
-  std::vector<ShardUse> merged;
-  for (const ShardUse& use : uses) {
+  std::vector<UseInterval> merged;
+  for (const UseInterval& use : uses) {
     if (!merged.empty() && merged.back().shard == use.shard && merged.back().end >= use.begin) {
       merged.back().end = std::max(merged.back().end, use.end);
     } else {
       merged.push_back(use);
     }
   }
-  std::sort(merged.begin(), merged.end(), [](const ShardUse& x, const ShardUse& y) {
+  std::sort(merged.begin(), merged.end(), [](const UseInterval& x, const UseInterval& y) {
     return std::tie(x.begin, x.shard) < std::tie(y.begin, y.shard);
   });
   return merged;
 }
 
 /// True if slot `slot` is inside one of the uses of its shard.
-bool is_in_a_use(const EpochUses& epoch, std::uint64_t shard, std::uint64_t slot) {
-  return std::any_of(epoch.uses.begin(), epoch.uses.end(), [&](const ShardUse& use) {
+bool is_in_a_use(const EpochSchedule& epoch, std::uint64_t shard, std::uint64_t slot) {
+  return std::any_of(epoch.uses.begin(), epoch.uses.end(), [&](const UseInterval& use) {
     return use.shard == shard && use.begin <= slot && slot < use.end;
   });
 }
@@ -194,7 +194,7 @@ void expect_promise(const Sampler& sampler, const Samples& starts, const std::st
     EXPECT_EQ(schedule->num_slots(), by_slot.size()) << what;
   }
   for (const RankOptions::Range& node : some_nodes(sampler.world_size())) {
-    const std::optional<EpochUses> epoch = schedule->uses(node);
+    const std::optional<EpochSchedule> epoch = schedule->uses(node);
     const bool is_whole = node.count == sampler.world_size();
     if (!epoch) {
       ASSERT_TRUE(sampler.order().balance_bytes && !is_whole) << what;
@@ -214,7 +214,7 @@ void expect_promise(const Sampler& sampler, const Samples& starts, const std::st
     // Uses of a shard do not overlap or touch, come by begin and then by shard, and end in time.
     std::map<std::uint64_t, std::uint64_t> ends;
     std::pair<std::uint64_t, std::uint64_t> before{0, 0};
-    for (const ShardUse& use : epoch->uses) {
+    for (const UseInterval& use : epoch->uses) {
       ASSERT_LT(use.begin, use.end) << where;
       ASSERT_LE(use.end, epoch->num_slots) << where;
       ASSERT_LT(use.shard + 1, starts.size()) << where;
@@ -381,15 +381,15 @@ TEST(ShardScheduleTest, AResumedEpochCountsFromWhereItBegan) {
 }
 
 /// The uses of all ranks, each widened to the windows of positions that it has a part of.
-std::vector<ShardUse> widened(const std::vector<ShardUse>& uses,
-                              const std::vector<Delivered>& by_slot, std::uint64_t window) {
-  std::vector<ShardUse> wide;
-  for (ShardUse use : uses) {
+std::vector<UseInterval> widened(const std::vector<UseInterval>& uses,
+                                 const std::vector<Delivered>& by_slot, std::uint64_t window) {
+  std::vector<UseInterval> wide;
+  for (UseInterval use : uses) {
     const std::uint64_t first = by_slot[use.begin].position / window;
     const std::uint64_t last = by_slot[use.end - 1].position / window;
     while (use.begin > 0 && by_slot[use.begin - 1].position / window == first) --use.begin;
     while (use.end < by_slot.size() && by_slot[use.end].position / window == last) ++use.end;
-    const auto same = std::find_if(wide.begin(), wide.end(), [&](const ShardUse& other) {
+    const auto same = std::find_if(wide.begin(), wide.end(), [&](const UseInterval& other) {
       return other.shard == use.shard && other.end >= use.begin;
     });
     if (same == wide.end()) {
@@ -398,7 +398,7 @@ std::vector<ShardUse> widened(const std::vector<ShardUse>& uses,
       same->end = std::max(same->end, use.end);
     }
   }
-  std::sort(wide.begin(), wide.end(), [](const ShardUse& x, const ShardUse& y) {
+  std::sort(wide.begin(), wide.end(), [](const UseInterval& x, const UseInterval& y) {
     return std::tie(x.begin, x.shard) < std::tie(y.begin, y.shard);
   });
   return wide;
@@ -428,7 +428,8 @@ TEST(ShardScheduleTest, UsesWithinWindowsReachToTheirBorders) {
       const RankOptions::Range all{0, one.ranks.world_size};
       for (const std::uint64_t window :
            {std::uint64_t{1}, std::uint64_t{3}, std::uint64_t{8}, one.n, std::uint64_t{1} << 32}) {
-        const std::vector<ShardUse> expected = widened(schedule->uses(all)->uses, by_slot, window);
+        const std::vector<UseInterval> expected =
+            widened(schedule->uses(all)->uses, by_slot, window);
         EXPECT_EQ(schedule->uses(all, window)->uses, expected) << one.text() << ", " << window;
         // A rank needs what all need.
         EXPECT_EQ(schedule->uses({all.count - 1, 1}, window)->uses, expected) << one.text();
@@ -453,7 +454,7 @@ TEST(ShardScheduleTest, ReplicasDeliverInTheSameSlots) {
       const auto single = ShardSchedule::of(*one.sampler(starts), starts);
       EXPECT_EQ(schedule->num_slots(), single->num_slots());
       for (std::uint64_t share = 0; share < shares; ++share) {
-        const EpochUses expected = single->uses({share, 1}).value();
+        const EpochSchedule expected = single->uses({share, 1}).value();
         EXPECT_EQ(schedule->uses({share * replicas, replicas})->uses, expected.uses);
         EXPECT_EQ(schedule->uses({share * replicas + replicas - 1, 1})->uses, expected.uses);
       }
@@ -539,8 +540,8 @@ TEST(ShardScheduleTest, APieceOfAMixtureReachesOnlyOverItsBlocks) {
     one.epoch = epoch;
     const auto sampler = one.sampler(starts);
     const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
-    const EpochUses uses = ShardSchedule::of(*sampler, starts)->uses({0, 1}).value();
-    for (const ShardUse& use : uses.uses) {
+    const EpochSchedule uses = ShardSchedule::of(*sampler, starts)->uses({0, 1}).value();
+    for (const UseInterval& use : uses.uses) {
       // One of its samples comes in the block where it begins, and in that where it ends.
       const auto comes_in_block_of = [&](std::uint64_t slot) {
         const std::uint64_t block = (epoch * 1300 + slot) / 256;
@@ -568,10 +569,10 @@ TEST(ShardScheduleTest, WhereBytesAreBalancedUsesAreOfWholeSteps) {
         const Samples starts = starts_of(one.n, 5);
         const auto sampler = one.sampler(starts);
         expect_promise(*sampler, starts, one.text(), false);
-        const EpochUses uses =
+        const EpochSchedule uses =
             ShardSchedule::of(*sampler, starts)->uses({0, one.ranks.world_size}).value();
         const std::uint64_t step = one.ranks.world_size * batch_size;
-        for (const ShardUse& use : uses.uses) {
+        for (const UseInterval& use : uses.uses) {
           EXPECT_EQ(use.begin % step, 0U) << one.text();
           EXPECT_TRUE(use.end % step == 0 || use.end == uses.num_slots) << one.text();
         }
@@ -587,8 +588,8 @@ TEST(ShardScheduleTest, OneNodeAndOneStreamNameNoShardThatIsNotNeeded) {
   const Samples starts = starts_of(500, 30);
   const auto sampler = make_sampler(500, {.kind = Chunked{40, 3}}, {.world_size = 4});
   const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
-  const EpochUses epoch = ShardSchedule::of(*sampler, starts)->uses({0, 4}).value();
-  for (const ShardUse& use : epoch.uses) {
+  const EpochSchedule epoch = ShardSchedule::of(*sampler, starts)->uses({0, 4}).value();
+  for (const UseInterval& use : epoch.uses) {
     const auto begin = by_slot.begin() + static_cast<std::ptrdiff_t>(use.begin);
     const auto end = by_slot.begin() + static_cast<std::ptrdiff_t>(use.end);
     EXPECT_TRUE(std::any_of(begin, end, [&](const Delivered& here) {

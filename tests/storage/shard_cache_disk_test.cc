@@ -138,7 +138,7 @@ TEST_F(ShardCacheDiskTest, AFullDiskMakesRoomAndTheRunGoesOn) {
               AllOf(HasSubstr("disk of the shard cache is full, and no shard may go"),
                     HasSubstr(dir_ / "cache"), HasSubstr("free space")));
   CacheRequest wanted = request(0);
-  wanted.may_read_past = [] { return true; };
+  wanted.may_read_uncached = [] { return true; };
   EXPECT_FALSE(CacheAccess::get(*cache, wanted).is_held())
       << "its samples can be read all the same";
   set_fault_handler(nullptr);

@@ -160,20 +160,21 @@ TEST_F(ShardCacheRoomTest, OfWhatCanBeReadPastTheCacheOneShardLiesBesideIt) {
   const auto cache = ShardCache::open(options(1));
   const auto get = [&](int i) {
     CacheRequest wanted = request(i);
-    wanted.may_read_past = [] { return true; };
+    wanted.may_read_uncached = [] { return true; };
     return CacheAccess::get(*cache, wanted);
   };
   const CachedShard inside = get(0);
   std::optional<CachedShard> beside = get(1);
-  EXPECT_TRUE(beside->is_beside());
+  EXPECT_TRUE(beside->is_overflow());
   EXPECT_FALSE(get(2).is_held()) << "its samples are to be read from the source";
   EXPECT_EQ(server_.gets(path(2)), 0);
-  EXPECT_TRUE(CacheAccess::get(*cache, request(3)).is_beside()) << "it can be had in no other way";
+  EXPECT_TRUE(CacheAccess::get(*cache, request(3)).is_overflow())
+      << "it can be had in no other way";
   EXPECT_FALSE(get(2).is_held());
   EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes);
   EXPECT_EQ(cache->stats().bypassed, 4U);
   beside.reset();
-  EXPECT_TRUE(get(2).is_beside()) << "there is a place again";
+  EXPECT_TRUE(get(2).is_overflow()) << "there is a place again";
 }
 
 // faults.md 6

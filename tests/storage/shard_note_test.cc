@@ -65,10 +65,10 @@ TEST_F(ShardNoteTest, IsKeptBesideItsShardAndGoesWithIt) {
   EXPECT_EQ(note_of(CacheAccess::get(*cache, request(0))), text(0)) << "it outlives the process";
   {
     const CachedShard shard = CacheAccess::get(*cache, request(1));
-    CacheAccess::keep_note(shard, "first");
-    CacheAccess::keep_note(shard, "second");
+    CacheAccess::write_note(shard, "first");
+    CacheAccess::write_note(shard, "second");
     EXPECT_EQ(note_of(shard), "second");
-    CacheAccess::keep_note(shard, "");
+    CacheAccess::write_note(shard, "");
     const auto empty = CacheAccess::note_of(shard);
     ASSERT_TRUE(empty.has_value());
     EXPECT_EQ(empty->bytes, "");
@@ -118,7 +118,7 @@ TEST_F(ShardNoteTest, IsNotTakenIfItIsDamaged) {
   {
     const CachedShard shard = CacheAccess::get(*cache, request(0));
     EXPECT_EQ(note_of(shard), "");
-    CacheAccess::keep_note(shard, "x");
+    CacheAccess::write_note(shard, "x");
     EXPECT_EQ(note_of(shard), "") << "what is in its way stays";
   }
   std::filesystem::remove(file(0, ".note"));
@@ -133,7 +133,7 @@ TEST_F(ShardNoteTest, AShardInAFileOfItsOwnHasNone) {
   const auto cache = open(kShardBytes / 2);
   const CachedShard shard = CacheAccess::get(*cache, request_with_note(0));
   EXPECT_EQ(cache->stats().bypassed, 1u);
-  CacheAccess::keep_note(shard, "x");
+  CacheAccess::write_note(shard, "x");
   EXPECT_EQ(note_of(shard), "");
   EXPECT_FALSE(std::filesystem::exists(file(0, ".note")));
 }
@@ -166,7 +166,7 @@ TEST_F(ShardNoteTest, WhereverAProcessIsKilledTheNextFindsShardAndNoteOrMakesThe
         const auto cache = open();
         {
           const CachedShard shard = CacheAccess::get(*cache, request_with_note(0));
-          if (!fetches) CacheAccess::keep_note(shard, text(0));
+          if (!fetches) CacheAccess::write_note(shard, text(0));
         }
         cache->prune(0);
         return "";
@@ -190,7 +190,7 @@ TEST_F(ShardNoteTest, ThatItCannotBeWrittenIsNoError) {
               ::signal(SIGXFSZ, SIG_IGN);
               const CachedShard shard = CacheAccess::get(*cache, request(0));
               test::set_limit(RLIMIT_FSIZE, 32);
-              CacheAccess::keep_note(shard, text(0));
+              CacheAccess::write_note(shard, text(0));
               return note_of(shard);
             }),
             "");
@@ -213,7 +213,7 @@ TEST_F(ShardNoteTest, ManyProcessesKeepNotesOfOneShard) {
       const auto cache = open();
       for (int i = 0; i < 50; ++i) {
         const CachedShard shard = CacheAccess::get(*cache, request(0));
-        CacheAccess::keep_note(shard, mine);
+        CacheAccess::write_note(shard, mine);
         if (!known.contains(note_of(shard))) return "a note that nobody wrote";
       }
       return "";

@@ -49,7 +49,7 @@ struct FetchPlan {
 
   /// The work of a cache in an epoch.
   struct CacheCounts {
-    std::uint64_t uses = 0;           ///< of shards, as EpochUses counts them
+    std::uint64_t uses = 0;           ///< of shards, as EpochSchedule counts them
     std::uint64_t fetches = 0;        ///< uses whose shard was not there
     std::uint64_t bytes_fetched = 0;  ///< by them
     std::uint64_t evictions = 0;

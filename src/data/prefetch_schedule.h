@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "order/shard_use.h"
+#include "shardwise/base/export.h"
+
+namespace shardwise::detail {
+
+/// Which shard is fetched next, and which uses have ended: from the uses of an epoch and the next,
+/// half-open ranges of slots, and the slot that the reader has reached. It knows no cache and no
+/// threads; its owner guards it.
+///
+/// The uses lie in two sorted lists, and three counters run along them:
+///
+///   uses, by begin    u0 u1 u2 | u3 u4 u5 | u6 u7 u8 ...
+///                              begun      decided          next() is u6 while it is less than
+///   ends, by end      e1 e0 | e2 e4 e3 ...                 max_ahead uses behind `begun`
+///                           ended
+///
+///   begun    uses[i].begin <= slot exactly for i < begun   moved by reach()
+///   ended    ends[i].first <= slot exactly for i < ended   moved by reach()
+///   decided  uses[i] was decided on exactly for i < decided
+///
+/// `decided` may fall behind `begun`: the reader then fetches for itself.
+class SHARDWISE_EXPORT PrefetchSchedule {
+ public:
+  static constexpr std::uint64_t kNever = ~std::uint64_t{0};
+
+  PrefetchSchedule() = default;
+  /// @param uses  by begin.
+  PrefetchSchedule(std::vector<UseInterval> uses, std::uint64_t max_ahead);
+
+  /// All slots before `slot` have been read. Returns the shards whose uses have ended since.
+  std::vector<std::uint64_t> reach(std::uint64_t slot);
+  /// The slot where the next use begins or ends; kNever: there is none.
+  std::uint64_t next_change() const noexcept;
+  /// The use to decide on; null: there is none that may be fetched ahead.
+  const UseInterval* next() const noexcept;
+  void decide() noexcept { ++decided_; }
+  /// True if a use of the shard may be fetched ahead.
+  bool is_ahead(std::uint64_t shard) const noexcept;
+  /// True if a use ends in the slots (after, slot].
+  bool has_end(std::uint64_t after, std::uint64_t slot) const noexcept;
+
+ private:
+  std::vector<UseInterval> uses_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends_;  // slots, with their shards
+  std::uint64_t max_ahead_ = 0;
+  std::size_t begun_ = 0, ended_ = 0, decided_ = 0;
+};
+
+}  // namespace shardwise::detail
