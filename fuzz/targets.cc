@@ -11,7 +11,7 @@ const std::vector<NamedTarget>& all_targets() {
       {"descriptor", descriptor_target, descriptor_seeds},
       {"expand", expand_target, expand_seeds},
       {"checkpoint", checkpoint_target, checkpoint_seeds},
-      {"meeting", meeting_target, meeting_seeds},
+      {"rendezvous", rendezvous_target, rendezvous_seeds},
 #ifdef SHARDWISE_FUZZ_IMAGES
       {"array", array_target, array_seeds},
       {"image", image_target, image_seeds},

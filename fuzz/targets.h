@@ -47,7 +47,7 @@ void expand_target(std::string_view input);
 void checkpoint_target(std::string_view input);
 /// What comes over a connection while ranks meet. Byte 0, bit 0: from a rank, otherwise from the
 /// hub; the other bits: how large the pieces are in which it comes.
-void meeting_target(std::string_view input);
+void rendezvous_target(std::string_view input);
 /// An array. Byte 0, bit 0 clear: a .npy file. Set: array "a" of a .npz file.
 void array_target(std::string_view input);
 /// An image, whole, in part and scaled. Byte 0, bit 0: strict; bit 1: turned as its Exif block
@@ -79,7 +79,7 @@ std::vector<std::string> catalogue_seeds();
 std::vector<std::string> descriptor_seeds();
 std::vector<std::string> expand_seeds();
 std::vector<std::string> checkpoint_seeds();
-std::vector<std::string> meeting_seeds();
+std::vector<std::string> rendezvous_seeds();
 std::vector<std::string> array_seeds();
 std::vector<std::string> image_seeds();
 std::vector<std::string> image_memory_seeds();

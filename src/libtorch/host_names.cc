@@ -2,7 +2,7 @@
 
 #include <torch/torch.h>
 
-#include "base/own_address.h"
+#include "libtorch/rendezvous/own_address.h"
 
 namespace shardwise::libtorch::detail {
 

@@ -24,15 +24,15 @@
 #include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/fork.h"
-#include "base/letter_box.h"
-#include "base/meeting.h"
-#include "base/own_address.h"
 #include "base/rank_environment.h"
 #include "base/text.h"
 #include "libtorch/call_queue.h"
 #include "libtorch/group_access.h"
-#include "libtorch/meeting_store.h"
 #include "libtorch/reduction.h"
+#include "libtorch/rendezvous/own_address.h"
+#include "libtorch/rendezvous/peer_probe.h"
+#include "libtorch/rendezvous/rendezvous.h"
+#include "libtorch/rendezvous_store.h"
 #include "libtorch/require_distributed.h"
 #include "shardwise/libtorch/adopt.h"
 
@@ -171,9 +171,9 @@ struct ProcessGroup::Impl : GroupBase {
   LongMutex mutex;                                   // held for as long as a collective takes
   bool broken SHARDWISE_GUARDED_BY(mutex) = false;
   std::uint64_t num_calls SHARDWISE_GUARDED_BY(mutex) = 0;
-  std::vector<Meeting::Place> places;  // by rank
-  std::optional<LetterBox> box;
-  LetterBox::Options letters;
+  std::vector<RankInfo> peers;  // by rank
+  std::optional<PeerProbe> box;
+  PeerProbe::Options letters;
   std::string last_call = "none";  // that all ranks made
   std::uint64_t num_steps = 0;     // gradients that were averaged
   detail::CallQueue queue;         // the last member: its thread uses the others
@@ -230,8 +230,8 @@ struct ProcessGroup::Impl : GroupBase {
   /// "rank 1 of 3 (host b, process 811)".
   std::string name_of(std::size_t rank) const {
     return "rank " + std::to_string(rank) + " of " + std::to_string(environment.world_size) +
-           " (host " + escaped(places[rank].host) + ", process " +
-           std::to_string(places[rank].process) + ")";
+           " (host " + escaped(peers[rank].host) + ", process " +
+           std::to_string(peers[rank].process) + ")";
   }
 
  private:
@@ -283,7 +283,7 @@ struct ProcessGroup::Impl : GroupBase {
                   "ranks again from the last checkpoint");
     }
     collectives->close();
-    const LetterBox::Lost lost = box->ask(letters);
+    const PeerProbe::Lost lost = box->ask(letters);
     std::string what = reason;
     std::vector<int> ranks = lost.ended;
     if (!lost.ended.empty()) {
@@ -328,10 +328,10 @@ struct ProcessGroup::Impl : GroupBase {
 
   /// Tries it, by letters that count for nothing else: an address may be another machine's, too.
   bool reaches_all() {
-    LetterBox::Options trial = letters;
+    PeerProbe::Options trial = letters;
     trial.key += " trial";
     trial.most = std::chrono::seconds(5);
-    const LetterBox::Lost lost = box->ask(trial);
+    const PeerProbe::Lost lost = box->ask(trial);
     return lost.ended.empty() && lost.silent.empty() && !lost.is_own;
   }
 
@@ -385,7 +385,7 @@ struct ProcessGroup::Impl : GroupBase {
     bool is_one_network = true;
     for (const auto& lines : of_ranks) {
       const auto process = static_cast<std::uint32_t>(parse_int64(lines[1]).value_or(0));
-      places.push_back({.host = lines[0], .address = {}, .process = process});
+      peers.push_back({.host = lines[0], .address = {}, .process = process});
       is_one_network = is_one_network && !lines[2].empty() && lines[2] == of_ranks[0][2];
     }
     letters.rank = environment.rank;
@@ -518,9 +518,9 @@ class GlooGroup final : public c10d::ProcessGroupGloo {
 
 /// Gloo hears of no cancel while it connects, and of no rank that has left, so a thread does it.
 /// Where this one gives up, that one goes on by itself until Gloo's timeout.
-/// Errors: those of Meeting; what c10d throws.
+/// Errors: those of Rendezvous; what c10d throws.
 c10::intrusive_ptr<GlooGroup> connect_gloo(
-    const c10::intrusive_ptr<detail::MeetingStore>& store, const RankEnvironment& environment,
+    const c10::intrusive_ptr<detail::RendezvousStore>& store, const RankEnvironment& environment,
     const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options) {
   constexpr std::chrono::milliseconds kSlice{20};
   std::promise<c10::intrusive_ptr<GlooGroup>> promise;
@@ -545,13 +545,13 @@ c10::intrusive_ptr<GlooGroup> connect_gloo(
 }
 
 /// Where the ranks' letter boxes are.
-LetterBox::Options letters_of(Meeting& meeting, const RankEnvironment& ranks) {
-  LetterBox::Options letters;
+PeerProbe::Options letters_of(Rendezvous& meeting, const RankEnvironment& ranks) {
+  PeerProbe::Options letters;
   letters.rank = ranks.rank;
   letters.key = meeting.get("letters");
   for (int rank = 0; rank < ranks.world_size; ++rank) {
     const auto port = parse_int64(meeting.get("letters " + std::to_string(rank))).value_or(0);
-    letters.addresses.push_back({meeting.places()[static_cast<std::size_t>(rank)].address,
+    letters.addresses.push_back({meeting.ranks()[static_cast<std::size_t>(rank)].address,
                                  static_cast<std::uint16_t>(port)});
   }
   return letters;
@@ -568,16 +568,16 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
   impl->timeout = options.timeout;
   if (environment.world_size == 1) return ProcessGroup(std::move(impl));
 
-  Meeting meeting({.ranks = environment,
-                   .point = meeting_point(environment),
-                   .round = next_round(),
-                   .timeout = options.connect_timeout,
-                   .cancel = options.cancel,
-                   .notice = options.notice,
-                   .record = basics(impl->stop != nullptr)});
-  impl->places = meeting.places();
+  Rendezvous meeting({.ranks = environment,
+                      .point = meeting_point(environment),
+                      .round = next_round(),
+                      .timeout = options.connect_timeout,
+                      .cancel = options.cancel,
+                      .notice = options.notice,
+                      .record = basics(impl->stop != nullptr)});
+  impl->peers = meeting.ranks();
   if (!environment.knows_local) {
-    const auto [rank, count] = shardwise::detail::local_rank_of(meeting.places(), environment.rank);
+    const auto [rank, count] = shardwise::detail::local_rank_of(meeting.ranks(), environment.rank);
     impl->environment.local_rank = rank;
     impl->environment.local_world_size = count;
   }
@@ -592,7 +592,7 @@ ProcessGroup ProcessGroup::connect(const RankEnvironment& environment,
     impl->box.emplace(meeting.own_address());
     if (environment.rank == 0) meeting.set("letters", random_name());
     meeting.set("letters " + std::to_string(environment.rank), std::to_string(impl->box->port()));
-    const auto store = c10::make_intrusive<detail::MeetingStore>(meeting);
+    const auto store = c10::make_intrusive<detail::RendezvousStore>(meeting);
     auto gloo = connect_gloo(store, environment, gloo_options);
     gloo->set_timeout(options.timeout);
     impl->collectives = collectives_of(gloo.get(), std::make_shared<decltype(gloo)>(gloo));
@@ -748,7 +748,7 @@ ProcessGroup GroupAccess::adopt(std::unique_ptr<detail::Collectives> collectives
     impl->collectives = std::move(collectives);
     group.require_same(basics(stop != nullptr));
     impl->introduce_ranks();
-    const auto [rank, count] = shardwise::detail::local_rank_of(impl->places, group.rank());
+    const auto [rank, count] = shardwise::detail::local_rank_of(impl->peers, group.rank());
     impl->environment.local_rank = rank;
     impl->environment.local_world_size = count;
   }

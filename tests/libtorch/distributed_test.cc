@@ -13,8 +13,8 @@
 #include <set>
 #include <sstream>
 
-#include "base/meeting_hub.h"
 #include "libtorch/local_ranks.h"
+#include "libtorch/rendezvous/hub.h"
 #include "shardwise/libtorch/process_group.h"
 #include "support/dataset.h"
 #include "support/images.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/meeting_hub.h"
+#include "libtorch/rendezvous/hub.h"
 #include "support/dataset.h"
 #include "support/images.h"
 #include "support/support.h"

@@ -113,12 +113,15 @@ TEST_F(LaunchersTest, TwoStepsOfSlurmNeverMix) {
 
 /// Two network namespaces with a cable between them, and ranks in both, of which 0 and 1 are in the
 /// first: argument 1 is the rank program, 2 what it is to do, 3 the file for what they find. Of
-/// those cases that begin with "unplugged" the cable is pulled once all make calls. Ends with 77
-/// where there are no namespaces.
+/// those cases that begin with "unplugged" the cable is pulled once all make calls. Argument 4 is
+/// MASTER_ADDR: host-a is a loopback address in the first, as Debian's /etc/hosts has it. Ends with
+/// 77 where there are no namespaces.
 constexpr const char* kTwoHosts = R"(
-program=$1 case=$2 out=$3
+program=$1 case=$2 out=$3 master=$4
 a=shardwise-a-$$ b=shardwise-b-$$
-trap 'ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null' EXIT
+trap 'ip netns del $a 2>/dev/null; ip netns del $b 2>/dev/null; rm -rf /etc/netns/$a /etc/netns/$b' EXIT
+mkdir -p /etc/netns/$a /etc/netns/$b && echo 127.0.1.1 host-a >/etc/netns/$a/hosts &&
+  echo 10.77.15.1 host-a >/etc/netns/$b/hosts || exit 77
 ip netns add $a && ip netns add $b &&
   ip -n $a link add end-a type veth peer name end-b netns $b &&
   ip -n $a address add 10.77.15.1/24 dev end-a && ip -n $b address add 10.77.15.2/24 dev end-b &&
@@ -126,7 +129,7 @@ ip netns add $a && ip netns add $b &&
   ip -n $a link set lo up && ip -n $b link set lo up || exit 77
 rank() {
   ip netns exec $1 unshare --uts sh -c 'hostname $0; exec "$@"' $2 \
-    env RANK=$3 WORLD_SIZE=3 MASTER_ADDR=10.77.15.1 MASTER_PORT=29415 "$program" $case "$out" x
+    env RANK=$3 WORLD_SIZE=3 MASTER_ADDR=$master MASTER_PORT=29415 "$program" $case "$out" x
 }
 rank $a host-a 0 & first=$!
 rank $a host-a 1 & second=$!
@@ -143,22 +146,37 @@ wait $first && wait $second && wait $third
 
 class HostsTest : public LaunchersTest {
  protected:
-  void run_on_two_hosts(const char* what) {
+  void run_on_two_hosts(const char* what, const char* master = "10.77.15.1") {
     if (!find_program("ip")) GTEST_SKIP() << "skipped: ip is not installed";
-    const int code = exit_code_of(
-        start({"/bin/sh", "-c", kTwoHosts, "sh", SHARDWISE_RANK_PROGRAM, what, dir_ / "out"},
-              dir_ / "log"));
+    const int code = exit_code_of(start(
+        {"/bin/sh", "-c", kTwoHosts, "sh", SHARDWISE_RANK_PROGRAM, what, dir_ / "out", master},
+        dir_ / "log"));
     if (code == 77) GTEST_SKIP() << "skipped: network namespaces cannot be made here";
     ASSERT_EQ(code, 0) << test::read_file(dir_ / "log");
   }
 };
 
 TEST_F(HostsTest, RanksMeetByHandAndKnowWhoSharesAHost) {
-  run_on_two_hosts("launched");
+  for (const char* master : {"10.77.15.1", "host-a"}) {
+    run_on_two_hosts("launched", master);
+    if (IsSkipped() || HasFailure()) return;
+    EXPECT_EQ(test::read_file(dir_ / "out.x.0"), "world 3, local 0 of 2");
+    EXPECT_EQ(test::read_file(dir_ / "out.x.1"), "world 3, local 1 of 2");
+    EXPECT_EQ(test::read_file(dir_ / "out.x.2"), "world 3, local 0 of 1");
+  }
+}
+
+TEST_F(HostsTest, RankZeroOnAnotherHostThanMasterAddrIsNamed) {
+  run_on_two_hosts("misled", "10.77.15.2");
   if (IsSkipped() || HasFailure()) return;
-  EXPECT_EQ(test::read_file(dir_ / "out.x.0"), "world 3, local 0 of 2");
-  EXPECT_EQ(test::read_file(dir_ / "out.x.1"), "world 3, local 1 of 2");
-  EXPECT_EQ(test::read_file(dir_ / "out.x.2"), "world 3, local 0 of 1");
+  EXPECT_THAT(test::read_file(dir_ / "out.x.0"),
+              testing::HasSubstr("listens on host host-a (10.77.15.1), port 29415, but "
+                                 "MASTER_ADDR=10.77.15.2 is not an address of this host"));
+  for (const char* rank : {"1", "2"}) {
+    EXPECT_THAT(
+        test::read_file(dir_ / "out.x." + rank),
+        testing::HasSubstr("waiting for rank 0 at '10.77.15.2' port 29415 (nobody listens"));
+  }
 }
 
 class CableTest : public HostsTest, public testing::WithParamInterface<const char*> {};

@@ -956,6 +956,19 @@ void launched(const Arguments& arguments) {
       << group.local_world_size();
 }
 
+/// misled OUT NAME: the ranks do not meet. What they are told goes to a file.
+void misled(const Arguments& arguments) {
+  std::ofstream told(arguments[1] + "." + arguments[2] + "." + std::getenv("RANK"));
+  try {
+    sl::init_process_group({.connect_timeout = std::chrono::seconds(7),
+                            .notice = [&](const std::string& text) { told << text << '\n'; }});
+  } catch (const Error& e) {
+    REQUIRE(e.code() == ErrorCode::kDistributed);
+    return;
+  }
+  REQUIRE(false);
+}
+
 /// interrupted OUT: rank 1 gets a Ctrl-C while it waits for rank 2, which never comes.
 void interrupted(const Arguments& arguments) {
   std::signal(SIGTERM, SIG_IGN);
@@ -1065,6 +1078,7 @@ int main(int argc, char** argv) {
                              {"report", report},
                              {"launched", launched},
                              {"interrupted", interrupted},
+                             {"misled", misled},
                              {"connecting", connecting},
                              {"timeouts", timeouts},
                              {"early-stop", early_stop}};

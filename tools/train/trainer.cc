@@ -845,10 +845,9 @@ void train(const Options& options, libtorch::StopGuard& guard) {
     if (options.first_use.quiet || (ranks.rank != 0 && !is_own)) return;
     tools::say("note", describe(ranks) + ": " + text);
   };
+  const std::chrono::milliseconds timeout(std::llround(options.timeout_seconds * 1000));
   static ProcessGroup group = libtorch::init_process_group(
-      {.timeout = std::chrono::milliseconds(std::llround(options.timeout_seconds * 1000)),
-       .notice = notice,
-       .guard = &guard});
+      {.connect_timeout = timeout, .timeout = timeout, .notice = notice, .guard = &guard});
   current_group = &group;
   Training training(options, group, guard);
   guard.run(

@@ -1,5 +1,6 @@
-#include "base/meeting_hub.h"
+#include "libtorch/rendezvous/hub.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 
 #include "base/errno_error.h"
 #include "base/fault_point.h"
+#include "libtorch/rendezvous/own_address.h"
 
 // One thread, one poll(): nothing here waits for a single guest. A guest's rank is -1 until its
 // hello was accepted. Once over_ is set, because all are done or because it failed, nothing of
@@ -28,7 +30,7 @@ constexpr const char* kStartAgain = "look at what it said last, and start all ra
 
 }  // namespace
 
-struct MeetingHub::Guest {
+struct RendezvousHub::Guest {
   explicit Guest(Socket accepted) : socket(std::move(accepted)) {}
 
   Socket socket;
@@ -44,13 +46,11 @@ struct MeetingHub::Guest {
   int rank = -1;
   std::uint32_t first_here = 0;  // the lowest rank of its machine, if ranks are placed in blocks
   std::uint32_t num_here = 0;    // ranks of its machine; 0: it does not know
-  std::string host;
-  std::string address;
-  std::uint32_t process = 0;
+  RankInfo info;
   Record record;
 };
 
-MeetingHub::MeetingHub(Socket listener, const Options& options)
+RendezvousHub::RendezvousHub(Socket listener, const Options& options)
     : options_(options),
       listener_(std::move(listener)),
       ranks_(static_cast<std::size_t>(options.world_size), nullptr),
@@ -64,14 +64,14 @@ MeetingHub::MeetingHub(Socket listener, const Options& options)
   thread_.start([this] { serve(); }, "meeting");
 }
 
-MeetingHub::~MeetingHub() {
+RendezvousHub::~RendezvousHub() {
   stops_ = true;
   const char byte = 0;
   [[maybe_unused]] const auto written = ::write(wake_write_.fd(), &byte, 1);
   thread_.join();
 }
 
-void MeetingHub::serve() {
+void RendezvousHub::serve() {
   sigset_t all;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
@@ -127,7 +127,7 @@ void MeetingHub::serve() {
   }
 }
 
-void MeetingHub::accept_all() {
+void RendezvousHub::accept_all() {
   for (;;) {
     const int fd = ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
@@ -140,7 +140,7 @@ void MeetingHub::accept_all() {
   }
 }
 
-void MeetingHub::receive(Guest& guest) {
+void RendezvousHub::receive(Guest& guest) {
   std::string bytes;
   const Received received = receive_some(guest.socket, bytes);
   if (received == Received::kEnded) guest.ended = true;
@@ -155,7 +155,7 @@ void MeetingHub::receive(Guest& guest) {
   }
 }
 
-void MeetingHub::handle(Guest& guest, const std::string& message) {
+void RendezvousHub::handle(Guest& guest, const std::string& message) {
   MessageReader reader(message);
   const MessageKind kind = reader.kind();
   if (guest.rank < 0) {
@@ -201,16 +201,14 @@ void MeetingHub::handle(Guest& guest, const std::string& message) {
   }
 }
 
-void MeetingHub::welcome(Guest& guest, MessageReader& hello) {
+void RendezvousHub::welcome(Guest& guest, MessageReader& hello) {
   const std::string job = hello.text();
   const std::uint32_t round = hello.number();
   const std::uint32_t rank = hello.number();
   const std::uint32_t world_size = hello.number();
   guest.first_here = hello.number();
   guest.num_here = hello.number();
-  guest.host = hello.text();
-  guest.address = hello.text();
-  guest.process = hello.number();
+  guest.info = hello.rank();
   const std::string key = hello.text();
   const auto record = record_from(hello.text());
   if (!hello.ok() || !record) {
@@ -243,10 +241,10 @@ void MeetingHub::welcome(Guest& guest, MessageReader& hello) {
   Guest*& place = ranks_[rank];
   if (place != nullptr || (rank == 0 && key != options_.key)) {
     const std::string process =
-        std::to_string(rank == 0 ? static_cast<std::uint32_t>(::getpid()) : place->process);
+        std::to_string(rank == 0 ? static_cast<std::uint32_t>(::getpid()) : place->info.process);
     return refuse(guest, Refusal::kTwice,
                   "rank " + std::to_string(rank) + " is process " + process + " on host " +
-                      (rank == 0 ? options_.host : place->host) + " already");
+                      (rank == 0 ? options_.host : place->info.host) + " already");
   }
   guest.rank = static_cast<int>(rank);
   place = &guest;
@@ -254,7 +252,7 @@ void MeetingHub::welcome(Guest& guest, MessageReader& hello) {
   guest.output += MessageWriter(MessageKind::kWelcome).take();
 }
 
-void MeetingHub::refuse(Guest& guest, Refusal why, const std::string& text) {
+void RendezvousHub::refuse(Guest& guest, Refusal why, const std::string& text) {
   guest.refused = true;
   guest.output += MessageWriter(MessageKind::kRefused)
                       .number(static_cast<std::uint32_t>(why))
@@ -262,36 +260,54 @@ void MeetingHub::refuse(Guest& guest, Refusal why, const std::string& text) {
                       .take();
 }
 
-void MeetingHub::begin_connecting() {
+void RendezvousHub::begin_connecting() {
   std::vector<Record> records;
-  const Guest* loopback = nullptr;
-  const Guest* other = nullptr;
-  for (const Guest* guest : ranks_) {
-    records.push_back(guest->record);
-    (is_loopback(guest->address) ? loopback : other) = guest;
-  }
+  for (const Guest* guest : ranks_) records.push_back(guest->record);
   if (const auto different = find_disagreement(records)) {
     return fail("the ranks were not started alike", *different,
                 "start the same program, of the same build, on all ranks");
   }
+  give_far_addresses();
+  const Guest* loopback = nullptr;
+  const Guest* other = nullptr;
+  for (const Guest* guest : ranks_) {
+    (is_loopback(guest->info.address) ? loopback : other) = guest;
+  }
   // With a mix, ranks of other machines would connect to themselves.
   if (loopback != nullptr && other != nullptr) {
     return fail("the ranks cannot reach each other",
-                name_of(*loopback) + " is at " + loopback->address + ", " + name_of(*other) +
-                    " at " + other->address,
-                "set MASTER_ADDR to an address that every machine can reach, or "
-                "GLOO_SOCKET_IFNAME to the network interface to use");
+                name_of(*loopback) + " is at " + loopback->info.address + ", " + name_of(*other) +
+                    " at " + other->info.address,
+                "set MASTER_ADDR to an address of rank 0's machine that every machine can reach");
   }
   MessageWriter roster(MessageKind::kRoster);
   for (const Guest* guest : ranks_) {
-    roster.text(guest->host).text(guest->address).number(guest->process);
+    roster.rank(guest->info);
   }
   send_to_all(roster.take());
   all_came_ = true;
   next_note_ = {};
 }
 
-void MeetingHub::tell_who_is_missing() {
+/// The name in MASTER_ADDR may be a loopback address on rank 0's machine and no other, as Debian's
+/// /etc/hosts has it. If there are other machines, the ranks of rank 0's get the address at which
+/// those have reached it.
+void RendezvousHub::give_far_addresses() {
+  std::string far;
+  for (const Guest* guest : ranks_) {
+    if (is_loopback(guest->info.address)) continue;
+    far = guest->info.host == options_.host ? guest->info.address : address_of(guest->socket);
+    if (!is_loopback(far)) break;
+  }
+  if (far.empty()) return;
+  for (Guest* guest : ranks_) {
+    if (guest->info.host == options_.host && is_loopback(guest->info.address)) {
+      guest->info.address = far;
+    }
+  }
+}
+
+void RendezvousHub::tell_who_is_missing() {
   const auto now = Clock::now();
   for (Guest& guest : guests_) {
     if (guest.rank < 0 && now - guest.since > options_.hello_timeout) {
@@ -314,7 +330,7 @@ void MeetingHub::tell_who_is_missing() {
 }
 
 /// Who did not come; or, when all have, who is not done. Of these, who does not wait for another.
-std::vector<int> MeetingHub::missing_ranks() const {
+std::vector<int> RendezvousHub::missing_ranks() const {
   std::vector<int> missing;
   std::vector<int> not_done;
   for (int rank = 0; rank < options_.world_size; ++rank) {
@@ -327,20 +343,20 @@ std::vector<int> MeetingHub::missing_ranks() const {
 
 /// "ranks 3 and 7 (host b), rank 9". The host of a rank that has not come is known if ranks are
 /// placed in blocks, one machine after the other, as those that came say.
-std::string MeetingHub::name_all(const std::vector<int>& missing) const {
+std::string RendezvousHub::name_all(const std::vector<int>& missing) const {
   std::vector<std::string> hosts(ranks_.size());
   bool in_blocks = true;
   for (const Guest* guest : ranks_) {
     if (guest == nullptr) continue;
     if (all_came_) {
-      hosts[static_cast<std::size_t>(guest->rank)] = guest->host;
+      hosts[static_cast<std::size_t>(guest->rank)] = guest->info.host;
       continue;
     }
     const std::size_t end =
         std::min<std::size_t>(std::size_t{guest->first_here} + guest->num_here, hosts.size());
     for (std::size_t rank = guest->first_here; rank < end; ++rank) {
-      in_blocks = in_blocks && (hosts[rank].empty() || hosts[rank] == guest->host);
-      hosts[rank] = guest->host;
+      in_blocks = in_blocks && (hosts[rank].empty() || hosts[rank] == guest->info.host);
+      hosts[rank] = guest->info.host;
     }
   }
   std::map<std::string, std::vector<int>> by_host;
@@ -355,13 +371,13 @@ std::string MeetingHub::name_all(const std::vector<int>& missing) const {
   return text;
 }
 
-std::string MeetingHub::name_of(const Guest& guest) const {
-  return "rank " + std::to_string(guest.rank) + " (host " + guest.host + ", process " +
-         std::to_string(guest.process) + ")";
+std::string RendezvousHub::name_of(const Guest& guest) const {
+  return "rank " + std::to_string(guest.rank) + " (host " + guest.info.host + ", process " +
+         std::to_string(guest.info.process) + ")";
 }
 
-void MeetingHub::fail(const std::string& what, const std::string& where, const std::string& remedy,
-                      const Guest* but) {
+void RendezvousHub::fail(const std::string& what, const std::string& where,
+                         const std::string& remedy, const Guest* but) {
   failure_ = MessageWriter(MessageKind::kFailed).text(what).text(where).text(remedy).take();
   send_to_all(failure_, but);
   over_ = true;
@@ -371,18 +387,18 @@ void MeetingHub::fail(const std::string& what, const std::string& where, const s
   }
 }
 
-bool MeetingHub::all_know() const {
+bool RendezvousHub::all_know() const {
   return failure_.empty() ||
          std::find(informed_.begin(), informed_.end(), false) == informed_.end();
 }
 
-void MeetingHub::send_to_all(const std::string& message, const Guest* but) {
+void RendezvousHub::send_to_all(const std::string& message, const Guest* but) {
   for (Guest& guest : guests_) {
     if (&guest != but && guest.rank >= 0 && !guest.ended) guest.output += message;
   }
 }
 
-void MeetingHub::drop_ended() {
+void RendezvousHub::drop_ended() {
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     if (!guest->ended) {
       ++guest;
@@ -402,8 +418,13 @@ void MeetingHub::drop_ended() {
 }
 
 Socket listen_at(const std::string& address, std::uint16_t port) {
-  const bool only_here = is_loopback(address) && address.find(':') == std::string::npos;
-  const auto listen_on = [](int family, const sockaddr* place, socklen_t size) {
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_port = htons(port);
+  place.sin_addr.s_addr = htonl(INADDR_ANY);
+  const bool only_here =
+      is_loopback(address) && ::inet_pton(AF_INET, address.c_str(), &place.sin_addr) == 1;
+  const auto listen_on = [](int family, const sockaddr* target, socklen_t size) {
     Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
     const int off = 0;
@@ -412,7 +433,7 @@ Socket listen_at(const std::string& address, std::uint16_t port) {
     if (family == AF_INET6) {
       ::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     }
-    if (::bind(socket.fd(), place, size) != 0 || ::listen(socket.fd(), 1024) != 0) {
+    if (::bind(socket.fd(), target, size) != 0 || ::listen(socket.fd(), 1024) != 0) {
       const int failure = errno;
       socket.close();
       errno = failure;
@@ -426,10 +447,6 @@ Socket listen_at(const std::string& address, std::uint16_t port) {
     Socket socket = listen_on(AF_INET6, reinterpret_cast<const sockaddr*>(&any), sizeof any);
     if (socket.is_open() || errno == EADDRINUSE) return socket;
   }
-  sockaddr_in place{};
-  place.sin_family = AF_INET;
-  place.sin_port = htons(port);
-  place.sin_addr.s_addr = htonl(only_here ? INADDR_LOOPBACK : INADDR_ANY);
   return listen_on(AF_INET, reinterpret_cast<const sockaddr*>(&place), sizeof place);
 }
 

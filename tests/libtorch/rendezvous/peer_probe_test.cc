@@ -1,4 +1,4 @@
-#include "base/letter_box.h"
+#include "libtorch/rendezvous/peer_probe.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/meeting_hub.h"
+#include "libtorch/rendezvous/hub.h"
 #include "support/support.h"
 
 namespace shardwise::detail {
@@ -19,25 +19,25 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 /// Three ranks of one process.
-class LetterBoxTest : public testing::Test {
+class PeerProbeTest : public testing::Test {
  protected:
-  LetterBoxTest() {
+  PeerProbeTest() {
     for (auto& box : boxes_) {
       box.emplace("127.0.0.1");
       addresses_.push_back({"127.0.0.1", box->port()});
     }
   }
 
-  LetterBox::Lost ask(int rank, milliseconds most) {
+  PeerProbe::Lost ask(int rank, milliseconds most) {
     return boxes_[static_cast<std::size_t>(rank)]->ask(
         {.rank = rank, .key = "this job", .addresses = addresses_, .most = most});
   }
 
-  std::array<std::optional<LetterBox>, 3> boxes_;
-  std::vector<LetterBox::Address> addresses_;
+  std::array<std::optional<PeerProbe>, 3> boxes_;
+  std::vector<PeerProbe::Address> addresses_;
 };
 
-TEST_F(LetterBoxTest, WhoseBoxIsGoneHasEnded) {
+TEST_F(PeerProbeTest, WhoseBoxIsGoneHasEnded) {
   boxes_[1].reset();
   const auto lost = ask(0, milliseconds(600'000));  // it does not wait for the third one
   EXPECT_THAT(lost.ended, ElementsAre(1));
@@ -45,15 +45,15 @@ TEST_F(LetterBoxTest, WhoseBoxIsGoneHasEnded) {
   EXPECT_FALSE(lost.is_own);
 }
 
-TEST_F(LetterBoxTest, ARankThatNoticedItFirstAndEndedIsNotTheOneThatWasLost) {
+TEST_F(PeerProbeTest, ARankThatNoticedItFirstAndEndedIsNotTheOneThatWasLost) {
   boxes_[1].reset();
   EXPECT_THAT(ask(2, milliseconds(600'000)).ended, ElementsAre(1));
   boxes_[2].reset();
   EXPECT_THAT(ask(0, milliseconds(600'000)).ended, ElementsAre(1));
 }
 
-TEST_F(LetterBoxTest, WhoWritesNoLetterIsSilentAndHearsThatItWasGivenUp) {
-  LetterBox::Lost of_two;
+TEST_F(PeerProbeTest, WhoWritesNoLetterIsSilentAndHearsThatItWasGivenUp) {
+  PeerProbe::Lost of_two;
   std::thread two([&] { of_two = ask(2, milliseconds(3'000)); });
   const auto lost = ask(0, milliseconds(3'000));
   two.join();
@@ -68,7 +68,7 @@ void take_two_and_go(Socket listener) {
   for (int i = 0; i < 2; ++i) Socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
 }
 
-TEST_F(LetterBoxTest, WhoTakesConnectionsForAWhileAndIsGoneThenHasEnded) {
+TEST_F(PeerProbeTest, WhoTakesConnectionsForAWhileAndIsGoneThenHasEnded) {
   boxes_[1].reset();
   Socket listener = listen_at("127.0.0.1", 0);
   sockaddr_in place{};
@@ -83,8 +83,8 @@ TEST_F(LetterBoxTest, WhoTakesConnectionsForAWhileAndIsGoneThenHasEnded) {
   EXPECT_THAT(lost.silent, IsEmpty());
 }
 
-TEST_F(LetterBoxTest, WhenAllHaveWrittenNobodyIsLost) {
-  std::array<LetterBox::Lost, 3> lost;
+TEST_F(PeerProbeTest, WhenAllHaveWrittenNobodyIsLost) {
+  std::array<PeerProbe::Lost, 3> lost;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank) {
     threads.emplace_back(
@@ -98,7 +98,7 @@ TEST_F(LetterBoxTest, WhenAllHaveWrittenNobodyIsLost) {
   }
 }
 
-TEST_F(LetterBoxTest, LettersOfOtherJobsAndOtherBytesAreThrownAway) {
+TEST_F(PeerProbeTest, LettersOfOtherJobsAndOtherBytesAreThrownAway) {
   for (const std::string text :
        {"shardwise letter 1\nanother job\n1 1 2 0\n", "shardwise letter 1\nthis job\n1 9 2 0\n",
         "shardwise letter 1\nthis job\n7 0 0\n", "GET / HTTP/1.1\r\n\r\n", ""}) {

@@ -1,4 +1,4 @@
-#include "base/letter_box.h"
+#include "libtorch/rendezvous/peer_probe.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "base/errno_error.h"
-#include "base/meeting_hub.h"
+#include "libtorch/rendezvous/hub.h"
 
 namespace shardwise::detail {
 namespace {
@@ -64,7 +64,7 @@ std::optional<Letter> read_letter(const std::string& text, const std::string& ke
 }
 
 /// Begins to connect. Not open if that fails at once; then errno says why.
-Socket begin_connecting(const LetterBox::Address& address) {
+Socket begin_connecting(const PeerProbe::Address& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
@@ -89,7 +89,7 @@ Socket begin_connecting(const LetterBox::Address& address) {
 }  // namespace
 
 /// What one ask() finds out.
-struct LetterBox::Talk {
+struct PeerProbe::Talk {
   const Options& options;
   std::set<int> refused;        // their letter box is gone
   std::vector<Socket> to;       // by rank; not open: nothing is to be sent any more
@@ -176,7 +176,7 @@ struct LetterBox::Talk {
   }
 };
 
-LetterBox::LetterBox(const std::string& host) : listener_(listen_at(host, 0)) {
+PeerProbe::PeerProbe(const std::string& host) : listener_(listen_at(host, 0)) {
   sockaddr_storage place{};
   socklen_t size = sizeof place;
   if (!listener_.is_open() ||
@@ -187,7 +187,7 @@ LetterBox::LetterBox(const std::string& host) : listener_(listen_at(host, 0)) {
                                             : reinterpret_cast<sockaddr_in&>(place).sin_port);
 }
 
-void LetterBox::take_letters(Talk& talk) {
+void PeerProbe::take_letters(Talk& talk) {
   for (;;) {
     const int fd = ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
@@ -208,7 +208,7 @@ void LetterBox::take_letters(Talk& talk) {
   }
 }
 
-LetterBox::Lost LetterBox::ask(const Options& options) {
+PeerProbe::Lost PeerProbe::ask(const Options& options) {
   constexpr milliseconds kSlice{20};
   constexpr milliseconds kConnecting{500};  // then the letter goes to those who are there
   constexpr milliseconds kAgain{500};

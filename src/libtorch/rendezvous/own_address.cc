@@ -1,4 +1,4 @@
-#include "base/own_address.h"
+#include "libtorch/rendezvous/own_address.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
+#include <string_view>
 #include <vector>
-
-#include "base/meeting_wire.h"
 
 namespace shardwise::detail {
 namespace {
@@ -29,7 +29,25 @@ std::string numbers_of(const sockaddr& address) {
                     NI_NUMERICHOST) != 0) {
     return {};
   }
-  return name.data();
+  // A connection over IPv4 to a socket of both kinds.
+  constexpr std::string_view kMapped = "::ffff:";
+  const std::string_view text = name.data();
+  return std::string(text.starts_with(kMapped) ? text.substr(kMapped.size()) : text);
+}
+
+/// Calls `is_it(address)` for each address that `host` stands for, until it returns true.
+template <class IsIt>
+bool any_address(const std::string& host, IsIt&& is_it) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* list = nullptr;
+  if (::getaddrinfo(host.c_str(), "9", &hints, &list) != 0) return false;
+  bool found = false;
+  for (const addrinfo* each = list; each != nullptr && !found; each = each->ai_next) {
+    found = is_it(*each);
+  }
+  ::freeaddrinfo(list);
+  return found;
 }
 
 /// Addresses of the interface `name`, or of all that are up; IPv4 first. Those of one link only
@@ -54,20 +72,14 @@ std::vector<std::string> addresses_of(const std::string& name) {
 
 /// This machine's end of the way to `host`. Nothing is sent.
 std::string end_of_way_to(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* list = nullptr;
-  if (::getaddrinfo(host.c_str(), "9", &hints, &list) != 0) return {};
   std::string address;
-  for (const addrinfo* each = list; each != nullptr && address.empty(); each = each->ai_next) {
-    const Socket socket(::socket(each->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    if (!socket.is_open() || ::connect(socket.fd(), each->ai_addr, each->ai_addrlen) != 0) continue;
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0) continue;
-    address = numbers_of(reinterpret_cast<const sockaddr&>(own));
-  }
-  ::freeaddrinfo(list);
+  any_address(host, [&](const addrinfo& target) {
+    const Socket socket(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (!socket.is_open()) return false;
+    if (::connect(socket.fd(), target.ai_addr, target.ai_addrlen) != 0) return false;
+    address = address_of(socket);
+    return !address.empty();
+  });
   return address;
 }
 
@@ -98,6 +110,24 @@ std::string own_address() {
   const auto addresses = addresses_of("");
   const auto first = std::find_if(addresses.begin(), addresses.end(), is_far);
   return first != addresses.end() ? *first : kLoopback;
+}
+
+bool is_own_address(const std::string& host) {
+  return any_address(host, [](const addrinfo& target) {
+    sockaddr_storage address{};
+    std::memcpy(&address, target.ai_addr, target.ai_addrlen);
+    reinterpret_cast<sockaddr_in&>(address).sin_port = 0;  // as it lies in sockaddr_in6
+    const Socket socket(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    return socket.is_open() &&
+           ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), target.ai_addrlen) == 0;
+  });
+}
+
+std::string address_of(const Socket& socket) {
+  sockaddr_storage own{};
+  socklen_t size = sizeof own;
+  if (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0) return {};
+  return numbers_of(reinterpret_cast<const sockaddr&>(own));
 }
 
 std::string own_network() {

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "libtorch/rendezvous/wire.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
@@ -15,6 +16,13 @@ SHARDWISE_EXPORT std::string own_host_name();
 /// Whether others do reach it has to be tried. Cost: looking up names takes what the system's
 /// resolver takes.
 SHARDWISE_EXPORT std::string own_address();
+
+/// True if `host`, a name or an address in numbers, is an address of this machine: a socket can be
+/// bound to it. Cost: as own_address().
+SHARDWISE_EXPORT bool is_own_address(const std::string& host);
+
+/// The address of this end of a connection, in numbers; empty if the system does not say.
+SHARDWISE_EXPORT std::string address_of(const Socket& socket);
 
 /// A text that is the same for processes that share a machine since its start, and its network
 /// interfaces: these reach each other at 127.0.0.1. Empty if that is unknown.

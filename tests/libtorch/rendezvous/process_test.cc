@@ -11,7 +11,7 @@
 #include <random>
 #include <thread>
 
-#include "base/meeting.h"
+#include "libtorch/rendezvous/rendezvous.h"
 #include "support/support.h"
 
 // Ranks that are processes: killed, stopped, interrupted. This process has no threads of its own.
@@ -93,8 +93,8 @@ struct Scene {
   milliseconds timeout{120'000};
 };
 
-Meeting::Options options_of(const Scene& scene, int rank) {
-  Meeting::Options options;
+Rendezvous::Options options_of(const Scene& scene, int rank) {
+  Rendezvous::Options options;
   options.ranks.rank = rank;
   options.ranks.world_size = scene.world_size;
   options.ranks.knows_local = false;
@@ -109,9 +109,9 @@ RankProcess start(const Scene& scene, int rank, int waited_for = -1) {
     auto options = options_of(scene, rank);
     options.notice_after = milliseconds(1);
     options.notice = [&](const std::string& text) {
-      if (text == "waiting for rank " + std::to_string(waited_for)) say('w');
+      if (text.starts_with("waiting for rank " + std::to_string(waited_for))) say('w');
     };
-    Meeting meeting(options);
+    Rendezvous meeting(options);
     say('c');
     meeting.set(std::to_string(rank), "x");
     for (int other = 0; other < scene.world_size; ++other) {
@@ -122,7 +122,7 @@ RankProcess start(const Scene& scene, int rank, int waited_for = -1) {
   });
 }
 
-TEST(MeetingProcessTest, ARankThatIsKilledWhileTheOthersWaitIsNamed) {
+TEST(RendezvousProcessTest, ARankThatIsKilledWhileTheOthersWaitIsNamed) {
   // faults.md 54
   const Scene scene{.world_size = 4, .port = free_port()};
   std::vector<RankProcess> ranks;
@@ -136,7 +136,7 @@ TEST(MeetingProcessTest, ARankThatIsKilledWhileTheOthersWaitIsNamed) {
   }
 }
 
-TEST(MeetingProcessTest, RankZeroThatIsKilledIsNamed) {
+TEST(RendezvousProcessTest, RankZeroThatIsKilledIsNamed) {
   const Scene scene{.world_size = 3, .port = free_port()};
   std::vector<RankProcess> ranks;
   for (const int rank : {0, 1}) ranks.push_back(start(scene, rank, 2));
@@ -145,7 +145,7 @@ TEST(MeetingProcessTest, RankZeroThatIsKilledIsNamed) {
   EXPECT_THAT(ranks[1].result(), HasSubstr("rank 0 ended while the ranks were meeting: host "));
 }
 
-TEST(MeetingProcessTest, ASignalEndsARankThatWaits) {
+TEST(RendezvousProcessTest, ASignalEndsARankThatWaits) {
   const Scene scene{.world_size = 3, .port = free_port()};
   for (const int signal : {SIGINT, SIGTERM}) {
     std::vector<RankProcess> ranks;
@@ -157,14 +157,14 @@ TEST(MeetingProcessTest, ASignalEndsARankThatWaits) {
   }
 }
 
-TEST(MeetingProcessTest, AStoppedRankIsNamedAtTheDeadline) {
+TEST(RendezvousProcessTest, AStoppedRankIsNamedAtTheDeadline) {
   const Scene scene{.world_size = 3, .port = free_port(), .timeout = milliseconds(6000)};
   std::vector<RankProcess> ranks;
   // Rank 2 comes, and is stopped before it says that it is connected.
   ranks.push_back(start(scene, 0));
   ranks.push_back(start(scene, 1));
   ranks.push_back(RankProcess([&](const std::function<void(char)>& say) -> std::string {
-    Meeting meeting(options_of(scene, 2));
+    Rendezvous meeting(options_of(scene, 2));
     say('c');
     ::raise(SIGSTOP);
     return "went on";
@@ -176,7 +176,7 @@ TEST(MeetingProcessTest, AStoppedRankIsNamedAtTheDeadline) {
   }
 }
 
-TEST(MeetingProcessTest, RankZeroThatIsStoppedHoldsNobodyBeyondTheDeadline) {
+TEST(RendezvousProcessTest, RankZeroThatIsStoppedHoldsNobodyBeyondTheDeadline) {
   const Scene scene{.world_size = 3, .port = free_port(), .timeout = milliseconds(9000)};
   std::vector<RankProcess> ranks;
   for (const int rank : {0, 1}) ranks.push_back(start(scene, rank, 2));
@@ -188,7 +188,7 @@ TEST(MeetingProcessTest, RankZeroThatIsStoppedHoldsNobodyBeyondTheDeadline) {
   EXPECT_THAT(start(late, 2).result(), HasSubstr("does not answer"));
 }
 
-TEST(MeetingProcessTest, WhoeverIsKilledWheneverNobodyIsLeftWaiting) {
+TEST(RendezvousProcessTest, WhoeverIsKilledWheneverNobodyIsLeftWaiting) {
   // The oracle: a survivor met, or has an error that names who ended.
   std::mt19937 random(11);  // NOLINT: the same each time
   for (int round = 0; round < 60; ++round) {
@@ -217,7 +217,7 @@ TEST(MeetingProcessTest, WhoeverIsKilledWheneverNobodyIsLeftWaiting) {
   }
 }
 
-TEST(MeetingProcessTest, ManyJobsOfManyProcessesMeetEachByItself) {
+TEST(RendezvousProcessTest, ManyJobsOfManyProcessesMeetEachByItself) {
   constexpr int kJobs = 4;
   constexpr int kWorld = 4;
   std::vector<std::uint16_t> ports;
@@ -229,7 +229,7 @@ TEST(MeetingProcessTest, ManyJobsOfManyProcessesMeetEachByItself) {
         auto options = options_of({.world_size = kWorld, .port = 0}, rank);
         options.point.ports = ports;
         options.point.job = "job " + std::to_string(job);
-        Meeting meeting(options);
+        Rendezvous meeting(options);
         meeting.set(std::to_string(rank), options.point.job);
         std::string all;
         for (int other = 0; other < kWorld; ++other) all += meeting.get(std::to_string(other));

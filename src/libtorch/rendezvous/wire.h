@@ -10,10 +10,10 @@
 
 namespace shardwise::detail {
 
-// How ranks talk while they meet. Each side sends its greeting, once, and then messages: four bytes
-// of size, little-endian, one byte that says which, and the rest. Numbers are four bytes, texts a
-// number and their bytes. A rank waits for the hub's greeting before it says a word: who gives up
-// waiting was never heard of.
+// The bytes between a rank and the hub. Each side sends its greeting once, then messages. A message
+// is its size (four bytes, little-endian), one byte for its kind, and its fields. A number is four
+// bytes; a text is a number and that many bytes. A rank sends nothing before the hub's greeting, so
+// one that gives up leaves no trace.
 
 /// Other greetings for the two sides: a socket that got connected to itself hears no hub.
 inline constexpr std::string_view kRankGreeting = "shardwise meeting 1: a rank\n";
@@ -43,6 +43,13 @@ enum class Refusal : std::uint32_t {
   kTwice,       ///< this rank is here already
 };
 
+/// Where a rank is.
+struct RankInfo {
+  std::string host;
+  std::string address;  ///< in numbers; other ranks reach it there
+  std::uint32_t process = 0;
+};
+
 class SHARDWISE_EXPORT MessageWriter {
  public:
   explicit MessageWriter(MessageKind kind) {
@@ -51,6 +58,9 @@ class SHARDWISE_EXPORT MessageWriter {
   }
   MessageWriter& number(std::uint32_t value);
   MessageWriter& text(std::string_view value);
+  MessageWriter& rank(const RankInfo& info) {
+    return text(info.host).text(info.address).number(info.process);
+  }
   /// The message, with its size in front.
   std::string take();
 
@@ -66,6 +76,7 @@ class SHARDWISE_EXPORT MessageReader {
   MessageKind kind();
   std::uint32_t number();
   std::string text();
+  RankInfo rank();
   bool ok() const noexcept { return ok_; }
 
  private:

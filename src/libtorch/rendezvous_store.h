@@ -10,7 +10,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "base/fork.h"
-#include "base/meeting.h"
+#include "libtorch/rendezvous/rendezvous.h"
 
 namespace shardwise::libtorch::detail {
 
@@ -19,11 +19,11 @@ namespace shardwise::libtorch::detail {
 /// needs, set, get, check and wait; the rest is an error.
 ///
 /// Threads: one that connects, and beside it one that calls look() and close().
-class MeetingStore final : public c10d::Store {
+class RendezvousStore final : public c10d::Store {
  public:
-  explicit MeetingStore(shardwise::detail::Meeting& meeting) : meeting_(&meeting) {}
+  explicit RendezvousStore(shardwise::detail::Rendezvous& meeting) : meeting_(&meeting) {}
 
-  /// As Meeting::look(), unless a call of the other thread is under way, which looks by itself.
+  /// As Rendezvous::look(), unless a call of the other thread is under way, which looks by itself.
   /// After an error every call is one, so that the other thread comes to its end.
   void look();
   /// From now on every call is an error: the ranks have parted.
@@ -47,7 +47,7 @@ class MeetingStore final : public c10d::Store {
 
   LongMutex mutex_;  // of look() and close() against the beginning of a call
   bool in_use_ SHARDWISE_GUARDED_BY(mutex_) = false;
-  shardwise::detail::Meeting* meeting_ SHARDWISE_GUARDED_BY(mutex_);
+  shardwise::detail::Rendezvous* meeting_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardwise::libtorch::detail

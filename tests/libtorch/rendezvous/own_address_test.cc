@@ -1,4 +1,4 @@
-#include "base/own_address.h"
+#include "libtorch/rendezvous/own_address.h"
 
 #include <arpa/inet.h>
 #include <unistd.h>
@@ -40,6 +40,16 @@ TEST_F(OwnAddressTest, TheInterfaceThatIsNamedCounts) {
   ::setenv("GLOO_SOCKET_IFNAME", "lo", 1);
   ::setenv("MASTER_ADDR", "192.0.2.1", 1);
   EXPECT_THAT(own_address(), testing::AnyOf("127.0.0.1", "::1"));
+}
+
+TEST_F(OwnAddressTest, OwnOnesAreKnown) {
+  for (const char* own : {"127.0.0.1", "127.0.1.1", "localhost"}) {
+    EXPECT_TRUE(is_own_address(own)) << own;
+  }
+  EXPECT_TRUE(is_own_address(own_address()));
+  for (const char* other : {"192.0.2.1", "2001:db8::1", "nobody.invalid", ""}) {
+    EXPECT_FALSE(is_own_address(other)) << other;
+  }
 }
 
 TEST_F(OwnAddressTest, TheNetworkIsOneForAllProcessesOfTheMachine) {

@@ -10,32 +10,40 @@
 #include <vector>
 
 #include "base/agreement.h"
-#include "base/meeting_hub.h"
-#include "base/meeting_wire.h"
 #include "base/rank_environment.h"
+#include "libtorch/rendezvous/hub.h"
+#include "libtorch/rendezvous/wire.h"
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
 
-/// How the ranks of a run meet, before a library that blocks is called: every rank is there, all go
-/// by the same, and each knows the addresses of all. Then they may exchange what they need to
-/// connect, and part.
+/// The ranks of a run meet before a library that blocks is called. All ranks have come, their
+/// records are alike, and each knows the addresses of all; then they exchange values, and part.
 ///
-///   1. Rank 0 listens (MeetingHub) at the first port of the MeetingPoint that is free. Every rank,
-///      rank 0 too, looks for it there, and says to which job it belongs, and to which meeting of
-///      that job. What else listens there does not answer so, and is left alone.
-///   2. Once all have come, and their records are alike, each gets the places of all.
-///   3. They set() and get() values.
-///   4. finish() returns once every rank has called it: nobody needs rank 0 any more.
+///     rank                                      hub: a thread of rank 0
+///      |---- connect --------------------------->|  at each port of the MeetingPoint, until one
+///      |<---------------------------- greeting --|  answers as a hub does
+///      |---- greeting, kHello ------------------>|  job, round, rank, host, address, record
+///      |<---------------------------- kWelcome --|  or kRefused: another job or round; the rank
+///      |                                         |  is here already
+///      |<---------------------------- kWaiting --|  now and then: who is missing
+///      |<----------------------------- kRoster --|  all have come: host, address, process of each
+///      |---- kSet ------------------------------>|  a value; the hub sends it to all ranks
+///      |---- kDone ----------------------------->|
+///      |<---------------------------- kAllDone --|  all ranks are done; nobody needs rank 0 now
 ///
-/// No call waits longer than until the deadline, whatever the other side does or does not (looking
-/// up the name of rank 0's machine takes what the system's resolver takes). A rank that ends,
-/// leaves or gives up ends the meeting for all, with its name.
+/// Instead of any of these the hub sends kFailed, with the reason, when a rank ends, leaves
+/// (kLeave) or gives up. No call waits beyond the deadline, except that the system's resolver may
+/// take longer to look up the name of rank 0's host.
+///
+/// c10d's TCPStore does not do: check() never returns at a server that is no store of its version
+/// (LibTorch 1.13 at the store of torchrun 2.13), no wait can be cancelled, and two jobs at one
+/// port share their keys.
 ///
 /// Threads: one. Not for use across fork().
-/// Errors: kDistributed, naming ranks, hosts and processes; Cancelled. It is of no use after one.
-class SHARDWISE_EXPORT Meeting {
+/// Errors: kDistributed, naming ranks, hosts and processes; Cancelled. Unusable after an error.
+class SHARDWISE_EXPORT Rendezvous {
  public:
   struct Options {
     RankEnvironment ranks;
@@ -49,22 +57,16 @@ class SHARDWISE_EXPORT Meeting {
     std::chrono::milliseconds notice_after{5'000};
     Record record{};  ///< what all ranks must have alike
   };
-  struct Place {
-    std::string host;
-    std::string address;  ///< in numbers, as rank 0 is reached from there
-    std::uint32_t process = 0;
-  };
-
   /// Returns once all ranks have come.
   /// REQUIRES: ranks.world_size > 1.
-  explicit Meeting(Options options);
+  explicit Rendezvous(Options options);
   /// Without finish(): leaves, which the other ranks hear of.
-  ~Meeting();
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
+  ~Rendezvous();
+  Rendezvous(const Rendezvous&) = delete;
+  Rendezvous& operator=(const Rendezvous&) = delete;
 
   /// Of each rank.
-  [[nodiscard]] const std::vector<Place>& places() const noexcept { return places_; }
+  [[nodiscard]] const std::vector<RankInfo>& ranks() const noexcept { return ranks_; }
   [[nodiscard]] const std::string& own_address() const noexcept;
   /// Until the deadline.
   [[nodiscard]] std::chrono::milliseconds time_left() const;
@@ -88,6 +90,8 @@ class SHARDWISE_EXPORT Meeting {
   struct Search;
 
   void open_hub();
+  void check_address();
+  [[nodiscard]] std::string loopback_hint() const;
   void find_hub();
   [[nodiscard]] bool try_join(std::uint16_t port, Search& search);
   [[nodiscard]] bool hear_welcome(std::uint16_t port, Search& search);
@@ -107,12 +111,13 @@ class SHARDWISE_EXPORT Meeting {
   const Clock::time_point deadline_;
   const std::string host_;
   std::string key_;  // of rank 0's hub
-  std::unique_ptr<MeetingHub> hub_;
+  std::unique_ptr<RendezvousHub> hub_;
   Socket socket_;
   MessageBuffer input_;
   std::string output_;
+  std::string far_address_;  // of rank 0, if MASTER_ADDR is not an address of its host
   std::string address_;
-  std::vector<Place> places_;
+  std::vector<RankInfo> ranks_;
   std::map<std::string, std::string> values_;
   bool welcome_ = false;
   bool all_done_ = false;
@@ -131,11 +136,11 @@ class SHARDWISE_EXPORT Meeting {
 };
 
 /// Among the ranks of the same host: which one `rank` is, and how many they are.
-SHARDWISE_EXPORT std::pair<int, int> local_rank_of(const std::vector<Meeting::Place>& places,
-                                                   int rank);
+SHARDWISE_EXPORT std::pair<int, int> local_rank_of(const std::vector<RankInfo>& ranks, int rank);
 
 }  // namespace shardwise::detail
 
 namespace shardwise {
-using detail::Meeting;
+using detail::RankInfo;
+using detail::Rendezvous;
 }  // namespace shardwise

@@ -1,4 +1,4 @@
-#include "libtorch/meeting_store.h"
+#include "libtorch/rendezvous_store.h"
 
 #ifdef SHARDWISE_HAVE_GLOO
 
@@ -15,9 +15,9 @@ namespace {
 }  // namespace
 
 /// The meeting, for one call.
-class MeetingStore::Use {
+class RendezvousStore::Use {
  public:
-  explicit Use(MeetingStore& store) : store_(store) {
+  explicit Use(RendezvousStore& store) : store_(store) {
     const Lock lock(store_.mutex_);
     if (store_.meeting_ == nullptr) throw_not_here("be used once they are connected");
     meeting_ = store_.meeting_;
@@ -29,14 +29,14 @@ class MeetingStore::Use {
   }
   Use(const Use&) = delete;
   Use& operator=(const Use&) = delete;
-  shardwise::detail::Meeting* operator->() const noexcept { return meeting_; }
+  shardwise::detail::Rendezvous* operator->() const noexcept { return meeting_; }
 
  private:
-  MeetingStore& store_;
-  shardwise::detail::Meeting* meeting_ = nullptr;
+  RendezvousStore& store_;
+  shardwise::detail::Rendezvous* meeting_ = nullptr;
 };
 
-void MeetingStore::look() {
+void RendezvousStore::look() {
   const Lock lock(mutex_);
   if (in_use_ || meeting_ == nullptr) return;
   try {
@@ -47,21 +47,21 @@ void MeetingStore::look() {
   }
 }
 
-void MeetingStore::close() noexcept {
+void RendezvousStore::close() noexcept {
   const Lock lock(mutex_);
   meeting_ = nullptr;
 }
 
-void MeetingStore::set(const std::string& key, const std::vector<std::uint8_t>& value) {
+void RendezvousStore::set(const std::string& key, const std::vector<std::uint8_t>& value) {
   Use(*this)->set(key, std::string(value.begin(), value.end()));
 }
 
-std::vector<std::uint8_t> MeetingStore::get(const std::string& key) {
+std::vector<std::uint8_t> RendezvousStore::get(const std::string& key) {
   const std::string value = Use(*this)->get(key);
   return {value.begin(), value.end()};
 }
 
-bool MeetingStore::check(const std::vector<std::string>& keys) {
+bool RendezvousStore::check(const std::vector<std::string>& keys) {
   const Use meeting(*this);
   for (const std::string& key : keys) {
     if (!meeting->has(key)) return false;
@@ -69,20 +69,20 @@ bool MeetingStore::check(const std::vector<std::string>& keys) {
   return true;
 }
 
-void MeetingStore::wait(const std::vector<std::string>& keys) {
+void RendezvousStore::wait(const std::vector<std::string>& keys) {
   const Use meeting(*this);
   for (const std::string& key : keys) static_cast<void>(meeting->get(key));
 }
 
 /// The meeting's own deadline counts, which is no later.
-void MeetingStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) {
+void RendezvousStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) {
   wait(keys);
 }
 
-std::int64_t MeetingStore::add(const std::string&, std::int64_t) { throw_not_here("add"); }
-bool MeetingStore::deleteKey(const std::string&) { throw_not_here("delete"); }
-std::int64_t MeetingStore::getNumKeys() { throw_not_here("count its keys"); }
-c10::intrusive_ptr<c10d::Store> MeetingStore::clone() { throw_not_here("be cloned"); }
+std::int64_t RendezvousStore::add(const std::string&, std::int64_t) { throw_not_here("add"); }
+bool RendezvousStore::deleteKey(const std::string&) { throw_not_here("delete"); }
+std::int64_t RendezvousStore::getNumKeys() { throw_not_here("count its keys"); }
+c10::intrusive_ptr<c10d::Store> RendezvousStore::clone() { throw_not_here("be cloned"); }
 
 }  // namespace shardwise::libtorch::detail
 

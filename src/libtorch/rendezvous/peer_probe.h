@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/meeting_wire.h"
+#include "libtorch/rendezvous/wire.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
@@ -22,7 +22,7 @@ namespace shardwise::detail {
 ///     letter: it is not the one that was lost.
 ///
 /// One thread. No thread of its own.
-class SHARDWISE_EXPORT LetterBox {
+class SHARDWISE_EXPORT PeerProbe {
  public:
   struct Address {
     std::string host;  ///< in numbers
@@ -43,7 +43,7 @@ class SHARDWISE_EXPORT LetterBox {
 
   /// Listens at a free port, for those who reach this machine at `host`.
   /// Errors: kIo.
-  explicit LetterBox(const std::string& host);
+  explicit PeerProbe(const std::string& host);
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
@@ -63,5 +63,5 @@ class SHARDWISE_EXPORT LetterBox {
 }  // namespace shardwise::detail
 
 namespace shardwise {
-using detail::LetterBox;
+using detail::PeerProbe;
 }  // namespace shardwise

@@ -11,7 +11,7 @@
 
 #include "base/agreement.h"
 #include "base/fork.h"
-#include "base/meeting_wire.h"
+#include "libtorch/rendezvous/wire.h"
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
@@ -23,7 +23,7 @@ namespace shardwise::detail {
 ///
 /// Connections of others (another job, a scanner of ports) are answered or dropped, and change
 /// nothing.
-class SHARDWISE_EXPORT MeetingHub {
+class SHARDWISE_EXPORT RendezvousHub {
  public:
   struct Options {
     std::string job;
@@ -42,12 +42,12 @@ class SHARDWISE_EXPORT MeetingHub {
   };
 
   /// @param listener  a socket that listens, not blocking.
-  MeetingHub(Socket listener, const Options& options);
+  RendezvousHub(Socket listener, const Options& options);
   /// Sees what was said delivered, for 2 s at most, and ends the thread. If the meeting ended
   /// before all had come, those who come meanwhile hear why: see Options::linger.
-  ~MeetingHub();
-  MeetingHub(const MeetingHub&) = delete;
-  MeetingHub& operator=(const MeetingHub&) = delete;
+  ~RendezvousHub();
+  RendezvousHub(const RendezvousHub&) = delete;
+  RendezvousHub& operator=(const RendezvousHub&) = delete;
 
  private:
   struct Guest;
@@ -60,6 +60,7 @@ class SHARDWISE_EXPORT MeetingHub {
   void welcome(Guest& guest, MessageReader& hello);
   void refuse(Guest& guest, Refusal why, const std::string& text);
   void begin_connecting();
+  void give_far_addresses();
   void tell_who_is_missing();
   void fail(const std::string& what, const std::string& where, const std::string& remedy,
             const Guest* but = nullptr);

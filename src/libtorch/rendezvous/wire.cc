@@ -1,4 +1,4 @@
-#include "base/meeting_wire.h"
+#include "libtorch/rendezvous/wire.h"
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -65,6 +65,14 @@ std::string MessageReader::text() {
   std::string value(bytes_.substr(0, size));
   bytes_.remove_prefix(size);
   return value;
+}
+
+RankInfo MessageReader::rank() {
+  RankInfo info;
+  info.host = text();
+  info.address = text();
+  info.process = number();
+  return info;
 }
 
 bool MessageBuffer::add(std::string_view bytes) {

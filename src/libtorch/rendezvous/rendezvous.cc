@@ -1,4 +1,4 @@
-#include "base/meeting.h"
+#include "libtorch/rendezvous/rendezvous.h"
 
 #include <netdb.h>
 #include <poll.h>
@@ -13,8 +13,8 @@
 #include <system_error>
 #include <thread>
 
-#include "base/own_address.h"
 #include "base/text.h"
+#include "libtorch/rendezvous/own_address.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::detail {
@@ -41,21 +41,15 @@ std::string random_key() {
   return std::to_string(random()) + "-" + std::to_string(random());
 }
 
-std::string numbers_of(const sockaddr_storage& address, socklen_t size) {
-  std::array<char, NI_MAXHOST> name{};
-  if (::getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, name.data(), name.size(),
-                    nullptr, 0, NI_NUMERICHOST) != 0) {
-    return {};
-  }
-  return name.data();
-}
-
 /// True if the socket got connected to itself, as may happen on a machine's own ports.
-bool is_own_end(const sockaddr_storage& own, const Socket& socket) {
+bool is_own_end(const Socket& socket) {
+  sockaddr_storage own{};
   sockaddr_storage peer{};
-  socklen_t size = sizeof peer;
-  return ::getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&peer), &size) == 0 &&
-         std::memcmp(&own, &peer, size) == 0;
+  socklen_t size = sizeof own;
+  socklen_t peer_size = sizeof peer;
+  return ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
+         (::getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 &&
+          std::memcmp(&own, &peer, peer_size) == 0);
 }
 
 /// What the system says of a connection that was begun: 0 if it stands, EINPROGRESS if not yet.
@@ -71,12 +65,12 @@ int state_of_connect(const Socket& socket, milliseconds most) {
 }  // namespace
 
 /// What was tried, while rank 0 is looked for.
-struct Meeting::Search {
+struct Rendezvous::Search {
   milliseconds patience{1'000};  ///< with what listens, and does not answer
   std::string reason;            ///< why it was not found, last
 };
 
-Meeting::Meeting(Options options)
+Rendezvous::Rendezvous(Options options)
     : options_(std::move(options)),
       start_(Clock::now()),
       deadline_(start_ + options_.timeout),
@@ -86,10 +80,10 @@ Meeting::Meeting(Options options)
       next_notice_(start_ + options_.notice_after) {
   if (options_.ranks.rank == 0) open_hub();
   if (!welcome_) find_hub();
-  wait_for([this] { return !places_.empty(); });
+  wait_for([this] { return !ranks_.empty(); });
 }
 
-Meeting::~Meeting() {
+Rendezvous::~Rendezvous() {
   if (socket_.is_open() && !over_ && !all_done_) {
     leave("a rank left while the ranks were meeting", own_name(), kWho);
   }
@@ -97,21 +91,21 @@ Meeting::~Meeting() {
   hub_.reset();
 }
 
-const std::string& Meeting::own_address() const noexcept { return address_; }
+const std::string& Rendezvous::own_address() const noexcept { return address_; }
 
-milliseconds Meeting::time_left() const {
+milliseconds Rendezvous::time_left() const {
   const auto left = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
   return std::max(left, milliseconds(1));
 }
 
-std::string Meeting::own_name() const {
+std::string Rendezvous::own_name() const {
   return "rank " + std::to_string(options_.ranks.rank) + " (host " + host_ + ", process " +
          std::to_string(::getpid()) + ")";
 }
 
 /// Takes the first port that is free. What listens at another is asked first whether it is rank 0
 /// of this very job: then this is a second process of that rank.
-void Meeting::open_hub() {
+void Rendezvous::open_hub() {
   // A port may be held for a moment: by a connection to it, or by rank 0 of the meeting before.
   const auto give_up = std::min(deadline_, start_ + std::chrono::seconds(3));
   Search search{.patience = milliseconds(300), .reason = {}};
@@ -121,14 +115,15 @@ void Meeting::open_hub() {
       Socket listener = listen_at(options_.point.address, port);
       if (listener.is_open()) {
         key_ = random_key();
-        hub_ = std::make_unique<MeetingHub>(
-            std::move(listener), MeetingHub::Options{.job = options_.point.job,
-                                                     .round = options_.round,
-                                                     .world_size = options_.ranks.world_size,
-                                                     .key = key_,
-                                                     .host = host_,
-                                                     .deadline = deadline_});
+        hub_ = std::make_unique<RendezvousHub>(
+            std::move(listener), RendezvousHub::Options{.job = options_.point.job,
+                                                        .round = options_.round,
+                                                        .world_size = options_.ranks.world_size,
+                                                        .key = key_,
+                                                        .host = host_,
+                                                        .deadline = deadline_});
         options_.point.ports = {port};
+        check_address();
         return;
       }
       failure = errno;
@@ -151,7 +146,29 @@ void Meeting::open_hub() {
               "start of the job, the same on all ranks");
 }
 
-void Meeting::find_hub() {
+/// Rank 0 reaches its own hub whatever MASTER_ADDR is; whether the others do, they see.
+void Rendezvous::check_address() {
+  const std::string& address = options_.point.address;
+  if (is_own_address(address)) return;
+  far_address_ = detail::own_address();
+  if (!options_.notice) return;
+  options_.notice("rank 0 listens on host " + host_ + " (" + far_address_ + "), port " +
+                  std::to_string(options_.point.ports.front()) +
+                  ", but MASTER_ADDR=" + escaped(address) +
+                  " is not an address of this host; set MASTER_ADDR=" + far_address_ +
+                  " on all ranks, unless connections are forwarded");
+}
+
+/// What to add to who is waited for.
+std::string Rendezvous::loopback_hint() const {
+  const RankEnvironment& ranks = options_.ranks;
+  const bool is_one_host = ranks.knows_local && ranks.local_world_size == ranks.world_size;
+  if (is_one_host || !is_loopback(options_.point.address)) return {};
+  return hub_ ? "; other hosts cannot reach MASTER_ADDR=" + options_.point.address
+              : "; MASTER_ADDR=" + options_.point.address + " is this host itself";
+}
+
+void Rendezvous::find_hub() {
   Search search;
   auto pause = milliseconds(5);
   for (;;) {
@@ -160,11 +177,12 @@ void Meeting::find_hub() {
       const std::string place = in_quotes(options_.point.address) + " port " +
                                 std::to_string(options_.point.ports.front());
       if (Clock::now() >= deadline_ && !options_.cancel.is_cancelled()) {
-        throw Error(ErrorCode::kDistributed,
-                    "cannot reach the ranks' meeting point (" + search.reason + ")", place,
-                    "check that rank 0 runs, and MASTER_ADDR and MASTER_PORT");
+        throw Error(
+            ErrorCode::kDistributed,
+            "cannot reach the ranks' meeting point (" + search.reason + loopback_hint() + ")",
+            place, "check that rank 0 runs, and MASTER_ADDR and MASTER_PORT");
       }
-      check_time("rank 0 at " + place + " (" + search.reason + ")");
+      check_time("rank 0 at " + place + " (" + search.reason + loopback_hint() + ")");
     }
     search.patience = std::min(search.patience * 2, milliseconds(10'000));
     std::this_thread::sleep_for(pause);
@@ -173,12 +191,13 @@ void Meeting::find_hub() {
 }
 
 /// True if rank 0 of this meeting listens at the port, and bade this rank welcome.
-bool Meeting::try_join(std::uint16_t port, Search& search) {
+bool Rendezvous::try_join(std::uint16_t port, Search& search) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   const int code =
-      ::getaddrinfo(options_.point.address.c_str(), std::to_string(port).c_str(), &hints, &list);
+      ::getaddrinfo(far_address_.empty() ? options_.point.address.c_str() : "127.0.0.1",
+                    std::to_string(port).c_str(), &hints, &list);
   const AddressList owner(list);
   if (code != 0) search.reason = ::gai_strerror(code);
   for (const addrinfo* target = list; target != nullptr; target = target->ai_next) {
@@ -194,13 +213,7 @@ bool Meeting::try_join(std::uint16_t port, Search& search) {
       if (failure == EINPROGRESS) check_time("rank 0 at " + in_quotes(options_.point.address));
     }
     if (failure == EINPROGRESS || failure == EINTR) failure = ETIMEDOUT;
-    sockaddr_storage own{};
-    socklen_t size = sizeof own;
-    if (failure == 0 &&
-        (::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &size) != 0 ||
-         is_own_end(own, socket))) {
-      failure = ECONNREFUSED;
-    }
+    if (failure == 0 && is_own_end(socket)) failure = ECONNREFUSED;
     if (failure != 0) {
       // At the deadline nothing was found out any more.
       const bool is_news = search.reason.empty() || Clock::now() < deadline_;
@@ -211,7 +224,7 @@ bool Meeting::try_join(std::uint16_t port, Search& search) {
       }
       continue;
     }
-    address_ = numbers_of(own, size);
+    address_ = far_address_.empty() ? address_of(socket) : far_address_;
     socket_ = std::move(socket);
     if (hear_welcome(port, search)) return true;
     socket_.close();
@@ -220,7 +233,7 @@ bool Meeting::try_join(std::uint16_t port, Search& search) {
 }
 
 /// Waits for the greeting of what listens, not for long, and then for its answer to a hello.
-bool Meeting::hear_welcome(std::uint16_t port, Search& search) {
+bool Rendezvous::hear_welcome(std::uint16_t port, Search& search) {
   input_ = MessageBuffer(kHubGreeting);
   output_.clear();
   refusal_.reset();
@@ -263,7 +276,7 @@ bool Meeting::hear_welcome(std::uint16_t port, Search& search) {
   return false;
 }
 
-void Meeting::send_hello() {
+void Rendezvous::send_hello() {
   const RankEnvironment& ranks = options_.ranks;
   const auto first_here = static_cast<std::uint32_t>(ranks.rank - ranks.local_rank);
   const bool knows = ranks.knows_local && ranks.rank >= ranks.local_rank;
@@ -275,25 +288,23 @@ void Meeting::send_hello() {
                  .number(static_cast<std::uint32_t>(ranks.world_size))
                  .number(knows ? first_here : 0)
                  .number(knows ? static_cast<std::uint32_t>(ranks.local_world_size) : 0)
-                 .text(host_)
-                 .text(address_)
-                 .number(static_cast<std::uint32_t>(::getpid()))
+                 .rank({host_, address_, static_cast<std::uint32_t>(::getpid())})
                  .text(key_)
                  .text(to_bytes(options_.record))
                  .take();
 }
 
-void Meeting::set(const std::string& key, const std::string& value) {
+void Rendezvous::set(const std::string& key, const std::string& value) {
   output_ += MessageWriter(MessageKind::kSet).text(key).text(value).take();
   pump(milliseconds(0));
 }
 
-bool Meeting::has(const std::string& key) {
+bool Rendezvous::has(const std::string& key) {
   if (!all_done_) pump(milliseconds(0));
   return values_.count(key) > 0;
 }
 
-std::string Meeting::get(const std::string& key) {
+std::string Rendezvous::get(const std::string& key) {
   std::optional<std::size_t> waited_with;  // so many values, when the hub last heard of it
   wait_for([&] {
     if (values_.count(key) > 0) return true;
@@ -304,7 +315,7 @@ std::string Meeting::get(const std::string& key) {
   return values_[key];
 }
 
-void Meeting::finish() {
+void Rendezvous::finish() {
   if (all_done_) return;
   output_ += MessageWriter(MessageKind::kDone).take();
   wait_for([this] { return all_done_; });
@@ -312,7 +323,7 @@ void Meeting::finish() {
   hub_.reset();
 }
 
-void Meeting::wait_for(const std::function<bool()>& condition) {
+void Rendezvous::wait_for(const std::function<bool()>& condition) {
   while (!condition()) {
     if (all_done_ || over_) {
       throw Error(ErrorCode::kDistributed, "the meeting of the ranks is over", own_name(), "");
@@ -320,22 +331,22 @@ void Meeting::wait_for(const std::function<bool()>& condition) {
     pump(kSlice);
     if (condition()) return;
     throw_if_due();
-    take_notice(missing_ + (all_came_ ? " to connect" : ""));
+    take_notice(missing_ + (all_came_ ? " to connect" : loopback_hint()));
   }
 }
 
 /// Sends and receives, and waits for something to receive for `most`.
-void Meeting::throw_if_due() {
+void Rendezvous::throw_if_due() {
   if (options_.cancel.is_cancelled()) leave_interrupted();
   if (Clock::now() >= deadline_) throw_late();
 }
 
-void Meeting::look() {
+void Rendezvous::look() {
   pump(milliseconds(0));
   throw_if_due();
 }
 
-void Meeting::pump(milliseconds most) {
+void Rendezvous::pump(milliseconds most) {
   const bool sent = send_some(socket_, output_);
   const short output = output_.empty() ? short{0} : short{POLLOUT};
   pollfd ready{socket_.fd(), static_cast<short>(POLLIN | output), 0};
@@ -352,13 +363,13 @@ void Meeting::pump(milliseconds most) {
   if ((received == Received::kEnded || !sent || !is_hub) && !all_done_) {
     over_ = true;
     const std::string host =
-        places_.empty() ? in_quotes(options_.point.address) : places_.front().host;
+        ranks_.empty() ? in_quotes(options_.point.address) : ranks_.front().host;
     throw Error(ErrorCode::kDistributed, "rank 0 ended while the ranks were meeting",
                 "host " + host, "look at what it said last, and start all ranks again");
   }
 }
 
-void Meeting::handle(const std::string& message) {
+void Rendezvous::handle(const std::string& message) {
   MessageReader reader(message);
   switch (reader.kind()) {
     case MessageKind::kWelcome:
@@ -377,14 +388,12 @@ void Meeting::handle(const std::string& message) {
       missing_ = escaped(reader.text());
       break;
     case MessageKind::kRoster:
-      places_.clear();
+      ranks_.clear();
       for (int rank = 0; rank < options_.ranks.world_size; ++rank) {
-        Place place;
-        place.host = reader.text();
-        place.address = reader.text();
-        place.process = reader.number();
-        places_.push_back(std::move(place));
+        ranks_.push_back(reader.rank());
       }
+      address_ =
+          ranks_.empty() ? "" : ranks_[static_cast<std::size_t>(options_.ranks.rank)].address;
       all_came_ = true;
       break;
     case MessageKind::kSet: {
@@ -412,7 +421,7 @@ void Meeting::handle(const std::string& message) {
 
 /// For loops that do not listen to the hub: Cancelled, or a notice. A rank that is not known at the
 /// hub yet tries as long as rank 0 would linger, since the others would wait for it.
-void Meeting::check_time(const std::string& waiting_for) {
+void Rendezvous::check_time(const std::string& waiting_for) {
   constexpr milliseconds kLastTry{5'000};
   constexpr milliseconds kSilence{500};  // where rank 0 is found sooner there is nothing to say
   const auto now = Clock::now();
@@ -428,7 +437,7 @@ void Meeting::check_time(const std::string& waiting_for) {
   take_notice(waiting_for);
 }
 
-void Meeting::take_notice(const std::string& text) {
+void Rendezvous::take_notice(const std::string& text) {
   const auto now = Clock::now();
   if (!options_.notice || now < next_notice_) return;
   next_notice_ = now + options_.notice_after;
@@ -439,7 +448,7 @@ void Meeting::take_notice(const std::string& text) {
   options_.notice("waiting for " + text);
 }
 
-void Meeting::leave_interrupted() {
+void Rendezvous::leave_interrupted() {
   leave("a rank was interrupted while the ranks were meeting", own_name(), "start all ranks again");
   if (hub_ && !all_came_ && options_.notice) {
     options_.notice("interrupted; stays for some seconds, to tell " + missing_);
@@ -447,18 +456,19 @@ void Meeting::leave_interrupted() {
   throw Cancelled("interrupted while the ranks were meeting", own_name(), "");
 }
 
-void Meeting::leave(const std::string& what, const std::string& where, const std::string& remedy) {
+void Rendezvous::leave(const std::string& what, const std::string& where,
+                       const std::string& remedy) {
   output_ += MessageWriter(MessageKind::kLeave).text(what).text(where).text(remedy).take();
   send_some(socket_, output_);
   over_ = true;
 }
 
-void Meeting::throw_if_over(milliseconds most) {
+void Rendezvous::throw_if_over(milliseconds most) {
   const auto end = Clock::now() + most;
   while (Clock::now() < end) pump(kSlice);
 }
 
-void Meeting::throw_late() {
+void Rendezvous::throw_late() {
   const std::string world = std::to_string(options_.ranks.world_size);
   std::string what;
   std::string where = missing_;
@@ -477,12 +487,12 @@ void Meeting::throw_late() {
   throw Error(ErrorCode::kDistributed, what, where, kWho);
 }
 
-std::pair<int, int> local_rank_of(const std::vector<Meeting::Place>& places, int rank) {
+std::pair<int, int> local_rank_of(const std::vector<RankInfo>& ranks, int rank) {
   int before = 0;
   int all = 0;
-  const std::string& host = places[static_cast<std::size_t>(rank)].host;
-  for (std::size_t other = 0; other < places.size(); ++other) {
-    if (places[other].host != host) continue;
+  const std::string& host = ranks[static_cast<std::size_t>(rank)].host;
+  for (std::size_t other = 0; other < ranks.size(); ++other) {
+    if (ranks[other].host != host) continue;
     ++all;
     if (static_cast<int>(other) < rank) ++before;
   }

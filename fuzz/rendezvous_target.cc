@@ -1,5 +1,5 @@
 #include "base/agreement.h"
-#include "base/meeting_wire.h"
+#include "libtorch/rendezvous/wire.h"
 #include "targets.h"
 
 namespace shardwise::fuzz {
@@ -22,7 +22,7 @@ void check_record(std::string_view bytes) {
 
 }  // namespace
 
-void meeting_target(std::string_view input) {
+void rendezvous_target(std::string_view input) {
   if (input.empty()) return;
   const auto control = static_cast<unsigned char>(input[0]);
   input.remove_prefix(1);
@@ -43,7 +43,7 @@ void meeting_target(std::string_view input) {
   }
 }
 
-std::vector<std::string> meeting_seeds() {
+std::vector<std::string> rendezvous_seeds() {
   const std::string record = detail::to_bytes({{"version", "1"}, {"batch size", "32"}});
   const std::string hello =
       MessageWriter(MessageKind::kHello).text(record).number(3).text("host").number(4).take();
