@@ -326,7 +326,7 @@ _COMMANDS_ALONE = {
     "`shardwise cache fill",
     "`shardwise export --format wids",
     "`shardwise index -o",  # --relocate
-    "`shardwise index -o INDEX --relocate OLD=NEW",
+    "`shardwise index -o INDEX --relocate OLD NEW",
     "`shardwise ls --left-out",
 }
 
