@@ -23,8 +23,8 @@ from .sample import Sample
 from .shards import (
     COMPRESSED,
     CacheLocalname,
-    DatasetShards,
     DefaultLocalname,
+    RecentShards,
     ShardPlace,
     ShardSamples,
     check_sources,
@@ -303,7 +303,7 @@ class ShardListDataset(Generic[T_co]):
             ],
             self._opening.lru_size,
         )
-        self.cache = DatasetShards(data, self._reader, urls, self._places)
+        self.cache = RecentShards(data, self._reader, urls, self._places)
 
     def __getitem__(self, index: int) -> T_co:
         sample: Any = self._reader[index]

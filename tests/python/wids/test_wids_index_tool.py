@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from shardwise.wids import ShardListDataset
-from shardwise.wids.cleanup import keep_most_recent_files
 from shardwise.wids.index_tool import (
     AtomicJsonUpdate,
     expand_braces,
@@ -171,14 +170,3 @@ def test_urls_are_put_together() -> None:
     assert urlmerge("/x", "pipe:cat a") == "pipe:cat a"
     assert is_remote("s3://b/k") and is_remote("pipe:x")
     assert not is_remote("file:///x") and not is_remote("a:b.tar")
-
-
-def test_files_that_were_written_last_are_kept(tmp_path: Path) -> None:
-    for i in range(10):
-        path = tmp_path / f"{i}"
-        path.write_bytes(bytes(10))
-        os.utime(path, ns=(i * 10**9, i * 10**9))
-    keep_most_recent_files(str(tmp_path / "*"), maxsize=55)
-    assert sorted(os.listdir(tmp_path)) == ["5", "6", "7", "8", "9"]
-    keep_most_recent_files(str(tmp_path / "*"), maxfiles=2)
-    assert sorted(os.listdir(tmp_path)) == ["8", "9"]

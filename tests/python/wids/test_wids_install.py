@@ -18,10 +18,8 @@ PROGRAM = """
 import multiprocessing, sys
 import wids
 from wids import ShardListDataset, wids as inner, wids_specs
-from wids.wids import ChunkedSampler, IndexedTarSamples, group_by_key, splitname
+from wids.wids import ChunkedSampler
 from wids.wids_decode import default_decoder
-from wids.wids_lru import LRUCache
-from wids.wids_mmtar import MMIndexedTar
 from wids.wids_index import main_create
 
 def read(dataset):
