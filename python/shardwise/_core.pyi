@@ -178,6 +178,11 @@ class Sample:
 
     def __reduce__(self) -> tuple[Any, ...]: ...
 
+def field_kind(field: str) -> str:
+    """
+    What a field's name says that it holds, by what follows its last dot: "image", "integer", "text", "json", "npy"; or "bytes".
+    """
+
 def require_json(text: bytes) -> None:
     """Raises json.JSONDecodeError if Sample.json() would refuse this text."""
 
@@ -810,9 +815,6 @@ class WidsReader:
 
     def clear(self) -> None:
         """Forgets which shards were used."""
-
-    def reset_stats(self) -> None:
-        """Counts from 0 again."""
 
 def copy_field(sample: Sample, place: int) -> bytes:
     """
