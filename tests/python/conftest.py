@@ -8,11 +8,15 @@ import os
 import subprocess
 import sys
 import tarfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import shardwise
+from shardwise import ranks
 
 
 def write_shard(path: Path, samples: list[tuple[str, dict[str, bytes]]]) -> Path:
@@ -43,6 +47,48 @@ def write_shards(folder: Path, lengths: list[int]) -> list[Path]:
         paths.append(write_shard(path, plain_samples(first, length)))
         first += length
     return paths
+
+
+class FakeRanks:
+    """Ranks of one process, each with a thread: a sum that waits for all of them."""
+
+    def __init__(self, world_size: int) -> None:
+        self.world_size = world_size
+        self._barrier = threading.Barrier(world_size)
+        self._given: list[list[int]] = [[] for _ in range(world_size)]
+
+    def reducer(self, rank: int) -> ranks.Reducer:
+        def all_reduce_sum(words: list[int]) -> list[int]:
+            self._given[rank] = words
+            self._barrier.wait()
+            sums = [sum(column) for column in zip(*self._given)]
+            self._barrier.wait()
+            return sums
+
+        return ranks.Reducer(rank, self.world_size, all_reduce_sum)
+
+    def run(self, work: Callable[[ranks.Reducer], Any]) -> list[Any]:
+        """What `work` gives for each rank; what it raises in one of them."""
+        results: list[Any] = [None] * self.world_size
+        raised: list[BaseException] = []
+
+        def one(rank: int) -> None:
+            try:
+                results[rank] = work(self.reducer(rank))
+            except BaseException as error:
+                raised.append(error)
+                self._barrier.abort()
+
+        threads = [threading.Thread(target=one, args=(r,)) for r in range(self.world_size)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if raised:
+            raise next(
+                (e for e in raised if not isinstance(e, threading.BrokenBarrierError)), raised[0]
+            )
+        return results
 
 
 BEGIN = """
