@@ -9,7 +9,7 @@ import os
 import threading
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, TypeVar

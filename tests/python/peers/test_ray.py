@@ -55,16 +55,6 @@ def take_away(index: Path, *shards: int) -> None:
 # The order.
 
 
-@pytest.mark.parametrize("blocks", [None, 1, 7, 100])
-def test_rows_come_as_the_order_says(train: Path, blocks: int | None) -> None:
-    data = sr.read(train, order=SHUFFLED, epoch=2, override_num_blocks=blocks)
-    sampler = Sampler(shardwise.open(train), SHUFFLED)
-    sampler.set_epoch(2)
-    assert numbers_of(data) == list(sampler)
-    if blocks == 7:
-        assert data.materialize().num_blocks() == 7
-
-
 def test_rows_have_what_the_samples_have(train: Path) -> None:
     ds = shardwise.open(train)
     rows = sr.read(train, order=SHUFFLED, override_num_blocks=5).take_all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -112,13 +111,6 @@ def test_importing_needs_neither_torch_nor_numpy_nor_pillow() -> None:
         "print(json.dumps([m for m in ('torch', 'numpy', 'PIL') if m in sys.modules]))"
     )
     assert json.loads(run(["-c", code]).stdout) == []
-
-
-def test_torch_can_be_imported_afterwards() -> None:
-    if importlib.util.find_spec("torch") is None:
-        pytest.skip("torch is not installed")
-    done = run(["-c", "import shardwise.wids, torch; print(torch.arange(3).sum().item())"])
-    assert done.stdout == "3\n", done.stderr
 
 
 def test_the_tool_runs_as_a_module(tmp_path: Path, shards: list[Any]) -> None:
