@@ -38,13 +38,8 @@ PyObject* next(PyObject* self) noexcept {
       static_cast<PyObject*>(nullptr));
 }
 
-PyObject* iterate(PyObject* self) noexcept {
-  Py_INCREF(self);
-  return self;
-}
-
 PyType_Slot slots[] = {
-    {Py_tp_iter, reinterpret_cast<void*>(iterate)},
+    {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
     {Py_tp_iternext, reinterpret_cast<void*>(next)},
     {0, nullptr},
 };

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import io
 import json
 import os
+import ssl
 import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +53,12 @@ def write_shards(folder: Path, lengths: list[int]) -> list[Path]:
     return paths
 
 
+def in_threads(work: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+    """What a function gives for each argument, in a thread each; or raises for one of them."""
+    with ThreadPoolExecutor(len(arguments)) as threads:
+        return list(threads.map(work, arguments))
+
+
 class FakeRanks:
     """Ranks of one process, each with a thread: a sum that waits for all of them."""
 
@@ -69,26 +79,94 @@ class FakeRanks:
 
     def run(self, work: Callable[[ranks.Reducer], Any]) -> list[Any]:
         """What `work` gives for each rank; what it raises in one of them."""
-        results: list[Any] = [None] * self.world_size
         raised: list[BaseException] = []
 
-        def one(rank: int) -> None:
+        def one(rank: int) -> Any:
             try:
-                results[rank] = work(self.reducer(rank))
+                return work(self.reducer(rank))
             except BaseException as error:
-                raised.append(error)
                 self._barrier.abort()
+                if not isinstance(error, threading.BrokenBarrierError):
+                    raised.append(error)
 
-        threads = [threading.Thread(target=one, args=(r,)) for r in range(self.world_size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        given = in_threads(one, range(self.world_size))
         if raised:
-            raise next(
-                (e for e in raised if not isinstance(e, threading.BrokenBarrierError)), raised[0]
+            raise raised[0]
+        return given
+
+
+class FileHandler(http.server.SimpleHTTPRequestHandler):
+    """Gives files, and says nothing of it."""
+
+    site: FileServer
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.site.asked.append(self.path)
+        super().do_GET()
+
+
+class RangeHandler(FileHandler):
+    """Gives parts of files, too."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.site.asked.append(self.path)
+        path = Path(self.translate_path(self.path))
+        if not path.is_file():
+            self.send_error(404)
+            return
+        data = path.read_bytes()
+        begin, end = 0, len(data)
+        wanted = self.headers.get("Range")
+        if wanted is not None:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            begin, end = int(first), min(int(last) + 1 if last else end, end)
+        self.send_response(200 if wanted is None else 206)
+        if wanted is not None:
+            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("ETag", f'"{path.stat().st_mtime_ns}"')
+        self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        if self.command == "GET":
+            self.site.sent += end - begin
+            self.wfile.write(data[begin:end])
+
+    do_HEAD = do_GET
+
+
+class FileServer:
+    """Serves a folder on localhost, as a context; by https with a context of TLS."""
+
+    def __init__(
+        self,
+        folder: Path,
+        handler: type[FileHandler] = FileHandler,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.asked: list[str] = []
+        self.sent = 0
+        own = type("Handler", (handler,), {"site": self})
+        made = functools.partial(own, directory=str(folder))
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), made)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
             )
-        return results
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        host = "http://127.0.0.1" if tls is None else "https://localhost"
+        self.url = f"{host}:{self._server.server_address[1]}"
+
+    def __enter__(self) -> FileServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 BEGIN = """

@@ -12,13 +12,12 @@ import re
 import subprocess
 import sys
 import tarfile
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import plain_samples, write_shard, write_shards
+from conftest import in_threads, plain_samples, write_shard, write_shards
 
 import shardwise
 from shardwise import columns, errors
@@ -103,19 +102,12 @@ def test_samples_go_on_behind_one_that_cannot_be_read(index: Path, shards: Path)
 
 
 def test_threads_go_through_ranges_of_their_own(ds: shardwise.Dataset) -> None:
-    sums: list[int] = []
-
-    def read(seed: int) -> None:
+    def read(seed: int) -> int:
         numbers = list(range(103)) * 20
         random.Random(seed).shuffle(numbers)
-        sums.append(sum(sample.integer("cls") for sample in ds.samples(numbers)))
+        return sum(sample.integer("cls") for sample in ds.samples(numbers))
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sums == [20 * sum(range(103))] * 4
+    assert in_threads(read, range(4)) == [20 * sum(range(103))] * 4
 
 
 def test_a_sample_has_what_a_mapping_has(ds: shardwise.Dataset) -> None:
@@ -423,23 +415,13 @@ for call in (lambda: sample.bytes("bin"), sample.copy, lambda: sample.integer("c
 
 
 def test_threads_share_a_dataset(ds: shardwise.Dataset) -> None:
-    failed: list[BaseException] = []
-
     def work(seed: int) -> None:
-        try:
-            rng = random.Random(seed)
-            for _ in range(3000):
-                i = rng.randrange(len(ds))
-                assert int(bytes(ds[i]["cls"])) == i
-        except BaseException as error:
-            failed.append(error)
+        rng = random.Random(seed)
+        for _ in range(3000):
+            i = rng.randrange(len(ds))
+            assert int(bytes(ds[i]["cls"])) == i
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    in_threads(work, range(8))
 
 
 def test_a_forked_child_goes_on(ds: shardwise.Dataset) -> None:

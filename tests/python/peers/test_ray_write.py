@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shard, write_shards
+from conftest import FileHandler, FileServer, write_shard, write_shards
 from peer_runs import NUM_SAMPLES
-from ray_runs import SHUFFLED, Handler, numbers_of, served
+from ray_runs import SHUFFLED, numbers_of
 
 import shardwise
 from shardwise import Sampler, errors
@@ -364,7 +364,7 @@ def test_parts_make_the_index_of_a_single_build(
         sr.index("made.idx", "shards", parts=0)
 
 
-class KillingHandler(Handler):
+class KillingHandler(FileHandler):
     """A server whose first answer to a task that indexes is the task's end."""
 
     killed: list[int] = []
@@ -385,8 +385,8 @@ class KillingHandler(Handler):
 
 def test_a_part_whose_task_died_is_built_again(tmp_path: Path) -> None:
     write_shards(tmp_path / "shards", [40, 13, 30, 20])
-    with served(tmp_path / "shards", KillingHandler) as url:
-        urls = url + "/train-{000000..000003}.tar"
+    with FileServer(tmp_path / "shards", KillingHandler) as server:
+        urls = server.url + "/train-{000000..000003}.tar"
         made = sr.index(tmp_path / "made.idx", urls, columns=["cls"], parts=1)
     assert len(KillingHandler.killed) == 1
     assert made.num_samples == 103

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import FileServer
 from shardwise.wids import ShardListDataset
 from shardwise.wids.index_tool import (
     AtomicJsonUpdate,
@@ -19,7 +20,7 @@ from shardwise.wids.index_tool import (
     shorten_name,
 )
 from shardwise.wids.specs import is_remote, urldir, urlmerge
-from wids_support import Served, own_folders, served, shards, write_shards  # noqa: F401
+from wids_support import own_folders, served, shards, write_shards  # noqa: F401
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_create_names_the_data_set_and_takes_a_list(
     assert descriptor["info"] == "about it"
 
 
-def test_create_reads_remote_shards(served: Served, tmp_path: Path) -> None:
+def test_create_reads_remote_shards(served: FileServer, tmp_path: Path) -> None:
     write_shards(tmp_path / "served", [4])
     path = tmp_path / "remote.json"
     assert main(["create", served.url + "/train-000.tar", "-o", str(path)]) == 0
