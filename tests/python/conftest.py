@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,15 +23,21 @@ import shardwise
 from shardwise import ranks
 
 
+def write_tar(path: Path, members: Iterable[tuple[str, bytes]], **options: Any) -> Path:
+    """A tar with these members; options of tarfile.open()."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w", **options) as tar:
+        for name, data in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
 def write_shard(path: Path, samples: list[tuple[str, dict[str, bytes]]]) -> Path:
     """A shard with these samples: key, and bytes by field."""
-    with tarfile.open(path, "w") as tar:
-        for key, fields in samples:
-            for field, data in fields.items():
-                member = tarfile.TarInfo(f"{key}.{field}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-    return path
+    members = [(f"{key}.{name}", data) for key, fields in samples for name, data in fields.items()]
+    return write_tar(path, members)
 
 
 def plain_samples(first: int, count: int) -> list[tuple[str, dict[str, bytes]]]:
@@ -44,7 +50,6 @@ def plain_samples(first: int, count: int) -> list[tuple[str, dict[str, bytes]]]:
 
 def write_shards(folder: Path, lengths: list[int]) -> list[Path]:
     """Shards of these lengths, whose samples are numbered through."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths, first = [], 0
     for number, length in enumerate(lengths):
         path = folder / f"train-{number:06}.tar"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import json
 import os
 import pickle
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import in_threads, plain_samples, write_shard, write_shards
+from conftest import in_threads, plain_samples, write_shard, write_shards, write_tar
 
 import shardwise
 from shardwise import columns, errors
@@ -200,13 +199,8 @@ def test_text_json_and_tensors(tmp_path: Path) -> None:
 
 def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     key = os.fsdecode(b"caf\xe9")
-    with tarfile.open(
-        tmp_path / "a.tar", "w", format=tarfile.USTAR_FORMAT, encoding="latin-1"
-    ) as tar:
-        for name in ("caf\xe9.b\xe9", "caf\xe9.txt"):
-            member = tarfile.TarInfo(name)
-            member.size = 1
-            tar.addfile(member, io.BytesIO(b"1"))
+    members = [("caf\xe9.b\xe9", b"1"), ("caf\xe9.txt", b"1")]
+    write_tar(tmp_path / "a.tar", members, format=tarfile.USTAR_FORMAT, encoding="latin-1")
     ds = shardwise.open(tmp_path / "a.tar", index_directory=tmp_path)
     field = os.fsdecode(b"b\xe9")
     assert ds[0].key == key
@@ -482,13 +476,8 @@ def test_repr(ds: shardwise.Dataset, index: Path) -> None:
 
 def test_names_that_are_not_utf8_are_taken_as_they_are_given(tmp_path: Path) -> None:
     field = b"caf\xe9".decode("utf-8", "surrogateescape")
-    with tarfile.open(
-        tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT, encoding="utf-8"
-    ) as tar:
-        for name, data in ((f"0.{field}", b"12"), ("0.txt", b"t"), (f"1.{field}", b"3")):
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+    members = [(f"0.{field}", b"12"), ("0.txt", b"t"), (f"1.{field}", b"3")]
+    write_tar(tmp_path / "a.tar", members, format=tarfile.GNU_FORMAT, encoding="utf-8")
     ds = shardwise.open(tmp_path / "a.tar", index_directory=tmp_path / "kept")
     assert list(ds[0]) == [field, "txt"]
     offsets, data = ds.gather([0, 1], field)

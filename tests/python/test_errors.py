@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import FileHandler, FileServer, plain_samples, write_shard, write_shards
+from conftest import FileHandler, FileServer, plain_samples, write_shard, write_shards, write_tar
 
 import shardwise
 from shardwise import errors
@@ -224,9 +224,7 @@ def test_remote_shards_by_the_word_of_a_descriptor(
 
 
 def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for name in ("0.txt", "1.txt"):
-            tar.addfile(tarfile.TarInfo(name))
+    write_tar(tmp_path / "a.tar", [("0.txt", b""), ("1.txt", b"")])
     with gzip.open(tmp_path / "b.tar.gz", "wb") as packed:
         packed.write((tmp_path / "a.tar").read_bytes())
     shardwise.index(tmp_path / "b.idx", tmp_path / "b.tar.gz")
@@ -263,8 +261,7 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
 
 def test_advice_is_for_the_call_that_can_take_it(tmp_path: Path) -> None:
     """open() indexes at first use, and has no options of index()."""
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        tar.addfile(tarfile.TarInfo("README"))
+    write_tar(tmp_path / "a.tar", [("README", b"")])
     with pytest.raises(errors.CorruptShard, match=r'shardwise.index\(on_bad={"no_field": "skip"}\)'):
         shardwise.open(tmp_path / "a.tar")
     with pytest.raises(errors.NotFound, match=r"shardwise.index\(drop_missing=True\) leaves out"):

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import FileServer, RangeHandler
-
-
-def write_tar(path: Path, members: list[tuple[str, bytes]]) -> Path:
-    """A tar with these members."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w") as tar:
-        for name, data in members:
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
-    return path
+from conftest import FileServer, RangeHandler, write_tar
 
 
 def write_shards(folder: Path, lengths: list[int]) -> list[dict[str, Any]]:
