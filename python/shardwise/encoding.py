@@ -324,13 +324,13 @@ _BINARY: dict[str, Encoder] = {
     "png": _image("PNG"),
     "webp": _image("WEBP", lossless=True, exact=True),
 }
-_ENCODERS: dict[str, Encoder] = {
-    **dict.fromkeys(("txt", "text", "transcript"), _text),
-    **dict.fromkeys(("cls", "cls2", "class", "count", "index", "inx", "id"), _number),
-    **dict.fromkeys(("json", "jsn"), _json),
-    "ppm": _image("PPM"),
-    **_BINARY,
-}
+_OF_NAME: dict[str, Encoder] = {"ppm": _image("PPM"), **_BINARY}
+_OF_KIND: dict[str, Encoder] = {"text": _text, "integer": _number, "json": _json}
+
+
+def _encoder_of(name: str) -> Encoder | None:
+    """By the last part of a field's name."""
+    return _OF_NAME.get(name) or _OF_KIND.get(_core.field_kind(name))
 
 
 def encoders_of(encoders: Mapping[str, Encoder] | None) -> Mapping[str, Encoder] | None:
@@ -347,7 +347,7 @@ def encoders_of(encoders: Mapping[str, Encoder] | None) -> Mapping[str, Encoder]
 def _is_bytes(value: Any, kind: str) -> bool:
     """True for bytes, and for a buffer of them; of a buffer of other values only where nothing else
     is known of the field."""
-    if isinstance(value, memoryview) and kind in _ENCODERS:
+    if isinstance(value, memoryview) and _encoder_of(kind):
         return value.ndim == 1 and value.format in ("B", "b", "c")
     return isinstance(value, (bytes, bytearray, memoryview))
 
@@ -369,12 +369,13 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
         if kind in _BINARY:
             raise TypeError("wanted an array, an image or the bytes of a file, got str")
         text = value.encode()
-        if _ENCODERS.get(kind) is _json:
+        if _encoder_of(kind) is _json:
             _require_json(text)
         return text
-    if kind not in _ENCODERS:
+    encode = _encoder_of(kind)
+    if encode is None:
         raise TypeError(f"nothing here encodes a {type(value).__name__}; give bytes")
-    return _ENCODERS[kind](value)
+    return encode(value)
 
 
 def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = None) -> bytes:

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "blocking.h"
+#include "field_names.h"
 #include "gil.h"
 #include "objects.h"
 #include "raised.h"
@@ -271,6 +272,12 @@ void add_caches(nb::module_& module) {
           "max_bytes"_a,
           "Removes shards that were not used lately until the others take ``max_bytes`` or less; "
           "gives the bytes that were removed. Shards in use stay.");
+  module.def(
+      "without_secrets",
+      [](const NameArgument& place) { return name_object(without_secrets(place.bytes)); },
+      "place"_a, nb::sig("def without_secrets(place: str) -> str"),
+      "A path as it is; a URL without its user, password and the values of its query; of a command "
+      "the program alone.");
 }
 
 }  // namespace shardwise::python

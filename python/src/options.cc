@@ -143,45 +143,36 @@ ImageTransform::RandomErasing random_erasing(nb::handle record) {
   return erasing;
 }
 
-/// A record of this class of shardwise.transforms, or nothing for None.
-nb::object record_of(nb::handle from, const char* option, const char* type) {
-  nb::object value = from.attr(option);
+/// A record of this class of shardwise.transforms; None is left as it is.
+template <class Record, class To>
+void take(nb::handle from, const char* option, const char* type, Record (*read)(nb::handle),
+          To& to) {
+  const nb::object value = from.attr(option);
+  if (value.is_none()) return;
   const nb::module_ transforms = nb::module_::import_("shardwise.transforms");
-  if (!value.is_none() && !nb::isinstance(value, transforms.attr(type))) {
+  if (!nb::isinstance(value, transforms.attr(type))) {
     refuse(option, value, "give a shardwise.transforms." + std::string(type));
   }
-  return value;
+  to = read(value);
 }
 
 }  // namespace
 
 ImageTransform image_transform(nb::handle record) {
   ImageTransform to;
-  if (const nb::object crop = record_of(record, "random_resized_crop", "RandomResizedCrop");
-      !crop.is_none()) {
-    to.random_resized_crop = random_resized_crop(crop);
-  }
+  take(record, "random_resized_crop", "RandomResizedCrop", &random_resized_crop,
+       to.random_resized_crop);
   take(record, "resize", to.resize);
   take(record, "resize_shorter_side", to.resize_shorter_side);
-  if (const nb::object sides = record_of(record, "padding", "Padding"); !sides.is_none()) {
-    to.padding = padding(sides);
-  }
+  take(record, "padding", "Padding", &padding, to.padding);
   take(record, "centre_crop", to.centre_crop);
   take(record, "random_crop", to.random_crop);
   take(record, "horizontal_flip", to.horizontal_flip);
   take(record, "vertical_flip", to.vertical_flip);
-  if (const nb::object jitter = record_of(record, "colour_jitter", "ColourJitter");
-      !jitter.is_none()) {
-    to.colour_jitter = colour_jitter(jitter);
-  }
+  take(record, "colour_jitter", "ColourJitter", &colour_jitter, to.colour_jitter);
   take(record, "grayscale", to.grayscale);
-  if (const nb::object by = record_of(record, "normalize", "Normalize"); !by.is_none()) {
-    to.normalize = normalize(by);
-  }
-  if (const nb::object erasing = record_of(record, "random_erasing", "RandomErasing");
-      !erasing.is_none()) {
-    to.random_erasing = random_erasing(erasing);
-  }
+  take(record, "normalize", "Normalize", &normalize, to.normalize);
+  take(record, "random_erasing", "RandomErasing", &random_erasing, to.random_erasing);
   take(record, "fill", to.fill);
   take(record, "filter", kFilters, to.filter);
   take(record, "type", kTypes, to.type);

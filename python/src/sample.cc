@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "blocking.h"
 #include "data/sample_access.h"
+#include "decode/field_kind.h"
 #include "errors.h"
 #include "field_names.h"
 #include "gil.h"
@@ -229,6 +230,24 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
+const char* kind_of(const NameArgument& field) {
+  switch (detail::field_kind(field.bytes)) {
+    case detail::FieldKind::kImage:
+      return "image";
+    case detail::FieldKind::kInteger:
+      return "integer";
+    case detail::FieldKind::kText:
+      return "text";
+    case detail::FieldKind::kJson:
+      return "json";
+    case detail::FieldKind::kNpy:
+      return "npy";
+    case detail::FieldKind::kBytes:
+      break;
+  }
+  return "bytes";
+}
+
 }  // namespace
 
 PyObject* new_sample(Sample&& sample, PyObject* dataset,
@@ -413,6 +432,9 @@ void add_samples(nb::module_& module) {
               },
               nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
   sample_type = type;
+  module.def("field_kind", &kind_of, "field"_a, nb::sig("def field_kind(field: str) -> str"),
+             "What a field's name says that it holds, by what follows its last dot: \"image\", "
+             "\"integer\", \"text\", \"json\", \"npy\"; or \"bytes\".");
   module.def("require_json", &require_json, "text"_a,
              nb::sig("def require_json(text: bytes) -> None"),
              "Raises json.JSONDecodeError if Sample.json() would refuse this text.");

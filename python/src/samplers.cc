@@ -90,13 +90,8 @@ PyObject* iterator_next(PyObject* self) noexcept {
       static_cast<PyObject*>(nullptr));
 }
 
-PyObject* iterator_iter(PyObject* self) noexcept {
-  Py_INCREF(self);
-  return self;
-}
-
 PyType_Slot iterator_slots[] = {
-    {Py_tp_iter, reinterpret_cast<void*>(iterator_iter)},
+    {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
     {Py_tp_iternext, reinterpret_cast<void*>(iterator_next)},
     {0, nullptr},
 };

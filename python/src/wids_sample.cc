@@ -299,12 +299,6 @@ void clear(WidsReader& self) {
   self.num_recent = 0;
 }
 
-void reset_stats(WidsReader& self) {
-  clear(self);
-  self.accesses = 0;
-  self.misses = 0;
-}
-
 /// The whole of a remote file, for descriptors.
 nb::bytes read_remote(const std::string& url, std::uint64_t max_bytes) {
   const std::string bytes = without_gil([&](const CancelToken& cancel) {
@@ -344,8 +338,7 @@ void add_wids_samples(nb::module_& module) {
       .def_ro("accesses", &WidsReader::accesses)
       .def_ro("misses", &WidsReader::misses)
       .def_ro("capacity", &WidsReader::capacity)
-      .def("clear", &clear, "Forgets which shards were used.")
-      .def("reset_stats", &reset_stats, "Counts from 0 again.");
+      .def("clear", &clear, "Forgets which shards were used.");
   module.def("copy_field", &copy_field, "sample"_a, "place"_a,
              nb::sig("def copy_field(sample: Sample, place: int) -> bytes"),
              "A copy of the field at this place of a sample. Raises StaleIndex or OSError if its "

@@ -46,7 +46,7 @@ std::string how_to_find(const Index& index, const Index::Shard& shard) {
   return where +
          ": move the shards there, give their folder with --root DIR (Dataset::Options::root), or "
          "store "
-         "their new place with `shardwise index -o INDEX --relocate OLD=NEW`";
+         "their new place with `shardwise index -o INDEX --relocate OLD NEW`";
 }
 
 NotFound missing_shard_error(const Index& index, const Index::Shard& shard,

@@ -22,8 +22,7 @@ template <class E>
 [[noreturn]] void refuse(std::string_view what, const std::string& where) {
   throw E(what, in_quotes(without_secrets(where)),
           "open the index without a root, and store the new place of its shards: `shardwise index "
-          "-o INDEX --relocate "
-          "OLD=NEW`");
+          "-o INDEX --relocate OLD NEW`");
 }
 
 bool goes_up(const std::string& url) { return ("/" + url + "/").find("/../") != std::string::npos; }

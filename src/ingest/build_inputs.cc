@@ -240,7 +240,7 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   if (!options.drop_missing) {
     constexpr std::string_view kMoved =
         "; the index stores paths relative to its own folder where they lie below it: if the "
-        "shards moved, name them where they are, or give --relocate OLD=NEW";
+        "shards moved, name them where they are, or give --relocate OLD NEW";
     require_none_missing(inputs.missing, own.size(),
                          "check the path" +
                              std::string(old == nullptr ? std::string_view() : kMoved) +

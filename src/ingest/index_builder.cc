@@ -64,7 +64,7 @@ SourceList read_index_sources(const std::string& path, const RemoteAccess& remot
   } catch (const NotFound& e) {
     throw NotFound(std::string(e.what()) +
                    "; the index was built of it: if its shards moved, name them where they are, or "
-                   "write it into the index with `shardwise index -o INDEX --relocate OLD=NEW`");
+                   "write it into the index with `shardwise index -o INDEX --relocate OLD NEW`");
   }
 }
 

@@ -27,7 +27,6 @@
 #include "base/url.h"
 #include "index/catalogue.h"
 #include "index/offset_table.h"
-#include "ingest/foreign_index.h"
 #include "ingest/glance.h"
 #include "ingest/kept_words.h"
 #include "ingest/remote_shards.h"
@@ -402,16 +401,6 @@ std::string index_of_sources(const std::vector<std::string>& names,
   return place.path();
 }
 
-void refuse_foreign_index(const std::string& path) {
-  const ForeignIndex kind = foreign_index_at(path);
-  if (kind == ForeignIndex::kNone) return;
-  throw InvalidArgument(
-      "the file is an index of " + std::string(name_of(kind)) + ", not of Shardwise",
-      in_quotes(path),
-      "name the shard, " + in_quotes(shard_of_foreign_index(path, kind)) +
-          ", or the folder of all shards");
-}
-
 }  // namespace
 
 bool names_an_index(const std::string& named) {
@@ -429,9 +418,7 @@ bool names_an_index(const std::string& named) {
 
 std::string index_for(const std::string& named, const IndexCacheOptions& options) {
   std::string name = at_home(named);
-  if (!names_an_index(name)) return index_of_sources({name}, options);
-  refuse_foreign_index(name);
-  return name;
+  return names_an_index(name) ? name : index_of_sources({name}, options);
 }
 
 std::string index_for(const std::vector<std::string>& sources, const IndexCacheOptions& options) {

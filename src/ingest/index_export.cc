@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/ascii.h"
 #include "base/errno_error.h"
 #include "base/error_types.h"
 #include "base/file.h"
@@ -21,7 +22,6 @@
 #include "index/missing_shards.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
-#include "ingest/foreign_index.h"
 #include "ingest/md5.h"
 #include "ingest/shard_scan.h"
 #include "ingest/shard_url.h"
@@ -147,6 +147,12 @@ void require_descriptor_or_nothing(const std::string& path) {
   } catch (const Error&) {
     refuse_to_replace(path, "wids descriptor");
   }
+}
+
+/// True if a file that begins so is an index of DALI's, in any version.
+bool is_dali_index(std::string_view first_bytes) {
+  return first_bytes.size() > 5 && first_bytes.starts_with("v1.") && is_digit(first_bytes[3]) &&
+         first_bytes[4] == ' ' && is_digit(first_bytes[5]);
 }
 
 /// Refuses to replace a file that has content and is no index file of DALI.

@@ -29,7 +29,7 @@ bool is_encoded(const std::string& place) { return is_remote_url(place) && !is_o
 /// A folder, a file or the beginning of URLs, in one spelling: without a slash at its end.
 std::string normal_place(const std::string& place) {
   if (place.empty()) {
-    throw InvalidArgument("the relocation lacks a folder", "", "write OLD=NEW");
+    throw InvalidArgument("the relocation lacks a folder", "", "give the old and the new one");
   }
   if (is_command_url(place)) {
     throw Unsupported("a command cannot be relocated", in_quotes(redacted_url(place)),
@@ -166,41 +166,7 @@ bool descriptors_name_others(const std::vector<std::string>& words,
   });
 }
 
-/// True for the beginning of a URL that ends with the name of a parameter, whose value follows.
-bool ends_with_a_name(const std::string& text) {
-  if (!is_encoded(text) || text.find('?') == std::string::npos) return false;
-  return text.find('=', text.find_last_of("?&")) == std::string::npos;
-}
-
 }  // namespace
-
-Relocation parse_relocation(const std::string& text, const Index& index) {
-  std::vector<Relocation> possible;
-  for (std::size_t at = text.find('='); at != std::string::npos; at = text.find('=', at + 1)) {
-    if (at == 0 || at + 1 == text.size() || ends_with_a_name(text.substr(0, at))) continue;
-    possible.push_back({text.substr(0, at), text.substr(at + 1)});
-  }
-  if (possible.size() > 1) {
-    std::erase_if(possible, [&](const Relocation& relocation) {
-      const Move move(relocation);
-      for (std::uint64_t i = 0; i < index.num_shards(); ++i) {
-        if (move.holds(place_of(index.shard(i).path))) return false;
-      }
-      return true;
-    });
-  }
-  if (possible.size() == 1) return possible[0];
-  // A signature of OLD may end with `=`, and is no part of what the index has. So cuts within it
-  // fit as well as the one behind it, which is meant: there a place follows.
-  const auto meant = std::ranges::find_if(possible, [](const Relocation& relocation) {
-    return is_remote_url(relocation.from) &&
-           (is_remote_url(relocation.to) || relocation.to.starts_with('/'));
-  });
-  if (meant != possible.end()) return *meant;
-  throw InvalidArgument("the text is not a relocation", in_quotes(without_urls(text)),
-                        "write OLD=NEW, where OLD is a folder or the beginning of a URL at which "
-                        "the index has shards");
-}
 
 BuildReport relocate_index(const std::string& index_path,
                            const std::vector<Relocation>& relocations,
@@ -238,8 +204,7 @@ BuildReport relocate_index(const std::string& index_path,
     }
   }
   const std::vector<Rescan> shards = look_at_each(path, moved, options, named, inputs.missing);
-  require_none_missing(inputs.missing, moved.size(),
-                       "check the part after `=`: where the shards are");
+  require_none_missing(inputs.missing, moved.size(), "check the new place of the shards");
   std::uint64_t num_different = 0;
   std::string first_different;
   auto now = shards.begin();

@@ -1,9 +1,6 @@
 #include "order/wids_sampler.h"
 
 #include <algorithm>
-#include <bit>
-#include <numeric>
-#include <random>
 #include <utility>
 
 #include "base/assert.h"
@@ -16,90 +13,6 @@ namespace shardwise::detail {
 
 namespace {
 
-using detail::ceil_div;
-using detail::uint128;
-
-/// The part of CPython's random.Random that wids uses.
-class PythonRandom {
- public:
-  explicit PythonRandom(uint128 seed) {
-    InitByArray sequence(seed);
-    engine_.seed(sequence);
-  }
-
-  /// random.shuffle(values).
-  void shuffle(std::vector<std::uint64_t>& values) {
-    for (std::size_t i = values.size(); i-- > 1;) std::swap(values[i], values[below(i + 1)]);
-  }
-
- private:
-  /// Matsumoto and Nishimura's init_by_array, as a seed sequence that writes the whole state at
-  /// once.
-  class InitByArray {
-   public:
-    using result_type = std::uint32_t;
-
-    explicit InitByArray(uint128 seed) {
-      do {
-        key_.push_back(static_cast<std::uint32_t>(seed));
-        seed >>= 32;
-      } while (seed != 0);
-    }
-
-    template <class Iterator>
-    void generate(Iterator first, Iterator last) {
-      const auto size = static_cast<std::size_t>(last - first);
-      std::vector<std::uint32_t> state(size);
-      state[0] = 19650218;
-      for (std::size_t i = 1; i < size; ++i) {
-        state[i] = 1812433253U * mixed(state[i - 1]) + static_cast<std::uint32_t>(i);
-      }
-      std::size_t i = 1;
-      const auto advance = [&] {
-        if (++i < size) return;
-        state[0] = state[size - 1];
-        i = 1;
-      };
-      std::size_t j = 0;
-      for (std::size_t k = std::max(size, key_.size()); k > 0; --k) {
-        state[i] =
-            (state[i] ^ (mixed(state[i - 1]) * 1664525U)) + key_[j] + static_cast<std::uint32_t>(j);
-        advance();
-        j = (j + 1) % key_.size();
-      }
-      for (std::size_t k = size - 1; k > 0; --k) {
-        state[i] = (state[i] ^ (mixed(state[i - 1]) * 1566083941U)) - static_cast<std::uint32_t>(i);
-        advance();
-      }
-      state[0] = 0x80000000U;
-      std::copy(state.begin(), state.end(), first);
-    }
-
-   private:
-    static std::uint32_t mixed(std::uint32_t x) { return x ^ (x >> 30); }
-    std::vector<std::uint32_t> key_;
-  };
-
-  /// _randbelow(n): as many bits as n has, until they make a number below n.
-  std::uint64_t below(std::uint64_t n) {
-    const auto num_bits = static_cast<unsigned>(std::bit_width(n));
-    std::uint64_t value = bits(num_bits);
-    while (value >= n) value = bits(num_bits);
-    return value;
-  }
-
-  /// getrandbits(num_bits), from 1 to 64: words from the low end, the last one cut.
-  std::uint64_t bits(unsigned num_bits) {
-    if (num_bits <= 32) return word() >> (32 - num_bits);
-    const std::uint64_t low = word();
-    return low | (word() >> (64 - num_bits)) << 32;
-  }
-
-  std::uint64_t word() { return engine_(); }
-
-  std::mt19937 engine_;
-};
-
 const Order& checked_wids(const Order& order) {
   if (std::holds_alternative<Wids>(order.kind)) return order;
   throw InvalidArgument("the order is not that of wids", {}, "give an order whose kind is Wids");
@@ -111,16 +24,6 @@ std::uint64_t index_at(std::uint64_t position, std::uint64_t shares, std::uint64
 }
 
 }  // namespace
-
-/// An epoch in the middle: iterate_ranges(), stopped inside one of its ranges.
-struct WidsSampler::Replay {
-  PythonRandom random;
-  std::vector<Range> ranges;
-  std::vector<std::uint64_t> places;  ///< permuted numbers of ranges
-  std::size_t next_place = 0;
-  std::uint64_t first = 0;             ///< this rank's index of samples[0]
-  std::vector<std::uint64_t> samples;  ///< of the range that is being read
-};
 
 WidsSampler::WidsSampler(const SampleSet& samples, ResumeToken::OrderSpec spec,
                          const RankOptions& ranks, ShardOffsets offsets)
@@ -151,15 +54,12 @@ WidsSampler::WidsSampler(const WidsSampler& other)
       offsets_(other.offsets_),
       block_size_(other.block_size_),
       first_index_(other.first_index_),
-      replay_(std::make_unique<Replay>(*other.replay_)) {}
-
-WidsSampler::WidsSampler(WidsSampler&&) noexcept = default;
-WidsSampler::~WidsSampler() = default;
+      replay_(std::make_unique<WidsWalk>(*other.replay_)) {}
 
 std::unique_ptr<Sampler> WidsSampler::clone() const { return std::make_unique<WidsSampler>(*this); }
 
-std::vector<WidsSampler::Range> WidsSampler::ranges() const {
-  std::vector<Range> ranges;
+std::vector<WidsWalk::Range> WidsSampler::ranges() const {
+  std::vector<WidsWalk::Range> ranges;
   if (offsets_) {
     for (std::size_t i = 0; i + 1 < offsets_->size(); ++i) {
       ranges.push_back({(*offsets_)[i], (*offsets_)[i + 1]});
@@ -177,15 +77,10 @@ std::vector<WidsSampler::Range> WidsSampler::ranges() const {
   return ranges;
 }
 
-std::unique_ptr<WidsSampler::Replay> WidsSampler::begin_replay(std::uint64_t epoch) const {
-  std::vector<Range> blocks = ranges();
-  std::vector<std::uint64_t> places(blocks.size());
-  std::iota(places.begin(), places.end(), std::uint64_t{0});
+std::unique_ptr<WidsWalk> WidsSampler::begin_replay(std::uint64_t epoch) const {
   const uint128 seed = order().seed + uint128{1289738273} * epoch;
-  auto replay = std::make_unique<Replay>(
-      Replay{PythonRandom(seed), std::move(blocks), std::move(places), 0, 0, {}});
-  if (wids().shuffle && (wids().shufflefirst || epoch > 0)) replay->random.shuffle(replay->places);
-  return replay;
+  const bool shuffles_ranges = wids().shuffle && (wids().shufflefirst || epoch > 0);
+  return std::make_unique<WidsWalk>(PythonRandom(seed), ranges(), shuffles_ranges, wids().shuffle);
 }
 
 void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
@@ -193,9 +88,9 @@ void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
     throw InvalidArgument("skip does not apply to the wids sampler", {},
                           "it is for chunked, sharded, sequential and mixture; begin the run anew");
   }
-  std::unique_ptr<Replay> replay = begin_replay(point.epoch);
+  std::unique_ptr<WidsWalk> replay = begin_replay(point.epoch);
   std::uint64_t size = 0;
-  for (const Range& range : replay->ranges) size += range.end - range.begin;
+  for (const WidsWalk::Range& range : replay->ranges) size += range.end - range.begin;
   replay_ = std::move(replay);
   first_index_ = index_at(point.position, num_shares(), share());
   // As many as if every rank had a whole block: what does not exist lies at the ranks' ends.
@@ -215,15 +110,9 @@ void WidsSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) co
   SHARDWISE_ASSERT(first + out.size() <= size());
   first += first_index_;
   if (first < replay_->first) *replay_ = std::move(*begin_replay(epoch()));
-  Replay& replay = *replay_;
+  WidsWalk& replay = *replay_;
   for (std::uint64_t& sample : out) {
-    while (first - replay.first >= replay.samples.size()) {
-      replay.first += replay.samples.size();
-      const Range range = replay.ranges[replay.places[replay.next_place++]];
-      replay.samples.resize(range.end - range.begin);
-      std::iota(replay.samples.begin(), replay.samples.end(), range.begin);
-      if (wids().shuffle) replay.random.shuffle(replay.samples);
-    }
+    while (first - replay.first >= replay.samples.size()) replay.advance();
     sample = replay.samples[first - replay.first];
     ++first;
   }

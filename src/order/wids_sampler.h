@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "order/epoch_order.h"
+#include "order/wids_walk.h"
 #include "shardwise/base/export.h"
 #include "shardwise/order/sampler.h"
 
@@ -40,8 +41,7 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
 
   WidsSampler(const WidsSampler& other);
   WidsSampler& operator=(const WidsSampler&) = delete;
-  WidsSampler(WidsSampler&&) noexcept;
-  ~WidsSampler() override;
+  WidsSampler(WidsSampler&&) noexcept = default;
 
   /// The number that wids' len() returns: ceil(n / world_size), delivered or not.
   std::uint64_t wids_len() const noexcept { return block_size_; }
@@ -53,12 +53,6 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
   std::unique_ptr<Sampler> clone() const override;
 
  private:
-  struct Replay;
-  struct Range {
-    std::uint64_t begin;
-    std::uint64_t end;
-  };
-
   WidsSampler(const SampleSet& samples, ResumeToken::OrderSpec spec, const RankOptions& ranks,
               ShardOffsets offsets);
 
@@ -72,13 +66,13 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
   std::vector<Delivery> find_deliveries(std::uint64_t sample) const override;
 
   const Wids& wids() const { return std::get<Wids>(order().kind); }
-  std::vector<Range> ranges() const;
-  std::unique_ptr<Replay> begin_replay(std::uint64_t epoch) const;
+  std::vector<WidsWalk::Range> ranges() const;
+  std::unique_ptr<WidsWalk> begin_replay(std::uint64_t epoch) const;
 
   ShardOffsets offsets_;
   std::uint64_t block_size_;
   std::uint64_t first_index_ = 0;  ///< of the block, where the sampler began
-  std::unique_ptr<Replay> replay_;
+  std::unique_ptr<WidsWalk> replay_;
 };
 
 }  // namespace shardwise::detail

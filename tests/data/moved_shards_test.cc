@@ -109,7 +109,7 @@ TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
             HasSubstr("--root (Dataset::Options::root)")));
   EXPECT_EQ(error_code(open(shards.path(0))), ErrorCode::kNotFound);
   EXPECT_EQ(error_code(open("https://host/data")), ErrorCode::kUnsupported);
-  EXPECT_THAT(error_text(open("https://host/data")), HasSubstr("--relocate OLD=NEW"));
+  EXPECT_THAT(error_text(open("https://host/data")), HasSubstr("--relocate OLD NEW"));
 }
 
 /// Writes the catalogue of an index anew, with this url of its only shard.
@@ -142,7 +142,7 @@ TEST(RootTest, NoStoredPathLeadsOutOfIt) {
   EXPECT_EQ(error_code(open), ErrorCode::kUnsupported);
   EXPECT_THAT(error_text(open),
               AllOf(HasSubstr("the shard is remote, and cannot be looked for below a folder"),
-                    HasSubstr("--relocate OLD=NEW")));
+                    HasSubstr("--relocate OLD NEW")));
   // What looks like a URL below the root is a file there.
   for (const char* url : {"/x/pipe:touch y", "./pipe:touch y"}) {
     set_url(shards.index_path(), url);
@@ -314,7 +314,7 @@ TEST(MissingShardsTest, TheErrorCountsThemAndSaysWhereTheyAreLookedFor) {
               HasSubstr("the index stores paths relative to its own folder, '" +
                         shards.dir().path() + "'"),
               HasSubstr("--root DIR (Dataset::Options::root)"),
-              HasSubstr("shardwise index -o INDEX --relocate OLD=NEW")));
+              HasSubstr("shardwise index -o INDEX --relocate OLD NEW")));
   }
   fs::rename(other / "data/train-0.tar", shards.path(0));
   EXPECT_THAT(error_text([&] { Dataset::open(shards.index_path())[4]; }),

@@ -312,17 +312,6 @@ TEST_F(IndexCacheTest, AFolderThatOthersMayWriteToIsRefused) {
   EXPECT_TRUE(fs::is_empty(dir_ / "theirs"));
 }
 
-TEST_F(IndexCacheTest, IndexFilesOfOtherProgramsAreNamed) {
-  write_file(data() + "/0.idx", "v1.2 1\ntxt 512 4 0.txt\n");
-  write_file(data() + "/0.tar.idx", std::string(16, '\0'));
-  EXPECT_EQ(error_text([&] { open(data() + "/0.idx"); }),
-            "the file is an index of DALI, not of Shardwise: '" + data() +
-                "/0.idx'; name the shard, '" + shard(0) + "', or the folder of all shards");
-  EXPECT_THAT(error_text([&] { open(data() + "/0.tar.idx"); }),
-              AllOf(StartsWith("the file is an index of Energon"), HasSubstr(shard(0) + "'")));
-  EXPECT_EQ(samples(data()), 6U) << "in a folder they are no shards";
-}
-
 TEST_F(IndexCacheTest, OfManyThreadsOneBuilds) {
   constexpr int kThreads = 8;
   std::atomic<int> builds{0};

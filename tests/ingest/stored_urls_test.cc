@@ -15,7 +15,6 @@
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/index_cache.h"
 #include "shardwise/ingest/index_export.h"
-#include "shardwise/ingest/relocate.h"
 #include "shardwise/ingest/verify.h"
 #include "support/shards.h"
 #include "support/support.h"
@@ -323,19 +322,11 @@ TEST_F(StoredUrlsTest, ADescriptorOfSignedUrlsIsHeldAgainstTheIndex) {
 }
 
 TEST_F(StoredUrlsTest, ErrorsAboutPatternsShowNone) {
-  build_index(index(), all_signed(0), options());
-  const auto opened = Index::open(index());
   for (const char* pattern :
        {"{https://me:swordfish@h,x", "https://me:swordfish@h/{1..x}?sig=swordfish",
         "{a,https://me:swordfish@h/{3..1}}"}) {
     const std::string text = test::error_text([&] { read_sources({pattern}, server_); });
     EXPECT_THAT(text, AllOf(HasSubstr("https://"), Not(HasSubstr(kSecret)))) << pattern;
-  }
-  for (const char* text :
-       {"https://me:swordfish@h/d", "https://me:swordfish@h=https://you:swordfish@i=x",
-        "a=b=https://me:swordfish@h/d?sig=swordfish"}) {
-    EXPECT_THAT(test::error_text([&] { parse_relocation(text, *opened); }),
-                AllOf(HasSubstr("is not a relocation"), Not(HasSubstr(kSecret))));
   }
 }
 

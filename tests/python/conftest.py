@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
+import functools
+import http.server
 import io
 import json
 import os
+import ssl
 import subprocess
 import sys
 import tarfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import shardwise
+from shardwise import ranks
+
+
+def write_tar(path: Path, members: Iterable[tuple[str, bytes]], **options: Any) -> Path:
+    """A tar with these members; options of tarfile.open()."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w", **options) as tar:
+        for name, data in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
 
 
 def write_shard(path: Path, samples: list[tuple[str, dict[str, bytes]]]) -> Path:
     """A shard with these samples: key, and bytes by field."""
-    with tarfile.open(path, "w") as tar:
-        for key, fields in samples:
-            for field, data in fields.items():
-                member = tarfile.TarInfo(f"{key}.{field}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
-    return path
+    members = [(f"{key}.{name}", data) for key, fields in samples for name, data in fields.items()]
+    return write_tar(path, members)
 
 
 def plain_samples(first: int, count: int) -> list[tuple[str, dict[str, bytes]]]:
@@ -36,13 +50,128 @@ def plain_samples(first: int, count: int) -> list[tuple[str, dict[str, bytes]]]:
 
 def write_shards(folder: Path, lengths: list[int]) -> list[Path]:
     """Shards of these lengths, whose samples are numbered through."""
-    folder.mkdir(parents=True, exist_ok=True)
     paths, first = [], 0
     for number, length in enumerate(lengths):
         path = folder / f"train-{number:06}.tar"
         paths.append(write_shard(path, plain_samples(first, length)))
         first += length
     return paths
+
+
+def in_threads(work: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
+    """What a function gives for each argument, in a thread each; or raises for one of them."""
+    with ThreadPoolExecutor(len(arguments)) as threads:
+        return list(threads.map(work, arguments))
+
+
+class FakeRanks:
+    """Ranks of one process, each with a thread: a sum that waits for all of them."""
+
+    def __init__(self, world_size: int) -> None:
+        self.world_size = world_size
+        self._barrier = threading.Barrier(world_size)
+        self._given: list[list[int]] = [[] for _ in range(world_size)]
+
+    def reducer(self, rank: int) -> ranks.Reducer:
+        def all_reduce_sum(words: list[int]) -> list[int]:
+            self._given[rank] = words
+            self._barrier.wait()
+            sums = [sum(column) for column in zip(*self._given)]
+            self._barrier.wait()
+            return sums
+
+        return ranks.Reducer(rank, self.world_size, all_reduce_sum)
+
+    def run(self, work: Callable[[ranks.Reducer], Any]) -> list[Any]:
+        """What `work` gives for each rank; what it raises in one of them."""
+        raised: list[BaseException] = []
+
+        def one(rank: int) -> Any:
+            try:
+                return work(self.reducer(rank))
+            except BaseException as error:
+                self._barrier.abort()
+                if not isinstance(error, threading.BrokenBarrierError):
+                    raised.append(error)
+
+        given = in_threads(one, range(self.world_size))
+        if raised:
+            raise raised[0]
+        return given
+
+
+class FileHandler(http.server.SimpleHTTPRequestHandler):
+    """Gives files, and says nothing of it."""
+
+    site: FileServer
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self.site.asked.append(self.path)
+        super().do_GET()
+
+
+class RangeHandler(FileHandler):
+    """Gives parts of files, too."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.site.asked.append(self.path)
+        path = Path(self.translate_path(self.path))
+        if not path.is_file():
+            self.send_error(404)
+            return
+        data = path.read_bytes()
+        begin, end = 0, len(data)
+        wanted = self.headers.get("Range")
+        if wanted is not None:
+            first, _, last = wanted.removeprefix("bytes=").partition("-")
+            begin, end = int(first), min(int(last) + 1 if last else end, end)
+        self.send_response(200 if wanted is None else 206)
+        if wanted is not None:
+            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("ETag", f'"{path.stat().st_mtime_ns}"')
+        self.send_header("Content-Length", str(end - begin))
+        self.end_headers()
+        if self.command == "GET":
+            self.site.sent += end - begin
+            self.wfile.write(data[begin:end])
+
+    do_HEAD = do_GET
+
+
+class FileServer:
+    """Serves a folder on localhost, as a context; by https with a context of TLS."""
+
+    def __init__(
+        self,
+        folder: Path,
+        handler: type[FileHandler] = FileHandler,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.asked: list[str] = []
+        self.sent = 0
+        own = type("Handler", (handler,), {"site": self})
+        made = functools.partial(own, directory=str(folder))
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), made)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        host = "http://127.0.0.1" if tls is None else "https://localhost"
+        self.url = f"{host}:{self._server.server_address[1]}"
+
+    def __enter__(self) -> FileServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
 
 
 BEGIN = """

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shardwise
-from shardwise import Audit, Order, Sampler, errors
+from shardwise import Audit, Order, Sampler, _core, errors
 
 
 def test_one_name_is_no_list_of_columns(tmp_path: Path, shards: Path, index: Path) -> None:
@@ -276,3 +276,16 @@ def test_a_tilde_is_the_home_folder(
         assert (home / made).exists(), made
     shardwise.index("~name.idx", "~/data", threads=0)
     assert (work / "~name.idx").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "shown"),
+    [
+        ("/a b/{x}.tar", "/a b/{x}.tar"),
+        ("https://me:pw@host/a.tar?sig=pw&b", "https://host/a.tar?sig=***&***"),
+        ("s3://bucket/a.tar", "s3://bucket/a.tar"),
+        ("pipe:curl https://me:pw@host", "pipe:curl ***"),
+    ],
+)
+def test_what_is_secret_in_a_url_is_not_shown(place: str, shown: str) -> None:
+    assert _core.without_secrets(place) == shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import io
 import json
 import os
 import pickle
@@ -12,13 +11,12 @@ import re
 import subprocess
 import sys
 import tarfile
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import plain_samples, write_shard, write_shards
+from conftest import in_threads, plain_samples, write_shard, write_shards, write_tar
 
 import shardwise
 from shardwise import columns, errors
@@ -103,19 +101,12 @@ def test_samples_go_on_behind_one_that_cannot_be_read(index: Path, shards: Path)
 
 
 def test_threads_go_through_ranges_of_their_own(ds: shardwise.Dataset) -> None:
-    sums: list[int] = []
-
-    def read(seed: int) -> None:
+    def read(seed: int) -> int:
         numbers = list(range(103)) * 20
         random.Random(seed).shuffle(numbers)
-        sums.append(sum(sample.integer("cls") for sample in ds.samples(numbers)))
+        return sum(sample.integer("cls") for sample in ds.samples(numbers))
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sums == [20 * sum(range(103))] * 4
+    assert in_threads(read, range(4)) == [20 * sum(range(103))] * 4
 
 
 def test_a_sample_has_what_a_mapping_has(ds: shardwise.Dataset) -> None:
@@ -208,13 +199,8 @@ def test_text_json_and_tensors(tmp_path: Path) -> None:
 
 def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     key = os.fsdecode(b"caf\xe9")
-    with tarfile.open(
-        tmp_path / "a.tar", "w", format=tarfile.USTAR_FORMAT, encoding="latin-1"
-    ) as tar:
-        for name in ("caf\xe9.b\xe9", "caf\xe9.txt"):
-            member = tarfile.TarInfo(name)
-            member.size = 1
-            tar.addfile(member, io.BytesIO(b"1"))
+    members = [("caf\xe9.b\xe9", b"1"), ("caf\xe9.txt", b"1")]
+    write_tar(tmp_path / "a.tar", members, format=tarfile.USTAR_FORMAT, encoding="latin-1")
     ds = shardwise.open(tmp_path / "a.tar", index_directory=tmp_path)
     field = os.fsdecode(b"b\xe9")
     assert ds[0].key == key
@@ -423,23 +409,13 @@ for call in (lambda: sample.bytes("bin"), sample.copy, lambda: sample.integer("c
 
 
 def test_threads_share_a_dataset(ds: shardwise.Dataset) -> None:
-    failed: list[BaseException] = []
-
     def work(seed: int) -> None:
-        try:
-            rng = random.Random(seed)
-            for _ in range(3000):
-                i = rng.randrange(len(ds))
-                assert int(bytes(ds[i]["cls"])) == i
-        except BaseException as error:
-            failed.append(error)
+        rng = random.Random(seed)
+        for _ in range(3000):
+            i = rng.randrange(len(ds))
+            assert int(bytes(ds[i]["cls"])) == i
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    in_threads(work, range(8))
 
 
 def test_a_forked_child_goes_on(ds: shardwise.Dataset) -> None:
@@ -500,13 +476,8 @@ def test_repr(ds: shardwise.Dataset, index: Path) -> None:
 
 def test_names_that_are_not_utf8_are_taken_as_they_are_given(tmp_path: Path) -> None:
     field = b"caf\xe9".decode("utf-8", "surrogateescape")
-    with tarfile.open(
-        tmp_path / "a.tar", "w", format=tarfile.GNU_FORMAT, encoding="utf-8"
-    ) as tar:
-        for name, data in ((f"0.{field}", b"12"), ("0.txt", b"t"), (f"1.{field}", b"3")):
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            tar.addfile(member, io.BytesIO(data))
+    members = [(f"0.{field}", b"12"), ("0.txt", b"t"), (f"1.{field}", b"3")]
+    write_tar(tmp_path / "a.tar", members, format=tarfile.GNU_FORMAT, encoding="utf-8")
     ds = shardwise.open(tmp_path / "a.tar", index_directory=tmp_path / "kept")
     assert list(ds[0]) == [field, "txt"]
     offsets, data = ds.gather([0, 1], field)

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import plain_samples, write_shard, write_shards
+from conftest import FileHandler, FileServer, plain_samples, write_shard, write_shards, write_tar
 
 import shardwise
 from shardwise import errors
@@ -147,36 +147,6 @@ print([name for name in ("numpy", "torch", "ray", "dataclasses", "inspect") if n
     assert done.stdout == "[]\n"
 
 
-class _Server:
-    """Serves a folder, and counts what is asked for."""
-
-    def __init__(self, folder: Path) -> None:
-        import functools
-        import http.server
-        import threading
-
-        self.requests: list[str] = []
-        self.asked = threading.Event()  # set by a request
-        self.answers = threading.Event()  # where it is not set, requests wait
-        self.answers.set()
-        requests, asked, answers = self.requests, self.asked, self.answers
-
-        class Handler(http.server.SimpleHTTPRequestHandler):
-            def do_GET(self) -> None:
-                requests.append(self.path)
-                asked.set()
-                answers.wait()
-                super().do_GET()
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        handler = functools.partial(Handler, directory=str(folder))
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-
-
 def test_one_thread_goes_through_a_range_of_samples(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,23 +157,31 @@ def test_one_thread_goes_through_a_range_of_samples(
     write_shards(tmp_path / "s", [40])
     described = {"wids_version": 1, "shardlist": [{"url": "train-000000.tar", "nsamples": 40}]}
     (tmp_path / "s" / "a.json").write_text(json.dumps(described))
-    server = _Server(tmp_path / "s")
-    ds = shardwise.open(
-        f"{server.url}/a.json", lazily=True, cache=tmp_path / "cache", index_directory=tmp_path
-    )
-    it = ds.samples([7, 8])
-    server.asked.clear()
-    server.answers.clear()
-    first: list[shardwise.Sample] = []
-    thread = threading.Thread(target=lambda: first.append(next(it)), daemon=True)
-    thread.start()
-    server.asked.wait()
-    with pytest.raises(errors.InvalidArgument, match="two threads .*a range of its own"):
-        next(it)
-    server.answers.set()
-    thread.join()
-    assert [first[0].index, *(sample.index for sample in it)] == [7, 8]
-    server.server.shutdown()
+    asked, answers = threading.Event(), threading.Event()
+    answers.set()
+
+    class Waiting(FileHandler):
+        def do_GET(self) -> None:
+            asked.set()
+            answers.wait()
+            super().do_GET()
+
+    with FileServer(tmp_path / "s", Waiting) as server:
+        ds = shardwise.open(
+            f"{server.url}/a.json", lazily=True, cache=tmp_path / "cache", index_directory=tmp_path
+        )
+        it = ds.samples([7, 8])
+        asked.clear()
+        answers.clear()
+        first: list[shardwise.Sample] = []
+        thread = threading.Thread(target=lambda: first.append(next(it)), daemon=True)
+        thread.start()
+        asked.wait()
+        with pytest.raises(errors.InvalidArgument, match="two threads .*a range of its own"):
+            next(it)
+        answers.set()
+        thread.join()
+        assert [first[0].index, *(sample.index for sample in it)] == [7, 8]
 
 
 def test_remote_shards_by_the_word_of_a_descriptor(
@@ -219,37 +197,34 @@ def test_remote_shards_by_the_word_of_a_descriptor(
     (tmp_path / "s" / "a.json").write_text(json.dumps({"wids_version": 1, "shardlist": shards}))
     shards[1]["nsamples"] = 31
     (tmp_path / "s" / "lie.json").write_text(json.dumps({"wids_version": 1, "shardlist": shards}))
-    server = _Server(tmp_path / "s")
-    kept = tmp_path / "kept"
+    with FileServer(tmp_path / "s") as server:
+        kept = tmp_path / "kept"
 
-    ds = shardwise.open(
-        f"{server.url}/a.json", lazily=True, cache=tmp_path / "cache", index_directory=kept
-    )
-    assert len(ds) == 70
-    assert server.requests == ["/a.json"]
-    assert int(bytes(ds[45]["cls"])) == 45
-    assert [path for path in server.requests if path.endswith(".tar")] == ["/train-000001.tar"]
-    assert [int(bytes(s["cls"])) for s in ds.samples([45, 3, 46])] == [45, 3, 46]  # fetches one
-    assert pickle.loads(pickle.dumps(ds[45])) == ds[45]
-    assert sorted(shardwise.Sampler(ds)) == list(range(70))
-    with pytest.raises(errors.Unsupported, match=r"shardwise.index\(index, descriptor\)"):
-        ds.find("000003")
-    lie = shardwise.open(
-        f"{server.url}/lie.json", lazily=True, cache=tmp_path / "other", index_directory=kept
-    )
-    with pytest.raises(errors.Mismatch, match="31"):
-        lie[50]
-    whole = shardwise.open(f"{server.url}/a.json", cache=tmp_path / "cache", index_directory=kept)
-    assert [int(bytes(s["cls"])) for s in whole] == list(range(70))
-    with pytest.raises(ValueError, match="one descriptor"):
-        shardwise.open(["a.json", "b.json"], lazily=True)
-    server.server.shutdown()
+        ds = shardwise.open(
+            f"{server.url}/a.json", lazily=True, cache=tmp_path / "cache", index_directory=kept
+        )
+        assert len(ds) == 70
+        assert server.asked == ["/a.json"]
+        assert int(bytes(ds[45]["cls"])) == 45
+        assert [path for path in server.asked if path.endswith(".tar")] == ["/train-000001.tar"]
+        assert [int(bytes(s["cls"])) for s in ds.samples([45, 3, 46])] == [45, 3, 46]  # fetches one
+        assert pickle.loads(pickle.dumps(ds[45])) == ds[45]
+        assert sorted(shardwise.Sampler(ds)) == list(range(70))
+        with pytest.raises(errors.Unsupported, match=r"shardwise.index\(index, descriptor\)"):
+            ds.find("000003")
+        lie = shardwise.open(
+            f"{server.url}/lie.json", lazily=True, cache=tmp_path / "other", index_directory=kept
+        )
+        with pytest.raises(errors.Mismatch, match="31"):
+            lie[50]
+        whole = shardwise.open(f"{server.url}/a.json", cache=tmp_path / "cache", index_directory=kept)
+        assert [int(bytes(s["cls"])) for s in whole] == list(range(70))
+        with pytest.raises(ValueError, match="one descriptor"):
+            shardwise.open(["a.json", "b.json"], lazily=True)
 
 
 def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        for name in ("0.txt", "1.txt"):
-            tar.addfile(tarfile.TarInfo(name))
+    write_tar(tmp_path / "a.tar", [("0.txt", b""), ("1.txt", b"")])
     with gzip.open(tmp_path / "b.tar.gz", "wb") as packed:
         packed.write((tmp_path / "a.tar").read_bytes())
     shardwise.index(tmp_path / "b.idx", tmp_path / "b.tar.gz")
@@ -286,8 +261,7 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
 
 def test_advice_is_for_the_call_that_can_take_it(tmp_path: Path) -> None:
     """open() indexes at first use, and has no options of index()."""
-    with tarfile.open(tmp_path / "a.tar", "w") as tar:
-        tar.addfile(tarfile.TarInfo("README"))
+    write_tar(tmp_path / "a.tar", [("README", b"")])
     with pytest.raises(errors.CorruptShard, match=r'shardwise.index\(on_bad={"no_field": "skip"}\)'):
         shardwise.open(tmp_path / "a.tar")
     with pytest.raises(errors.NotFound, match=r"shardwise.index\(drop_missing=True\) leaves out"):
@@ -326,7 +300,7 @@ _COMMANDS_ALONE = {
     "`shardwise cache fill",
     "`shardwise export --format wids",
     "`shardwise index -o",  # --relocate
-    "`shardwise index -o INDEX --relocate OLD=NEW",
+    "`shardwise index -o INDEX --relocate OLD NEW",
     "`shardwise ls --left-out",
 }
 

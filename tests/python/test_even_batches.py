@@ -129,13 +129,3 @@ def test_ranks_that_contradict_each_other_are_an_error(monkeypatch: pytest.Monke
     monkeypatch.setenv("WORLD_SIZE", "4")
     with pytest.raises(Distributed, match="RANK=4 and WORLD_SIZE=4; ranks are numbered from 0 to"):
         _core.ranks_of_launcher()
-
-
-def test_a_token_after_uneven_batches_is_the_same_on_all_ranks() -> None:
-    ranks = [shardwise.Sampler(2001, rank=rank, world_size=2) for rank in range(2)]
-    for done, epoch, left in ((99, 0, 21), (100, 0, 1), (101, 1, 2001)):
-        tokens = {rank.token_after_batches(done, 10) for rank in ranks}
-        assert len(tokens) == 1
-        alone = shardwise.Sampler(2001)
-        alone.resume(tokens.pop())
-        assert (alone.epoch, len(alone)) == (epoch, left)

@@ -2,77 +2,44 @@
 
 from __future__ import annotations
 
-import functools
 import gc
-import http.server
 import pickle
 import random
 import subprocess
 import sys
-import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shards
+from conftest import FileHandler, FileServer, write_shards
 
 import shardwise
 from shardwise.errors import FetchError, InvalidArgument, NotFound, Unsupported
 
 
-class Asking(http.server.SimpleHTTPRequestHandler):
-    """Gives files to whoever sends the token; `asked` has the paths."""
+class Asking(FileHandler):
+    """Gives files to whoever sends the token."""
 
-    asked: list[str]
-
-    def log_message(self, *words: object) -> None:
-        pass
-
-    def is_let_in(self) -> bool:
-        self.asked.append(self.path)
+    def send_head(self) -> Any:
         if self.headers["Authorization"] == "Bearer sesame":
-            return True
+            return super().send_head()
         if self.path.endswith("&X-Amz-Signature=sesame"):
-            return True
+            return super().send_head()
         self.send_error(403 if "Authorization" not in self.headers else 401)
-        return False
-
-    def do_GET(self) -> None:
-        if self.is_let_in():
-            super().do_GET()
-
-    def do_HEAD(self) -> None:
-        if self.is_let_in():
-            super().do_HEAD()
-
-
-class Server:
-    def __init__(self, folder: Path, lengths: Sequence[int] = (5,)) -> None:
-        self.shards = write_shards(folder, list(lengths))
-        self.asked: list[str] = []
-        handler = type("Handler", (Asking,), {"asked": self.asked})
-        self._server = http.server.ThreadingHTTPServer(
-            ("127.0.0.1", 0), functools.partial(handler, directory=str(folder))
-        )
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        return None
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "www")
-    yield server
-    server.close()
+def server(tmp_path: Path) -> Iterator[FileServer]:
+    write_shards(tmp_path / "www", [5])
+    with FileServer(tmp_path / "www", Asking) as server:
+        yield server
 
 
-def test_the_cache_says_who_asks(server: Server, tmp_path: Path) -> None:
+def test_the_cache_says_who_asks(server: FileServer, tmp_path: Path) -> None:
     index, shard = tmp_path / "x.idx", server.url + "/train-000000.tar"
     with pytest.raises(FetchError, match="HTTP status 403"):
         shardwise.index(index, shard)
@@ -91,7 +58,7 @@ def test_the_cache_says_who_asks(server: Server, tmp_path: Path) -> None:
         assert len(shardwise.open(index, cache=cache)[4].key) > 0
 
 
-def test_shards_are_found_where_they_are_today(server: Server, tmp_path: Path) -> None:
+def test_shards_are_found_where_they_are_today(server: FileServer, tmp_path: Path) -> None:
     index, old = tmp_path / "x.idx", "http://old.example/data"
     headers = ["Authorization: Bearer sesame"]
     cache = shardwise.ShardCache(
@@ -114,7 +81,7 @@ def test_shards_are_found_where_they_are_today(server: Server, tmp_path: Path) -
     assert server.asked[-1] == "/train-000000.tar?signature=sesame"
 
 
-def test_signed_urls_are_fetched_as_they_are_and_not_kept(server: Server, tmp_path: Path) -> None:
+def test_signed_urls_are_fetched_as_they_are_and_not_kept(server: FileServer, tmp_path: Path) -> None:
     plain = server.url + "/train-000000.tar"
 
     def signed(day: int) -> str:
@@ -157,7 +124,7 @@ print(len(data[4].key) > 0)
 """
 
 
-def test_another_process_fetches_as_this_one_does(server: Server, tmp_path: Path) -> None:
+def test_another_process_fetches_as_this_one_does(server: FileServer, tmp_path: Path) -> None:
     index, old = tmp_path / "x.idx", "http://old.example/data"
     options = {"http_headers": ["Authorization: Bearer sesame"], "url_base": {old: server.url}}
     cache = shardwise.ShardCache(str(tmp_path / "cache"), **options)  # type: ignore[arg-type]
@@ -178,7 +145,7 @@ def test_another_process_fetches_as_this_one_does(server: Server, tmp_path: Path
         pickle.dumps(shardwise.open(index, cache=other))
 
 
-def test_what_a_resolver_raises_arrives(server: Server, tmp_path: Path) -> None:
+def test_what_a_resolver_raises_arrives(server: FileServer, tmp_path: Path) -> None:
     def resolve(url: str) -> str:
         raise LookupError("no key for " + url)
 
@@ -187,7 +154,7 @@ def test_what_a_resolver_raises_arrives(server: Server, tmp_path: Path) -> None:
         shardwise.index(tmp_path / "x.idx", server.url + "/train-000000.tar", cache=cache)
 
 
-def test_a_resolver_that_reaches_its_cache_is_collected(server: Server, tmp_path: Path) -> None:
+def test_a_resolver_that_reaches_its_cache_is_collected(server: FileServer, tmp_path: Path) -> None:
     headers = ["Authorization: Bearer sesame"]
 
     class Signer:
@@ -215,7 +182,7 @@ def test_a_resolver_that_reaches_its_cache_is_collected(server: Server, tmp_path
 
 @pytest.mark.parametrize(("given", "shown"), [(None, "None"), (7, "int"), (b"http://h", "bytes")])
 def test_a_resolver_that_gives_no_url_is_named_with_what_it_gave(
-    server: Server, tmp_path: Path, given: Any, shown: str
+    server: FileServer, tmp_path: Path, given: Any, shown: str
 ) -> None:
     cache = shardwise.ShardCache(str(tmp_path / "cache"), resolve=lambda url: given)
     url = server.url + "/train-000000.tar"
@@ -227,7 +194,7 @@ def test_a_resolver_that_gives_no_url_is_named_with_what_it_gave(
     )
 
 
-def test_a_resolver_may_give_what_it_was_given(server: Server, tmp_path: Path) -> None:
+def test_a_resolver_may_give_what_it_was_given(server: FileServer, tmp_path: Path) -> None:
     asked = []
 
     def resolve(url: str) -> str:
@@ -265,7 +232,7 @@ except LookupError as error:
 
 
 def test_what_a_resolver_raises_in_threads_that_fetch_ahead(
-    server: Server, tmp_path: Path
+    server: FileServer, tmp_path: Path
 ) -> None:
     index = tmp_path / "x.idx"
     cache = shardwise.ShardCache(
@@ -282,7 +249,7 @@ def test_what_a_resolver_raises_in_threads_that_fetch_ahead(
 
 
 def test_a_cache_that_is_only_read_and_one_that_a_group_shares(
-    server: Server, tmp_path: Path
+    server: FileServer, tmp_path: Path
 ) -> None:
     folder = str(tmp_path / "shared")
     headers = ["Authorization: Bearer sesame"]
@@ -329,10 +296,11 @@ class SmallCache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.server = Server(folder / "www", [20] * 8)
-        self.shard_bytes = max(path.stat().st_size for path in self.server.shards)
+        shards = write_shards(folder / "www", [20] * 8)
+        self.server = FileServer(folder / "www", Asking)
+        self.shard_bytes = max(path.stat().st_size for path in shards)
         self.index = folder / "x.idx"
-        urls = [f"{self.server.url}/{path.name}" for path in self.server.shards]
+        urls = [f"{self.server.url}/{path.name}" for path in shards]
         shardwise.index(self.index, *urls, cache=self.cache("first", 8))
 
     def cache(self, name: str, num_shards: int) -> shardwise.ShardCache:
@@ -347,8 +315,8 @@ class SmallCache:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[SmallCache]:
     small = SmallCache(tmp_path)
-    yield small
-    small.server.close()
+    with small.server:
+        yield small
 
 
 SCATTERED = list(range(160))

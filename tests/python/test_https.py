@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import os
 import shutil
 import ssl
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from conftest import write_shards
+from conftest import FileServer, write_shards
 
 import shardwise
 from shardwise import _core
@@ -39,49 +37,38 @@ def openssl(*words: str | Path) -> str:
     return done.stdout.strip()
 
 
-class Server:
-    """Serves a folder on localhost; `authority` is the file with its authority's certificate."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority = folder / "authority.pem"
-        key, request = folder / "server.key", folder / "server.csr"
-        names = folder / "names.txt"
-        names.write_text("subjectAltName = DNS:localhost\n")
-        new = ("-newkey", "rsa:2048", "-nodes")
-        openssl("req", "-x509", *new, "-keyout", folder / "authority.key", "-out", self.authority,
-                "-days", "2", "-subj", "/CN=an authority of its own")  # fmt: skip
-        openssl("req", *new, "-keyout", key, "-out", request, "-subj", "/CN=localhost")
-        openssl("x509", "-req", "-in", request, "-CA", self.authority, "-CAkey",
-                folder / "authority.key", "-set_serial", "7", "-days", "2", "-extfile", names,
-                "-out", folder / "server.pem")  # fmt: skip
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(folder / "server.pem", key)
-        write_shards(folder / "www", [5])
-        handler = functools.partial(Quiet, directory=str(folder / "www"))
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        self._server.socket = context.wrap_socket(
-            self._server.socket, server_side=True, do_handshake_on_connect=False
-        )
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-        self.shard = f"https://localhost:{self._server.server_address[1]}/train-000000.tar"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+class Server(NamedTuple):
+    shard: str
+    authority: Path
+    """The file with the certificate of the authority that the server's is of."""
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *words: object) -> None:
-        pass
+def certified(folder: Path) -> ssl.SSLContext:
+    """What a server on localhost has, of an authority of its own: its files are in the folder."""
+    key, request = folder / "server.key", folder / "server.csr"
+    names = folder / "names.txt"
+    names.write_text("subjectAltName = DNS:localhost\n")
+    new = ("-newkey", "rsa:2048", "-nodes")
+    authority = folder / "authority.pem"
+    openssl("req", "-x509", *new, "-keyout", folder / "authority.key", "-out", authority,
+            "-days", "2", "-subj", "/CN=an authority of its own")  # fmt: skip
+    openssl("req", *new, "-keyout", key, "-out", request, "-subj", "/CN=localhost")
+    openssl("x509", "-req", "-in", request, "-CA", authority, "-CAkey",
+            folder / "authority.key", "-set_serial", "7", "-days", "2", "-extfile", names,
+            "-out", folder / "server.pem")  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "server.pem", key)
+    return context
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     if shutil.which("openssl") is None:
         pytest.skip("no openssl in PATH (the package openssl)")
-    served = Server(tmp_path_factory.mktemp("https"))
-    yield served
-    served.close()
+    folder = tmp_path_factory.mktemp("https")
+    write_shards(folder / "www", [5])
+    with FileServer(folder / "www", tls=certified(folder)) as served:
+        yield Server(served.url + "/train-000000.tar", folder / "authority.pem")
 
 
 @pytest.fixture(autouse=True)

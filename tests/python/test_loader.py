@@ -12,55 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import write_shard
+from conftest import FakeRanks, write_shard
 
 import shardwise
 from shardwise import ByLength, Loader, Order, columns, errors, ranks
 from shardwise.transforms import ImageTransform
 
 THREADS = pytest.mark.parametrize("threads", [0, 1, 3])
-
-
-class FakeRanks:
-    """Ranks of one process, each with a thread: a sum that waits for all of them."""
-
-    def __init__(self, world_size: int) -> None:
-        self.world_size = world_size
-        self._barrier = threading.Barrier(world_size)
-        self._given: list[list[int]] = [[] for _ in range(world_size)]
-
-    def reducer(self, rank: int) -> ranks.Reducer:
-        def all_reduce_sum(words: list[int]) -> list[int]:
-            self._given[rank] = words
-            self._barrier.wait()
-            sums = [sum(column) for column in zip(*self._given)]
-            self._barrier.wait()
-            return sums
-
-        return ranks.Reducer(rank, self.world_size, all_reduce_sum)
-
-    def run(self, work: Callable[[ranks.Reducer], Any]) -> list[Any]:
-        """What `work` gives for each rank; what it raises in one of them."""
-        results: list[Any] = [None] * self.world_size
-        raised: list[BaseException] = []
-
-        def one(rank: int) -> None:
-            try:
-                results[rank] = work(self.reducer(rank))
-            except BaseException as error:
-                raised.append(error)
-                self._barrier.abort()
-
-        threads = [threading.Thread(target=one, args=(r,)) for r in range(self.world_size)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if raised:
-            raise next(
-                (e for e in raised if not isinstance(e, threading.BrokenBarrierError)), raised[0]
-            )
-        return results
 
 
 def samples_of(loader: Loader) -> list[int]:
@@ -168,29 +126,6 @@ def test_a_ragged_column_is_values_offsets_and_shapes(rich: shardwise.Dataset) -
     assert repr(ragged) == "<shardwise.Ragged of 6 rows: 12 int16>"
 
 
-def test_batches_do_not_depend_on_threads(rich: shardwise.Dataset) -> None:
-    def all_of(threads: int) -> list[Any]:
-        loader = Loader(
-            rich,
-            columns=[columns.bytes("bin"), columns.integer("cls")],
-            order=Order(seed=1),
-            batch_size=5,
-            threads=threads,
-        )
-        return [
-            (
-                batch.samples.tolist(),
-                batch.positions.tolist(),
-                batch.bytes("bin"),
-                batch["cls"].tolist(),
-            )
-            for epoch in loader.epochs(2)
-            for batch in epoch
-        ]
-
-    assert all_of(0) == all_of(1) == all_of(3)
-
-
 def test_the_loader_has_the_order_of_the_sampler(ds: shardwise.Dataset) -> None:
     order = Order(seed=9, chunk_size=7)
     loader = Loader(ds, columns=[columns.key()], order=order, batch_size=4)
@@ -219,18 +154,6 @@ def test_a_plain_loop_is_an_epoch_and_the_next_one_the_next(ds: shardwise.Datase
     loader.set_epoch(0)
     assert samples_of(loader) == first
     assert loader.has_ended and loader.steps_left == 0
-
-
-def test_a_loop_that_was_left_goes_on(ds: shardwise.Dataset) -> None:
-    loader = Loader(ds, columns=[columns.key()], batch_size=10)
-    taken: list[int] = []
-    for batch in loader:
-        taken += batch.samples.tolist()
-        if len(taken) >= 30:
-            break
-    taken += samples_of(loader)
-    assert sorted(taken) == list(range(103))
-    assert "proven" in loader.prove()
 
 
 @pytest.mark.parametrize("rule", [None, ByLength(field="bin", window=40)])
@@ -285,37 +208,6 @@ def test_a_broken_epoch_is_not_proven(ds: shardwise.Dataset) -> None:
         loader.prove()
 
 
-@THREADS
-def test_state_counts_what_was_delivered_at_every_step(ds: shardwise.Dataset, threads: int) -> None:
-    def make() -> Loader:
-        return Loader(
-            ds,
-            columns=[columns.key()],
-            order=Order(seed=3),
-            batch_size=12,
-            threads=threads,
-            prefetch=4,
-        )
-
-    whole = make()
-    expected = samples_of(whole)
-    for step in range(10):
-        first = make()
-        batches = iter(first)
-        taken = [int(s) for _ in range(min(step, 9)) for s in next(batches).samples]
-        if step == 9:
-            assert next(batches, None) is None
-        state = first.state_dict()
-        rest = make()
-        rest.load_state_dict(state)
-        if step == 9:
-            assert rest.epoch == 1 and taken == expected
-            continue
-        assert rest.steps_left == rest.steps == 9 - step
-        assert taken + samples_of(rest) == expected
-        assert "103 samples, each exactly once: proven" in rest.prove()
-
-
 def test_ranks_that_differ_are_told_so(ds: shardwise.Dataset) -> None:
     def work(rank: ranks.Reducer, steps: int, **options: Any) -> list[str]:
         said = []
@@ -364,39 +256,6 @@ def test_the_length_counts_what_was_taken_before_a_resume(ds: shardwise.Dataset)
     del (state := loader.state_dict())["batches"]  # as an earlier version made it
     loader.load_state_dict(state)
     assert len(loader) == loader.steps == 10
-
-
-@pytest.mark.parametrize("before, after", [(2, 3), (3, 1), (1, 4)])
-def test_another_number_of_ranks_goes_on(ds: shardwise.Dataset, before: int, after: int) -> None:
-    def loader_of(rank: ranks.Reducer) -> Loader:
-        return Loader(
-            ds,
-            columns=[columns.integer("cls")],
-            order=Order(seed=4),
-            batch_size=7,
-            threads=1,
-            ranks=rank,
-        )
-
-    def first(rank: ranks.Reducer) -> tuple[list[int], dict[str, Any]]:
-        loader = loader_of(rank)
-        batches = iter(loader)
-        taken = [int(s) for _ in range(3) for s in next(batches).samples]
-        return taken, loader.state_dict()
-
-    def second(rank: ranks.Reducer) -> tuple[list[int], str]:
-        loader = loader_of(rank)
-        loader.load_state_dict(state)
-        taken = samples_of(loader)
-        return taken, loader.prove()
-
-    started = FakeRanks(before).run(first)
-    assert len({result[1]["token"] for result in started}) == 1
-    state = started[0][1]
-    ended = FakeRanks(after).run(second)
-    delivered = [s for result in started + ended for s in result[0]]
-    assert sorted(delivered) == list(range(103))
-    assert {result[1] for result in ended} == {"epoch 0: 103 samples, each exactly once: proven"}
 
 
 def test_ranks_have_equal_numbers_of_batches_and_replicas_equal_ones(ds: shardwise.Dataset) -> None:

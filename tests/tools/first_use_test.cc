@@ -403,38 +403,17 @@ TEST_F(RemoteFirstUseTest, ADescriptorsSizesAreCheckedBeforeAnyShardIsRead) {
   EXPECT_THAT(use({"info", url}).err, HasSubstr("has 20 samples, not 21 as in"));
 }
 
-TEST(HintsTest, OnesThatDoNotFitAreNotedAndCounted) {
+TEST(DaliFilesTest, BesideShardsTheyAreNoShards) {
   const TempDir dir;
   write_file(dir / "a.tar", small_shard(0, 3));
-  write_file(dir / "b.tar", small_shard(3, 4));
   const TempDir out;
-  const std::vector<std::string> index = {"index", "-o", out / "x.idx", dir.path()};
-  shardwise_output(index);
+  shardwise_output({"index", "-o", out / "x.idx", dir.path()});
   shardwise_output({"export", out / "x.idx", "--format", "dali", "-o", dir.path()});
-  const auto json = [&] {
-    return nlohmann::json::parse(
-        shardwise_output({"index", "--json", "-o", out / "x.idx", dir.path()}));
-  };
-  auto report = json();
-  EXPECT_EQ(report["shards"], 2) << "they are no shards";
+  const auto report =
+      nlohmann::json::parse(shardwise_output({"index", "--json", "-o", out / "x.idx", dir.path()}));
+  EXPECT_EQ(report["shards"], 1);
   EXPECT_EQ(report["left_out"], 0);
-  EXPECT_EQ(report["hints"], 2);
-  EXPECT_THAT(report["stale_hints"], IsEmpty());
-
-  write_file(dir / "b.tar", small_shard(3, 5));
-  const Finished stale = shardwise(index);
-  EXPECT_EQ(stale.code, 0);
-  EXPECT_EQ(stale.err,
-            "shardwise: note: the index file of another program is outdated, and not used here: '" +
-                (dir / "b.idx") + "': it has 4 samples, the shard 5\n");
-  report = json();
-  EXPECT_EQ(report["hints"], 2);
-  EXPECT_EQ(report["samples"], 8);
-  ASSERT_EQ(report["stale_hints"].size(), 1U);
-  EXPECT_EQ(report["stale_hints"][0]["path"], dir / "b.idx");
-  expect_failure(
-      shardwise({"info", dir / "b.idx"}),
-      {"the file is an index of DALI, not of Shardwise", "name the shard, '" + (dir / "b.tar")});
+  expect_failure(shardwise({"info", dir / "a.idx"}), {"the file is not a Shardwise index"});
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ TEST_F(PrivateServerTest, AnIndexIsBroughtUpToDateFromWhereAllItsShardsAreToday)
     EXPECT_EQ(finished.code, 2);
     return finished.err;
   };
-  EXPECT_THAT(refused({shards_.index(), "--relocate", base() + "=s3://box"}),
+  EXPECT_THAT(refused({shards_.index(), "--relocate", base(), "s3://box"}),
               HasSubstr("brought up to date; with --relocate write OLD=NEW"));
   write_file(shards_.dir / "local.tar", small_shard(0, 3));
   output({"index", "--quiet", "-o", shards_.dir / "local.idx", shards_.dir / "local.tar"});

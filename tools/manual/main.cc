@@ -1,7 +1,6 @@
 // Writes the documents of the programs from their options:
 //
-//     shardwise_manual markdown FILE    docs/cli.md
-//     shardwise_manual pages DIR        man1/*.1, bash/*, zsh/_*
+//     shardwise_manual DIR    cli.md, man1/*.1, bash/*, zsh/_*
 //
 // It is not installed.
 
@@ -37,6 +36,7 @@ void write_file(const std::filesystem::path& path, std::string_view text) {
 }
 
 void write_pages(const std::vector<HelpTree>& programs, const std::filesystem::path& folder) {
+  write_file(folder / "cli.md", markdown(programs));
   for (const auto& [name, text] : man_pages(programs, SHARDWISE_VERSION)) {
     write_file(folder / "man1" / name, text);
   }
@@ -46,29 +46,20 @@ void write_pages(const std::vector<HelpTree>& programs, const std::filesystem::p
   }
 }
 
-int run(std::string_view what, const std::string& path) {
-  Output out;
-  train::Options options;
-  const std::vector<HelpTree> programs = {
-      help_tree(*make_program(out)),
-      help_tree(*train::make_program(options, [] { return std::string(); }))};
-  if (what == "markdown") {
-    write_file(path, markdown(programs));
-  } else if (what == "pages") {
-    write_pages(programs, path);
-  } else {
-    return 2;
-  }
-  return 0;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    const int code = argc == 3 ? run(argv[1], argv[2]) : 2;
-    if (code == 2) std::fputs("usage: shardwise_manual markdown FILE | pages DIR\n", stderr);
-    return code;
+    if (argc != 2) {
+      std::fputs("usage: shardwise_manual DIR\n", stderr);
+      return 2;
+    }
+    Output out;
+    train::Options options;
+    write_pages({help_tree(*make_program(out)),
+                 help_tree(*train::make_program(options, [] { return std::string(); }))},
+                argv[1]);
+    return 0;
   } catch (const std::exception& e) {
     std::fprintf(stderr, "shardwise_manual: error: %s\n", e.what());
     return 1;

@@ -8,7 +8,7 @@
 
 namespace shardwise::tools {
 
-/// The page docs/cli.md. A group of options that several commands have comes once, in a section of
+/// The page cli.md. A group of options that several commands have comes once, in a section of
 /// its own.
 std::string markdown(const std::vector<HelpTree>& programs);
 

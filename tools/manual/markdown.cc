@@ -61,8 +61,6 @@ class CliPage {
   explicit CliPage(const std::vector<HelpTree>& programs) {
     for (const HelpTree& program : programs) count_groups(program);
     text_ =
-        "<!-- Written by shardwise_manual from the options of the programs. After a change there:\n"
-        "     cmake --build build --target cli_page -->\n"
         "# The command line\n\n"
         "This page holds what `--help` shows of each command; the manual pages (`man "
         "shardwise-index`) hold the same.\n";

@@ -30,7 +30,7 @@ std::string some_of(const std::vector<std::string>& paths) {
 std::vector<std::string> unknown_files(const std::vector<std::string>& files) {
   std::vector<std::string> others;
   std::ranges::copy_if(files, std::back_inserter(others), [](const std::string& file) {
-    return !is_index_hint(file) &&
+    return !file.ends_with(".idx") &&
            std::string_view(file).substr(file.rfind('/') + 1) != kClassesFile;
   });
   return others;
@@ -64,14 +64,6 @@ void say_members_left_out(std::uint64_t num_members, const std::string& index) {
   if (num_values > 0) {
     say("note", fmt::format("{} not be read for a column, whose value is NULL; {}",
                             counted(num_values, "member", "could", "could"), see));
-  }
-}
-
-void say_stale_hints(const IndexHints& hints) {
-  for (const IndexHints::Stale& hint : hints.stale) {
-    say("note",
-        fmt::format("the index file of another program is outdated, and not used here: {}: {}",
-                    in_quotes(hint.path), hint.why));
   }
 }
 

@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "ingest/index_hints.h"
 #include "progress.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/index_cache.h"
@@ -27,8 +26,7 @@ std::string some_of(const std::vector<std::string>& paths);
 /// What `shardwise pack --images` writes beside the shards.
 inline constexpr std::string_view kClassesFile = "classes.json";
 
-/// `files` without kClassesFile, and without index files of other programs, of which
-/// say_stale_hints() speaks.
+/// `files` without kClassesFile and index files (`*.idx`), which other programs keep beside shards.
 std::vector<std::string> unknown_files(const std::vector<std::string>& files);
 
 // These say nothing where there is nothing to say.
@@ -39,7 +37,5 @@ void say_what_is_fetched(const BuildPlan::RemoteReading& remote);
 void say_files_left_out(const std::vector<std::string>& files);
 /// Of members that `index` has left out, and of those that gave a column no value.
 void say_members_left_out(std::uint64_t num_members, const std::string& index);
-/// Of index files of other programs that do not fit their shards.
-void say_stale_hints(const IndexHints& hints);
 
 }  // namespace shardwise::tools

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "build_notes.h"
 #include "fetch_options.h"
-#include "ingest/index_hints.h"
 #include "interrupt.h"
 #include "output.h"
 #include "progress.h"
@@ -85,7 +84,6 @@ FoundIndex find_index(const std::string& name, const FirstUse& first_use) {
                     progress.seconds(), in_quotes(index)));
     say_files_left_out(unknown_files(sources.left_out));
     say_members_left_out(report.summary.num_skipped, index);
-    say_stale_hints(check_hints(*Index::open(index), cancel));
   };
   options.on_wait = [&](const std::string& builder, std::chrono::milliseconds waited) {
     if (first_use.quiet) return;

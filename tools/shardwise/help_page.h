@@ -37,7 +37,7 @@ struct HelpCommands {
 };
 
 /// What help says of a program or of one of its commands. All documents are made of it: --help, the
-/// manual pages, docs/cli.md, and the completions of shells.
+/// manual pages, cli.md, and the completions of shells.
 struct HelpPage {
   std::string name;  ///< "shardwise cache prune"
   std::string description;

@@ -17,7 +17,6 @@
 #include "commands.h"
 #include "descriptor_claims.h"
 #include "fetch_options.h"
-#include "ingest/index_hints.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
@@ -47,7 +46,7 @@ struct IndexOptions {
   bool forget = false;
   bool drop_missing = false;
   bool accept_times = false;
-  std::vector<std::string> relocations;
+  std::vector<std::pair<std::string, std::string>> relocations;  ///< from, to
   std::optional<BuildOptions::Part> part;
   CacheArguments cache;
   bool keep = false;
@@ -65,13 +64,12 @@ std::vector<std::string> shown(const std::vector<std::string>& paths) {
 
 /// The shards that a report is about, by path, without secrets; and what lies beside them.
 struct Noted {
-  Noted(const BuildReport& report, std::vector<std::string> other_files, IndexHints beside)
+  Noted(const BuildReport& report, std::vector<std::string> other_files)
       : without_end_marker(shown(report.without_end_marker)),
         concatenated(shown(report.concatenated)),
         with_trailing_bytes(shown(report.with_trailing_bytes)),
         without_checksum(shown(report.without_checksum)),
         left_out(std::move(other_files)),
-        hints(std::move(beside)),
         dropped(shown(report.dropped)),
         gone(shown(report.gone)) {}
 
@@ -80,7 +78,6 @@ struct Noted {
   std::vector<std::string> with_trailing_bytes;
   std::vector<std::string> without_checksum;
   std::vector<std::string> left_out;  ///< files that are no shards
-  IndexHints hints;
   std::vector<std::string> dropped;
   std::vector<std::string> gone;
 };
@@ -276,7 +273,6 @@ void print_notes(const IndexOptions& options, const BuildReport& report, const N
                             counted(report.num_not_samples, "member", "belongs", "belong")));
   }
   say_members_left_out(report.summary.num_skipped, options.index);
-  say_stale_hints(noted.hints);
 }
 
 void print_json(const IndexOptions& options, const BuildReport& report, const Noted& noted,
@@ -284,10 +280,6 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
   nlohmann::ordered_json without_value = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < report.without_value.size(); ++i) {
     without_value[report.summary.content.columns[i].name] = report.without_value[i];
-  }
-  nlohmann::ordered_json stale_hints = nlohmann::ordered_json::array();
-  for (const IndexHints::Stale& hint : noted.hints.stale) {
-    stale_hints.push_back({{"path", hint.path}, {"why", hint.why}});
   }
   nlohmann::ordered_json json = {
       {"index", options.index},
@@ -305,8 +297,6 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
       {"not_samples", report.num_not_samples},
       {"skipped", report.summary.num_skipped},
       {"without_value", without_value},
-      {"hints", noted.hints.agreeing.size() + noted.hints.stale.size()},
-      {"stale_hints", std::move(stale_hints)},
       {"seconds", seconds},
   };
   add_paths(json, "dropped", noted.dropped);
@@ -382,16 +372,16 @@ void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
   {
     const std::shared_ptr<const Index> index = Index::open(options.index);
     std::vector<std::string> urls = urls_of(*index);
-    for (const std::string& text : options.relocations) {
-      relocations.push_back(parse_relocation(text, *index));
-      urls.push_back(relocations.back().to);
+    for (const auto& [from, to] : options.relocations) {
+      relocations.push_back({from, to});
+      urls.push_back(to);
     }
     check_servers(options.cache.fetching, urls, options.quiet);
   }
   const Progress progress("relocating", Unit::kBytes, options.quiet);
   const BuildReport report = relocate_index(options.index, relocations, build);
   const double seconds = progress.seconds();
-  report_build(options, report, Noted(report, {}, {}), seconds, out);
+  report_build(options, report, Noted(report, {}), seconds, out);
   if (had_words && index_sources(options.index).empty()) {
     say("note",
         "the sources that the index was built from now stand for other shards: from now on it "
@@ -480,7 +470,6 @@ void run(const IndexOptions& options, Output& out) {
   });
   progress.clear();
   const double seconds = progress.seconds();
-  IndexHints hints;
   if (const auto index = built_index(options, report)) {
     if (!options.part && report.dropped.empty()) {
       check_descriptor_claims(*index, sources.descriptors, build.remote, options.check_md5,
@@ -488,9 +477,8 @@ void run(const IndexOptions& options, Output& out) {
     } else if (!sources.descriptors.empty()) {
       say("note", "the wids descriptor was not checked: not all of its shards are in this index");
     }
-    hints = check_hints(*index, interrupt_token());
   }
-  const Noted noted(report, left_out(options, sources), std::move(hints));
+  const Noted noted(report, left_out(options, sources));
   report_build(options, report, noted, seconds, out);
   if (options.json) return;
   if (options.sources.empty()) return;
@@ -588,7 +576,7 @@ void add_index_command(CLI::App& program, Output& out) {
               "--relocate", options->relocations,
               "replace OLD, a folder or the beginning of URLs, by NEW in the paths of the index; "
               "no shard is read, and no SOURCE is given; may be given several times")
-          ->type_name("OLD=NEW")
+          ->type_name("OLD NEW")
           ->allow_extra_args(false);
   add_cache_options(*command, options->cache);
   command->add_flag("--keep", options->keep, "keep in the cache the remote shards that were read")
@@ -627,7 +615,7 @@ void add_index_command(CLI::App& program, Output& out) {
   command->get_option("--keep")->group("Remote and compressed shards");
   command->footer(
       "Examples:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'\n"
-      "  shardwise index -o train.idx --relocate /data/old=/data/new");
+      "  shardwise index -o train.idx --relocate /data/old /data/new");
   command->callback([options, content = std::move(content), &out] {
     for (const CLI::Option* option : content) {
       if (!options->sources.empty() || option->count() == 0) continue;

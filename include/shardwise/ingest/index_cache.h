@@ -73,9 +73,8 @@ SHARDWISE_EXPORT bool names_an_index(const std::string& name);
 /// Cost: if nothing changed, the listing of directories and 512 bytes of each shard, some us each;
 ///   of remote shards one request each, 16 at a time. Otherwise as build_index. Remote shards whose
 ///   server gives no validator cannot be known to be the same, and are read each time.
-/// Errors: those of read_sources and build_index; InvalidArgument if the folder cannot be one, if
-///   building is not allowed, and for index files of other programs (DALI, Energon), saying what to
-///   name instead; Mismatch (a descriptor's claim).
+/// Errors: those of read_sources and build_index; InvalidArgument if the folder cannot be one, or
+///   if building is not allowed; Mismatch (a descriptor's claim).
 SHARDWISE_EXPORT std::string index_for(const std::string& name,
                                        const IndexCacheOptions& options = {});
 /// The same of several sources, in the order that numbers the samples; of one, as above.

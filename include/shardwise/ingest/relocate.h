@@ -16,11 +16,6 @@ struct Relocation {
   std::string to;
 };
 
-/// "OLD=NEW". Where that has several equals signs, the one before which there is something that
-/// holds shards of `index`.
-/// Errors: InvalidArgument if there is none, or more than one.
-SHARDWISE_EXPORT Relocation parse_relocation(const std::string& text, const Index& index);
-
 /// Rewrites the index at `path` for shards that moved. It reads only the first 512 bytes of each.
 /// If several relocations fit a shard, the one with the longest `from` counts. Shards that no
 /// relocation fits are not looked at, and stay as they are. User, password and query of a URL `to`

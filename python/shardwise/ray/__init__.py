@@ -23,10 +23,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .training import ExactDataConfig, ExactShard
 
-from .aside import WriteReport
 from .indexing import index
 from .reading import read
-from .writing import write
+from .writing import WriteReport, write
 
 _OF_TRAINING = ("ExactDataConfig", "ExactShard")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit, urlunsplit
 
 import numpy as np
 import pyarrow as pa
@@ -173,25 +172,11 @@ def _keys(data: _core.Dataset, numbers: Numbers) -> Any:
         ) from None
 
 
-def _without_secrets(path: str) -> str:
-    """A path, or a URL without its user, password and the values of its query."""
-    if path.startswith(("pipe:", "|")):
-        return "pipe:***"
-    if not path.lower().startswith(("http://", "https://")):
-        return path
-    parts = urlsplit(path)
-    query = "&".join(
-        f"{name}=***" if equals else "***"
-        for name, equals, _ in (part.partition("=") for part in parts.query.split("&") if part)
-    )
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, query, ""))
-
-
 def _shards(data: _core.Dataset, numbers: Numbers) -> Any:
     shards = np.searchsorted(np.array(data.shard_starts), numbers, side="right") - 1
     paths = data.shards
     different, places = np.unique(shards, return_inverse=True)
-    shown = [_without_secrets(paths[i].path) for i in different]
+    shown = [_core.without_secrets(paths[i].path) for i in different]
     return pa.array(shown, pa.string()).take(pa.array(places))
 
 

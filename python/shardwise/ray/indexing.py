@@ -41,14 +41,6 @@ class Parts:
         )
         return sum(report.num_samples for report in reports)
 
-    def move(self, sources: list[str]) -> int:
-        """Says where the shards are now, in the same order; how many samples they have. Reads 512
-        bytes of each shard, all of one that no part has."""
-        return sum(
-            _build_part(path, sources, part, self._content).num_samples
-            for path, part in self._numbered()
-        )
-
     def merge(self, output: str) -> BuildReport:
         return merge(output, *self.paths)
 

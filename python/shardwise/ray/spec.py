@@ -9,7 +9,7 @@ import pickle
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import ray

@@ -1,9 +1,22 @@
-"""shardwise.ray.write(): a dataset of Ray Data as shards, in its order, with an index."""
+"""shardwise.ray.write(): a dataset of Ray Data as shards, in its order, with an index.
+
+A write goes to a fresh directory, and is whole once its index appears:
+
+    step                                             if it fails          if the driver is killed
+    1. DIRECTORY/.writing is made                    all that was made    it and what is in it stay:
+    2. tasks write shards into it                    is removed           the next write there is
+    3. the shards that count get their names                              refused
+    4. tasks index them; the samples are counted
+    5. the parts are merged: the index appears       (the write is whole)
+    6. DIRECTORY/.writing is removed
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import ray.data
@@ -11,12 +24,21 @@ from ray.data.block import BlockAccessor
 from ray.data.datasource import Datasink
 
 from ..arguments import columns_of, path_of, refuse, require, whole_number
-from ..errors import InvalidArgument, NotFound, Unsupported
+from ..errors import InvalidArgument, Mismatch, NotFound, Unsupported
 from ..writing import ShardWriter
-from .aside import SUFFIX, Aside, WriteReport
+from .indexing import Parts
 from .spec import local_path, naming_the_node
 
-_SQLITE = b"SQLite format 3\0"
+_STAGING = ".writing"
+_SUFFIX = ".new"  # of what is not yet a shard
+
+
+class WriteReport(NamedTuple):
+    """What writing a dataset made."""
+
+    paths: list[str]
+    """Of the shards, in order."""
+    num_samples: int
 
 
 class _Written(NamedTuple):
@@ -57,7 +79,7 @@ class ShardSink(Datasink[_Written]):
                     "all nodes share, or the write has ended meanwhile"
                 )
             attempt = f"{ctx.task_idx:08}-{os.urandom(6).hex()}"
-            pattern = os.path.join(self._folder, attempt).replace("%", "%%") + "-%06d" + SUFFIX
+            pattern = os.path.join(self._folder, attempt).replace("%", "%%") + "-%06d" + _SUFFIX
             with ShardWriter(pattern, self._max_samples, self._max_bytes) as sink:
                 for block in blocks:
                     for row in _rows(block):
@@ -120,21 +142,85 @@ def _named_fields(fields: Any) -> dict[str, str] | None:
 def _index_path(index: str | os.PathLike[str], directory: str) -> str:
     """Raises what the index would run into when all is written: no folder, or another file."""
     path = local_path("index", index)
-    if os.path.dirname(path) == directory and not os.path.exists(directory):
+    folder = os.path.dirname(path)
+    if folder == directory and not os.path.exists(directory):
         return path  # it is made with the shards
-    if not os.path.isdir(os.path.dirname(path)):
+    if not os.path.isdir(folder):
         raise NotFound(f"there is no folder for the index {path!r}; make it first")
-    if not os.access(os.path.dirname(path), os.W_OK):
+    if not os.access(folder, os.W_OK):
         raise InvalidArgument(f"the folder of the index {path!r} is read-only; choose another")
-    if os.path.exists(path):
-        if not os.path.isfile(path):
-            raise InvalidArgument(f"the index would be a file, and {path!r} is none; name a file")
-        with open(path, "rb") as file:
-            if not file.read(len(_SQLITE)) == _SQLITE:
-                raise InvalidArgument(
-                    f"the file is no index, and is not replaced: {path!r}; choose another name"
-                )
+    if os.path.lexists(path):
+        raise InvalidArgument(
+            f"the index would replace what is there: {path!r}; remove it, or choose another name"
+        )
     return path
+
+
+@contextmanager
+def _staging(directory: str) -> Iterator[str]:
+    """The folder in which the tasks of a write put shards. Raises InvalidArgument if the directory
+    has shards, or another write is at work there."""
+    os.makedirs(directory, exist_ok=True)
+    shards = sorted(n for n in os.listdir(directory) if ".tar" in n or n.endswith(".tgz"))
+    if shards:
+        raise InvalidArgument(
+            f"the folder has shards already: {os.path.join(directory, shards[0])!r}; write to "
+            "another folder, or remove this one"
+        )
+    folder = os.path.join(directory, _STAGING)
+    try:
+        os.mkdir(folder)
+    except FileExistsError:
+        raise InvalidArgument(
+            f"a write to {directory!r} is at work, or was killed; wait for it, or remove "
+            f"{folder!r}"
+        ) from None
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)  # a task may be writing there yet
+
+
+def _publish(
+    staging: str,
+    written: Sequence[_Written],
+    prefix: str,
+    index: str | None,
+    content: dict[str, Any],
+    options: dict[str, Any],
+) -> WriteReport:
+    """Names the shards of the tasks that count, in order, and makes their index. Raises what
+    indexing raises, and Mismatch if the shards have another number of samples; then no shard
+    keeps its name."""
+    directory = os.path.dirname(staging)
+    paths = [path for task in written for path in task.paths]
+    num_samples = sum(task.num_samples for task in written)
+    if index is not None and not paths:
+        raise InvalidArgument(
+            f"there are no rows, and so no shards for the index {index!r}; leave out index, or "
+            "write a dataset that has rows"
+        )
+    named = [os.path.join(directory, f"{prefix}-{i:06}.tar") for i in range(len(paths))]
+    try:
+        for path, name in zip(paths, named, strict=True):
+            os.rename(path, name)
+        if index is not None:
+            parts = Parts(os.path.join(staging, "index"), None, content)
+            indexed = parts.build(named, options)
+            if indexed != num_samples:
+                raise Mismatch(
+                    f"{num_samples} rows were written to {directory!r}, and their shards have "
+                    f"{indexed} samples: a shard was changed meanwhile, or a part of it was lost; "
+                    "write again, to a file system that keeps what all nodes write"
+                )
+            parts.merge(index)
+    except BaseException:
+        if index is None or not os.path.exists(index):
+            for name in named:
+                with suppress(FileNotFoundError):
+                    os.unlink(name)
+        raise
+    return WriteReport(named, num_samples)
 
 
 def write(
@@ -145,7 +231,6 @@ def write(
     prefix: str = "shard",
     max_samples: int = 100_000,
     max_bytes: int = 256 << 20,
-    replace: bool = False,
     index: str | os.PathLike[str] | None = None,
     columns: Sequence[str] = (),
     hashes: bool = False,
@@ -154,25 +239,25 @@ def write(
 ) -> WriteReport:
     """Writes the rows of a dataset as samples into shards, in the dataset's order.
 
-    directory: on a file system that all nodes share, and no URL; the shards are
-        prefix-000000.tar, prefix-000001.tar ... in it. Neither name has a brace.
+    directory: a folder without shards, which is made if it is missing, on a file system that all
+        nodes share, and no URL. The shards are prefix-000000.tar, prefix-000001.tar ... in it.
+        Neither name has a brace.
     fields: names of the columns that become fields, or a dict of the fields' names by column; by
         default all columns but those with "__". The column "__key__" has the samples' keys. A value
         that is null is left out; others become bytes as of shardwise.ShardWriter.
     max_samples, max_bytes: of a shard, at most. Ray holds some max_bytes a task in memory.
-    replace: shards of this prefix that are there are removed when the new ones are written.
-    index: a path, in the directory or elsewhere; then tasks index the shards, and `columns` from
-        their fields, before these have their names. columns, hashes: as of shardwise.index().
+    index: a path, in the directory or elsewhere, where no file is; then tasks index the shards, and
+        `columns` from their fields. columns, hashes: as of shardwise.index().
     concurrency: as of ray.data.Dataset.write_datasink(). ray_remote_args: options of the tasks that
         write, and of those that index, as of ray.remote().
 
-    Shards appear when all are written and indexed, and the index after them; a write that fails
-    before leaves nothing, nor does a task that died and is done again. If naming them fails, or
-    this process dies meanwhile, no row is lost: the next write() there finishes it, says so, and
-    raises InvalidArgument; with replace=True it writes anew. Raises InvalidArgument (a shard is
-    there, another write is at work, or rows have no key), Unsupported (a dataset with a
-    checkpoint_config), NotFound, BadField, OSError; of an index what shardwise.index() raises, and
-    Mismatch if it has not as many samples as there were rows.
+    Shards get their names when all are written, and the index appears last: where it is, the write
+    is whole. A task that died is done again, and leaves nothing twice. A write that fails leaves
+    nothing; one whose process was killed leaves a folder that the next write() refuses.
+
+    Raises InvalidArgument (a shard or the index is there, another write is at work, or rows have no
+    key), Unsupported (a dataset with a checkpoint_config), NotFound, BadField, OSError; of an index
+    what shardwise.index() raises, and Mismatch if it has not as many samples as there were rows.
     """
     require("data", data, ray.data.Dataset, "give a ray.data.Dataset")
     directory = local_path("directory", directory)
@@ -201,15 +286,14 @@ def write(
     require("hashes", hashes, bool, "give True or False")
     if hashes and wanted is None:
         raise InvalidArgument("hashes are kept by an index, and none is made; give index=")
-    with Aside(directory, prefix, replace) as aside:
-        sink = ShardSink(aside.folder, named, max_samples, max_bytes)
-        options = data.context.execution_options
-        kept = options.preserve_order
-        options.preserve_order = True
+    with _staging(directory) as staging:
+        sink = ShardSink(staging, named, max_samples, max_bytes)
+        execution = data.context.execution_options
+        kept = execution.preserve_order
+        execution.preserve_order = True
         try:
             data.write_datasink(sink, concurrency=concurrency, ray_remote_args=ray_remote_args)
         finally:
-            options.preserve_order = kept
-        paths = [path for task in sink.written for path in task.paths]
-        num_samples = sum(task.num_samples for task in sink.written)
-        return aside.put(paths, num_samples, wanted, names, hashes, ray_remote_args or {})
+            execution.preserve_order = kept
+        content = {"columns": names, "hashes": hashes}
+        return _publish(staging, sink.written, prefix, wanted, content, ray_remote_args or {})

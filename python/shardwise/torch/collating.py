@@ -9,9 +9,6 @@ import torch
 
 from .. import _core
 
-_INTEGERS = frozenset(("cls", "cls2", "class", "count", "index", "inx", "id"))
-"""Fields that hold a decimal number by their name, as in WebDataset."""
-
 
 def collate(batch: Sequence[_core.Sample], *, collate_fn_map: Any = None) -> dict[str, Any]:
     """A batch of N samples as a dict: what torch's default_collate makes of Samples.
@@ -30,7 +27,7 @@ def collate(batch: Sequence[_core.Sample], *, collate_fn_map: Any = None) -> dic
     }
     for field in dict.fromkeys(name for fields in copies for name in fields):
         values: list[Any] = [fields.get(field) for fields in copies]
-        if field.rpartition(".")[2] in _INTEGERS:
+        if _core.field_kind(field) == "integer":
             made[field] = _numbers(batch, field, values)
         else:
             made[field] = values

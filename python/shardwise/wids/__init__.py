@@ -29,14 +29,6 @@ from .samplers import (
     ShardedSampler,
     ShardListSampler,
 )
-from .shards import LRUShards
-from .tars import (
-    IndexedTarSamples,
-    MMIndexedTar,
-    compute_num_samples,
-    group_by_key,
-    splitname,
-)
 
 __version__ = "0.1.11"
 """The version of wids whose place it takes."""
@@ -45,20 +37,14 @@ __all__ = [
     "ChunkedSampler",
     "DistributedChunkedSampler",
     "DistributedRangedSampler",
-    "IndexedTarSamples",
-    "LRUShards",
-    "MMIndexedTar",
     "ShardListDataset",
     "ShardListDatasetMulti",
     "ShardListSampler",
     "ShardedSampler",
-    "compute_num_samples",
     "decode_all_gz",
     "decode_basic",
     "decode_images_to_numpy",
     "decode_images_to_pil",
     "default_decoder",
-    "group_by_key",
     "install",
-    "splitname",
 ]

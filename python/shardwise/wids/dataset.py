@@ -9,7 +9,7 @@ import os
 import threading
 import warnings
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -23,8 +23,8 @@ from .sample import Sample
 from .shards import (
     COMPRESSED,
     CacheLocalname,
-    DatasetShards,
     DefaultLocalname,
+    RecentShards,
     ShardPlace,
     ShardSamples,
     check_sources,
@@ -219,32 +219,34 @@ class ShardListDataset(Generic[T_co]):
             raise InvalidArgument(f"claims={claims!r}: it is 'check' or 'believe'")
         if lru_size < 1:
             raise InvalidArgument(f"lru_size={lru_size}: at least one shard has to be open")
-
         sources = [source_of(shard["url"], localname) for shard in self.shards]
         check_sources(sources, allow_pipe)
-        self._is_cached = any(needs_cache(source) for source in sources)
         self._opening = _Opening(
             lru_size,
             os.path.abspath(self.cache_dir or self._folder_of_localname()),
             _NO_LIMIT if keep else int(cache_size),
             allow_pipe,
         )
-        if index is None and claims == "check" and _can_be_lazy(self.shards, sources):
-            data = self._opening.open_list(self.shards, path_of(index_directory))
-        else:
-            data = self._opening.open(
-                path_of(index) if index is not None else list(dict.fromkeys(sources)),
-                self._is_cached,
-                path_of(index_directory),
-            )
-        if not self._is_cached and any(shard.compression != "none" for shard in data.shards):
-            # Compressed, whatever the name says.
-            self._is_cached = True
-            data = self._opening.open(data.path, True)
-        self._places = _places(data, sources, is_own_index=index is None)
+        given = None if index is None else path_of(index)
+        data = self._open(sources, given, path_of(index_directory), claims == "check")
+        self._places = _places(data, sources, is_own_index=given is None)
         self.lengths: list[int] = _lengths(self.shards, self._places, claims)
         self.total_length = sum(self.lengths)
         self._take_data(data)
+
+    def _open(
+        self, sources: list[str], index: str | None, index_directory: str, is_checked: bool
+    ) -> _core.Dataset:
+        """The shards by their list alone, if that is enough; else by an index. Sets _is_cached."""
+        self._is_cached = any(needs_cache(source) for source in sources)
+        if index is None and is_checked and _can_be_lazy(self.shards, sources):
+            return self._opening.open_list(self.shards, index_directory)
+        named = list(dict.fromkeys(sources)) if index is None else index
+        data = self._opening.open(named, self._is_cached, index_directory)
+        if self._is_cached or all(shard.compression == "none" for shard in data.shards):
+            return data
+        self._is_cached = True  # compressed, whatever the name says
+        return self._opening.open(data.path, True)
 
     def _take_list(
         self,
@@ -303,7 +305,7 @@ class ShardListDataset(Generic[T_co]):
             ],
             self._opening.lru_size,
         )
-        self.cache = DatasetShards(data, self._reader, urls, self._places)
+        self.cache = RecentShards(data, self._reader, urls, self._places)
 
     def __getitem__(self, index: int) -> T_co:
         sample: Any = self._reader[index]

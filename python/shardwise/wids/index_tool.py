@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -17,7 +18,6 @@ from ..errors import Error, InvalidArgument
 from ..opening import open as open_dataset
 from .dataset import ShardListDataset
 from .specs import is_remote, load_remote_dsdesc_raw, local_path, urldir
-from .tars import compute_file_md5sum
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
@@ -100,7 +100,8 @@ def describe_shards(urls: list[str], md5: bool = True) -> list[dict[str, Any]]:
     for url, source, shard in zip(urls, sources, shards):
         entry: dict[str, Any] = {"url": url}
         if md5 and not is_remote(source):
-            entry["md5sum"] = compute_file_md5sum(source)
+            with open(source, "rb") as file:
+                entry["md5sum"] = hashlib.file_digest(file, "md5").hexdigest()
         entry["nsamples"] = shard.num_samples
         entry["filesize"] = shard.size_bytes
         described.append(entry)

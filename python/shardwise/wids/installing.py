@@ -9,22 +9,10 @@ from types import ModuleType
 
 # The modules of wids, and those here that have what is in them.
 _MODULES = {
-    "wids": (
-        "dataset",
-        "samplers",
-        "shards",
-        "tars",
-        "decode",
-        "specs",
-        "lru",
-    ),
-    "wids_cleanup": ("cleanup",),
+    "wids": ("dataset", "samplers", "shards", "decode", "specs"),
     "wids_decode": ("decode",),
     "wids_index": ("index_tool",),
-    "wids_lru": ("lru",),
-    "wids_mmtar": ("tars",),
     "wids_specs": ("specs",),
-    "wids_tar": ("tars",),
 }
 
 

@@ -39,18 +39,6 @@ def lengths_to_ranges(lengths: Iterable[int]) -> list[Range]:
     return ranges
 
 
-def intersect_range(a: Range, b: Range) -> Range | None:
-    """What two ranges have in common, or None."""
-    begin, end = max(a[0], b[0]), min(a[1], b[1])
-    return (begin, end) if begin < end else None
-
-
-def intersect_ranges(rangelist: Iterable[Range], r: Range) -> list[Range]:
-    """What each of several ranges has in common with one, where there is something."""
-    common = (intersect_range(a, r) for a in rangelist)
-    return [range_ for range_ in common if range_ is not None]
-
-
 def iterate_ranges(
     ranges: Iterable[Range],
     rng: random.Random,
@@ -352,8 +340,6 @@ __all__ = [
     "DistributedRangedSampler",
     "ShardListSampler",
     "ShardedSampler",
-    "intersect_range",
-    "intersect_ranges",
     "iterate_ranges",
     "lengths_to_ranges",
 ]

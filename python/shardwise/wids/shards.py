@@ -5,17 +5,15 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlparse
 
 from .. import _core
 from ..arguments import path_of
 from ..errors import InvalidArgument, OutOfRange
-from .lru import LRUCache
 from .sample import Sample
 from .specs import is_remote, local_path
-from .tars import IndexedTarSamples
 
 COMPRESSED = (".tgz", ".gz", ".zst", ".xz", ".bz2", ".lz4")
 
@@ -148,49 +146,9 @@ class ShardSamples:
         return f"<ShardSamples {self.path}>"
 
 
-class RecentShards:
-    """The shards of a dataset that were used last: ``dataset.cache.lru``. Read-only."""
-
-    def __init__(self, cache: DatasetShards) -> None:
-        self._cache = cache
-
-    @property
-    def capacity(self) -> int:
-        """How many are kept open."""
-        return self._cache.reader.capacity
-
-    def keys(self) -> list[str]:
-        """Their URLs, the one used last at the end."""
-        urls = self._cache.urls
-        return list(dict.fromkeys(urls[number] for number in self._cache.reader.recent()))
-
-    def values(self) -> list[ShardSamples]:
-        """The shards."""
-        return [self._cache.shard(url) for url in self.keys()]
-
-    def items(self) -> list[tuple[str, ShardSamples]]:
-        """Both."""
-        return [(url, self._cache.shard(url)) for url in self.keys()]
-
-    def __getitem__(self, url: str) -> ShardSamples | None:
-        return self._cache.shard(url) if url in self else None
-
-    def __contains__(self, url: object) -> bool:
-        return url in self.keys()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.keys())
-
-    def __len__(self) -> int:
-        return len(self.keys())
-
-    def clear(self) -> None:
-        """Forgets them."""
-        self._cache.clear()
-
-
-class DatasetShards:
-    """The shards of a dataset, as ``dataset.cache`` shows them, and how often they were opened."""
+class RecentShards(Mapping[str, ShardSamples]):
+    """The shards of a dataset that were used last, by URL, the last one at the end: what its
+    ``cache`` and ``cache.lru`` show."""
 
     def __init__(
         self,
@@ -199,95 +157,47 @@ class DatasetShards:
         urls: list[str],
         places: list[ShardPlace],
     ) -> None:
-        self.data, self.reader, self.urls, self.places = data, reader, urls, places
+        self._data, self._reader, self._urls, self._places = data, reader, urls, places
 
     @property
     def lru(self) -> RecentShards:
-        """Those that were used last."""
-        return RecentShards(self)
+        """The same."""
+        return self
 
     @property
-    def accesses(self) -> int:
-        """Samples that were asked for."""
-        return self.reader.accesses
+    def capacity(self) -> int:
+        """How many are kept open."""
+        return self._reader.capacity
 
-    @property
-    def misses(self) -> int:
-        """Those whose shard was not open."""
-        return self.reader.misses
-
-    def reset_stats(self) -> None:
-        """Counts from 0 again."""
-        self.reader.reset_stats()
-
-    def shard(self, url: str) -> ShardSamples:
-        """The shard with this URL. Raises InvalidArgument if the dataset has none."""
-        if url not in self.urls:
+    def get_shard(self, url: str) -> ShardSamples:
+        """The shard with this URL, used or not. Raises InvalidArgument if the dataset has none."""
+        if url not in self._urls:
             raise InvalidArgument(f"the data set has no shard {url!r}")
-        return ShardSamples(self.data, self.places[self.urls.index(url)])
+        return ShardSamples(self._data, self._places[self._urls.index(url)])
 
-    get_shard = shard
+    def __getitem__(self, url: str) -> ShardSamples:
+        if url not in self._recent():
+            raise KeyError(url)
+        return self.get_shard(url)
+
+    def _recent(self) -> dict[str, None]:
+        return dict.fromkeys(self._urls[number] for number in self._reader.recent())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._recent())
+
+    def __len__(self) -> int:
+        return len(self._recent())
 
     def clear(self) -> None:
         """Forgets which shards were used."""
-        self.reader.clear()
-
-    def __len__(self) -> int:
-        return len(self.lru)
-
-
-class LRUShards:
-    """Opens tars one by one, and keeps those that were used last.
-
-    A ShardListDataset does not need it: this is for programs that made one themselves.
-    localname: says where the copy of a shard lies; a shard of this machine needs none.
-    """
-
-    def __init__(
-        self,
-        lru_size: int,
-        keep: bool = False,
-        localname: Callable[[str], str] | None = None,
-    ) -> None:
-        self.localname = localname
-        self.lru: LRUCache[str, IndexedTarSamples] = LRUCache(
-            lru_size, release_handler=lambda url, shard: shard.close()
-        )
-        self.reset_stats()
-
-    def reset_stats(self) -> None:
-        """Counts from 0 again."""
-        self.accesses = self.misses = 0
-        self.last_missed = False
-
-    def get_shard(self, url: str) -> IndexedTarSamples:
-        """The samples of the tar at this path. Raises InvalidArgument if there is no local copy."""
-        self.accesses += 1
-        shard = self.lru[url]
-        self.last_missed = shard is None
-        if shard is None:
-            source = source_of(url, self.localname)
-            if is_remote(source):
-                raise InvalidArgument(
-                    f"{url!r} is remote, and has no copy here: a ShardListDataset fetches shards"
-                )
-            self.misses += 1
-            shard = self.lru[url] = IndexedTarSamples(path=source)
-        return shard
-
-    def clear(self) -> None:
-        """Closes all."""
-        self.lru.clear()
-
-    def __len__(self) -> int:
-        return len(self.lru)
+        self._reader.clear()
 
 
 __all__ = [
     "CacheLocalname",
-    "DatasetShards",
     "DefaultLocalname",
-    "LRUShards",
+    "RecentShards",
     "ShardSamples",
     "default_localname",
 ]

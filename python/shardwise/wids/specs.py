@@ -221,14 +221,8 @@ def load_dsdesc_and_resolve(
     return resolved
 
 
-def extract_shardlist(dsdesc: dict[str, Any]) -> list[Shard]:
-    """The shards of a descriptor that is in memory, checked."""
-    return check_shards(dsdesc.get("shardlist"))
-
-
 __all__ = [
     "check_shards",
-    "extract_shardlist",
     "is_remote",
     "load_dsdesc_and_resolve",
     "load_remote_dsdesc_raw",

@@ -32,7 +32,7 @@ def run(command: list[str], options: dict[str, Any]) -> str:
     Path(options["out"]).mkdir()
     env = {name: v for name, v in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
     done = subprocess.run(
-        [sys.executable, *command, json.dumps(options)],
+        [sys.executable, *command, json.dumps(options, default=str)],
         cwd=_HERE,
         env=env | {"OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
@@ -43,7 +43,7 @@ def run(command: list[str], options: dict[str, Any]) -> str:
     return "" if done.returncode == 0 else done.stdout or "it failed without a word"
 
 
-def torchrun(program: str, ranks: int, options: dict[str, Any]) -> str:
+def torchrun(program: str, ranks: int, **options: Any) -> str:
     launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     return run([*launcher, str(_HERE / program)], options)
 

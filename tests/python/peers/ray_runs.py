@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import gc
-import http.server
 import json
 import os
 import signal
@@ -78,49 +76,6 @@ def numbers_of(data: Any) -> list[int]:
     """The samples' numbers, in the order of the rows."""
     batches = data.select_columns(["__index__"]).iter_batches(batch_size=1000)
     return [number for batch in batches for number in batch["__index__"].tolist()]
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    """Gives files, and says nothing of it."""
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-class Counting(Handler):
-    """Gives parts of files, too, and counts the bytes."""
-
-    sent = 0
-
-    def do_GET(self) -> None:
-        data = Path(self.translate_path(self.path)).read_bytes()
-        first, _, last = self.headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
-        begin, end = int(first), int(last) + 1 if last else len(data)
-        self.send_response(206 if "Range" in self.headers else 200)
-        if "Range" in self.headers:
-            self.send_header("Content-Range", f"bytes {begin}-{end - 1}/{len(data)}")
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("ETag", '"1"')
-        self.send_header("Content-Length", str(end - begin))
-        self.end_headers()
-        if self.command == "GET":
-            Counting.sent += end - begin
-            self.wfile.write(data[begin:end])
-
-    do_HEAD = do_GET
-
-
-@contextmanager
-def served(folder: Path, handler: type[Handler] = Handler) -> Iterator[str]:
-    """The URL of a server that gives the files of a folder."""
-    given = functools.partial(handler, directory=str(folder))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), given)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 # Ray Train.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from peer_runs import make_index, prove_exact, torchrun
@@ -17,9 +17,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_index(tmp_path_factory.mktemp("data"))
 
 
-def train_on(ranks: int, **options: Any) -> str:
-    plain = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
-    return torchrun("accelerate_run.py", ranks, plain)
+train_on = partial(torchrun, "accelerate_run.py")
 
 
 def test_a_prepared_loader_is_an_error(train: Path, tmp_path: Path) -> None:

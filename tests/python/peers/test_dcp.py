@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from peer_runs import make_index, prove_exact, torchrun
@@ -11,9 +11,7 @@ from peer_runs import make_index, prove_exact, torchrun
 pytest.importorskip("torch", reason="torch is not installed")
 
 
-def train_on(ranks: int, **options: Any) -> str:
-    plain = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
-    return torchrun("dcp_run.py", ranks, plain)
+train_on = partial(torchrun, "dcp_run.py")
 
 
 def test_a_loader_in_a_checkpoint_goes_on_with_as_many_ranks_and_with_more(tmp_path: Path) -> None:

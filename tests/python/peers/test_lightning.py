@@ -19,11 +19,7 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def fit(**options: Any) -> str:
-    return run(["lightning_run.py"], {name: _plain(value) for name, value in options.items()})
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
+    return run(["lightning_run.py"], options)
 
 
 def test_with_the_defaults_each_sample_comes_once(train: Path, tmp_path: Path) -> None:

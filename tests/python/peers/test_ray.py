@@ -9,15 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shard, write_shards
+from conftest import FileServer, RangeHandler, in_threads, write_shard, write_shards
 from peer_runs import NUM_SAMPLES
-from ray_runs import SHUFFLED, Counting, numbers_of, served
+from ray_runs import SHUFFLED, numbers_of
 
 import shardwise
 from shardwise import Order, Sampler, errors
@@ -53,16 +52,6 @@ def take_away(index: Path, *shards: int) -> None:
 
 
 # The order.
-
-
-@pytest.mark.parametrize("blocks", [None, 1, 7, 100])
-def test_rows_come_as_the_order_says(train: Path, blocks: int | None) -> None:
-    data = sr.read(train, order=SHUFFLED, epoch=2, override_num_blocks=blocks)
-    sampler = Sampler(shardwise.open(train), SHUFFLED)
-    sampler.set_epoch(2)
-    assert numbers_of(data) == list(sampler)
-    if blocks == 7:
-        assert data.materialize().num_blocks() == 7
 
 
 def test_rows_have_what_the_samples_have(train: Path) -> None:
@@ -117,11 +106,7 @@ def test_consumers_of_a_split_get_what_ranks_get(
         for batch in parts[rank].iter_batches(batch_size=64):
             given[rank] += batch["__index__"].tolist()
 
-    threads = [threading.Thread(target=consume, args=(rank,)) for rank in range(deal)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(consume, range(deal))
     ds = shardwise.open(train) if where is None else shardwise.open(train).where(where)
     assert given == [list(Sampler(ds, SHUFFLED, rank=r, world_size=deal)) for r in range(deal)]
     assert sorted(sum(given, [])) == list(range(len(ds)))
@@ -225,15 +210,15 @@ def test_bytes_that_are_not_asked_for_do_not_leave_a_server(tmp_path: Path) -> N
         path = tmp_path / f"shards/{shard:06}.tar"
         write_shard(path, [(f"{i:03}", fields[i]) for i in numbers])
     index = tmp_path / "a.idx"
-    with served(tmp_path / "shards", Counting) as url:
-        urls = url + "/{000000..000001}.tar"
+    with FileServer(tmp_path / "shards", RangeHandler) as server:
+        urls = server.url + "/{000000..000001}.tar"
         shardwise.index(index, urls, columns=["cls"], threads=0)
 
         def sent(data: Any) -> tuple[int, int]:
             """How many rows there are, and bytes that were sent for them."""
-            Counting.sent = 0
+            server.sent = 0
             rows = sum(batch.num_rows for batch in data.iter_batches(batch_format="pyarrow"))
-            return rows, Counting.sent
+            return rows, server.sent
 
         data = sr.read(index, order=SHUFFLED, access="range", override_num_blocks=3)
         least = num_samples * size
@@ -264,11 +249,7 @@ def test_rows_of_a_split_come_once_also_if_a_map_makes_them_larger(train: Path) 
         for batch in part.iter_batches(batch_size=64):
             given.extend(batch["__index__"].tolist())
 
-    threads = [threading.Thread(target=consume, args=(part,)) for part in parts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(consume, parts)
     assert sorted(given) == list(range(NUM_SAMPLES))
 
 

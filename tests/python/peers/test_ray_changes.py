@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shard
-from ray_runs import SHUFFLED, served
+from conftest import FileServer, write_shard
+from ray_runs import SHUFFLED
 
 import shardwise
 from shardwise import errors
@@ -145,9 +145,9 @@ def test_a_shard_that_changed_behind_a_server_is_named_and_what_a_cache_has_is_a
 ) -> None:
     index, rows = planned[0].with_name("remote.idx"), planned[1]
     shard = tmp_path / "shards/000001.tar"
-    with served(tmp_path / "shards") as url:
+    with FileServer(tmp_path / "shards") as server:
         full, empty = tmp_path / "full", tmp_path / "empty"
-        shardwise.index(index, url + "/{000000..000002}.tar", **INDEXED)
+        shardwise.index(index, server.url + "/{000000..000002}.tar", **INDEXED)
         options: Any = {"columns": COLUMNS, "ray_remote_args": in_other_processes(tmp_path)}
         kept = sr.read(index, cache=full, **options)
         assert kept.take_all() == rows

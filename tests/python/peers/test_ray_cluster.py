@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shards
+from conftest import FileHandler, FileServer, in_threads, write_shards
 from peer_runs import make_index
 from ray_runs import (
     SHUFFLED,
-    Handler,
     fit,
     numbers_of,
     require_exact,
     require_order,
-    served,
     shut_down,
     three_epochs,
     two_epochs_in_spite_of_an_end,
@@ -113,11 +111,7 @@ def test_on_two_nodes_consumers_and_ranks_get_what_the_sampler_says(tmp_path: Pa
             for batch in parts[rank].iter_batches(batch_size=64):
                 given[rank] += batch["__index__"].tolist()
 
-        threads = [threading.Thread(target=consume, args=(rank,)) for rank in range(7)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(consume, range(7))
         ds = shardwise.open(train)
         assert given == [list(Sampler(ds, SHUFFLED, rank=r, world_size=7)) for r in range(7)]
         assert sorted(sum(given, [])) == list(range(len(ds)))
@@ -156,7 +150,7 @@ def test_ray_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> Non
     require_exact(tmp_path, 3, 2)
 
 
-class Guarded(Handler):
+class Guarded(FileHandler):
     """Gives files to whoever says the word, and notes which."""
 
     given: list[str] = []
@@ -196,11 +190,12 @@ def test_each_node_fetches_a_shard_once_also_for_a_worker_that_is_killed(
             os.kill(os.getpid(), signal.SIGKILL)
         return batch
 
-    with served(tmp_path / "shards", Guarded) as url, two_nodes(tmp_path, HEAD, {"num_cpus": 1}):
+    site = FileServer(tmp_path / "shards", Guarded)
+    with site, two_nodes(tmp_path, HEAD, {"num_cpus": 1}):
         cache = shardwise.ShardCache(
             "/proc/self/cwd/cache",  # of each node, and of this process
             http_headers=["Authorization: Bearer sesame"],
-            url_base={old: url},
+            url_base={old: site.url},
         )
         shardwise.index(index, old + "/train-{000000..000003}.tar", cache=cache, threads=0)
         Guarded.given.clear()

@@ -156,20 +156,6 @@ def test_a_token_is_given_only_where_the_place_is_known(train: Path) -> None:
         shard.token()
 
 
-def test_a_checkpoint_after_the_last_batch_is_one_of_the_next_epoch(train: Path) -> None:
-    data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
-    shard, again = (
-        sr.ExactDataConfig().configure({"train": data}, 1)[0]["train"] for _ in range(2)
-    )
-    for done, _ in enumerate(shard.iter_batches(batch_size=500), start=1):
-        if done == 5:
-            again.load_state_dict(shard.state_dict())
-    assert again.epoch == shard.epoch == 1
-    for _ in again.iter_batches(batch_size=500):
-        pass
-    assert again.prove() == f"epoch 1: {NUM_SAMPLES} samples, each exactly once: proven"
-
-
 def test_batches_whose_rows_cannot_be_counted_need_even_false(train: Path) -> None:
     data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_shards
+from conftest import FileHandler, FileServer, write_shard, write_shards
 from peer_runs import NUM_SAMPLES
-from ray_runs import SHUFFLED, Handler, numbers_of, served
+from ray_runs import SHUFFLED, numbers_of
 
 import shardwise
 from shardwise import Sampler, errors
 
 pytest.importorskip("ray.data", reason="Ray Data is not installed")
 
+import pyarrow as pa
 import ray
 
 import shardwise.ray as sr
+from shardwise.ray import writing
 from shardwise.ray.indexing import Parts
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -88,32 +92,144 @@ def test_the_index_of_a_write_is_as_it_was_asked_for(
     with pytest.raises(errors.InvalidArgument, match="hashes are kept by an index, and none is"):
         sr.write(few, tmp_path / "other", hashes=True)
     with pytest.raises(errors.InvalidArgument, match="not valid: hashes='yes'; give True or False"):
-        sr.write(few, tmp_path / "other", index=index, hashes="yes")  # type: ignore[arg-type]
+        sr.write(few, tmp_path, index=tmp_path / "b.idx", hashes="yes")  # type: ignore[arg-type]
 
 
-def test_shards_that_are_there_stay_unless_they_are_to_be_replaced(
+def test_a_write_goes_to_a_fresh_folder_and_its_index_to_a_free_name(
     train: Path, tmp_path: Path
 ) -> None:
     few = sr.read(train, where="sample < 30", override_num_blocks=1)
     first = sr.write(few, tmp_path / "new", max_samples=10, fields={"bin": "data"})
-    with pytest.raises(errors.InvalidArgument, match="there is a shard already: .*-000000.tar"):
-        sr.write(few, tmp_path / "new")
     assert len(first.paths) == 3
-    index = tmp_path / "new.idx"
-    again = sr.write(few, tmp_path / "new", replace=True, index=index, columns=["cls"])
-    assert again.paths == first.paths[:1]
-    assert os.listdir(tmp_path / "new") == ["shard-000000.tar"]
-    assert shardwise.open(index).column("cls") == list(range(30))
+    with pytest.raises(errors.InvalidArgument, match="the folder has shards already: .*0.tar"):
+        sr.write(few, tmp_path / "new", prefix="other")
+    with pytest.raises(errors.InvalidArgument, match="index would replace what is there: .*tar'"):
+        sr.write(few, tmp_path / "other", index=first.paths[0])
+    assert not (tmp_path / "other").exists()
+    assert sorted(os.listdir(tmp_path / "new")) == sorted(map(os.path.basename, first.paths))
 
 
-def test_shards_of_a_prefix_that_begins_as_this_one_stay(train: Path, tmp_path: Path) -> None:
-    few = sr.read(train, where="sample < 3", override_num_blocks=1)
-    sr.write(few, tmp_path, prefix="a-b", fields={"bin": "data"})
-    (tmp_path / "a-old.tar").write_bytes(b"kept")
-    for replace in (False, True):
-        sr.write(few, tmp_path, prefix="a", fields={"bin": "data"}, replace=replace)
-    names = [name for name in sorted(os.listdir(tmp_path)) if name.endswith(".tar")]
-    assert names == ["a-000000.tar", "a-b-000000.tar", "a-old.tar"]
+class Task:
+    def __init__(self, number: int) -> None:
+        self.task_idx = number
+
+
+class Result:
+    def __init__(self, *write_returns: Any) -> None:
+        self.write_returns = write_returns
+
+
+def block(first: int, count: int = 10) -> Any:
+    numbers = list(range(first, first + count))
+    return pa.table({"__key__": [f"{i:06}" for i in numbers], "cls": numbers})
+
+
+def write_here(directory: Path, rows_lost: int = 0) -> None:
+    """What write() does without a Ray: 20 rows by two tasks, of which one is done twice."""
+    with writing._staging(str(directory)) as staging:
+        sink = writing.ShardSink(staging, None, 4, 1 << 20)
+        second = sink.write([block(10)], Task(1))
+        sink.write([block(0)], Task(0))  # of a worker that died before it could say so
+        sink.on_write_complete(Result(second, sink.write([block(0)], Task(0))))
+        if rows_lost:
+            write_shard(Path(second.paths[0]), [("a", {"cls": b"1"})])
+        index = str(directory / "a.idx")
+        writing._publish(staging, sink.written, "a", index, {"columns": ["cls"]}, {})
+
+
+def test_a_write_that_fails_at_any_step_leaves_nothing_and_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build_here(self: Parts, sources: list[str], options: dict[str, Any]) -> int:
+        numbered = enumerate(self.paths, start=1)
+        count = len(self.paths)
+        return sum(
+            shardwise.index(path, *sources, part=(i, count), columns=["cls"], threads=0).num_samples
+            for i, path in numbered
+        )
+
+    monkeypatch.setattr(Parts, "build", build_here)
+    left = 0
+
+    def stepping(real: Any) -> Any:
+        def step(*arguments: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                raise OSError(errno.ENOSPC, "the disk is full")
+            return real(*arguments)
+
+        return step
+
+    for where, name in ((os, "rename"), (Parts, "build"), (Parts, "merge")):
+        monkeypatch.setattr(where, name, stepping(getattr(where, name)))
+    new = tmp_path / "new"
+    for step in range(8):  # 6 names, the parts, the index
+        left = step
+        with pytest.raises(OSError, match="the disk is full"):
+            write_here(new)
+        assert os.listdir(new) == []
+    with pytest.raises(errors.Mismatch, match="20 rows were written to .*shards have 17 samples"):
+        write_here(new, rows_lost=3)
+    assert os.listdir(new) == []
+    write_here(new)
+    assert sorted(path.name for path in new.glob("*.tar")) == [f"a-{i:06}.tar" for i in range(6)]
+    assert shardwise.open(new / "a.idx").column("cls") == list(range(20))
+    assert shardwise.verify(new / "a.idx") == []
+    assert not (new / writing._STAGING).exists()
+
+
+def test_two_writes_to_one_folder_at_a_time_are_refused(train: Path, tmp_path: Path) -> None:
+    new = tmp_path / "new"
+    with writing._staging(str(new)):
+        with pytest.raises(errors.InvalidArgument, match="a write to .* is at work, or was killed"):
+            sr.write(sr.read(train), new)
+    assert os.listdir(new) == []
+
+
+def test_a_task_without_the_folder_of_its_write_says_so(tmp_path: Path) -> None:
+    sink = writing.ShardSink(str(tmp_path / "gone"), None, 4, 1 << 20)
+    with pytest.raises(errors.NotFound, match="on the node .*that all nodes share, or the write"):
+        sink.write([block(0)], Task(0))
+    assert os.listdir(tmp_path) == []
+
+
+KILLED_DRIVER = """
+import os, shutil, signal, sys
+import ray
+address, index, folder, moment = sys.argv[1:]
+ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+import shardwise.ray
+from shardwise.ray.indexing import Parts
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+where = {"rename": os, "build": Parts, "merge": Parts, "rmtree": shutil}[moment]
+setattr(where, moment, die)
+few = shardwise.ray.read(index, where="sample < 30", override_num_blocks=1)
+index = {"index": folder + ".idx", "columns": ["cls"], "hashes": True}
+shardwise.ray.write(few, folder, max_samples=10, **index)
+"""
+
+
+def test_what_a_killed_driver_leaves_has_an_index_only_if_it_is_whole(
+    train: Path, tmp_path: Path
+) -> None:
+    address = ray.get_runtime_context().gcs_address
+    few = sr.read(train, where="sample < 30", override_num_blocks=1)
+    shards = {"rename": 0, "build": 3, "merge": 3, "rmtree": 3}
+    for moment, num_shards in shards.items():
+        new, index = tmp_path / moment, tmp_path / f"{moment}.idx"
+        command = [sys.executable, "-c", KILLED_DRIVER, address, str(train), str(new), moment]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        assert len(list(new.glob("*.tar"))) == num_shards
+        assert index.exists() == (moment == "rmtree")
+        with pytest.raises(errors.InvalidArgument, match="was killed|has shards already"):
+            sr.write(few, new)
+    assert shardwise.open(tmp_path / "rmtree.idx").column("cls") == list(range(30))
+    assert shardwise.verify(tmp_path / "rmtree.idx", full=True) == []
 
 
 def test_two_rows_of_one_key_leave_nothing(train: Path, tmp_path: Path) -> None:
@@ -134,7 +250,7 @@ def test_an_index_that_cannot_be_made_is_refused_before_anything_is_written(
 ) -> None:
     few = sr.read(train, where="sample < 3")
     other = write_shards(tmp_path / "shards", [1])[0]
-    with pytest.raises(errors.InvalidArgument, match="is no index, and is not replaced: .*tar'"):
+    with pytest.raises(errors.InvalidArgument, match="index would replace what is there: .*tar'"):
         sr.write(few, tmp_path / "new", index=other)
     with pytest.raises(errors.NotFound, match="no folder for the index .*gone/a.idx"):
         sr.write(few, tmp_path / "new", index=tmp_path / "gone" / "a.idx")
@@ -186,7 +302,7 @@ def test_no_field_is_lost_and_no_name_is_misread(train: Path, tmp_path: Path) ->
     refused("not valid: prefix='{x}'; braces are patterns", prefix="{x}")
     refused("not valid: directory='.*; braces are patterns", directory=tmp_path / "a{1..3}")
     refused("columns are taken by an index, and none is made: cls; give index=", columns=["cls"])
-    refused("the index would be a file, and '.*' is none", index=tmp_path)
+    refused("the index would replace what is there", index=tmp_path)
     refused("not valid: directory='s3://.*not to a URL", directory="s3://bucket/new")
     refused("not valid: index='s3://.*not to a URL", index="s3://bucket/new.idx")
     with pytest.raises(errors.InvalidArgument, match="not valid: output='s3://.*not to a URL"):
@@ -248,7 +364,7 @@ def test_parts_make_the_index_of_a_single_build(
         sr.index("made.idx", "shards", parts=0)
 
 
-class KillingHandler(Handler):
+class KillingHandler(FileHandler):
     """A server whose first answer to a task that indexes is the task's end."""
 
     killed: list[int] = []
@@ -269,8 +385,8 @@ class KillingHandler(Handler):
 
 def test_a_part_whose_task_died_is_built_again(tmp_path: Path) -> None:
     write_shards(tmp_path / "shards", [40, 13, 30, 20])
-    with served(tmp_path / "shards", KillingHandler) as url:
-        urls = url + "/train-{000000..000003}.tar"
+    with FileServer(tmp_path / "shards", KillingHandler) as server:
+        urls = server.url + "/train-{000000..000003}.tar"
         made = sr.index(tmp_path / "made.idx", urls, columns=["cls"], parts=1)
     assert len(KillingHandler.killed) == 1
     assert made.num_samples == 103

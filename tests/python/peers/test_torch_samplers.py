@@ -206,32 +206,6 @@ def test_torch_distributed_goes_before_the_environment(
 # Batches.
 
 
-@pytest.mark.parametrize(
-    ("samples", "ranks", "size"),
-    [(2001, 2, 10), (2001, 2, 16), (103, 4, 5), (21, 4, 5), (20, 4, 5), (7, 3, 2), (5, 5, 1)],
-)
-def test_even_batches_are_exact_and_a_token_fits_after_each(
-    samples: int, ranks: int, size: int
-) -> None:
-    everyone = [
-        st.BatchSampler(st.DistributedChunkedSampler(samples, rank=r, world_size=ranks), size)
-        for r in range(ranks)
-    ]
-    lists = [list(batches) for batches in everyone]
-    assert len({len(batches) for batches in everyone}) == 1
-    assert [len(of_rank) for of_rank in lists] == [len(batches) for batches in everyone]
-    assert all(len(batch) <= size for of_rank in lists for batch in of_rank)
-    for done in range(len(lists[0]) + 1):
-        tokens = {batches.token(done) for batches in everyone}
-        assert len(tokens) == 1
-        delivered = [i for of_rank in lists for batch in of_rank[:done] for i in batch]
-        for rank in range(3 if done < len(lists[0]) else 0):
-            rest = st.DistributedChunkedSampler(samples, rank=rank, world_size=3)
-            rest.resume(min(tokens))
-            delivered += list(rest)
-        assert sorted(delivered) == list(range(samples))
-
-
 def test_even_batches_that_cannot_be_are_an_error() -> None:
     def batches(samples: int, size: int, **options: Any) -> st.BatchSampler:
         sampler = st.SequentialSampler(samples, rank=1, world_size=2)
@@ -249,16 +223,6 @@ def test_even_batches_that_cannot_be_are_an_error() -> None:
     assert len(batches(2001, 1, even=False)) == 1000
     assert len(batches(1, 4, even=False)) == 0
     assert [len(batches(19, 10, drop_last=last)) for last in (False, True)] == [1, 0]
-
-
-def test_drop_last_stops_all_ranks_at_the_same_batch() -> None:
-    for rank in range(2):  # 20 samples and 19: two batches of 10, and one
-        sampler = st.SequentialSampler(39, rank=rank, world_size=2)
-        batches = st.BatchSampler(sampler, 10, drop_last=True)
-        assert [len(batch) for batch in batches] == [10]
-    assert (
-        len(st.BatchSampler(st.SequentialSampler(39, rank=0, world_size=2), 10, True, False)) == 2
-    )
 
 
 def test_a_batch_sampler_takes_a_sampler_of_this_module_only() -> None:
@@ -287,27 +251,6 @@ def test_uneven_batches_of_torch_are_an_error() -> None:
 
 
 # Tokens and states.
-
-
-def test_a_token_goes_on_with_other_ranks(train: shardwise.Dataset) -> None:
-    before = [st.ShardedSampler(train, seed=3, rank=r, world_size=2) for r in range(2)]
-    delivered: list[int] = []
-    for sampler in before:
-        sampler.set_epoch(2)
-        delivered += itertools.islice(sampler, 5 * 40)
-    token = before[1].token(5, batch_size=40)
-    after = [st.ShardedSampler(train, seed=3, rank=r, world_size=3) for r in range(3)]
-    for sampler in after:
-        sampler.resume(token)
-        sampler.set_epoch(2)  # where it is already: it stays
-        assert sampler.epoch == 2
-        assert len(pickle.loads(pickle.dumps(sampler))) == len(sampler) < 600
-        delivered += sampler
-    assert proven(before[0], delivered) == "epoch 2: 2001 samples, each exactly once: proven"
-    after[0].set_epoch(3)
-    assert len(after[0]) == 667
-    after[0].set_epoch(2)
-    assert len(after[0]) == 667  # from the epoch's beginning
 
 
 def test_the_same_epoch_keeps_the_place_of_its_token() -> None:
@@ -420,84 +363,6 @@ def test_tokens_that_cannot_be_are_errors(train: shardwise.Dataset) -> None:
     assert list(other) == list(st.ShardedSampler(train, seed=1))  # as it was
 
 
-def test_an_iterator_goes_on_where_its_rank_stood(train: shardwise.Dataset) -> None:
-    sampler = st.DistributedChunkedSampler(train, seed=1, rank=1, world_size=2)
-    sampler.set_epoch(4)
-    walk = iter(sampler)
-    before = list(itertools.islice(walk, 333))
-    state = pickle.loads(pickle.dumps(walk.state_dict()))
-    rest = list(walk)
-    again = iter(st.DistributedChunkedSampler(train, seed=1, rank=1, world_size=2))
-    again.load_state_dict(state)
-    assert again.position == 333
-    assert list(again) == rest
-    again.load_state_dict(walk.state_dict())
-    assert (list(again), again.at_end) == ([], True)
-    assert before + rest == list(sampler.core)
-
-
-def test_a_state_of_a_rank_that_took_more_is_exact_for_that_rank(train: shardwise.Dataset) -> None:
-    walks = [iter(st.DistributedChunkedSampler(train, rank=r, world_size=2)) for r in range(2)]
-    delivered = [next(walks[0]) for _ in range(700)] + [next(walks[1]) for _ in range(3)]
-    for rank in range(2):
-        again = iter(st.DistributedChunkedSampler(train, rank=rank, world_size=2))
-        again.load_state_dict(walks[rank].state_dict())
-        delivered += again
-    assert sorted(delivered) == list(range(2001))
-
-
-@pytest.mark.parametrize("done", [0, 1, 50, 99, 100, 101])
-def test_states_of_even_batches_go_on_with_the_same_ranks_and_with_others(done: int) -> None:
-    def batches(rank: int, ranks: int, even: bool = True) -> Any:
-        sampler = st.DistributedChunkedSampler(2001, seed=2, rank=rank, world_size=ranks)
-        return iter(st.BatchSampler(sampler, 10, even=even))
-
-    walks = [batches(rank, 2) for rank in range(2)]
-    delivered = [i for walk in walks for batch in itertools.islice(walk, done) for i in batch]
-    states = [walk.state_dict() for walk in walks]
-    assert states[0]["token"] == states[1]["token"]
-    for state_of in ([0, 1], [0, 0], [1, 1]):  # also one rank's state for all, as Lightning has it
-        all_of_them = list(delivered)
-        for rank in range(2):
-            again = batches(rank, 2)
-            again.load_state_dict(states[state_of[rank]])
-            rest = list(again)
-            assert len(rest) == 101 - done
-            all_of_them += itertools.chain.from_iterable(rest)
-        assert sorted(all_of_them) == list(range(2001))
-    for rank in range(5):
-        again = batches(rank, 5, even=False)  # at the end there are fewer samples than ranks
-        again.load_state_dict(states[1])
-        delivered += itertools.chain.from_iterable(again)
-    assert sorted(delivered) == list(range(2001))
-
-
-@pytest.mark.parametrize("done", range(1, 5))
-@pytest.mark.parametrize("size", [2, 3, 5, 7, 16, 100])
-def test_states_go_on_with_batches_of_another_size(done: int, size: int) -> None:
-    def batches(rank: int, size: int, world_size: int = 2) -> Any:
-        sampler = st.DistributedChunkedSampler(53, seed=3, rank=rank, world_size=world_size)
-        return iter(st.BatchSampler(sampler, size))
-
-    first = [batches(rank, 6) for rank in range(2)]
-    delivered = [n for it in first for _ in range(done) for n in next(it)]
-    second = [batches(rank, size) for rank in range(2)]
-    for it, state in zip(second, first, strict=True):
-        it.load_state_dict(state.state_dict())
-    before = list(delivered)
-    delivered += [n for it in second for n in next(it)]
-    states = [it.state_dict() for it in second]
-    left = [list(it) for it in second]
-    assert len(left[0]) == len(left[1]), "else training in step would hang"
-    assert sorted([*delivered, *(n for it in left for b in it for n in b)]) == list(range(53))
-    # And from there with one rank.
-    alone = batches(0, 4, world_size=1)
-    alone.load_state_dict(states[0])
-    assert sorted([*delivered, *(n for b in alone for n in b)]) == list(range(53))
-    assert states[0]["token"] == states[1]["token"]
-    assert len(before) < len(delivered)
-
-
 def test_a_state_that_would_make_torchs_batches_uneven_is_an_error(
     train: shardwise.Dataset,
 ) -> None:
@@ -519,22 +384,6 @@ def test_a_state_that_would_make_torchs_batches_uneven_is_an_error(
             continue
         with pytest.raises(InvalidArgument, match="would have 5 batches of 5, another 4: training"):
             next(iter(again))
-
-
-def test_where_ranks_need_not_be_even_a_state_keeps_its_own_place() -> None:
-    def batches(size: int) -> Any:
-        sampler = st.DistributedChunkedSampler(53, seed=3, rank=1, world_size=2)
-        return iter(st.BatchSampler(sampler, size, even=False))
-
-    expected = [n for batch in batches(3) for n in batch]
-    it = batches(3)
-    for _ in range(3):
-        next(it)
-    again = batches(5)
-    again.load_state_dict(it.state_dict())
-    rest = list(again)
-    assert [n for batch in rest for n in batch] == expected[9:]
-    assert [len(batch) for batch in rest] == [5, 5, 5, 2]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -851,8 +700,3 @@ def test_accelerate_may_deal_out_one_ranks_batches_only_without_repeating(
 @pytest.mark.parametrize("modules", ["shardwise, torch", "torch, shardwise"])
 def test_torch_and_shardwise_load_in_any_order(modules: str) -> None:
     subprocess.run([sys.executable, "-c", f"import {modules}"], check=True)
-
-
-def test_shardwise_does_not_import_torch() -> None:
-    code = "import sys, shardwise; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -17,10 +17,9 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def train_on(ranks: int, **options: Any) -> str:
-    plain = {name: str(v) if isinstance(v, Path) else v for name, v in options.items()}
     if ranks == 1:
-        return run(["transformers_run.py"], plain)
-    return torchrun("transformers_run.py", ranks, plain)
+        return run(["transformers_run.py"], options)
+    return torchrun("transformers_run.py", ranks, **options)
 
 
 def test_a_loader_goes_on_where_its_state_stands(train: Path, tmp_path: Path) -> None:

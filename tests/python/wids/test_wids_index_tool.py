@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import FileServer
 from shardwise.wids import ShardListDataset
-from shardwise.wids.cleanup import keep_most_recent_files
 from shardwise.wids.index_tool import (
     AtomicJsonUpdate,
     expand_braces,
@@ -20,7 +20,7 @@ from shardwise.wids.index_tool import (
     shorten_name,
 )
 from shardwise.wids.specs import is_remote, urldir, urlmerge
-from wids_support import Served, own_folders, served, shards, write_shards  # noqa: F401
+from wids_support import own_folders, served, shards, write_shards  # noqa: F401
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_create_names_the_data_set_and_takes_a_list(
     assert descriptor["info"] == "about it"
 
 
-def test_create_reads_remote_shards(served: Served, tmp_path: Path) -> None:
+def test_create_reads_remote_shards(served: FileServer, tmp_path: Path) -> None:
     write_shards(tmp_path / "served", [4])
     path = tmp_path / "remote.json"
     assert main(["create", served.url + "/train-000.tar", "-o", str(path)]) == 0
@@ -171,14 +171,3 @@ def test_urls_are_put_together() -> None:
     assert urlmerge("/x", "pipe:cat a") == "pipe:cat a"
     assert is_remote("s3://b/k") and is_remote("pipe:x")
     assert not is_remote("file:///x") and not is_remote("a:b.tar")
-
-
-def test_files_that_were_written_last_are_kept(tmp_path: Path) -> None:
-    for i in range(10):
-        path = tmp_path / f"{i}"
-        path.write_bytes(bytes(10))
-        os.utime(path, ns=(i * 10**9, i * 10**9))
-    keep_most_recent_files(str(tmp_path / "*"), maxsize=55)
-    assert sorted(os.listdir(tmp_path)) == ["5", "6", "7", "8", "9"]
-    keep_most_recent_files(str(tmp_path / "*"), maxfiles=2)
-    assert sorted(os.listdir(tmp_path)) == ["8", "9"]

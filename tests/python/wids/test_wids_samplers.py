@@ -20,10 +20,7 @@ from shardwise.wids import (
     ShardListSampler,
 )
 from shardwise.wids.samplers import (
-    intersect_range,
-    intersect_ranges,
     iterate_ranges,
-    lengths_to_ranges,
 )
 from wids_support import own_folders, shards  # noqa: F401
 
@@ -211,13 +208,6 @@ def test_samplers_are_pickled() -> None:
         sampler = ChunkedSampler(range(100), chunksize=7, seed=5, exact=exact)
         sampler.set_epoch(3)
         assert list(pickle.loads(pickle.dumps(sampler))) == list(sampler)
-
-
-def test_ranges_are_cut() -> None:
-    assert lengths_to_ranges([3, 0, 2]) == [(0, 3), (3, 3), (3, 5)]
-    assert intersect_range((0, 5), (3, 9)) == (3, 5)
-    assert intersect_range((0, 3), (3, 9)) is None
-    assert intersect_ranges([(0, 5), (7, 8), (8, 20)], (3, 9)) == [(3, 5), (7, 8), (8, 9)]
 
 
 def test_torch_knows_the_sampler_of_a_rank_as_one() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import os
-import random
 import warnings
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ from wids_support import own_folders, shards, write_descriptor, write_tar  # noq
 
 
 class Captions(wids.ShardListDataset[tuple[bytes, int]]):
-    """1. A subclass that passes its keyword arguments on, and gives something else."""
+    """A subclass that passes its keyword arguments on, and gives something else."""
 
     def __init__(self, scale: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -43,40 +41,14 @@ def by_shard(self: Any, index: int) -> Any:
 
 
 def test_a_subclass_that_reads_shards_itself(shards: list[Any]) -> None:
-    """2. __getitem__ written out, with get_shard() and the transformations."""
+    """__getitem__ written out, with get_shard() and the transformations."""
     kind = type("Own", (wids.ShardListDataset,), {"__getitem__": by_shard})
     sample = kind(shards)[8]
     assert sample[".cls"] == 8 and sample["__shard__"] == shards[1]["url"]
 
 
-class Wrapper:
-    """3. A dataset of a framework that holds one of wids, and tries again elsewhere."""
-
-    def __init__(self, paths: list[str], **options: Any) -> None:
-        self.parts = [wids.ShardListDataset(path, **options) for path in paths]
-        self.rng = random.Random(0)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    def __getitem__(self, index: int) -> dict[str, Any]:
-        for part in self.parts:
-            if index < len(part):
-                return {"inputs": part[index][".bin"], "label": part[index][".cls"]}
-            index -= len(part)
-        raise IndexError(index)
-
-
-def test_a_wrapper_of_several(shards: list[Any], tmp_path: Path) -> None:
-    paths = [
-        str(write_descriptor(tmp_path / f"{i}.json", [shard])) for i, shard in enumerate(shards)
-    ]
-    wrapped = Wrapper(paths)
-    assert [item["label"] for item in wrapped] == list(range(21))
-
-
 def test_videos_are_read_from_streams(tmp_path: Path) -> None:
-    """4. transformations=[], and .read() of what a decoder of one's own takes."""
+    """transformations=[], and .read() of what a decoder of one's own takes."""
     path = write_tar(tmp_path / "v.tar", [("a.mp4", b"\0ftyp"), ("a.json", b'{"fps": 8}')])
     dataset: Any = wids.ShardListDataset([{"url": str(path), "nsamples": 1}], transformations=[])
     sample = dataset[0]
@@ -87,7 +59,7 @@ def test_videos_are_read_from_streams(tmp_path: Path) -> None:
 
 
 def test_the_paths_of_sidecars_are_made_of_that_of_the_shard(shards: list[Any]) -> None:
-    """5. "__shard__" with another ending, and files that lie beside it, remembered."""
+    """"__shard__" with another ending, and files that lie beside it, remembered."""
     sidecar = Path(shards[1]["url"].replace(".tar", "-captions.json"))
     sidecar.write_text("beside")
     read = lru_cache(maxsize=16)(lambda path: Path(path).read_text())
@@ -97,50 +69,8 @@ def test_the_paths_of_sidecars_are_made_of_that_of_the_shard(shards: list[Any]) 
     assert (sample["__index__"], sample["__shardindex__"]) == (8, 1)
 
 
-def stage(url: str, folder: str) -> str:
-    return os.path.join(folder, os.path.basename(url))
-
-
-def test_a_callable_localname(shards: list[Any], tmp_path: Path) -> None:
-    """6. localname=functools.partial(...), for shards that were staged on a fast disk."""
-    (tmp_path / "nvme").mkdir()
-    for shard in shards:
-        os.rename(shard["url"], tmp_path / "nvme" / os.path.basename(shard["url"]))
-    localname = partial(stage, folder=str(tmp_path / "nvme"))
-    dataset: Any = wids.ShardListDataset(shards, localname=localname, lru_size=20)
-    assert [sample[".cls"] for sample in dataset] == list(range(21))
-
-
-def select(sample: dict[str, Any], keys: list[str]) -> list[Any]:
-    return [sample[key] for key in keys]
-
-
-def test_chained_transforms_give_tuples(shards: list[Any]) -> None:
-    """7. add_transform() after the default decoding, one after another."""
-    dataset: Any = wids.ShardListDataset(shards, cache_dir="./_cache", keep=True)
-    dataset.add_transform(partial(select, keys=[".cls", "__key__"])).add_transform(tuple)
-    assert dataset[6] == (6, "000006")
-    assert not os.path.exists("./_cache")
-
-
-def test_a_training_loop_with_epochs(shards: list[Any]) -> None:
-    """8. set_epoch() before each epoch, a length for the progress bar, ranks by hand."""
-    dataset: Any = wids.ShardListDataset(shards)
-    seen = []
-    for rank in range(2):
-        sampler = wids.DistributedChunkedSampler(
-            dataset, num_replicas=2, rank=rank, chunksize=4, shuffle=True, seed=3
-        )
-        for epoch in range(2):
-            sampler.set_epoch(epoch)
-            numbers = [dataset[i][".cls"] for i in sampler]
-            assert len(sampler) == 11
-            seen += numbers
-    assert sorted(seen) == sorted(list(range(21)) * 2)
-
-
 def test_attributes_are_looked_at(shards: list[Any], tmp_path: Path) -> None:
-    """9. What programs print, and count with."""
+    """What programs print, and count with."""
     path = write_descriptor(tmp_path / "shards" / "meta.json", shards, name="meta")
     dataset: Any = wids.ShardListDataset(str(path), lru_size=5)
     assert sum(shard["nsamples"] for shard in dataset.shards) == dataset.total_length
@@ -155,7 +85,7 @@ def test_attributes_are_looked_at(shards: list[Any], tmp_path: Path) -> None:
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_data_loader_of_torch(shards: list[Any], num_workers: int, start: str) -> None:
-    """10. DataLoader with a sampler and workers, and ConcatDataset with ChunkedSampler."""
+    """DataLoader with a sampler and workers, and ConcatDataset with ChunkedSampler."""
     torch_data = pytest.importorskip("torch.utils.data")
     dataset: Any = wids.ShardListDataset(shards, transformations=[label])
     both = torch_data.ConcatDataset([dataset, dataset])

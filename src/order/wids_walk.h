@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "order/arithmetic.h"
+#include "shardwise/base/export.h"
+
+namespace shardwise::detail {
+
+/// The part of CPython's random.Random that wids uses.
+class SHARDWISE_EXPORT PythonRandom {
+ public:
+  explicit PythonRandom(uint128 seed);
+  /// One that was just seeded: the words of getstate()[1], the last of which is the place in them.
+  /// Errors: InvalidArgument for other words.
+  explicit PythonRandom(std::span<const std::uint32_t> state);
+
+  /// random.shuffle(values).
+  void shuffle(std::vector<std::uint64_t>& values);
+
+ private:
+  std::uint64_t below(std::uint64_t n);
+  std::uint64_t bits(unsigned num_bits);
+
+  std::mt19937 engine_;
+};
+
+/// iterate_ranges() of wids, stopped inside one of its ranges: the ranges shuffled or not, and the
+/// numbers in each. Memory: 24 bytes a range, and the numbers of one.
+struct WidsWalk {
+  struct Range {
+    std::uint64_t begin;
+    std::uint64_t end;
+  };
+
+  SHARDWISE_EXPORT WidsWalk(PythonRandom random_state, std::vector<Range> all_ranges,
+                            bool shuffles_ranges, bool shuffles_numbers);
+  /// Goes on to the next range; false if there is none.
+  SHARDWISE_EXPORT bool advance();
+
+  PythonRandom random;
+  std::vector<Range> ranges;
+  bool shuffles_samples;
+  std::vector<std::uint64_t> places;  ///< numbers of the ranges, in the order of the walk
+  std::size_t next_place = 0;
+  std::uint64_t first = 0;             ///< how many numbers the ranges before this one have
+  std::vector<std::uint64_t> samples;  ///< of this range
+};
+
+}  // namespace shardwise::detail
