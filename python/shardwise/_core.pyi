@@ -359,12 +359,20 @@ class Order:
     """
     Which sample comes when, whichever rank reads it: a value, the same on every rank.
 
-    kind: "chunked" (chunks of chunk_size samples in a random order, window of them mixed together), "sharded" (the same with whole shards), "sequential", "resampled" (draws with replacement, by unit "sample" or "shard", weights a metadata column), or "wids" (the order of Python wids, bit for bit).
-    seed: of all that is random. streams: parts of the order that ranks read side by side.
-    tail: "exact" (each sample once; ranks differ by one at most), "drop" or "pad".
-    balance_bytes: deal out each step so that ranks get near-equal bytes.
-    epoch_size: samples in an epoch of all ranks; 0: one pass.
+    kind: "chunked" (chunks of chunk_size samples in a random order, window of them mixed together), "sharded" (the same with whole shards), "sequential", "resampled" (draws with replacement), or "wids" (the order of Python wids, bit for bit).
+    seed: shuffle seed.
+    streams: number of contiguous segments that ranks read in parallel; 1 means that a run can resume on any number of ranks; the number of nodes means that each node reads its own shards.
+    tail: what to do with samples that are left over when all ranks read the same number; exact: the first ranks read one more; drop: they are not read; pad: the first samples of the epoch are repeated.
+    balance_bytes: deal the samples of each step to the ranks so that all get nearly the same number of bytes.
+    epoch_size: samples per epoch, of all ranks together; 0 means one pass over the data.
     skip: numbers of samples that are left out.
+    chunk_size: samples per chunk (chunked: 1000 by default); 0 means the chunk size of Python wids (wids: 0 by default).
+    window: number of chunks that are shuffled together (chunked: 64 by default); number of shards that are shuffled together (sharded: 8 by default).
+    phase: shift the borders of the chunks in each epoch (chunked).
+    unit: what is drawn at a time, a sample or a whole shard (resampled).
+    weights: draw samples in proportion to this column of the index (resampled).
+    shuffle: shuffle the samples (wids).
+    shufflefirst: shuffle the chunks in epoch 0, too (wids).
 
     An option that the kind has not is InvalidArgument.
 
