@@ -29,11 +29,14 @@ struct FieldText {
   std::string_view words{};   ///< what it is, in one line; the help of the command line
   std::string_view option{};  ///< on the command line; empty: none
   std::string_view key{};     ///< in JSON and in comparisons, where that is not its name
-  std::string_view value{};   ///< what stands for a text value in help
+  std::string_view value{};   ///< what stands for a text in help; Python's class of a record
   std::string_view unit{};    ///< of a number, in errors
   std::uint64_t least = 0;    ///< the smallest valid number
+  std::uint64_t most = 0;     ///< the largest valid number; 0: any
   std::string_view advice{};  ///< what to choose instead of a smaller one
   bool is_rare = false;       ///< rarely needed, so help shows it apart
+  bool may_differ = false;    ///< between the ranks of a run
+  bool adds_up = true;        ///< a number that two parts of a run give together as its sum
 };
 
 template <class OwnerType, class ValueType>
@@ -59,7 +62,7 @@ constexpr Field<Owner, Value> field(std::string_view name, Value Owner::*member,
 /// Converts to any member, to count them.
 struct AnyMember {
   template <class Member>
-  constexpr operator Member() const noexcept;  // NOLINT(google-explicit-constructor)
+  operator Member() const noexcept;  // NOLINT(google-explicit-constructor)
 };
 
 template <class Owner, class... Members>
@@ -109,12 +112,13 @@ constexpr std::optional<Enum> find_choice(std::string_view name) noexcept {
 }
 
 /// "exact, drop or pad".
+/// @param last  what stands before the last one.
 template <Choice Enum>
-std::string list_of_choices() {
+std::string list_of_choices(std::string_view last = " or ") {
   constexpr auto names = choices(std::type_identity<Enum>{});
   std::string list;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) list += i + 1 == names.size() ? " or " : ", ";
+    if (i > 0) list += i + 1 == names.size() ? last : ", ";
     list += names[i];
   }
   return list;
