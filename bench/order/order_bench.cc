@@ -31,10 +31,7 @@
 #include "order/deal.h"
 #include "order/epoch_order.h"
 #include "order/key.h"
-#include "order/mixture_sampler.h"
 #include "order/permutation.h"
-#include "order/resampled_sampler.h"
-#include "order/slot_samplers.h"
 #include "order/wids_sampler.h"
 #include "shardwise/order/epoch_audit.h"
 #include "shardwise/order/sampler.h"
@@ -106,9 +103,8 @@ std::vector<std::uint64_t> uneven_lengths(std::uint64_t n, std::uint64_t mean) {
 
 void BM_Step_Sharded(benchmark::State& state) {
   const auto lengths = uneven_lengths(10'000'000, static_cast<std::uint64_t>(state.range(0)));
-  ShardedSampler sampler(SampleSet::of_shards(lengths),
-                         {.seed = 1, .window = static_cast<std::uint64_t>(state.range(1))});
-  walk(state, sampler);
+  const Sharded kind{.window = static_cast<std::uint64_t>(state.range(1))};
+  walk(state, *make_sampler(SampleSet::of_shards(lengths), {.seed = 1, .kind = kind}));
 }
 BENCHMARK(BM_Step_Sharded)
     ->ArgNames({"mean_length", "window"})
@@ -131,15 +127,13 @@ void BM_Step_ChunkedNextBatch(benchmark::State& state) {
 BENCHMARK(BM_Step_ChunkedNextBatch)->ArgName("batch")->Arg(64)->Arg(1024);
 
 void BM_Step_Resampled(benchmark::State& state) {
-  ResampledSampler sampler(10'000'000, {.seed = 1, .kind = Resampled{}});
-  walk(state, sampler);
+  walk(state, *make_sampler(10'000'000, {.seed = 1, .kind = Resampled{}}));
 }
 BENCHMARK(BM_Step_Resampled);
 
 void BM_Step_ResampledByShard(benchmark::State& state) {
-  ResampledSampler sampler(SampleSet::of_shards(uneven_lengths(10'000'000, 1000)),
-                           {.seed = 1, .kind = Resampled{Resampled::Unit::kShard}});
-  walk(state, sampler);
+  walk(state, *make_sampler(SampleSet::of_shards(uneven_lengths(10'000'000, 1000)),
+                            {.seed = 1, .kind = Resampled{Resampled::Unit::kShard}}));
 }
 BENCHMARK(BM_Step_ResampledByShard);
 
@@ -150,8 +144,7 @@ void BM_Step_ResampledByWeight(benchmark::State& state) {
     for (std::uint64_t i = 0; i < n; ++i) weights[i] = static_cast<double>(1 + i * 7919 % 101);
     return weights;
   });
-  ResampledSampler sampler(samples, {.seed = 1, .kind = Resampled{.weights = "weight"}});
-  walk(state, sampler);
+  walk(state, *make_sampler(samples, {.seed = 1, .kind = Resampled{.weights = "weight"}}));
 }
 BENCHMARK(BM_Step_ResampledByWeight)->ArgName("n")->Arg(10'000)->Arg(10'000'000);
 
@@ -159,9 +152,8 @@ void BM_Step_Mixture(benchmark::State& state) {
   const std::vector<Mixture::Part> parts{{.num_samples = 10'000'000, .weight = 5},
                                          {.num_samples = 1'000'000, .weight = 1},
                                          {.num_samples = 50'000, .weight = 0.5}};
-  MixtureSampler sampler(11'050'000, {.seed = 1, .kind = Mixture{parts}},
-                         {.world_size = static_cast<std::uint64_t>(state.range(0))});
-  walk(state, sampler);
+  walk(state, *make_sampler(11'050'000, {.seed = 1, .kind = Mixture{parts}},
+                            {.world_size = static_cast<std::uint64_t>(state.range(0))}));
 }
 BENCHMARK(BM_Step_Mixture)->ArgName("world_size")->Arg(1)->Arg(64);
 

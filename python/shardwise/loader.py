@@ -233,6 +233,11 @@ class Loader:
         ranks: Union[Reducer, str, None] = "auto",
         restart: Union[bool, None] = None,
     ) -> None:
+        given = locals()
+        numbers = {
+            name: whole_number(name, given[name], most)
+            for name, (_, most) in _core.Loader.numbers().items()
+        }
         is_auto = ranks == "auto"
         if is_auto:
             ranks = launched_ranks()
@@ -255,19 +260,11 @@ class Loader:
             data,
             columns=list(columns),
             order=order,
-            batch_size=whole_number("batch_size", batch_size),
-            global_batch_size=whole_number("global_batch_size", global_batch_size),
-            replicas=whole_number("replicas", replicas),
             by_length=by_length,
             mix=mix,
-            threads=whole_number("threads", threads, 2**32 - 1),
-            max_bad=whole_number("max_bad", max_bad),
-            prefetch=whole_number("prefetch", prefetch, 65536),
-            max_bytes_ahead=whole_number("max_bytes_ahead", max_bytes_ahead),
-            max_expanded_bytes=whole_number("max_expanded_bytes", max_expanded_bytes),
-            fetch_threads=whole_number("fetch_threads", fetch_threads, 1024),
             memory=memory,
             ranks=ranks,
+            **numbers,
         )
         require("restart", restart, bool, "give True, False or None", True)
         self.data = data

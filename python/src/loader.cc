@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "errors.h"
 #include "field_names.h"
 #include "gil.h"
+#include "loader/fields.h"
 #include "loader/loader_access.h"
 #include "loading.h"
 #include "objects.h"
@@ -195,11 +197,29 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
+/// Calls visit(field) for the options that are whole numbers.
+template <class Visit>
+void visit_numbers(const Visit& visit) {
+  detail::visit_fields<Loader::Options>(
+      [&]<class Value>(const detail::Field<Loader::Options, Value>& field) {
+        if constexpr (std::is_integral_v<Value>) visit(field);
+      });
+}
+
+/// Their names, with the default and the largest number that each can hold.
+nb::dict numbers() {
+  nb::dict all;
+  visit_numbers([&]<class Value>(const detail::Field<Loader::Options, Value>& field) {
+    all[std::string(field.name).c_str()] =
+        nb::make_tuple(Loader::Options{}.*field.member, std::numeric_limits<Value>::max());
+  });
+  return all;
+}
+
+/// @param numbers  all options that are whole numbers, by name.
 void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Order& order,
-          std::uint64_t batch_size, std::uint64_t global_batch_size, std::uint64_t replicas,
-          nb::handle length_rule, nb::handle mix, unsigned threads, std::uint64_t max_bad,
-          std::size_t prefetch, std::uint64_t max_bytes_ahead, std::uint64_t max_expanded_bytes,
-          unsigned fetch_threads, nb::handle memory, nb::handle ranks) {
+          nb::handle length_rule, nb::handle mix, nb::handle memory, nb::handle ranks,
+          const nb::kwargs& numbers) {
   const nb::tuple parts = parts_of(data);
   Parts all{mixed_dataset(parts), {}};
   for (const nb::handle part : parts) all.datasets.push_back(part.ptr());
@@ -212,17 +232,11 @@ void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Or
     options.columns.push_back(column_over(*own, all));
   }
   options.order = order_over(data, order);
-  options.batch_size = batch_size;
-  options.global_batch_size = global_batch_size;
-  options.replicas = replicas;
   if (!length_rule.is_none()) options.by_length = by_length(length_rule);
   if (!mix.is_none()) options.mix = image_mix(mix);
-  options.threads = threads;
-  options.max_bad = max_bad;
-  options.prefetch = prefetch;
-  options.max_bytes_ahead = max_bytes_ahead;
-  options.max_expanded_bytes = max_expanded_bytes;
-  options.fetch_threads = fetch_threads;
+  visit_numbers([&]<class Value>(const detail::Field<Loader::Options, Value>& field) {
+    options.*field.member = nb::cast<Value>(numbers[std::string(field.name).c_str()]);
+  });
   if (!memory.is_none()) options.memory = python_memory(memory);
   std::shared_ptr<Reducer> reducer = ranks.is_none() ? single_process() : python_reducer(ranks);
   const nb::object kept =
@@ -278,40 +292,30 @@ nb::object text(std::string_view bytes) {
   return str;
 }
 
+/// A statistic, as Python has it: times in seconds.
+template <class Value>
+nb::object shown_in_python(const Value& value) {
+  if constexpr (std::is_same_v<Value, std::chrono::nanoseconds>) {
+    return nb::float_(seconds(value));
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    return text(value);
+  } else if constexpr (requires { value.begin(); }) {
+    nb::list all;
+    for (const auto& one : value) all.append(shown_in_python(one));
+    return all;
+  } else if constexpr (std::is_same_v<Value, Loader::Stats::Forgiven>) {
+    return nb::make_tuple(text(value.kind), value.images, text(value.first_sample));
+  } else {
+    return nb::cast(value);
+  }
+}
+
 nb::dict stats(const LoaderObject& self) {
   const Loader::Stats stats = self.loader().stats();
   nb::dict all;
-  all["batches"] = stats.batches;
-  all["samples"] = stats.samples;
-  all["bad_samples"] = stats.bad_samples;
-  all["bytes_made"] = stats.bytes_made;
-  all["bytes_read"] = stats.bytes_read;
-  all["planning"] = seconds(stats.planning);
-  all["opening"] = seconds(stats.opening);
-  all["reading"] = seconds(stats.reading);
-  all["decoding"] = seconds(stats.decoding);
-  all["transforming"] = seconds(stats.transforming);
-  all["functions"] = seconds(stats.functions);
-  all["collating"] = seconds(stats.collating);
-  all["idle"] = seconds(stats.idle);
-  all["elapsed"] = seconds(stats.elapsed);
-  all["waited"] = seconds(stats.waited);
-  all["batches_ready"] = stats.batches_ready;
-  all["mean_ready"] = stats.mean_ready;
-  nb::list times;
-  for (const std::uint64_t count : stats.sample_times) times.append(count);
-  all["sample_times"] = times;
-  all["slowest_time"] = seconds(stats.slowest_time);
-  all["slowest_sample"] = text(stats.slowest_sample);
-  nb::list forgiven;
-  for (const Loader::Stats::Forgiven& kind : stats.forgiven) {
-    forgiven.append(nb::make_tuple(text(kind.kind), kind.images, text(kind.first_sample)));
-  }
-  all["forgiven"] = forgiven;
-  all["threads"] = stats.threads;
-  all["fetch_threads"] = stats.fetch_threads;
-  all["prefetch"] = stats.prefetch;
-  all["cores"] = stats.cores;
+  detail::visit_fields<Loader::Stats>([&](const auto& field) {
+    all[std::string(field.name).c_str()] = shown_in_python(stats.*field.member);
+  });
   return all;
 }
 
@@ -330,11 +334,10 @@ bool restore(LoaderObject& self, const std::string& text, bool allow_changes) {
 void add_loaders(nb::module_& module) {
   nb::class_<LoaderObject>(module, "Loader", nb::type_slots(slots), nb::is_weak_referenceable(),
                            nb::is_final(), "What shardwise.Loader is made of.")
-      .def("__init__", &make, "data"_a, nb::kw_only(), "columns"_a, "order"_a, "batch_size"_a,
-           "global_batch_size"_a, "replicas"_a, "by_length"_a.none(), "mix"_a.none(), "threads"_a,
-           "max_bad"_a, "prefetch"_a, "max_bytes_ahead"_a, "max_expanded_bytes"_a,
-           "fetch_threads"_a, "memory"_a.none(), "ranks"_a.none(),
+      .def("__init__", &make, "data"_a, nb::kw_only(), "columns"_a, "order"_a, "by_length"_a.none(),
+           "mix"_a.none(), "memory"_a.none(), "ranks"_a.none(), "numbers"_a,
            nb::sig("def __init__(self, data: typing.Any, **options: typing.Any) -> None"))
+      .def_static("numbers", &numbers, nb::sig("def numbers() -> dict[str, tuple[int, int]]"))
       .def("next", &next_batch, nb::sig("def next(self) -> Batch | None"))
       .def("start", [](LoaderObject& self) { used(self, [](Loader& loader) { loader.start(); }); })
       .def("stop",

@@ -5,14 +5,19 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "base/text.h"
 #include "objects.h"
+#include "order/fields.h"
 #include "sample_numbers.h"
 #include "shardwise/base/error.h"
 
@@ -23,109 +28,140 @@ namespace shardwise::python {
 
 namespace {
 
-/// Options that belong to some kinds of order only.
-struct KindOptions {
-  std::optional<std::uint64_t> chunk_size;
-  std::optional<std::uint64_t> window;
-  std::optional<bool> phase;
-  std::optional<std::string> unit;
-  std::optional<std::string> weights;
-  std::optional<bool> shuffle;
-  std::optional<bool> shufflefirst;
-};
+/// How signatures name the type of an option.
+template <class Value>
+constexpr const char* python_type() {
+  if (std::is_same_v<Value, bool>) return "bool";
+  if (std::is_same_v<Value, std::uint64_t>) return "int";
+  if (std::is_same_v<Value, std::string> || detail::Choice<Value>) return "str";
+  return std::is_same_v<Value, SkipList> ? "collections.abc.Sequence[int]" : nullptr;
+}
+template <class Value>
+concept HasPythonType = python_type<Value>()
+!= nullptr;
 
-template <class T>
-void take(std::optional<T>& option, T& to) {
-  if (option) to = *std::exchange(option, std::nullopt);
-}
-
-void take(KindOptions& options, Chunked& kind) {
-  take(options.chunk_size, kind.chunk_size);
-  take(options.window, kind.window);
-  take(options.phase, kind.phase);
-}
-void take(KindOptions& options, Sharded& kind) { take(options.window, kind.window); }
-void take(KindOptions& /*options*/, Sequential& /*kind*/) {}
-void take(KindOptions& options, Resampled& kind) {
-  take(options.weights, kind.weights);
-  if (!options.unit) return;
-  const std::string unit = *std::exchange(options.unit, std::nullopt);
-  if (unit != "sample" && unit != "shard") {
-    throw InvalidArgument("unknown unit of a resampled order", in_quotes(unit),
-                          "choose sample or shard");
-  }
-  kind.unit = unit == "shard" ? Resampled::Unit::kShard : Resampled::Unit::kSample;
-}
-void take(KindOptions& options, Wids& kind) {
-  take(options.chunk_size, kind.chunk_size);
-  take(options.shuffle, kind.shuffle);
-  take(options.shufflefirst, kind.shufflefirst);
-}
-void take(KindOptions& /*options*/, Mixture& /*kind*/) {}
-
-void require_none_left(const KindOptions& options, std::string_view kind) {
-  const std::pair<bool, const char*> left[] = {{options.chunk_size.has_value(), "chunk_size"},
-                                               {options.window.has_value(), "window"},
-                                               {options.phase.has_value(), "phase"},
-                                               {options.unit.has_value(), "unit"},
-                                               {options.weights.has_value(), "weights"},
-                                               {options.shuffle.has_value(), "shuffle"},
-                                               {options.shufflefirst.has_value(), "shufflefirst"}};
-  for (const auto& [is_left, option] : left) {
-    if (is_left) {
-      throw InvalidArgument("the order has no such option", option,
-                            "the kind of order is " + in_quotes(kind));
+/// Takes the value of an option. Errors: TypeError if it is of another type; InvalidArgument.
+template <class Value>
+void take(std::string_view option, nb::handle value, Value& to) {
+  const auto refuse = [&](const char* type) {
+    throw nb::type_error((std::string(option) + " of an Order is " + type).c_str());
+  };
+  if constexpr (detail::Choice<Value>) {
+    std::string name;
+    if (!nb::try_cast(value, name)) refuse("a str");
+    const auto choice = detail::find_choice<Value>(name);
+    if (!choice) {
+      throw InvalidArgument("an order has no " + std::string(option) + " " + in_quotes(name), {},
+                            "use " + detail::list_of_choices<Value>());
     }
+    to = *choice;
+  } else if constexpr (std::is_same_v<Value, SkipList>) {
+    for (const std::uint64_t sample : plain_numbers(value)) to.add_sample(sample);
+  } else if constexpr (!HasPythonType<Value>) {  // the kind, or what only a mix() has
+  } else if (!nb::try_cast(value, to)) {
+    refuse(python_type<Value>());
   }
 }
 
-Order make_order(const std::string& kind, std::uint64_t seed, std::uint64_t streams,
-                 const std::string& tail, bool balance_bytes, std::uint64_t epoch_size,
-                 nb::handle skip, std::optional<std::uint64_t> chunk_size,
-                 std::optional<std::uint64_t> window, std::optional<bool> phase,
-                 std::optional<std::string> unit, std::optional<std::string> weights,
-                 std::optional<bool> shuffle, std::optional<bool> shufflefirst) {
-  Order order{.seed = seed,
-              .kind = parse_order_kind(kind),
-              .streams = streams,
-              .tail = parse_tail(tail),
-              .balance_bytes = balance_bytes,
-              .epoch_size = epoch_size};
-  KindOptions options{chunk_size,         window,  phase,       std::move(unit),
-                      std::move(weights), shuffle, shufflefirst};
-  std::visit([&](auto& made) { take(options, made); }, order.kind);
-  require_none_left(options, kind);
-  for (const std::uint64_t sample : plain_numbers(skip)) order.skip.add_sample(sample);
+/// Takes what `options` has for the fields of `owner`, and drops it there.
+template <detail::HasFields Owner>
+void take_fields(nb::dict& options, Owner& owner) {
+  detail::visit_fields<Owner>([&](const auto& field) {
+    const nb::str name(field.name.data(), field.name.size());
+    if (!options.contains(name)) return;
+    take(field.name, options[name], owner.*field.member);
+    nb::del(options[name]);
+  });
+}
+
+/// @param given  options by name; None: the default, of those that only some kinds have.
+Order make_order(const std::string& kind, const nb::kwargs& given) {
+  Order order{.kind = parse_order_kind(kind)};
+  nb::dict options;
+  for (const auto& [name, value] : given) options[name] = value;
+  take_fields(options, order);
+  for (const detail::KindOption& option : detail::kind_options()) {
+    const nb::str name(option.name.data(), option.name.size());
+    if (options.contains(name) && options[name].is_none()) nb::del(options[name]);
+  }
+  std::visit([&](auto& made) { take_fields(options, made); }, order.kind);
+  for (const auto& [name, value] : options) {
+    const auto option = nb::cast<std::string>(name);
+    if (std::ranges::count(detail::kind_options(), option, &detail::KindOption::name) == 0) {
+      throw nb::type_error(("an Order has no option " + in_quotes(option)).c_str());
+    }
+    throw InvalidArgument("the order has no such option", option,
+                          "the kind of order is " + in_quotes(kind));
+  }
   return order;
+}
+
+/// The value for Python.
+template <class Value>
+nb::object given_to_python(const Value& value) {
+  if constexpr (detail::Choice<Value>) {
+    return nb::cast(std::string(detail::choice_name(value)));
+  } else if constexpr (std::is_same_v<Value, SkipList>) {
+    nb::list skip;
+    for (const auto& [sample, entry] : value.samples()) skip.append(sample);
+    return skip;
+  } else {
+    return nb::cast(value);
+  }
+}
+
+template <detail::HasFields Owner>
+void add_fields(nb::dict& all, const Owner& owner) {
+  detail::visit_fields<Owner>([&]<class Value>(const detail::Field<Owner, Value>& field) {
+    if constexpr (HasPythonType<Value>) {
+      all[nb::str(field.name.data(), field.name.size())] = given_to_python(owner.*field.member);
+    }
+  });
 }
 
 /// What make_order() takes: of the kind's own options those that it has.
 nb::dict arguments(const Order& order) {
   nb::dict all;
   all["kind"] = std::string(name_of(order.kind));
-  all["seed"] = order.seed;
-  all["streams"] = order.streams;
-  all["tail"] = std::string(tail_name(order.tail));
-  all["balance_bytes"] = order.balance_bytes;
-  all["epoch_size"] = order.epoch_size;
-  nb::list skip;
-  for (const auto& [sample, entry] : order.skip.samples()) skip.append(sample);
-  all["skip"] = skip;
-  if (const auto* chunked = std::get_if<Chunked>(&order.kind)) {
-    all["chunk_size"] = chunked->chunk_size;
-    all["window"] = chunked->window;
-    all["phase"] = chunked->phase;
-  } else if (const auto* sharded = std::get_if<Sharded>(&order.kind)) {
-    all["window"] = sharded->window;
-  } else if (const auto* resampled = std::get_if<Resampled>(&order.kind)) {
-    all["unit"] = resampled->unit == Resampled::Unit::kShard ? "shard" : "sample";
-    all["weights"] = resampled->weights;
-  } else if (const auto* wids = std::get_if<Wids>(&order.kind)) {
-    all["chunk_size"] = wids->chunk_size;
-    all["shuffle"] = wids->shuffle;
-    all["shufflefirst"] = wids->shufflefirst;
-  }
+  add_fields(all, order);
+  std::visit([&](const auto& kind) { add_fields(all, kind); }, order.kind);
   return all;
+}
+
+/// The signature of the constructor, with the options of all kinds by name.
+std::string signature() {
+  std::string text = "def __init__(self, kind: str = 'chunked', *";
+  detail::visit_fields<Order>([&]<class Value>(const detail::Field<Order, Value>& field) {
+    if constexpr (HasPythonType<Value>) {
+      const nb::object value = given_to_python(Order{}.*field.member);
+      const bool is_list = nb::isinstance<nb::list>(value);
+      text += ", " + std::string(field.name) + ": " + python_type<Value>() + " = " +
+              nb::cast<std::string>(nb::repr(is_list ? nb::object(nb::tuple(value)) : value));
+    }
+  });
+  std::set<std::string_view> known;
+  detail::visit_kinds([&]<class Kind>() {
+    detail::visit_fields<Kind>([&]<class Value>(const detail::Field<Kind, Value>& field) {
+      if constexpr (HasPythonType<Value>) {
+        if (!known.insert(field.name).second) return;
+        text += ", " + std::string(field.name) + ": " + python_type<Value>() + " | None = None";
+      }
+    });
+  });
+  return text + ") -> None";
+}
+
+/// What each option is, a line each.
+std::string words() {
+  std::string text;
+  detail::visit_fields<Order>([&](const auto& field) {
+    if (field.text.words.empty()) return;
+    text += std::string(field.name) + ": " + std::string(field.text.words) + ".\n";
+  });
+  for (const detail::KindOption& option : detail::kind_options()) {
+    text += std::string(option.name) + ": " + option.words + ".\n";
+  }
+  return text;
 }
 
 std::string shown_in_python(const Order& order) {
@@ -195,45 +231,25 @@ SampleSet sample_set(nb::handle data) {
 }
 
 void add_orders(nb::module_& module) {
-  nb::class_<Order>(
-      module, "Order",
+  // nanobind keeps the pointers.
+  static const std::string init_signature = signature();
+  static const std::string doc =
       "Which sample comes when, whichever rank reads it: a value, the same on every rank.\n\n"
       "kind: \"chunked\" (chunks of chunk_size samples in a random order, window of them mixed "
       "together), \"sharded\" (the same with whole shards), \"sequential\", \"resampled\" (draws "
-      "with replacement, by unit \"sample\" or \"shard\", weights a metadata column), or \"wids\" "
-      "(the order of Python wids, bit for bit).\n"
-      "seed: of all that is random. streams: parts of the order that ranks read side by side.\n"
-      "tail: \"exact\" (each sample once; ranks differ by one at most), \"drop\" or \"pad\".\n"
-      "balance_bytes: deal out each step so that ranks get near-equal bytes.\n"
-      "epoch_size: samples in an epoch of all ranks; 0: one pass.\n"
-      "skip: numbers of samples that are left out.\n\n"
-      "An option that the kind has not is InvalidArgument.\n\n"
+      "with replacement), or \"wids\" (the order of Python wids, bit for bit).\n" +
+      words() +
+      "\nAn option that the kind has not is InvalidArgument.\n\n"
       ">>> order = shardwise.Order(\"chunked\", seed=17, chunk_size=100, window=2)\n"
       ">>> order.options[\"tail\"]\n"
-      "'exact'")
+      "'exact'";
+  nb::class_<Order>(module, "Order", doc.c_str())
       .def(
           "__init__",
-          [](Order* self, const std::string& kind, std::uint64_t seed, std::uint64_t streams,
-             const std::string& tail, bool balance_bytes, std::uint64_t epoch_size, nb::handle skip,
-             std::optional<std::uint64_t> chunk_size, std::optional<std::uint64_t> window,
-             std::optional<bool> phase, std::optional<std::string> unit,
-             std::optional<std::string> weights, std::optional<bool> shuffle,
-             std::optional<bool> shufflefirst) {
-            new (self) Order(make_order(kind, seed, streams, tail, balance_bytes, epoch_size, skip,
-                                        chunk_size, window, phase, std::move(unit),
-                                        std::move(weights), shuffle, shufflefirst));
+          [](Order* self, const std::string& kind, const nb::kwargs& options) {
+            new (self) Order(make_order(kind, options));
           },
-          "kind"_a = "chunked", nb::kw_only(), "seed"_a = 0, "streams"_a = 1, "tail"_a = "exact",
-          "balance_bytes"_a = false, "epoch_size"_a = 0, "skip"_a = nb::tuple(),
-          "chunk_size"_a = nb::none(), "window"_a = nb::none(), "phase"_a = nb::none(),
-          "unit"_a = nb::none(), "weights"_a = nb::none(), "shuffle"_a = nb::none(),
-          "shufflefirst"_a = nb::none(),
-          nb::sig("def __init__(self, kind: str = 'chunked', *, seed: int = 0, streams: int = 1, "
-                  "tail: str = 'exact', balance_bytes: bool = False, epoch_size: int = 0, "
-                  "skip: collections.abc.Sequence[int] = (), chunk_size: int | None = None, "
-                  "window: int | None = None, phase: bool | None = None, "
-                  "unit: str | None = None, weights: str | None = None, "
-                  "shuffle: bool | None = None, shufflefirst: bool | None = None) -> None"))
+          "kind"_a = "chunked", "options"_a, nb::sig(init_signature.c_str()))
       .def_prop_ro("kind", [](const Order& self) { return std::string(name_of(self.kind)); })
       .def_prop_ro("seed", [](const Order& self) { return self.seed; })
       .def_prop_ro("options", &arguments, nb::sig("def options(self) -> dict[str, typing.Any]"),

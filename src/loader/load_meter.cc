@@ -13,6 +13,13 @@ thread_local unsigned number_of_thread = 0;
 /// Kinds of what is forgiven that are told apart: names in damaged files make many.
 constexpr std::size_t kMaxKinds = 32;
 
+/// The statistic of each stage.
+constexpr std::array kStageTimes = {&Loader::Stats::planning,     &Loader::Stats::opening,
+                                    &Loader::Stats::reading,      &Loader::Stats::decoding,
+                                    &Loader::Stats::transforming, &Loader::Stats::functions,
+                                    &Loader::Stats::collating};
+static_assert(kStageTimes.size() == kNumStages);
+
 bool is_hex_digit(char c) noexcept {
   return is_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
@@ -84,7 +91,7 @@ void LoadMeter::keep(const TraceEvent& event) {
 
 void LoadMeter::add(const StageTimes& times, std::uint64_t rows, std::uint64_t first_sample) {
   const Lock lock(mutex_);
-  for (std::size_t i = 0; i < kNumStages; ++i) times_[i] += times.times()[i];
+  for (std::size_t i = 0; i < kNumStages; ++i) stats_.*kStageTimes[i] += times.times()[i];
   for (std::size_t i = 0; i < stats_.sample_times.size(); ++i) {
     stats_.sample_times[i] += times.samples()[i];
   }
@@ -103,8 +110,8 @@ void LoadMeter::add(TraceEvent::Kind kind, Clock::time_point begin,
                     std::chrono::nanoseconds opening) {
   const auto duration = Clock::now() - begin;
   const Lock lock(mutex_);
-  times_[static_cast<std::size_t>(stage_of(kind))] += duration - opening;
-  times_[static_cast<std::size_t>(Stage::kOpening)] += opening;
+  stats_.*kStageTimes[static_cast<std::size_t>(stage_of(kind))] += duration - opening;
+  stats_.opening += opening;
   keep({.kind = kind, .thread = number_of_thread, .begin = begin, .duration = duration});
 }
 
@@ -151,15 +158,6 @@ void LoadMeter::add_batch(std::uint64_t samples, std::uint64_t bad_samples, std:
 Loader::Stats LoadMeter::stats() const {
   const Lock lock(mutex_);
   Loader::Stats stats = stats_;
-  const auto times = times_;
-  const auto time = [&](Stage stage) { return times[static_cast<std::size_t>(stage)]; };
-  stats.planning = time(Stage::kPlanning);
-  stats.opening = time(Stage::kOpening);
-  stats.reading = time(Stage::kReading);
-  stats.decoding = time(Stage::kDecoding);
-  stats.transforming = time(Stage::kTransforming);
-  stats.functions = time(Stage::kFunctions);
-  stats.collating = time(Stage::kCollating);
   for (const auto& [name, kind] : forgiven_) {
     stats.forgiven.push_back({name, kind.images, kind.first_sample});
   }

@@ -91,7 +91,6 @@ class LoadMeter {
 
   mutable Mutex mutex_;
   Loader::Stats stats_ SHARDWISE_GUARDED_BY(mutex_);
-  std::array<std::chrono::nanoseconds, kNumStages> times_ SHARDWISE_GUARDED_BY(mutex_){};
   std::uint64_t answers_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // summed over the answers
   std::map<std::string, Kind> forgiven_ SHARDWISE_GUARDED_BY(mutex_);

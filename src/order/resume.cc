@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "order/deal.h"
 #include "order/epoch_order.h"
+#include "order/fields.h"
 #include "order/mixture_slots.h"
 #include "order/permutation.h"
 #include "order/resampled_slots.h"
@@ -23,7 +24,21 @@
 
 namespace shardwise {
 
+constexpr auto fields(std::type_identity<ResumeToken::OrderSpec> /*of*/) {
+  using detail::field;
+  return std::tuple{field("versions", &ResumeToken::OrderSpec::versions),
+                    field("num_samples", &ResumeToken::OrderSpec::num_samples),
+                    field("layout", &ResumeToken::OrderSpec::layout),
+                    field("world_size", &ResumeToken::OrderSpec::world_size),
+                    field("order", &ResumeToken::OrderSpec::order)};
+}
+
 namespace {
+
+using detail::Choice;
+using detail::HasFields;
+using detail::shown;
+using detail::visit_fields;
 
 constexpr std::string_view kPrefix = "sw2.";
 constexpr std::string_view kBatchesPrefix = "sw3.";
@@ -148,75 +163,21 @@ class Reader {
   std::string_view bytes_;
 };
 
-// The fields of an order are listed once, here. Writing, reading and comparing walk these lists.
-
-template <class Owner, class Value>
-struct NamedField {
-  std::string_view name;
-  Value Owner::*member;
-};
-template <class Owner, class Value>
-NamedField(const char*, Value Owner::*) -> NamedField<Owner, Value>;
-
-constexpr auto fields(const Chunked& /*kind*/) {
-  return std::tuple{NamedField{"chunk_size", &Chunked::chunk_size},
-                    NamedField{"window", &Chunked::window}, NamedField{"phase", &Chunked::phase}};
-}
-constexpr auto fields(const Sharded& /*kind*/) {
-  return std::tuple{NamedField{"window", &Sharded::window}};
-}
-constexpr auto fields(const Sequential& /*kind*/) { return std::tuple{}; }
-constexpr auto fields(const Resampled& /*kind*/) {
-  return std::tuple{NamedField{"resample", &Resampled::unit},
-                    NamedField{"weights", &Resampled::weights}};
-}
-constexpr auto fields(const Wids& /*kind*/) {
-  return std::tuple{NamedField{"chunk_size", &Wids::chunk_size},
-                    NamedField{"shuffle", &Wids::shuffle},
-                    NamedField{"shufflefirst", &Wids::shufflefirst}};
-}
-constexpr auto fields(const Mixture::Part& /*part*/) {
-  return std::tuple{NamedField{"num_samples", &Mixture::Part::num_samples},
-                    NamedField{"weight", &Mixture::Part::weight},
-                    NamedField{"sampler", &Mixture::Part::kind}};
-}
-constexpr auto fields(const Mixture& /*kind*/) {
-  return std::tuple{NamedField{"parts", &Mixture::parts}};
-}
-constexpr auto fields(const Order& /*order*/) {
-  return std::tuple{NamedField{"seed", &Order::seed},
-                    NamedField{"streams", &Order::streams},
-                    NamedField{"tail", &Order::tail},
-                    NamedField{"balance_bytes", &Order::balance_bytes},
-                    NamedField{"epoch_size", &Order::epoch_size},
-                    NamedField{"sampler", &Order::kind}};
-}
-constexpr auto fields(const ResumeToken::OrderSpec& /*spec*/) {
-  return std::tuple{NamedField{"versions", &ResumeToken::OrderSpec::versions},
-                    NamedField{"num_samples", &ResumeToken::OrderSpec::num_samples},
-                    NamedField{"layout", &ResumeToken::OrderSpec::layout},
-                    NamedField{"world_size", &ResumeToken::OrderSpec::world_size},
-                    NamedField{"order", &ResumeToken::OrderSpec::order}};
-}
-
-template <class Owner, class Function>
-void visit_fields(const Owner& owner, Function function) {
-  std::apply([&](const auto&... field) { (function(field), ...); }, fields(owner));
-}
-
 // Writing and reading, by type. A type with fields is written as its fields, one after the other.
 
 void put(Writer& out, std::uint64_t value) { out.varint(value); }
 void put(Writer& out, bool value) { out.varint(value ? 1 : 0); }
-void put(Writer& out, Order::Tail value) { out.varint(static_cast<std::uint64_t>(value)); }
-void put(Writer& out, Resampled::Unit value) { out.varint(static_cast<std::uint64_t>(value)); }
+template <Choice Enum>
+void put(Writer& out, Enum value) {
+  out.varint(static_cast<std::uint64_t>(value));
+}
+void put(Writer& /*out*/, const SkipList& /*skip*/) {}  // see put_skip()
 void put(Writer& out, const std::string& value) { out.string(value); }
 void put(Writer& out, double value) { out.fixed(std::bit_cast<std::uint64_t>(value)); }
 void put(Writer& out, const std::array<unsigned, kNumAlgorithms>& versions) {
   for (const unsigned version : versions) out.varint(version);
 }
-template <class Owner>
-requires requires(const Owner& owner) { fields(owner); }
+template <HasFields Owner>
 void put(Writer& out, const Owner& owner);
 template <class... Kinds>
 void put(Writer& out, const std::variant<Kinds...>& kind) {
@@ -227,10 +188,9 @@ void put(Writer& out, const std::vector<Mixture::Part>& parts) {
   out.varint(parts.size());
   for (const Mixture::Part& part : parts) put(out, part);
 }
-template <class Owner>
-requires requires(const Owner& owner) { fields(owner); }
+template <HasFields Owner>
 void put(Writer& out, const Owner& owner) {
-  visit_fields(owner, [&](const auto& field) { put(out, owner.*field.member); });
+  visit_fields<Owner>([&](const auto& field) { put(out, owner.*field.member); });
 }
 
 [[noreturn]] void throw_no_order() { throw_damaged("it names an order that does not exist"); }
@@ -244,10 +204,11 @@ std::uint64_t take_below(Reader& in, std::uint64_t end) {
 
 void take(Reader& in, std::uint64_t& value) { value = in.varint(); }
 void take(Reader& in, bool& value) { value = take_below(in, 2) == 1; }
-void take(Reader& in, Order::Tail& value) { value = static_cast<Order::Tail>(take_below(in, 3)); }
-void take(Reader& in, Resampled::Unit& value) {
-  value = static_cast<Resampled::Unit>(take_below(in, 2));
+template <Choice Enum>
+void take(Reader& in, Enum& value) {
+  value = static_cast<Enum>(take_below(in, choices(std::type_identity<Enum>{}).size()));
 }
+void take(Reader& /*in*/, SkipList& /*skip*/) {}  // see take_skip()
 void take(Reader& in, std::string& value) { value = in.string(); }
 void take(Reader& in, double& value) { value = std::bit_cast<double>(in.fixed()); }
 void take(Reader& in, std::array<unsigned, kNumAlgorithms>& versions) {
@@ -255,8 +216,7 @@ void take(Reader& in, std::array<unsigned, kNumAlgorithms>& versions) {
     version = static_cast<unsigned>(take_below(in, std::uint64_t{1} << 31));
   }
 }
-template <class Owner>
-requires requires(const Owner& owner) { fields(owner); }
+template <HasFields Owner>
 void take(Reader& in, Owner& owner);
 template <class... Kinds>
 void take(Reader& in, std::variant<Kinds...>& kind) {
@@ -272,28 +232,21 @@ void take(Reader& in, std::vector<Mixture::Part>& parts) {
   parts.resize(in.count());
   for (Mixture::Part& part : parts) take(in, part);
 }
-template <class Owner>
-requires requires(const Owner& owner) { fields(owner); }
+template <HasFields Owner>
 void take(Reader& in, Owner& owner) {
-  visit_fields(owner, [&](const auto& field) { take(in, owner.*field.member); });
+  visit_fields<Owner>([&](const auto& field) { take(in, owner.*field.member); });
 }
 
 // Comparing: what differs, in words.
 
-std::string shown(std::uint64_t value) { return std::to_string(value); }
-std::string shown(bool value) { return value ? "true" : "false"; }
-std::string shown(Order::Tail value) { return std::string(tail_name(value)); }
-std::string shown(Resampled::Unit value) {
-  return value == Resampled::Unit::kShard ? "shard" : "sample";
-}
 std::string shown(const std::string& value) { return in_quotes(value); }
 
 class Comparison {
  public:
   template <class Owner>
   void compare(const Owner& there, const Owner& here) {
-    visit_fields(there, [&](const auto& field) {
-      compare_field(field.name, there.*field.member, here.*field.member);
+    visit_fields<Owner>([&](const auto& field) {
+      compare_field(field.key(), there.*field.member, here.*field.member);
     });
   }
   void say(std::string_view what) {
@@ -308,6 +261,8 @@ class Comparison {
     if (there == here) return;
     say(std::string(name) + " " + shown(there) + " there, " + shown(here) + " here");
   }
+  void compare_field(std::string_view /*name*/, const SkipList& /*there*/,
+                     const SkipList& /*here*/) {}  // of a spec it is empty
   void compare_field(std::string_view name, const OrderKind& there, const OrderKind& here) {
     if (there.index() != here.index()) {
       say(std::string(name) + " " + std::string(name_of(there)) + " there, " +

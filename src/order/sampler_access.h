@@ -7,7 +7,6 @@
 #include "order/kept_slots.h"
 #include "order/partition.h"
 #include "order/slot_order.h"
-#include "order/slot_samplers.h"
 #include "shardwise/order/sampler.h"
 
 namespace shardwise::detail {

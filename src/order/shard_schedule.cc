@@ -10,7 +10,6 @@
 #include "order/mixture_slots.h"
 #include "order/pass_slots.h"
 #include "order/sampler_access.h"
-#include "order/slot_samplers.h"
 #include "order/wids_sampler.h"
 #include "shardwise/base/error.h"
 

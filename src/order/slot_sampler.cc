@@ -8,7 +8,6 @@
 #include "order/pass_slots.h"
 #include "order/resampled_slots.h"
 #include "order/sampler_access.h"
-#include "order/slot_samplers.h"
 #include "order/spec.h"
 #include "order/wids_sampler.h"
 #include "shardwise/base/error.h"
@@ -25,6 +24,7 @@ using detail::Partition;
 using detail::PassSlots;
 using detail::ResampledSlots;
 using detail::SlotOrder;
+using detail::SlotSampler;
 using detail::Walk;
 
 // Samples are found through four numberings, each counted from 0. An example: slots 2 and 5 are
@@ -351,14 +351,6 @@ Order order_of(const ChunkedSampler::Options& options) {
           .skip = options.skip};
 }
 
-Order order_of(const ShardedOptions& options) {
-  return {.seed = options.seed,
-          .kind = Sharded{.window = options.window},
-          .streams = options.streams,
-          .tail = options.tail,
-          .skip = options.skip};
-}
-
 }  // namespace
 
 ChunkedSampler::ChunkedSampler(const SampleSet& samples) : ChunkedSampler(samples, Options{}) {}
@@ -366,13 +358,6 @@ ChunkedSampler::ChunkedSampler(const SampleSet& samples) : ChunkedSampler(sample
 ChunkedSampler::ChunkedSampler(const SampleSet& samples, const Options& options,
                                const RankOptions& ranks)
     : SlotSampler(samples, order_of(options), ranks) {}
-
-ShardedSampler::ShardedSampler(const SampleSet& samples, const ShardedOptions& options,
-                               const RankOptions& ranks)
-    : SlotSampler(samples, order_of(options), ranks) {}
-
-SequentialSampler::SequentialSampler(const SampleSet& samples, const RankOptions& ranks)
-    : SlotSampler(samples, {.kind = Sequential{}}, ranks) {}
 
 std::unique_ptr<Sampler> make_sampler(const SampleSet& samples, const Order& order,
                                       const RankOptions& ranks) {

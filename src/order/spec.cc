@@ -23,20 +23,6 @@ void require(bool holds, const OrderKind& kind, std::string_view option, std::st
       "it is for " + std::string(used_by) + "; leave it at its default");
 }
 
-void check_chunks(const Chunked& kind) {
-  if (kind.chunk_size == 0) {
-    throw InvalidArgument("chunk_size is 0 samples", {}, "it must be at least 1; 1000 is usual");
-  }
-}
-
-void check_window(std::uint64_t window) {
-  if (window == 0) {
-    throw InvalidArgument(
-        "window is 0 chunks", {},
-        "it must be at least 1; 1 shuffles inside each chunk, and N mixes N chunks");
-  }
-}
-
 }  // namespace
 
 std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets) {
@@ -101,11 +87,6 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   require(!is_wids || !order.balance_bytes, kind, "balance_bytes", "all others");
   require(!is_wids || order.epoch_size == 0, kind, "epoch_size", "all others");
   require(!is_wids || order.skip.empty(), kind, "skip", "all others");
-  if (const auto* chunked = std::get_if<Chunked>(&kind)) {
-    check_chunks(*chunked);
-    check_window(chunked->window);
-  }
-  if (const auto* sharded = std::get_if<Sharded>(&kind)) check_window(sharded->window);
   if (samples.size() > kMaxSamples) {
     throw InvalidArgument("cannot order " + std::to_string(samples.size()) + " samples", {},
                           "at most 2^62 are possible");

@@ -20,7 +20,6 @@
 #include "data/shards.h"
 #include "index/catalogue.h"
 #include "index/index_files.h"
-#include "order/slot_samplers.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/make_remote_access.h"
 #include "shardwise/data/mixed_dataset.h"
@@ -306,7 +305,7 @@ class CachedWorld {
                                  .fetchers = fetchers})),
         data_(Dataset::open(index(sources, directory + "/cached.idx", fetchers),
                             {.max_open_shards = 3, .cache = cache_})),
-        sampler_(data_, {.seed = 5}),
+        sampler_(data_, {.seed = 5, .kind = Sharded{}}, {}),
         prefetcher_(data_, sampler_, {.fetch_threads = 2, .max_ahead = 4}) {}
 
   const Dataset& data() const { return data_; }
@@ -334,7 +333,7 @@ class CachedWorld {
 
   const std::shared_ptr<ShardCache> cache_;
   const Dataset data_;
-  ShardedSampler sampler_;
+  shardwise::detail::SlotSampler sampler_;
   ShardPrefetcher prefetcher_;
 };
 

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "order/mixture_sampler.h"
+#include "order/order_test_support.h"
 #include "shards.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/ingest/index_builder.h"

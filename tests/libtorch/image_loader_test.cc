@@ -6,7 +6,6 @@
 #include <atomic>
 #include <set>
 
-#include "order/slot_samplers.h"
 #include "shardwise/libtorch/data_loader.h"
 #include "shardwise/libtorch/data_parallel.h"
 #include "support/dataset.h"
@@ -72,7 +71,7 @@ TEST(TorchDataTest, AnErrorInAWorkerNamesShardAndKey) {
   const auto data = make_levels(dir, 12, 11);
   const auto message = [&](auto decode) {
     TorchDataset dataset(data, decode);
-    TorchSampler sampler{SequentialSampler(data)};
+    TorchSampler sampler{*make_sampler(data, {.kind = Sequential{}})};
     auto loader = torch::data::make_data_loader(
         dataset, sampler, torch::data::DataLoaderOptions().batch_size(5).workers(2));
     try {
@@ -98,7 +97,7 @@ TEST(TorchDataTest, AnErrorInAWorkerNamesShardAndKey) {
 
 TEST(TorchSamplerTest, TheEndIsNulloptAndNeverAnEmptyBatch) {
   for (const std::uint64_t size : {0u, 1u, 4u, 5u, 8u}) {
-    TorchSampler sampler{SequentialSampler(size)};
+    TorchSampler sampler{*make_sampler(size, {.kind = Sequential{}})};
     std::size_t total = 0;
     while (auto batch = sampler.next(4)) {
       EXPECT_FALSE(batch->empty());
@@ -140,7 +139,7 @@ TEST(TorchSamplerTest, SavedAndLoadedItGoesOnWhereItWasAlsoThroughTheLoadersRese
 }
 
 TEST(TorchSamplerTest, AnotherSizeIsRefused) {
-  TorchSampler sampler{SequentialSampler(10)};
+  TorchSampler sampler{*make_sampler(10, {.kind = Sequential{}})};
   EXPECT_NO_THROW(sampler.reset(10));
   EXPECT_EQ(test::error_code([&] { sampler.reset(11); }), ErrorCode::kInvalidArgument);
 }

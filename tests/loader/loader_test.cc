@@ -176,6 +176,22 @@ TEST(LoaderTest, ABatchSizeDoesNotCountBesideAGlobalOne) {
               HasSubstr("the batch size is out of range: 0"));
 }
 
+TEST(LoaderTest, NumbersThatAreTooLargeAreNamedBeforeMemoryIsTaken) {
+  const test::TempDir dir;
+  const Dataset data = make_numbers(dir, 10);
+  const auto text = [&](const auto& change) {
+    Loader::Options options{.columns = {columns::integer("cls")}};
+    change(options);
+    return test::error_text([&] { Loader loader(data, options); });
+  };
+  EXPECT_THAT(text([](Loader::Options& o) { o.threads = 1025; }),
+              HasSubstr("threads is out of range: 1025; choose 0 to 1024"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.prefetch = ~std::size_t{0}; }),
+              HasSubstr("prefetch is out of range: 18446744073709551615; choose 0 to 65536"));
+  EXPECT_THAT(text([](Loader::Options& o) { o.fetch_threads = 1025; }),
+              HasSubstr("fetch_threads is out of range: 1025; choose 0 to 1024"));
+}
+
 TEST(LoaderTest, AStateStandsBeforeABatchThatCouldNotBeMade) {
   const test::TempDir dir;
   const Dataset data = make_numbers(dir, 18);

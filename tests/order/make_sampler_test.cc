@@ -2,10 +2,7 @@
 #include <tuple>
 
 #include "base/hasher.h"
-#include "order/mixture_sampler.h"
 #include "order/order_test_support.h"
-#include "order/resampled_sampler.h"
-#include "order/slot_samplers.h"
 #include "order/wids_sampler.h"
 #include "shardwise/order/explain.h"
 
@@ -31,16 +28,7 @@ TEST(MakeSamplerTest, MakesEachKind) {
   Order order{.seed = 5, .kind = Wids{.chunk_size = 7}};
   EXPECT_EQ(delivered(*make_sampler(shards, order)), delivered(WidsSampler(100, order)));
   EXPECT_NE(dynamic_cast<const WidsSampler*>(make_sampler(shards, order).get()), nullptr);
-  order.kind = Sharded{.window = 2};
-  EXPECT_EQ(delivered(*make_sampler(shards, order)),
-            delivered(ShardedSampler(shards, {.seed = 5, .window = 2})));
   EXPECT_EQ(delivered(*make_sampler(100, {.kind = Sequential{}})), test::first_numbers(100));
-  order.kind = Resampled{};
-  EXPECT_EQ(delivered(*make_sampler(100, order)), delivered(ResampledSampler(100, order)));
-  order.kind = Resampled{Resampled::Unit::kShard};
-  EXPECT_EQ(delivered(*make_sampler(shards, order)), delivered(ResampledSampler(shards, order)));
-  order.kind = Mixture{{{.num_samples = 60}, {.num_samples = 40, .weight = 3}}};
-  EXPECT_EQ(delivered(*make_sampler(100, order)), delivered(MixtureSampler(100, order)));
 }
 
 TEST(MakeSamplerTest, SaysWhatIsMissingOrWrong) {
@@ -246,7 +234,7 @@ TEST(ExplainTest, AnswersForWidsTooAndRefusesWhatCannotBe) {
   EXPECT_THAT(test::error_text([&] { explain_step(chunked, ~std::uint64_t{0}); }),
               HasSubstr("no step"));
   EXPECT_EQ(test::error_code([&] { when_sample(chunked, 20); }), ErrorCode::kOutOfRange);
-  EXPECT_EQ(test::error_code([&] { when_sample(ResampledSampler(20), 0); }),
+  EXPECT_EQ(test::error_code([&] { when_sample(*make_sampler(20, {.kind = Resampled{}}), 0); }),
             ErrorCode::kInvalidArgument);
 }
 

@@ -1,5 +1,3 @@
-#include "order/mixture_sampler.h"
-
 #include <array>
 #include <cmath>
 #include <map>
@@ -16,6 +14,8 @@ namespace {
 
 using test::at_epoch;
 using test::delivered;
+using test::MixtureSample;
+using test::MixtureSampler;
 using test::Samples;
 
 std::vector<Mixture::Part> three_parts() {
@@ -221,22 +221,11 @@ TEST(MixtureSamplerTest, GoldenMixtureNeverChanges) {
   EXPECT_EQ(sampler[15], 503U);
 }
 
-TEST(MixtureSamplerTest, TakesNumbersApart) {
-  MixtureSampler sampler(three_sets(), mixed(17));
-  EXPECT_EQ(sampler.num_datasets(), 3U);
-  EXPECT_EQ((Samples{sampler.first_sample(0), sampler.first_sample(1), sampler.first_sample(2),
-                     sampler.first_sample(3)}),
-            (Samples{0, 500, 540, 630}));
-  EXPECT_EQ(sampler.split(499), (MixtureSample{0, 499}));
-  EXPECT_EQ(sampler.split(500), (MixtureSample{1, 0}));
-  EXPECT_EQ(sampler.split(629), (MixtureSample{2, 89}));
-  EXPECT_EQ(test::error_code([&] { sampler.split(630); }), ErrorCode::kOutOfRange);
-  EXPECT_EQ(sampler.size(), 630U) << "as many as all together by default";
+TEST(MixtureSamplerTest, AnEpochIsAsLongAsAllDataSets) {
+  EXPECT_EQ(MixtureSampler(three_sets(), mixed(17)).size(), 630U) << "by default";
   // A data set without samples and without weight is one, too.
   const MixtureSampler gaps(
       5, {.kind = Mixture{{{.num_samples = 0, .weight = 0}, {.num_samples = 5}, {0, 0}}}});
-  EXPECT_EQ(gaps.split(0), (MixtureSample{1, 0}));
-  EXPECT_EQ(gaps.split(4), (MixtureSample{1, 4}));
   EXPECT_EQ(delivered(gaps).size(), 5U);
 }
 
@@ -290,8 +279,6 @@ TEST(MixtureSamplerTest, RefusesWhatCannotBeMixed) {
   EXPECT_THAT(text(5, {{.num_samples = 5}}, {.tail = Order::Tail::kPad}), HasSubstr("tail"));
   EXPECT_THAT(text(5, {{.num_samples = 5}}, {.streams = 2}, {.world_size = 2}),
               HasSubstr("streams"));
-  EXPECT_THAT(test::error_text([] { MixtureSampler(5, {}); }),
-              HasSubstr("give an order whose kind is Mixture"));
   const Order one{.kind = Mixture{{{.num_samples = 5}}}};
   MixtureSampler sampler(5, one);
   EXPECT_THAT(test::error_text([&] { sampler.set_epoch(kMaxSamples); }),

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
+#include <variant>
 #include <vector>
 
 #include "order/epoch_order.h"
@@ -14,6 +16,43 @@
 namespace shardwise::test {
 
 using Samples = std::vector<std::uint64_t>;
+
+/// A sampler by value, of any order but wids.
+struct ResampledSampler : detail::SlotSampler {
+  explicit ResampledSampler(const SampleSet& samples, const Order& order = {.kind = Resampled{}},
+                            const RankOptions& ranks = {})
+      : SlotSampler(samples, order, ranks) {}
+};
+struct SequentialSampler : detail::SlotSampler {
+  explicit SequentialSampler(const SampleSet& samples, const RankOptions& ranks = {})
+      : SlotSampler(samples, {.kind = Sequential{}}, ranks) {}
+};
+
+/// A sample of a mixture: the number of its data set, and its number there.
+struct MixtureSample {
+  std::uint64_t dataset = 0;
+  std::uint64_t sample = 0;
+
+  friend bool operator==(const MixtureSample&, const MixtureSample&) = default;
+};
+struct MixtureSampler : detail::SlotSampler {
+  MixtureSampler(const SampleSet& samples, const Order& order, const RankOptions& ranks = {})
+      : SlotSampler(samples, order, ranks) {}
+
+  [[nodiscard]] MixtureSample split(std::uint64_t number) const {
+    std::uint64_t dataset = 0;
+    for (const Mixture::Part& part : std::get<Mixture>(order().kind).parts) {
+      if (number < part.num_samples) break;
+      number -= part.num_samples;
+      ++dataset;
+    }
+    return {dataset, number};
+  }
+  std::optional<MixtureSample> next_split() {
+    const std::optional<std::uint64_t> number = next();
+    return number ? std::optional(split(*number)) : std::nullopt;
+  }
+};
 
 /// All that is left of `sampler`.
 inline Samples drain(Sampler& sampler) {

@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "base/error_types.h"
-#include "order/mixture_sampler.h"
 #include "order/order_test_support.h"
 #include "order/wids_sampler.h"
 #include "shardwise/order/explain.h"
@@ -31,6 +30,7 @@
 namespace shardwise {
 namespace {
 
+using test::MixtureSampler;
 using test::Samples;
 
 enum class Family { kExact, kMixture, kResampled, kWids };

@@ -6,13 +6,13 @@
 #include "order/algorithms.h"
 #include "order/order_test_support.h"
 #include "order/permutation.h"
-#include "order/slot_samplers.h"
 #include "order/wids_sampler.h"
 
 namespace shardwise {
 namespace {
 
 using test::Samples;
+using test::SequentialSampler;
 using testing::HasSubstr;
 
 constexpr Hash128 kData{0x1111, 0x2222};

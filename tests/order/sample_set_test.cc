@@ -3,8 +3,6 @@
 
 #include "order/order_test_support.h"
 #include "order/permutation.h"
-#include "order/slot_samplers.h"
-
 namespace shardwise {
 namespace {
 
@@ -75,9 +73,9 @@ TEST(SampleSetTest, IsADataSetWhichIsAskedOnlyForWhatAnOrderNeeds) {
   EXPECT_EQ(test::error_text([&] { static_cast<void>(samples.column("x")); }), "no such column");
   EXPECT_EQ(*data.times_asked, 4);
 
-  EXPECT_EQ(
-      delivered(*make_sampler(data, {.seed = 2, .kind = Sharded{.window = 1}})),
-      delivered(ShardedSampler(SampleSet::of_shards(Samples{4, 2}), {.seed = 2, .window = 1})));
+  EXPECT_EQ(delivered(*make_sampler(data, {.seed = 2, .kind = Sharded{.window = 1}})),
+            delivered(*make_sampler(SampleSet::of_shards(Samples{4, 2}),
+                                    {.seed = 2, .kind = Sharded{.window = 1}})));
   EXPECT_EQ(delivered(*make_sampler(data, {.kind = Resampled{.weights = "weight"}})),
             Samples(6, 3));
   EXPECT_TRUE(test::is_each_once(

@@ -9,7 +9,6 @@
 
 #include "order/order_test_support.h"
 #include "order/permutation.h"
-#include "order/slot_samplers.h"
 #include "shardwise/order/explain.h"
 
 namespace shardwise {
@@ -18,6 +17,7 @@ namespace {
 using test::at_epoch;
 using test::delivered;
 using test::Samples;
+using test::SequentialSampler;
 using test::sorted;
 
 static_assert(std::input_iterator<Sampler::Iterator>);
@@ -444,15 +444,14 @@ TEST(SamplerTest, EpochsAndSeedsGiveOtherOrdersAndTheSameAgain) {
   EXPECT_EQ(delivered(ChunkedSampler(1000, {.seed = 1, .chunk_size = 50, .window = 64})), first);
   EXPECT_NE(delivered(*make_sampler(1000, {.seed = 1, .kind = Chunked{50, 64, true}})), first);
   const SampleSet shards = SampleSet::of_shards(std::vector<std::uint64_t>(30, 10));
-  EXPECT_EQ(delivered(ShardedSampler(shards, {.seed = 1})),
-            delivered(ShardedSampler(shards, {.seed = 1, .window = 8})));
+  EXPECT_EQ(delivered(*make_sampler(shards, {.seed = 1, .kind = Sharded{}})),
+            delivered(*make_sampler(shards, {.seed = 1, .kind = Sharded{.window = 8}})));
 }
 
 TEST(SamplerTest, SamplersWithFlatOptionsAreTheOrdersOfThatName) {
   SkipList skip;
   skip.add_sample(7);
   const RankOptions ranks{.rank = 1, .world_size = 2};
-  const SampleSet shards = SampleSet::of_shards(std::vector<std::uint64_t>{30, 0, 41, 30});
   const ChunkedSampler chunked(101,
                                {.seed = 5,
                                 .chunk_size = 9,
@@ -466,15 +465,6 @@ TEST(SamplerTest, SamplersWithFlatOptionsAreTheOrdersOfThatName) {
   EXPECT_EQ(delivered(chunked), delivered(*make_sampler(101, order, ranks)));
   EXPECT_EQ(chunked.spec(), make_sampler(101, order, ranks)->spec());
   EXPECT_EQ(chunked.skip(), skip);
-  const ShardedSampler sharded(
-      shards, {.seed = 5, .window = 2, .streams = 2, .tail = Order::Tail::kPad, .skip = skip},
-      ranks);
-  const Order by_shard{
-      .seed = 5, .kind = Sharded{2}, .streams = 2, .tail = Order::Tail::kPad, .skip = skip};
-  EXPECT_EQ(delivered(sharded), delivered(*make_sampler(shards, by_shard, ranks)));
-  EXPECT_EQ(sharded.spec(), make_sampler(shards, by_shard, ranks)->spec());
-  EXPECT_EQ(delivered(SequentialSampler(7, ranks)),
-            delivered(*make_sampler(7, {.kind = Sequential{}}, ranks)));
 }
 
 // docs/formats/order.md, Ranks and steps.
@@ -620,11 +610,12 @@ TEST(SamplerTest, WorksAtTenToTheTwelfth) {
 TEST(SamplerTest, ShardedReadsAFewShardsAtATime) {
   const std::vector<std::uint64_t> lengths = test::some_lengths(5000, 200, 3);
   const ShardOffsets offsets = test::offsets_of(lengths);
-  const ShardedSampler sampler(SampleSet(5000).with_shards(offsets), {.seed = 1, .window = 3});
+  const auto sampler =
+      make_sampler(SampleSet(5000).with_shards(offsets), {.seed = 1, .kind = Sharded{.window = 3}});
   std::vector<std::size_t> visits;
   std::set<std::size_t> window;
   std::size_t windows = 0;
-  for (const std::uint64_t sample : delivered(sampler)) {
+  for (const std::uint64_t sample : delivered(*sampler)) {
     const auto shard = static_cast<std::size_t>(
         std::upper_bound(offsets->begin(), offsets->end(), sample) - offsets->begin());
     window.insert(shard);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import pickle
 import threading
@@ -15,7 +16,7 @@ import pytest
 from conftest import FakeRanks, write_shard
 
 import shardwise
-from shardwise import ByLength, Loader, Order, columns, errors, ranks
+from shardwise import ByLength, Loader, Order, _core, columns, errors, ranks
 from shardwise.transforms import ImageTransform
 
 THREADS = pytest.mark.parametrize("threads", [0, 1, 3])
@@ -489,16 +490,30 @@ def test_a_closed_loader_says_so(ds: shardwise.Dataset) -> None:
     loader.close()
 
 
+def test_options_and_statistics_are_those_of_the_library(ds: shardwise.Dataset) -> None:
+    parameters = inspect.signature(Loader).parameters
+    numbers = _core.Loader.numbers()
+    assert len(numbers) >= 9
+    for name, (default, _) in numbers.items():
+        assert parameters[name].default == default, name
+    others = {"data", "columns", "order", "by_length", "mix", "memory", "ranks", "restart"}
+    assert set(parameters) == others | set(numbers)
+    with Loader(ds, columns=[columns.key()]) as loader:
+        assert tuple(loader._core.stats()) == shardwise.LoaderStats._fields
+
+
 def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
     key = columns.key()
     cases: list[tuple[dict[str, Any], str]] = [
         ({"columns": [key], "batch_size": 0}, "the batch size is out of range: 0"),
         ({"columns": [key, key]}, "two columns have one name: '__key__'"),
         ({"columns": [key], "threads": 2000}, "threads is out of range: 2000"),
+        ({"columns": [key], "prefetch": 2**31}, "prefetch is out of range: 2147483648"),
+        ({"columns": [key], "fetch_threads": 1025}, "fetch_threads is out of range: 1025"),
         ({"columns": [key], "mix": shardwise.Mixup("jpg", 0.2)}, "jpg"),
         ({"columns": [key], "by_length": shardwise.ByLength("bin", window=-1)}, "window=-1"),
     ]
-    wrong: dict[str, Any] = {"batch_size": -1, "threads": 1.5, "prefetch": 2**31, "order": "wids"}
+    wrong: dict[str, Any] = {"batch_size": -1, "threads": 1.5, "prefetch": 2**64, "order": "wids"}
     wrong |= {"by_length": 8, "mix": 0.2, "ranks": 1, "memory": 3}
     for name, value in wrong.items():
         cases.append(({"columns": [key], name: value}, f"^not valid: {name}={value!r}; "))

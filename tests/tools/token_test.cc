@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "order/checkpoint_format.h"
+#include "order/fields.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/order/explain.h"
 #include "shardwise_program.h"
@@ -306,6 +307,56 @@ TEST(RunOptionsTest, AMixturesTokenWantsItsIndexesAndWeights) {
   const Finished alone = shardwise({"order", first.path(), "--token", token});
   EXPECT_EQ(alone.code, 2);
   EXPECT_THAT(alone.err, HasSubstr("--mix"));
+}
+
+/// Another value than the default.
+void give_another(std::uint64_t& value) { value += 7; }
+void give_another(bool& value) { value = !value; }
+void give_another(std::string& value) { value = "w"; }
+template <shardwise::detail::Choice Enum>
+void give_another(Enum& value) {
+  value = static_cast<Enum>(1);
+}
+
+// An option that is added to a list of fields is asked for here, without a line of its own.
+TEST(OrderFieldsTest, EachIsInTokensComparisonsJsonAndHelp) {
+  const std::string help = shardwise({"order", "--help"}).out;
+  const auto order_json = [](const ResumeToken& token) {
+    return nlohmann::json::parse(shardwise({"token", token.to_text(), "--json"}).out)["order"];
+  };
+  std::size_t num_fields = 0;
+  const auto expect_field = [&](const auto& field, const Order& order, const Order& changed) {
+    ++num_fields;
+    ResumeToken there, here;
+    there.spec.order = order;
+    here.spec.order = changed;
+    const std::string key(field.key());
+    EXPECT_EQ(ResumeToken::from_text(here.to_text()), here) << key;
+    EXPECT_THAT(difference(there.spec, here.spec), testing::StartsWith(key + " "));
+    EXPECT_TRUE(order_json(here).contains(key)) << key;
+    EXPECT_NE(order_json(here)[key], order_json(there)[key]) << key;
+    EXPECT_THAT(help, HasSubstr("  " + std::string(field.text.option) + " ")) << key;
+    EXPECT_FALSE(field.text.words.empty()) << key;
+  };
+  shardwise::detail::visit_fields<Order>(
+      [&]<class Value>(const shardwise::detail::Field<Order, Value>& field) {
+        if constexpr (requires(Value value) { give_another(value); }) {
+          Order changed;
+          give_another(changed.*field.member);
+          expect_field(field, {}, changed);
+        }
+      });
+  shardwise::detail::visit_kinds([&]<class Kind>() {
+    shardwise::detail::visit_fields<Kind>(
+        [&]<class Value>(const shardwise::detail::Field<Kind, Value>& field) {
+          if constexpr (requires(Value value) { give_another(value); }) {
+            Kind kind;
+            give_another(kind.*field.member);
+            expect_field(field, {.kind = Kind{}}, {.kind = kind});
+          }
+        });
+  });
+  EXPECT_GE(num_fields, 14U);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "decoded_fields.h"
 #include "interrupt.h"
+#include "loader/fields.h"
 #include "loader/loader_access.h"
 #include "option_names.h"
 #include "output.h"
@@ -88,40 +89,37 @@ DecodedEpoch::Loaded loaded_of(const Batch& batch) {
   return loaded;
 }
 
-/// Of several loaders, one after another.
-void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
-  for (auto member : {&Loader::Stats::planning, &Loader::Stats::opening, &Loader::Stats::reading,
-                      &Loader::Stats::decoding, &Loader::Stats::transforming,
-                      &Loader::Stats::functions, &Loader::Stats::collating, &Loader::Stats::idle,
-                      &Loader::Stats::elapsed, &Loader::Stats::waited}) {
-    sum.*member += more.*member;
-  }
-  sum.batches += more.batches;
-  sum.samples += more.samples;
-  sum.bytes_read += more.bytes_read;
-  for (std::size_t i = 0; i < sum.sample_times.size(); ++i) {
-    sum.sample_times[i] += more.sample_times[i];
-  }
-  if (more.slowest_time > sum.slowest_time) {
-    sum.slowest_time = more.slowest_time;
-    sum.slowest_sample = more.slowest_sample;
-  }
-  for (const Loader::Stats::Forgiven& what : more.forgiven) {
-    const auto same = std::ranges::find(sum.forgiven, what.kind, &Loader::Stats::Forgiven::kind);
-    if (same == sum.forgiven.end()) {
-      sum.forgiven.push_back(what);
+void add(std::chrono::nanoseconds& sum, std::chrono::nanoseconds more) { sum += more; }
+void add(std::uint64_t& sum, std::uint64_t more) { sum += more; }
+template <std::size_t kSize>
+void add(std::array<std::uint64_t, kSize>& sum, const std::array<std::uint64_t, kSize>& more) {
+  for (std::size_t i = 0; i < kSize; ++i) sum[i] += more[i];
+}
+void add(std::vector<Loader::Stats::Forgiven>& sum,
+         const std::vector<Loader::Stats::Forgiven>& more) {
+  for (const Loader::Stats::Forgiven& what : more) {
+    const auto same = std::ranges::find(sum, what.kind, &Loader::Stats::Forgiven::kind);
+    if (same == sum.end()) {
+      sum.push_back(what);
     } else {
       same->images += what.images;
     }
   }
-  sum.threads = more.threads;
-  sum.fetch_threads = more.fetch_threads;
-  sum.prefetch = more.prefetch;
-  sum.cores = more.cores;
 }
 
-double seconds_of(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
+/// Of several loaders, one after another.
+void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
+  const Loader::Stats before = sum;
+  detail::visit_fields<Loader::Stats>([&](const auto& field) {
+    auto& own = sum.*field.member;
+    if constexpr (requires { add(own, own); }) {
+      if (field.text.adds_up) return add(own, more.*field.member);
+    }
+    own = more.*field.member;
+  });
+  if (before.slowest_time <= more.slowest_time) return;
+  sum.slowest_time = before.slowest_time;
+  sum.slowest_sample = before.slowest_sample;
 }
 
 }  // namespace
@@ -251,16 +249,18 @@ nlohmann::ordered_json DecodedEpoch::forgiven_json() const {
 }
 
 nlohmann::ordered_json DecodedEpoch::stages_json() const {
-  const Loader::Stats& stats = impl_->stats;
-  return {{"planning_seconds", seconds_of(stats.planning)},
-          {"opening_seconds", seconds_of(stats.opening)},
-          {"reading_seconds", seconds_of(stats.reading)},
-          {"decoding_seconds", seconds_of(stats.decoding)},
-          {"transforming_seconds", seconds_of(stats.transforming)},
-          {"collating_seconds", seconds_of(stats.collating)},
-          {"idle_seconds", seconds_of(stats.idle)},
-          {"slowest_sample", stats.slowest_sample},
-          {"slowest_seconds", seconds_of(stats.slowest_time)}};
+  nlohmann::ordered_json json;
+  detail::visit_fields<Loader::Stats>([&](const auto& field) {
+    const auto& value = impl_->stats.*field.member;
+    const std::string key(field.text.key);
+    if (key.empty()) return;
+    if constexpr (requires { std::chrono::duration<double>(value); }) {
+      json[key] = std::chrono::duration<double>(value).count();
+    } else if constexpr (requires { json[key] = value; }) {
+      json[key] = value;
+    }
+  });
+  return json;
 }
 
 const std::vector<DecodedEpoch::Bad>& DecodedEpoch::bad() const { return impl_->bad; }

@@ -1,6 +1,6 @@
 #include "order_options.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
@@ -17,6 +17,7 @@
 #include "option_names.h"
 #include "options.h"
 #include "order/checkpoint_format.h"
+#include "order/fields.h"
 #include "output.h"
 #include "skip_file.h"
 #include "token_file.h"
@@ -39,38 +40,45 @@ void require(bool holds, std::string_view option, const std::string& sampler,
   throw_usage(fmt::format("{} does not apply to {}, only to {}", option, sampler, used_by));
 }
 
+/// What was given for an option, which its check has found to be valid.
+template <class Value>
+Value value_of(const std::string& text) {
+  if constexpr (detail::Choice<Value>) {
+    return detail::find_choice<Value>(text).value();
+  } else if constexpr (std::is_same_v<Value, std::uint64_t>) {
+    return std::stoull(text);
+  } else {
+    return Value(text);
+  }
+}
+
 /// The kind that the options say, but for a mixture.
 OrderKind kind_of(const OrderArguments& arguments) {
   const std::string& name = arguments.sampler;
   const bool in_order = arguments.no_shuffle && (name == "chunked" || name == "sharded");
   const std::string said = in_order ? "--no-shuffle" : "--sampler " + name;
   OrderKind kind = in_order ? OrderKind(Sequential{}) : parse_order_kind(name);
-  auto* const chunked = std::get_if<Chunked>(&kind);
-  auto* const sharded = std::get_if<Sharded>(&kind);
-  auto* const resampled = std::get_if<Resampled>(&kind);
-  auto* const wids = std::get_if<Wids>(&kind);
-  require(!arguments.chunk || chunked || wids, "--chunk", said, "chunked and wids");
-  require(!arguments.window || chunked || sharded, "--window", said, "chunked and sharded");
-  require(!arguments.phase || chunked, "--phase", said, "chunked");
-  require(!arguments.resample || resampled, "--resample", said, "resampled");
-  require(arguments.weights.empty() || resampled, "--weights", said, "resampled");
-  require(!arguments.shufflefirst || wids, "--shufflefirst", said, "wids");
-  require(!arguments.no_shuffle || !resampled, "--no-shuffle", said, "all others");
-  if (chunked) {
-    chunked->chunk_size = arguments.chunk.value_or(kDefaultChunkSize);
-    chunked->window = arguments.window.value_or(kDefaultWindow);
-    chunked->phase = arguments.phase;
-  } else if (sharded) {
-    sharded->window = arguments.window.value_or(kDefaultShardWindow);
-  } else if (resampled) {
-    resampled->unit =
-        arguments.resample == "shard" ? Resampled::Unit::kShard : Resampled::Unit::kSample;
-    resampled->weights = arguments.weights;
-  } else if (wids) {
-    wids->chunk_size = arguments.chunk.value_or(0);
-    wids->shuffle = !arguments.no_shuffle;
-    wids->shufflefirst = arguments.shufflefirst;
+  require(!arguments.no_shuffle || !std::holds_alternative<Resampled>(kind), "--no-shuffle", said,
+          "all others");
+  for (const detail::KindOption& option : detail::kind_options()) {
+    const bool is_of_it = std::ranges::count(option.kinds, name_of(kind)) > 0;
+    require(is_of_it || !arguments.of_kind.contains(option.option), option.option, said,
+            fmt::format("{}", fmt::join(option.kinds, " and ")));
   }
+  const auto set = [&]<class Kind>(Kind& chosen) {
+    detail::visit_fields<Kind>([&]<class Value>(const detail::Field<Kind, Value>& field) {
+      const auto given = arguments.of_kind.find(field.text.option);
+      if constexpr (std::is_same_v<Value, bool>) {  // a flag: it was given, or not
+        chosen.*field.member = given != arguments.of_kind.end();
+      } else if constexpr (!std::is_same_v<Kind, Mixture>) {
+        if (given != arguments.of_kind.end()) {
+          chosen.*field.member = value_of<Value>(given->second);
+        }
+      }
+    });
+  };
+  std::visit(set, kind);
+  if (auto* const wids = std::get_if<Wids>(&kind)) wids->shuffle = !arguments.no_shuffle;
   return kind;
 }
 
@@ -147,41 +155,84 @@ SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeTo
 
 }  // namespace
 
+namespace {
+
+/// Adds the option of a field. `given` gets what was given for it; of a flag the empty text.
+template <class Owner, class Value, class Given>
+CLI::Option* add_field(CLI::App& command, const detail::Field<Owner, Value>& field,
+                       const std::string& words, const Given& given) {
+  const std::string name(field.text.option);
+  CLI::Option* option = nullptr;
+  if constexpr (std::is_same_v<Value, bool>) {
+    option = command.add_flag_callback(
+        name, [given] { given(""); }, words);
+  } else {
+    option = command.add_option_function<std::string>(name, given, words);
+  }
+  if constexpr (std::is_same_v<Value, std::uint64_t>) {
+    option->check(kWholeNumber)->type_name("N");
+  } else if constexpr (detail::Choice<Value>) {
+    constexpr auto names = choices(std::type_identity<Value>{});
+    option->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
+  } else if constexpr (std::is_same_v<Value, std::string>) {
+    option->type_name(std::string(field.text.value));
+  }
+  return option->group(field.text.is_rare ? kRareGroup : kGroup);
+}
+
+/// Options of all kinds of order, as they stand in an Order.
+void add_shared_options(CLI::App& command, OrderArguments& arguments) {
+  detail::visit_fields<Order>([&]<class Value>(const detail::Field<Order, Value>& field) {
+    if (field.text.option.empty()) return;
+    if constexpr (requires { detail::shown(Value{}); }) {
+      Value& value = arguments.order.*field.member;
+      CLI::Option* const option = add_field(command, field, std::string(field.text.words),
+                                            [&value](const std::string& text) {
+                                              if constexpr (std::is_same_v<Value, bool>) {
+                                                value = true;
+                                              } else {
+                                                value = value_of<Value>(text);
+                                              }
+                                            });
+      if (!std::is_same_v<Value, bool>) option->default_str(detail::shown(value));
+      arguments.order_options.push_back(option);
+    }
+  });
+}
+
+/// Options of some kinds.
+void add_kind_options(CLI::App& command, OrderArguments& arguments) {
+  std::vector<detail::KindOption> left = detail::kind_options();
+  std::erase_if(left, [](const auto& option) { return option.option == "--no-shuffle"; });
+  detail::visit_kinds([&]<class Kind>() {
+    detail::visit_fields<Kind>([&](const auto& field) {
+      const auto described = std::ranges::find(left, field.name, &detail::KindOption::name);
+      if (described == left.end()) return;
+      arguments.order_options.push_back(
+          add_field(command, field, described->words,
+                    [&arguments, name = field.text.option](const std::string& text) {
+                      arguments.of_kind[name] = text;
+                    }));
+      left.erase(described);
+    });
+  });
+}
+
+}  // namespace
+
 void add_order_options(CLI::App& command, OrderArguments& arguments) {
-  const auto add = [&](const char* name, auto& value, const std::string& text,
-                       const char* group) -> CLI::Option* {
-    CLI::Option* const option = command.add_option(name, value, text)->group(group);
-    arguments.order_options.push_back(option);
-    return option;
-  };
-  const auto number = [&](const char* name, auto& value, const std::string& text,
-                          const char* group = kGroup) {
-    return add(name, value, text, group)->check(kWholeNumber)->type_name("N");
-  };
-  const auto flag = [&](const char* name, bool& value, const std::string& text,
-                        const char* group = kRareGroup) {
-    arguments.order_options.push_back(command.add_flag(name, value, text)->group(group));
-  };
-  add("--sampler", arguments.sampler, "kind of order", kGroup)
-      ->check(CLI::IsMember({"chunked", "sharded", "sequential", "resampled", "wids"}))
-      ->capture_default_str();
-  number("--seed", arguments.seed, "shuffle seed")->capture_default_str();
-  number("--chunk", arguments.chunk,
-         fmt::format("samples per chunk (chunked: {} by default; wids: the chunk size of wids)",
-                     kDefaultChunkSize));
-  number("--window", arguments.window,
-         fmt::format("number of chunks (chunked: {} by default) or shards (sharded: {}) that are "
-                     "shuffled together",
-                     kDefaultWindow, kDefaultShardWindow));
-  flag("--no-shuffle", arguments.no_shuffle,
-       "read the samples in the order of the index: 0, 1, 2 ...", kGroup);
-  add("--tail", arguments.tail,
-      "what to do with samples that are left over when all ranks read the same number; exact: the "
-      "first ranks read one more; drop: they are not read; pad: the first samples of the epoch are "
-      "repeated",
-      kGroup)
-      ->check(CLI::IsMember({"exact", "drop", "pad"}))
-      ->capture_default_str();
+  arguments.order_options.push_back(
+      command.add_option("--sampler", arguments.sampler, "kind of order")
+          ->check(CLI::IsMember({"chunked", "sharded", "sequential", "resampled", "wids"}))
+          ->capture_default_str()
+          ->group(kGroup));
+  add_shared_options(command, arguments);
+  add_kind_options(command, arguments);
+  arguments.order_options.push_back(
+      command
+          .add_flag("--no-shuffle", arguments.no_shuffle,
+                    "read the samples in the order of the index: 0, 1, 2 ...")
+          ->group(kGroup));
   command
       .add_option("--where", arguments.where,
                   "use only the samples for which this SQL condition holds, as \"cls = 7\"")
@@ -195,26 +246,6 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
   command.add_option("--skip", arguments.skip_file, fmt::format("file with {}", kSkipFileHelp))
       ->type_name("FILE")
       ->group(kGroup);
-  number("--streams", arguments.streams,
-         "number of contiguous segments that ranks read in parallel; 1: a run can resume on any "
-         "number "
-         "of ranks; the number of nodes: each node reads its own shards",
-         kRareGroup)
-      ->capture_default_str();
-  flag(
-      "--balance-bytes", arguments.balance_bytes,
-      "deal the samples of each step to the ranks so that all get nearly the same number of bytes");
-  number("--epoch-size", arguments.epoch_size,
-         "samples per epoch, of all ranks together; 0: one pass over the data", kRareGroup)
-      ->capture_default_str();
-  flag("--phase", arguments.phase, "shift the borders of the chunks in each epoch (chunked)");
-  add("--resample", arguments.resample,
-      "what is drawn at a time, a sample or a whole shard (resampled)", kRareGroup)
-      ->check(CLI::IsMember({"sample", "shard"}));
-  add("--weights", arguments.weights,
-      "draw samples in proportion to this column of the index (resampled)", kRareGroup)
-      ->type_name("COLUMN");
-  flag("--shufflefirst", arguments.shufflefirst, "shuffle the chunks in epoch 0, too (wids)");
   command
       .add_option("--mix", arguments.mix,
                   "read several indexes, mixed by weight, each in exact epochs of its own; instead "
@@ -256,17 +287,12 @@ MixedIndexes parse_mix(const std::vector<std::string>& mix) {
 }
 
 Order order_of(const OrderArguments& arguments, const MixedDataset* data) {
-  Order order;
-  order.seed = arguments.seed;
+  Order order = arguments.order;
   order.kind = kind_of(arguments);
   if (!arguments.mix.empty() && data != nullptr) {
     order.kind = as_usage(
         [&] { return data->mixture(parse_mix(arguments.mix).weights, part_kind_of(order.kind)); });
   }
-  order.streams = arguments.streams;
-  order.tail = parse_tail(arguments.tail);
-  order.balance_bytes = arguments.balance_bytes;
-  order.epoch_size = arguments.epoch_size;
   order.skip = skip_of(arguments, data);
   return order;
 }

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "first_use.h"
@@ -23,18 +25,10 @@ namespace shardwise::tools {
 /// takes them, and for shardwise-train.
 struct OrderArguments {
   std::string sampler = "chunked";
-  std::uint64_t seed = 0;
-  std::optional<std::uint64_t> chunk;
-  std::optional<std::uint64_t> window;
-  bool phase = false;
+  Order order;  ///< its kind and skip list come from the other members
+  /// Options that some kinds of order have, and what was given for them, by their names here.
+  std::map<std::string_view, std::string> of_kind;
   bool no_shuffle = false;
-  bool shufflefirst = false;
-  std::optional<std::string> resample;
-  std::string weights;
-  std::uint64_t streams = 1;
-  std::string tail = "exact";
-  bool balance_bytes = false;
-  std::uint64_t epoch_size = 0;
   std::vector<std::string> mix;  ///< "INDEX=WEIGHT"
   std::string skip_file;
   std::optional<std::string> where;

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "commands.h"
 #include "order/algorithms.h"
+#include "order/fields.h"
 #include "output.h"
 #include "token_file.h"
 #include "version.h"
@@ -19,48 +20,46 @@ struct TokenOptions {
   bool json = false;
 };
 
-nlohmann::ordered_json json_of(const Chunked& kind) {
-  return {{"chunk_size", kind.chunk_size}, {"window", kind.window}, {"phase", kind.phase}};
-}
-nlohmann::ordered_json json_of(const Sharded& kind) { return {{"window", kind.window}}; }
-nlohmann::ordered_json json_of(const Sequential& /*kind*/) {
-  return nlohmann::ordered_json::object();
-}
-nlohmann::ordered_json json_of(const Resampled& kind) {
-  return {{"resample", kind.unit == Resampled::Unit::kShard ? "shard" : "sample"},
-          {"weights", kind.weights}};
-}
-nlohmann::ordered_json json_of(const Wids& kind) {
-  return {{"chunk_size", kind.chunk_size},
-          {"shuffle", kind.shuffle},
-          {"shufflefirst", kind.shufflefirst}};
-}
-nlohmann::ordered_json json_of(const Mixture& kind) {
-  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
-  for (const Mixture::Part& part : kind.parts) {
-    nlohmann::ordered_json json = {{"samples", part.num_samples}, {"weight", part.weight}};
-    std::visit(
-        [&](const auto& chosen) {
-          json["sampler"] = name_of(chosen);
-          json.update(json_of(chosen));
-        },
-        part.kind);
-    parts.push_back(std::move(json));
+using Json = nlohmann::ordered_json;
+
+template <detail::HasFields Owner>
+void add_fields(Json& json, const Owner& owner);
+
+template <class Value>
+void add(Json& json, std::string_view key, const Value& value) {
+  if constexpr (detail::Choice<Value>) {
+    json[std::string(key)] = detail::choice_name(value);
+  } else {
+    json[std::string(key)] = value;
   }
-  return {{"parts", std::move(parts)}};
+}
+void add(Json& /*json*/, std::string_view /*key*/, const SkipList& /*skip*/) {}  // "left_out"
+/// The kind, and beside it its options.
+template <class... Kinds>
+void add(Json& json, std::string_view key, const std::variant<Kinds...>& kind) {
+  std::visit(
+      [&](const auto& chosen) {
+        json[std::string(key)] = name_of(chosen);
+        add_fields(json, chosen);
+      },
+      kind);
+}
+void add(Json& json, std::string_view key, const std::vector<Mixture::Part>& parts) {
+  Json& list = json[std::string(key)] = Json::array();
+  for (const Mixture::Part& part : parts) add_fields(list.emplace_back(Json::object()), part);
+}
+template <detail::HasFields Owner>
+void add_fields(Json& json, const Owner& owner) {
+  detail::visit_fields<Owner>(
+      [&](const auto& field) { add(json, field.key(), owner.*field.member); });
 }
 
-nlohmann::ordered_json json_of(const ResumeToken::OrderSpec& spec) {
-  const Order& order = spec.order;
-  nlohmann::ordered_json json = {
-      {"sampler", name_of(order.kind)}, {"samples", spec.num_samples}, {"seed", order.seed}};
-  std::visit([&](const auto& kind) { json.update(json_of(kind)); }, order.kind);
-  json["streams"] = order.streams;
-  json["tail"] = tail_name(order.tail);
-  json["balance_bytes"] = order.balance_bytes;
-  json["epoch_size"] = order.epoch_size;
+Json json_of(const ResumeToken::OrderSpec& spec) {
+  Json json = {{"sampler", nullptr}, {"samples", spec.num_samples}, {"seed", nullptr}};
+  add(json, "sampler", spec.order.kind);
+  add_fields(json, spec.order);
   if (spec.world_size > 0) json["world"] = spec.world_size;
-  nlohmann::ordered_json versions = nlohmann::ordered_json::object();
+  Json versions = Json::object();
   for (std::size_t i = 0; i < kNumAlgorithms; ++i) {
     if (spec.versions[i] == 0) continue;
     versions[json_name(static_cast<Algorithm>(i))] = spec.versions[i];
@@ -69,8 +68,8 @@ nlohmann::ordered_json json_of(const ResumeToken::OrderSpec& spec) {
   return json;
 }
 
-nlohmann::ordered_json json_of(const ResumeToken& token) {
-  nlohmann::ordered_json left_out = nlohmann::ordered_json::array();
+Json json_of(const ResumeToken& token) {
+  Json left_out = Json::array();
   for (const auto& [sample, entry] : token.skip.samples()) {
     left_out.push_back({{"sample", sample},
                         {"from_epoch", entry.from.epoch},
@@ -80,13 +79,13 @@ nlohmann::ordered_json json_of(const ResumeToken& token) {
   for (const auto& [begin, end] : token.skip.ranges()) {
     left_out.push_back({{"epoch", begin.first}, {"begin", begin.second}, {"end", end}});
   }
-  nlohmann::ordered_json history = nlohmann::ordered_json::array();
+  Json history = Json::array();
   for (const ResumeToken::Stage& stage : token.history) {
     history.push_back({{"end_epoch", stage.end_epoch},
                        {"fingerprint", to_string(stage.fingerprint)},
                        {"order", json_of(stage.spec)}});
   }
-  nlohmann::ordered_json json = {{"epoch", token.epoch}, {"position", token.position}};
+  Json json = {{"epoch", token.epoch}, {"position", token.position}};
   if (token.batches) {
     json["batches"] = {{"rule", token.batches->rule}, {"delivered", token.batches->delivered}};
   }
@@ -99,7 +98,7 @@ nlohmann::ordered_json json_of(const ResumeToken& token) {
   return json;
 }
 
-void print_order(const nlohmann::ordered_json& order, Output& out) {
+void print_order(const Json& order, Output& out) {
   for (const auto& [name, value] : order.items()) {
     out.print("  {:<14} {}\n", name,
               value.is_string() ? escaped(value.get<std::string>()) : json_text(value));

@@ -601,7 +601,7 @@ void require_same_run(const Options& options, const std::optional<Dataset>& eval
   group.require_same({{"--eval", eval ? to_string(eval->fingerprint()) : "nothing"},
                       {"--epochs", std::to_string(options.epochs)},
                       {"--lr", rate.str()},
-                      {"--seed", std::to_string(options.order.seed)},
+                      {"--seed", std::to_string(options.order.order.seed)},
                       {"--classes", std::to_string(options.classes)},
                       {"--checkpoint", options.checkpoint.empty() ? "none" : "given"},
                       {"--checkpoint-steps", std::to_string(options.checkpoint_steps)},
@@ -632,7 +632,7 @@ class Training {
     if (group_.is_first()) check(options_, group_.world_size());
     const Threads threads = choose_threads(options_, group_);
     if (threads.compute > 0) torch::set_num_threads(threads.compute);
-    torch::manual_seed(options_.order.seed);
+    torch::manual_seed(options_.order.order.seed);
     const MixedDataset data = open_all();
     require_same_run(options_, eval_, group_);
     if (!options_.checkpoint.empty()) {
@@ -646,7 +646,8 @@ class Training {
     libtorch::broadcast_parameters(*run_->model, group_);
     gradients_.emplace(run_->model->parameters());
     step_size_ = step_size(options_, group_);
-    epoch_size_ = options_.order.epoch_size == 0 ? data.size() : options_.order.epoch_size;
+    epoch_size_ =
+        options_.order.order.epoch_size == 0 ? data.size() : options_.order.order.epoch_size;
     if (options_.patience > 0) {
       early_.emplace(group_, libtorch::EarlyStop::Options{.patience = options_.patience});
     }

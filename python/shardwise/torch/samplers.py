@@ -298,6 +298,12 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         return sum(len(core) for core in cores)
 
 
+def _order(kind: str, given: dict[str, Any]) -> _core.Order:
+    """The order that the arguments of a sampler's constructor say: its locals()."""
+    others = ("self", "data", "ranks", "__class__")
+    return _core.Order(kind, **{name: given[name] for name in given if name not in others})
+
+
 class DistributedChunkedSampler(DistributedSampler):
     """Chunks of chunk_size samples in a random order, window of them mixed together: shards are
     read piece by piece, and few are in use at a time. The other options are those of
@@ -318,19 +324,7 @@ class DistributedChunkedSampler(DistributedSampler):
         skip: Sequence[int] = (),
         **ranks: Unpack[RankOptions],
     ) -> None:
-        order = _core.Order(
-            "chunked",
-            seed=seed,
-            chunk_size=chunk_size,
-            window=window,
-            phase=phase,
-            streams=streams,
-            tail=tail,
-            balance_bytes=balance_bytes,
-            epoch_size=epoch_size,
-            skip=list(skip),
-        )
-        super().__init__(data, order, **ranks)
+        super().__init__(data, _order("chunked", locals()), **ranks)
 
 
 ChunkedSampler = DistributedChunkedSampler
@@ -353,17 +347,7 @@ class ShardedSampler(DistributedSampler):
         skip: Sequence[int] = (),
         **ranks: Unpack[RankOptions],
     ) -> None:
-        order = _core.Order(
-            "sharded",
-            seed=seed,
-            window=window,
-            streams=streams,
-            tail=tail,
-            balance_bytes=balance_bytes,
-            epoch_size=epoch_size,
-            skip=list(skip),
-        )
-        super().__init__(data, order, **ranks)
+        super().__init__(data, _order("sharded", locals()), **ranks)
 
 
 class SequentialSampler(DistributedSampler):
@@ -378,8 +362,7 @@ class SequentialSampler(DistributedSampler):
         skip: Sequence[int] = (),
         **ranks: Unpack[RankOptions],
     ) -> None:
-        order = _core.Order("sequential", streams=streams, tail=tail, skip=list(skip))
-        super().__init__(data, order, **ranks)
+        super().__init__(data, _order("sequential", locals()), **ranks)
 
 
 class ResampledSampler(DistributedSampler):
@@ -398,7 +381,4 @@ class ResampledSampler(DistributedSampler):
         epoch_size: int = 0,
         **ranks: Unpack[RankOptions],
     ) -> None:
-        order = _core.Order(
-            "resampled", seed=seed, unit=unit, weights=weights, tail=tail, epoch_size=epoch_size
-        )
-        super().__init__(data, order, **ranks)
+        super().__init__(data, _order("resampled", locals()), **ranks)

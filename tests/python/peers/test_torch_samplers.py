@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import pickle
 import subprocess
@@ -36,6 +37,30 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def train(tmp_path_factory: pytest.TempPathFactory) -> shardwise.Dataset:
     return shardwise.open(make_index(tmp_path_factory.mktemp("data")))
+
+
+@pytest.mark.parametrize(
+    ("kind", "made"),
+    [
+        ("chunked", st.ChunkedSampler),
+        ("sharded", st.ShardedSampler),
+        ("sequential", st.SequentialSampler),
+        ("resampled", st.ResampledSampler),
+    ],
+)
+def test_a_sampler_has_the_options_of_its_order(kind: str, made: Any) -> None:
+    options = shardwise.Order(kind).options | {"skip": ()}
+    del options["kind"]
+    given = {
+        name: parameter.default
+        for name, parameter in inspect.signature(made).parameters.items()
+        if name not in ("data", "ranks")
+    }
+    assert given == {name: options[name] for name in given}
+    if kind in ("chunked", "sharded"):  # of the others some options have no use
+        assert set(given) == set(options)
+    kinds_own = set(options) - set(shardwise.Order("sequential").options)
+    assert kinds_own <= set(given)
 
 
 def proven(sampler: st.DistributedSampler, delivered: Iterator[int] | list[int]) -> str:

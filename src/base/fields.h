@@ -1,0 +1,127 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+namespace shardwise::detail {
+
+// A struct of options or of numbers is described once, by an overload of fields() in the namespace
+// of the struct, which lists all its members:
+//
+//     constexpr auto fields(std::type_identity<Sharded>) {
+//       return std::tuple{field("window", &Sharded::window, {.words = "number of shards ..."})};
+//     }
+//
+// Whatever shows, reads, writes or compares such structs walks that list with visit_fields(): the
+// texts of tokens, the command line, Python's keywords, JSON, the options that ranks must share. A
+// member that the list leaves out does not compile. The default is that of the struct.
+
+/// How a field is named and explained.
+struct FieldText {
+  std::string_view words{};   ///< what it is, in one line; the help of the command line
+  std::string_view option{};  ///< on the command line; empty: none
+  std::string_view key{};     ///< in JSON and in comparisons, where that is not its name
+  std::string_view value{};   ///< what stands for a text in help; Python's class of a record
+  std::string_view unit{};    ///< of a number, in errors
+  std::uint64_t least = 0;    ///< the smallest valid number
+  std::uint64_t most = 0;     ///< the largest valid number; 0: any
+  std::string_view advice{};  ///< what to choose instead of a smaller one
+  bool is_rare = false;       ///< rarely needed, so help shows it apart
+  bool may_differ = false;    ///< between the ranks of a run
+  bool adds_up = true;        ///< a number that two parts of a run give together as its sum
+};
+
+template <class OwnerType, class ValueType>
+struct Field {
+  using Owner = OwnerType;
+  using Value = ValueType;
+
+  std::string_view name;  ///< the member's, and the keyword of Python
+  Value Owner::*member;
+  FieldText text;
+
+  [[nodiscard]] constexpr std::string_view key() const noexcept {
+    return text.key.empty() ? name : text.key;
+  }
+};
+
+template <class Owner, class Value>
+constexpr Field<Owner, Value> field(std::string_view name, Value Owner::*member,
+                                    FieldText text = {}) {
+  return {name, member, text};
+}
+
+/// Converts to any member, to count them.
+struct AnyMember {
+  template <class Member>
+  operator Member() const noexcept;  // NOLINT(google-explicit-constructor)
+};
+
+template <class Owner, class... Members>
+consteval std::size_t num_members() {
+  if constexpr (requires { Owner{Members{}..., AnyMember{}}; }) {
+    return num_members<Owner, Members..., AnyMember>();
+  } else {
+    return sizeof...(Members);
+  }
+}
+
+template <class Owner>
+concept HasFields = requires {
+  fields(std::type_identity<Owner>{});
+};
+
+/// Calls visit(field) for each member of an Owner, in the order of its list.
+template <HasFields Owner, class Visit>
+constexpr void visit_fields(Visit&& visit) {
+  constexpr auto all = fields(std::type_identity<Owner>{});
+  static_assert(std::tuple_size_v<decltype(all)> == num_members<Owner>(),
+                "fields() lists each member once");
+  std::apply([&](const auto&... one) { (visit(one), ...); }, all);
+}
+
+// An enum whose enumerators are 0, 1, 2 ... is described by an overload of choices(), which gives
+// their names as an array.
+
+template <class Enum>
+concept Choice = std::is_enum_v<Enum> && requires {
+  choices(std::type_identity<Enum>{});
+};
+
+template <Choice Enum>
+constexpr std::string_view choice_name(Enum value) noexcept {
+  constexpr auto names = choices(std::type_identity<Enum>{});
+  const auto number = static_cast<std::size_t>(value);
+  return number < names.size() ? names[number] : "?";
+}
+
+template <Choice Enum>
+constexpr std::optional<Enum> find_choice(std::string_view name) noexcept {
+  constexpr auto names = choices(std::type_identity<Enum>{});
+  const auto* const found = std::find(names.begin(), names.end(), name);
+  if (found == names.end()) return std::nullopt;
+  return static_cast<Enum>(found - names.begin());
+}
+
+/// "exact, drop or pad".
+/// @param last  what stands before the last one.
+template <Choice Enum>
+std::string list_of_choices(std::string_view last = " or ") {
+  constexpr auto names = choices(std::type_identity<Enum>{});
+  std::string list;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) list += i + 1 == names.size() ? last : ", ";
+    list += names[i];
+  }
+  return list;
+}
+
+}  // namespace shardwise::detail

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "base/fields.h"
+#include "shardwise/base/error.h"
+#include "shardwise/order/order.h"
+
+// The options of an order. What tokens hold of an order is these fields, in this order: a new one
+// is a new version of the token.
+
+namespace shardwise {
+
+constexpr std::array<std::string_view, 3> choices(std::type_identity<Order::Tail> /*of*/) {
+  return {"exact", "drop", "pad"};
+}
+constexpr std::array<std::string_view, 2> choices(std::type_identity<Resampled::Unit> /*of*/) {
+  return {"sample", "shard"};
+}
+
+constexpr auto fields(std::type_identity<Chunked> /*of*/) {
+  using detail::field;
+  return std::tuple{field("chunk_size", &Chunked::chunk_size,
+                          {.words = "samples per chunk",
+                           .option = "--chunk",
+                           .unit = "samples",
+                           .least = 1,
+                           .advice = "1000 is usual"}),
+                    field("window", &Chunked::window,
+                          {.words = "number of chunks that are shuffled together",
+                           .option = "--window",
+                           .unit = "chunks",
+                           .least = 1,
+                           .advice = "1 shuffles inside each chunk, and N mixes N chunks"}),
+                    field("phase", &Chunked::phase,
+                          {.words = "shift the borders of the chunks in each epoch",
+                           .option = "--phase",
+                           .is_rare = true})};
+}
+constexpr auto fields(std::type_identity<Sharded> /*of*/) {
+  return std::tuple{
+      detail::field("window", &Sharded::window,
+                    {.words = "number of shards that are shuffled together",
+                     .option = "--window",
+                     .unit = "shards",
+                     .least = 1,
+                     .advice = "1 shuffles inside each shard, and N mixes N shards"})};
+}
+constexpr auto fields(std::type_identity<Sequential> /*of*/) { return std::tuple{}; }
+constexpr auto fields(std::type_identity<Resampled> /*of*/) {
+  using detail::field;
+  return std::tuple{field("unit", &Resampled::unit,
+                          {.words = "what is drawn at a time, a sample or a whole shard",
+                           .option = "--resample",
+                           .key = "resample",
+                           .is_rare = true}),
+                    field("weights", &Resampled::weights,
+                          {.words = "draw samples in proportion to this column of the index",
+                           .option = "--weights",
+                           .value = "COLUMN",
+                           .is_rare = true})};
+}
+constexpr auto fields(std::type_identity<Wids> /*of*/) {
+  using detail::field;
+  return std::tuple{
+      field("chunk_size", &Wids::chunk_size,
+            {.words = "0 means the chunk size of Python wids", .option = "--chunk"}),
+      field("shuffle", &Wids::shuffle, {.words = "shuffle the samples", .option = "--no-shuffle"}),
+      field("shufflefirst", &Wids::shufflefirst,
+            {.words = "shuffle the chunks in epoch 0, too",
+             .option = "--shufflefirst",
+             .is_rare = true})};
+}
+constexpr auto fields(std::type_identity<Mixture::Part> /*of*/) {
+  using detail::field;
+  return std::tuple{field("num_samples", &Mixture::Part::num_samples, {.key = "samples"}),
+                    field("weight", &Mixture::Part::weight),
+                    field("kind", &Mixture::Part::kind, {.key = "sampler"})};
+}
+constexpr auto fields(std::type_identity<Mixture> /*of*/) {
+  return std::tuple{detail::field("parts", &Mixture::parts)};
+}
+constexpr auto fields(std::type_identity<Order> /*of*/) {
+  using detail::field;
+  return std::tuple{
+      field("seed", &Order::seed, {.words = "shuffle seed", .option = "--seed"}),
+      field("streams", &Order::streams,
+            {.words = "number of contiguous segments that ranks read in parallel; 1 means that a "
+                      "run can resume on any number of ranks; the number of nodes means that each "
+                      "node reads its own shards",
+             .option = "--streams",
+             .is_rare = true}),
+      field("tail", &Order::tail,
+            {.words = "what to do with samples that are left over when all ranks read the same "
+                      "number; exact: the first ranks read one more; drop: they are not read; pad: "
+                      "the first samples of the epoch are repeated",
+             .option = "--tail"}),
+      field("balance_bytes", &Order::balance_bytes,
+            {.words = "deal the samples of each step to the ranks so that all get nearly the same "
+                      "number of bytes",
+             .option = "--balance-bytes",
+             .is_rare = true}),
+      field("epoch_size", &Order::epoch_size,
+            {.words = "samples per epoch, of all ranks together; 0 means one pass over the data",
+             .option = "--epoch-size",
+             .is_rare = true}),
+      field("kind", &Order::kind, {.key = "sampler"}),
+      field("skip", &Order::skip, {.words = "numbers of samples that are left out"})};
+}
+
+namespace detail {
+
+/// Calls visit.operator()<Kind>() for each kind of order, in the order of OrderKind.
+template <class Visit>
+constexpr void visit_kinds(Visit&& visit) {
+  [&]<class... Kinds>(std::type_identity<std::variant<Kinds...>>) {
+    (visit.template operator()<Kinds>(), ...);
+  }(std::type_identity<OrderKind>{});
+}
+
+/// An option that some kinds of order have.
+struct KindOption {
+  std::string_view name;
+  std::string_view option;  ///< on the command line
+  std::vector<std::string_view> kinds;
+  std::string words;  ///< for all of them, with their defaults
+};
+/// Each once, in the order of the kinds.
+SHARDWISE_EXPORT std::vector<KindOption> kind_options();
+
+/// The value, as comparisons and help show it.
+inline std::string shown(std::uint64_t value) { return std::to_string(value); }
+inline std::string shown(bool value) { return value ? "true" : "false"; }
+template <Choice Enum>
+std::string shown(Enum value) {
+  return std::string(choice_name(value));
+}
+
+/// Errors: InvalidArgument if a number is smaller than its field may be.
+template <HasFields Owner>
+void check_numbers(const Owner& owner) {
+  visit_fields<Owner>([&]<class Value>(const Field<Owner, Value>& field) {
+    if constexpr (std::is_same_v<Value, std::uint64_t>) {
+      if (owner.*field.member >= field.text.least) return;
+      throw InvalidArgument(
+          std::string(field.name) + " is " + shown(owner.*field.member) + " " +
+              std::string(field.text.unit),
+          {},
+          "it must be at least " + shown(field.text.least) + "; " + std::string(field.text.advice));
+    }
+  });
+}
+
+}  // namespace detail
+
+}  // namespace shardwise
