@@ -188,7 +188,8 @@ class Loader:
     by_length: a ByLength. mix: a Mixup.
     threads: that make rows ahead; 0: the work is done when a batch is asked for.
     max_bad: samples that may turn out bad in a run: they are left out of their batches, the proof
-        expects it, and tokens list them. One more is an error, as is the first by default.
+        expects it, and tokens list them. One more is an error, as is the first by default; and an
+        epoch whose samples are all bad, or a run that begins with 100 on a rank.
     prefetch: batches in flight at most; 0: two a thread. max_bytes_ahead: no batch is begun while
         those in flight take so many bytes. max_expanded_bytes: what a compressed field may expand
         to. fetch_threads: shards that are fetched into the data set's cache ahead at once.
