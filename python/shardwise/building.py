@@ -97,7 +97,7 @@ def index(
         progress=progress,
         cache=cache,
     )
-    return _warned(report)
+    return report if part is not None else _warned(report)
 
 
 def warn_of_empty(columns: Sequence[str], stacklevel: int) -> None:

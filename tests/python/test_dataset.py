@@ -325,7 +325,12 @@ def test_a_column_without_a_value_is_warned_of(
     recwarn.clear()
     shardwise.open(shards, columns=names, index_directory=tmp_path / "kept")  # built before
     shardwise.index(tmp_path / "y.idx", shards, columns=["cls"])
+    parts = [str(tmp_path / f"part-{i}.idx") for i in (1, 2)]
+    for i, part in enumerate(parts, 1):  # another may have values
+        shardwise.index(part, shards, columns=names, part=(i, 2))
     assert not recwarn.list
+    with pytest.warns(UserWarning, match="'typo'"):
+        shardwise.merge(tmp_path / "merged.idx", parts)
 
 
 def test_the_rest_of_a_damaged_shard_is_counted(shards: Path, tmp_path: Path) -> None:

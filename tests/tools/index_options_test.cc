@@ -231,6 +231,14 @@ TEST(UpdateTest, OptionsThatChangeAnIndexNeedSource) {
   EXPECT_THAT(none.err, HasSubstr("SOURCE is required"));
 }
 
+TEST(MissingShardsTest, OneThatLooksLikeTwoIsToldThatSourcesAreNotJoined) {
+  const TempDir dir;
+  const std::string joined = (dir / "a") + "::" + (dir / "b");
+  expect_failure(shardwise({"index", "-o", dir / "x.idx", joined}),
+                 {"the shard does not exist: '" + joined,
+                  "; sources are not joined by ::, give each by itself"});
+}
+
 TEST(MissingShardsTest, WhatWasMissingIsTakenWhenItComes) {
   const TempDir dir;
   const auto shard = [&](int i) { return dir / ("p" + std::to_string(i) + ".tar"); };
