@@ -104,3 +104,5 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/shardwise-config-version.
 install(FILES ${PROJECT_BINARY_DIR}/shardwise-config.cmake
               ${PROJECT_BINARY_DIR}/shardwise-config-version.cmake
         DESTINATION ${SHARDWISE_PACKAGE_DIR})
+
+include(${CMAKE_CURRENT_LIST_DIR}/pkg_config.cmake)

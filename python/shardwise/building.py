@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 from . import _core
 from .arguments import columns_of, path_of, paths_of, refuse, require, whole_number
@@ -56,7 +57,8 @@ def index(
 
     sources: shards, in the order that numbers the samples: files, directories, patterns
         ("train-{000..146}.tar"), URLs, wids descriptors (.json), "@list.txt", or lists of such.
-    columns: metadata to take from fields, for queries: "cls", "json:$.width", "w=json:$.size[0]".
+    columns: metadata to take from fields, for queries: "cls", "json:$.width", "w=json:$.size[0]". One
+        that no sample has a value for is warned of; the report counts those without.
     hashes: also hash every byte, for verify(full=True).
     unique_keys: a key that comes in two shards is an error.
     on_bad: what becomes of members that break a rule: "error" or "skip"; or by kind, as
@@ -81,7 +83,7 @@ def index(
     ...
     shardwise.errors.NotFound: ...
     """
-    return _core.index(
+    report = _core.index(
         path_of(output),
         paths_of(sources),
         columns=columns_of(columns),
@@ -95,6 +97,23 @@ def index(
         progress=progress,
         cache=cache,
     )
+    return report if part is not None else _warned(report)
+
+
+def warn_of_empty(columns: Sequence[str], stacklevel: int) -> None:
+    """Warns of columns that no sample has a value for, as of a field that was mistyped."""
+    if columns:
+        warnings.warn(
+            f"no sample has a value for the columns {', '.join(map(repr, columns))}: they are "
+            "null; the fields that there are: SELECT * FROM fields, by shardwise.query()",
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _warned(report: BuildReport) -> BuildReport:
+    counts = report.without_value.items()
+    warn_of_empty([name for name, count in counts if 0 < count == report.num_samples], 3)
+    return report
 
 
 def update(
@@ -107,7 +126,7 @@ def update(
     cache: _core.ShardCache | None = None,
 ) -> BuildReport:
     """Brings an index up to date with the sources that it was built from. As index()."""
-    return _core.update(
+    report = _core.update(
         path_of(path),
         drop_missing=drop_missing,
         accept_times=accept_times,
@@ -115,6 +134,7 @@ def update(
         progress=progress,
         cache=cache,
     )
+    return _warned(report)
 
 
 def merge(
@@ -130,7 +150,7 @@ def merge(
     >>> shardwise.merge("whole.idx", "part-2.idx", "part-1.idx").num_samples
     400
     """
-    return _core.merge(path_of(output), paths_of(parts))
+    return _warned(_core.merge(path_of(output), paths_of(parts)))
 
 
 def verify(

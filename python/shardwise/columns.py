@@ -83,8 +83,9 @@ def _require_transform(transform: Any) -> None:
         "transform",
         transform,
         ImageTransform,
-        "give a shardwise.transforms.ImageTransform; a function of yours, as torchvision's "
-        "transforms, goes into columns.decoded()",
+        "give a shardwise.transforms.ImageTransform; a function t of yours, as torchvision's "
+        "transforms, goes into columns.decoded(field, dtype, shape, "
+        "lambda data, random: t(PIL.Image.open(io.BytesIO(data))))",
     )
 
 
@@ -292,8 +293,9 @@ def decoded(
         bytes of the field, expanded if it is compressed. lock: as that of function().
 
     Any Exception that it raises says that the bytes are bad: the loader raises BadField with its
-    class and text, or leaves the sample out (max_bad). MemoryError, KeyboardInterrupt, and errors
-    of shardwise other than BadField end the batch as they are.
+    class and text, or leaves the sample out (max_bad). MemoryError, KeyboardInterrupt, errors of
+    the program (NameError, ImportError, SyntaxError, SystemError, ReferenceError), and errors of
+    shardwise other than BadField end the batch as they are.
     """
     decode = _locked(_callable("decode", decode), lock)
     return _made("_core", "decoded_column", _fields(fields), _dtype(dtype), _sizes(shape), decode)

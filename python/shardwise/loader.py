@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import difflib
+import inspect
 import os
 import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Union
 
 from . import _core
 from ._core import Batch, Column, Order
@@ -186,7 +188,8 @@ class Loader:
     by_length: a ByLength. mix: a Mixup.
     threads: that make rows ahead; 0: the work is done when a batch is asked for.
     max_bad: samples that may turn out bad in a run: they are left out of their batches, the proof
-        expects it, and tokens list them. One more is an error, as is the first by default.
+        expects it, and tokens list them. One more is an error, as is the first by default; and an
+        epoch whose samples are all bad, or a run that begins with 100 on a rank.
     prefetch: batches in flight at most; 0: two a thread. max_bytes_ahead: no batch is begun while
         those in flight take so many bytes. max_expanded_bytes: what a compressed field may expand
         to. fetch_threads: shards that are fetched into the data set's cache ahead at once.
@@ -200,8 +203,8 @@ class Loader:
         batches are asked for, or is one of several workers of a DataLoader. None: this process
         alone, whatever was launched.
     restart: each ``iter()``, so each ``for`` loop, begins the epoch anew, as evaluation has it.
-        False: it goes on behind a loop that was left early, as training has it, and a warning says
-        so the first time. None: True in the order "sequential" until load_state_dict() is called.
+        False: it goes on behind a loop that is not at its end, as training has it, and a warning
+        says so the first time. None: True in the order "sequential" until load_state_dict() is called.
 
     One thread uses a loader; stop(), stats() and summary() may be called from any. Threads stay
     with the process that made them: a forked child has to make a loader of its own, and the
@@ -232,8 +235,11 @@ class Loader:
         memory: Union[Callable[[int], Any], None] = None,
         ranks: Union[Reducer, str, None] = "auto",
         restart: Union[bool, None] = None,
+        **unknown: NoReturn,
     ) -> None:
         given = locals()
+        if unknown:
+            _refuse_unknown(next(iter(unknown)))
         numbers = {
             name: whole_number(name, given[name], most)
             for name, (_, most) in _core.Loader.numbers().items()
@@ -251,7 +257,7 @@ class Loader:
         )
         if isinstance(columns, Column) or not isinstance(columns, Sequence):
             raise TypeError("columns: give a list of what the functions of shardwise.columns make")
-        require("order", order, Order, "give a shardwise.Order")
+        require("order", order, Order, 'give a shardwise.Order, as Order("sequential") or Order(seed=1)')
         require("by_length", by_length, ByLength, "give a shardwise.ByLength", True)
         require("mix", mix, Mixup, "give a shardwise.Mixup", True)
         if memory is not None and not callable(memory):
@@ -271,8 +277,9 @@ class Loader:
         self._taken_before = 0
         self._restarts = order.kind == "sequential" if restart is None else restart
         self._goes_on_after_load = restart is None
-        self._is_left_early = False  # a loop was, and another may go on behind it
+        self._was_looped = False  # a loop took batches of this epoch, and did not come to its end
         self._has_warned = False
+        self._newest_loop = 0
         _open_loaders.add(self._core)
 
     def epochs(self, end: Union[int, None] = None) -> Iterator[Epoch]:
@@ -297,41 +304,55 @@ class Loader:
         """The batches of the current epoch that are left, or with ``restart`` all of them; if its
         end was reached, those of the next one. So ``for batch in loader`` gives one epoch after
         another."""
-        taken = self._core.steps - self._core.steps_left
         if self.has_ended:
             self.set_epoch(self.epoch + 1)
-        elif self._restarts and taken > 0:
+        elif self._restarts and self._taken > 0:
             self.set_epoch(self.epoch)
-        elif self._is_left_early and not self._has_warned:
-            self._has_warned = True
-            warnings.warn(
-                f"this loop goes on behind the {taken} batches that a loop before took of epoch "
-                f"{self.epoch} when it was left; set_epoch({self.epoch}) begins the epoch anew, "
-                "and with Loader(restart=True) each loop does",
-                stacklevel=2,
-            )
-        return self._batches()
+        self._newest_loop += 1
+        return self._batches(self._newest_loop)
 
     def __len__(self) -> int:
         """Batches of the current epoch: its steps, and where it was resumed those taken before."""
         return self._taken_before + self._core.steps
 
-    def _batches(self) -> Iterator[Batch]:
+    @property
+    def _taken(self) -> int:
+        """Batches of this epoch that were given out, here."""
+        return self._core.steps - self._core.steps_left
+
+    def _batches(self, loop: Union[int, None] = None) -> Iterator[Batch]:
+        """loop: its number, or None for an Epoch, which goes on wherever its loader stands."""
         number = self.epoch
+        is_first = loop is not None
         while True:
             if self.epoch != number:
                 raise NotExact(
                     f"the loader has moved on: epoch {number}; walk through an epoch, and prove "
                     "it, before the next one begins"
                 )
-            batch = self.next()
+            if loop is not None and self._restarts and loop != self._newest_loop:
+                raise NotExact(
+                    f"a later loop began the epoch anew: epoch {number}; make a Loader for each of "
+                    "two loops that run side by side"
+                )
+            if is_first and self._was_looped and not self._has_warned:
+                self._has_warned = True
+                warnings.warn(
+                    f"this loop goes on behind the {self._taken} batches that a loop before took "
+                    f"of epoch {number}; set_epoch({number}) begins the epoch anew, and with "
+                    "Loader(restart=True) each loop does",
+                    stacklevel=2,
+                )
+            is_first = False
+            try:
+                batch = self.next()
+            except BaseException:
+                self._was_looped = False  # whoever catches it goes on
+                raise
             if batch is None:
                 return
-            try:
-                yield batch
-            except GeneratorExit:
-                self._is_left_early = True
-                raise
+            self._was_looped = True
+            yield batch
             del batch  # its memory may serve the next one
 
     def next(self) -> Union[Batch, None]:
@@ -351,7 +372,7 @@ class Loader:
         put it, if that was called. So ``for epoch in range(loader.epoch, n)`` may call it."""
         keeps_place = epoch == self.epoch and not self.has_ended
         self._core.set_epoch(whole_number("epoch", epoch))
-        self._is_left_early = False
+        self._was_looped = False
         if not keeps_place:
             self._taken_before = 0
 
@@ -417,7 +438,7 @@ class Loader:
         """
         token, taken = _parts_of_state(state_dict)
         is_within = self._core.restore(token, allow_changes)
-        self._is_left_early = False
+        self._was_looped = False
         if self._goes_on_after_load:
             self._restarts = False
         self._taken_before = taken if is_within else 0
@@ -482,6 +503,37 @@ class Loader:
 
     def __repr__(self) -> str:
         return f"<shardwise.Loader over {self.data!r}>"
+
+
+_OF_A_DATALOADER = {
+    "batch_sampler": "order=, and batch_size= or by_length=",
+    "collate_fn": "columns=: ragged columns need no padding",
+    "drop_last": 'order=Order(tail="drop")',
+    "generator": "order=Order(seed=...)",
+    "multiprocessing_context": "threads=: there are no processes",
+    "num_workers": "threads=",
+    "persistent_workers": "threads=, which live as long as the loader",
+    "pin_memory": "memory=torch_memory(pinned=True)",
+    "prefetch_factor": "prefetch=, the batches in flight",
+    "sampler": "order=",
+    "seed": "order=Order(seed=...)",
+    "shuffle": 'order=Order(seed=...), or order=Order("sequential")',
+    "world_size": "ranks=",
+    "rank": "ranks=",
+    "worker_init_fn": "threads=: there are no processes",
+}
+"""Options of torch's DataLoader, and what a Loader has for them."""
+
+
+def _refuse_unknown(name: str) -> NoReturn:
+    """Raises the TypeError of an option that there is not, with the one to give."""
+    there = _OF_A_DATALOADER.get(name)
+    if there is None:
+        own = list(inspect.signature(Loader.__init__).parameters)
+        near = difflib.get_close_matches(name, own, 1)
+        there = f"{near[0]}=" if near else ""
+    advice = f"; give {there}" if there else ""
+    raise TypeError(f"a shardwise.Loader has no option {name!r}{advice}")
 
 
 _MOST_BATCHES = 2**62  # of an epoch, which has as many samples at most

@@ -12,6 +12,10 @@ from .arguments import refuse, require
 from .errors import InvalidArgument, OutOfRange
 
 
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 class MixedDataset:
     """Several data sets numbered one after another. Loaders and samplers of shardwise draw from
     them by their weights.
@@ -40,8 +44,8 @@ class MixedDataset:
             raise InvalidArgument("there are no data sets to mix: give one or more")
         if self.weights is not None and len(self.weights) != len(self.datasets):
             raise InvalidArgument(
-                f"there are {len(self.weights)} weights for {len(self.datasets)} data sets: give "
-                "one for each"
+                f"{_counted(len(self.weights), 'weight')} for "
+                f"{_counted(len(self.datasets), 'data set')}: give one for each"
             )
         starts = [0]
         for dataset in self.datasets:

@@ -72,6 +72,12 @@ class BuildReport(NamedTuple):
     num_skipped: int
     """Members that a policy left out."""
     without_end_marker: list[str]
+    without_value: dict[str, int]
+    """For each column the samples that have no value for it: null."""
+    shards_cut_short: int
+    """Of which the rest was left out behind damage: samples of it are not among num_skipped."""
+    bytes_cut_off: int
+    """Of these rests."""
 
 
 class PackReport(NamedTuple):

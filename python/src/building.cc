@@ -15,6 +15,7 @@
 #include "blocking.h"
 #include "field_names.h"
 #include "gil.h"
+#include "index/lost_rests.h"
 #include "objects.h"
 #include "raised.h"
 #include "shardwise/base/error.h"
@@ -60,13 +61,23 @@ ProgressCallback progress_of(nb::object function) {
   };
 }
 
-nb::object report_of(const BuildReport& report) {
+/// @param path  of the index that was built.
+nb::object report_of(const BuildReport& report, const std::string& path) {
+  detail::LostRests lost;
+  if (report.summary.num_skipped > 0) {
+    lost = without_gil([&](const CancelToken&) { return detail::lost_rests(*Index::open(path)); });
+  }
+  nb::dict without_value;
+  for (std::size_t i = 0; i < report.without_value.size(); ++i) {
+    without_value[name_object(report.summary.content.columns[i].name)] = report.without_value[i];
+  }
   return nb::module_::import_("shardwise.records")
       .attr("BuildReport")(report.summary.num_shards, report.summary.num_samples,
                            report.summary.num_members, to_string(report.summary.fingerprint),
                            report.shards_scanned, report.shards_reused, report.shards_moved,
                            report.shards_resumed, report.dropped, report.gone,
-                           report.summary.num_skipped, report.without_end_marker);
+                           report.summary.num_skipped, report.without_end_marker, without_value,
+                           lost.num_shards, lost.bytes);
 }
 
 BuildOptions options_of(const std::vector<std::string>& columns, bool hashes, bool unique_keys,
@@ -114,7 +125,7 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
     }
     return built;
   });
-  return report_of(report);
+  return report_of(report, output);
 }
 
 nb::object update(const std::string& path, bool drop_missing, bool accept_times,
@@ -123,18 +134,20 @@ nb::object update(const std::string& path, bool drop_missing, bool accept_times,
   BuildOptions options = options_of({}, false, false, "error", drop_missing, accept_times, threads,
                                     std::move(progress));
   return report_of(without_gil([&](const CancelToken& cancel) {
-    options.cancel = cancel;
-    options.remote = make_remote_access(fetchers, nullptr, cancel);
-    return update_index(path, options);
-  }));
+                     options.cancel = cancel;
+                     options.remote = make_remote_access(fetchers, nullptr, cancel);
+                     return update_index(path, options);
+                   }),
+                   path);
 }
 
 nb::object merge(const std::string& output, const std::vector<std::string>& parts) {
   return report_of(without_gil([&](const CancelToken& cancel) {
-    BuildOptions options;
-    options.cancel = cancel;
-    return merge_indexes(output, parts, options);
-  }));
+                     BuildOptions options;
+                     options.cancel = cancel;
+                     return merge_indexes(output, parts, options);
+                   }),
+                   output);
 }
 
 nb::list verify(const std::string& path, bool full, nb::object progress, nb::object cache) {

@@ -120,8 +120,8 @@ ColumnObject function_column(const NameArgument& given, const std::string& dtype
           std::move(function)};
 }
 
-/// What a decoder raises says that the bytes are bad, but for errors of Shardwise, of memory, and
-/// what is no Exception at all.
+/// What a decoder raises says that the bytes are bad, unless RaisedInPython::is_bad_value() is
+/// false.
 columns::DecodeField decoder(PyObject* function, RowType type) {
   return [function, type = std::move(type)](std::string_view bytes, const Hash128& random,
                                             columns::Row& row) {

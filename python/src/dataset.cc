@@ -172,6 +172,15 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   for (const std::string& column : columns) {
     options.index_cache.build.content.columns.push_back(parse_column(column));
   }
+  std::vector<std::string> empty;  // columns of an index that was built now
+  options.index_cache.on_built = [&](const std::string&, const SourceList&,
+                                     const BuildReport& report) {
+    for (std::size_t i = 0; i < report.without_value.size(); ++i) {
+      const bool is_empty =
+          report.without_value[i] > 0 && report.without_value[i] == report.summary.num_samples;
+      if (is_empty) empty.push_back(report.summary.content.columns[i].name);
+    }
+  };
   Dataset data = without_gil([&](const CancelToken& cancel) {
     options.index_cache.build.cancel = cancel;
     if (!lazily) return Dataset::open_sources(sources, options);
@@ -189,6 +198,11 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
                      in_quotes(data.index().path()),
                      "build it with shardwise.index(columns=...), or leave them out here");
     }
+  }
+  if (!empty.empty()) {
+    nb::list names;
+    for (const std::string& name : empty) names.append(name_object(name));
+    nb::module_::import_("shardwise.building").attr("warn_of_empty")(names, 3);
   }
   return {std::move(data), std::move(opening), nb::tuple()};
 }

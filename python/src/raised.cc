@@ -41,6 +41,11 @@ ErrorCode code_or_any(nb::handle exception) noexcept {
 
 bool may_be_bad_value(const nb::python_error& error) noexcept {
   if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) return false;
+  // These are about the program, whatever the value.
+  for (PyObject* const kind : {PyExc_NameError, PyExc_ImportError, PyExc_SyntaxError,
+                               PyExc_SystemError, PyExc_ReferenceError}) {
+    if (error.matches(kind)) return false;
+  }
   try {
     return !nb::isinstance(error.value(), nb::module_::import_("shardwise.errors").attr("Error"));
   } catch (...) {

@@ -22,8 +22,8 @@ class RaisedInPython : public Error {
   /// REQUIRES: the GIL.
   explicit RaisedInPython(const nanobind::python_error& error);
 
-  /// Whether it may be about the value that the function was given: an Exception, and not a
-  /// KeyboardInterrupt, a MemoryError, or an error of Shardwise.
+  /// Whether it may be about the value that the function was given: an Exception, but for those of
+  /// memory, of the program itself (NameError, ImportError ...) and of Shardwise.
   [[nodiscard]] bool is_bad_value() const noexcept { return is_bad_value_; }
   /// A line that is shown below its traceback. REQUIRES: the GIL.
   void add_note(const std::string& note) const;

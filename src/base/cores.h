@@ -1,12 +1,20 @@
 #pragma once
 
+#include <string>
+
 #include "shardwise/base/export.h"
 
 namespace shardwise::detail {
 
 /// The cores that this process may use: those of its affinity, as taskset, a container or a
-/// launcher set it. At least 1.
+/// launcher set it; no more than the limits on CPU time of its control groups allow, as
+/// `docker run --cpus` and Kubernetes set them. At least 1.
 SHARDWISE_EXPORT unsigned usable_cores() noexcept;
+
+/// What these limits are worth in cores, rounded up; the greatest number if there is none.
+/// @param membership  a file as /proc/self/cgroup.
+/// @param root        where the groups are mounted, of version 2, or in "cpu" of version 1.
+SHARDWISE_EXPORT unsigned cores_by_groups(const std::string& membership, const std::string& root);
 
 /// The cores for one of `num_ranks` ranks that share a machine. At least 1.
 /// @param own          cores that the rank may use.
@@ -14,7 +22,7 @@ SHARDWISE_EXPORT unsigned usable_cores() noexcept;
 ///   it bound each rank to cores of its own, as srun and mpirun do.
 SHARDWISE_EXPORT unsigned cores_of_rank(unsigned own, unsigned of_launcher,
                                         unsigned num_ranks) noexcept;
-/// The same of this process, by its affinity and its parent's.
+/// The same of this process, by what it and its parent may use.
 SHARDWISE_EXPORT unsigned cores_of_rank(unsigned num_ranks) noexcept;
 
 }  // namespace shardwise::detail

@@ -21,6 +21,7 @@
 #include "order/permutation.h"
 #include "order/shard_schedule.h"
 #include "order/shard_use.h"
+#include "order/spec.h"
 #include "shardwise/base/hash.h"
 #include "storage/cache_request.h"
 
@@ -326,7 +327,9 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
   if (!is_scattered) {
     return "the order uses up to " + compared +
            ", so that samples of what has no room are read one by one from their source, or shards "
-           "may be fetched again; choose a smaller window or a larger cache";
+           "may be fetched again; choose " +
+           (detail::has_smaller_window(sampler.order()) ? "a smaller window or " : "") +
+           "a larger cache";
   }
   return "the order takes samples from any shard at any time, and so uses " + compared +
          ": nearly each sample may fetch a shard; choose the order `sharded` with a window of " +

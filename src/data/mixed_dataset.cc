@@ -50,9 +50,12 @@ Sample MixedDataset::operator[](std::uint64_t number) const {
 Mixture MixedDataset::mixture(std::span<const double> weights,
                               const std::variant<Chunked, Sharded, Sequential>& kind) const {
   if (weights.size() != parts_.size()) {
-    throw InvalidArgument(std::to_string(weights.size()) + " weights for " +
-                              std::to_string(parts_.size()) + " data sets",
-                          {}, "give one for each");
+    const auto counted = [](std::size_t number, const char* what) {
+      return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
+    };
+    throw InvalidArgument(
+        counted(weights.size(), "weight") + " for " + counted(parts_.size(), "data set"), {},
+        "give one for each");
   }
   Mixture mixture;
   for (std::size_t i = 0; i < parts_.size(); ++i) {

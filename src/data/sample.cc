@@ -141,7 +141,7 @@ std::int64_t Sample::integer(std::string_view field) const {
   if (!own_) require_unchanged_map(i);  // bytes behind the end of a truncated file are zeros
   throw BadField("the field " + in_quotes(field) + " holds no whole number but " +
                      in_quotes(bytes.substr(0, 40)),
-                 describe(), "read it as bytes, or mend the shard");
+                 describe(), "name a field that holds one, or mend the shard");
 }
 
 std::string Sample::copy(std::string_view field) const { return copy_of(require(field)); }

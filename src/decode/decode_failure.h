@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
+#include <string>
 
 #include "shardwise/base/export.h"
 
@@ -11,5 +13,10 @@ class SHARDWISE_EXPORT DecodeFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+
+/// "480x640 (HxW)": the size of an image in every text, in the order of options and shapes.
+inline std::string size_text(std::uint64_t height, std::uint64_t width) {
+  return std::to_string(height) + "x" + std::to_string(width) + " (HxW)";
+}
 
 }  // namespace shardwise::detail

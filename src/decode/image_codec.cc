@@ -83,12 +83,12 @@ std::vector<std::string> DecodeWarnings::texts() const { return {texts_, texts_ 
 void require_pixels(std::uint64_t height, std::uint64_t width, std::uint64_t max_pixels) {
   if (height == 0 || width == 0) throw DecodeFailure("the image has no pixels");
   if (width > max_pixels / height) {
-    throw DecodeFailure(std::to_string(width) + " x " + std::to_string(height) +
-                        " pixels are more than the limit of " + std::to_string(max_pixels));
+    throw DecodeFailure(size_text(height, width) + " is more than the limit of " +
+                        std::to_string(max_pixels) + " pixels");
   }
   if (std::max(height, width) > kMaxImageSide) {
-    throw DecodeFailure(std::to_string(width) + " x " + std::to_string(height) +
-                        " pixels, a side of more than " + std::to_string(kMaxImageSide));
+    throw DecodeFailure(size_text(height, width) + " has a side of more than " +
+                        std::to_string(kMaxImageSide) + " pixels");
   }
 }
 
@@ -105,8 +105,7 @@ Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t wid
                          box.width <= width && box.top <= height - box.height &&
                          box.left <= width - box.width;
   if (!is_inside) {
-    throw DecodeFailure("the crop does not lie in the image of " + std::to_string(width) + " x " +
-                        std::to_string(height) + " pixels");
+    throw DecodeFailure("the crop does not lie in the image of " + size_text(height, width));
   }
   return box;
 }

@@ -176,7 +176,10 @@ void require_none_missing(const std::vector<std::string>& missing, std::size_t n
                      : how_many + (missing.size() == 1 ? " does" : " do") + " not exist",
                  (missing.size() == 1 ? "" : "the first is ") +
                      in_quotes(without_secrets(missing.front())) + " (No such file or directory)",
-                 remedy);
+                 std::string(remedy) + (missing.front().find("::") == std::string::npos
+                                            ? ""
+                                            : "; sources are not joined by ::, give each by "
+                                              "itself"));
 }
 
 const std::string& url_of(const Source& source) {

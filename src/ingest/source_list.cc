@@ -221,8 +221,7 @@ class Expander {
     const bool has_folder =
         slash == std::string::npos || fs::exists(pattern.substr(0, slash + 1), ignored);
     if (status == GLOB_NOMATCH || (status == 0 && matches.empty()) || !has_folder) {
-      throw NotFound("no file matches", in_quotes(pattern),
-                     "check the pattern; quote it in a shell");
+      throw NotFound("no file matches", in_quotes(pattern), "check the pattern, and the folder");
     }
     if (status != 0)
       throw Error(ErrorCode::kIo, "cannot read a directory of the pattern", in_quotes(pattern), "");

@@ -31,7 +31,7 @@ void require_size(const ImageSize& size) {
       size.height > 0 && size.width > 0 && size.height <= kMost && size.width <= kMost;
   if (size.empty() || is_size) return;
   throw InvalidArgument("no image can have this size",
-                        std::to_string(size.height) + " x " + std::to_string(size.width),
+                        std::to_string(size.height) + "x" + std::to_string(size.width) + " (HxW)",
                         "give height and width from 1 to 1,048,576, or neither");
 }
 

@@ -11,7 +11,7 @@ void throw_bad_field(const Sample& sample, std::size_t place, std::string_view t
                      std::string_view reason) {
   throw BadField("cannot decode field " + in_quotes(sample.field(place).name) + " as " +
                      std::string(type) + " (" + escaped(reason) + ")",
-                 sample.describe(), "mend the member, or leave the sample out");
+                 sample.describe(), "mend the member, or leave the sample out with max_bad");
 }
 
 }  // namespace shardwise::detail

@@ -22,22 +22,23 @@ std::string fields_of(const Sample& sample) {
 }
 
 std::size_t only_image_of(const Sample& sample) {
-  const std::size_t none = sample.num_fields();
-  std::size_t found = none;
+  std::vector<std::size_t> found;
+  std::string images;
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
     const std::string_view name = without_compression_suffix(sample.field(i).name);
     if (field_kind(name) != FieldKind::kImage) continue;
-    if (found != none) {
-      throw BadField("the sample has several images", sample.describe(),
-                     "name one of: " + fields_of(sample));
-    }
-    found = i;
+    images += (found.empty() ? "" : ", ") + escaped(sample.field(i).name);
+    found.push_back(i);
   }
-  if (found == none) {
+  if (found.size() > 1) {
+    throw BadField("the sample has several images", sample.describe(),
+                   "name the image's field, one of: " + images);
+  }
+  if (found.empty()) {
     throw NotFound("the sample has no field that is an image by its name", sample.describe(),
-                   "name one of: " + fields_of(sample));
+                   "name the image's field, one of: " + fields_of(sample));
   }
-  return found;
+  return found.front();
 }
 
 /// Who names a column of the index takes it for a field.

@@ -36,10 +36,9 @@ ImagePlan plan_within(const ImageTransformer& transformer, const ImageTransform:
                       const Hash128& key, std::uint64_t max_pixels) {
   ImagePlan plan = transformer.plan(stored, key);
   if (!transformer.fixed_size() && plan.height > 0 && plan.width > max_pixels / plan.height) {
-    throw DecodeFailure("the transform makes " + std::to_string(plan.width) + " x " +
-                        std::to_string(plan.height) + " pixels of " + std::to_string(stored.width) +
-                        " x " + std::to_string(stored.height) + ", more than the limit of " +
-                        std::to_string(max_pixels));
+    throw DecodeFailure("the transform makes " + size_text(plan.height, plan.width) + " of " +
+                        size_text(stored.height, stored.width) + ", more than the limit of " +
+                        std::to_string(max_pixels) + " pixels");
   }
   require_resizable(plan.source.height, plan.part.window, max_pixels);
   return plan;
@@ -47,13 +46,10 @@ ImagePlan plan_within(const ImageTransformer& transformer, const ImageTransform:
 
 void throw_other_size(const Sample& sample, std::string_view images,
                       const ImageTransform::Size& size, const ImageTransform::Size& first) {
-  const auto text = [](const ImageTransform::Size& pixels) {
-    return std::to_string(pixels.width) + " x " + std::to_string(pixels.height);
-  };
-  throw InvalidArgument(
-      "the " + std::string(images) + " of one batch differ in size",
-      sample.describe() + " is " + text(size) + ", the batch's first " + text(first),
-      "set resize, or a crop");
+  throw InvalidArgument("the " + std::string(images) + " of one batch differ in size",
+                        sample.describe() + " is " + size_text(size.height, size.width) +
+                            ", the batch's first " + size_text(first.height, first.width),
+                        "set resize, or a crop");
 }
 
 }  // namespace shardwise::detail

@@ -163,6 +163,15 @@ std::size_t batches_ahead(const Loader::Options& options) {
                  which, "or raise max_bad");
 }
 
+/// A run that begins with so many bad samples, and no good one, is wrong itself.
+constexpr std::size_t kMostBadFirst = 100;
+
+[[noreturn]] void throw_all_bad(const std::string& which, const std::string& first) {
+  throw BadField(which, "the first: " + first,
+                 "max_bad is for single samples: mend the columns and their functions; samples "
+                 "that are bad in a row can be left out of the data");
+}
+
 /// The only rank. Errors: InvalidArgument if this process was launched as one of several; those of
 /// rank_environment().
 std::shared_ptr<Reducer> only_rank() {
@@ -454,6 +463,11 @@ struct Loader::Impl {
     EpochAudit::Expectation expectation =
         sampler->expectation(expected_all.value_or(EpochAudit::Sum{}));
     expectation.leave_out(bad_everywhere);
+    if (!bad_everywhere.empty() && sums.front().count == 0 && !may_all_be_bad) {
+      throw_all_bad("all " + std::to_string(bad_everywhere.size()) + " samples of epoch " +
+                        std::to_string(sampler->epoch()) + " are bad",
+                    bad.samples().begin()->second.reason);
+    }
     std::string text;
     for (std::size_t r = sums.size(); r-- > 0;) {
       EpochAudit whole(fingerprint);
@@ -478,6 +492,7 @@ struct Loader::Impl {
   void deliver(MadeBatch& made) {
     samples_read.assign(made.batch.samples().begin(), made.batch.samples().end());
     audit.add(samples_read);
+    has_good_sample |= !samples_read.empty();
     meter->add_batch(samples_read.size(), made.bad.size(), bytes_of(made.batch));
     delivered = by_length ? window_slot(steps_taken) : delivered + made.planned;
     if (prefetcher) prefetcher->reached(delivered);
@@ -488,6 +503,10 @@ struct Loader::Impl {
     if (known.samples().size() > options.max_bad) {
       throw_too_many_bad(known.samples().size(), options.max_bad,
                          "the last of them: " + bad_here.back().reason);
+    }
+    if (!has_good_sample && bad_here.size() >= kMostBadFirst && !may_all_be_bad) {
+      throw_all_bad("none of the first " + std::to_string(bad_here.size()) + " samples is good",
+                    bad_here.front().reason);
     }
   }
 
@@ -671,6 +690,8 @@ struct Loader::Impl {
   std::uint64_t steps_failed = 0;  ///< of these, those since the last batch that was handed out
   std::uint64_t steps_lost = 0;    ///< and those before it: their batches could not be made
   bool ended = false;              ///< next() has said so
+  bool has_good_sample = false;    ///< a batch of this rank had one
+  bool may_all_be_bad = false;     ///< see LoaderAccess
   std::vector<BadRow> bad_here;    ///< of this rank, in this epoch or its rest
   std::vector<std::uint64_t> bad_everywhere;  ///< of all ranks, as agreed last
   SkipList bad;                               ///< of all ranks in all epochs, as agreed last
@@ -840,6 +861,8 @@ std::uint64_t LoaderAccess::steps_done(const Loader& loader) { return loader.imp
 const std::vector<BadRow>& LoaderAccess::bad_rows(const Loader& loader) {
   return loader.impl_->bad_here;
 }
+
+void LoaderAccess::accept_all_bad(Loader& loader) { loader.impl_->may_all_be_bad = true; }
 
 void LoaderAccess::keep_events(Loader& loader, std::size_t max_events) {
   loader.impl_->meter->keep_events(max_events);

@@ -8,6 +8,7 @@
 #include "base/assert.h"
 #include "base/of_thread.h"
 #include "decode/colour.h"
+#include "decode/decode_failure.h"
 #include "loader/stable_math.h"
 #include "shardwise/base/error.h"
 
@@ -32,7 +33,7 @@ void require(bool holds, const std::string& what, const std::string& remedy) {
 void check_size(const Size& size, const std::string& name, bool is_optional) {
   if (is_optional && size.empty()) return;
   require(size.height > 0 && size.width > 0 && size.height <= kMaxSide && size.width <= kMaxSide,
-          name + " is " + std::to_string(size.height) + " x " + std::to_string(size.width),
+          name + " is " + size_text(size.height, size.width),
           "give it a height and a width from 1 to 2^24");
 }
 

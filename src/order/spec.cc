@@ -174,4 +174,10 @@ std::vector<std::string> open_passes(const ResumeToken::OrderSpec& spec, std::ui
   return open;
 }
 
+bool has_smaller_window(const Order& order) {
+  const auto* const chunked = std::get_if<Chunked>(&order.kind);
+  const auto* const sharded = std::get_if<Sharded>(&order.kind);
+  return (chunked != nullptr && chunked->window > 1) || (sharded != nullptr && sharded->window > 1);
+}
+
 }  // namespace shardwise::detail

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "shardwise/base/export.h"
 #include "shardwise/order/order.h"
 #include "shardwise/order/resume.h"
 
@@ -24,6 +25,9 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
 /// that is under way there, how far it is: "398 of 787 samples of data set 1". Empty where epochs
 /// are whole passes, or draws.
 std::vector<std::string> open_passes(const ResumeToken::OrderSpec& spec, std::uint64_t epoch);
+
+/// True if several chunks or shards are mixed, so that a smaller window can be chosen.
+SHARDWISE_EXPORT bool has_smaller_window(const Order& order);
 
 /// Returns `ranks`. Errors: InvalidArgument if the rank does not exist, or the number of replicas
 /// does not divide that of the ranks.

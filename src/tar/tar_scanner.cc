@@ -172,6 +172,9 @@ class Scanner {
     } catch (const Damage& damage) {
       if (!options_.lenient) raise(damage.problem);
       report_.skipped.push_back(damage.problem);  // nothing after it can be trusted
+      report_.skipped.back().what += "; the rest of the shard is left out with it, " +
+                                     std::to_string(archive_.size() - damage.problem.offset) +
+                                     " bytes";
     }
     report_.header_hash = headers_.digest();
     return std::move(report_);

@@ -2,6 +2,10 @@
 
 #include <sched.h>
 
+#include <filesystem>
+#include <fstream>
+#include <limits>
+
 #include "support/process.h"
 #include "support/support.h"
 
@@ -18,6 +22,44 @@ TEST(CoresTest, AreThoseThatTheProcessMayUse) {
     return cores_of_rank(1) == 1 ? "" : "a rank has " + std::to_string(cores_of_rank(1));
   });
   EXPECT_EQ(bound.wait(), "");
+}
+
+/// What the groups allow in which this line of /proc/self/cgroup puts a process.
+unsigned allowed(const test::TempDir& dir, const std::string& membership) {
+  std::ofstream(dir / "membership") << "3:memory:/elsewhere\n" << membership << '\n';
+  return detail::cores_by_groups(dir / "membership", dir / "root");
+}
+
+void write(const test::TempDir& dir, const std::string& group, const std::string& file,
+           const std::string& text) {
+  std::filesystem::create_directories(dir / ("root/" + group));
+  std::ofstream(dir / ("root/" + group + "/" + file)) << text << '\n';
+}
+
+TEST(CoresTest, AreNoMoreThanControlGroupsAllow) {
+  const test::TempDir dir;
+  constexpr unsigned kNoLimit = std::numeric_limits<unsigned>::max();
+  EXPECT_EQ(allowed(dir, "0::/"), kNoLimit) << "there is no file";
+  write(dir, "pod/task", "cpu.max", "max 100000");
+  EXPECT_EQ(allowed(dir, "0::/pod/task"), kNoLimit);
+  write(dir, "pod", "cpu.max", "250000 100000");
+  EXPECT_EQ(allowed(dir, "0::/pod/task"), 3U) << "of the group around it, rounded up";
+  write(dir, "pod/task", "cpu.max", "50000 100000");
+  EXPECT_EQ(allowed(dir, "0::/pod/task"), 1U);
+  write(dir, "", "cpu.max", "200000 100000");
+  EXPECT_EQ(allowed(dir, "0::/not/shown/in/the/container"), 2U);
+  EXPECT_EQ(detail::cores_by_groups(dir / "none", dir / "root"), kNoLimit);
+}
+
+TEST(CoresTest, AreNoMoreThanControlGroupsOfVersion1Allow) {
+  const test::TempDir dir;
+  constexpr unsigned kNoLimit = std::numeric_limits<unsigned>::max();
+  write(dir, "cpu/pod", "cpu.cfs_quota_us", "-1");
+  write(dir, "cpu/pod", "cpu.cfs_period_us", "100000");
+  EXPECT_EQ(allowed(dir, "4:cpu,cpuacct:/pod"), kNoLimit);
+  write(dir, "cpu/pod", "cpu.cfs_quota_us", "400000");
+  EXPECT_EQ(allowed(dir, "4:cpu,cpuacct:/pod"), 4U);
+  EXPECT_EQ(allowed(dir, "4:cpuset,cpuacct:/pod"), kNoLimit) << "not of the CPU's time";
 }
 
 TEST(CoresTest, RanksShareThoseOfTheMachine) {

@@ -989,6 +989,13 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
                              HasSubstr("so that samples of what has no room are read one by one "
                                        "from their source, or shards may be fetched again; choose "
                                        "a smaller window or a larger cache")));
+  // Several ranks with a window each, which cannot be smaller.
+  const auto shared =
+      Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(30))});
+  const auto ranks =
+      make_sampler(shared, {.seed = 1, .kind = Sharded{1}, .streams = 3}, {.world_size = 3});
+  EXPECT_THAT(small_cache_warning(shared, *ranks, {.first = 0, .count = 3}).value(),
+              testing::EndsWith("shards may be fetched again; choose a larger cache"));
   const auto data = Dataset::open(index_path());
   EXPECT_EQ(small_cache_warning(data, *make_sampler(data, {.kind = Sharded{100}}), {}),
             std::nullopt)

@@ -150,7 +150,7 @@ TEST(SampleTest, IntegerRefusesWhatIsNoWholeNumber) {
   }
   EXPECT_EQ(error_text([&] { sample.integer("f2"); }),
             "the field 'f2' holds no whole number but 'seven': sample 0 ('x') in shard '" +
-                shard.path() + "'; read it as bytes, or mend the shard");
+                shard.path() + "'; name a field that holds one, or mend the shard");
 }
 
 TEST(SampleTest, ABadNumberIsShownInPart) {

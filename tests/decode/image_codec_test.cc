@@ -449,8 +449,7 @@ TEST(ImageCropTest, ACropOutsideTheImageIsRefused) {
         test::encode_webp(noise(20, 10), true), test::encode_ppm(noise(20, 10))}) {
     for (const Box& box : {Box{0, 0, 11, 1}, Box{0, 0, 1, 21}, Box{10, 0, 1, 1}, Box{0, 0, 0, 1},
                            Box{0, 5, 1, SIZE_MAX}, Box{SIZE_MAX, 0, 2, 1}}) {
-      EXPECT_EQ(failure(bytes, {.crop = box}),
-                "the crop does not lie in the image of 20 x 10 pixels");
+      EXPECT_EQ(failure(bytes, {.crop = box}), "the crop does not lie in the image of 10x20 (HxW)");
     }
   }
 }
@@ -718,14 +717,14 @@ TEST(ImageDefectTest, NoFlippedByteDoesWorseThanAFailure) {
 
 TEST(ImageDefectTest, AnImageBombIsRefusedBeforeMemoryIsTaken) {
   EXPECT_EQ(failure(test::png_bomb(1'000'000, 1'000'000)),
-            "1000000 x 1000000 pixels are more than the limit of 268435456");
+            "1000000x1000000 (HxW) is more than the limit of 268435456 pixels");
   const auto picture = test::test_picture(40, 40);
   for (const std::string& bytes : {test::encode_jpeg(picture), test::encode_png(picture),
                                    test::encode_webp(picture, false), test::encode_ppm(picture)}) {
     EXPECT_EQ(failure(bytes, {.max_pixels = 1599}),
-              "40 x 40 pixels are more than the limit of 1599");
+              "40x40 (HxW) is more than the limit of 1599 pixels");
     EXPECT_EQ(failure(bytes, {.max_pixels = 1599, .crop = Box{0, 0, 1, 1}, .scale = 1}),
-              "40 x 40 pixels are more than the limit of 1599");
+              "40x40 (HxW) is more than the limit of 1599 pixels");
     EXPECT_EQ(failure(bytes, {.max_pixels = 1600}), "decoded");
   }
 }
@@ -733,14 +732,13 @@ TEST(ImageDefectTest, AnImageBombIsRefusedBeforeMemoryIsTaken) {
 TEST(ImageDefectTest, NoSideIsLongerThanAMillionWhateverTheOtherOne) {
   const std::uint32_t most = 1U << 20;
   for (const auto& [width, height] : {std::pair{most + 1, 1U}, {1U, most + 1}, {1U << 26, 1U}}) {
-    const std::string text = std::to_string(width) + " x " + std::to_string(height);
-    EXPECT_EQ(failure(test::png_bomb(width, height)),
-              text + " pixels, a side of more than 1048576");
+    const std::string text = std::to_string(height) + "x" + std::to_string(width) +
+                             " (HxW) has a side of more than 1048576 pixels";
+    EXPECT_EQ(failure(test::png_bomb(width, height)), text);
     const std::string pgm = "P5 " + std::to_string(width) + " " + std::to_string(height) +
                             " 255\n" + std::string(std::size_t{width} * height, 'x');
     for (const std::uint64_t max_pixels : {std::uint64_t{1} << 28, ~std::uint64_t{0}}) {
-      EXPECT_EQ(failure(pgm, {.max_pixels = max_pixels, .crop = Box{0, 0, 1, 1}}),
-                text + " pixels, a side of more than 1048576");
+      EXPECT_EQ(failure(pgm, {.max_pixels = max_pixels, .crop = Box{0, 0, 1, 1}}), text);
     }
   }
   EXPECT_EQ(failure("P5 1048576 1 255\n" + std::string(most, 'x')), "decoded");

@@ -765,8 +765,8 @@ TEST(VideoReaderTest, WhatACallerAsksForIsChecked) {
 TEST(VideoReaderTest, LimitsAreKeptBeforeMemoryIsTaken) {
   const std::string bytes = encode_video({});
   EXPECT_EQ(test::error_text([&] { VideoReader(bytes, {.where = "here", .max_pixels = 3071}); }),
-            "the video cannot be read (64 x 48 pixels are more than the limit of 3071): here; mend "
-            "the member, or leave the sample out");
+            "the video cannot be read (48x64 (HxW) is more than the limit of 3071 pixels): here; "
+            "mend the member, or leave the sample out");
   EXPECT_NO_THROW(VideoReader(bytes, {.max_pixels = 3072}));
   EXPECT_THAT(test::error_text([&] { VideoReader(bytes, {.max_frames = 29}); }),
               HasSubstr("more frames than the limit of 29"));

@@ -549,9 +549,13 @@ TEST_F(RanksTrainTest, ARunThatIsOutOfTimeOrPatienceEndsWithZeroAndItsCheckpoint
   EXPECT_EQ(late.code, 0) << late.err;
   EXPECT_THAT(late.err, AllOf(HasSubstr("note: stopped after step "),
                               HasSubstr("the time of 1200 ms is over")));
+  EXPECT_TRUE(late.err.find("late.pt' with --resume") != std::string::npos ||
+              late.err.find("no checkpoint holds it") != std::string::npos)
+      << late.err;
   // On a busy machine it may be over before the first step.
   if (late.err.find("stopped after step 0:") == std::string::npos) {
     EXPECT_EQ(::access((dir_ / "late.pt").c_str(), F_OK), 0);
+    EXPECT_THAT(late.err, HasSubstr("; continue from '" + (dir_ / "late.pt") + "' with --resume"));
   }
 
   // All are right after the first epochs, so none is better.
@@ -874,7 +878,8 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "folder"}), 1),
               AllOf(HasSubstr("the path of the checkpoint is a folder: '"),
                     HasSubstr("name a file in it, such as '" + (dir_ / "folder/run.pt"))));
-  EXPECT_THAT(text(with({"--label-field", "txt"}), 1), HasSubstr("txt"));
+  EXPECT_THAT(text(with({"--label-field", "txt"}), 1),
+              AllOf(HasSubstr("txt"), HasSubstr("; --label-field names the field of the class")));
   EXPECT_THAT(text(with({"--classes", "2"}), 1), HasSubstr("below --classes"));
   EXPECT_THAT(text(with({"--streams", "2", "--local-ranks", "3"}), 2), HasSubstr("streams"));
   EXPECT_THAT(text({}, 2), HasSubstr("shardwise-train: error: "));

@@ -399,6 +399,52 @@ TEST(ColumnsTest, WhatADecoderThrowsSaysWhoseFaultItIs) {
       HasSubstr("can run code"));
 }
 
+/// Samples with the number of each, 0 to `count` - 1.
+Dataset numbered(const test::TempDir& dir, std::uint64_t count) {
+  std::vector<std::vector<std::pair<std::string, std::string>>> samples;
+  for (std::uint64_t i = 0; i < count; ++i) samples.push_back({{"cls", std::to_string(i)}});
+  return test::make_dataset(dir, "d" + std::to_string(count), samples);
+}
+
+/// What a loader of many bad samples says whose decoder takes those from `first_good` on.
+std::string outcome(const Dataset& data, std::uint64_t first_good, unsigned threads) {
+  const auto decode = [&](std::string_view bytes, const Hash128&, columns::Row& row) {
+    const std::uint64_t number = std::stoull(std::string(bytes));
+    if (number < first_good) throw std::logic_error("a mistake");
+    row.values<std::int64_t>()[0] = static_cast<std::int64_t>(number);
+  };
+  Loader loader(data, {.columns = {columns::decoded("cls", DType::kInt64, {}, decode)},
+                       .order = {.kind = Sequential{}},
+                       .batch_size = 7,
+                       .threads = threads,
+                       .max_bad = 1000});
+  return test::error_text([&] {
+    std::uint64_t rows = 0;
+    while (const auto batch = loader.next()) rows += batch->size();
+    const std::string proof = loader.prove();
+    throw NotExact(std::to_string(rows) + " rows: " + proof);
+  });
+}
+
+TEST(ColumnsTest, ARunWithoutAGoodSampleIsAnErrorHoweverManyMayBeBad) {
+  const test::TempDir dir;
+  const Dataset data = numbered(dir, 300), small = numbered(dir, 20);
+  for (const unsigned threads : {0U, 3U}) {
+    // As soon as it is sure, in the order of the samples: 105 are in the first 15 batches.
+    EXPECT_THAT(outcome(data, 1000, threads),
+                AllOf(HasSubstr("none of the first 105 samples is good: the first: "),
+                      HasSubstr("a mistake"), HasSubstr("sample 0"),
+                      HasSubstr("mend the columns and their functions")));
+    EXPECT_THAT(
+        outcome(small, 1000, threads),
+        AllOf(HasSubstr("all 20 samples of epoch 0 are bad: the first: "), HasSubstr("a mistake")));
+    EXPECT_EQ(outcome(data, 97, threads),
+              "203 rows: epoch 0: 203 samples, each exactly once, 97 left out as asked: proven");
+    EXPECT_EQ(outcome(small, 19, threads),
+              "1 rows: epoch 0: 1 samples, each exactly once, 19 left out as asked: proven");
+  }
+}
+
 TEST(ColumnsTest, BadRowsAreClosedUpInEveryKindOfColumn) {
   const test::TempDir dir;
   std::vector<test::Fields> samples;

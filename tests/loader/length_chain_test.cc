@@ -27,6 +27,7 @@
 
 #include "base/error_types.h"
 #include "base/hasher.h"
+#include "loader/loader_access.h"
 #include "loader/thread_ranks.h"
 #include "shardwise/loader/loader.h"
 #include "support/chain.h"
@@ -514,6 +515,7 @@ class LengthChain {
       own.prefetch = dice_.one_of({0U, 0U, 1U, 9U});
       if (dice_.percent(20)) own.max_bytes_ahead = dice_.below(400);
       ranks_.push_back({std::make_unique<Loader>(*data_, own, group_->rank(r)), {}});
+      detail::LoaderAccess::accept_all_bad(*ranks_.back().loader);
     }
     agreed_ = {};
     skip_ = order_.skip;

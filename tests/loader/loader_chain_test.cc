@@ -30,6 +30,7 @@
 #include <vector>
 
 #include "base/error_types.h"
+#include "loader/loader_access.h"
 #include "loader/thread_ranks.h"
 #include "shardwise/loader/loader.h"
 #include "support/chain.h"
@@ -258,6 +259,7 @@ class Chain {
       if (dice_.percent(30)) own.max_bytes_ahead = dice_.below(400);
       Rank rank;
       rank.loader = std::make_unique<Loader>(*data_, own, group_->rank(r));
+      detail::LoaderAccess::accept_all_bad(*rank.loader);
       rank.model = make_sampler(*data_, order_,
                                 {.rank = r,
                                  .world_size = world,
@@ -722,6 +724,7 @@ class Exits {
     if (dice_.percent(50)) options.columns.push_back(columns::integer("cls"));
     if (dice_.percent(30)) options.max_bytes_ahead = dice_.below(100);
     loader_ = std::make_unique<Loader>(*set.data, options);
+    detail::LoaderAccess::accept_all_bad(*loader_);
   }
 
   void run() {

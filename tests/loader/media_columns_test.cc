@@ -357,7 +357,7 @@ TEST(VideoColumnTest, VideosOfSeveralSizesNeedOne) {
   const Dataset data = test::make_dataset(dir, "d", make_media(3));
   EXPECT_THAT(error_of(data, columns::video("mp4", {.frames = 2})),
               AllOf(HasSubstr("the videos of one batch differ in size"),
-                    HasSubstr("is 48 x 48, the batch's first 32 x 48"),
+                    HasSubstr("is 48x48 (HxW), the batch's first 48x32 (HxW)"),
                     HasSubstr("set resize, or a crop")));
   const Dataset one = test::make_dataset(dir, "one", make_media(1));
   const Batch batch = one_batch(one, {columns::video("mp4", {.frames = 2})});
@@ -368,12 +368,12 @@ TEST(VideoColumnTest, LimitsAreThoseOfTheReader) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", make_media(1));
   EXPECT_THAT(error_of(data, columns::video("mp4", {.max_pixels = 32 * 48 - 1})),
-              HasSubstr("32 x 48 pixels are more than the limit of 1535"));
+              HasSubstr("48x32 (HxW) is more than the limit of 1535 pixels"));
   EXPECT_THAT(error_of(data, columns::video("mp4", {.max_frames = 12})), HasSubstr("12"));
   EXPECT_THAT(error_of(data, columns::video_times("mp4", {.max_frames = 12})), HasSubstr("12"));
   EXPECT_THAT(
       error_of(data, columns::video("mp4", {.max_pixels = 32 * 48}, {.resize_shorter_side = 64})),
-      HasSubstr("the transform makes 64 x 96 pixels of 32 x 48"));
+      HasSubstr("the transform makes 96x64 (HxW) of 48x32 (HxW)"));
   EXPECT_THAT(error_of(data, columns::audio("flac", {.max_samples = 3199})),
               HasSubstr("more samples than the limit of 3199"));
 }

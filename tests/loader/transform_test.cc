@@ -477,13 +477,13 @@ std::string refusal(const ImageTransform& transform) {
 }
 
 TEST(TransformTest, WhatCannotBeIsRefusedWithARemedy) {
-  EXPECT_EQ(
-      refusal({.resize = {224, 0}}),
-      "cannot transform images: resize is 224 x 0; give it a height and a width from 1 to 2^24");
-  EXPECT_EQ(
-      refusal({.random_resized_crop = ImageTransform::RandomResizedCrop{}}),
-      "cannot transform images: random_resized_crop.size is 0 x 0; give it a height and a width "
-      "from 1 to 2^24");
+  EXPECT_EQ(refusal({.resize = {224, 0}}),
+            "cannot transform images: resize is 224x0 (HxW); give it a height and a width from 1 "
+            "to 2^24");
+  EXPECT_EQ(refusal({.random_resized_crop = ImageTransform::RandomResizedCrop{}}),
+            "cannot transform images: random_resized_crop.size is 0x0 (HxW); give it a height and "
+            "a width "
+            "from 1 to 2^24");
   EXPECT_EQ(
       refusal({.horizontal_flip = 1.5}),
       "cannot transform images: horizontal_flip is a probability of 1.500000; give it a number "

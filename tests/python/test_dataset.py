@@ -292,6 +292,43 @@ def test_keys_are_told_without_a_shard(ds: shardwise.Dataset, shards: Path) -> N
     assert shardwise.open(ds.path).sample_keys() == ds.sample_keys()
 
 
+def test_a_column_without_a_value_is_warned_of(
+    shards: Path, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    names = ["typo", "cls"]
+    with pytest.warns(UserWarning, match="no sample has a value for the columns 'typo'") as seen:
+        report = shardwise.index(tmp_path / "x.idx", shards, columns=names)
+    assert seen[0].filename == __file__
+    assert report.without_value == {"typo": report.num_samples, "cls": 0}
+    with pytest.warns(UserWarning, match="'typo'") as seen:
+        shardwise.open(shards, columns=names, index_directory=tmp_path / "kept")
+    assert seen[0].filename == __file__
+    with pytest.warns(UserWarning, match="'title'"):
+        with shardwise.ShardWriter(
+            tmp_path / "%d.tar", index=tmp_path / "w.idx", columns=["title"]
+        ) as sink:
+            sink.write({"__key__": "a", "txt": "x"})
+    recwarn.clear()
+    shardwise.open(shards, columns=names, index_directory=tmp_path / "kept")  # built before
+    shardwise.index(tmp_path / "y.idx", shards, columns=["cls"])
+    parts = [str(tmp_path / f"part-{i}.idx") for i in (1, 2)]
+    for i, part in enumerate(parts, 1):  # another may have values
+        shardwise.index(part, shards, columns=names, part=(i, 2))
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match="'typo'"):
+        shardwise.merge(tmp_path / "merged.idx", parts)
+
+
+def test_the_rest_of_a_damaged_shard_is_counted(shards: Path, tmp_path: Path) -> None:
+    whole = sorted(shards.glob("*.tar"))[0].read_bytes()
+    (tmp_path / "cut.tar").write_bytes(whole[: len(whole) // 2 + 100])
+    report = shardwise.index(tmp_path / "x.idx", tmp_path / "cut.tar", on_bad="skip")
+    skipped = shardwise.query(tmp_path / "x.idx", "SELECT offset, reason FROM skipped").rows
+    assert (report.num_skipped, report.shards_cut_short, len(skipped)) == (1, 1, 1)
+    assert report.bytes_cut_off == len(whole) // 2 + 100 - skipped[0][0] > 0
+    assert skipped[0][1].endswith(f"left out with it, {report.bytes_cut_off} bytes")
+
+
 def test_what_is_in_an_index(ds: shardwise.Dataset, shards: Path) -> None:
     assert [shard.num_samples for shard in ds.shards] == [40, 13, 30, 20]
     assert ds.shards[1].path == str(shards / "train-000001.tar")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import pickle
+import re
 import threading
 import warnings
 from collections.abc import Callable
@@ -317,8 +318,10 @@ def test_a_mixture_draws_by_weights(ds: shardwise.Dataset, rich: shardwise.Datas
             assert batch.text("__key__")[row] == mixed[int(number)].key
     drawn = Loader(mixed, columns=[columns.key()], order=Order(epoch_size=4000), batch_size=4000)
     assert abs(sum(sample < 103 for sample in samples_of(drawn)) - 2000) < 200
-    with pytest.raises(errors.InvalidArgument, match="3 weights for 2 data sets"):
+    with pytest.raises(errors.InvalidArgument, match="^3 weights for 2 data sets: give one"):
         shardwise.mix([ds, rich], [1, 2, 3])
+    with pytest.raises(errors.InvalidArgument, match="^1 weight for 2 data sets: give one"):
+        shardwise.mix([ds, rich], [1])
     with pytest.raises(errors.InvalidArgument, match="cannot be mixed in this order"):
         Loader(mixed, columns=[columns.key()], order=Order("resampled"))
 
@@ -746,6 +749,80 @@ def test_a_batch_that_a_loop_goes_on_behind_is_not_lost_silently(ds: shardwise.D
                 break
             for _ in epoch:  # an epoch's range says that it goes on
                 pass
+
+
+@THREADS
+def test_a_loop_beside_one_that_is_not_at_its_end_is_warned_of(
+    ds: shardwise.Dataset, threads: int
+) -> None:
+    """As Lightning's sanity check, whose iterator lives while the first validation begins."""
+    made: dict[str, Any] = {"columns": [columns.integer("cls")], "batch_size": 10, "threads": threads}
+    loader = Loader(ds, **made, order=Order(seed=1))
+    alive = iter(loader)
+    next(alive), next(alive)
+    with pytest.warns(UserWarning, match="behind the 2 batches that a loop before took") as seen:
+        assert sum(len(batch) for batch in loader) == 83
+    assert seen[0].filename == __file__
+    assert next(alive, None) is None
+    side_by_side = Loader(ds, **made, order=Order(seed=1))
+    with pytest.warns(UserWarning, match="behind the 1 batches"):
+        pairs = list(zip(side_by_side, side_by_side))
+    assert len(pairs) == 5
+    anew = Loader(ds, **made, order=Order("sequential"))
+    alive = iter(anew)
+    next(alive)
+    assert taken(anew) == list(range(103))
+    with pytest.raises(errors.NotExact, match="a later loop began the epoch anew: epoch 0; make a Loader"):
+        next(alive)
+    with pytest.raises(errors.NotExact, match="a later loop"):
+        list(zip(anew, anew))
+
+
+def test_a_loop_after_an_error_goes_on_without_a_warning(ds: shardwise.Dataset) -> None:
+    def make(sample: shardwise.Sample, random: int) -> int:
+        if sample.index == 25:
+            raise ZeroDivisionError
+        return 1
+
+    loader = Loader(
+        ds,
+        columns=[columns.function("f", "int64", (), make)],
+        batch_size=10,
+        order=Order("sequential"),
+        restart=False,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(ZeroDivisionError):
+            for _ in loader:
+                pass
+        assert sum(len(batch) for batch in loader) == 73
+
+
+@pytest.mark.parametrize(
+    ("option", "advice"),
+    [
+        ("num_workers", "give threads="),
+        ("shuffle", 'give order=Order(seed=...), or order=Order("sequential")'),
+        ("collate_fn", "give columns="),
+        ("pin_memory", "give memory=torch_memory(pinned=True)"),
+        ("seed", "give order=Order(seed=...)"),
+        ("treads", "give threads="),
+        ("bacth_size", "give batch_size="),
+    ],
+)
+def test_an_option_of_a_dataloader_names_what_a_loader_has(
+    ds: shardwise.Dataset, option: str, advice: str
+) -> None:
+    options: dict[str, Any] = {option: 4}
+    with pytest.raises(TypeError, match=re.escape(f"no option {option!r}; {advice}")):
+        Loader(ds, columns=[columns.integer("cls")], **options)
+    nothing: dict[str, Any] = {"xyzzy": 4}
+    with pytest.raises(TypeError, match="no option 'xyzzy'$"):
+        Loader(ds, columns=[columns.integer("cls")], **nothing)
+    order: Any = "sequential"
+    with pytest.raises(errors.InvalidArgument, match=re.escape('give a shardwise.Order, as Order("seq')):
+        Loader(ds, columns=[columns.integer("cls")], order=order)
 
 
 @pytest.mark.parametrize("tail", ["drop", "pad"])

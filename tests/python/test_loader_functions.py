@@ -257,6 +257,46 @@ def test_what_a_decoder_raises_says_that_the_bytes_are_bad(ds: shardwise.Dataset
         )
 
 
+def name_error(data: bytes, random: int) -> Any:
+    return undefined  # type: ignore[name-defined]  # noqa: F821
+
+
+def import_error(data: bytes, random: int) -> Any:
+    import no_such_module  # type: ignore[import-not-found]  # noqa: F401
+
+
+def type_error(data: bytes, random: int) -> Any:
+    return data + random  # type: ignore[operator]
+
+
+def one_argument(data: bytes) -> int:
+    return 1
+
+
+@THREADS
+@pytest.mark.parametrize(
+    ("decode", "kind", "text"),
+    [
+        (name_error, NameError, "undefined"),
+        (import_error, ImportError, "no_such_module"),
+        (type_error, errors.BadField, r"none of the first 1\d\d samples is good: .*TypeError"),
+        (one_argument, errors.BadField, r"none of the first 1\d\d .*takes 1 positional"),
+    ],
+)
+def test_a_mistake_in_a_decoder_is_no_bad_sample(
+    ds: shardwise.Dataset, threads: int, decode: Any, kind: type[Exception], text: str
+) -> None:
+    column = columns.decoded("cls", "int64", (), decode)
+    with pytest.raises(kind, match=text):
+        for _ in Loader(ds, columns=[column], batch_size=10, max_bad=1_000_000, threads=threads):
+            pass
+    few = Loader(ds[:20], columns=[column], batch_size=10, max_bad=1_000_000, threads=threads)
+    with pytest.raises(kind):
+        for _ in few:
+            pass
+        few.prove()
+
+
 def test_an_exception_without_a_text_is_one(ds: shardwise.Dataset) -> None:
     class Mute(Exception):
         def __str__(self) -> str:

@@ -245,6 +245,16 @@ def test_options_that_cannot_be_are_named() -> None:
             columns.image("jpg", ImageTransform(**options))
 
 
+def test_a_transform_of_another_library_is_told_where_it_goes() -> None:
+    transform: Any = lambda image: image  # noqa: E731
+    with pytest.raises(
+        errors.InvalidArgument,
+        match=r"columns\.decoded\(field, dtype, shape, "
+        r"lambda data, random: t\(PIL\.Image\.open\(io\.BytesIO\(data\)\)\)\)",
+    ):
+        columns.image("jpg", transform)
+
+
 def test_a_name_that_is_not_utf8_is_no_option() -> None:
     with pytest.raises(errors.InvalidArgument, match="choose one of: bilinear, bicubic"):
         columns.image("jpg", ImageTransform(filter="\udc80"))

@@ -162,11 +162,11 @@ TEST(EpochDecodeTest, AStripThatWouldTakeMuchMemoryToResizeIsRefused) {
   const ImageIndex wide({{3, {"png", png_bomb(1U << 26, 1)}}});
   expect_failure(
       shardwise({"epoch", "--quiet", wide.path(), "--decode", "rgb", "--resize", "224x224"}),
-      {"67108864 x 1 pixels, a side of more than 1048576", "s3"});
+      {"1x67108864 (HxW) has a side of more than 1048576 pixels", "s3"});
   const ImageIndex tall({{3, {"png", png_bomb(1, 1U << 20)}}});
   expect_failure(
       shardwise({"epoch", "--quiet", tall.path(), "--decode", "rgb", "--resize", "2x1024"}),
-      {"1024 x 1048576 pixels between", "s3"});
+      {"1048576x1024 (HxW) between", "s3"});
 }
 
 TEST(EpochDecodeTest, RgbNeedsOneImageInEachSample) {
@@ -315,6 +315,37 @@ TEST(EpochDecodeTest, OneBadSampleMoreThanAllowedIsAnError) {
   EXPECT_THAT(text, HasSubstr("\nbad       cannot decode field 'png'"));
 }
 
+TEST(EpochDecodeTest, ABadSampleNamesTheOptionsThatHelp) {
+  const ImageIndex index({{9, {"png", "broken"}}});
+  expect_failure(shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb"}),
+                 {"cannot decode field 'png'", "'s9'", "leave the sample out with --max-bad"});
+}
+
+TEST(EpochDecodeTest, OfSeveralImagesOneIsChosen) {
+  const ImageIndex index({{9, {"mask.png", encode_png(test_picture(5, 4, 1))}}});
+  expect_failure(shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb"}),
+                 {"the sample has several images", "'s9'",
+                  "name the image's field with --image-field, one of: mask.png, png\n"});
+  EXPECT_EQ(decoded(index.path(), {"rgb", "--image-field", "jpg;png"})["images"], 20);
+  EXPECT_EQ(decoded(index.path(), {"rgb", "--image-field", "jpg;png", "--resize", "8x9"})["images"],
+            20);
+  EXPECT_EQ(decoded(index.path(), {"auto"})["images"], 21);
+  const Finished unread =
+      shardwise({"epoch", index.path(), "--decode", "auto", "--image-field", "png"});
+  EXPECT_EQ(unread.code, 2);
+  EXPECT_THAT(unread.err, HasSubstr("--image-field needs --decode rgb"));
+}
+
+TEST(EpochDecodeTest, AnEpochWhoseSamplesAreAllBadIsNotProven) {
+  const ImageIndex index;
+  const std::string list = index.dir() / "bad.txt";
+  const Finished finished = shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb",
+                                       "--image-field", "cls", "--bad-list", list});
+  expect_failure(finished, {"all samples that were loaded are bad: 20 samples, the first: ",
+                            "nothing is proven; check --decode"});
+  EXPECT_EQ(lines_of(read_file(list)).size(), 21U) << "what was found is listed";
+}
+
 TEST(EpochDecodeTest, NoFileOfAnotherKindIsOverwritten) {
   const ImageIndex index;
   const std::string before = read_file(index.path());
@@ -420,7 +451,7 @@ TEST(EpochDecodeOptionsTest, WhatDoesNotGoTogetherIsWrongUsage) {
       {{"--replay", "2"}, "--replay needs --decode rgb or --decode auto"},
       {{"--decode", "rgb", "--crop", "random"}, "--crop needs --resize HxW"},
       {{"--decode", "rgb", "--resize", "8"},
-       "--resize: '8' is no height and width from 1 to 99999; write them as 224x224"},
+       "--resize: '8' is no height and width from 1 to 99999; write HEIGHTxWIDTH, as 224x224"},
       {{"--decode", "rgb", "--resize", "100000x8"},
        "--resize: '100000x8' is no height and width from 1 to 99999"},
       {{"--decode", "rgb", "--resize", "0x8"}, "--resize: '0x8' is no height and width"},

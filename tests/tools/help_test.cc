@@ -119,6 +119,10 @@ TEST(HelpTest, TheArgumentThatIsTooManyIsNamed) {
             "shardwise: error: 'second' is one argument too many; see shardwise info --help\n");
   EXPECT_THAT(usage_error({"cat", "x.idx", "1", "jpg", "index"}),
               HasSubstr("'index' is one argument too many"));
+  const SmallIndex index;  // as a shell makes of d/*.tar
+  EXPECT_THAT(usage_error({"epoch", index.dir() / "a.tar", index.dir() / "b.tar"}),
+              HasSubstr("b.tar' is one argument too many; if a shell made several of a pattern, "
+                        "quote it: 'd/*.tar'; see shardwise epoch --help"));
 }
 
 TEST(HelpTest, WrongUsageNamesTheOption) {

@@ -87,6 +87,34 @@ TEST(PolicyTest, EachKindHasItsOwn) {
             "README\na.txt\na\n");
 }
 
+TEST(IndexOptionsTest, TheRestOfADamagedShardIsCounted) {
+  const TempDir dir;
+  const std::string whole = small_shard(0, 4);
+  write_file(dir / "whole.tar", whole);
+  write_file(dir / "cut.tar", small_shard(10, 4).substr(0, whole.size() / 2 + 100));
+  std::string broken = small_shard(20, 4);
+  broken.replace(2048 + 3, 50, std::string(50, '\xff'));  // the third member's header
+  write_file(dir / "broken.tar", broken);
+  const auto built = shardwise({"index", "-o", dir / "x.idx", "--on-bad", "skip", dir / "*.tar"});
+  EXPECT_EQ(built.code, 0) << built.err;
+  const auto json = info(dir / "x.idx");
+  EXPECT_EQ(json["shards_cut_short"], 2);
+  std::uint64_t bytes = 0;
+  for (const auto& member : json["skipped"]) {
+    const std::uint64_t size = member["shard"] == 0 ? broken.size() : whole.size() / 2 + 100;
+    const std::uint64_t rest = size - member["offset"].get<std::uint64_t>();
+    bytes += rest;
+    EXPECT_THAT(member["reason"].get<std::string>(),
+                testing::EndsWith("; the rest of the shard is left out with it, " +
+                                  std::to_string(rest) + " bytes"));
+  }
+  EXPECT_EQ(json["bytes_cut_off"], bytes);
+  EXPECT_THAT(built.err, HasSubstr("2 members were left out, with the rest of 2 shards behind "
+                                   "damage, "));
+  EXPECT_THAT(shardwise_output({"info", dir / "x.idx"}),
+              HasSubstr("(2 damage), with the rest of 2 shards behind damage, "));
+}
+
 TEST(IndexOptionsTest, LinksAreErrorsLeftOutOrResolvedAndWhatIsLeftOutIsListed) {
   const TempDir dir;
   TarBuilder tar;
@@ -201,6 +229,14 @@ TEST(UpdateTest, OptionsThatChangeAnIndexNeedSource) {
   const Finished none = shardwise({"index", "-o", index.dir() / "none.idx"});
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.err, HasSubstr("SOURCE is required"));
+}
+
+TEST(MissingShardsTest, OneThatLooksLikeTwoIsToldThatSourcesAreNotJoined) {
+  const TempDir dir;
+  const std::string joined = (dir / "a") + "::" + (dir / "b");
+  expect_failure(shardwise({"index", "-o", dir / "x.idx", joined}),
+                 {"the shard does not exist: '" + joined,
+                  "; sources are not joined by ::, give each by itself"});
 }
 
 TEST(MissingShardsTest, WhatWasMissingIsTakenWhenItComes) {

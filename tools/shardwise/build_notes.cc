@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "index/lost_rests.h"
 #include "output.h"
 #include "shardwise/index/index.h"
 
@@ -53,18 +54,27 @@ void say_files_left_out(const std::vector<std::string>& files) {
 
 void say_members_left_out(std::uint64_t num_members, const std::string& index) {
   if (num_members == 0) return;
-  const auto members = Index::open(index)->skipped(num_members);
+  const auto opened = Index::open(index);
+  const auto members = opened->skipped(num_members);
   const auto num_values = static_cast<std::uint64_t>(std::ranges::count(
       members, Index::SkippedMember::Kind::kNoValue, &Index::SkippedMember::kind));
   const std::string see = fmt::format("see `shardwise ls --left-out {}`", index);
   if (num_members > num_values) {
-    say("note", fmt::format("{} left out; {}",
-                            counted(num_members - num_values, "member", "was", "were"), see));
+    say("note",
+        fmt::format("{} left out{}; {}", counted(num_members - num_values, "member", "was", "were"),
+                    rests_text(*opened), see));
   }
   if (num_values > 0) {
     say("note", fmt::format("{} not be read for a column, whose value is NULL; {}",
                             counted(num_values, "member", "could", "could"), see));
   }
+}
+
+std::string rests_text(const Index& index) {
+  const detail::LostRests lost = detail::lost_rests(index);
+  if (lost.num_shards == 0) return {};
+  return fmt::format(", with the rest of {} behind damage, {}", counted(lost.num_shards, "shard"),
+                     human_bytes(lost.bytes));
 }
 
 }  // namespace shardwise::tools

@@ -37,5 +37,7 @@ void say_what_is_fetched(const BuildPlan::RemoteReading& remote);
 void say_files_left_out(const std::vector<std::string>& files);
 /// Of members that `index` has left out, and of those that gave a column no value.
 void say_members_left_out(std::uint64_t num_members, const std::string& index);
+/// ", with the rest of 2 shards behind damage, 1.5 MiB": what no sample has either; or nothing.
+std::string rests_text(const Index& index);
 
 }  // namespace shardwise::tools

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "base/error_types.h"
@@ -128,7 +130,11 @@ std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, 
   for (const CLI::App* app : apps) {
     for (const std::string& argument : app->remaining(false)) {
       if (only_options || argument == "--") continue;
-      return fmt::format("{} is one argument too many;", in_quotes(argument));
+      std::error_code failed;
+      const bool is_file = std::filesystem::exists(argument, failed);
+      return fmt::format(
+          "{} is one argument too many;{}", in_quotes(argument),
+          is_file ? " if a shell made several of a pattern, quote it: 'd/*.tar';" : "");
     }
   }
   return std::nullopt;

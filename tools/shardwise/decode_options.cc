@@ -1,8 +1,14 @@
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <string_view>
 
+#include "base/file.h"
+#include "base/text.h"
 #include "decoded_epoch.h"
 #include "options.h"
+#include "shardwise/base/error.h"
 
 namespace shardwise::tools {
 namespace {
@@ -22,6 +28,24 @@ bool is_image_size(const std::string& text) {
   return is_side(text.substr(0, x)) && is_side(text.substr(x + 1));
 }
 
+/// Throws unless `path` can be written, and holds nothing but what an earlier run wrote there: text
+/// that begins like this.
+void require_own_file(const char* option, const std::string& path, std::string_view begin) {
+  if (std::filesystem::is_directory(path)) {
+    throw InvalidArgument("the file is a folder", in_quotes(path),
+                          std::string("name a file in it with ") + option);
+  }
+  AtomicFile{path};  // whether it can be made, and is no device
+  std::ifstream file(path, std::ios::binary);
+  std::string found(begin.size(), '\0');
+  file.read(found.data(), static_cast<std::streamsize>(found.size()));
+  found.resize(static_cast<std::size_t>(file.gcount()));
+  if (found.empty() || found == begin) return;
+  throw InvalidArgument("the file would be overwritten, and was not written by this option",
+                        in_quotes(path),
+                        std::string("name another file with ") + option + ", or remove this one");
+}
+
 }  // namespace
 
 void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
@@ -33,6 +57,12 @@ void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
           "checked to be UTF-8")
       ->check(CLI::IsMember({"none", "rgb", "auto"}))
       ->capture_default_str();
+  command
+      .add_option("--image-field", arguments.image_field,
+                  "field with the image, for --decode rgb, or several as 'jpg;png', of which the "
+                  "first that a sample has is decoded; without it, the sample's only field that is "
+                  "named like an image")
+      ->type_name("FIELD");
   command
       .add_option("--resize", arguments.resize,
                   "resize images to this height and width; without it each is decoded at its own "
@@ -81,9 +111,13 @@ void check_decode_options(const DecodeArguments& arguments) {
       throw_wrong_decoding(std::string(option) + " needs --decode rgb or --decode auto");
     }
   }
+  if (!arguments.image_field.empty() && arguments.decode != "rgb") {
+    throw_wrong_decoding("--image-field needs --decode rgb");
+  }
   if (resizes && !is_image_size(arguments.resize)) {
-    throw_wrong_decoding("--resize: '" + arguments.resize +
-                         "' is no height and width from 1 to 99999; write them as 224x224");
+    throw_wrong_decoding(
+        "--resize: '" + arguments.resize +
+        "' is no height and width from 1 to 99999; write HEIGHTxWIDTH, as 224x224");
   }
   if (!arguments.crop.empty() && !resizes) throw_wrong_decoding("--crop needs --resize HxW");
   const char* const of_an_epoch = !arguments.trace.empty()      ? "--trace"
@@ -93,6 +127,11 @@ void check_decode_options(const DecodeArguments& arguments) {
   if (of_an_epoch != nullptr && arguments.replay) {
     throw_wrong_decoding(std::string(of_an_epoch) +
                          " does not go together with --replay, which loads one batch");
+  }
+  // Better said now than after an epoch.
+  if (!arguments.trace.empty()) require_own_file("--trace", arguments.trace, kTraceBegin);
+  if (!arguments.bad_list.empty()) {
+    require_own_file("--bad-list", arguments.bad_list, kBadListBegin);
   }
 }
 

@@ -1,13 +1,17 @@
 #include "decoded_epoch.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
 
 #include "base/file.h"
 #include "base/text.h"
+#include "console.h"
 #include "decoded_fields.h"
 #include "interrupt.h"
 #include "loader/fields.h"
@@ -25,6 +29,8 @@ using detail::LoaderAccess;
 using detail::TraceEvent;
 
 constexpr std::uint64_t kAllBad = std::numeric_limits<std::uint64_t>::max();
+/// Bad samples that people are shown; the file of --bad-list, and --json, have all.
+constexpr std::size_t kBadShown = 20;
 
 /// Events kept: some 10 MB.
 constexpr std::size_t kMaxEvents = 100'000;
@@ -71,8 +77,10 @@ std::optional<ImageTransform> transform_of(const DecodeArguments& arguments) {
 
 Column column_of(const DecodeArguments& arguments) {
   const auto transform = transform_of(arguments);
-  if (arguments.decode == "rgb" && transform) return columns::image("", *transform);
-  return decoded_fields(arguments.decode == "auto", transform);
+  if (arguments.decode == "rgb" && transform) {
+    return columns::image(arguments.image_field, *transform).named("image");
+  }
+  return decoded_fields(arguments.decode == "auto", arguments.image_field, transform);
 }
 
 DecodedEpoch::Loaded loaded_of(const Batch& batch) {
@@ -141,6 +149,7 @@ struct DecodedEpoch::Impl {
     ResumeToken token = sampler.token_after(0);
     token.audit = delivered_before;
     loader->restore(token);
+    LoaderAccess::accept_all_bad(*loader);
     if (!arguments.trace.empty()) LoaderAccess::keep_events(*loader, kMaxEvents);
     return loader;
   }
@@ -152,15 +161,31 @@ struct DecodedEpoch::Impl {
 
   /// The first `num_kept` of the loader's are kept already. The ranks' loaders do not know of each
   /// other: here all are counted. Errors: BadField.
-  void keep_bad(const Loader& loader, std::size_t num_kept) {
+  void keep_bad(const Loader& loader, std::size_t num_kept, const MixedDataset& data) {
     const auto& rows = LoaderAccess::bad_rows(loader);
     for (std::size_t i = num_kept; i < rows.size(); ++i) {
-      bad.push_back({rows[i].sample, rows[i].reason});
+      bad.push_back(rows[i].sample);
+      reasons.try_emplace(rows[i].sample, rows[i].reason);
     }
     if (bad.size() <= max_bad()) return;
+    write_bad_list(data.fingerprint());
     throw BadField(std::to_string(bad.size()) + " bad samples, more than the " +
                        std::to_string(max_bad()) + " that max_bad allows",
-                   "the last of them: " + bad.back().reason, "or raise max_bad");
+                   "the last of them: " + reasons.at(bad.back()), "or raise max_bad");
+  }
+
+  void write_bad_list(const Hash128& fingerprint) const {
+    if (arguments.bad_list.empty()) return;
+    std::string text =
+        fmt::format("{}the data set {}, for --skip\n", kBadListBegin, to_string(fingerprint));
+    for (const auto& [sample, reason] : reasons) text += fmt::format("{} # {}\n", sample, reason);
+    write(arguments.bad_list, text);
+  }
+
+  static void write(const std::string& path, const std::string& text) {
+    AtomicFile file(path);
+    file.file().write(text);
+    file.commit();
   }
 
   void keep_events(const Loader& loader) {
@@ -175,7 +200,8 @@ struct DecodedEpoch::Impl {
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   Loader::Stats stats{};
   std::vector<TraceEvent> events{};
-  std::vector<Bad> bad{};
+  std::vector<std::uint64_t> bad{};  // as often as they came
+  std::map<std::uint64_t, std::string> reasons{};
 };
 
 DecodedEpoch::DecodedEpoch(const DecodeArguments& arguments, const Settings& settings)
@@ -189,7 +215,8 @@ void DecodedEpoch::load(const MixedDataset& data, const Sampler& sampler,
   while (const auto batch = loader->next()) {
     throw_if_interrupted();
     if (LoaderAccess::bad_rows(*loader).size() > num_bad) {
-      impl_->keep_bad(*loader, std::exchange(num_bad, LoaderAccess::bad_rows(*loader).size()));
+      impl_->keep_bad(*loader, std::exchange(num_bad, LoaderAccess::bad_rows(*loader).size()),
+                      data);
     }
     Loaded loaded = loaded_of(*batch);
     loaded.bytes_read = impl_->stats.bytes_read + loader->stats().bytes_read;
@@ -222,12 +249,17 @@ std::chrono::duration<double> DecodedEpoch::replay(
 std::chrono::duration<double> DecodedEpoch::waited() const { return impl_->stats.waited; }
 std::uint64_t DecodedEpoch::bytes_read() const { return impl_->stats.bytes_read; }
 
-std::string DecodedEpoch::limit() const {
-  std::string text = impl_->stats.summary();
-  // How many batches are in flight is no option of this program.
-  if (text.starts_with("prefetch-bound")) text.erase(text.find("; try "));
-  return with_option_names(text);
+std::string limit_text(std::string summary) {
+  // How many batches are in flight is no option.
+  if (summary.starts_with("prefetch-bound")) summary.erase(summary.find("; try "));
+  if (std::string_view(program_name()) == "shardwise-train") {  // nor there how many are fetched
+    const std::size_t at = summary.find("fetch_threads = ");
+    if (at != std::string::npos) summary.erase(at, summary.find("a larger cache", at) - at);
+  }
+  return with_option_names(summary);
 }
+
+std::string DecodedEpoch::limit() const { return limit_text(impl_->stats.summary()); }
 
 std::vector<std::string> DecodedEpoch::forgiven() const {
   std::vector<std::string> lines;
@@ -263,12 +295,40 @@ nlohmann::ordered_json DecodedEpoch::stages_json() const {
   return json;
 }
 
-const std::vector<DecodedEpoch::Bad>& DecodedEpoch::bad() const { return impl_->bad; }
+std::vector<std::uint64_t> DecodedEpoch::bad_samples() const { return impl_->bad; }
 
-void DecodedEpoch::write_trace(const std::string& path) const {
-  AtomicFile file(path);
-  file.file().write(trace_text(impl_->events, impl_->start));
-  file.commit();
+std::vector<std::string> DecodedEpoch::bad() const {
+  std::vector<std::string> lines;
+  for (const auto& [sample, reason] : impl_->reasons) {
+    if (lines.size() == kBadShown) break;
+    lines.push_back(reason);
+  }
+  if (const std::size_t more = impl_->reasons.size() - lines.size(); more > 0) {
+    const std::string& list = impl_->arguments.bad_list;
+    lines.push_back(fmt::format("and {} more: {} lists all", more,
+                                list.empty() ? "--bad-list FILE" : escaped(list)));
+  }
+  return lines;
+}
+
+nlohmann::ordered_json DecodedEpoch::bad_json() const {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const auto& [sample, reason] : impl_->reasons) {
+    list.push_back({{"sample", sample}, {"reason", reason}});
+  }
+  return list;
+}
+
+void DecodedEpoch::finish(const MixedDataset& data) const {
+  if (!impl_->arguments.trace.empty()) {
+    Impl::write(impl_->arguments.trace, trace_text(impl_->events, impl_->start));
+  }
+  impl_->write_bad_list(data.fingerprint());
+  if (impl_->bad.empty() || impl_->stats.samples > 0) return;
+  throw BadField(
+      "all samples that were loaded are bad",
+      counted(impl_->reasons.size(), "sample") + ", the first: " + impl_->reasons.begin()->second,
+      "nothing is proven; check --decode, and the fields that it reads");
 }
 
 }  // namespace shardwise::tools

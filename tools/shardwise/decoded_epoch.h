@@ -7,6 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shardwise/data/mixed_dataset.h"
@@ -22,6 +23,7 @@ namespace shardwise::tools {
 /// What `shardwise epoch` does with the samples beside reading them.
 struct DecodeArguments {
   std::string decode = "none";
+  std::string image_field;
   std::string resize;  // "HxW"
   std::string crop;
   std::string trace;
@@ -36,8 +38,17 @@ struct DecodeArguments {
 /// does.
 void add_decode_options(CLI::App& command, DecodeArguments& arguments);
 
-/// Errors: CLI::ValidationError for options that do not go together.
+/// Errors: CLI::ValidationError for options that do not go together; InvalidArgument if --trace or
+/// --bad-list names a file that cannot be written, or that holds what they did not write.
 void check_decode_options(const DecodeArguments& arguments);
+
+/// What the files of --trace and --bad-list begin with. One that begins otherwise is none of ours.
+inline constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
+inline constexpr std::string_view kBadListBegin = "# bad samples of ";
+
+/// What limits a run, as Loader::Stats::summary() says it, by options of this program. What is no
+/// option of it is not advised.
+std::string limit_text(std::string summary);
 
 /// Parts of an epoch, loaded by shardwise::loader. One thread.
 class DecodedEpoch {
@@ -56,11 +67,6 @@ class DecodedEpoch {
     std::uint64_t bytes_read = 0;  ///< of fields, up to now, by all batches
   };
   using Use = std::function<void(const Loaded&)>;
-  /// A sample that was left out, as often as it came.
-  struct Bad {
-    std::uint64_t sample = 0;
-    std::string reason;
-  };
 
   /// Errors: Unsupported if the program was built without the loader.
   DecodedEpoch(const DecodeArguments& arguments, const Settings& settings);
@@ -70,8 +76,8 @@ class DecodedEpoch {
 
   /// Loads what the rank of `sampler` gets from where that stands, and gives it to `use`.
   /// @param delivered_before  in this epoch, as the token says where the run stands within one.
-  /// Errors: BadField for one bad sample more than --max-bad allows; others, naming the sample;
-  /// Cancelled after Ctrl-C.
+  /// Errors: BadField for one bad sample more than --max-bad allows, when the file of --bad-list
+  /// has those that were found; others, naming the sample; Cancelled after Ctrl-C.
   void load(const MixedDataset& data, const Sampler& sampler,
             const std::optional<EpochAudit::Sum>& delivered_before, const Use& use);
   /// Loads the first batch of that, and gives it to `use` so many times.
@@ -90,10 +96,15 @@ class DecodedEpoch {
   [[nodiscard]] nlohmann::ordered_json forgiven_json() const;
   /// Where the time went.
   [[nodiscard]] nlohmann::ordered_json stages_json() const;
-  /// Of all ranks, also after an error of load().
-  [[nodiscard]] const std::vector<Bad>& bad() const;
-  /// Writes the last events of all ranks as Chrome's trace format. Errors: those of writing.
-  void write_trace(const std::string& path) const;
+  /// Samples that were left out, of all ranks, as often as they came.
+  [[nodiscard]] std::vector<std::uint64_t> bad_samples() const;
+  /// Those, each once, with the reason: some as lines for people, all as JSON.
+  [[nodiscard]] std::vector<std::string> bad() const;
+  [[nodiscard]] nlohmann::ordered_json bad_json() const;
+  /// Writes the files of --trace and --bad-list: the last events of all ranks as Chrome's trace
+  /// format, and the bad samples as --skip reads them. Call it at the end.
+  /// Errors: those of writing; BadField if samples of `data` were loaded, and all were bad.
+  void finish(const MixedDataset& data) const;
 
  private:
   struct Impl;

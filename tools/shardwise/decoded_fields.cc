@@ -26,6 +26,7 @@ namespace shardwise::tools {
 namespace {
 
 using detail::ColumnMaker;
+using detail::FieldChoice;
 using detail::FieldKind;
 using detail::RowInput;
 using detail::RowOutput;
@@ -33,8 +34,12 @@ using detail::Stage;
 
 class DecodedFields final : public ColumnMaker {
  public:
-  DecodedFields(bool every_field, const std::optional<ImageTransform>& transform)
-      : ColumnMaker(DType::kInt64, Layout::kFixed), every_field_(every_field) {
+  DecodedFields(bool every_field, const std::string& image_field,
+                const std::optional<ImageTransform>& transform)
+      : ColumnMaker(DType::kInt64, Layout::kFixed),
+        every_field_(every_field),
+        image_(image_field.empty() ? FieldChoice::only_image()
+                                   : FieldChoice::readable(image_field)) {
     if (transform) transformer_.emplace(*transform);
   }
 
@@ -48,7 +53,7 @@ class DecodedFields final : public ColumnMaker {
         images += decode(input, i, detail::field_kind(name)) ? 1 : 0;
       }
     } else {
-      images += decode(input, only_image_.in(input.sample), FieldKind::kImage) ? 1 : 0;
+      images += decode(input, image_.in(input.sample), FieldKind::kImage) ? 1 : 0;
     }
     std::memcpy(output.slot.data(), &images, sizeof images);
   }
@@ -122,14 +127,15 @@ class DecodedFields final : public ColumnMaker {
   }
 
   const bool every_field_;
-  const detail::FieldChoice only_image_ = detail::FieldChoice::only_image();
+  const FieldChoice image_;
   std::optional<detail::ImageTransformer> transformer_;
 };
 
 }  // namespace
 
-Column decoded_fields(bool every_field, const std::optional<ImageTransform>& transform) {
-  return {"images", std::make_shared<DecodedFields>(every_field, transform)};
+Column decoded_fields(bool every_field, const std::string& image_field,
+                      const std::optional<ImageTransform>& transform) {
+  return {"images", std::make_shared<DecodedFields>(every_field, image_field, transform)};
 }
 
 }  // namespace shardwise::tools

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 #include "shardwise/loader/columns.h"
 
@@ -8,9 +9,11 @@ namespace shardwise::tools {
 
 /// A column that decodes what is in a sample, drops it, and says how many images that were: int64
 /// [N].
-/// @param every_field  each by its name; otherwise the sample's one image.
+/// @param every_field  each by its name; otherwise the image.
+/// @param image_field  its field, "jpg;png"; empty: the sample's one image.
 /// @param transform    of the images.
 /// Errors, when a sample is loaded: BadField, NotFound.
-Column decoded_fields(bool every_field, const std::optional<ImageTransform>& transform);
+Column decoded_fields(bool every_field, const std::string& image_field,
+                      const std::optional<ImageTransform>& transform);
 
 }  // namespace shardwise::tools

@@ -2,9 +2,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,7 +11,6 @@
 #include <vector>
 
 #include "base/cores.h"
-#include "base/file.h"
 #include "base/hasher.h"
 #include "base/ordered_pipeline.h"
 #include "base/text.h"
@@ -89,7 +86,7 @@ struct EpochReport {
   std::uint64_t checksum = 0;
   std::uint64_t images = 0;
   std::chrono::duration<double> waited{};
-  std::vector<DecodedEpoch::Bad> bad;  ///< with --max-bad
+  std::vector<std::uint64_t> bad;  ///< samples left out, as often as they came
 };
 
 /// Loads all that `sampler` gives, from where it stands.
@@ -170,21 +167,13 @@ std::vector<std::uint64_t> ranks_to_load(const Sampler& sampler, bool whole) {
   return ranks;
 }
 
-/// The samples that were left out as bad, as often as they came.
-std::vector<std::uint64_t> bad_samples(const EpochReport& report) {
-  std::vector<std::uint64_t> samples;
-  for (const DecodedEpoch::Bad& bad : report.bad) samples.push_back(bad.sample);
-  return samples;
-}
-
 /// Throws NotExact unless these ranks together got what their orders say, from where the run
 /// stands, but for bad samples.
 void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& ranks,
                       const EpochReport& report) {
   EpochAudit::Sum expected;
   Batch batch(4096);
-  const std::vector<std::uint64_t> left_out = bad_samples(report);
-  const std::set<std::uint64_t> bad(left_out.begin(), left_out.end());
+  const std::set<std::uint64_t> bad(report.bad.begin(), report.bad.end());
   for (const std::uint64_t rank : ranks) {
     const std::unique_ptr<Sampler> again = sampler.for_rank(rank);
     while (const std::size_t got = again->next_batch(batch)) {
@@ -210,7 +199,7 @@ std::string prove(const Run& run, bool whole, const EpochReport& report) {
     audit.merge(report.audit.sum());
     if (run.delivered_before) audit.merge(*run.delivered_before);
     EpochAudit::Expectation expectation = sampler.expectation();
-    expectation.leave_out(bad_samples(report));
+    expectation.leave_out(report.bad);
     audit.prove(expectation, sampler.epoch());
     return audit.verdict(expectation).text(sampler.epoch());
   }
@@ -221,73 +210,6 @@ std::string prove(const Run& run, bool whole, const EpochReport& report) {
   }
   return fmt::format("epoch {}: rank {} of {}: {} samples as ordered: proven", sampler.epoch(),
                      sampler.rank(), sampler.world_size(), samples);
-}
-
-/// What --bad-list begins with. A file that begins otherwise is none of ours.
-constexpr std::string_view kBadListBegin = "# bad samples of ";
-constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
-/// Bad samples that the human-readable text shows; --json gives all.
-constexpr std::size_t kBadShown = 20;
-
-/// Throws unless `path` can be written, and holds nothing but what an earlier run wrote there: text
-/// that begins like this.
-void require_own_file(const char* option, const std::string& path, std::string_view begin) {
-  if (std::filesystem::is_directory(path)) {
-    throw InvalidArgument("the file is a folder", in_quotes(path),
-                          std::string("name a file in it with ") + option);
-  }
-  AtomicFile{path};  // whether it can be made, and is no device
-  std::ifstream file(path, std::ios::binary);
-  std::string found(begin.size(), '\0');
-  file.read(found.data(), static_cast<std::streamsize>(found.size()));
-  found.resize(static_cast<std::size_t>(file.gcount()));
-  if (found.empty() || found == begin) return;
-  throw InvalidArgument("the file would be overwritten, and was not written by this option",
-                        in_quotes(path),
-                        std::string("name another file with ") + option + ", or remove this one");
-}
-
-/// The bad samples, each once, in the order of their numbers.
-std::map<std::uint64_t, std::string> bad_by_number(const std::vector<DecodedEpoch::Bad>& bad) {
-  std::map<std::uint64_t, std::string> reasons;
-  for (const DecodedEpoch::Bad& one : bad) reasons.try_emplace(one.sample, one.reason);
-  return reasons;
-}
-
-/// --bad-list: a list as --skip reads it.
-void write_bad_list(const EpochOptions& options, const MixedDataset& data,
-                    const std::vector<DecodedEpoch::Bad>& bad) {
-  if (options.decode.bad_list.empty()) return;
-  std::string text =
-      fmt::format("{}the data set {}, for --skip\n", kBadListBegin, to_string(data.fingerprint()));
-  for (const auto& [sample, reason] : bad_by_number(bad)) {
-    text += fmt::format("{} # {}\n", sample, reason);
-  }
-  AtomicFile file(options.decode.bad_list);
-  file.file().write(text);
-  file.commit();
-}
-
-void print_bad(const EpochOptions& options, const EpochReport& report, Output& out) {
-  const auto reasons = bad_by_number(report.bad);
-  std::size_t shown = 0;
-  for (const auto& [sample, reason] : reasons) {
-    if (++shown > kBadShown) break;
-    out.print("bad       {}\n", reason);
-  }
-  if (reasons.size() > kBadShown) {
-    out.print("bad       and {} more: {}\n", reasons.size() - kBadShown,
-              options.decode.bad_list.empty() ? "--bad-list FILE lists all"
-                                              : escaped(options.decode.bad_list) + " lists all");
-  }
-}
-
-nlohmann::ordered_json bad_json(const EpochReport& report) {
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (const auto& [sample, reason] : bad_by_number(report.bad)) {
-    list.push_back({{"sample", sample}, {"reason", reason}});
-  }
-  return list;
 }
 
 std::uint64_t peak_memory_bytes() {
@@ -413,13 +335,6 @@ void replay(const EpochOptions& options, const Run& run, Output& out) {
 
 void run(const EpochOptions& options, Output& out) {
   check_decode_options(options.decode);
-  // Better said now than after an epoch.
-  if (!options.decode.trace.empty()) {
-    require_own_file("--trace", options.decode.trace, kTraceBegin);
-  }
-  if (!options.decode.bad_list.empty()) {
-    require_own_file("--bad-list", options.decode.bad_list, kBadListBegin);
-  }
   const Run run = open_epoch(options);
   if (options.decode.replay) return replay(options, run, out);
   const bool is_empty = run.sampler->num_samples() == 0;
@@ -453,12 +368,7 @@ void run(const EpochOptions& options, Output& out) {
   for (const std::uint64_t rank : ranks) {
     const auto sampler = first->for_rank(rank);
     if (decoded) {
-      try {
-        load_decoded_rank(*decoded, run, *sampler, num_samples, progress, report);
-      } catch (const BadField&) {
-        write_bad_list(options, data, decoded->bad());
-        throw;
-      }
+      load_decoded_rank(*decoded, run, *sampler, num_samples, progress, report);
     } else {
       load_rank(options, data, *sampler, whole ? RankOptions::Range{rank, 1} : node, num_samples,
                 progress, report);
@@ -466,10 +376,9 @@ void run(const EpochOptions& options, Output& out) {
   }
   const double seconds = progress.seconds();
   progress.clear();
-  if (!options.decode.trace.empty()) decoded->write_trace(options.decode.trace);
   if (decoded) {
-    report.bad = decoded->bad();
-    write_bad_list(options, data, report.bad);
+    decoded->finish(data);
+    report.bad = decoded->bad_samples();
   }
   const std::string proof = is_empty ? "" : prove(run, whole, report);
 
@@ -500,7 +409,7 @@ void run(const EpochOptions& options, Output& out) {
       json["images"] = report.images;
       json["images_per_second"] = per_second(report.images, seconds);
       json["forgiven"] = decoded->forgiven_json();
-      json["bad"] = bad_json(report);
+      json["bad"] = decoded->bad_json();
       json["limit"] = decoded->limit();
       json["stages"] = decoded->stages_json();
     }
@@ -520,7 +429,7 @@ void run(const EpochOptions& options, Output& out) {
             counted(options.threads, "thread"));
   if (decoded) {
     for (const std::string& line : decoded->forgiven()) out.print("forgiven  {}\n", line);
-    print_bad(options, report, out);
+    for (const std::string& line : decoded->bad()) out.print("bad       {}\n", line);
     out.print("limit     {}\n", decoded->limit());
   }
   out.print("shards    opened {}\n", counted(opened, "time"));

@@ -17,6 +17,7 @@
 #include "commands.h"
 #include "descriptor_claims.h"
 #include "fetch_options.h"
+#include "index/lost_rests.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
@@ -281,6 +282,8 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
   for (std::size_t i = 0; i < report.without_value.size(); ++i) {
     without_value[report.summary.content.columns[i].name] = report.without_value[i];
   }
+  detail::LostRests lost;
+  if (report.summary.num_skipped > 0) lost = detail::lost_rests(*Index::open(options.index));
   nlohmann::ordered_json json = {
       {"index", options.index},
       {"shards", report.summary.num_shards},
@@ -296,6 +299,8 @@ void print_json(const IndexOptions& options, const BuildReport& report, const No
       {"fingerprint", to_string(report.summary.fingerprint)},
       {"not_samples", report.num_not_samples},
       {"skipped", report.summary.num_skipped},
+      {"shards_cut_short", lost.num_shards},
+      {"bytes_cut_off", lost.bytes},
       {"without_value", without_value},
       {"seconds", seconds},
   };
@@ -575,6 +580,7 @@ void add_index_command(CLI::App& program, Output& out) {
           ->add_option(
               "--relocate", options->relocations,
               "replace OLD, a folder or the beginning of URLs, by NEW in the paths of the index; "
+              "relative folders are below the current one, as other paths; "
               "no shard is read, and no SOURCE is given; may be given several times")
           ->type_name("OLD NEW")
           ->allow_extra_args(false);

@@ -7,8 +7,10 @@
 
 #include "base/text.h"
 #include "base/url.h"
+#include "build_notes.h"
 #include "commands.h"
 #include "first_use.h"
+#include "index/lost_rests.h"
 #include "shardwise/index/index.h"
 
 namespace shardwise::tools {
@@ -46,6 +48,7 @@ CompressedShards compressed_shards(const Index& index) {
 
 void print_json(const Index& index, const Index::Summary& summary, Output& out) {
   const CompressedShards compressed = compressed_shards(index);
+  const detail::LostRests lost = detail::lost_rests(index);
   nlohmann::ordered_json fields = nlohmann::ordered_json::array();
   for (const Index::Summary::Field& field : summary.fields) {
     nlohmann::ordered_json row = name_json("name", field.name);
@@ -86,6 +89,8 @@ void print_json(const Index& index, const Index::Summary& summary, Output& out) 
       {"compressed_shards", compressed.count},
       {"unchecked_shards", compressed.unchecked},
       {"num_skipped", summary.num_skipped},
+      {"shards_cut_short", lost.num_shards},
+      {"bytes_cut_off", lost.bytes},
       {"skipped", std::move(skipped)},
   };
   out.print("{}\n", json_text(json));
@@ -116,7 +121,8 @@ void print_left_out(const Index& index, std::uint64_t count, Output& out) {
   }
   out.print("\n");
   if (count > num_values) {
-    out.print("left out: {} ({})\n", counted(count - num_values, "member"), text);
+    out.print("left out: {} ({}){}\n", counted(count - num_values, "member"), text,
+              rests_text(index));
   }
   if (num_values > 0) {
     out.print("not read for a column, whose value is NULL: {}\n", counted(num_values, "member"));

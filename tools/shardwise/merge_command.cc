@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "build_notes.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "options.h"
@@ -46,6 +47,7 @@ void run(const MergeOptions& options, Output& out) {
             counted(report.summary.num_samples, "sample"),
             counted(report.summary.num_shards, "shard"), counted(options.parts.size(), "part"),
             progress.seconds());
+  say_members_left_out(report.summary.num_skipped, options.index);
 }
 
 }  // namespace

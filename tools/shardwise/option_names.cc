@@ -41,6 +41,8 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {" (BuildOptions::accept_times)", ""},
     {" (BuildOptions::drop_missing)", ""},
     {", or a larger max_open_shards of the data set", ""},
+    {"set resize, or a crop", "give --resize HEIGHTxWIDTH"},
+    {"name the image's field", "name the image's field with --image-field"},
     {"smaller images, or ImageDecoding::Scaling::kFast", "smaller images"},
     {"fetch_threads = ", "--prefetch "},
     {"threads = ", "--threads "},

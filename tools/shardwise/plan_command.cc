@@ -12,6 +12,7 @@
 #include "interrupt.h"
 #include "option_names.h"
 #include "options.h"
+#include "order/spec.h"
 #include "order_options.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/fetch_plan.h"
@@ -32,7 +33,8 @@ struct PlanOptions {
   bool json = false;
 };
 
-FetchPlan make_plan(const PlanOptions& options) {
+/// @param has_window  whether a smaller --window can be chosen.
+FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
   if (options.run.rank) {
     throw CLI::ValidationError("--rank does not apply to a plan, which covers all ranks",
                                CLI::ExitCodes::ValidationError);
@@ -71,6 +73,7 @@ FetchPlan make_plan(const PlanOptions& options) {
     plan.cache_bytes =
         options.cache_bytes.of(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0}));
     plan.cancel = interrupt_token();
+    has_window = detail::has_smaller_window(run.sampler->order());
     return plan_fetches(*run.sampler, shards, plan);
   } catch (const InvalidArgument& e) {
     throw CLI::ValidationError(with_option_names(e.what()), CLI::ExitCodes::ValidationError);
@@ -177,7 +180,8 @@ void print_nodes(const FetchPlan& plan, Output& out) {
 }
 
 void run(const PlanOptions& options, Output& out) {
-  const FetchPlan plan = make_plan(options);
+  bool has_window = false;
+  const FetchPlan plan = make_plan(options, has_window);
   if (options.json) {
     print_json(plan, out);
     return;
@@ -198,8 +202,9 @@ void run(const PlanOptions& options, Output& out) {
     out.print(
         "\nthe cache is smaller than the shards that are read at the same time, up to {} ({} "
         "bytes): "
-        "some shards are not kept; choose a smaller --window or a larger cache\n",
-        human_bytes(plan.bytes_in_use()), plan.bytes_in_use());
+        "some shards are not kept; choose {}a larger cache\n",
+        human_bytes(plan.bytes_in_use()), plan.bytes_in_use(),
+        has_window ? "a smaller --window or " : "");
   }
   if (const std::uint64_t count = plan.num_not_simulated(); count > 0) {
     out.print(

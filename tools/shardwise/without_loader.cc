@@ -27,10 +27,9 @@ std::string DecodedEpoch::limit() const { return {}; }
 std::vector<std::string> DecodedEpoch::forgiven() const { return {}; }
 nlohmann::ordered_json DecodedEpoch::forgiven_json() const { return {}; }
 nlohmann::ordered_json DecodedEpoch::stages_json() const { return {}; }
-const std::vector<DecodedEpoch::Bad>& DecodedEpoch::bad() const {
-  static const std::vector<Bad> none;
-  return none;
-}
-void DecodedEpoch::write_trace(const std::string&) const {}
+std::vector<std::uint64_t> DecodedEpoch::bad_samples() const { return {}; }
+std::vector<std::string> DecodedEpoch::bad() const { return {}; }
+nlohmann::ordered_json DecodedEpoch::bad_json() const { return {}; }
+void DecodedEpoch::finish(const MixedDataset&) const {}
 
 }  // namespace shardwise::tools

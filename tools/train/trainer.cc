@@ -26,6 +26,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "console.h"
+#include "decoded_epoch.h"
 #include "fetch_options.h"
 #include "output.h"
 #include "shardwise/base/error.h"
@@ -246,20 +247,25 @@ class Reporter {
     std::fputs(table.c_str(), stderr);
   }
 
-  void stopped(const std::string& reason, std::uint64_t step) {
+  /// @param checkpoint  that holds this step; empty: none does.
+  void stopped(const std::string& reason, std::uint64_t step, const std::string& checkpoint) {
     if (!speaks_) return;
     close_line();
     if (json_) {
       const nlohmann::ordered_json line = {{"stopped", reason}, {"step", step}};
       print(line.dump());
     }
-    tools::say("note", "stopped after step " + std::to_string(step) + ": " + reason);
+    tools::say("note", "stopped after step " + std::to_string(step) + ": " + reason +
+                           (checkpoint.empty()
+                                ? "; no checkpoint holds it"
+                                : "; continue from " + in_quotes(checkpoint) + " with --resume"));
   }
 
   void run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading) {
     if (!speaks_) return;
     if (progress_ && loading.batches > 0) {
-      std::fprintf(stderr, "shardwise-train: loading: %s\n", loading.summary().c_str());
+      std::fprintf(stderr, "shardwise-train: loading: %s\n",
+                   tools::limit_text(loading.summary()).c_str());
     }
     for (const auto& [sample, entry] : bad.samples()) {
       std::fprintf(stderr, "shardwise-train: note: sample %llu was left out: %s\n",
@@ -269,7 +275,7 @@ class Reporter {
       nlohmann::ordered_json line = {{"epochs", epochs}};
       add_accuracy(line, accuracy_);
       line["bad_samples"] = bad.samples().size();
-      line["loading"] = loading.summary();
+      line["loading"] = tools::limit_text(loading.summary());
       line["threads"] = loading.threads;
       line["compute_threads"] = torch::get_num_threads();
       line["proofs"] = proofs_;
@@ -433,8 +439,8 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
       label = sample.integer(options.label_field);
     } catch (const Error& e) {
       // What turns out bad is counted where it is read.
-      if (options.max_bad == 0) throw;
-      continue;
+      if (options.max_bad > 0) continue;
+      throw Error(e.code(), std::string(e.what()) + "; --label-field names the field of the class");
     }
     if (label < 0 || label >= 1 << 20) {
       throw BadField("a label is not a class",
@@ -688,7 +694,11 @@ class Training {
   }
 
   void end() {
-    if (!guard_.reason().empty()) reporter_.stopped(guard_.reason(), run_ ? run_->step : 0);
+    const std::uint64_t step = run_ ? run_->step : 0;
+    const bool is_saved = has_checkpoint_ && saved_step_ == step;
+    if (!guard_.reason().empty()) {
+      reporter_.stopped(guard_.reason(), step, is_saved ? options_.checkpoint : "");
+    }
     reporter_.require_written();
   }
 
@@ -720,6 +730,7 @@ class Training {
                      "check the path, or start without --resume");
     }
     take_over(*last, *run_);
+    has_checkpoint_ = true;
     if (early_ && last->contains("best")) {
       early_->restore(last->number("best"),
                       static_cast<std::uint64_t>(last->integer("since_best")));
@@ -740,6 +751,7 @@ class Training {
     run_->add_up(group_);
     write_checkpoint(*file_, *run_, loader_->state(), early_ ? &*early_ : nullptr);
     saved_step_ = run_->step;
+    has_checkpoint_ = true;
   }
 
   /// The accuracy after an epoch. Ranks that stop within it make it first when the run goes on.
@@ -833,6 +845,7 @@ class Training {
   std::uint64_t step_size_ = 0;   ///< samples of a step of all ranks
   std::uint64_t epoch_size_ = 0;  ///< samples of an epoch
   std::uint64_t saved_step_ = 0;
+  bool has_checkpoint_ = false;  ///< of that step
   bool is_set_up_ = false;
 };
 

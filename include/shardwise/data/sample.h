@@ -51,20 +51,20 @@ class SHARDWISE_EXPORT Sample {
   [[nodiscard]] std::uint64_t number_in_index() const noexcept;
 
   [[nodiscard]] std::string_view key() const& noexcept;
-  std::string_view key() const&& = delete;
+  std::string_view key() const&& = delete;  // keep the Sample
 
   [[nodiscard]] std::size_t num_fields() const noexcept { return num_members_; }
   /// The `i`-th field in archive order. REQUIRES: i < num_fields().
   [[nodiscard]] Field field(std::size_t i) const& noexcept;
-  Field field(std::size_t i) const&& = delete;
+  Field field(std::size_t i) const&& = delete;  // keep the Sample
 
   /// The bytes of a field. Errors: NotFound; the text lists the fields that there are.
   [[nodiscard]] std::string_view operator[](std::string_view field) const&;
-  std::string_view operator[](std::string_view field) const&& = delete;
+  std::string_view operator[](std::string_view field) const&& = delete;  // keep the Sample
 
   /// The bytes of a field, or nothing if the sample has none of that name.
   [[nodiscard]] std::optional<std::string_view> find(std::string_view field) const& noexcept;
-  std::optional<std::string_view> find(std::string_view field) const&& = delete;
+  std::optional<std::string_view> find(std::string_view field) const&& = delete;  // keep the Sample
 
   [[nodiscard]] bool contains(std::string_view field) const noexcept;
 
@@ -83,7 +83,7 @@ class SHARDWISE_EXPORT Sample {
   [[nodiscard]] std::string describe() const;
   /// The path of the shard that holds the sample.
   [[nodiscard]] const std::string& shard_path() const& noexcept;
-  const std::string& shard_path() const&& = delete;
+  const std::string& shard_path() const&& = delete;  // keep the Sample
 
  private:
   friend class Dataset;

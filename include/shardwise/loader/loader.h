@@ -121,7 +121,7 @@ class SHARDWISE_EXPORT Loader {
     /// Samples that may turn out bad (a field is missing, or cannot be decoded) in a run; one that
     /// goes on from a token counts anew. They are left out: their batches are smaller, the proof
     /// expects it, tokens list them with the reason, and later epochs do without them. One more is
-    /// an error, as is the first one by default.
+    /// an error, as is the first by default, and a run whose first 100, or an epoch's, are all bad.
     std::uint64_t max_bad = 0;
     /// Batches in flight at most, up to 65,536. 0: two a thread.
     std::size_t prefetch = 0;

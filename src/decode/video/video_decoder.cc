@@ -14,10 +14,6 @@ namespace {
 
 std::string named(std::int64_t frame) { return "frame " + std::to_string(frame); }
 
-std::string pixels_text(std::int64_t width, std::int64_t height) {
-  return std::to_string(width) + " x " + std::to_string(height) + " pixels";
-}
-
 bool is_key_frame(const AVFrame& frame) noexcept {
 #if LIBAVUTIL_VERSION_INT >= AV_VERSION_INT(58, 29, 100)
   return (frame.flags & AV_FRAME_FLAG_KEY) != 0;
@@ -69,8 +65,9 @@ void VideoDecoder::find_size(std::uint64_t max_pixels) {
   size_ = {codec_->width, codec_->height};
   if (static_cast<std::uint64_t>(size_.width) >
       max_pixels / static_cast<std::uint64_t>(size_.height)) {
-    throw DecodeFailure(pixels_text(size_.width, size_.height) + " are more than the limit of " +
-                        std::to_string(max_pixels));
+    throw DecodeFailure(size_text(static_cast<std::uint64_t>(size_.height),
+                                  static_cast<std::uint64_t>(size_.width)) +
+                        " is more than the limit of " + std::to_string(max_pixels) + " pixels");
   }
 }
 
@@ -201,8 +198,11 @@ void VideoDecoder::decode_next(std::int64_t number) {
   } while (shown_ < number);
   if (shown_ > number) throw DecodeFailure(named(number) + " cannot be decoded");
   if (frame_->width != size_.width || frame_->height != size_.height) {
-    throw DecodeFailure(named(number) + " has " + pixels_text(frame_->width, frame_->height) +
-                        ", and not " + pixels_text(size_.width, size_.height));
+    const auto text = [](std::int64_t height, std::int64_t width) {
+      return size_text(static_cast<std::uint64_t>(height), static_cast<std::uint64_t>(width));
+    };
+    throw DecodeFailure(named(number) + " is " + text(frame_->height, frame_->width) +
+                        ", and not " + text(size_.height, size_.width));
   }
 }
 

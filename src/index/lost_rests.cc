@@ -1,0 +1,22 @@
+#include "index/lost_rests.h"
+
+namespace shardwise::detail {
+
+LostRests lost_rests(const Index& index) {
+  LostRests lost;
+  const std::vector<Index::SkippedMember> skipped = index.skipped(index.summary().num_skipped);
+  for (std::size_t i = 0; i < skipped.size(); ++i) {  // by shard and offset
+    const bool is_last = i + 1 == skipped.size() || skipped[i + 1].shard != skipped[i].shard;
+    if (!is_last || skipped[i].kind != Index::SkippedMember::Kind::kDamage) continue;
+    // A scan that went on came to the end marker, or to a shard's end that it would note.
+    const Index::Shard shard = index.shard(skipped[i].shard);
+    if (shard.end_marker) continue;
+    const std::uint64_t size =
+        shard.compression == Compression::kNone ? shard.size_bytes : shard.expanded_bytes;
+    ++lost.num_shards;
+    lost.bytes += size > skipped[i].offset ? size - skipped[i].offset : 0;
+  }
+  return lost;
+}
+
+}  // namespace shardwise::detail
