@@ -19,10 +19,13 @@ namespace shardwise {
 ///
 /// Frames are numbered from 0 as FFmpeg's program gives them when it decodes the file from its
 /// start. A read in any order gives the pixels of that sequence, or an error. Flags and times of a
-/// container are checked against the frames. If a packet that is called a key frame is none,
-/// decoding begins at an earlier one, at last at the first packet. If times contradict the
-/// packets' headers (times of decoding, equal ones of reordered frames, a beginning without a key
-/// frame), the constructor decodes the file once to number its frames. It refuses times that do
+/// container are checked against the frames. If a packet that is called a key frame is none, if
+/// packets directly behind it have times on its wrong side, or if frames are missing behind one of
+/// H.264 that forgets none before it, decoding begins at an earlier one, at last at the first
+/// packet. If times contradict the packets' headers (times of decoding, equal ones of reordered
+/// frames, a beginning without a key frame), or if a stream of MPEG-1, MPEG-2 or MPEG-4 was joined
+/// of two by different encoders, the constructor decodes the file once to number its frames. Joined
+/// streams are always decoded from their start. It refuses times that do
 /// not ascend in the order of the frames, as where a frame was moved across a key frame, and
 /// packets of several frames. A damaged frame keeps its number, and is an error when it is read;
 /// FFmpeg's program leaves some of them out, as of MPEG-4, and counts fewer. Where packets are
@@ -33,10 +36,11 @@ namespace shardwise {
 /// Times are those of the container, in seconds after its edit lists; the first one need not be 0.
 /// Several frames may have one time. Where a container has times of decoding alone, the first frame
 /// is shown at the first of them, and so on. Of several videos in a file the default one is read,
-/// else the largest.
+/// else the largest. Of Matroska files one behind the other, the first one is, as by FFmpeg.
 ///
 /// Pixels are uint8 RGB, [H, W, 3], as FFmpeg gives for `-pix_fmt rgb24`: with the matrix and
-/// range that the stream names, and turned as the container asks to be shown. What H.264 and HEVC
+/// range that the stream names, and turned by quarters, or mirrored, as the container asks to be
+/// shown; a video that asks for another turn is refused. What H.264 and HEVC
 /// say of that in messages of their own (display orientation) is not read: FFmpeg's program turns
 /// those frames alone that come with one. Pixels that are not square are not stretched. A frame
 /// that is damaged, or of another size than the others, is an error.

@@ -68,17 +68,16 @@ class FrameIndex::Header {
 
   const PacketHeader& get() {
     if (!header_) {
-      demuxer_.fill(packet_);
-      header_ = headers_.look_at(packet_);
+      header_ = headers_.look_at(data(), (packet_.flags & AV_PKT_FLAG_KEY) != 0);
     }
     return *header_;
   }
-  PacketHeaders::Needed needed_behind() const {
-    return headers_.needed_behind(demuxer_.data_of(packet_));
-  }
-  bool is_of_another() const { return headers_.is_of_another(demuxer_.data_of(packet_)); }
+  PacketHeaders::Needed needed_behind() const { return headers_.needed_behind(data()); }
+  bool is_of_another() const { return headers_.is_of_another(data()); }
 
  private:
+  std::string_view data() const { return demuxer_.data_of(packet_); }
+
   const Demuxer& demuxer_;
   PacketHeaders& headers_;
   AVPacket& packet_;

@@ -10,10 +10,6 @@ namespace {
 
 constexpr std::string_view kStartCode("\0\0\1", 3);
 
-std::string_view bytes_of(const AVPacket& packet) noexcept {
-  return {reinterpret_cast<const char*>(packet.data), static_cast<std::size_t>(packet.size)};
-}
-
 /// MPEG-4 part 2 says "as the last one" by a picture that ends behind its time. After the start
 /// code that takes 4 bytes at most; of all others, quantiser and macroblocks follow.
 bool is_not_coded_mpeg4(std::string_view packet) noexcept {
@@ -147,30 +143,31 @@ void PacketHeaders::see_place(std::int64_t place, bool is_key, PacketHeader& hea
   ++(place < key_place_ ? num_leading_ : num_behind_key_);
 }
 
-PacketHeader PacketHeaders::look_at(const AVPacket& packet) {
+PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key) {
   PacketHeader header;
-  header.has_no_frame = packet.size == 0;
-  if (parser_ == nullptr || packet.size == 0) return header;
+  header.has_no_frame = packet.empty();
+  if (parser_ == nullptr || packet.empty()) return header;
   // What a parser does not find keeps these values.
   parser_->output_picture_number = INT_MIN;
   parser_->key_frame = -1;
   std::uint8_t* out = nullptr;
   int out_size = 0;
-  av_parser_parse2(parser_, context_.get(), &out, &out_size, packet.data, packet.size,
-                   AV_NOPTS_VALUE, AV_NOPTS_VALUE, -1);
+  av_parser_parse2(parser_, context_.get(), &out, &out_size,
+                   reinterpret_cast<const std::uint8_t*>(packet.data()),
+                   static_cast<int>(packet.size()), AV_NOPTS_VALUE, AV_NOPTS_VALUE, -1);
   header.is_key = is_key();
-  if (codec_id_ == AV_CODEC_ID_MPEG4) header.has_no_frame = is_not_coded_mpeg4(bytes_of(packet));
+  if (codec_id_ == AV_CODEC_ID_MPEG4) header.has_no_frame = is_not_coded_mpeg4(packet);
   header.leads = parser_->pict_type == AV_PICTURE_TYPE_B;
   if (has_types(codec_id_)) header.is_reordered = *header.leads;
   if (!has_order(codec_id_)) return header;
-  const Units units = units_of(bytes_of(packet), *parameters_);
+  const Units units = units_of(packet, *parameters_);
   header.has_no_frame = units.is_all_known && units.num_slices == 0;
   const bool is_field = parser_->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
                         parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
   header.is_field = codec_id_ == AV_CODEC_ID_H264 && is_field && units.num_pictures < 2;
   const int place = parser_->output_picture_number;
   if (codec_id_ == AV_CODEC_ID_H264) {
-    see_place(place, (packet.flags & AV_PKT_FLAG_KEY) != 0, header);
+    see_place(place, is_called_key, header);
   }
   if (codec_id_ == AV_CODEC_ID_HEVC) {
     header.leads = units.is_leading;

@@ -35,7 +35,7 @@ class PacketHeaders {
   PacketHeaders& operator=(const PacketHeaders&) = delete;
 
   /// The order is told of packets that follow each other.
-  PacketHeader look_at(const AVPacket& packet);
+  PacketHeader look_at(std::string_view packet, bool is_called_key);
   /// What must be looked at to tell whether the packets behind a key packet lead.
   enum class Needed : std::uint8_t {
     kNothing,  ///< none of them does: H.264 begins anew
