@@ -16,8 +16,8 @@ constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
 /// So many packets' headers show whether the times are those of presentation: an encoder that
 /// reorders frames does so within the first few.
 constexpr std::size_t kMostLookedAt = 16;
-/// So far behind a key frame of H.264, frames may be predicted from others than those before them
-/// if one of these is missing: a decoder keeps no more.
+/// So far behind a key frame of H.264, a frame that is missing may be replaced by one from before
+/// the key frame: a decoder keeps up to 16 frames that others are predicted from.
 constexpr std::size_t kMostBehindKey = 32;
 
 /// VP8 has frames that are only there to predict others from; a bit of their header says so.
@@ -60,7 +60,7 @@ void FrameIndex::Pass::see_order(bool is_reordered_header) noexcept {
   is_behind_reordered = is_reordered_header;
 }
 
-/// Read when it is asked for, from data that are read then, too.
+/// Read when it is asked for, from the data where they lie.
 class FrameIndex::Header {
  public:
   Header(const Demuxer& demuxer, PacketHeaders& headers, AVPacket& packet)

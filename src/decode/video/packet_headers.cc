@@ -124,14 +124,15 @@ bool PacketHeaders::is_key() const noexcept {
   return parser_->key_frame == 1 && parser_->pict_type == AV_PICTURE_TYPE_I;
 }
 
-/// A frame above all others is none between two, and comes when those below are there.
+/// A frame above all others is not predicted from a later one, and comes when those below are there.
 void PacketHeaders::see_place(std::int64_t place, bool is_key, PacketHeader& header) noexcept {
   if (place != last_place_) step_ = std::min(step_, std::abs(place - last_place_));
   last_place_ = place;
   const bool is_highest = place > top_place_;
+  const bool may_lead = parser_->pict_type == AV_PICTURE_TYPE_B;
   if (is_key || is_highest) {
-    const bool is_between = parser_->pict_type == AV_PICTURE_TYPE_B && !is_key;
-    header.is_behind_gap = is_between || num_behind_key_ < (top_place_ - key_place_) / step_ + 1;
+    header.is_behind_gap =
+        (may_lead && !is_key) || num_behind_key_ < (top_place_ - key_place_) / step_ + 1;
     header.key_is_behind_gap = num_leading_ < (key_place_ - top_before_key_) / step_ - 1;
   }
   if (is_key) {
@@ -141,6 +142,8 @@ void PacketHeaders::see_place(std::int64_t place, bool is_key, PacketHeader& hea
   }
   if (is_key || is_highest) top_place_ = place;
   ++(place < key_place_ ? num_leading_ : num_behind_key_);
+  const bool is_known = place != INT_MIN && key_place_ != INT_MIN;
+  if (may_lead) header.leads = is_known ? std::optional<bool>(place < key_place_) : std::nullopt;
 }
 
 PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key) {
@@ -166,15 +169,8 @@ PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key)
                         parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
   header.is_field = codec_id_ == AV_CODEC_ID_H264 && is_field && units.num_pictures < 2;
   const int place = parser_->output_picture_number;
-  if (codec_id_ == AV_CODEC_ID_H264) {
-    see_place(place, is_called_key, header);
-  }
-  if (codec_id_ == AV_CODEC_ID_HEVC) {
-    header.leads = units.is_leading;
-  } else if (*header.leads) {
-    const bool is_known = place != INT_MIN && key_place_ != INT_MIN;
-    header.leads = is_known ? std::optional<bool>(place < key_place_) : std::nullopt;
-  }
+  if (codec_id_ == AV_CODEC_ID_HEVC) header.leads = units.is_leading;
+  if (codec_id_ == AV_CODEC_ID_H264) see_place(place, is_called_key, header);
   // Where the header is damaged, it is not known what it is.
   if (units.has_instant_key || place == INT_MIN) header.is_key = true;
   header.is_reordered = place != INT_MIN && place < last_shown_ && parser_->key_frame != 1;
