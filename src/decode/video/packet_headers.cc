@@ -14,8 +14,8 @@ constexpr std::string_view kStartCode("\0\0\1", 3);
 /// code that takes 4 bytes at most; of all others, quantiser and macroblocks follow.
 bool is_not_coded_mpeg4(std::string_view packet) noexcept {
   constexpr std::string_view kPicture("\0\0\1\xB6", 4);
-  const std::size_t at = packet.rfind(kPicture);
-  return at != packet.npos && packet.size() - at - kPicture.size() <= 4;
+  packet.remove_prefix(packet.size() - std::min(packet.size(), kPicture.size() + 4));
+  return packet.find(kPicture) != packet.npos;
 }
 
 /// What the units of a packet of H.264 or HEVC are.
@@ -124,7 +124,7 @@ bool PacketHeaders::is_key() const noexcept {
   return parser_->key_frame == 1 && parser_->pict_type == AV_PICTURE_TYPE_I;
 }
 
-/// A frame above all others is not predicted from a later one, and comes when those below are there.
+/// A frame above all others is predicted from no later one, and comes when those below are there.
 void PacketHeaders::see_place(std::int64_t place, bool is_key, PacketHeader& header) noexcept {
   if (place != last_place_) step_ = std::min(step_, std::abs(place - last_place_));
   last_place_ = place;
