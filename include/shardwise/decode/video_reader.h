@@ -90,8 +90,8 @@ class SHARDWISE_EXPORT VideoReader {
   /// Reads where the frames are. Nothing is decoded, but for one frame where the container does not
   /// know its size (MPEG-4 part 2), and but for files whose times contradict their frames (above).
   /// Cost: O(frames); of an MP4 its tables, its first 16 packets, packets of up to 256 bytes, and
-  ///   headers of key packets and of those behind them are read, of Matroska all of the bytes. If
-  ///   times of H.264 with open groups have gaps, headers of all packets near key packets are.
+  ///   headers of key packets and of those directly behind them are read, of H.264 with open groups
+  ///   of up to 32 behind them; of Matroska all of the bytes.
   /// Errors: BadField.
   explicit VideoReader(std::string_view bytes);
   VideoReader(std::string_view bytes, Options options);

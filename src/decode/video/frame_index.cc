@@ -87,16 +87,9 @@ class FrameIndex::Header {
 FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
                        std::uint64_t max_frames) {
   const LibavMessages messages;
-  const std::uint64_t most = std::min<std::uint64_t>(max_frames, kNoFrame);
-  Pass pass{.reordering = reordering, .looks_closely = !demuxer.can_leave_out_data()};
-  read_packets(demuxer, stream, most, pass);
+  Pass pass{.reordering = reordering};
+  read_packets(demuxer, stream, std::min<std::uint64_t>(max_frames, kNoFrame), pass);
   sort_frames();
-  if (pass.has_open_key && !pass.looks_closely && has_gaps()) {
-    pass = {.reordering = reordering, .looks_closely = true};
-    packets_.clear();
-    demuxer.rewind();
-    read_packets(demuxer, stream, most, pass);
-  }
   needs_decoding_ = is_doubtful(pass);
   if (!needs_decoding_) {
     for (const std::size_t key : pass.unsure_keys) packets_[key].is_key = false;
@@ -145,7 +138,7 @@ void FrameIndex::compare_with_key(Header& header, Pass& pass) {
   using Needed = PacketHeaders::Needed;
   const std::size_t last = packets_.size() - 1;
   const auto is_near = [&](const std::optional<std::size_t>& key) {
-    return pass.looks_closely && key && last - *key <= kMostBehindKey;
+    return key && last - *key <= kMostBehindKey;
   };
   if (is_near(pass.open_key) && header.get().is_behind_gap) packets_[*pass.open_key].is_key = false;
   if (is_near(pass.open_before) && header.get().key_is_behind_gap) {
@@ -160,7 +153,6 @@ void FrameIndex::compare_with_key(Header& header, Pass& pass) {
       pass.open_key = last;
       header.get();
     }
-    pass.has_open_key = pass.has_open_key || pass.open_key;
     is_mixed_ = is_mixed_ || header.is_of_another();
     return;
   }
@@ -210,17 +202,6 @@ void FrameIndex::sort_frames() {
   });
   times_.reserve(frames_.size());
   for (const std::uint32_t i : frames_) times_.push_back(packets_[i].pts);
-}
-
-/// Whether one of the times between frames is longer than others, as where packets are missing.
-bool FrameIndex::has_gaps() const {
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  std::int64_t most = 0;
-  for (std::size_t i = 1; i < times_.size(); ++i) {
-    least = std::min(least, times_[i] - times_[i - 1]);
-    most = std::max(most, times_[i] - times_[i - 1]);
-  }
-  return most > least + least / 2;
 }
 
 /// Whether a decoder may give other frames than the times say, or in another order.

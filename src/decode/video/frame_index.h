@@ -81,8 +81,6 @@ class FrameIndex {
   /// What a pass over the packets saw.
   struct Pass {
     Reordering reordering;
-    bool looks_closely;                ///< at all headers behind open keys
-    bool has_open_key = false;         ///< a key packet of H.264 that forgets nothing before it
     bool is_odd = false;               ///< a packet is none, or not one, of the frames
     bool has_no_pts = false;           ///< of some packets only the time of decoding is known
     bool is_reordered = false;         ///< the times do not ascend from packet to packet
@@ -93,7 +91,7 @@ class FrameIndex {
     int num_reordered = 0;             ///< how often one that is not followed such a frame
     std::size_t key = 0;               ///< the last key packet
     PacketHeaders::Needed needed{};    ///< of those behind it
-    std::optional<std::size_t> open_key = {};     ///< it, if it is open
+    std::optional<std::size_t> open_key = {};     ///< it, if H.264 forgets nothing before it
     std::optional<std::size_t> open_before = {};  ///< the same of the one before
     std::vector<std::size_t> unsure_keys = {};    ///< times do not tell the place of their frames
     std::int64_t key_pts = std::numeric_limits<std::int64_t>::min();  ///< of the last key frame
@@ -114,7 +112,6 @@ class FrameIndex {
   void add(const AVPacket& packet, bool is_shown, Pass& pass);
   void compare_with_key(Header& header, Pass& pass);
   void sort_frames();
-  bool has_gaps() const;
   bool is_doubtful(const Pass& pass) const;
   void number_packets();
   void find_end(std::int64_t last_duration);
