@@ -111,7 +111,29 @@ def equal_times(path: Path) -> None:
     changed_blocks(path, change)
 
 
+def uneven(path: Path) -> None:
+    """An MP4 whose packets take times of decoding of uneven lengths."""
+    data = path.read_bytes()
+    at = data.find(b"stts") - 4
+    size, _type, _version, count = struct.unpack_from(">IIII", data, at)
+    entries = [struct.unpack_from(">II", data, at + 16 + 8 * i) for i in range(count)]
+    r = random.Random(33)
+    lengths = [r.randrange(1, 3 * delta) for number, delta in entries for _ in range(number)]
+    table = struct.pack(">III", 0x73747473, 0, len(lengths)) + b"".join(
+        struct.pack(">II", 1, length) for length in lengths)
+    grown = len(table) + 4 - size
+    # The header lies behind the pictures: only the boxes around the table grow.
+    data = bytearray(data[:at] + struct.pack(">I", len(table) + 4) + table + data[at + size:])
+    for box in (b"moov", b"trak", b"mdia", b"minf", b"stbl"):
+        place = data.rfind(box, 0, at) - 4
+        (old,) = struct.unpack_from(">I", data, place)
+        struct.pack_into(">I", data, place, old + grown)
+    path.write_bytes(data)
+
+
 # ------------------------------------------------------------------------------------------ videos
+
+OPEN = "open-gop=1:scenecut=0:b-pyramid=normal"
 
 MP4 = (".mp4", ".mov", ".mkv")
 
@@ -404,6 +426,14 @@ def seeds() -> list[tuple[str, str, object]]:
         struct.pack_into("<I", head, 40, 0)
         path.write_bytes(bytes(head) + b"LIST" + struct.pack("<I", 64) + b"INFOIART" + bytes(56))
 
+    def appended(words: str):
+        def change(path: Path) -> Path:
+            other, to = path.with_name("other.mkv"), path.with_name("appended.mkv")
+            video(other.name, words)(path.parent)
+            run("mkvmerge", "-q", "-o", to, path, "+", other)
+            return to
+        return change
+
     gap = "setts=ts=TS+gte(N\\,20)*1/TB"
 
     def joined(path: Path) -> None:
@@ -429,6 +459,13 @@ def seeds() -> list[tuple[str, str, object]]:
         ("FLAC behind FLAC", "audio", sound("a.flac", "-c:a flac", joined)),
         ("lost packets, HEVC", "video", video("a.mkv", "-c:v libx265 -preset ultrafast -x265-params log-level=none:keyint=25", copied(".mkv", "-bsf:v", "noise=drop='not(mod(n,7))'"))),
         ("lost packets, VP8", "video", video("a.webm", "-c:v libvpx -g 15", copied(".webm", "-bsf:v", "noise=drop='not(mod(n+1,7))'"))),
+        ("a lost packet, MPEG-2", "video", video("a.mkv", "-c:v mpeg2video -g 12 -bf 2", copied(".mkv", "-bsf:v", "noise=drop='eq(n,13)'"))),
+        *((f"a lost packet, open groups, H.264 in {suffix}", "video",
+           video("a" + suffix, f"-c:v libx264 -preset veryfast -g 12 -bf 3 -x264-params {OPEN}", copied(suffix, "-bsf:v", "noise=drop='eq(n,37)'")))
+          for suffix in (".mkv", ".mp4")),
+        ("MPEG-4 by two encoders", "video", video("a.mkv", "-c:v mpeg4 -g 12", appended("-c:v libxvid -g 12 -bf 0"))),
+        ("MPEG-2, then interlaced", "video", video("a.mkv", "-c:v mpeg2video -g 12 -bf 2", appended("-c:v mpeg2video -g 12 -bf 2 -flags +ildct+ilme"))),
+        ("uneven times of decoding, H.264", "video", video("a.mp4", f"-c:v libx264 -preset veryfast -g 12 -bf 3 -x264-params {OPEN}", uneven)),
         ("ADPCM by ffmpeg", "audio", sound("a.wav", "-c:a adpcm_ima_wav")),
         ("ADPCM by SoX", "audio", sound("a.wav", "-c:a pcm_s16le", by_sox)),
         ("no samples, and a chunk", "audio", sound("a.wav", "-c:a pcm_s16le -bitexact", no_data)),

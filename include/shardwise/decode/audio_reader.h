@@ -25,8 +25,8 @@ namespace shardwise {
 /// than 8 ms are an error where they are decoded: if that lasts for the 16 packets behind, and is
 /// new against the 16 before. Otherwise the clock drifts or jitters, and samples follow each
 /// other: a clip begins where the times say, to 8 ms and what they jitter, and has no zeros
-/// within. A gap in FLAC is an error, since FLAC has no such thing. Samples of FLAC behind FLAC
-/// follow those before.
+/// within. A gap in a FLAC file is an error, since its frames are numbered; in FLAC in another
+/// container it is zeros, too. Samples of FLAC behind FLAC follow those before.
 ///
 /// Threads: one at a time; different readers may run at once. It starts no threads.
 /// Lifetime: `bytes` must outlive the reader.

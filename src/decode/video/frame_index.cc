@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "decode/decode_failure.h"
-#include "decode/video/packet_headers.h"
 
 namespace shardwise::detail {
 namespace {
@@ -17,6 +16,9 @@ constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
 /// So many packets' headers show whether the times are those of presentation: an encoder that
 /// reorders frames does so within the first few.
 constexpr std::size_t kMostLookedAt = 16;
+/// So far behind a key frame of H.264, a frame that is missing may be replaced by one from before
+/// the key frame: a decoder keeps up to 16 frames that others are predicted from.
+constexpr std::size_t kMostBehindKey = 32;
 
 /// VP8 has frames that are only there to predict others from; a bit of their header says so.
 bool is_hidden_vp8(const AVPacket& packet) noexcept {
@@ -42,7 +44,6 @@ bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
 
 /// No frame behind a key frame is shown before it, except those that come directly behind it.
 void FrameIndex::Pass::see_time(std::int64_t pts, bool is_key) noexcept {
-  is_leading = !is_key && pts < key_pts && !is_behind_later;
   if (is_key) {
     is_crossed = is_crossed || pts < last_pts;
     is_behind_later = false;
@@ -59,6 +60,30 @@ void FrameIndex::Pass::see_order(bool is_reordered_header) noexcept {
   is_behind_reordered = is_reordered_header;
 }
 
+/// Read when it is asked for, from the data where they lie.
+class FrameIndex::Header {
+ public:
+  Header(const Demuxer& demuxer, PacketHeaders& headers, AVPacket& packet)
+      : demuxer_(demuxer), headers_(headers), packet_(packet) {}
+
+  const PacketHeader& get() {
+    if (!header_) {
+      header_ = headers_.look_at(data(), (packet_.flags & AV_PKT_FLAG_KEY) != 0);
+    }
+    return *header_;
+  }
+  PacketHeaders::Needed needed_behind() const { return headers_.needed_behind(data()); }
+  bool is_of_another() const { return headers_.is_of_another(data()); }
+
+ private:
+  std::string_view data() const { return demuxer_.data_of(packet_); }
+
+  const Demuxer& demuxer_;
+  PacketHeaders& headers_;
+  AVPacket& packet_;
+  std::optional<PacketHeader> header_;
+};
+
 FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
                        std::uint64_t max_frames) {
   const LibavMessages messages;
@@ -66,9 +91,14 @@ FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
   read_packets(demuxer, stream, std::min<std::uint64_t>(max_frames, kNoFrame), pass);
   sort_frames();
   needs_decoding_ = is_doubtful(pass);
-  if (!needs_decoding_) number_packets();
+  if (!needs_decoding_) {
+    for (const std::size_t key : pass.unsure_keys) packets_[key].is_key = false;
+    number_packets();
+  }
   is_order_sure_ = pass.is_reordered || reordering != Reordering::kPossible;
-  find_end(pass.last_duration);
+  // Of one frame alone, libav may not know its own time.
+  const bool is_alone = num_frames() == 1 && pass.last_duration <= 0;
+  find_end(is_alone ? demuxer.stream(stream).duration : pass.last_duration);
 }
 
 /// Data are read of those packets alone whose headers are looked at, where the container can do
@@ -85,28 +115,56 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
     if (packets_.size() == most) {
       throw DecodeFailure("it has more frames than the limit of " + std::to_string(most));
     }
-    const bool is_looked_at = is_curious || packet->size <= Demuxer::kSmall;
-    PacketHeader header;
-    if (is_looked_at) {
-      header = headers.look_at(*packet);
-      pass.is_odd = pass.is_odd || header.has_no_frame || header.is_field;
-      if (packets_.empty()) {
-        begins_with_key_ = header.is_key && (packet->flags & AV_PKT_FLAG_KEY) != 0;
-      }
-      if (is_curious) pass.see_order(header.is_reordered);
+    Header header(demuxer, headers, *packet);
+    if (is_curious || packet->size <= Demuxer::kSmall) {
+      pass.is_odd = pass.is_odd || header.get().has_no_frame || header.get().is_field;
+    }
+    if (is_curious) pass.see_order(header.get().is_reordered);
+    if (packets_.empty()) {
+      begins_with_key_ = header.get().is_key && (packet->flags & AV_PKT_FLAG_KEY) != 0;
     }
     const bool is_shown = !is_left_out(*packet, codec) && !(is_vp8 && is_hidden_vp8(*packet));
     add(*packet, is_shown, pass);
-    if (is_shown && pass.is_leading && pass.reordering != Reordering::kNone) {
-      if (!is_looked_at) {
-        demuxer.fill(*packet);
-        header = headers.look_at(*packet);
-      }
-      pass.is_crossed = pass.is_crossed || !header.may_lead;
-    }
+    if (pass.reordering != Reordering::kNone) compare_with_key(header, pass);
     av_packet_unref(packet.get());
   }
   demuxer.read_data(true);
+}
+
+/// Compares what packets say of their place beside the key packet directly before them with their
+/// times.
+void FrameIndex::compare_with_key(Header& header, Pass& pass) {
+  Packet& packet = packets_.back();
+  using Needed = PacketHeaders::Needed;
+  const std::size_t last = packets_.size() - 1;
+  const auto is_near = [&](const std::optional<std::size_t>& key) {
+    return key && last - *key <= kMostBehindKey;
+  };
+  if (is_near(pass.open_key) && header.get().is_behind_gap) packets_[*pass.open_key].is_key = false;
+  if (is_near(pass.open_before) && header.get().key_is_behind_gap) {
+    packets_[*pass.open_before].is_key = false;
+  }
+  if (packet.is_key) {
+    pass.key = last;
+    pass.is_behind_key = true;
+    pass.needed = header.needed_behind();
+    pass.open_before = std::exchange(pass.open_key, std::nullopt);
+    if (pass.needed == Needed::kAll) {
+      pass.open_key = last;
+      header.get();
+    }
+    is_mixed_ = is_mixed_ || header.is_of_another();
+    return;
+  }
+  if (!pass.is_behind_key) return;
+  const bool leads_by_time = packet.pts < packets_[pass.key].pts;
+  const std::optional<bool> leads =
+      pass.needed == Needed::kNothing ? std::optional<bool>(false) : header.get().leads;
+  if (leads_by_time && packet.is_shown && !leads.value_or(true)) pass.is_crossed = true;
+  // A decoder that begins at the key packet may leave this frame out, and one that began earlier
+  // shows it first.
+  if (!leads_by_time && leads.value_or(false)) pass.unsure_keys.push_back(pass.key);
+  pass.is_behind_key = leads_by_time;
 }
 
 void FrameIndex::add(const AVPacket& packet, bool is_shown, Pass& pass) {
@@ -148,7 +206,7 @@ void FrameIndex::sort_frames() {
 
 /// Whether a decoder may give other frames than the times say, or in another order.
 bool FrameIndex::is_doubtful(const Pass& pass) const {
-  if (pass.is_odd || !begins_with_key_) return true;
+  if (pass.is_odd || !begins_with_key_ || is_mixed_) return true;
   if (pass.has_no_pts && pass.reordering != Reordering::kNone) return true;
   if (!pass.is_reordered) return pass.codec_reorders();
   if (pass.is_crossed || pass.reordering == Reordering::kNone) return true;
@@ -162,7 +220,10 @@ bool FrameIndex::is_doubtful(const Pass& pass) const {
 /// Where the frames have their numbers: gives them to the packets, and takes from the key packets
 /// those that do not part the frames before them from those behind them.
 void FrameIndex::number_packets() {
-  for (Packet& packet : packets_) packet.frame = kNoFrame;
+  for (Packet& packet : packets_) {
+    packet.frame = kNoFrame;
+    packet.is_key = packet.is_key && !is_mixed_;
+  }
   for (std::uint32_t i = 0; i < frames_.size(); ++i) packets_[frames_[i]].frame = i;
   std::int64_t last = -1;
   for (Packet& packet : packets_) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "decode/video/libav.h"
+#include "decode/video/packet_headers.h"
 
 namespace shardwise::detail {
 
@@ -31,6 +32,8 @@ class FrameIndex {
   bool needs_decoding() const noexcept { return needs_decoding_; }
   /// Whether the first packet is a key frame, by its own header, too.
   bool begins_with_key() const noexcept { return begins_with_key_; }
+  /// Whether a decoder needs all that it was told from the first packet on.
+  bool is_mixed() const noexcept { return is_mixed_; }
   /// Numbers the frames anew: `packets` has the number of each frame's packet. Errors:
   /// DecodeFailure: there are none, or their times contradict them.
   void number(const std::vector<std::uint32_t>& packets);
@@ -74,6 +77,7 @@ class FrameIndex {
     bool is_key;
     bool is_shown;
   };
+  class Header;
   /// What a pass over the packets saw.
   struct Pass {
     Reordering reordering;
@@ -81,10 +85,15 @@ class FrameIndex {
     bool has_no_pts = false;           ///< of some packets only the time of decoding is known
     bool is_reordered = false;         ///< the times do not ascend from packet to packet
     bool is_crossed = false;           ///< a frame is shown on the wrong side of a key frame
-    bool is_leading = false;           ///< the last frame is shown before the key frame before it
     bool is_behind_later = false;      ///< a frame that is shown after the last key frame came
     bool is_behind_reordered = false;  ///< the last frame is shown before an earlier one
+    bool is_behind_key = false;        ///< no packet that trails the last key frame came by now
     int num_reordered = 0;             ///< how often one that is not followed such a frame
+    std::size_t key = 0;               ///< the last key packet
+    PacketHeaders::Needed needed{};    ///< of those behind it
+    std::optional<std::size_t> open_key = {};     ///< it, if H.264 forgets nothing before it
+    std::optional<std::size_t> open_before = {};  ///< the same of the one before
+    std::vector<std::size_t> unsure_keys = {};    ///< times do not tell the place of their frames
     std::int64_t key_pts = std::numeric_limits<std::int64_t>::min();  ///< of the last key frame
     std::int64_t last_pts = std::numeric_limits<std::int64_t>::min();
     std::int64_t last_duration = 0;
@@ -101,6 +110,7 @@ class FrameIndex {
 
   void read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t most, Pass& pass);
   void add(const AVPacket& packet, bool is_shown, Pass& pass);
+  void compare_with_key(Header& header, Pass& pass);
   void sort_frames();
   bool is_doubtful(const Pass& pass) const;
   void number_packets();
@@ -113,6 +123,7 @@ class FrameIndex {
   std::int64_t end_pts_ = 0;
   bool needs_decoding_ = false;
   bool begins_with_key_ = true;
+  bool is_mixed_ = false;
   bool is_order_sure_ = true;
 };
 

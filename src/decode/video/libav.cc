@@ -260,13 +260,15 @@ void Demuxer::read_data(bool wanted) noexcept {
   io_->direct = wanted ? 0 : 1;  // packets then bypass libav's buffer, also small ones
 }
 
-void Demuxer::fill(AVPacket& packet) const noexcept {
+std::string_view Demuxer::data_of(AVPacket& packet) const noexcept {
   const auto size = static_cast<std::size_t>(packet.size);
-  if (!can_leave_out_data() || packet.pos < 0) return;
   const auto at = static_cast<std::size_t>(packet.pos);
-  if (at <= bytes_.size() && size <= bytes_.size() - at) {
+  const bool is_there = packet.pos >= 0 && at <= bytes_.size() && size <= bytes_.size() - at;
+  if (can_leave_out_data() && is_there) {
+    if (bytes_.size() - at - size >= AV_INPUT_BUFFER_PADDING_SIZE) return bytes_.substr(at, size);
     std::memcpy(packet.data, bytes_.data() + at, size);
   }
+  return {reinterpret_cast<const char*>(packet.data), size};
 }
 
 /// libav calls a packet corrupt that has fewer bytes than it asked for. Where a WAV does not say

@@ -84,8 +84,9 @@ class Demuxer {
   /// Whether packets come without their data, where the container's tables suffice to find them:
   /// the bytes in between are then not touched.
   void read_data(bool wanted) noexcept;
-  /// Reads the data of a packet that came without.
-  void fill(AVPacket& packet) const noexcept;
+  /// The data of a packet, also of one that came without. They lie in front of readable bytes, as
+  /// many as libav wants there.
+  std::string_view data_of(AVPacket& packet) const noexcept;
   /// Whether read_data(false) has an effect.
   bool can_leave_out_data() const noexcept { return container_ == Container::kMp4; }
   /// Reads the next packet of the selected stream; false at the end. Errors: DecodeFailure.

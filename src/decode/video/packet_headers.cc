@@ -1,6 +1,7 @@
 #include "decode/video/packet_headers.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <new>
 #include <string_view>
 
@@ -9,16 +10,12 @@ namespace {
 
 constexpr std::string_view kStartCode("\0\0\1", 3);
 
-std::string_view bytes_of(const AVPacket& packet) noexcept {
-  return {reinterpret_cast<const char*>(packet.data), static_cast<std::size_t>(packet.size)};
-}
-
 /// MPEG-4 part 2 says "as the last one" by a picture that ends behind its time. After the start
 /// code that takes 4 bytes at most; of all others, quantiser and macroblocks follow.
 bool is_not_coded_mpeg4(std::string_view packet) noexcept {
   constexpr std::string_view kPicture("\0\0\1\xB6", 4);
-  const std::size_t at = packet.rfind(kPicture);
-  return at != packet.npos && packet.size() - at - kPicture.size() <= 4;
+  packet.remove_prefix(packet.size() - std::min(packet.size(), kPicture.size() + 4));
+  return packet.find(kPicture) != packet.npos;
 }
 
 /// What the units of a packet of H.264 or HEVC are.
@@ -75,6 +72,23 @@ Units units_of(std::string_view packet, const AVCodecParameters& parameters) noe
   return units;
 }
 
+/// What decoders keep of the headers before a picture: of MPEG-1 and MPEG-2 the size and shape of
+/// pixels, the rate, and whether the sequence is interlaced; of MPEG-4 the name of the encoder.
+std::string told_before_picture(std::string_view packet, AVCodecID codec) {
+  const bool is_mpeg4 = codec == AV_CODEC_ID_MPEG4;
+  std::string told;
+  for (std::size_t at = packet.find(kStartCode); at != packet.npos;) {
+    packet.remove_prefix(at + kStartCode.size());
+    if (packet.starts_with(is_mpeg4 ? '\xB6' : '\0')) break;
+    at = packet.find(kStartCode);
+    if (is_mpeg4 && packet.starts_with('\xB2')) told += packet.substr(0, at);
+    if (!is_mpeg4 && packet.starts_with('\xB3')) told += packet.substr(0, 5);
+    const bool is_extension = packet.starts_with('\xB5') && packet.size() > 1;
+    if (!is_mpeg4 && is_extension && packet[1] >> 4 == 1) told += packet.substr(0, 3);
+  }
+  return told;
+}
+
 bool has_order(AVCodecID codec) noexcept {
   return codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_HEVC;
 }
@@ -110,34 +124,75 @@ bool PacketHeaders::is_key() const noexcept {
   return parser_->key_frame == 1 && parser_->pict_type == AV_PICTURE_TYPE_I;
 }
 
-PacketHeader PacketHeaders::look_at(const AVPacket& packet) {
+/// A frame above all others is predicted from no later one, and comes when those below are there.
+void PacketHeaders::see_place(std::int64_t place, bool is_key, PacketHeader& header) noexcept {
+  if (place != last_place_) step_ = std::min(step_, std::abs(place - last_place_));
+  last_place_ = place;
+  const bool is_highest = place > top_place_;
+  const bool may_lead = parser_->pict_type == AV_PICTURE_TYPE_B;
+  if (is_key || is_highest) {
+    header.is_behind_gap =
+        (may_lead && !is_key) || num_behind_key_ < (top_place_ - key_place_) / step_ + 1;
+    header.key_is_behind_gap = num_leading_ < (key_place_ - top_before_key_) / step_ - 1;
+  }
+  if (is_key) {
+    top_before_key_ = top_place_;
+    key_place_ = place;
+    num_behind_key_ = num_leading_ = 0;
+  }
+  if (is_key || is_highest) top_place_ = place;
+  ++(place < key_place_ ? num_leading_ : num_behind_key_);
+  const bool is_known = place != INT_MIN && key_place_ != INT_MIN;
+  if (may_lead) header.leads = is_known ? std::optional<bool>(place < key_place_) : std::nullopt;
+}
+
+PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key) {
   PacketHeader header;
-  header.has_no_frame = packet.size == 0;
-  if (parser_ == nullptr || packet.size == 0) return header;
+  header.has_no_frame = packet.empty();
+  if (parser_ == nullptr || packet.empty()) return header;
   // What a parser does not find keeps these values.
   parser_->output_picture_number = INT_MIN;
   parser_->key_frame = -1;
   std::uint8_t* out = nullptr;
   int out_size = 0;
-  av_parser_parse2(parser_, context_.get(), &out, &out_size, packet.data, packet.size,
-                   AV_NOPTS_VALUE, AV_NOPTS_VALUE, -1);
+  av_parser_parse2(parser_, context_.get(), &out, &out_size,
+                   reinterpret_cast<const std::uint8_t*>(packet.data()),
+                   static_cast<int>(packet.size()), AV_NOPTS_VALUE, AV_NOPTS_VALUE, -1);
   header.is_key = is_key();
-  if (codec_id_ == AV_CODEC_ID_MPEG4) header.has_no_frame = is_not_coded_mpeg4(bytes_of(packet));
-  header.may_lead = parser_->pict_type == AV_PICTURE_TYPE_B;
-  if (has_types(codec_id_)) header.is_reordered = header.may_lead;
+  if (codec_id_ == AV_CODEC_ID_MPEG4) header.has_no_frame = is_not_coded_mpeg4(packet);
+  header.leads = parser_->pict_type == AV_PICTURE_TYPE_B;
+  if (has_types(codec_id_)) header.is_reordered = *header.leads;
   if (!has_order(codec_id_)) return header;
-  const Units units = units_of(bytes_of(packet), *parameters_);
+  const Units units = units_of(packet, *parameters_);
   header.has_no_frame = units.is_all_known && units.num_slices == 0;
-  if (codec_id_ == AV_CODEC_ID_HEVC) header.may_lead = units.is_leading;
   const bool is_field = parser_->picture_structure == AV_PICTURE_STRUCTURE_TOP_FIELD ||
                         parser_->picture_structure == AV_PICTURE_STRUCTURE_BOTTOM_FIELD;
   header.is_field = codec_id_ == AV_CODEC_ID_H264 && is_field && units.num_pictures < 2;
   const int place = parser_->output_picture_number;
+  if (codec_id_ == AV_CODEC_ID_HEVC) header.leads = units.is_leading;
+  if (codec_id_ == AV_CODEC_ID_H264) see_place(place, is_called_key, header);
   // Where the header is damaged, it is not known what it is.
   if (units.has_instant_key || place == INT_MIN) header.is_key = true;
   header.is_reordered = place != INT_MIN && place < last_shown_ && parser_->key_frame != 1;
   last_shown_ = header.is_reordered ? last_shown_ : place;
   return header;
+}
+
+PacketHeaders::Needed PacketHeaders::needed_behind(std::string_view key_packet) const noexcept {
+  if (codec_id_ != AV_CODEC_ID_H264) return Needed::kTheirs;
+  return units_of(key_packet, *parameters_).has_instant_key ? Needed::kNothing : Needed::kAll;
+}
+
+bool PacketHeaders::is_of_another(std::string_view key_packet) {
+  if (!has_types(codec_id_)) return false;
+  std::string told = told_before_picture(key_packet, codec_id_);
+  if (told.empty() && parameters_->extradata_size > 0) {
+    const auto* data = reinterpret_cast<const char*>(parameters_->extradata);
+    told = told_before_picture({data, static_cast<std::size_t>(parameters_->extradata_size)},
+                               codec_id_);
+  }
+  if (!first_) first_ = told;
+  return told != *first_;
 }
 
 }  // namespace shardwise::detail

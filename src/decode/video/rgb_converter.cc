@@ -1,5 +1,6 @@
 #include "decode/video/rgb_converter.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "decode/decode_failure.h"
@@ -35,10 +36,17 @@ bool is_full_range_format(int format) noexcept {
 Turn turn_of(const AVStream& stream) {
   const std::int32_t* m = display_matrix(stream);
   if (m == nullptr) return {};
-  // (x, y) is shown at (m0 x + m3 y, m1 x + m4 y), but for the origin and a scale.
-  if (m[0] != 0 && m[4] != 0 && m[1] == 0 && m[3] == 0) return {false, m[0] < 0, m[4] < 0};
-  if (m[1] != 0 && m[3] != 0 && m[0] == 0 && m[4] == 0) return {true, m[3] < 0, m[1] < 0};
-  return {};
+  // (x, y) is shown at (m0 x + m3 y, m1 x + m4 y), but for the origin and a scale. FFmpeg's program
+  // takes half a degree for none.
+  const auto is_small = [&](int a, int b) {
+    constexpr double kHalfDegree = 0.0087;
+    return std::abs(static_cast<double>(m[a])) <= kHalfDegree * std::abs(static_cast<double>(m[b]));
+  };
+  const bool has_angle = !std::isnan(av_display_rotation_get(m));  // some matrices are all zeros
+  if (!has_angle) return {};
+  if (is_small(1, 0) && is_small(3, 4)) return {false, m[0] < 0, m[4] < 0};
+  if (is_small(0, 1) && is_small(4, 3)) return {true, m[3] < 0, m[1] < 0};
+  throw DecodeFailure("its display matrix asks for a turn that is not by quarters");
 }
 
 /// libswscale renames some formats inside its context, so that its own cache does not find them.

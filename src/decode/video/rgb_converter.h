@@ -16,7 +16,7 @@ struct Turn {
   bool is_identity() const noexcept { return !swaps_axes && !mirrors_x && !mirrors_y; }
 };
 
-/// What the stream's display matrix asks for; turns that are not by quarters are left undone.
+/// What the stream's display matrix asks for. Errors: DecodeFailure: no turn by quarters.
 Turn turn_of(const AVStream& stream);
 
 /// Converts decoded frames to RGB, as FFmpeg's program does for `-pix_fmt rgb24`.

@@ -39,7 +39,7 @@ VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
   find_size(max_pixels);
   index_.emplace(demuxer_, stream_, reordering(), max_frames);
   next_packet_ = index_->num_packets();
-  needs_new_codec_ = !index_->begins_with_key();
+  needs_new_codec_ = !index_->begins_with_key() || index_->is_mixed();
   if (index_->needs_decoding()) number_by_decoding();
   if (size_.width == 0) {
     // Of some codecs (MPEG-4 part 2 in MP4) only the packets say it.
