@@ -159,9 +159,8 @@ TEST(RendezvousTest, ALoopbackMasterAddrIsNamedToWhoWaits) {
       cancel = true;
     };
     EXPECT_THROW(Rendezvous{options}, Cancelled);
-    EXPECT_THAT(notice,
-                HasSubstr(rank == 0 ? "; other hosts cannot reach MASTER_ADDR=127.0.0.1"
-                                    : "; MASTER_ADDR=127.0.0.1 is this host itself)"));
+    EXPECT_THAT(notice, HasSubstr(rank == 0 ? "; other hosts cannot reach MASTER_ADDR=127.0.0.1"
+                                            : "; MASTER_ADDR=127.0.0.1 is this host itself)"));
   }
 }
 
