@@ -71,7 +71,9 @@ template <detail::HasFields Owner>
 void take(std::string_view option, nb::handle record, Owner& to);
 template <class Owner>
 void take(std::string_view option, nb::handle record, std::optional<Owner>& to) {
-  take(option, record, to.emplace());
+  Owner made;  // clang 14 does not emplace() it: it is no complete class for std::optional yet
+  take(option, record, made);
+  to = made;
 }
 
 template <detail::HasFields Owner>
