@@ -508,9 +508,11 @@ class Loader:
 _OF_A_DATALOADER = {
     "batch_sampler": "order=, and batch_size= or by_length=",
     "collate_fn": "columns=: ragged columns need no padding",
-    "drop_last": 'order=Order(tail="drop")',
+    "drop_last": "order=Order(epoch_size=N): batch_size times the ranks divides N",
     "generator": "order=Order(seed=...)",
+    "in_order": "nothing: batches always come in order",
     "multiprocessing_context": "threads=: there are no processes",
+    "num_replicas": "ranks=",
     "num_workers": "threads=",
     "persistent_workers": "threads=, which live as long as the loader",
     "pin_memory": "memory=torch_memory(pinned=True)",

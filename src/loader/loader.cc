@@ -789,14 +789,14 @@ void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
   const std::uint64_t in_window = token.batches ? token.batches->delivered : 0;
   auto batches =
       impl.by_length ? impl.batches_from(*resumed, {token.position, in_window}) : nullptr;
-  const bool is_within = token.position > 0 || in_window > 0;
+  const std::uint64_t due =
+      resumed->deliveries_before(token.position) + (batches ? batches->delivered_before() : 0);
+  const bool is_within = due > 0;  // not if all so far are left out
   if (is_within) {
     if (!token.audit) {
       throw Mismatch("the resume token stands within an epoch and does not say what was delivered",
                      where, "take tokens from the loader's state()");
     }
-    const std::uint64_t due =
-        resumed->deliveries_before(token.position) + (batches ? batches->delivered_before() : 0);
     if (token.audit->count != due) {
       throw Mismatch("the resume token says that " + std::to_string(token.audit->count) +
                          " samples were delivered, and " + std::to_string(due) + " were due",
@@ -816,6 +816,7 @@ void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
   const bool speaks = impl.ranks->rank() < resumed->replicas();  // one rank of each replica
   std::optional<EpochAudit::Sum> before;
   if (is_within) before = speaks ? *token.audit : EpochAudit::Sum{};
+  impl.has_good_sample |= is_within || token.epoch > 0;
   impl.stand(std::move(resumed), std::move(batches), before);
 }
 

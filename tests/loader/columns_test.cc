@@ -406,20 +406,25 @@ Dataset numbered(const test::TempDir& dir, std::uint64_t count) {
   return test::make_dataset(dir, "d" + std::to_string(count), samples);
 }
 
-/// What a loader of many bad samples says whose decoder takes those from `first_good` on.
-std::string outcome(const Dataset& data, std::uint64_t first_good, unsigned threads) {
+/// What a loader of many bad samples says whose decoder takes those from `first_good` on, and those
+/// below `good`. It is resumed after so many batches.
+std::string outcome(const Dataset& data, std::uint64_t first_good, unsigned threads,
+                    std::uint64_t good = 0, int resumed_after = 0) {
   const auto decode = [&](std::string_view bytes, const Hash128&, columns::Row& row) {
     const std::uint64_t number = std::stoull(std::string(bytes));
-    if (number < first_good) throw std::logic_error("a mistake");
+    if (number >= good && number < first_good) throw std::logic_error("a mistake");
     row.values<std::int64_t>()[0] = static_cast<std::int64_t>(number);
   };
-  Loader loader(data, {.columns = {columns::decoded("cls", DType::kInt64, {}, decode)},
-                       .order = {.kind = Sequential{}},
-                       .batch_size = 7,
-                       .threads = threads,
-                       .max_bad = 1000});
+  const Loader::Options options{.columns = {columns::decoded("cls", DType::kInt64, {}, decode)},
+                                .order = {.kind = Sequential{}},
+                                .batch_size = 7,
+                                .threads = threads,
+                                .max_bad = 1000};
+  Loader first(data, options), loader(data, options);
   return test::error_text([&] {
     std::uint64_t rows = 0;
+    for (int i = 0; i < resumed_after; ++i) rows += first.next()->size();
+    if (resumed_after > 0) loader.restore(first.state());
     while (const auto batch = loader.next()) rows += batch->size();
     const std::string proof = loader.prove();
     throw NotExact(std::to_string(rows) + " rows: " + proof);
@@ -442,6 +447,9 @@ TEST(ColumnsTest, ARunWithoutAGoodSampleIsAnErrorHoweverManyMayBeBad) {
               "203 rows: epoch 0: 203 samples, each exactly once, 97 left out as asked: proven");
     EXPECT_EQ(outcome(small, 19, threads),
               "1 rows: epoch 0: 1 samples, each exactly once, 19 left out as asked: proven");
+    // Also resumed within an epoch that had good ones.
+    EXPECT_EQ(outcome(data, 210, threads, 70, 10),
+              "160 rows: epoch 0: 160 samples, each exactly once, 140 left out as asked: proven");
   }
 }
 

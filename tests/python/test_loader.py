@@ -803,6 +803,7 @@ def test_a_loop_after_an_error_goes_on_without_a_warning(ds: shardwise.Dataset) 
     ("option", "advice"),
     [
         ("num_workers", "give threads="),
+        ("num_replicas", "give ranks="),
         ("shuffle", 'give order=Order(seed=...), or order=Order("sequential")'),
         ("collate_fn", "give columns="),
         ("pin_memory", "give memory=torch_memory(pinned=True)"),

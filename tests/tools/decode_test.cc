@@ -263,6 +263,8 @@ TEST(EpochDecodeTest, SamplesAreLeftOut) {
   const auto others = decoded(index.path(), {"rgb", "--skip", skip, "--world", "2"});
   EXPECT_EQ(others["samples"], 18);
   EXPECT_THAT(others["proof"].get<std::string>(), HasSubstr("18 samples"));
+  write_file(skip, "0\n");  // the first of the order
+  EXPECT_EQ(decoded(index.path(), {"rgb", "--no-shuffle", "--skip", skip})["samples"], 19);
 }
 
 TEST(EpochDecodeTest, AllBadSamplesAreListedForLaterRuns) {
@@ -283,6 +285,9 @@ TEST(EpochDecodeTest, AllBadSamplesAreListedForLaterRuns) {
     ASSERT_EQ(lines.size(), 4U);
     EXPECT_THAT(lines[3], AllOf(StartsWith("13 # cannot decode field 'png'"), HasSubstr("'s13'")));
   }
+  expect_failure(
+      shardwise({"epoch", "--quiet", index.path(), "--where", "key <> 's0'", "--skip", list}),
+      {"the list names samples of another data set", "bad.txt"});
   const auto rest = decoded(index.path(), {"rgb", "--skip", list, "--epoch", "1"});
   EXPECT_EQ(rest["proof"], "epoch 1: 17 samples, each exactly once, 3 left out as asked: proven");
   EXPECT_EQ(rest["bad"].size(), 0U);

@@ -9,6 +9,7 @@
 #include "decoded_epoch.h"
 #include "options.h"
 #include "shardwise/base/error.h"
+#include "skip_file.h"
 
 namespace shardwise::tools {
 namespace {

@@ -20,6 +20,7 @@
 #include "output.h"
 #include "shardwise/base/error.h"
 #include "shardwise/loader/loader.h"
+#include "skip_file.h"
 #include "trace_text.h"
 
 namespace shardwise::tools {
@@ -176,8 +177,7 @@ struct DecodedEpoch::Impl {
 
   void write_bad_list(const Hash128& fingerprint) const {
     if (arguments.bad_list.empty()) return;
-    std::string text =
-        fmt::format("{}the data set {}, for --skip\n", kBadListBegin, to_string(fingerprint));
+    std::string text = fmt::format("{}{}, for --skip\n", kBadListBegin, to_string(fingerprint));
     for (const auto& [sample, reason] : reasons) text += fmt::format("{} # {}\n", sample, reason);
     write(arguments.bad_list, text);
   }

@@ -42,9 +42,8 @@ void add_decode_options(CLI::App& command, DecodeArguments& arguments);
 /// --bad-list names a file that cannot be written, or that holds what they did not write.
 void check_decode_options(const DecodeArguments& arguments);
 
-/// What the files of --trace and --bad-list begin with. One that begins otherwise is none of ours.
+/// What the file of --trace begins with. One that begins otherwise is none of ours.
 inline constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
-inline constexpr std::string_view kBadListBegin = "# bad samples of ";
 
 /// What limits a run, as Loader::Stats::summary() says it, by options of this program. What is no
 /// option of it is not advised.

@@ -105,7 +105,8 @@ FindKey key_finder(const MixedDataset* data) {
 
 SkipList skip_of(const OrderArguments& arguments, const MixedDataset* data) {
   if (arguments.skip_file.empty()) return {};
-  SkipList skip = read_skip_file(arguments.skip_file, key_finder(data));
+  SkipList skip = read_skip_file(arguments.skip_file, key_finder(data),
+                                 data != nullptr ? to_string(data->fingerprint()) : "");
   if (data != nullptr && !skip.samples().empty() &&
       skip.samples().rbegin()->first >= data->size()) {
     throw OutOfRange(

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "base/ascii.h"
+#include "base/error_types.h"
 #include "base/file.h"
 #include "base/lines.h"
 #include "base/text.h"
-#include "shardwise/base/error.h"
 
 namespace shardwise::tools {
 namespace {
@@ -100,11 +100,18 @@ class Parser {
 
 }  // namespace
 
-SkipList read_skip_file(const std::string& path, const FindKey& find_key) {
+SkipList read_skip_file(const std::string& path, const FindKey& find_key,
+                        const std::string& fingerprint) {
   const File file = File::open_read(path);
   std::string text;
   text.resize(file_identity(file.fd(), path).size_bytes);
   text.resize(file.read_at(0, text.data(), text.size()));
+  if (!fingerprint.empty() && text.starts_with(kBadListBegin) &&
+      !std::string_view(text).substr(kBadListBegin.size()).starts_with(fingerprint)) {
+    throw Mismatch("the list names samples of another data set", in_quotes(path),
+                   "give the INDEX, --where and mixture that it was made with, or write its lines "
+                   "as 'key KEY'");
+  }
   Parser parser(path, find_key);
   for (const std::string_view line : lines_of(text, "the skip file", in_quotes(path))) {
     parser.add(line);
