@@ -268,11 +268,24 @@ nb::tuple gather(const DatasetObject& self, nb::handle numbers, const NameArgume
                             .cast());
 }
 
-nb::object select(const DatasetObject& self, nb::handle which, const std::string& missing) {
+/// Keys may come in anything that has them in turn, also in arrays of texts.
+nb::object listed(nb::handle which) {
+  if (nb::isinstance<nb::tuple>(which) || PyAnySet_Check(which.ptr()) ||
+      PyIter_Check(which.ptr())) {
+    return nb::list(which);
+  }
+  if (nb::isinstance<nb::list>(which) || !nb::hasattr(which, "__array__")) return nb::borrow(which);
+  const nb::object array = which.attr("__array__")();
+  const auto kind = nb::cast<std::string>(array.attr("dtype").attr("kind"));
+  return kind == "U" || kind == "O" ? array.attr("tolist")() : nb::borrow(which);
+}
+
+nb::object select(const DatasetObject& self, nb::handle given, const std::string& missing) {
   if (missing != "error" && missing != "skip") {
     throw InvalidArgument("an option has no valid value", "missing=" + in_quotes(missing),
                           "choose one of: error, skip");
   }
+  const nb::object which = listed(given);
   const nb::object first =
       nb::isinstance<nb::list>(which) && nb::len(which) > 0 ? nb::object(which[0]) : nb::none();
   if (!nb::isinstance<nb::str>(first)) {
@@ -576,10 +589,10 @@ void add_datasets(nb::module_& module) {
       .def(
           "select", &select, "which"_a, "missing"_a = "error",
           nb::sig("def select(self, which: typing.Any, missing: str = 'error') -> Dataset"),
-          "A view of the samples with these numbers, or (a list of str) keys, in any order: in the "
-          "view they are in the index's order. With missing=\"skip\" keys that no sample has are "
-          "left "
-          "out. Raises OutOfRange, NotFound; InvalidArgument if one is named twice.\n\n"
+          "A view of the samples with these numbers, or keys (str, in any iterable), in any order: "
+          "in the view they are in the index's order. With missing=\"skip\" keys that no sample "
+          "has "
+          "are left out. Raises OutOfRange, NotFound; InvalidArgument if one is named twice.\n\n"
           ">>> [sample.key for sample in ds.select([9, 3])]\n"
           "['000003', '000009']")
       .def(

@@ -706,6 +706,11 @@ TEST_F(TrainTest, BadSamplesUpToMaxBadAreLeftOutAndNamedAtTheEnd) {
   EXPECT_THAT(result.err, AllOf(HasSubstr("sample 17 was left out"), HasSubstr("s00017"),
                                 HasSubstr("shardwise-train: loading: ")));
   EXPECT_THAT(result.out, HasSubstr("29 samples, each exactly once, 1 left out as asked: proven"));
+  const auto evaluated = run(dir_, {"--train", dir_ / "bad.idx", "--eval", dir_ / "bad.idx",
+                                    "--batch-size", "6", "--epochs", "1", "--max-bad", "1"});
+  EXPECT_EQ(evaluated.code, 1);
+  EXPECT_THAT(evaluated.err, AllOf(HasSubstr("s00017"),
+                                   HasSubstr("that is for --train: --eval needs all its samples")));
 }
 
 TEST_F(TrainTest, ResampledEpochsAreProvenAsOrderedAndCheckpointed) {

@@ -242,6 +242,11 @@ def test_views(ds: shardwise.Dataset) -> None:
     assert ds.select([9, -1, 3])[1].index == 1
     assert [sample.key for sample in ds.select([9, -1, 3])] == [keys[3], keys[9], keys[102]]
     assert [sample.key for sample in ds.select(["000009", "000003"])] == [keys[3], keys[9]]
+    for given in (("000009", "000003"), {"000009", "000003"}, iter(["000009", "000003"])):
+        assert [sample.key for sample in ds.select(given)] == [keys[3], keys[9]]
+    for dtype in (str, object):
+        assert len(ds.select(np.array(["000009", "000003"], dtype))) == 2
+    assert [sample.index for sample in ds.select((9, 3))] == [0, 1]
     assert [s.integer("cls") for s in ds.where("cls >= 100")] == [100, 101, 102]
     assert [s.integer("cls") for s in ds.where("cls % 10 = 0", 5, 31)] == [10, 20, 30]
     assert len(ds[50:].where("cls < 60")) == 10

@@ -756,7 +756,14 @@ class Training {
 
   /// The accuracy after an epoch. Ranks that stop within it make it first when the run goes on.
   Mean evaluate() {
-    const Mean accuracy = libtorch::exact_accuracy(run_->model, *eval_, group_, evaluation_);
+    const Mean accuracy = [&] {
+      try {
+        return libtorch::exact_accuracy(run_->model, *eval_, group_, evaluation_);
+      } catch (const BadField& e) {
+        throw BadField(std::string(e.what()) +
+                       "; that is for --train: --eval needs all its samples");
+      }
+    }();
     if (early_) early_->should_stop(accuracy);
     run_->evaluation_due = false;
     return accuracy;
