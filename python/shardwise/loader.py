@@ -280,6 +280,7 @@ class Loader:
         self._was_looped = False  # a loop took batches of this epoch, and did not come to its end
         self._has_warned = False
         self._newest_loop = 0
+        self._is_stopped = False
         _open_loaders.add(self._core)
 
     def epochs(self, end: Union[int, None] = None) -> Iterator[Epoch]:
@@ -304,7 +305,9 @@ class Loader:
         """The batches of the current epoch that are left, or with ``restart`` all of them; if its
         end was reached, those of the next one. So ``for batch in loader`` gives one epoch after
         another."""
-        if self.has_ended:
+        if self._is_stopped:
+            pass  # the first batch is Cancelled
+        elif self.has_ended:
             self.set_epoch(self.epoch + 1)
         elif self._restarts and self._taken > 0:
             self.set_epoch(self.epoch)
@@ -372,7 +375,7 @@ class Loader:
         put it, if that was called. So ``for epoch in range(loader.epoch, n)`` may call it."""
         keeps_place = epoch == self.epoch and not self.has_ended
         self._core.set_epoch(whole_number("epoch", epoch))
-        self._was_looped = False
+        self._was_looped = self._is_stopped = False
         if not keeps_place:
             self._taken_before = 0
 
@@ -384,6 +387,7 @@ class Loader:
         """Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or
         load_state_dict(). Any thread, also of a loader that is closed. state_dict() stands
         behind the batches given before."""
+        self._is_stopped = True
         self._core.stop()
 
     def close(self) -> None:
@@ -438,7 +442,7 @@ class Loader:
         """
         token, taken = _parts_of_state(state_dict)
         is_within = self._core.restore(token, allow_changes)
-        self._was_looped = False
+        self._was_looped = self._is_stopped = False
         if self._goes_on_after_load:
             self._restarts = False
         self._taken_before = taken if is_within else 0

@@ -448,8 +448,17 @@ def test_stop_ends_what_comes_until_the_loader_is_moved(ds: shardwise.Dataset) -
     loader.stop()
     with pytest.raises(errors.Cancelled, match="the loader was stopped"):
         loader.next()
+    with pytest.raises(errors.Cancelled, match="the loader was stopped"):
+        next(iter(loader))
     loader.load_state_dict(loader.state_dict())
     assert sorted(first.samples.tolist() + samples_of(loader)) == list(range(103))
+    again = Loader(ds, columns=[columns.key()], batch_size=10, restart=True)
+    again.next()
+    again.stop()
+    with pytest.raises(errors.Cancelled, match="the loader was stopped"):
+        next(iter(again))
+    again.set_epoch(0)
+    assert len(samples_of(again)) == 103
 
 
 def test_stop_ends_a_wait_in_another_thread(ds: shardwise.Dataset) -> None:
