@@ -350,7 +350,7 @@ class Loader:
             try:
                 batch = self.next()
             except BaseException:
-                self._was_looped = False  # whoever catches it goes on
+                self._was_looped = False  # a caller that catches the error may continue
                 raise
             if batch is None:
                 return

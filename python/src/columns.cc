@@ -120,7 +120,7 @@ ColumnObject function_column(const NameArgument& given, const std::string& dtype
           std::move(function)};
 }
 
-/// What a decoder raises says that the bytes are bad, unless RaisedInPython::is_bad_value() is
+/// An exception of a decoder marks the sample as bad, unless RaisedInPython::is_bad_value() is
 /// false.
 columns::DecodeField decoder(PyObject* function, RowType type) {
   return [function, type = std::move(type)](std::string_view bytes, const Hash128& random,

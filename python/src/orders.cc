@@ -151,7 +151,7 @@ std::string signature() {
   return text + ") -> None";
 }
 
-/// What each option is, a line each.
+/// A line of help for each option.
 std::string words() {
   std::string text;
   detail::visit_fields<Order>([&](const auto& field) {

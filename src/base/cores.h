@@ -11,7 +11,8 @@ namespace shardwise::detail {
 /// `docker run --cpus` and Kubernetes set them. At least 1.
 SHARDWISE_EXPORT unsigned usable_cores() noexcept;
 
-/// What these limits are worth in cores, rounded up; the greatest number if there is none.
+/// Converts CPU time limits of control groups to cores, rounded up. Without a limit it returns the
+/// largest unsigned number.
 /// @param membership  a file as /proc/self/cgroup.
 /// @param root        where the groups are mounted, of version 2, or in "cpu" of version 1.
 SHARDWISE_EXPORT unsigned cores_by_groups(const std::string& membership, const std::string& root);
@@ -22,7 +23,7 @@ SHARDWISE_EXPORT unsigned cores_by_groups(const std::string& membership, const s
 ///   it bound each rank to cores of its own, as srun and mpirun do.
 SHARDWISE_EXPORT unsigned cores_of_rank(unsigned own, unsigned of_launcher,
                                         unsigned num_ranks) noexcept;
-/// The same of this process, by what it and its parent may use.
+/// As above, with the cores that this process and its parent may use.
 SHARDWISE_EXPORT unsigned cores_of_rank(unsigned num_ranks) noexcept;
 
 }  // namespace shardwise::detail

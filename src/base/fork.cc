@@ -113,7 +113,7 @@ void Condition::wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcep
 
 void Condition::wait(Mutex& mutex, const CancelToken& cancel) {
   cancel.throw_if_cancelled();
-  // Nobody notifies when the token is set: a signal handler may do that.
+  // A signal handler may set the token, and cannot notify: so the token is polled.
   wait_for(mutex, std::chrono::milliseconds(50));
 }
 

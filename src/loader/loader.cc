@@ -163,8 +163,8 @@ std::size_t batches_ahead(const Loader::Options& options) {
                  which, "or raise max_bad");
 }
 
-/// A run that begins with so many bad samples, and no good one, is wrong itself.
-constexpr std::size_t kMostBadFirst = 100;
+/// A run whose first samples are all bad, this many, is an error.
+constexpr std::size_t kMaxBadFirst = 100;
 
 [[noreturn]] void throw_all_bad(const std::string& which, const std::string& first) {
   throw BadField(which, "the first: " + first,
@@ -504,7 +504,7 @@ struct Loader::Impl {
       throw_too_many_bad(known.samples().size(), options.max_bad,
                          "the last of them: " + bad_here.back().reason);
     }
-    if (!has_good_sample && bad_here.size() >= kMostBadFirst && !may_all_be_bad) {
+    if (!has_good_sample && bad_here.size() >= kMaxBadFirst && !may_all_be_bad) {
       throw_all_bad("none of the first " + std::to_string(bad_here.size()) + " samples is good",
                     bad_here.front().reason);
     }

@@ -23,8 +23,7 @@ struct LoaderAccess {
   /// The bad samples that were left out since the loader began the epoch, or its rest. The
   /// loader's thread.
   [[nodiscard]] SHARDWISE_EXPORT static const std::vector<BadRow>& bad_rows(const Loader& loader);
-  /// From now on also a run without a good sample is none that is wrong: a list of the bad ones is
-  /// wanted.
+  /// From now on a run without a good sample is not an error, for callers that list bad samples.
   SHARDWISE_EXPORT static void accept_all_bad(Loader& loader);
   /// From now on the loader keeps what it does, for a time line: the last `max_events`.
   SHARDWISE_EXPORT static void keep_events(Loader& loader, std::size_t max_events);

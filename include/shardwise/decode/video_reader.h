@@ -19,31 +19,34 @@ namespace shardwise {
 ///
 /// Frames are numbered from 0 as FFmpeg's program gives them when it decodes the file from its
 /// start. A read in any order gives the pixels of that sequence, or an error. Flags and times of a
-/// container are checked against the frames. Decoding begins at an earlier key frame, at last at
-/// the first packet, if a packet that is called a key frame is none, if a packet directly behind it
-/// has a time on its wrong side, or if a frame is missing near one of H.264 that forgets none
-/// before it. The constructor decodes the file once to number its frames if times contradict the
-/// packets' headers (times of decoding, equal ones of reordered frames, a beginning without a key
-/// frame), and if two streams of MPEG-1, MPEG-2 or MPEG-4 by different encoders were joined; these
-/// are always read from their start. It refuses times that do not ascend in the order of the
-/// frames, as where a frame was moved across a key frame, and packets of several frames. A damaged
-/// frame keeps its number, and is an error when it is read; FFmpeg's program leaves some of them
-/// out, as of MPEG-4, and counts fewer. Where packets are missing, it may leave out frames that
-/// have theirs; these are counted here, too. Frames that an edit list leaves out are not counted;
-/// FFmpeg 5.1 shows those of AV1 and MJPEG. Such a list is refused where FFmpeg leaves out other
-/// frames than it says, as of MPEG-1.
+/// container are checked against the packets' own headers.
+///
+/// Entry: decoding begins at the last key frame before the frame that is read. An entry is not used
+///   if its packet holds no key frame, if the next packet's time contradicts its header, or if a
+///   packet is missing near an open key frame of H.264. Then an earlier entry is used, or the first
+///   packet.
+/// Numbering: the constructor decodes the file once if its times cannot number the frames (times of
+///   decoding only, equal times, no key frame at the beginning, two streams of MPEG-1, MPEG-2 or
+///   MPEG-4 joined). Joined streams are always read from their start.
+/// Refused: times that do not ascend in the order of the frames; packets of several frames; an edit
+///   list where FFmpeg leaves out other frames than the list says, e.g. of MPEG-1.
+/// Damage: a damaged frame keeps its number, and reading it is an error. FFmpeg's program leaves
+///   some damaged frames out, e.g. of MPEG-4, and some frames behind missing packets. They are
+///   counted here.
+/// Edit lists: frames that a list leaves out are not counted. FFmpeg 5.1 shows those of AV1 and
+///   MJPEG.
 ///
 /// Times are those of the container, in seconds after its edit lists; the first one need not be 0.
 /// Several frames may have one time. Where a container has times of decoding alone, the first frame
 /// is shown at the first of them, and so on. Of several videos in a file the default one is read,
-/// else the largest. Of Matroska files one behind the other, the first one is, as by FFmpeg.
+/// else the largest. Of concatenated Matroska files only the first is read, as FFmpeg does.
 ///
 /// Pixels are uint8 RGB, [H, W, 3], as FFmpeg gives for `-pix_fmt rgb24`: with the matrix and
-/// range that the stream names, and turned by quarters, or mirrored, as the container asks to be
-/// shown; one that asks for another turn is refused. What H.264 and HEVC say of that in messages of
-/// their own (display orientation) is not read: FFmpeg's program turns those frames alone that come
-/// with one. Pixels that are not square are not stretched. A frame that is damaged, or of another
-/// size than the others, is an error.
+/// range that the stream names. Frames are rotated by multiples of 90 degrees, or mirrored, as the
+/// container says; other display matrices are refused. Display orientation messages within H.264
+/// and HEVC are not read: FFmpeg's program applies them only to the frames that carry them. Pixels
+/// that are not square are not stretched. A frame that is damaged, or of another size than the
+/// others, is an error.
 ///
 /// Threads: one at a time; different readers may run at once. It starts no threads: decoding is
 ///   done by the calling one, so that the pixels do not depend on the machine's cores.

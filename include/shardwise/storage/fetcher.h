@@ -178,7 +178,7 @@ class SHARDWISE_EXPORT Fetchers {
     /// "Name: value": headers of every http and https request, as a token or the name of a tenant.
     /// As credentials they do not go along with a redirect to another host, port or scheme. But
     /// every host that a URL names gets them, also one that a descriptor, a list or an index names:
-    /// give them only where you trust whoever wrote these. s3:// sends and signs those that begin
+    /// give them only where you trust the authors of these. s3:// sends and signs those that begin
     /// with x-amz-, and gs:// sends those that begin with x-goog-; the other stores get none.
     std::vector<std::string> headers = {};
     /// A file whose first line is a token, which https requests then carry ("Authorization: Bearer
