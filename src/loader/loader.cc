@@ -791,21 +791,23 @@ void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
       impl.by_length ? impl.batches_from(*resumed, {token.position, in_window}) : nullptr;
   const std::uint64_t due =
       resumed->deliveries_before(token.position) + (batches ? batches->delivered_before() : 0);
-  const bool is_within = due > 0;  // not if all so far are left out
+  const std::uint64_t counted = token.audit ? token.audit->count : 0;
+  if (!token.audit && due > 0) {
+    throw Mismatch("the resume token stands within an epoch and does not say what was delivered",
+                   where, "take tokens from the loader's state()");
+  }
+  if (counted != due) {
+    throw Mismatch("the resume token says that " + std::to_string(counted) +
+                       " samples were delivered, and " + std::to_string(due) + " were due",
+                   where, "take tokens from the loader's state()");
+  }
+  const EpochAudit::Sum delivered = token.audit.value_or(EpochAudit::Sum{});
+  const bool is_within = token.position > 0 || in_window > 0;
   if (is_within) {
-    if (!token.audit) {
-      throw Mismatch("the resume token stands within an epoch and does not say what was delivered",
-                     where, "take tokens from the loader's state()");
-    }
-    if (token.audit->count != due) {
-      throw Mismatch("the resume token says that " + std::to_string(token.audit->count) +
-                         " samples were delivered, and " + std::to_string(due) + " were due",
-                     where, "take tokens from the loader's state()");
-    }
     const std::uint64_t left = batches ? batches->size() : resumed->steps();
     if (left == 0) {
       EpochAudit audit(impl.data.fingerprint());
-      audit.merge(*token.audit);
+      audit.merge(delivered);
       audit.prove(resumed->expectation(), token.epoch);
       resumed->set_epoch(token.epoch + 1);
       if (batches) batches = impl.batches_from(*resumed, {});
@@ -815,8 +817,8 @@ void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
   }
   const bool speaks = impl.ranks->rank() < resumed->replicas();  // one rank of each replica
   std::optional<EpochAudit::Sum> before;
-  if (is_within) before = speaks ? *token.audit : EpochAudit::Sum{};
-  impl.has_good_sample |= is_within || token.epoch > 0;
+  if (is_within) before = speaks ? delivered : EpochAudit::Sum{};
+  impl.has_good_sample |= due > 0 || token.epoch > 0;
   impl.stand(std::move(resumed), std::move(batches), before);
 }
 

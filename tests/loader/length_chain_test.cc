@@ -962,8 +962,8 @@ class LengthChain {
     const auto before = batches_before(token);
     const bool is_within = before.value_or(0) > 0;
     const auto due_before = before ? due(*before, token.skip) : Ledger{};
-    const bool is_taken =
-        before && (!is_within || (token.audit && token.audit->count == count_of(due_before)));
+    const std::uint64_t said = token.audit ? token.audit->count : 0;
+    const bool is_taken = before && said == count_of(due_before);
     // All is delivered: the epoch is proven, and the next one begins.
     const bool is_through = is_taken && is_within && *before == num_batches();
     const bool is_proven = !is_through || ledger == due_before;
