@@ -1,8 +1,10 @@
 #pragma once
 
-/// All of shardwise::shardwise: beside day one, SQL over an index, verifying, moving and exporting
-/// it, writing shards, other orders and what they hold when, proofs, fetchers of one's own, plans
-/// of what a run will fetch.
+/// The whole library shardwise::shardwise: <shardwise/shardwise.h> and what needs more thought.
+///
+///   - indexes: SQL queries, verifying, moving, exporting
+///   - shards: writing them, fetchers of your own, predicting what a run fetches
+///   - orders: other samplers, what an order delivers when, proofs of epochs
 ///
 ///     for (Query query(data.shared_index(), "SELECT sample, key FROM samples WHERE bytes > 1e6");
 ///          query.next();) { ... }

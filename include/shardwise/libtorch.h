@@ -1,7 +1,7 @@
 #pragma once
 
 /// Training with LibTorch, day one: batches of images in exact epochs over the ranks of a run, each
-/// epoch proven, and evaluation in which each sample counts once.
+/// epoch proven. Evaluation counts each sample once.
 ///
 ///     namespace sl = shardwise::libtorch;
 ///     auto group = sl::init_process_group();        // torchrun, mpirun, srun, or this one alone
@@ -14,8 +14,8 @@
 ///       if (stopper.should_stop(sl::exact_accuracy(model, eval, group))) break;
 ///     }
 ///
-/// <shardwise/libtorch/advanced.h> has the rest. The target shardwise::libtorch brings LibTorch and
-/// shardwise::shardwise along.
+/// <shardwise/libtorch/advanced.h> has the rest. The target shardwise::libtorch also links LibTorch
+/// and shardwise::shardwise.
 
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/evaluate.h"

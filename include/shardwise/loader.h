@@ -1,7 +1,7 @@
 #pragma once
 
-/// The loader, day one: batches of any columns in plain memory, made by threads, in exact epochs
-/// over the ranks of a run, each epoch proven.
+/// The loader, day one: batches of any columns in plain memory. Threads make them, in exact epochs
+/// over the ranks of a run, and each epoch is proven.
 ///
 ///     using namespace shardwise;
 ///     Loader loader(Dataset::open("train.idx"),
@@ -14,7 +14,7 @@
 ///       epoch.prove();
 ///     }
 ///
-/// The target shardwise::loader brings image codecs and shardwise::shardwise along. For tensors
+/// The target shardwise::loader also links the image codecs and shardwise::shardwise. For tensors
 /// over the same memory, see <shardwise/libtorch/advanced.h>.
 
 #include "shardwise/loader/batch.h"

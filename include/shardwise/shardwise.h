@@ -1,7 +1,7 @@
 #pragma once
 
-/// Day one: an index is built, its samples are read by number and by key, in place, and dealt out
-/// to ranks in exact epochs.
+/// Day one: build an index, read its samples in place by number and by key, and deal them out to
+/// ranks in exact epochs.
 ///
 ///     build_index("train.idx", {"train-000000.tar", "train-000001.tar"});
 ///     auto data = Dataset::open("train.idx");

@@ -12,25 +12,26 @@ namespace detail {
 class CancelScope;
 }  // namespace detail
 
-/// Tells long work whether to stop: the work asks it now and then. It shares a flag with whoever
-/// may cancel; by default there is no flag, and nothing is ever cancelled. A cheap value; any
-/// thread.
+/// A token that long work polls to learn whether to stop. It refers to a flag that another thread
+/// or a signal handler sets. A default token has no flag and is never cancelled.
 ///
-/// The flag is an atomic that needs no lock, so that a signal handler may set it.
+/// Threads: safe from any thread.
+/// Cost: cheap to copy.
 class SHARDWISE_EXPORT CancelToken {
  public:
   using Flag = std::atomic<bool>;
   static_assert(Flag::is_always_lock_free, "a signal handler may set it");
 
   CancelToken() = default;
-  /// Stops when `flag`, unless that is null, becomes true. It must outlive what has the token.
+  /// Refers to `flag`, which must outlive every user of the token. If `flag` is null, the token is
+  /// never cancelled.
   CancelToken(const Flag* flag) noexcept  // NOLINT(google-explicit-constructor): &flag is one
       : flag_(std::shared_ptr<const Flag>(), flag) {}
-  /// Asks a flag that lives as long as any token of it.
+  /// Shares ownership of `flag`.
   CancelToken(std::shared_ptr<const Flag> flag) noexcept  // NOLINT(google-explicit-constructor)
       : flag_(std::move(flag)) {}
 
-  /// True if it has a flag.
+  /// True if the token has a flag.
   [[nodiscard]] bool can_be_cancelled() const noexcept {
     return flag_ != nullptr || also_ != nullptr;
   }
@@ -49,7 +50,7 @@ class SHARDWISE_EXPORT CancelToken {
   [[noreturn]] static void throw_cancelled();
 
   std::shared_ptr<const Flag> flag_;
-  std::shared_ptr<const Flag> also_;  // that of the thread which asked for the work
+  std::shared_ptr<const Flag> also_;  // the flag of the calling thread's CancelScope, if any
 };
 
 }  // namespace shardwise

@@ -11,9 +11,10 @@ namespace shardwise {
 /// How a file is compressed as a whole.
 enum class Compression : std::uint8_t { kNone, kGzip, kZstd, kXz, kBzip2, kLz4 };
 
-/// "none", "gzip", "zstd", "xz", "bzip2", "lz4".
+/// Returns "none", "gzip", "zstd", "xz", "bzip2" or "lz4".
 SHARDWISE_EXPORT std::string_view compression_name(Compression compression) noexcept;
-/// Parses what compression_name() returns. Errors: InvalidArgument; the text lists the valid names.
+/// Parses a name that compression_name() returns.
+/// Errors: InvalidArgument; the text lists the valid names.
 SHARDWISE_EXPORT Compression parse_compression(std::string_view name);
 
 }  // namespace shardwise

@@ -9,39 +9,39 @@
 
 namespace shardwise {
 
-/// The kind of an error, for programs; `what()` describes it for people.
+/// The kind of an error, for programs. Error::what() describes it for people.
 enum class ErrorCode : std::uint8_t {
-  kInvalidArgument,  ///< an option or argument that is not valid; the text lists what is
+  kInvalidArgument,  ///< an option or argument is not valid; the text lists the valid values
   kOutOfRange,       ///< a sample, position or rank outside its half-open range
   kNotFound,         ///< a path, key or field that does not exist
   kIo,               ///< the operating system refused; the text carries its reason
-  kNoSpace,          ///< the disk, a quota or a file-size limit is full
-  kCorruptShard,     ///< a shard breaks the tar format, or a strict rule of WebDataset
-  kUnsupported,      ///< valid, but not read by this version (compressed or sparse shards)
+  kNoSpace,          ///< the disk, a quota or the limit on file size is exhausted
+  kCorruptShard,     ///< a shard violates the tar format or a strict rule of WebDataset
+  kUnsupported,      ///< valid, but this version cannot read it (e.g. sparse members)
   kStaleIndex,       ///< a shard is not the one that was indexed
-  kCorruptIndex,     ///< an index file is damaged or hostile
+  kCorruptIndex,     ///< an index file is damaged or was tampered with
   kVersionMismatch,  ///< an index or token of another format version
-  kBadField,         ///< a field's bytes are not what was asked for (a number, an image, ...)
-  kMismatch,         ///< a resume token or merge part that belongs to something else
+  kBadField,         ///< a field's bytes are not of the requested kind (number, image, ...)
+  kMismatch,         ///< a resume token or a part of an index belongs to something else
   kNotExact,         ///< an epoch proof failed
   kCancelled,        ///< the caller asked to stop
   kDistributed,      ///< a process group could not be formed, or a peer was lost
   kFetch,            ///< a remote file could not be fetched
 };
 
-/// The name of `code` without its `k`, as "StaleIndex".
+/// The name of `code` without its `k`, e.g. "StaleIndex".
 SHARDWISE_EXPORT std::string_view error_code_name(ErrorCode code) noexcept;
 
-/// Base of everything this library throws. `what()` stands alone:
+/// The base class of every exception of this library. `what()` can be understood without context:
 ///
 ///     <what failed>: <shard, file or sample>[, <byte offset or member>]; <what to do>
 ///
-/// Names that come from archives are escaped, so the text is one printable line.
+/// Names from archives are escaped, so the text is one printable line.
 class SHARDWISE_EXPORT Error : public std::runtime_error {
  public:
   Error(ErrorCode code, const std::string& text);
 
-  /// Joins the three parts as above. `where` or `remedy` may be empty.
+  /// Joins the three parts as shown above. `where` or `remedy` may be empty.
   Error(ErrorCode code, std::string_view what, std::string_view where, std::string_view remedy);
 
   [[nodiscard]] ErrorCode code() const noexcept { return code_; }
@@ -60,8 +60,8 @@ class ErrorOf : public Error {
 };
 }  // namespace detail
 
-// Errors that programs handle have a subclass; all others are an Error with its code. "OutOfRange"
-// in the contract of a function is an Error with ErrorCode::kOutOfRange.
+// Errors that programs handle have a subclass. All others are an Error with a code: where a
+// contract says "OutOfRange", the code is ErrorCode::kOutOfRange.
 
 class SHARDWISE_EXPORT InvalidArgument : public detail::ErrorOf<ErrorCode::kInvalidArgument> {
   using ErrorOf::ErrorOf;
@@ -88,8 +88,7 @@ class SHARDWISE_EXPORT Cancelled : public detail::ErrorOf<ErrorCode::kCancelled>
   using ErrorOf::ErrorOf;
 };
 /// A remote file could not be fetched: the server refused, failed, or contradicted itself. The text
-/// has the URL without its secrets, the HTTP status or the network's reason, and the number of
-/// attempts.
+/// has the URL without secrets, the HTTP status or the network error, and the number of attempts.
 class SHARDWISE_EXPORT FetchError : public detail::ErrorOf<ErrorCode::kFetch> {
   using ErrorOf::ErrorOf;
 };

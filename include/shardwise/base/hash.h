@@ -8,7 +8,7 @@
 
 namespace shardwise {
 
-/// A 128-bit hash value. Integrity against accidents, not against an adversary.
+/// A 128-bit hash value. It detects accidental damage, not an attacker.
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
@@ -16,7 +16,7 @@ struct Hash128 {
   friend auto operator<=>(const Hash128&, const Hash128&) = default;
 };
 
-/// 32 lower-case hexadecimal digits, most significant first.
+/// Returns 32 lower-case hexadecimal digits, most significant first.
 SHARDWISE_EXPORT std::string to_string(const Hash128& hash);
 
 }  // namespace shardwise

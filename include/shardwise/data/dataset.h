@@ -30,120 +30,129 @@ class SampleCursor;
 class SampleRange;
 }  // namespace detail
 
-/// The samples of an index, by number and by key, read in place; all of them, or, as a view, some.
+/// The samples of an index, read in place by number and by key. A view contains only some of them.
 ///
-/// A view has the same methods over samples of its own numbering, 0 to size() - 1 in the order of
-/// the index, and a fingerprint of its own: samplers, resume tokens and proofs work over it as over
-/// the whole, and every one of its samples comes exactly once. No shard is rewritten. It costs 8
-/// bytes a sample, and shares index and mapped shards with the dataset that it was made of.
+/// A view numbers its samples from 0 to size() - 1, in the order of the index, and has its own
+/// fingerprint. All methods work on it, and so do samplers, resume tokens and proofs: each of its
+/// samples is delivered exactly once. No shard is rewritten. A view takes 8 bytes per sample, and
+/// shares the index and the mapped shards with its dataset.
 ///
-/// A Dataset is a handle: copies share one index and one pool of mapped shards, and cost a
-/// reference count. After fork() the child may go on using it, whatever the parent's other threads
-/// were doing; fork() waits some us for those that are between two states (see base/fork.h).
+/// A Dataset is a handle: copies share one index and one pool of mapped shards.
 ///
-/// Threads: safe concurrently; threads take the place of worker processes.
+/// Threads: safe concurrently; threads replace worker processes.
+/// Processes: a forked child may continue to use it, whatever the parent's other threads were
+///   doing. fork() briefly waits for threads that are changing internal state.
+/// Cost: copying costs a reference count.
 class SHARDWISE_EXPORT Dataset {
  public:
-  /// How the bytes of shards are reached.
+  /// How the bytes of shards are accessed.
   enum class Access : std::uint8_t {
-    /// Shards are mapped; samples are views into them, nothing is copied. For shards that nobody
-    /// truncates: reading a view of a shard that was truncated in place ends the process with
-    /// SIGBUS. A single shard that cannot be mapped (address space, vm.max_map_count) is read
-    /// instead.
+    /// Map shards: samples are views into them, and nothing is copied. A single shard that cannot
+    /// be mapped (address space, vm.max_map_count) is read instead.
+    /// Caution: use it only if shards are never truncated in place. Reading a view of a truncated
+    ///   shard ends the process with SIGBUS.
     kMap,
-    /// Shards are read with pread(2); a sample holds a copy of all its fields, taken when it is
-    /// asked for. For shards that may change under a run, or lie on storage whose errors must not
-    /// end the process: a sample's bytes are from a file that was still the indexed one, by size
-    /// and time, after they were read. Otherwise the Dataset throws.
+    /// Read shards with pread(2): a sample contains a copy of all its fields. Use it if shards may
+    /// change during a run, or if errors of their storage must not end the process. After reading,
+    /// the file is checked against the index by size and time. If it differs, the Dataset throws
+    /// StaleIndex.
     kRead,
-    /// As kRead for local shards. Of remote shards, only the samples that are asked for are
-    /// fetched, with one request each, or more if their fields lie far apart. Unless the index has
-    /// hashes, a shard's first header is fetched once, too. For sparse views and single samples; an
-    /// epoch is better served by a cache.
+    /// Read local shards like kRead. From remote shards only the requested samples are fetched,
+    /// with one request each, or more if their fields are far apart. If the index has no hashes,
+    /// the first header of each shard is also fetched once. Use it for sparse views and single
+    /// samples; for whole epochs a cache is faster.
     kRange,
   };
 
   struct Options {
-    /// Shards kept mapped at most. The kernel's own limit on mappings of a process is 65,530 by
-    /// default. With Access::kRead, descriptors kept open, and at most a quarter of RLIMIT_NOFILE;
-    /// more are closed where the process has none left.
+    /// The largest number of mapped shards. The kernel's limit on mappings is 65,530 per process by
+    /// default. With Access::kRead it limits open descriptors, to at most a quarter of
+    /// RLIMIT_NOFILE. If the process runs out of descriptors, more are closed.
     std::size_t max_open_shards = 4096;
-    /// Bytes of shards kept mapped at most: address space, not memory. With a cache, at most half
-    /// of its budget.
+    /// The largest size of all mapped shards together, in bytes of address space, not memory. With
+    /// a cache, the limit is at most half of its budget.
     std::uint64_t max_mapped_bytes = std::numeric_limits<std::uint64_t>::max();
     Access access = Access::kMap;
-    /// The cache for shards that cannot be read where they lie: remote ones and compressed ones.
-    /// Shards in it are mapped whatever `access` says, for nobody writes to them.
+    /// The cache for remote and compressed shards, which cannot be read in place. Cached shards are
+    /// mapped whatever `access` is, because they are never truncated.
     std::shared_ptr<ShardCache> cache = nullptr;
-    /// A remote shard that comes into the cache is waited for until it is whole and checked.
-    /// Otherwise samples of a plain one of 8 MiB or more can be had while this process fetches it,
-    /// each as soon as its bytes are there. Such a sample was held against the index alone: the
-    /// headers of its members (names, sizes, places) and, where the index has them (--hash), the
-    /// hashes of their bytes. They are of the version that the index names, as their server says.
-    /// They never change, also if the shard turns out to be wrong at its end; who asks for a sample
-    /// then sees the error. Where the index has no hashes, bytes within a member that were changed
-    /// on the way are not noticed, now or later. A fetch that a reader began goes on beside it, and
-    /// is dropped if the dataset ends before.
+    /// Wait until a remote shard is completely fetched and checked. If false, samples of a shard of
+    /// 8 MiB or more that is not compressed are available during the fetch, as soon as their bytes
+    /// arrive.
+    ///
+    /// Early samples are checked against the index: the headers of their members (names, sizes,
+    /// offsets) and, if the index was built with hashes, their bytes. The server states the
+    /// version, which must be the indexed one. Without hashes, bytes that were altered in transit
+    /// within a member remain undetected.
+    ///
+    /// Early samples never change. If the shard turns out to be wrong at its end, later requests
+    /// for samples throw the error. A fetch that a reader began continues in the background, and is
+    /// dropped if the dataset is destroyed first.
     bool wait_for_whole_shards = false;
-    /// The fetchers for remote samples with Access::kRange; null: the cache's, or the standard
-    /// ones.
+    /// The fetchers for remote samples with Access::kRange. Null means the cache's fetchers, or
+    /// default ones.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
-    /// Ends fetching, waiting for shards that others fetch, and where(), with Cancelled.
+    /// Makes fetches, where(), and waits for shards that other processes fetch, throw Cancelled.
     CancelToken cancel = {};
-    /// See Index::Lookup: a folder below which all shards are looked for, and whether copies of
-    /// shards, which have times of their own, are accepted.
+    /// See Index::Lookup: a folder below which all shards are found, and whether to accept copies
+    /// of shards, which have other modification times.
     std::string root = {};
     bool accept_times = false;
-    /// Take an index that is one part of several (see BuildOptions::Part), too: an epoch over it
-    /// leaves out the samples of the other parts.
+    /// Accept an index that is one of several parts (see BuildOptions::Part). An epoch over it
+    /// lacks the samples of the other parts.
     bool allow_part = false;
-    /// Where and how an index is built if Dataset::open() is given shards in place of one. If its
-    /// `build` has no access to remote shards, or no cancel token, those above are used.
+    /// How Dataset::open() builds an index if it is given shards instead. If its `build` lacks
+    /// access to remote shards or a cancel token, those above are used.
     IndexCacheOptions index_cache = {};
   };
 
-  /// Opens the index at `path`; a shard is mapped or opened, and checked against the index, when it
-  /// is first touched.
-  /// @param path  of an index; or one source, as read_sources() takes it: a directory,
-  ///   "train-{00..99}.tar", a URL. Its index is then built at first use, and updated when shards
-  ///   changed. See index_for() for how the two are told apart, how processes share it, and its
-  ///   cost. URLs are fetched as they are given, whatever the index keeps of them.
-  /// Errors: as Index::open and index_for; InvalidArgument if it is a part, unless `options` allow
-  ///   it.
+  /// Opens the index at `path`. A shard is mapped or opened, and checked against the index, at its
+  /// first use.
+  /// @param path  an index, or one source as for read_sources(): a directory, "train-{00..99}.tar",
+  ///   a URL. The index of a source is built at first use, and updated when shards change; see
+  ///   index_for() for how it is shared and what it costs. URLs are fetched exactly as given,
+  ///   though the index stores them without secrets.
+  /// Errors: see Index::open and index_for. InvalidArgument if the index is one part of several,
+  ///   unless Options::allow_part is set.
   [[nodiscard]] static Dataset open(const std::string& path, const Options& options);
   [[nodiscard]] static Dataset open(const std::string& path);
-  /// The same of several sources, whose samples are numbered in this order. See index_for().
+  /// Opens several sources, whose samples are numbered in this order. See index_for().
   [[nodiscard]] static Dataset open_sources(const std::vector<std::string>& sources,
                                             const Options& options);
-  /// Opens the remote shards of a wids descriptor by its word alone, as Python wids does: samples
-  /// are numbered by its `nsamples`, and a shard is fetched into the cache, scanned, and held
-  /// against the descriptor when a sample of it is first asked for. Where its members lie is then
-  /// kept beside it in the cache, and goes with it, so no process scans it again.
+  /// Opens the remote shards of a wids descriptor without scanning them first, like Python wids.
+  /// Samples are numbered by the descriptor's `nsamples`. When a sample of a shard is first read,
+  /// the shard is fetched into the cache, scanned, and checked against the descriptor. The places
+  /// of its members are then stored beside it in the cache and evicted with it, so no process scans
+  /// it again.
   ///
-  /// If the index that open() would build of the descriptor is there and current, it is used. So is
-  /// it built, as by open(), if the descriptor names a shard on this machine. Otherwise all works
-  /// that needs numbers and samples: operator[], try_get(), samples(), gather(), which copies twice
-  /// and learns the size last, subset() of numbers, shard_starts(), samplers, resume tokens,
-  /// prefetchers and loaders. Unsupported is what needs the records of all shards: find(), get(),
-  /// subset() of keys, where(), sizes(), values(), numbers(), sample_bytes(), Query, batches by
-  /// length; `shardwise index -o INDEX DESCRIPTOR` makes them possible. fingerprint() is a hash of
-  /// the shards' file names, nsamples, filesize and md5sum, and not the index's: a resume token of
-  /// the one is refused by the other.
+  /// If the index that open() would build already exists and is current, it is used. If the
+  /// descriptor names a local shard, the index is built like in open(). Otherwise the dataset has
+  /// no index, and:
+  /// - Available: operator[], try_get(), samples(), gather(), subset() of numbers, shard_starts(),
+  ///   samplers, resume tokens, prefetchers and loaders. gather() copies twice, because it learns
+  ///   the sizes last.
+  /// - Unsupported: find(), get(), subset() of keys, where(), sizes(), values(), numbers(),
+  ///   sample_bytes(), Query, and batches by length. For these build an index: `shardwise index -o
+  ///   INDEX DESCRIPTOR`.
+  /// - fingerprint() is a hash of the shards' file names, nsamples, filesize and md5sum. It differs
+  ///   from the fingerprint of an index, so their resume tokens are not interchangeable.
   ///
-  /// A shard that is in the cache is used as it is; its source is not asked whether it changed. One
-  /// that is fetched again, and is another than this dataset has read, is StaleIndex.
+  /// A cached shard is used without asking its source for changes. If a shard is fetched again and
+  /// differs from what this dataset has read, the error is StaleIndex.
   /// @param descriptor  path or URL of a wids descriptor (x.json).
-  /// @param options     `cache` is needed; `access` is not kRange. Of index_cache.build.content the
-  ///   policies hold for scans, strict as for an index; there are no columns and hashes.
-  /// Errors: those of read_wids_descriptor; InvalidArgument if it is no descriptor, or names one
-  ///   shard twice; Unsupported if there is no cache, or the options want what needs an index. When
-  ///   a shard is first touched: those of ShardCache::get; Mismatch if it has another number of
-  ///   samples, or another size, than the descriptor says; CorruptShard; Unsupported (compressed).
-  /// Cost: reads the descriptor; some hundred bytes a shard. If the index is there, one request a
-  ///   shard, as open(). The first touch of a shard fetches it and reads its headers.
+  /// @param options     `cache` is required, and `access` must not be kRange. The policies of
+  ///   index_cache.build.content apply to scans. Columns, hashes and unique keys are not possible.
+  /// Errors: see read_wids_descriptor(). InvalidArgument if it is not a descriptor, or names a
+  ///   shard twice. Unsupported if there is no cache, or the options require an index.
+  /// Errors: at the first use of a shard: those of a cache miss, see ShardCache. Mismatch if its
+  ///   number of samples or its size differs from the descriptor. CorruptShard. Unsupported if it
+  ///   is compressed.
+  /// Cost: reads the descriptor, and takes some hundred bytes per shard. If the index exists, one
+  ///   request per shard, like open(). The first use of a shard fetches it and reads its headers.
   [[nodiscard]] static Dataset open_lazily(const std::string& descriptor, const Options& options);
-  /// Over an index that is open already. Errors: CorruptIndex; InvalidArgument as open(), and if
-  /// `options` have a root or accept_times that the index was not opened with.
+  /// Uses an open index.
+  /// Errors: CorruptIndex. InvalidArgument as in open(), or if `options` set a root or accept_times
+  ///   with which the index was not opened.
   Dataset(std::shared_ptr<const Index> index, const Options& options);
   explicit Dataset(std::shared_ptr<const Index> index);
 
@@ -152,122 +161,126 @@ class SHARDWISE_EXPORT Dataset {
 
   /// The sample at `index`.
   /// @param index  in [0, size()), in the order of the shard list.
-  /// Cost: O(1), under 100 ns when the shard is mapped; the first touch of a shard maps it and
-  ///   checks its records. With Access::kRead one pread(2) and fstat(2) more.
-  /// Errors: OutOfRange; StaleIndex (the shard changed since it was indexed); NotFound (it is
-  ///   gone; the text says how many are, and where they are looked for); CorruptIndex; kIo (it
-  ///   cannot be read); Unsupported (remote or compressed, and there is no cache); those of
-  ///   ShardCache::get. The dataset stays usable.
-  /// Source: numbering as Python wids ShardListDataset.__getitem__.
+  /// Cost: O(1) when the shard is mapped. The first use of a shard maps it and checks its records.
+  ///   With Access::kRead there is one pread(2) and one fstat(2) more.
+  /// Errors: OutOfRange. StaleIndex if the shard changed since it was indexed. NotFound if it is
+  ///   missing; the text counts the missing shards and says where they are expected. CorruptIndex.
+  ///   kIo if it cannot be read. Unsupported if it is remote or compressed and there is no cache.
+  ///   The errors of a cache miss, see ShardCache. The dataset stays usable.
+  /// Source: numbering as in Python wids, ShardListDataset.__getitem__.
   [[nodiscard]] Sample operator[](std::uint64_t index) const;
-  /// The same if nothing has to be waited for: the sample's shard is mapped already. Otherwise
-  /// nothing, and operator[] gives it, after it has opened, fetched or read what it needs; with
-  /// Access::kRead always. For callers that hold a lock which others need meanwhile, as Python's.
-  /// Errors: OutOfRange. Cost: as operator[] of a mapped shard.
+  /// Returns the sample if that needs no waiting, because its shard is mapped already. Otherwise
+  /// returns nothing, and operator[] opens, fetches or reads the shard. With Access::kRead it
+  /// always returns nothing. It is meant for callers that hold a lock which other threads need,
+  /// e.g. Python's.
+  /// Errors: OutOfRange. Cost: see operator[] for a mapped shard.
   [[nodiscard]] std::optional<Sample> try_get(std::uint64_t index) const;
 
-  /// Many samples, one after another, in the order of `numbers`:
+  /// Returns a range of many samples, in the order of `numbers`:
   ///
   ///     for (const Sample& sample : data.samples(numbers)) sum += sample["bin"].size();
   ///
-  /// To be gone through once, by one thread; threads make ranges of their own. Each Sample is valid
-  /// until the next one comes; a copy of it is a Sample of its own, and its views live as long.
-  /// Holds up to 1,024 of the shards that it met, and no more than a quarter of max_open_shards;
-  /// of those in a cache, only the last.
-  /// @param numbers  in [0, size()), in any order; outlive the range. One may come twice.
-  /// Errors, when its turn comes: as operator[].
-  /// Cost: less than operator[], by a fifth to a half where samples are tiny and in random order:
-  ///   records and bytes of those that follow are on their way into the CPU's caches. Of mapped
-  ///   shards nothing that threads share is written but once a shard, so they do not slow each
-  ///   other down.
+  /// The range can be iterated once. Each Sample is valid until the next step. A copy of it owns
+  /// what it needs, and keeps its views valid. The range pins up to 1,024 of the shards that it
+  /// visited, and at most a quarter of max_open_shards. From a cache it pins only the last shard.
+  /// @param numbers  in [0, size()), in any order, with repetitions. They must outlive the range.
+  /// Threads: one thread per range. Ranges of mapped shards share no memory that they write per
+  ///   sample, so they do not slow each other down.
+  /// Errors: those of operator[], when the sample's turn comes.
+  /// Cost: less than operator[] for tiny samples in random order, because upcoming records and
+  ///   bytes are prefetched into the CPU's caches.
   [[nodiscard]] detail::SampleRange samples(std::span<const std::uint64_t> numbers) const;
 
-  /// Copies one field of many samples into memory of the caller, one after another, in Arrow's
-  /// layout: that of numbers[i] is bytes[offsets[i]] to bytes[offsets[i + 1]], without the last.
-  /// @param numbers  in [0, size()), in any order. One may come twice.
-  /// @param offsets  is given numbers.size() + 1 values; the last is the size of all bytes.
-  /// @param bytes    is given that size.
-  /// Errors: as operator[]; NotFound, naming the first sample that has no such field; StaleIndex
-  ///   and kIo as Sample::copy. What offsets and bytes then hold is not specified.
-  /// Cost: as samples(), some ns a sample more, the copy, and a stat for each shard that is mapped.
-  ///   Shards are read one after another: numbers that are not in their order are sorted.
+  /// Copies one field of many samples into the caller's memory in Arrow's layout: the value of
+  /// numbers[i] is bytes[offsets[i]] up to, but excluding, bytes[offsets[i + 1]].
+  /// @param numbers  in [0, size()), in any order, with repetitions.
+  /// @param offsets  is resized to numbers.size() + 1; the last is the total size.
+  /// @param bytes    is resized to the total size.
+  /// Errors: those of operator[]. NotFound, naming the first sample without such a field.
+  ///   StaleIndex and kIo as in Sample::copy. After an error `offsets` and `bytes` are unspecified.
+  /// Cost: that of samples(), the copy, and a stat(2) per mapped shard. Numbers that are not in
+  ///   shard order are sorted, so each shard is read once.
   void gather(std::span<const std::uint64_t> numbers, std::string_view field,
               std::vector<std::int64_t>& offsets, std::vector<std::byte>& bytes) const;
-  /// The same for memory of any kind.
-  /// @param offsets  of numbers.size() + 1 values.
-  /// @param take_memory  is called once with the size of all bytes, which the index tells: before
-  ///   a shard is read, but for a dataset that was opened lazily. Returns where they are written.
-  /// Errors: InvalidArgument too, if there is another number of offsets.
+  /// Copies into memory of any kind.
+  /// @param offsets  numbers.size() + 1 values.
+  /// @param take_memory  is called once with the total size, and returns where to write. The size
+  ///   is known from the index before any shard is read. For a dataset that was opened lazily, it
+  ///   is known after reading.
+  /// Errors: also InvalidArgument if `offsets` has another size.
   void gather(std::span<const std::uint64_t> numbers, std::string_view field,
               std::span<std::int64_t> offsets,
               const std::function<std::byte*(std::size_t size_bytes)>& take_memory) const;
 
-  /// The bytes of one field of many samples, as the index has them: no shard is opened.
-  /// @param numbers  in [0, size()), in any order. One may come twice.
-  /// @param sizes    is given one for each; 0 for a sample that has no such field.
-  /// Errors: OutOfRange; CorruptIndex; InvalidArgument if there is another number of sizes.
-  /// Cost: about 20 ns a sample in order, 80 ns in random order.
+  /// Returns the size in bytes of one field for many samples. They come from the index; no shard is
+  /// opened.
+  /// @param numbers  in [0, size()), in any order, with repetitions.
+  /// @param sizes    one for each number; 0 for a sample without such a field.
+  /// Errors: OutOfRange. CorruptIndex. InvalidArgument if `sizes` has another size than `numbers`.
+  /// Cost: O(1) per sample; less if they are in order.
   void sizes(std::span<const std::uint64_t> numbers, std::string_view field,
              std::span<std::uint64_t> sizes) const;
 
-  /// The first sample with this key, or nothing. Errors: as operator[]. Cost: about a microsecond.
+  /// The first sample with this key, or nothing. Errors: those of operator[]. Cost: O(1).
   [[nodiscard]] std::optional<Sample> find(std::string_view key) const;
-  /// The sample with this key, see find(). Errors: NotFound.
+  /// The first sample with this key. Errors: NotFound; those of find().
   [[nodiscard]] Sample get(std::string_view key) const;
 
-  /// A view of the samples of this dataset for which an SQL condition over the table `samples` of
-  /// Query holds: `where("cls = 7 AND width >= 256")`, where cls and width are columns that the
-  /// index was built with. The column `sample` is the number in the index.
-  /// Errors: InvalidArgument, with SQLite's reason; CorruptIndex; Cancelled.
-  /// Cost: about 0.3 us a sample.
+  /// Returns a view of the samples for which an SQL condition over the table `samples` of Query
+  /// holds. In `where("cls = 7 AND width >= 256")`, cls and width are metadata columns of the
+  /// index. The column `sample` is the number in the index, also in a view.
+  /// Errors: InvalidArgument, with SQLite's reason. CorruptIndex. Cancelled.
+  /// Cost: O(samples).
   [[nodiscard]] Dataset where(std::string_view condition) const;
-  /// The same of those in [first, last), by their numbers here: no others are looked at, so threads
-  /// can share the work. Errors: OutOfRange too; InvalidArgument too if last < first.
+  /// Considers only samples [first, last), in this dataset's numbering, so threads can share the
+  /// work. Errors: also OutOfRange, and InvalidArgument if last < first.
   [[nodiscard]] Dataset where(std::string_view condition, std::uint64_t first,
                               std::uint64_t last) const;
-  /// A view of these samples, by their numbers here, in any order.
-  /// Errors: OutOfRange; InvalidArgument if one comes twice.
+  /// Returns a view of these samples, numbered as in this dataset, in any order.
+  /// Errors: OutOfRange. InvalidArgument if a number occurs twice.
   [[nodiscard]] Dataset subset(std::vector<std::uint64_t> samples) const;
-  /// A view of the samples with these keys; of several with one key the first.
-  /// Errors: NotFound, naming the first key that there is not, and how many; InvalidArgument.
+  /// Returns a view of the samples with these keys. If several samples share a key, the first is
+  /// used.
+  /// Errors: NotFound, naming the first missing key and counting all of them. InvalidArgument if a
+  ///   key occurs twice.
   [[nodiscard]] Dataset subset(const std::vector<std::string>& keys) const;
-  /// The numbers in a metadata column, one for each sample: for Resampled::weights.
-  /// Errors: NotFound (no such column; the text lists them); InvalidArgument naming the first
-  /// sample whose value is no number. Cost: about 20 ns a sample.
+  /// The values of a numeric metadata column, one per sample, e.g. for Resampled::weights.
+  /// Errors: NotFound if there is no such column; the text lists the columns. InvalidArgument,
+  ///   naming the first sample whose value is not a number. Cost: O(samples).
   [[nodiscard]] std::vector<double> numbers(const std::string& column) const;
-  /// The values in a metadata column of these samples, in their order. Texts and blobs lie in the
-  /// index, and are valid while it is open.
-  /// @param samples  in [0, size()), in any order. One may come twice.
-  /// Errors: NotFound as numbers(); OutOfRange; CorruptIndex.
-  /// Cost: about 30 ns a sample in order, 60 ns in random order.
+  /// The values of a metadata column for these samples, in the same order.
+  /// @param samples  in [0, size()), in any order, with repetitions.
+  /// Lifetime: texts and blobs are views into the index, valid while it is open.
+  /// Errors: NotFound as in numbers(). OutOfRange. CorruptIndex.
+  /// Cost: O(1) per sample; less if they are in order.
   [[nodiscard]] std::vector<Query::Value> values(const std::string& column,
                                                  std::span<const std::uint64_t> samples) const;
   [[nodiscard]] bool is_view() const noexcept { return selection_ != nullptr; }
 
-  /// The number in the index of a sample of this dataset. Errors: OutOfRange.
+  /// Returns the number in the index of this dataset's `sample`. Errors: OutOfRange.
   [[nodiscard]] std::uint64_t number_in_index(std::uint64_t sample) const;
-  /// Offsets of all shards in this dataset's numbering, as sharded orders want them:
-  /// [0, ..., size()]. In a view shards may be empty.
+  /// Returns the first sample of each shard in this dataset's numbering, then size(). Sharded
+  /// orders use it. In a view, shards may be empty.
   [[nodiscard]] std::vector<std::uint64_t> shard_starts() const;
-  /// Returns a function that gives the bytes of a sample's fields together, as the index has them:
-  /// for balance_bytes.
+  /// Returns a function that gives the size in bytes of all fields of a sample, taken from the
+  /// index. Order::balance_bytes uses it.
   /// Threads: safe concurrently.
-  /// Cost: some ns; the first of a shard checks its records.
+  /// Cost: O(1) per call; the first call for a shard checks its records.
   std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
 
-  /// The index of all samples, also where this is a view.
+  /// The index. For a view, it is the index of all samples.
   [[nodiscard]] const Index& index() const noexcept;
   [[nodiscard]] const std::shared_ptr<const Index>& shared_index() const noexcept;
   [[nodiscard]] const Hash128& fingerprint() const noexcept;
-  /// Shards that are mapped, or opened with Access::kRead.
+  /// Counts of shards that were mapped, or opened with Access::kRead.
   struct PoolStats {
-    std::uint64_t opened = 0;  ///< shards opened, each time counted
+    std::uint64_t opened = 0;  ///< shards opened, counting each time
     std::uint64_t evicted = 0;
     std::size_t open_shards = 0;
     std::uint64_t open_bytes = 0;
   };
   [[nodiscard]] PoolStats pool_stats() const;
-  /// The shard cache; a null pointer if there is none.
+  /// The shard cache, or null.
   [[nodiscard]] const std::shared_ptr<ShardCache>& cache() const noexcept;
 
  private:
@@ -282,19 +295,19 @@ class SHARDWISE_EXPORT Dataset {
                       std::span<std::int64_t> offsets,
                       const std::function<std::byte*(std::size_t)>& take_memory) const;
   [[nodiscard]] std::optional<Sample> early_sample(std::uint64_t number) const;
-  inline Sample sample_at(std::uint64_t number) const;  // in the source file, for its own calls
+  inline Sample sample_at(std::uint64_t number) const;  // only for the source file
   [[nodiscard]] std::optional<std::uint64_t> number_of(std::string_view key) const;
   [[nodiscard]] Dataset view_of(std::vector<std::uint64_t> numbers) const;
-  /// The place of a metadata column in the index.
+  /// The number of a metadata column in the index.
   [[nodiscard]] std::uint32_t place_of(const std::string& column) const;
 
   std::shared_ptr<Impl> impl_;
-  std::shared_ptr<const Selection> selection_;  // none: all samples
+  std::shared_ptr<const Selection> selection_;  // null means all samples
 };
 
 namespace detail {
 
-/// What Dataset::samples() returns: an input range of const Sample&.
+/// The result of Dataset::samples(): an input range of const Sample&.
 class SHARDWISE_EXPORT SampleRange {
  public:
   class Iterator {
@@ -319,7 +332,7 @@ class SHARDWISE_EXPORT SampleRange {
     explicit Iterator(SampleRange& range) : range_(&range), sample_(range.next()) {}
 
     SampleRange* range_;
-    const Sample* sample_;  // none: the end
+    const Sample* sample_;  // null at the end
   };
 
   SampleRange(Dataset data, std::span<const std::uint64_t> numbers);
@@ -327,14 +340,14 @@ class SHARDWISE_EXPORT SampleRange {
   SampleRange(const SampleRange&) = delete;
   SampleRange& operator=(const SampleRange&) = delete;
 
-  /// Goes on where the last iterator was; the first time, at the first sample.
+  /// Continues after the last iterator. The first call starts at the first sample.
   [[nodiscard]] Iterator begin() { return Iterator(*this); }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
-  /// Whether the next step waits for nothing, as it does where a shard has to be opened.
+  /// True if the next step need not wait, e.g. for a shard to be opened.
   [[nodiscard]] bool has_next_at_hand() const noexcept { return left_ > 0; }
 
  private:
-  /// The next sample, valid until the next call; none after the last.
+  /// Returns the next sample, valid until the next call; null after the last.
   const Sample* next() {
     if (left_ == 0) return next_run();
     --left_;
@@ -344,14 +357,14 @@ class SHARDWISE_EXPORT SampleRange {
 
   const Dataset data_;
   const std::unique_ptr<SampleCursor> cursor_;
-  // The present one of those that the cursor gave together, and how many are behind it.
+  // The current sample of the run that the cursor returned, and the number of samples after it.
   const Sample* sample_ = nullptr;
   std::size_t left_ = 0;
 };
 
 }  // namespace detail
 
-/// "map", "read" or "range", as command lines say it. Errors: InvalidArgument; the text lists them.
+/// Parses "map", "read" or "range". Errors: InvalidArgument; the text lists the valid names.
 SHARDWISE_EXPORT Dataset::Access parse_access(std::string_view name);
 
 }  // namespace shardwise

@@ -14,74 +14,79 @@
 
 namespace shardwise {
 
-/// The shards that M nodes will fetch.
+/// A prediction of the shards that the nodes of a run fetch.
 struct FetchPlan {
   struct Options {
-    /// Ranks are dealt to nodes in blocks, as torchrun does: node k of M holds the ranks from k *
-    /// world_size / M to before (k + 1) * world_size / M. All ranks of a node share one cache.
+    /// Number of nodes. Ranks are assigned to nodes in blocks, as torchrun does: of M nodes, node k
+    /// has ranks [k * world_size / M, (k + 1) * world_size / M). All ranks of a node share one
+    /// cache.
     std::uint64_t nodes = 1;
-    std::uint64_t cache_bytes = 0;  ///< the budget of each node
-    std::uint64_t epochs = 3;       ///< from where the sampler began; caches are empty at first
-    /// Where nodes differ and have more uses than this together, only some kinds of nodes, spread
-    /// evenly, are simulated: see Node::counts_of. At least one is.
+    std::uint64_t cache_bytes = 0;  ///< the budget of each node's cache
+    std::uint64_t epochs = 3;       ///< counted from where the sampler began; caches start empty
+    /// Limit on the simulated uses of all nodes together. Above it, only some kinds of nodes, at
+    /// least one, spread evenly, are simulated; see Node::counts_of.
     std::uint64_t max_simulated_uses = 4'000'000;
-    /// Stops planning with Cancelled, between two epochs of a node.
+    /// Makes planning throw Cancelled between two epochs of a node.
     CancelToken cancel = {};
   };
 
-  /// The shards as a cache sees them.
+  /// The shards from the cache's point of view.
   struct Shards {
-    /// First sample of each shard, then the number of samples: one more than there are shards.
+    /// First sample of each shard, then the number of samples. Has one element more than there are
+    /// shards.
     std::vector<std::uint64_t> starts;
-    /// Bytes that each takes in a cache: of a compressed shard, when expanded.
+    /// Bytes of each shard in a cache. For a compressed shard this is the expanded size.
     std::vector<std::uint64_t> sizes_bytes;
 
-    /// Those of a data set, also of a view. Cost: some us a shard. Errors: CorruptIndex.
+    /// The shards of a data set or a view. Cost: O(shards). Errors: CorruptIndex.
     [[nodiscard]] SHARDWISE_EXPORT static Shards of(const Dataset& data);
-    /// The shards of several data sets, one after another.
+    /// The shards of several data sets, one data set after another.
     [[nodiscard]] SHARDWISE_EXPORT static Shards of(const MixedDataset& data);
-    /// `count` shards that are all alike.
+    /// Returns `count` equal shards.
     /// Errors: InvalidArgument if there are more than 2^62 samples.
     [[nodiscard]] SHARDWISE_EXPORT static Shards alike(std::uint64_t count,
                                                        std::uint64_t samples_per_shard,
                                                        std::uint64_t bytes_per_shard);
   };
 
-  /// The work of a cache in an epoch.
+  /// The work of a cache in one epoch.
   struct CacheCounts {
-    std::uint64_t uses = 0;           ///< of shards, as EpochSchedule counts them
-    std::uint64_t fetches = 0;        ///< uses whose shard was not there
-    std::uint64_t bytes_fetched = 0;  ///< by them
+    std::uint64_t uses = 0;           ///< of shards, as counted by EpochSchedule
+    std::uint64_t fetches = 0;        ///< uses that were cache misses
+    std::uint64_t bytes_fetched = 0;  ///< by these fetches
     std::uint64_t evictions = 0;
-    std::uint64_t bypasses = 0;    ///< fetches that found no room, and were not kept
-    std::uint64_t peak_bytes = 0;  ///< the most that was cached
+    std::uint64_t bypasses = 0;    ///< fetches that found no room and were not cached
+    std::uint64_t peak_bytes = 0;  ///< the largest size of the cache's content
 
-    /// Adds the counts of another epoch; the peak is the higher one.
+    /// Adds the counts of another epoch. The peak becomes the higher of the two.
     SHARDWISE_EXPORT CacheCounts& operator+=(const CacheCounts& other) noexcept;
     friend bool operator==(const CacheCounts&, const CacheCounts&) = default;
   };
 
-  /// The work of a node's cache in an epoch.
+  /// The work of a node's cache in one epoch.
   struct NodeEpoch {
-    std::uint64_t shards = 0;  ///< different ones that are needed
-    std::uint64_t bytes = 0;   ///< of them
+    std::uint64_t shards = 0;  ///< distinct shards that are needed
+    std::uint64_t bytes = 0;   ///< of these shards
+    /// Counts with LRU eviction.
     CacheCounts lru;
+    /// Counts if the shard whose next use is farthest away is evicted, as ShardCache does with a
+    /// ShardPrefetcher.
     CacheCounts next_use;
   };
 
-  /// Nodes that need the same shards at the same slots.
+  /// A kind of node: nodes that need the same shards at the same slots.
   struct Node {
     std::vector<std::uint64_t> nodes;  ///< ascending
-    /// The node that was simulated: nodes[0], or a neighbour of another kind. All but the
-    /// CacheCounts is of these nodes in any case.
+    /// The node that was simulated: nodes[0], or one of another kind. Only the CacheCounts are
+    /// taken from it. Everything else is exact for these nodes.
     std::uint64_t counts_of = 0;
     std::vector<NodeEpoch> epochs;
-    std::uint64_t shards = 0;        ///< different ones, in all epochs together
-    std::uint64_t bytes = 0;         ///< of them
-    std::uint64_t bytes_in_use = 0;  ///< at one time, at most
-    /// The cache from which next-use fetches each shard once an epoch, in each of the epochs.
+    std::uint64_t shards = 0;        ///< distinct shards over all epochs
+    std::uint64_t bytes = 0;         ///< of these shards
+    std::uint64_t bytes_in_use = 0;  ///< peak, at one time
+    /// Smallest cache with which next-use eviction fetches each shard once per epoch.
     std::uint64_t bytes_for_once_an_epoch = 0;
-    /// The cache from which next-use fetches nothing twice in all the epochs.
+    /// Smallest cache with which next-use eviction fetches no shard twice in all epochs.
     std::uint64_t bytes_for_once = 0;
   };
 
@@ -90,49 +95,52 @@ struct FetchPlan {
   std::uint64_t world_size = 0;
   std::uint64_t num_shards = 0;
   std::uint64_t total_bytes = 0;  ///< of all shards
-  std::vector<Node> kinds;        ///< by their first node
+  std::vector<Node> kinds;        ///< sorted by first node
 
-  /// Nodes whose counts are those of a neighbour.
+  /// Number of nodes whose counts come from a node of another kind.
   [[nodiscard]] SHARDWISE_EXPORT std::uint64_t num_not_simulated() const noexcept;
 
-  /// The counts of all nodes added up; but the peak, the shards and the bytes are those of the node
-  /// that needs the most bytes.
+  /// Counts summed over all nodes. The peak, the shards and the bytes are those of the node that
+  /// needs the most bytes.
   [[nodiscard]] SHARDWISE_EXPORT NodeEpoch total(std::uint64_t epoch) const;
   /// The kind of `node`. REQUIRES: node < options.nodes.
   [[nodiscard]] SHARDWISE_EXPORT const Node& of_node(std::uint64_t node) const;
-  /// The largest need of any node.
+  /// The largest value of any node.
   [[nodiscard]] SHARDWISE_EXPORT std::uint64_t bytes_for_once_an_epoch() const noexcept;
   [[nodiscard]] SHARDWISE_EXPORT std::uint64_t bytes_for_once() const noexcept;
   [[nodiscard]] SHARDWISE_EXPORT std::uint64_t bytes_in_use() const noexcept;
 };
 
-/// A warning for the user if the ranks of a node, in the order of `sampler`, use more bytes of
-/// shards at one time than the cache of `data` may hold, so that samples are read one by one, or
-/// shards fetched again. Also if the order takes each sample from any shard, as Resampled by sample
-/// does, and the cache may not hold them all; the text names an order that would do. Nothing if all
-/// is well, if there is no cache, or if the future is not known.
-/// @param window  as ShardPrefetcher::Options::window.
-/// Cost: about 0.1 us a chunk.
+/// Returns a warning for the user if the cache of `data` is too small for the order of `sampler`,
+/// else nothing.
+///
+/// The cache is too small if the ranks of a node use more bytes of shards at one time than it may
+/// contain. Samples are then read one by one, or shards fetched again. If the order draws each
+/// sample from any shard, like Resampled by sample, the cache must have room for all shards. The
+/// text names a better order. The result is also nothing without a cache, or if the order's future
+/// is unknown.
+/// @param window  see ShardPrefetcher::Options::window.
+/// Cost: O(chunks).
 SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& data,
                                                                 const Sampler& sampler,
                                                                 const RankOptions::Range& node,
                                                                 std::uint64_t window = 0);
 
-/// Predicts what the shard caches of a run's nodes fetch in the order of `sampler`, by simulation
-/// (src/data/cache_simulation.h). No file is read, so it works for sizes that no machine at hand
-/// holds. Nodes that need the same are simulated once.
+/// Simulates the shard caches of a run's nodes to predict what they fetch in the order of
+/// `sampler`. It reads no files, so it also works for data sets that do not exist yet. Nodes with
+/// equal needs are simulated once.
 ///
-/// The prediction is of fetching on demand in the order of slots, all ranks in step. Its counts are
-/// exact if one node holds all ranks and there is one stream. Where a node has only a few samples
-/// of a piece of the order (the `window` chunks that are mixed together), it may count shards that
-/// none of these happens to be in; the needed shards are never counted too low.
+/// The prediction assumes fetching on demand in the order of slots, with all ranks in step. The
+/// counts are exact if one node has all ranks and the order has one stream. If a node has only a
+/// few samples of a window, the prediction may count shards that none of these samples is in. It
+/// never counts too few shards.
 ///
-/// Cost: O(nodes * (chunks + uses)) an epoch, about 0.1 us a use; and 1 us for each simulated one.
-/// 10^5 shards, 1,024 ranks, 128 nodes and 3 epochs take some seconds.
-/// Memory: 16 bytes a chunk and 8 a touched shard, for each epoch; and 24 a use of one node.
-/// Errors: InvalidArgument: nodes that do not divide the world (the text lists what is valid), no
-/// epochs, shards of other samples. Unsupported: the sampler's future is not known; the text says
-/// what a cache does then.
+/// Cost: O(nodes * (chunks + uses)) per epoch, and simulation time for each use up to
+///   max_simulated_uses.
+/// Memory: per epoch 16 bytes per chunk and 8 per touched shard, and 24 per use of one node.
+/// Errors: InvalidArgument if the nodes do not divide world_size (the text lists valid numbers), if
+///   there are no epochs, or if the shards have another number of samples. Unsupported if the
+///   order's future is unknown; the text says how a cache then behaves.
 SHARDWISE_EXPORT FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
                                         const FetchPlan::Options& options);
 

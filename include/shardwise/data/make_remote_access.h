@@ -10,18 +10,19 @@
 
 namespace shardwise {
 
-/// Makes the access to remote shards that building and verifying indexes needs: for
-/// BuildOptions::remote and VerifyOptions::remote.
+/// Makes the access to remote shards for building and verifying indexes: BuildOptions::remote and
+/// VerifyOptions::remote.
 ///
-/// A shard is read once, from front to back, and not kept. Where the server gives parts, the data
-/// of members above 1 MiB is stepped over, unless hashes of all content are wanted.
+/// A shard is read once, from front to back, and not stored. If the server supports ranges, the
+/// data of members above 1 MiB is skipped, unless hashes of all content are required.
 ///
-/// @param fetchers  none: the standard ones. What is returned shares them.
-/// @param keep      none; otherwise every shard is fetched whole into this cache, expanded if it is
-///                  compressed, and read there. Shared, too.
-/// @param cancel    ends what is being read with Cancelled.
-/// Threads: what is returned may be used by any at once.
-/// Errors of its calls: as Fetchers; with `keep` as ShardCache::get.
+/// @param fetchers  shared by the result. Null means default ones.
+/// @param keep      if not null, each shard is fetched whole into this cache, expanded if it is
+///   compressed, and read there. The result shares it.
+/// @param cancel    makes reads throw Cancelled.
+/// Threads: the result is safe concurrently.
+/// Errors: calls through the result throw what Fetchers throw; with `keep`, also the errors of a
+///   cache miss, see ShardCache.
 SHARDWISE_EXPORT RemoteAccess make_remote_access(std::shared_ptr<const Fetchers> fetchers = nullptr,
                                                  std::shared_ptr<ShardCache> keep = nullptr,
                                                  const CancelToken& cancel = {});

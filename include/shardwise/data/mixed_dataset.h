@@ -16,39 +16,40 @@
 
 namespace shardwise {
 
-/// Several data sets numbered one after another, as a mixture numbers them: sample s of data set d
-/// is first_sample(d) + s. A single data set is itself.
+/// Several data sets under one numbering, as a Mixture uses it: sample s of data set d has the
+/// number first_sample(d) + s. A single data set keeps its numbers.
 ///
 ///     MixedDataset data({web, books});
 ///     auto order = make_sampler(data, {.seed = 17, .kind = data.mixture(std::array{0.7, 0.3})});
 ///     while (auto sample = order->next()) use(data[*sample]);
 ///
-/// A handle like Dataset, with the same rules for threads and fork().
+/// A handle, with the same rules for threads and fork() as Dataset.
 class SHARDWISE_EXPORT MixedDataset {
  public:
   MixedDataset(Dataset data) : MixedDataset(std::vector<Dataset>{std::move(data)}) {}
-  /// Errors: InvalidArgument if there are none, or together too many samples.
+  /// Errors: InvalidArgument if `parts` is empty, or the total number of samples is too large.
   explicit MixedDataset(std::vector<Dataset> parts);
 
   [[nodiscard]] std::uint64_t size() const noexcept { return first_.back(); }
   [[nodiscard]] bool empty() const noexcept { return size() == 0; }
-  /// Errors: as Dataset::operator[].
+  /// Errors: see Dataset::operator[].
   [[nodiscard]] Sample operator[](std::uint64_t number) const;
 
   [[nodiscard]] std::size_t num_parts() const noexcept { return parts_.size(); }
   [[nodiscard]] const Dataset& part(std::size_t i) const { return parts_[i]; }
-  /// Where the numbers of a part begin. REQUIRES: i <= num_parts().
+  /// The first number of part `i`, or size() for num_parts(). REQUIRES: i <= num_parts().
   [[nodiscard]] std::uint64_t first_sample(std::size_t i) const;
-  /// The part that holds a sample. Errors: OutOfRange.
+  /// The part that contains a sample. Errors: OutOfRange.
   [[nodiscard]] std::size_t part_of(std::uint64_t number) const;
 
-  /// The kind of an order that draws from the parts by these weights, each of them in `kind`.
+  /// Returns an order kind that draws from the parts by these weights. Each part is read in the
+  /// order `kind`.
   /// Errors: InvalidArgument unless there is one weight for each part.
   [[nodiscard]] Mixture mixture(
       std::span<const double> weights,
       const std::variant<Chunked, Sharded, Sequential>& kind = Chunked{}) const;
 
-  // As of a Dataset, over all parts.
+  // These functions work as in Dataset, over all parts.
   [[nodiscard]] const Hash128& fingerprint() const noexcept { return fingerprint_; }
   [[nodiscard]] std::vector<std::uint64_t> shard_starts() const;
   std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
@@ -56,7 +57,7 @@ class SHARDWISE_EXPORT MixedDataset {
 
  private:
   std::vector<Dataset> parts_;
-  std::vector<std::uint64_t> first_;  ///< of each part, then the number of samples
+  std::vector<std::uint64_t> first_;  ///< first number of each part, then the number of samples
   Hash128 fingerprint_;
 };
 

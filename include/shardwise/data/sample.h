@@ -22,16 +22,16 @@ template <class Shard>
 class ShardHandle;
 }  // namespace detail
 
-/// One sample, read in place: views into the mapped shard, nothing copied. Where shards are read
-/// and not mapped (Dataset::Access::kRead), views into bytes that the sample holds.
+/// One sample, read in place: its fields are views into the mapped shard. With
+/// Dataset::Access::kRead they are views into a copy that the sample owns.
 ///
-/// A Sample shares ownership of its shard's mapping, or of its bytes, and of the index, so its
-/// views stay valid while it (or a copy of it) lives, whatever is evicted or closed. Views cannot
-/// be taken from a temporary Sample: `data[42]["jpg"]` does not compile. Immutable: any thread.
-/// Copying costs a reference count.
-///
-/// Caveat: reading a view raises SIGBUS if its shard is mapped and was truncated in place
-/// meanwhile. copy() and integer() throw instead, and with Dataset::Access::kRead operator[] does.
+/// Threads: immutable; safe from any thread.
+/// Lifetime: a Sample shares ownership of the index and of its shard's mapping or its bytes. Its
+///   views stay valid while it or a copy of it lives, even if the shard is evicted or closed. Views
+///   of a temporary Sample do not compile: `data[42]["jpg"]`.
+/// Cost: copying costs a reference count.
+/// Caution: if a mapped shard is truncated in place, reading a view raises SIGBUS. copy() and
+///   integer() throw instead. With Dataset::Access::kRead, operator[] of the dataset throws.
 class SHARDWISE_EXPORT Sample {
  public:
   /// One field of a sample: its name and its bytes.
@@ -47,7 +47,7 @@ class SHARDWISE_EXPORT Sample {
 
   /// The sample's number in its dataset.
   [[nodiscard]] std::uint64_t index() const noexcept { return index_; }
-  /// The sample's number in the index: the same, unless the dataset is a view of some samples.
+  /// The sample's number in the index. It differs from index() only in a view.
   [[nodiscard]] std::uint64_t number_in_index() const noexcept;
 
   [[nodiscard]] std::string_view key() const& noexcept;
@@ -58,30 +58,31 @@ class SHARDWISE_EXPORT Sample {
   [[nodiscard]] Field field(std::size_t i) const& noexcept;
   Field field(std::size_t i) const&& = delete;  // keep the Sample
 
-  /// The bytes of a field. Errors: NotFound; the text lists the fields that there are.
+  /// The bytes of a field. Errors: NotFound; the text lists the sample's fields.
   [[nodiscard]] std::string_view operator[](std::string_view field) const&;
   std::string_view operator[](std::string_view field) const&& = delete;  // keep the Sample
 
-  /// The bytes of a field, or nothing if the sample has none of that name.
+  /// The bytes of a field, or nothing if the sample has no field of that name.
   [[nodiscard]] std::optional<std::string_view> find(std::string_view field) const& noexcept;
   std::optional<std::string_view> find(std::string_view field) const&& = delete;  // keep the Sample
 
   [[nodiscard]] bool contains(std::string_view field) const noexcept;
 
-  /// A field that holds a decimal number, blanks around it allowed, as WebDataset's cls and index.
-  /// Errors: NotFound; BadField; StaleIndex and kIo as copy().
+  /// Parses a field that contains a decimal number, optionally surrounded by blanks, e.g.
+  /// WebDataset's cls and index.
+  /// Errors: NotFound. BadField. StaleIndex and kIo as in copy().
   [[nodiscard]] std::int64_t integer(std::string_view field) const;
-  /// A copy of a field, for when the sample does not live as long, or nothing may be taken from a
-  /// shard that changed.
-  /// Errors: NotFound; StaleIndex if the mapped file was written to since it was opened; kIo if it
-  ///   cannot be read. A file that took the mapped one's place by rename does no harm; but from
-  ///   then on, writes to the mapped one are not noticed any more.
-  /// Cost: the copy, and a stat where the shard is mapped.
+  /// Returns a copy of a field. Use it if the bytes must outlive the sample, or must not come from
+  /// a shard that changed.
+  /// Errors: NotFound. StaleIndex if the mapped file was written to since it was opened. kIo if it
+  ///   cannot be read. Replacing the file by rename is not an error, but later writes to the
+  ///   mapped, replaced file go unnoticed.
+  /// Cost: the copy, and a stat(2) if the shard is mapped.
   [[nodiscard]] std::string copy(std::string_view field) const;
 
-  /// "sample 42 ('dir/000042') in shard 'train-000000.tar'": for error texts.
+  /// A description for error texts: "sample 42 ('dir/000042') in shard 'train-000000.tar'".
   [[nodiscard]] std::string describe() const;
-  /// The path of the shard that holds the sample.
+  /// The path of the shard that contains the sample.
   [[nodiscard]] const std::string& shard_path() const& noexcept;
   const std::string& shard_path() const&& = delete;  // keep the Sample
 
@@ -89,10 +90,10 @@ class SHARDWISE_EXPORT Sample {
   friend class Dataset;
   friend struct detail::SampleAccess;
   friend class detail::SampleCursor;
-  Sample() noexcept = default;  // one that was moved from
+  Sample() noexcept = default;  // a moved-from sample
   Sample(detail::ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noexcept;
 
-  // In the source file: for its own calls, which must cost none.
+  // Defined in the source file, so that calls there are inlined.
   [[nodiscard]] inline std::string_view bytes_of(std::size_t i) const noexcept;
   [[nodiscard]] inline std::optional<std::size_t> number_of(std::string_view field) const noexcept;
   [[nodiscard]] std::size_t require(std::string_view field) const;
@@ -101,9 +102,9 @@ class SHARDWISE_EXPORT Sample {
   void require_unchanged_map(std::size_t i) const;
   [[noreturn]] void throw_unreadable(std::size_t i) const;
 
-  detail::ShardPin* pin_ = nullptr;  // holds the shard; none in a Sample that was moved from
+  detail::ShardPin* pin_ = nullptr;  // pins the shard; null in a moved-from Sample
   const detail::OpenShard* shard_ = nullptr;
-  std::shared_ptr<const detail::OwnBytes> own_;  // none: the shard is mapped
+  std::shared_ptr<const detail::OwnBytes> own_;  // null if the shard is mapped
   const detail::MemberRecord* members_ = nullptr;
   std::uint64_t index_ = 0;
   std::uint32_t num_members_ = 0;

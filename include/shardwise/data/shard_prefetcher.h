@@ -10,8 +10,8 @@
 
 namespace shardwise {
 
-/// Fetches the shards of an epoch into the dataset's cache before they are read, and tells the
-/// cache what is needed when, so that what it evicts is what is needed last.
+/// Fetches the shards of an epoch into the dataset's cache before they are read. It also tells the
+/// cache when each shard is needed next, so that the cache evicts the shard needed last.
 ///
 ///     ShardPrefetcher prefetcher(data, sampler);          // where the sampler stands
 ///     while (auto i = sampler.next()) {
@@ -19,59 +19,60 @@ namespace shardwise {
 ///       prefetcher.reached(sampler.position());
 ///     }
 ///
-/// Because an order is a pure function, so is which shard is fetched when, and which is evicted for
-/// it: what plan_fetches() predicts, however long fetching takes, only earlier. A shard that must
-/// be read before it can be evicted is waited for. Threads that fetch ahead and ones that read may
-/// overtake each other; that costs an extra fetch now and then.
+/// Fetches and evictions follow from the order alone, like in plan_fetches(), however long fetches
+/// take. A shard that must be read before it can be evicted is waited for. If fetching and reading
+/// threads overtake each other, an extra fetch may be needed.
 ///
-/// Without a cache, with one that is only read, or for orders whose future is not known (resampled
-/// ones, and those in chunks of a few samples), it does nothing, and the cache evicts the least
+/// A prefetcher does nothing without a cache, with a read-only cache, or if the order's future is
+/// unknown: for resampled orders and for chunks of a few samples. The cache then evicts the least
 /// recently used shards.
 ///
-/// Threads: makes its own, and joins them; the destructor cancels fetches that are running. The
-/// methods are for one thread, but for note_read(). A forked child starts threads of its own when
-/// the next use of a shard, or the next epoch, begins or ends. An error in fetching ahead shows
-/// when the shard is read.
+/// Threads: starts its own and joins them. The destructor cancels running fetches. Call all methods
+///   except note_read() from one thread.
+/// Processes: a forked child starts its own threads when a use of a shard or an epoch next begins
+///   or ends.
+/// Errors: an error in a fetch is thrown when the shard is read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
   struct Options {
-    /// Shards that this process fetches at once. 0: none is fetched ahead, but the cache knows the
-    /// next uses.
+    /// Shards that this process fetches at once. With 0 it fetches none ahead, but still tells the
+    /// cache the next uses.
     unsigned fetch_threads = 2;
-    /// How many uses of shards to look ahead, at most.
+    /// The largest number of uses of shards to look ahead.
     std::uint64_t max_ahead = 32;
-    /// The ranks that read at the same time through this cache: those of this node. count 0: only
-    /// the sampler's own.
+    /// The ranks that read through this cache at the same time, i.e. those of this node. Count 0
+    /// means the sampler's rank only.
     RankOptions::Range node = {.first = 0, .count = 0};
-    /// Where samples are read in any order within windows of so many positions, from the epoch's
-    /// beginning, and by any rank (Loader::ByLength): all that a window holds is needed until it
-    /// ends. reached() and note_read() then count the samples of all ranks. 0: as the order says.
+    /// Size in positions of windows within which any rank may read samples in any order
+    /// (Loader::ByLength), counted from the beginning of the epoch. All shards of a window are
+    /// needed until it ends. reached() and note_read() then count the samples of all ranks. 0 means
+    /// no windows.
     std::uint64_t window = 0;
   };
 
-  /// Begins at the place where `sampler` stands; looks ahead across the end of its epoch, too.
-  /// Cost: about 0.1 us a chunk for three epochs, and some us a shard.
+  /// Begins at the current position of `sampler`. Looks ahead beyond the end of its epoch.
+  /// Cost: O(chunks) for three epochs, and O(shards).
   ShardPrefetcher(const Dataset& data, const Sampler& sampler);
   ShardPrefetcher(const Dataset& data, const Sampler& sampler, const Options& options);
   ~ShardPrefetcher();
   ShardPrefetcher(const ShardPrefetcher&) = delete;
   ShardPrefetcher& operator=(const ShardPrefetcher&) = delete;
 
-  /// True if the future is known and there is a cache to fetch into.
+  /// True if there is a cache to fetch into and the order's future is known.
   [[nodiscard]] bool is_active() const noexcept;
 
   /// Reports that the first `num_delivered` of the sampler's samples have been read.
-  /// Cost: some ns; where a use of a shard ends, some us.
+  /// Cost: O(1); more when a use of a shard ends.
   void reached(std::uint64_t num_delivered);
 
-  /// Reports that the first `num_read` of them have been read, as those of batches in the making,
-  /// though they were not all delivered: shards that only they needed may leave a full cache. A
-  /// call that says less than one before changes nothing.
-  /// Threads: any, beside all other methods but begin_epoch(). Cost: O(log uses).
+  /// Reports that the first `num_read` samples have been read, though not all were delivered, e.g.
+  /// for batches in the making. Shards that only these samples needed may then be evicted. A call
+  /// with a smaller number than before has no effect.
+  /// Threads: any, concurrently with all methods except begin_epoch(). Cost: O(log uses).
   void note_read(std::uint64_t num_read) noexcept;
 
-  /// Goes on with another epoch, or another position. Errors: InvalidArgument if `sampler` is of
-  /// another order.
+  /// Continues with another epoch or another position.
+  /// Errors: InvalidArgument if `sampler` has another order.
   void begin_epoch(const Sampler& sampler);
 
  private:

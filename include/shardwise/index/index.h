@@ -24,55 +24,62 @@ struct ShardFinder;
 ShardFinder shard_finder_of(const Index& index) noexcept;
 }  // namespace detail
 
-/// An index opened for reading: sample number or key -> where its members lie.
+/// An index opened for reading: it maps a sample number or a key to the place of its members.
 ///
-/// Immutable; any thread. It is a snapshot: a later `build_index` on the same path does not change
-/// it. After fork() the child may go on using it. Opening maps the offset table and reads a few
-/// rows of the catalogue: the cost does not depend on the number of samples.
+/// An index is a snapshot: a later build_index() on the same path does not change it.
 ///
-/// That of a dataset which was opened by a descriptor alone (Dataset::open_lazily) has no files. It
-/// knows numbers, and of a shard what the descriptor says: its URL, its samples, and its size or 0.
-/// num_members() is 0; all that has CorruptIndex among its errors, but for shard(), is Unsupported.
+/// An index opened by Dataset::open_lazily() has no files. It knows the numbers of samples and, for
+/// each shard, what the descriptor says: URL, number of samples, and size (0 if not stated). Its
+/// num_members() is 0. Functions that list CorruptIndex among their errors throw Unsupported,
+/// except shard().
+///
+/// Threads: immutable; safe from any thread. A forked child may continue to use it.
+/// Cost: opening maps the offset table and reads a few rows of the catalogue. The cost does not
+///   depend on the number of samples.
 class SHARDWISE_EXPORT Index {
  public:
-  /// A metadata column of an index: a value of each sample, taken from one of its fields when the
-  /// shard is indexed, and kept in the index for queries.
+  /// A metadata column of an index: one value per sample, taken from a field when the shard is
+  /// indexed, and stored in the index for queries.
   ///
-  /// The value is SQLite's: with a JSON path, what json_extract gives (objects and arrays as JSON
-  /// text); without, an integer or a real if the field holds just that, blanks around it left out,
-  /// else a text, or a blob if it is not UTF-8. Null if the sample has no such field, or the field
-  /// no such path. Nothing is cut or rounded: a whole number that does not fit 64 bits is the text
-  /// of its digits, a number beyond a double's range is its text, and a text with a NUL or a lone
-  /// surrogate is a blob. Refused are fields above 1 MiB and, without a JSON path, what is not
-  /// UTF-8 above 4 KiB and text that is no JSON above 64 KiB.
+  /// With a JSON path, the value is the result of SQLite's json_extract; objects and arrays become
+  /// JSON text. Without a path, a field that is just a number, apart from blanks, becomes an
+  /// integer or real. Any other field becomes a text, or a blob if it is not UTF-8. The value is
+  /// null if the sample has no such field, or the field no such path.
+  ///
+  /// Values are never truncated or rounded. A whole number beyond 64 bits becomes the text of its
+  /// digits. A number beyond the range of a double becomes its text. A text with a NUL or a lone
+  /// surrogate becomes a blob.
+  ///
+  /// Fields above 1 MiB are refused. Without a JSON path the limit is 4 KiB if the field is not
+  /// UTF-8, and 64 KiB if it is not valid JSON.
   struct Column {
-    std::string name;       ///< in SQL: letters, digits and _, in lower case
+    std::string name;       ///< name in SQL: letters, digits and _, in lower case
     std::string field;      ///< lower case
-    std::string json_path;  ///< as in SQLite, "$.width"; empty: the field as a whole
+    std::string json_path;  ///< in SQLite's syntax, e.g. "$.width"; empty means the whole field
 
     friend bool operator==(const Column&, const Column&) = default;
   };
-  /// The content of an index besides the members' places. Stored in it, so that update_index()
-  /// reuses it.
+  /// The content of an index besides the places of members. The index stores these options, and
+  /// update_index() uses them again.
   struct Content {
     DefectPolicies policies = {};
-    /// Metadata to take from fields, for queries. Reads those fields.
+    /// Metadata columns for queries. Building them reads their fields.
     std::vector<Column> columns = {};
-    /// Also hash every shard's and every member's content, for `verify_shard` in full. Reads every
-    /// byte.
+    /// Hashes of the content of every shard and member, for a full `verify_shard`. The build then
+    /// reads every byte.
     bool hashes = false;
-    /// Fail if a key comes in two shards. Within a shard `policies.repeated_key` decides.
+    /// Fail if a key occurs in two shards. Within one shard, `policies.repeated_key` decides.
     bool unique_keys = false;
 
     friend bool operator==(const Content&, const Content&) = default;
   };
 
-  /// Which part of an index that is built in parts.
+  /// The identity of one part of an index that is built in parts.
   struct Part {
     std::uint64_t number = 1;      ///< from 1
-    std::uint64_t count = 1;       ///< parts in all
+    std::uint64_t count = 1;       ///< number of parts
     std::uint64_t num_shards = 0;  ///< of the whole list
-    Hash128 list_hash = {};        ///< of the whole list: every shard's url, in order
+    Hash128 list_hash = {};        ///< of the whole list: the url of every shard, in order
 
     friend bool operator==(const Part&, const Part&) = default;
   };
@@ -80,40 +87,42 @@ class SHARDWISE_EXPORT Index {
   /// One shard, as the index describes it.
   struct Shard {
     std::uint64_t number = 0;  ///< place in the source list, from 0
-    /// Where the bytes are looked for: of a remote shard its URL, which may be one of Lookup::urls.
+    /// Path of a local shard or URL of a remote one, used for access. The URL may be one of
+    /// Lookup::urls.
     std::string path = {};
-    /// As the index knows it: a path, relative to the index's directory or absolute; a URL, without
-    /// user, password and signature.
+    /// Path or URL as the index stores it. A path is absolute, or relative to the index's
+    /// directory. A URL has no user, password and signature.
     std::string url = {};
     std::uint64_t size_bytes = 0;
-    std::int64_t mtime_ns = 0;  ///< when it was indexed; 0 of a remote shard
-    std::string validator =
-        {};  ///< of a remote shard, from its server: its ETag, or when it changed
+    std::int64_t mtime_ns = 0;   ///< modification time when indexed; 0 for a remote shard
+    std::string validator = {};  ///< of a remote shard: ETag or Last-Modified
     std::uint64_t first_sample = 0;
     std::uint64_t num_samples = 0;
-    std::uint64_t num_members = 0;  ///< members of samples; links, directories and devices are not
-    std::uint64_t num_not_samples = 0;  ///< links, directories, devices: seen, and left out
-    std::uint64_t num_archives = 1;     ///< more if archives were concatenated
-    std::uint64_t trailing_bytes = 0;   ///< of rubbish after the end marker
-    bool end_marker = true;             ///< false: the shard ends at a member
+    std::uint64_t num_members = 0;  ///< members of samples, without links, directories and devices
+    std::uint64_t num_not_samples = 0;  ///< links, directories and devices, which were left out
+    std::uint64_t num_archives = 1;     ///< above 1 if archives were concatenated
+    std::uint64_t trailing_bytes = 0;   ///< bytes of other data after the end marker
+    bool end_marker = true;             ///< false if the archive ends without an end marker
     Compression compression = Compression::kNone;
-    bool unchecked = false;  ///< compressed, and its codec has no checksum over the content
-    /// Offsets of members are in these: size_bytes of them unless the shard is compressed.
+    bool unchecked = false;  ///< compressed by a codec without a checksum of the content
+    /// Size of the expanded shard, in which offsets of members count; equals size_bytes if not
+    /// compressed.
     std::uint64_t expanded_bytes = 0;
-    /// hash128 of the file, if the index was built with hashes, or its server gave no validator.
+    /// hash128 of the file. Present if the index was built with hashes or the server gave no
+    /// validator.
     std::optional<Hash128> content_hash = {};
-    Hash128 header_hash = {};             ///< of every header block in the shard, in order
+    Hash128 header_hash = {};             ///< of all header blocks of the shard, in order
     std::uint64_t first_header_hash = 0;  ///< hash64 of the shard's first 512 bytes
     std::uint64_t segment_checksum = 0;   ///< of its segment in the offset table
-    bool any_time = false;                ///< Lookup::accept_times
+    bool any_time = false;                ///< true if Lookup::accept_times is set
 
     friend bool operator==(const Shard&, const Shard&) = default;
   };
 
-  /// A member that was left out: by a rule, or because the build was told to skip defects. Of kind
-  /// kNoValue: one that is there, but gave a column no value.
+  /// A member that was left out, by a rule of the format or because the build skips defects. With
+  /// kNoValue the member is present, but a column of its sample has no value.
   struct SkippedMember {
-    /// Why a member was left out.
+    /// The reason why a member was left out.
     enum class Kind : std::uint8_t {
       kDamage,          ///< DefectPolicies::damage
       kNoField,         ///< DefectPolicies::no_field
@@ -122,7 +131,7 @@ class SHARDWISE_EXPORT Index {
       kLink,            ///< a hard link or a symlink
       kSpecial,         ///< a device, a FIFO, ...
       kMetaName,        ///< a name that webdataset reserves: "__info.json__"
-      kNoValue          ///< DefectPolicies::damage: a column's value is null, the member is there
+      kNoValue          ///< DefectPolicies::damage: the member is kept, a column is null
     };
 
     std::uint64_t shard = 0;
@@ -134,7 +143,7 @@ class SHARDWISE_EXPORT Index {
     friend bool operator==(const SkippedMember&, const SkippedMember&) = default;
   };
 
-  /// The whole of an index, summed up.
+  /// Totals and properties of a whole index.
   struct Summary {
     struct Field {
       std::string name;
@@ -147,16 +156,15 @@ class SHARDWISE_EXPORT Index {
     std::uint64_t num_shards = 0;
     std::uint64_t num_samples = 0;
     std::uint64_t num_members = 0;
-    std::uint64_t shard_bytes = 0;    ///< the shards' sizes
-    std::uint64_t content_bytes = 0;  ///< the members' sizes
+    std::uint64_t shard_bytes = 0;    ///< sizes of the shards
+    std::uint64_t content_bytes = 0;  ///< sizes of the members
     Hash128 fingerprint;
     std::string built_with;    ///< "shardwise 0.1.0"
-    std::string built_at;      ///< UTC, ISO 8601
-    Content content;           ///< what it was built to hold
+    std::string built_at;      ///< time in UTC, ISO 8601
+    Content content;           ///< the options that it was built with
     std::optional<Part> part;  ///< of an index that is built in parts
-    /// The folder, with its slash, that the URLs of all remote shards have in common; empty if
-    /// there are none, or they have none in common. The index stores it once: it is what
-    /// `--url-base NEW` stands in place of.
+    /// The longest folder, with its slash, that the URLs of all remote shards share; empty if there
+    /// is none. `--url-base NEW` replaces it.
     std::string url_base;
     std::vector<Field> fields;  ///< by name
     std::uint64_t num_skipped = 0;
@@ -164,28 +172,30 @@ class SHARDWISE_EXPORT Index {
 
   /// How the shards of an index are found and recognised.
   struct Lookup {
-    /// A folder below which all shards are looked for, and nowhere else: one that the index stores
-    /// relative to its own folder under that relative path; one that it stores by an absolute path
-    /// under what follows the deepest folder that all such shards share. Symbolic links below it
-    /// are followed. Empty: shards are where the index says.
+    /// A folder below which all shards are found. Empty means the paths in the index. A path that
+    /// the index stores relative to its own folder is taken relative to `root`. From absolute
+    /// paths, the deepest folder that all such shards share is replaced by `root`. Symbolic links
+    /// below `root` are followed.
     std::string root = {};
-    /// Accepts local shards whose time differs from the index's, as copies' times do: a shard is
-    /// then recognised by its size, its first 512 bytes, and the sizes, names and hashes, if there
-    /// are any, of up to eight members. A changed shard that passes these checks is not noticed;
-    /// `shardwise verify` compares every header with the index, and with --full every byte.
+    /// Accept local shards whose modification time differs from the index, e.g. copies. They are
+    /// then recognised by their size, first 512 bytes, and up to eight members: sizes, names and,
+    /// where the index has them, hashes. A changed shard that passes these checks goes unnoticed.
+    /// `shardwise verify` compares all headers, and with --full all bytes.
     bool accept_times = false;
-    /// URLs by which remote shards are fetched now, as signed ones: a shard whose URL in the index
-    /// is one of these without its user, password and signature is fetched by it. An index that is
-    /// opened by its sources (Dataset::open_sources) has theirs. Others may be among them.
+    /// Current URLs of remote shards, e.g. freshly signed ones. A stored URL is replaced by the URL
+    /// here that equals it without user, password and signature. URLs that fit no shard are
+    /// ignored. Dataset::open_sources() passes its sources here.
     std::vector<std::string> urls = {};
 
     friend bool operator==(const Lookup&, const Lookup&) = default;
   };
 
-  /// Errors: NotFound; CorruptIndex (damaged, or no index at all); VersionMismatch (another format
-  ///   version; the text says to build it again). With a root: NotFound if it is no folder;
-  ///   Unsupported if it or a shard is a URL; InvalidArgument if a shard's path has ".." in it.
-  /// Cost: with a root or urls, some us a shard more.
+  /// Opens the index at `path`.
+  /// Errors: NotFound. CorruptIndex if it is damaged or not an index. VersionMismatch for another
+  ///   format version; the remedy is to build it again.
+  /// Errors: with a root: NotFound if it is not a folder; Unsupported if the root or a shard is a
+  ///   URL; InvalidArgument if the path of a shard contains "..".
+  /// Cost: O(1); with a root or urls, O(shards).
   [[nodiscard]] static std::shared_ptr<const Index> open(const std::string& path,
                                                          const Lookup& lookup);
   [[nodiscard]] static std::shared_ptr<const Index> open(const std::string& path);
@@ -194,41 +204,41 @@ class SHARDWISE_EXPORT Index {
   Index& operator=(const Index&) = delete;
   ~Index();
 
-  [[nodiscard]] const std::string& path() const noexcept;  ///< links followed
+  [[nodiscard]] const std::string& path() const noexcept;  ///< symbolic links resolved
   [[nodiscard]] const Lookup& lookup() const noexcept;
   [[nodiscard]] std::uint64_t size() const noexcept;  ///< samples
   [[nodiscard]] std::uint64_t num_members() const noexcept;
   [[nodiscard]] std::uint64_t num_shards() const noexcept;
-  /// A hash of the samples' numbering and of every shard's headers: equal for equal shards in equal
-  /// order, wherever they lie. Resume tokens are bound to it.
+  /// A hash of the numbering of samples and of the headers of all shards. It is equal for equal
+  /// shards in equal order, wherever they are stored. Resume tokens are bound to it.
   [[nodiscard]] const Hash128& fingerprint() const noexcept;
 
-  /// The shard that holds `sample`. REQUIRES: sample < size(). Cost: O(1), a few ns.
+  /// The shard that contains `sample`. REQUIRES: sample < size(). Cost: O(1).
   [[nodiscard]] std::uint64_t shard_of(std::uint64_t sample) const noexcept;
-  /// The first sample of `shard`; size() for num_shards(). REQUIRES: shard <= num_shards().
+  /// The first sample of `shard`, or size() for num_shards(). REQUIRES: shard <= num_shards().
   [[nodiscard]] std::uint64_t first_sample(std::uint64_t shard) const noexcept;
-  /// Offsets of all shards in the samples' numbering: [0, ..., size()], num_shards() + 1 of them.
+  /// Returns the first sample of each shard, then size(): num_shards() + 1 numbers.
   [[nodiscard]] std::vector<std::uint64_t> shard_starts() const;
 
-  /// The shard with this number. Errors: OutOfRange; CorruptIndex. Cost: one row read, some us.
+  /// The shard with this number. Errors: OutOfRange; CorruptIndex. Cost: reads one row.
   [[nodiscard]] Shard shard(std::uint64_t shard) const;
 
   /// The number of the first sample with this key, or nothing.
   /// Errors: CorruptIndex.
-  /// Cost: O(1), about a microsecond.
+  /// Cost: O(1).
   [[nodiscard]] std::optional<std::uint64_t> find(std::string_view key) const;
 
-  /// The numbers of all samples with this key, ascending. Errors and cost: as find.
+  /// The numbers of all samples with this key, ascending. Errors and cost: see find().
   [[nodiscard]] std::vector<std::uint64_t> find_all(std::string_view key) const;
 
   /// Errors: CorruptIndex. Cost: O(fields + shards).
   [[nodiscard]] Summary summary() const;
-  /// The content it was built with; `columns` in the order of the tables.
+  /// The options that it was built with; `columns` in the order of the tables.
   [[nodiscard]] const Content& content() const noexcept;
-  /// At most `limit` of what was left out, in shard order. Errors: CorruptIndex.
+  /// The first `limit` of the members that were left out, in shard order. Errors: CorruptIndex.
   [[nodiscard]] std::vector<SkippedMember> skipped(std::uint64_t limit) const;
 
-  /// Reads all of both files and checks it: every row, segment, directory and key entry.
+  /// Reads and checks both files completely: every row, segment, directory and key entry.
   /// Errors: CorruptIndex.
   /// Cost: O(table + catalogue).
   void validate() const;
@@ -251,16 +261,16 @@ SHARDWISE_EXPORT std::string to_string(const Index::Part& part);
 /// "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta", "no-value".
 SHARDWISE_EXPORT std::string_view left_out_name(Index::SkippedMember::Kind kind) noexcept;
 
-/// Reads `[NAME=]FIELD[:JSONPATH]`: "cls", "json:$.width", "w=meta.json:$.size[0]". Without NAME it
-/// is the last part of the path, or the field.
-/// Errors: InvalidArgument, if the name is none that SQL can use or is one of the index's own
-///   (sample, key, shard, ...), or the path is malformed.
+/// Parses `[NAME=]FIELD[:JSONPATH]`, e.g. "cls", "json:$.width", "w=meta.json:$.size[0]". NAME
+/// defaults to the last part of the path, or the field.
+/// Errors: InvalidArgument if the path is malformed, if SQL cannot use the name, or if the index
+///   already has a column of that name (sample, key, shard, ...).
 SHARDWISE_EXPORT Index::Column parse_column(std::string_view text);
-/// "NAME=FIELD" or "NAME=FIELD:JSONPATH": what parse_column reads.
+/// Returns "NAME=FIELD" or "NAME=FIELD:JSONPATH", which parse_column() reads.
 SHARDWISE_EXPORT std::string to_string(const Index::Column& column);
 
 /// Throws StaleIndex unless a file with this size and time is the shard that was indexed. The time
-/// does not matter for a shard that may have any.
+/// is ignored if `shard.any_time` is set.
 SHARDWISE_EXPORT void require_unchanged(const Index::Shard& shard, std::uint64_t size_bytes,
                                         std::int64_t mtime_ns);
 

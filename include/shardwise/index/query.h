@@ -13,30 +13,31 @@
 
 namespace shardwise {
 
-/// The longest query there may be.
+/// The longest query, in bytes.
 inline constexpr std::size_t kMaxQueryBytes = std::size_t{1} << 20;
 
-/// Read-only SQL over an index, as SQLite speaks it. Tables:
+/// A read-only SQL query over an index, in SQLite's dialect. Tables:
 ///
-///   samples   sample, key, shard, members, bytes (of all its members), and the metadata columns
-///   members   sample, member (its place in the sample), key, field, shard, offset, size
-///   shards    shard, url, size, mtime_ns, first_sample, samples, members, ... (as Index::Shard)
-///   fields    field, members, bytes
-///   skipped   shard, offset, name, reason
+///     samples   sample, key, shard, members, bytes (of all its members), and the metadata columns
+///     members   sample, member (its place in the sample), key, field, shard, offset, size
+///     shards    shard, url, size, mtime_ns, first_sample, samples, members, ... (see Index::Shard)
+///     fields    field, members, bytes
+///     skipped   shard, offset, name, reason
 ///
-/// All are virtual, and read through Index: damage is an error, never a wrong answer, and SQL costs
-/// no storage. A shard's url is its path as Index::Shard has it, without a URL's secrets.
-/// Conditions on sample, key (compared by its bytes) and shard are looked up, others scan: about
-/// 0.2 us a row, of `shards` some us. Keys, fields and names that are not UTF-8 are blobs. SQLite's
-/// json_each and json_tree are there too.
+/// The tables are virtual and read from the Index, so SQL needs no storage, and damage is an error,
+/// never a wrong answer. A shard's url is Index::Shard::path without secrets. Keys, fields and
+/// names that are not UTF-8 are blobs. SQLite's json_each and json_tree are available.
 ///
-/// Only SELECT is allowed: nothing can be attached, loaded or written. A value has 2 MiB at most, a
-/// pattern of LIKE or GLOB 250 bytes, the query kMaxQueryBytes. There is no json_patch().
-///
-/// One thread; each has its own. It shares ownership of the index.
+/// Limits: only SELECT is allowed, so a query cannot attach, load or write anything. A value has at
+///   most 2 MiB, a pattern of LIKE or GLOB 250 bytes, the query kMaxQueryBytes. json_patch() is not
+///   available.
+/// Cost: a condition on sample, key (compared by its bytes) or shard is a lookup. Any other
+///   condition scans the table.
+/// Threads: one thread at a time. Several queries may run at once.
+/// Lifetime: shares ownership of the index.
 class SHARDWISE_EXPORT Query {
  public:
-  /// A value of a result or of a metadata column. Only the part that `type` names means anything.
+  /// A value of a result or of a metadata column. Only the member for `type` is meaningful.
   struct Value {
     /// SQLite's types.
     enum class Type : std::uint8_t { kNull, kInteger, kReal, kText, kBlob };
@@ -51,14 +52,15 @@ class SHARDWISE_EXPORT Query {
 
   /// Limits on what a query may use.
   struct Limits {
-    /// Bytes of scratch files for sorting, grouping and joining what does not fit into memory:
-    /// about 16 MiB a sort, 2 MiB a join or group. The files have no names, and lie in TMPDIR, else
-    /// in /var/tmp or /tmp.
+    /// Bytes of scratch files, for sorts, joins and groups that do not fit in memory (about 16 MiB
+    /// per sort, 2 MiB per join or group). The files have no names. They are created in TMPDIR,
+    /// else in /var/tmp or /tmp.
     std::uint64_t scratch_bytes = std::uint64_t{4} << 30;
   };
 
-  /// Errors: InvalidArgument, with SQLite's reason, if `sql` is not one SELECT that can be run
-  /// here; CorruptIndex.
+  /// Prepares the query.
+  /// Errors: InvalidArgument, with SQLite's reason, unless `sql` is one SELECT that can run here.
+  ///   CorruptIndex.
   Query(std::shared_ptr<const Index> index, std::string_view sql);
   Query(std::shared_ptr<const Index> index, std::string_view sql, const Limits& limits);
   ~Query();
@@ -67,15 +69,15 @@ class SHARDWISE_EXPORT Query {
 
   /// Names of the result's columns.
   [[nodiscard]] const std::vector<std::string>& columns() const noexcept;
-  /// Moves to the next row; false at the end.
-  /// Errors: InvalidArgument (a function failed, a result too large, more scratch files than
-  ///   Limits allow); CorruptIndex; kNoSpace, kIo (the scratch files).
+  /// Moves to the next row. Returns false at the end.
+  /// Errors: InvalidArgument if a function fails, a result is too large, or scratch files exceed
+  ///   the Limits. CorruptIndex. kNoSpace or kIo from scratch files.
   bool next();
-  /// A value of this row; text and blobs are valid until next(). REQUIRES: next() was true,
+  /// A value of this row. Text and blobs are valid until next(). REQUIRES: next() returned true,
   /// column < columns().size().
   [[nodiscard]] Value value(std::size_t column) const noexcept;
 
-  /// Makes next() stop with Cancelled soon after `cancel` says so.
+  /// Lets next() throw Cancelled soon after `cancel` is cancelled.
   void set_cancel(const CancelToken& cancel) noexcept;
 
  private:
@@ -83,12 +85,12 @@ class SHARDWISE_EXPORT Query {
   std::unique_ptr<Impl> impl_;
 };
 
-/// The numbers of the samples for which an SQL condition over `samples` holds, ascending:
-/// "cls = 7 and width >= 256". Errors: as Query.
+/// Returns the numbers, ascending, of the samples for which an SQL condition over `samples` holds,
+/// e.g. "cls = 7 and width >= 256". Errors: as for Query.
 SHARDWISE_EXPORT std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                                            std::string_view condition);
-/// The same of those in [first, last): no others are looked at, so threads can share the work.
-/// Errors: Cancelled soon after `cancel` says so, too.
+/// Considers only the samples in [first, last), so threads can share the work.
+/// Errors: as above; Cancelled soon after `cancel` is cancelled.
 SHARDWISE_EXPORT std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                                            std::string_view condition,
                                                            std::uint64_t first, std::uint64_t last,

@@ -20,53 +20,55 @@ namespace shardwise {
 /// The largest number of samples in any order.
 inline constexpr std::uint64_t kMaxSamples = std::uint64_t{1} << 62;
 
-/// First sample of each shard, then the number of samples: shards + 1 ascending numbers, the first
-/// 0. Shared and immutable, so that an index and all orders over it hold it once. Shards may be
-/// empty.
+/// First sample of each shard, then the number of samples: shards + 1 ascending numbers, starting
+/// with 0. Shards may be empty. The vector is shared and immutable, so an index and all orders over
+/// it have one copy.
 using ShardOffsets = std::shared_ptr<const std::vector<std::uint64_t>>;
 
-// The defaults of the library, of the command line and of shardwise-train alike.
+// Default values of the library, the command line and shardwise-train.
 
 /// Samples in a chunk.
 inline constexpr std::uint64_t kDefaultChunkSize = 1000;
-/// Chunks that are mixed together. A window should span classes that lie one after another: with
-/// 1.28 M samples sorted by 1,000 classes, 256 samples show 2 of them at window 1, 88 at window 64.
+/// Chunks that are mixed together. A window should span several classes if samples are sorted by
+/// class. Example: with 1.28 M samples of 1,000 sorted classes, 256 samples cover 2 classes at
+/// window 1, and 88 at window 64.
 inline constexpr std::uint64_t kDefaultWindow = 64;
-/// Shards that are mixed together. Each of them has to be at hand while its window is read.
+/// Shards that are mixed together. All shards of a window must be available while it is read.
 inline constexpr std::uint64_t kDefaultShardWindow = 8;
 
-/// Ranges of `chunk_size` samples in a random order, and the samples of `window` of them together
-/// in a random order. Reads shards piece by piece, so few of them are in use at a time.
+/// Chunks of `chunk_size` consecutive samples, in random order. The samples of every `window`
+/// chunks are shuffled together. Shards are read piece by piece, so only a few are in use at a
+/// time.
 struct Chunked {
   std::uint64_t chunk_size = kDefaultChunkSize;  ///< samples
   std::uint64_t window = kDefaultWindow;         ///< chunks mixed together
-  /// Moves the borders of the chunks in each epoch, so that neighbours do not stay together. Off by
-  /// default, since a shard cache works best if borders of chunks lie on borders of shards.
+  /// Shift the chunk borders in each epoch, so that neighbouring samples do not stay together. Off
+  /// by default: a shard cache works best if chunk borders coincide with shard borders.
   bool phase = false;
 
   friend bool operator==(const Chunked&, const Chunked&) = default;
 };
 
-/// As Chunked, with whole shards as chunks. Memory: 16 bytes a shard.
+/// Like Chunked, with whole shards as chunks. Memory: 16 bytes per shard.
 struct Sharded {
   std::uint64_t window = kDefaultShardWindow;  ///< shards mixed together
 
   friend bool operator==(const Sharded&, const Sharded&) = default;
 };
 
-/// Sample 0, 1, 2 ...: for evaluation.
+/// Samples 0, 1, 2, ... Meant for evaluation.
 struct Sequential {
   friend bool operator==(const Sequential&, const Sequential&) = default;
 };
 
-/// Draws with replacement; NOT exact. docs/formats/order.md says how.
+/// Draws with replacement; NOT exact. docs/formats/order.md specifies it.
 struct Resampled {
-  /// The unit that one draw with replacement takes.
+  /// The unit of one draw.
   enum class Unit : std::uint8_t { kSample, kShard };
 
   Unit unit = Unit::kSample;
-  /// The name of a metadata column with the weight of each sample; empty: all alike. By sample
-  /// only.
+  /// A metadata column with the weight of each sample; empty means equal weights. Only for
+  /// Unit::kSample.
   std::string weights{};
 
   friend bool operator==(const Resampled&, const Resampled&) = default;
@@ -74,20 +76,21 @@ struct Resampled {
 
 /// The order of Python wids, bit for bit. docs/formats/wids-order.md specifies it.
 struct Wids {
-  /// 0: wids' own default, 1,000,000 with more than one rank and 2,000 with one.
+  /// Samples per chunk. 0 means wids' default: 1,000,000 with several ranks, 2,000 with one.
   std::uint64_t chunk_size = 0;
   bool shuffle = true;
-  bool shufflefirst = false;  ///< also permute the chunks of epoch 0
+  bool shufflefirst = false;  ///< permute the chunks of epoch 0, too
 
   friend bool operator==(const Wids&, const Wids&) = default;
 };
 
-/// Several data sets mixed by weight, each in exact epochs of its own (docs/formats/order.md).
+/// Several data sets mixed by weight, each in its own exact epochs. docs/formats/order.md specifies
+/// it.
 struct Mixture {
   /// One data set of a mixture.
   struct Part {
     std::uint64_t num_samples = 0;
-    double weight = 1;  ///< any number >= 0; only the ratios count. 0: never drawn
+    double weight = 1;  ///< at least 0; only ratios matter; 0 means never drawn
     std::variant<Chunked, Sharded, Sequential> kind = Chunked{};
 
     friend bool operator==(const Part&, const Part&) = default;
@@ -100,62 +103,62 @@ struct Mixture {
 
 using OrderKind = std::variant<Chunked, Sharded, Sequential, Resampled, Wids, Mixture>;
 
-/// "chunked", "sharded", "sequential", "resampled", "wids", "mixture".
+/// Returns "chunked", "sharded", "sequential", "resampled", "wids" or "mixture".
 SHARDWISE_EXPORT std::string_view name_of(const OrderKind& kind) noexcept;
-/// The kind of that name with its defaults; all but "mixture".
-/// Errors: InvalidArgument, with the valid names.
+/// Returns the kind of this name with its defaults. Every name except "mixture" is valid.
+/// Errors: InvalidArgument; the text lists the valid names.
 SHARDWISE_EXPORT OrderKind parse_order_kind(std::string_view name);
 
-/// An order: which sample comes when, whichever rank reads it. A value; the same one on every rank.
-/// RankOptions and the epoch say where a rank stands in it. docs/formats/order.md specifies the
-/// orders.
+/// An order defines which sample comes at which position, on whichever rank. It is a value, equal
+/// on every rank. RankOptions and the epoch define the place of a rank in it. docs/formats/order.md
+/// specifies the orders.
 ///
 ///     Order{.seed = 17}
 ///     Order{.seed = 17, .kind = Sharded{.window = 4}, .tail = Order::Tail::kDrop}
 ///
-/// An epoch's samples come at positions 0, 1, 2 ..., counted over all ranks together; position p of
-/// an epoch that is read from its beginning goes to rank p mod world_size.
+/// The samples of an epoch have positions 0, 1, 2, ..., counted over all ranks. If an epoch is read
+/// from its beginning, position p belongs to rank p mod world_size.
 struct Order {
-  /// The policy for the last samples, which do not fill a whole row of ranks.
+  /// The policy for the last samples, if they do not fill a whole row of ranks.
   enum class Tail : std::uint8_t {
-    kExact,  ///< each comes once; the first ranks get one more than the others
+    kExact,  ///< each is delivered once; the first ranks get one more than the others
     kDrop,   ///< the last samples are left out; all ranks get the same number
-    /// The epoch's first samples that are not left out by then come again at its end; all ranks get
+    /// The first samples of the epoch, except skipped ones, are repeated at its end. All ranks get
     /// the same number.
     kPad,
   };
 
   std::uint64_t seed = 0;
   OrderKind kind = Chunked{};
-  /// Contiguous segments of the order that ranks read side by side. With 1 all ranks walk through
-  /// the same chunks together, and any number of ranks may go on; with as many as there are nodes,
-  /// each node has shards of its own, if ranks are numbered round the nodes. It divides the number
-  /// of ranks, or is a multiple of it.
+  /// Number of contiguous segments of the order, read side by side. It must divide the number of
+  /// ranks that get different samples, or be a multiple of it. With 1, all ranks read the same
+  /// chunks together, and a run can continue with any number of ranks. With one per node, each node
+  /// reads its own shards, if ranks are numbered round-robin over the nodes.
   std::uint64_t streams = 1;
   Tail tail = Tail::kExact;
-  /// Deals out the samples of each step (batch_size on each rank) so that all ranks get near-equal
-  /// bytes: for samples of very different sizes, where all ranks wait for the one with the largest.
-  /// Every rank deals for all of them, at about 15 ns a sample of the whole step.
+  /// Deal the samples of each step out so that all ranks get nearly equal bytes. It helps if sample
+  /// sizes vary widely and all ranks wait for the one with the most bytes.
+  /// Cost: every rank processes the samples of all ranks in the step.
   bool balance_bytes = false;
-  /// Samples in an epoch, of all ranks together; 0: one pass over the data (for resampled and
-  /// mixture: as many as there are samples). An exact order cuts its passes into epochs of this
-  /// size: each sample still comes once in each pass. It goes with Tail::kExact only.
+  /// Samples in an epoch, over all ranks. 0 means one pass over the data; for resampled orders and
+  /// mixtures, as many as there are samples. An exact order divides its passes into epochs of this
+  /// size, and each sample still occurs once per pass. This requires Tail::kExact.
   std::uint64_t epoch_size = 0;
-  /// Left out on purpose.
+  /// Samples and positions to leave out.
   SkipList skip{};
 
   friend bool operator==(const Order&, const Order&) = default;
 };
 
-/// "exact", "drop", "pad".
+/// Returns "exact", "drop" or "pad".
 SHARDWISE_EXPORT std::string_view tail_name(Order::Tail tail) noexcept;
-/// Errors: InvalidArgument, with the valid names.
+/// Errors: InvalidArgument; the text lists the valid names.
 SHARDWISE_EXPORT Order::Tail parse_tail(std::string_view name);
 
-/// The place of a rank among the others. None of it is part of the order: a run may go on with
-/// another number of ranks and another batch size, and no sample is lost or repeated.
+/// The place of a rank among the ranks. These options are not part of the order: a run can continue
+/// with another number of ranks and another batch size, and no sample is lost or repeated.
 struct RankOptions {
-  /// Ranks [first, first + count): those that share a cache, as the ranks of one node do.
+  /// Ranks [first, first + count) that share a cache, e.g. the ranks of one node.
   struct Range {
     std::uint64_t first = 0;
     std::uint64_t count = 1;
@@ -163,20 +166,22 @@ struct RankOptions {
 
   std::uint64_t rank = 0;
   std::uint64_t world_size = 1;
-  std::uint64_t batch_size = 1;  ///< samples of a step on each rank
-  /// Samples of a step on all ranks together, instead of batch_size; 0: that counts. It need not
-  /// divide by the number of ranks: in each step other ranks then have one sample more.
+  std::uint64_t batch_size = 1;  ///< samples per step on each rank
+  /// Samples per step over all ranks, instead of batch_size. 0 means: use batch_size. It need not
+  /// be divisible by the number of ranks: the ranks that get one sample more then change from step
+  /// to step.
   std::uint64_t global_batch_size = 0;
-  /// Neighbouring ranks that must see the same samples, as tensor and sequence parallel groups do:
-  /// ranks 0 to replicas - 1 get the same, then the next ones. It divides world_size.
+  /// Number of consecutive ranks that get the same samples, e.g. a tensor or sequence parallel
+  /// group. Ranks 0 to replicas - 1 get the same samples, then the next group, and so on. It must
+  /// divide world_size.
   std::uint64_t replicas = 1;
 };
 
-/// The size in bytes of a sample, as an index knows it. Called from the sampler's thread.
+/// Returns the size in bytes of a sample, known from the index. Called on the sampler's thread.
 using SampleBytes = std::function<std::uint64_t(std::uint64_t sample)>;
 
-/// The samples that an order is made over: their number, and what the data set knows of them. Made
-/// from a Dataset, or from a number alone where nothing else matters.
+/// The samples over which an order is made: their number and what the data set knows about them.
+/// Made from a Dataset, or from a number if the order needs no more.
 class SHARDWISE_EXPORT SampleSet {
  public:
   /// Errors: InvalidArgument if `n` is negative.
@@ -186,7 +191,7 @@ class SHARDWISE_EXPORT SampleSet {
       if (n < 0) throw_negative(n);
     }
   }
-  /// Anything like a Dataset. Cost: nothing is read before an order needs it.
+  /// Accepts anything like a Dataset. Cost: data is read only when an order needs it.
   template <class Data>
   requires requires(const Data& data, const std::string& column) {
     { data.size() } -> std::convertible_to<std::uint64_t>;
@@ -204,19 +209,20 @@ class SHARDWISE_EXPORT SampleSet {
         make_bytes_([data] { return SampleBytes(data.sample_bytes()); }),
         make_column_([data](const std::string& column) { return data.numbers(column); }) {}
 
-  /// Returns these samples with other shards, sizes, or another fingerprint.
+  /// Each returns these samples with other shards, sizes, fingerprint or column.
   [[nodiscard]] SampleSet with_shards(ShardOffsets starts) const;
   [[nodiscard]] SampleSet with_bytes(SampleBytes bytes) const;
   [[nodiscard]] SampleSet with_fingerprint(Hash128 fingerprint) const;
   [[nodiscard]] SampleSet with_column(
       std::function<std::vector<double>(const std::string&)> column) const;
-  /// Samples in shards of these lengths. Errors: InvalidArgument as shard_offsets_from_lengths.
+  /// Returns samples in shards of these lengths.
+  /// Errors: InvalidArgument if there are more than kMaxSamples samples.
   [[nodiscard]] static SampleSet of_shards(std::span<const std::uint64_t> lengths);
 
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] const Hash128& fingerprint() const noexcept { return fingerprint_; }
   [[nodiscard]] bool knows_shards() const noexcept { return make_starts_ != nullptr; }
-  /// Errors (all three): InvalidArgument if the shards, sizes or columns are not known.
+  /// Errors (all three): InvalidArgument if the shards, sizes or columns are unknown.
   [[nodiscard]] ShardOffsets shard_starts() const;
   [[nodiscard]] SampleBytes sample_bytes() const;
   [[nodiscard]] std::vector<double> column(const std::string& name) const;

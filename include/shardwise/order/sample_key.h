@@ -7,12 +7,12 @@
 
 namespace shardwise {
 
-/// The key from which an augmentation draws its random numbers: a function of the run's seed, the
-/// epoch and the sample, so it is the same on any number of ranks and threads, and in any batch.
-/// @param sample    its number in the data set; in a view, its number there.
-/// @param position  of an order in which a sample may come twice in an epoch (resampled, mixture,
-///                  epochs longer than a pass): its position in the epoch. Otherwise leave it out.
-/// Cost: about 10 ns each.
+/// Returns the key from which an augmentation draws its random numbers. It depends only on the
+/// seed, the epoch and the sample, not on ranks, threads or batches.
+/// @param sample    its number in the data set or view.
+/// @param position  its position in the epoch. Pass it only if a sample may occur twice in an
+///   epoch: resampled orders, mixtures, and epochs longer than a pass.
+/// Cost: O(1).
 SHARDWISE_EXPORT Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch,
                                     std::uint64_t sample) noexcept;
 SHARDWISE_EXPORT Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t sample,

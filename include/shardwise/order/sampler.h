@@ -24,28 +24,28 @@ struct Walk;
 struct Dealt;
 }  // namespace detail
 
-/// The sample numbers that one rank delivers in an epoch, in order: a sequence that can be walked,
-/// entered anywhere, and asked what it holds where.
+/// The sequence of sample numbers that one rank delivers in an epoch. It can be iterated,
+/// positioned anywhere, and queried.
 ///
 ///     sampler.set_epoch(3);
 ///     for (std::uint64_t i : sampler) use(data[i]);
 ///
-/// A sampler covers an epoch from where it began: the epoch's beginning, or the point at which
-/// resume() put it. size(), position(), at() and steps count from there.
+/// A sampler covers an epoch from where it began: the beginning of the epoch, or the point of
+/// resume(). size(), position(), at() and steps count from there.
 ///
-/// All samplers have this one base class, so a loader or an adapter needs to know only it. The call
-/// through it fills up to 512 numbers at a time, so what is virtual costs nothing per sample.
+/// All samplers share this base class, so a loader or adapter needs to know only Sampler. One
+/// virtual call produces up to 512 numbers, so it costs almost nothing per sample.
 ///
-/// Threads: one thread. clone() gives another thread its own.
-/// Memory:  constant (about 5 KB), beside what a kind of order says.
-/// Cost:    about 20 ns a sample in sequence; at() and seek() some 200 ns. set_epoch() and resume()
-///          the same, and 20 ns a shard for sharded orders, 300 ns a sample that is left out.
+/// Threads: one thread. clone() makes a sampler for another thread.
+/// Memory: constant (about 5 KB), plus what the kind of order needs.
+/// Cost: next() and at() O(1). set_epoch() and resume() O(1); for sharded orders O(shards); and
+///   O(n) for n samples left out.
 class SHARDWISE_EXPORT Sampler {
  public:
-  /// Whether a run may go on with other data, or another order, than its token says.
+  /// Whether a run may continue with other data or another order than in its token.
   enum class Changes : std::uint8_t { kRefuse, kAllowAtEpochBorder };
 
-  /// The samples of one rank in one step: an answer of explain_step().
+  /// The samples of one rank in one step. explain_step() returns these.
   struct RankStep {
     std::uint64_t rank = 0;
     std::vector<std::uint64_t>
@@ -54,18 +54,18 @@ class SHARDWISE_EXPORT Sampler {
     friend bool operator==(const RankStep&, const RankStep&) = default;
   };
 
-  /// Where a sample comes: an answer of when_sample().
+  /// One delivery of a sample. when_sample() returns these.
   struct SampleTime {
     std::uint64_t rank = 0;
-    std::uint64_t step = 0;      ///< from where the sampler began
-    std::uint64_t place = 0;     ///< in the batch, from 0
+    std::uint64_t step = 0;      ///< counted from where the sampler began
+    std::uint64_t place = 0;     ///< index in the batch
     std::uint64_t position = 0;  ///< in the epoch, over all ranks
 
     friend bool operator==(const SampleTime&, const SampleTime&) = default;
   };
 
-  /// A C++20 input iterator over what is left. The number it points at counts as delivered, so
-  /// leaving a loop early leaves position() behind the last one used.
+  /// A C++20 input iterator over the remaining samples. The number it points at counts as
+  /// delivered. After leaving a loop early, position() is therefore behind the last number used.
   class Iterator {
    public:
     using value_type = std::uint64_t;
@@ -91,12 +91,12 @@ class SHARDWISE_EXPORT Sampler {
 
   virtual ~Sampler();
 
-  /// How many samples this rank delivers, from where the sampler began to the end of the epoch.
+  /// Samples that this rank delivers, from where the sampler began to the end of the epoch.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   [[nodiscard]] std::uint64_t rank() const noexcept { return ranks_.rank; }
   [[nodiscard]] std::uint64_t world_size() const noexcept { return ranks_.world_size; }
-  /// Samples of a step on this rank, at most.
+  /// Samples per step on this rank, at most.
   [[nodiscard]] std::uint64_t batch_size() const noexcept;
   [[nodiscard]] std::uint64_t replicas() const noexcept { return ranks_.replicas; }
   /// The fingerprint of the data set.
@@ -104,110 +104,112 @@ class SHARDWISE_EXPORT Sampler {
   [[nodiscard]] std::uint64_t num_samples() const noexcept { return spec_.num_samples; }
   [[nodiscard]] const ResumeToken::OrderSpec& spec() const noexcept { return spec_; }
   [[nodiscard]] const Order& order() const noexcept { return spec_.order; }
-  /// The samples and positions that are left out: by the order, and by the token that was resumed.
+  /// The samples and positions that the order or the resumed token leaves out.
   [[nodiscard]] const SkipList& skip() const noexcept { return skip_; }
 
-  /// Moves to the beginning of `epoch`. In the sampler's own epoch, unless its end was reached, it
-  /// moves back to where the sampler began: where resume() put it, if that was called. So a loop
-  /// over epochs may call it after resume(). Nothing moves on by itself: the same epoch again is
-  /// the same order again. Errors: InvalidArgument if the order has no such epoch.
+  /// Moves to the beginning of `epoch`. In the current epoch, unless its end was reached, it moves
+  /// back to where the sampler began, which may be the point of resume(). A loop over epochs may
+  /// therefore call it after resume(). The sampler never advances to the next epoch by itself.
+  /// Errors: InvalidArgument if the order has no such epoch.
   void set_epoch(std::uint64_t epoch);
-  /// Moves to the beginning of this epoch, also after resume().
+  /// Moves to the beginning of the current epoch, even after resume().
   void reset();
   /// Moves to this rank's sample `index`, in [0, size()]. Errors: OutOfRange.
   void seek(std::uint64_t index);
-  /// How many of its samples this rank has delivered.
+  /// Samples that this rank has delivered.
   [[nodiscard]] std::uint64_t position() const noexcept { return buffer_first_ + cursor_; }
 
-  /// This rank's sample `index`; moves nothing. Errors: OutOfRange.
+  /// Returns this rank's sample `index` without moving. Errors: OutOfRange.
   [[nodiscard]] std::uint64_t at(std::uint64_t index) const;
   [[nodiscard]] std::uint64_t operator[](std::uint64_t index) const { return at(index); }
-  /// The position in the epoch of this rank's sample `index`, counted over all ranks as if nothing
-  /// were left out. A sample that is repeated to fill the last row has the position of its first
-  /// delivery. Errors: OutOfRange.
+  /// Returns the position in the epoch of this rank's sample `index`, counted over all ranks as if
+  /// nothing were left out. A sample that is repeated as padding has the position of its first
+  /// delivery.
+  /// Errors: OutOfRange.
   [[nodiscard]] std::uint64_t position_in_epoch(std::uint64_t index) const;
 
-  /// The next sample, or nothing at the end of the epoch.
+  /// Returns the next sample, or nothing at the end of the epoch.
   std::optional<std::uint64_t> next() {
     std::uint64_t sample = 0;
     if (!take(sample)) return std::nullopt;
     return sample;
   }
-  /// Fills `batch` with the next samples; returns how many: fewer only at the end of the epoch.
-  /// If it throws, nothing has moved.
+  /// Fills `batch` with the next samples and returns their number. It is smaller than the batch
+  /// only at the end of the epoch. If the call throws, the position is unchanged.
   std::size_t next_batch(std::span<std::uint64_t> batch);
 
-  /// Errors: InvalidArgument if the end of the epoch was reached: set_epoch() goes on.
+  /// Errors: InvalidArgument at the end of the epoch. Call set_epoch() first.
   Iterator begin();
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
-  /// Steps of batch_size samples on each rank, or global_batch_size on all, from where the sampler
-  /// began to the end of the epoch, the same number for all ranks: in the last one a rank may have
-  /// less, or nothing.
+  /// Number of steps from where the sampler began to the end of the epoch, equal on all ranks. A
+  /// step has batch_size samples on each rank, or global_batch_size over all ranks. In the last
+  /// step a rank may have fewer or none.
   [[nodiscard]] std::uint64_t steps() const noexcept;
-  /// This rank's first sample of a step: an index in [0, size()]; size() for steps() and after it.
+  /// Index of this rank's first sample of a step; size() from steps() on.
   [[nodiscard]] std::uint64_t first_of_step(std::uint64_t step) const noexcept;
-  /// The step to which this rank's sample `index` belongs.
+  /// The step that contains this rank's sample `index`.
   [[nodiscard]] std::uint64_t step_of(std::uint64_t index) const noexcept;
 
-  /// A token for the samples that were delivered, if every rank took as many as this one. At the
-  /// very end of an epoch, ranks that have fewer samples (one less; with wids many, or none) cannot
-  /// know whether the others took theirs; token_after() is exact there too.
-  /// Errors: InvalidArgument in the middle of a step whose bytes are balanced.
+  /// Returns a token for the delivered samples. It assumes that every rank took as many samples as
+  /// this one. At the very end of an epoch a rank with fewer samples cannot know whether the others
+  /// took theirs. In that case use token_after(), which is exact.
+  /// Errors: InvalidArgument within a step whose bytes are balanced.
   [[nodiscard]] ResumeToken token() const;
-  /// A token for `num_steps` steps of all ranks from where the sampler began.
+  /// Returns a token after `num_steps` steps of all ranks, counted from where the sampler began.
   [[nodiscard]] ResumeToken token_after(std::uint64_t num_steps) const;
-  /// Goes on where `token` stands, with any number of ranks and batch size. What this order's skip
-  /// list has and the token's has not is left out from there on.
-  /// With kAllowAtEpochBorder a token that stands at the beginning of an epoch may be of other data
-  /// or another order; the former ones go into the token's history. Of other data the token's skip
-  /// list is not taken over, since the numbers may mean other samples. Another order is refused if
-  /// both orders are in the middle of a pass over the data there (mixtures, epoch_size): the rest
-  /// of the pass would be lost.
-  /// Errors: Mismatch, VersionMismatch; OutOfRange if the epoch has no such position; the sampler
-  /// stays as it is.
+  /// Continues from `token`, with any number of ranks and batch size. Entries of this order's skip
+  /// list that the token lacks apply from that point on.
+  ///
+  /// With kAllowAtEpochBorder, a token at the beginning of an epoch may have other data or another
+  /// order. The former ones are added to the token's history. If the data differs, the token's skip
+  /// list is dropped, since its numbers may mean other samples. Another order is refused if both
+  /// orders are within a pass over the data there (mixtures, epoch_size), because the rest of the
+  /// pass would be lost.
+  /// Errors: Mismatch. VersionMismatch. OutOfRange if the epoch has no such position. After an
+  ///   error the sampler is unchanged.
   void resume(const ResumeToken& token, Changes changes = Changes::kRefuse);
 
-  /// True if an epoch has each sample exactly once, but for what tail and skip list say. If not,
-  /// an epoch can still be proven to be as ordered.
+  /// True if an epoch delivers each sample exactly once, apart from tail and skip list. If false,
+  /// an epoch can still be proven to come as ordered.
   [[nodiscard]] bool is_exact() const noexcept { return is_exact_; }
-  /// The samples that all ranks together have to deliver in this epoch, from its very beginning.
-  /// Cost: exact orders 2 ns a sample, other ones 20; `all`, the sum of each sample once, may be
-  /// kept from epoch to epoch.
+  /// The samples that all ranks together have to deliver in this epoch, counted from its beginning.
+  /// @param all  the sum of each sample once; it may be kept from epoch to epoch.
+  /// Cost: O(samples); for exact orders with `all` only O(samples left out or repeated).
   [[nodiscard]] EpochAudit::Expectation expectation() const;
   [[nodiscard]] EpochAudit::Expectation expectation(const EpochAudit::Sum& all) const;
-  /// The number of deliveries, over all ranks, before `position` of this epoch.
+  /// The number of deliveries over all ranks before `position` of this epoch.
   [[nodiscard]] std::uint64_t deliveries_before(std::uint64_t position) const;
 
-  /// A sampler of the same order, from the same point, for another rank.
+  /// Returns a sampler of the same order, beginning at the same point, for another rank.
   [[nodiscard]] std::unique_ptr<Sampler> for_rank(std::uint64_t rank) const;
   [[nodiscard]] virtual std::unique_ptr<Sampler> clone() const = 0;
 
  protected:
-  /// `skip`: what the order leaves out, in force from its beginning.
+  /// @param skip  entries that the order leaves out from its beginning.
   Sampler(const SampleSet& samples, ResumeToken::OrderSpec spec, const SkipList& skip,
           const RankOptions& ranks);
   Sampler(const Sampler&) = default;
   Sampler& operator=(const Sampler&) = default;
 
-  /// Begins at `position` of `epoch`. Changes nothing if it throws. Constructors of final classes
-  /// call it.
+  /// Begins at `point`. Constructors of final classes call it. If it throws, nothing has changed.
   void start(SkipList::Point point, const SkipList& skip);
-  /// Prepares what lies between a point and the end of its epoch, for start(), and calls
-  /// set_walk(). Changes nothing if it throws.
+  /// Prepares the rest of the epoch from `point` on, and calls set_walk(). start() calls it. If it
+  /// throws, nothing has changed.
   virtual void prepare(SkipList::Point point, const SkipList& skip) = 0;
-  /// out[i] = this rank's sample first + i. REQUIRES: all of them below size().
+  /// Sets out[i] to this rank's sample first + i. REQUIRES: all indices are below size().
   virtual void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const = 0;
   [[nodiscard]] virtual std::uint64_t find_position(std::uint64_t index) const = 0;
-  /// The point that was reached when all ranks together delivered `count` samples since the
-  /// beginning; nothing at the end of the epoch.
+  /// The position reached after all ranks together delivered `count` samples since the sampler
+  /// began, or nothing at the end of the epoch.
   [[nodiscard]] virtual std::optional<std::uint64_t> position_after(std::uint64_t count) const = 0;
-  /// Positions that an epoch has before it ends: a token may stand there.
+  /// Number of positions of an epoch at which a token may stand.
   [[nodiscard]] virtual std::uint64_t num_positions() const = 0;
   virtual void expect(EpochAudit::Expectation& expectation) const = 0;
   [[nodiscard]] virtual std::uint64_t count_before(std::uint64_t position) const = 0;
 
-  /// One delivery of a sample: by a rank (of those with different samples), as its number `index`.
+  /// One delivery of a sample. `rank` counts only ranks with different samples; `index` is its
+  /// number on that rank.
   struct Delivery {
     std::uint64_t rank = 0;
     std::uint64_t index = 0;
@@ -215,14 +217,14 @@ class SHARDWISE_EXPORT Sampler {
   /// All deliveries of `sample` from where the sampler began.
   [[nodiscard]] virtual std::vector<Delivery> find_deliveries(std::uint64_t sample) const = 0;
 
-  /// Ranks that get different samples, and which of them this one is.
+  /// Number of ranks that get different samples, and this rank's number among them.
   [[nodiscard]] std::uint64_t num_shares() const noexcept {
     return ranks_.world_size / ranks_.replicas;
   }
   [[nodiscard]] std::uint64_t share() const noexcept { return ranks_.rank / ranks_.replicas; }
-  /// Samples of a step, of all ranks that get different ones.
+  /// Samples per step over all ranks that get different ones.
   [[nodiscard]] std::uint64_t step_size() const noexcept;
-  /// Sets how many samples all ranks together deliver, and how many this one does.
+  /// Sets the number of samples that all ranks together deliver, and that this rank delivers.
   void set_walk(std::uint64_t delivered, std::uint64_t size) noexcept;
   void set_exact(bool exact) noexcept { is_exact_ = exact; }
   ResumeToken::OrderSpec& mutable_spec() noexcept { return spec_; }
@@ -234,7 +236,7 @@ class SHARDWISE_EXPORT Sampler {
   friend struct detail::SamplerAccess;
 
   static constexpr std::size_t kBufferSize = 512;
-  static constexpr std::size_t kFirstFill = 1;  ///< so that the first sample comes at once
+  static constexpr std::size_t kFirstFill = 1;  ///< small, so that the first sample comes at once
 
   bool take(std::uint64_t& sample) {
     if (cursor_ == filled_ && !refill()) return false;
@@ -250,9 +252,9 @@ class SHARDWISE_EXPORT Sampler {
   Hash128 fingerprint_;
   RankOptions ranks_;
   std::uint64_t epoch_ = 0;
-  std::uint64_t first_position_ = 0;  ///< where the sampler began
-  SkipList own_skip_;                 ///< as the order was given
-  SkipList skip_;                     ///< with that of the token that was resumed
+  std::uint64_t first_position_ = 0;  ///< position where the sampler began
+  SkipList own_skip_;                 ///< from the order
+  SkipList skip_;                     ///< own_skip_ and that of the resumed token
   std::vector<ResumeToken::Stage> history_;
   std::uint64_t delivered_ = 0;
   std::uint64_t size_ = 0;
@@ -267,7 +269,7 @@ class SHARDWISE_EXPORT Sampler {
 };
 
 namespace detail {
-/// The samplers whose epochs are rows of positions that are dealt to the ranks: all but wids.
+/// A sampler whose epochs are rows of positions dealt to the ranks. All kinds except wids use it.
 class SHARDWISE_EXPORT SlotSampler : public Sampler {
  public:
   SlotSampler(const SampleSet& samples, const Order& order, const RankOptions& ranks);
@@ -293,17 +295,17 @@ class SHARDWISE_EXPORT SlotSampler : public Sampler {
   [[nodiscard]] const Dealt& deal(std::uint64_t step) const;
 
   std::unique_ptr<SlotOrder> slots_;
-  SampleBytes bytes_;  ///< where bytes are balanced
+  SampleBytes bytes_;  ///< used if bytes are balanced
   std::unique_ptr<Walk> walk_;
 };
 }  // namespace detail
 
-/// Chunks of `chunk_size` samples in a random order, and the samples of `window` of them together
-/// in a random order. For all other options give make_sampler() an Order.
-/// Errors (constructors of all samplers): InvalidArgument, saying what is valid.
+/// The sampler of a Chunked order, with the most common options. For all other options use
+/// make_sampler() with an Order.
+/// Errors: InvalidArgument; the text says what is valid.
 class SHARDWISE_EXPORT ChunkedSampler final : public detail::SlotSampler {
  public:
-  /// Those of Chunked, the seed, and what else is often set.
+  /// The options of Chunked and the most common options of Order.
   struct Options {
     std::uint64_t seed = 0;
     std::uint64_t chunk_size = kDefaultChunkSize;  ///< samples
@@ -317,10 +319,10 @@ class SHARDWISE_EXPORT ChunkedSampler final : public detail::SlotSampler {
   ChunkedSampler(const SampleSet& samples, const Options& options, const RankOptions& ranks = {});
 };
 
-/// The name under which wids users look for it; with one rank it is no different.
+/// The name that wids users look for. It works the same with one rank.
 using DistributedChunkedSampler = ChunkedSampler;
 
-/// The sampler of any order. With wids and mixtures too.
+/// Makes the sampler of any order, including wids and mixtures.
 /// Errors: InvalidArgument, naming the option and what is valid.
 SHARDWISE_EXPORT std::unique_ptr<Sampler> make_sampler(const SampleSet& samples,
                                                        const Order& order = {},
