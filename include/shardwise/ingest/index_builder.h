@@ -18,154 +18,159 @@
 namespace shardwise {
 
 struct BuildOptions {
-  /// One of several builds, on several machines perhaps, that merge_indexes joins.
+  /// One of several builds, possibly on several machines, whose indexes merge_indexes() joins.
   struct Part {
     std::uint64_t number = 1;  ///< from 1
     std::uint64_t count = 1;
   };
 
-  /// Threads that scan; 0: the calling one alone. Nothing: one per core.
+  /// Number of scanning threads. 0 means the calling thread only; empty means one per core.
   std::optional<unsigned> threads = {};
   Index::Content content = {};
-  /// The words that the shards were named by, as read_sources() returns them: SourceList::sources.
-  /// They are kept in the index, and update_index() lists directories, globs and descriptors among
-  /// them again. Empty: update_index() takes the shards that the index has.
+  /// The sources that stand for the shards, from SourceList::sources. The index stores them, and
+  /// update_index() expands directories, globs and descriptors again. Empty means that
+  /// update_index() uses the stored list of shards.
   std::vector<std::string> sources = {};
-  /// Leave out shards that do not exist, instead of failing. The index keeps the paths of all
-  /// shards, so that update_index() looks for them again. If no shard exists, the build fails all
-  /// the same, unless it builds a part.
+  /// Leave out missing shards instead of failing. The index stores the paths of all shards, so
+  /// update_index() looks for them again. If all shards are missing, the build fails, unless it
+  /// builds a part.
   bool drop_missing = false;
-  /// Take over copied shards without reading them: shards with another time or validator, but with
-  /// the size, the first 512 bytes and some headers that the index has. A changed shard that passes
-  /// these checks is not noticed; see Index::Lookup.
+  /// Reuse records of copied shards without scanning them. A copy has another time or validator,
+  /// but the same size, first 512 bytes and some headers. A changed shard that passes these checks
+  /// goes unnoticed; see Index::Lookup.
   bool accept_times = false;
-  /// Index only shards [n * (number - 1) / count, n * number / count) of the n.
+  /// Index only shards [n * (number - 1) / count, n * number / count) of all n shards.
   std::optional<Part> part = {};
-  /// Called after each shard, and now and then while a large one is read. Shards that are taken
-  /// over count as done.
+  /// Called after each shard, and from time to time within a large one. Reused shards count as
+  /// done.
   ProgressCallback progress = {};
-  /// Access to remote shards; none: they are an error.
+  /// Access to remote shards. Null means that they are an error.
   RemoteAccess remote = nullptr;
-  /// Stops the build with Cancelled; the index is as it was.
+  /// Makes the build throw Cancelled; the existing index is unchanged.
   CancelToken cancel = {};
-  /// How much work a build that is killed may lose: see build_index.
+  /// Limits on the work that a killed build loses, see build_index().
   std::uint64_t journal_bytes = std::uint64_t{8} << 20;
   std::chrono::milliseconds journal_age{1000};
 };
 
-/// The work of a build, and the index that it made (even if another build has replaced that index
-/// meanwhile).
+/// The work of a build, and a summary of its index, even if another build has replaced that index
+/// since.
 struct BuildReport {
   Index::Summary summary;
   std::uint64_t shards_scanned = 0;
-  std::uint64_t shards_reused = 0;  ///< taken over: unchanged since they were scanned
-  std::uint64_t shards_moved = 0;  ///< of them, under another path, or of another time, than before
-  std::uint64_t shards_resumed = 0;  ///< of them, from a build that did not finish
-  std::vector<std::string> dropped;  ///< paths of missing shards that were left out
-  std::vector<std::string> gone;  ///< paths of shards that the index had, and were not named again
-  std::vector<std::uint64_t> without_value;     ///< samples whose value is null, for each column
-  std::uint64_t num_not_samples = 0;            ///< links, directories, devices
-  std::vector<std::string> without_end_marker;  ///< paths of shards that end at a member without it
-  std::vector<std::string> concatenated;        ///< paths of shards that hold more than one archive
-  std::vector<std::string>
-      with_trailing_bytes;  ///< paths of shards with rubbish after their end marker
-  /// Paths of compressed shards without a checksum over their content: only hashes find damage.
+  std::uint64_t shards_reused = 0;  ///< unchanged since they were scanned
+  /// Reused shards whose path or time changed; part of `shards_reused`.
+  std::uint64_t shards_moved = 0;
+  /// Shards scanned by an earlier build that did not finish; part of `shards_reused`.
+  std::uint64_t shards_resumed = 0;
+  std::vector<std::string> dropped;  ///< paths of missing shards, which were left out
+  /// Paths of shards in the old index that are not in the new list.
+  std::vector<std::string> gone;
+  std::vector<std::uint64_t> without_value;  ///< per column, samples whose value is null
+  std::uint64_t num_not_samples = 0;         ///< links, directories, devices
+  /// Paths of shards without an end marker.
+  std::vector<std::string> without_end_marker;
+  std::vector<std::string> concatenated;         ///< paths of shards of several archives
+  std::vector<std::string> with_trailing_bytes;  ///< paths of shards with data after the end marker
+  /// Paths of compressed shards without a checksum of their content. Only hashes can detect damage.
   std::vector<std::string> without_checksum;
 };
 
-/// Scans `shards` (paths and URLs, in the order that numbers the samples) and makes the index at
-/// `path`, or updates the one that is there. Shards with the same path, size, mtime_ns and first
-/// 512 bytes, or the same URL, size and validator, are not read again. Nor are local shards that
-/// moved: a shard at a new path counts as moved if it has the size, mtime_ns and first 512 bytes of
-/// one that is no longer at its path, and of no other. Afterwards the index holds these shards and
-/// no others; samples are numbered in this order of shards, and within a shard as they lie.
+/// Builds or updates the index at `path` for exactly these shards. Samples are numbered in the
+/// order of `shards`, and within a shard by their position.
 ///
-/// Samples follow WebDataset. The basename of a member is cut at its first dot: the part before it,
-/// with the directories, is the key; the part after it, lower-cased, is the field. Consecutive
-/// members of one key are a sample. Only regular files are members of samples. Compressed shards
-/// (gzip, zstd, xz, bzip2, lz4, recognised by content) are indexed in one pass over their expanded
-/// bytes; their samples cannot be read in place.
+/// Reuse: a shard is not scanned again if its path, size, mtime_ns and first 512 bytes are
+/// unchanged, or its URL, size and validator. A local shard at a new path counts as moved, and is
+/// not scanned, if it equals exactly one missing shard in size, mtime_ns and first 512 bytes.
 ///
-/// URLs are fetched as they are given. The index, its journal and the words keep them without user,
-/// password, fragment and signature, so that the same shard signed anew is the same URL; who reads
-/// the shards says who asks (Fetchers::Options, Index::Lookup::urls). Files of an index that holds
-/// what else may be secret (other values in a query, commands) can be read by their owner alone:
-/// mode 0600.
+/// Samples follow WebDataset. The basename of a member is split at its first dot. The key is the
+/// part before it, with the directories; the field is the part after it in lower case. Consecutive
+/// members with one key form a sample. Only regular files are members of samples. Compressed shards
+/// (gzip, zstd, xz, bzip2, lz4, detected by content) are indexed in one pass over their expanded
+/// bytes. Their samples cannot be read in place.
 ///
-/// Effects: two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table), each
-/// written under a temporary name, synced and renamed, the catalogue last: that rename is the
-/// moment at which the new index exists. A reader sees the old index or the new one. A build that
-/// takes longer than a second keeps `path.journal` and, as `path.journal.table`, the unfinished
-/// table; if it is killed, fails or is cancelled, the next build writes on there: at most
-/// `journal_bytes` of table and `journal_age` of scanning are done again. Files of these names that
-/// no build left, or that may not be written to, stay as they are: then there is no journal. What a
-/// killed build left is removed by the next. Two builds of one path at once are safe; the last to
-/// finish wins.
+/// URLs are fetched as given. The index and its journal store them without user, password, fragment
+/// and signature, so a newly signed URL is the same shard. Readers supply credentials
+/// (Fetchers::Options, Index::Lookup::urls). If other parts of a URL may be secret (values in a
+/// query, commands), the files of the index have mode 0600.
 ///
-/// Threads: makes its own, and joins them.
-/// Cost: one pass over the headers (all bytes with hashes).
-/// Memory: the records of a few shards a thread, 16 bytes a sample up to 64 MiB
-///   (half as much again while that buffer grows), and 1 to 2 KB a shard.
-/// Errors: NotFound, kIo, kNoSpace; CorruptShard and Unsupported with shard, offset and member;
-///   Cancelled; InvalidArgument if `shards` is empty or holds a shard twice, under whatever names.
-///   The old index, if any, stays as it was.
+/// Effects: writes two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table).
+///   Both are written to temporary files, synced and renamed, the catalogue last. A reader sees
+///   either the old index or the new one. Concurrent builds of one path are safe; the last to
+///   finish wins.
+///
+/// Journal: a build that takes longer than a second writes `path.journal` and `path.journal.table`.
+/// If it is killed, fails or is cancelled, the next build continues from them. It repeats at most
+/// `journal_bytes` of table and `journal_age` of scanning, and removes what a killed build left. If
+/// files of these names exist that no build wrote, or that are not writable, they are kept, and
+/// there is no journal.
+///
+/// Threads: starts its own and joins them.
+/// Cost: one pass over the headers; with hashes over all bytes.
+/// Memory: the records of a few shards per thread, and 1 to 2 KB per shard. A buffer takes 16 bytes
+///   per sample up to 64 MiB, and half as much again while it grows.
+/// Errors: NotFound. kIo. kNoSpace. CorruptShard and Unsupported, naming shard, offset and member.
+///   Cancelled. InvalidArgument if `shards` is empty or contains a shard twice, even under
+///   different names. After an error the old index is unchanged.
 SHARDWISE_EXPORT BuildReport build_index(const std::string& path,
                                          const std::vector<std::string>& shards,
                                          const BuildOptions& options = {});
 
-/// The work that a build would do with each shard, by path or URL.
+/// The work that a build would do, listing shards by path or URL.
 struct BuildPlan {
   /// The remote bytes that a build is about to read.
   struct RemoteReading {
     std::uint64_t num_shards = 0;
-    /// The size of these shards, as their servers state it, or else the descriptor. From a server
-    /// that gives parts of files less is read, because the data of large members is stepped over.
+    /// Size of these shards according to their servers, else the descriptor. If a server supports
+    /// ranges, less is read, because the data of large members is skipped.
     std::uint64_t bytes = 0;
-    std::uint64_t num_unknown = 0;  ///< shards whose size is not known
+    std::uint64_t num_unknown = 0;  ///< shards of unknown size
   };
 
-  std::vector<std::string> read;       ///< would be read
-  std::uint64_t bytes_to_read = 0;     ///< of them, as far as their sizes are known
-  std::vector<std::string> resumed;    ///< were read by a build that did not finish
-  std::vector<std::string> unchanged;  ///< would be taken over from the index
-  std::vector<std::string> missing;    ///< are not there, and would be left out
-  std::vector<std::string> gone;       ///< are in the index, and would not be any more
+  std::vector<std::string> read;       ///< to be scanned
+  std::uint64_t bytes_to_read = 0;     ///< size of `read`, as far as known
+  std::vector<std::string> resumed;    ///< scanned by a build that did not finish
+  std::vector<std::string> unchanged;  ///< to be reused from the index
+  std::vector<std::string> missing;    ///< missing, to be left out
+  std::vector<std::string> gone;       ///< in the old index only
 };
 
-/// Looks at what build_index() would do with the same arguments, and changes nothing.
-/// Cost: as a build of which no shard has changed. Errors: as build_index before it reads shards.
+/// Returns what build_index() would do with the same arguments, without changing anything.
+/// Cost: that of a build in which no shard changed. Errors: those of build_index() before it scans.
 SHARDWISE_EXPORT BuildPlan plan_index(const std::string& path,
                                       const std::vector<std::string>& shards,
                                       const BuildOptions& options = {});
-/// As plan_index(), for update_index().
+/// Returns what update_index() would do. See plan_index().
 SHARDWISE_EXPORT BuildPlan plan_update(const std::string& path, const BuildOptions& options = {});
 
-/// Brings the index at `path` up to date with the shards that it names, or, if it was built with
-/// BuildOptions::sources, with those that these stand for now; and the content that it was built
-/// with. `options.content`, `options.sources` and `options.part` are not looked at.
-/// Errors: as build_index and read_sources; NotFound if there is no index; InvalidArgument if it is
-///   a part.
+/// Updates the index at `path` with its stored content options. The shards are those that it names
+/// or, if it was built with BuildOptions::sources, those that the sources stand for now. `content`,
+/// `sources` and `part` of `options` are ignored.
+/// Errors: those of build_index() and read_sources(). NotFound if there is no index.
+///   InvalidArgument if it is a part.
 SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
                                           const BuildOptions& options = {});
 
-/// True if a build of the index at `path` did not finish, and left a journal from which the next
-/// one goes on.
+/// True if a build of the index at `path` did not finish and left a journal, from which the next
+/// build continues.
 SHARDWISE_EXPORT bool has_journal(const std::string& path);
 
-/// The words of BuildOptions::sources that the index at `path` was built with, as paths relative to
-/// the current directory; empty if it was built with none. read_sources() turns them into the
-/// shards that update_index() takes.
-/// Errors: as Index::open; InvalidArgument if it is a part.
+/// Returns the BuildOptions::sources of the index at `path`, with paths relative to the current
+/// directory; empty if it has none. read_sources() expands them to the shards that update_index()
+/// uses.
+/// Errors: those of Index::open. InvalidArgument if it is a part.
 SHARDWISE_EXPORT std::vector<std::string> index_sources(const std::string& path);
 
-/// read_sources() of these words: what update_index() takes; empty if there are none.
-/// Errors: as both.
+/// Returns read_sources(index_sources(path)), the shards that update_index() uses; empty if the
+/// index has no sources.
+/// Errors: those of both functions.
 SHARDWISE_EXPORT SourceList read_index_sources(const std::string& path,
                                                const RemoteAccess& remote = nullptr);
 
-/// Joins all parts of an index, in any order of `parts`, into the index at `path`. The offset table
-/// is byte for byte the one that a single build makes. No shard is read or looked at.
-/// Errors: Mismatch if parts are missing, come twice, or were built differently; as build_index.
+/// Joins all parts of an index, in any order, into the index at `path`. The offset table is
+/// identical to that of a single build. No shard is accessed.
+/// Errors: Mismatch if parts are missing, occur twice, or were built differently. The errors of
+///   build_index().
 SHARDWISE_EXPORT BuildReport merge_indexes(const std::string& path,
                                            const std::vector<std::string>& parts,
                                            const BuildOptions& options = {});

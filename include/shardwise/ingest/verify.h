@@ -15,46 +15,48 @@
 namespace shardwise {
 
 struct VerifyOptions {
-  /// Also compare every byte with the hashes that the index was built with.
+  /// Check every byte against the hashes that the index was built with.
   bool full = false;
   CancelToken cancel = {};
-  /// Brings remote shards; none: they cannot be verified.
+  /// Access to remote shards. Null means that they are an error.
   RemoteAccess remote = nullptr;
-  /// Called with the progress of this one shard; by verify_shards() with that of all of them.
+  /// Called with the progress of one shard, or in verify_shards() of all shards.
   ProgressCallback progress = {};
 };
 
-/// The report of a shard that could not be read begins so. Such a shard may be as it was indexed:
-/// it is another user's file, or its server refuses or is away.
+/// Prefix of the report of a shard that could not be read. Such a shard may be unchanged: it may
+/// belong to another user, or its server may refuse or be unreachable.
 inline constexpr std::string_view kNotVerified = "not verified: ";
 
-/// Holds a shard against the index: its size and time, each header and each member's place, size,
-/// key and field; in full also its content and each member's.
+/// Checks a shard against the index: its size and time, each header, and each member's offset,
+/// size, key and field. A full check also covers the content of the shard and of each member.
 ///
-/// @return  nothing if all is as it was indexed, else what differs, with offset and member; or
-///   kNotVerified and why the shard could not be read.
-/// Effects: a compressed shard's headers go to a temporary file in the system's directory for them.
+/// @return  the difference with its offset and member, or nothing if the shard is as indexed. If
+///   the shard could not be read, kNotVerified and the reason.
+/// Effects: headers of a compressed shard go to a temporary file in the system's directory for
+///   these.
 /// Threads: safe concurrently.
-/// Cost: reads the headers, in full every byte.
-/// Errors: OutOfRange; CorruptIndex; Cancelled; InvalidArgument, in full, if the index has no
-///   hashes.
+/// Cost: reads the headers, or in a full check every byte.
+/// Errors: OutOfRange. CorruptIndex. Cancelled. InvalidArgument for a full check if the index has
+///   no hashes.
 SHARDWISE_EXPORT std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
                                                          const VerifyOptions& options = {});
 
-/// Holds all shards against the index, and reports on each, in their order, what verify_shard()
-/// returns. Of remote shards up to 16 are looked at at a time; in full fewer, so that temporary
-/// files take no more than 1 GiB, or a shard.
+/// Checks all shards against the index, and reports the result of verify_shard() for each, in
+/// order. Up to 16 remote shards are checked at a time. A full check handles fewer, so that
+/// temporary files take at most 1 GiB, or one shard.
 ///
-/// @param report  is called on this thread, never beside `options.progress`.
-/// Errors: as verify_shard; what `report` throws ends it.
+/// @param report  called on this thread, never concurrently with `options.progress`. An exception
+///   from it ends the call.
+/// Errors: those of verify_shard().
 SHARDWISE_EXPORT void verify_shards(
     const Index& index, const VerifyOptions& options,
     const std::function<void(std::uint64_t shard, const std::optional<std::string>& problem)>&
         report);
 
-/// As verify_shard(), for a copy of the shard at `path`: of the file as it is stored, or, if the
-/// shard is compressed, of what it expands to. The copy's time is not looked at; nor, in full, what
-/// is neither header nor member of an expanded one.
+/// Checks a copy of a shard at `path`: of the file as stored or, if the shard is compressed, of its
+/// expanded content. The copy's time is ignored. A full check of an expanded copy ignores bytes
+/// that are neither header nor member. See verify_shard().
 SHARDWISE_EXPORT std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,
                                                         const std::string& path,
                                                         const VerifyOptions& options = {});

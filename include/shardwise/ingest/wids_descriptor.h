@@ -14,12 +14,12 @@
 
 namespace shardwise {
 
-// A wids descriptor: the JSON file by which Python wids names the shards of one or several data
+// A wids descriptor: the JSON file in which Python wids names the shards of one or several data
 // sets.
 //
 //     {
 //       "wids_version": 1,                       required; no other version exists
-//       "name": "train",                         optional, as all that follows
+//       "name": "train",                         optional, like all that follows
 //       "base": "shards",                        where relative URLs begin
 //       "weight": 1,                             of this file's own shards among the data sets
 //       "shardlist": [
@@ -32,29 +32,33 @@ namespace shardwise {
 //       ]
 //     }
 //
-// There must be a shardlist or datasets, and a shard in all. Other keys ("__kind__", "info",
-// "keep", ...) are left unread.
+// A shardlist or datasets is required, with at least one shard. Other keys ("__kind__", "info",
+// "keep", ...) are ignored.
 //
-// URLs are paths, `file:` URLs, or URLs of what is remote. A relative one begins at the nearest
-// "base": that of its data set, else that of the file; without any, at the descriptor's directory,
-// where a relative base and a relative source_url begin too. A file that a source_url names must
-// hold a shardlist of its own, no datasets, and no source_url; its weight is that of the reference,
-// its name that of the reference if it has one.
+// URLs are paths, `file:` URLs, or remote URLs. A relative URL is relative to the nearest "base":
+// that of its data set, else that of the file, else the descriptor's directory. A relative base or
+// source_url is relative to the descriptor's directory. A file named by a source_url must have its
+// own shardlist, no datasets, and no source_url. Its weight is that of the reference, and its name,
+// too, if the reference has one.
 //
-// A descriptor is a text from outside, and is read as one. Refused are: more than 256 MiB (with all
-// files that it refers to), nesting deeper than 64, more than 10 million shards or 65,536 data
-// sets, a key that comes twice, values of a wrong type, counts that are negative, not whole, or add
-// up to more than 2^63, and `pipe:` URLs. A descriptor that is itself remote may name what lies
-// beside it and absolute URLs of its own scheme (https for http, too), but no path on this machine,
-// `file:` or not. A URL is never given to a shell or a pattern: `$(x).tar` and `*.tar` are names of
-// files.
+// A descriptor is untrusted input. Refused are:
+// - more than 256 MiB, including the files that it refers to;
+// - nesting deeper than 64, more than 10 million shards, or more than 65,536 data sets;
+// - repeated keys, and values of a wrong type;
+// - counts that are negative, not whole, or add up to more than 2^63;
+// - `pipe:` URLs;
+// - in a remote descriptor: paths on this machine, with or without `file:`.
 //
-// Source: wids/wids_specs.py and wids/wids_index.py of webdataset 0.2.107. Two things differ. There
-// the loader overlooks a file's own "base", which its documentation and its index tool mean as
-// here; and an entry of "datasets" without a base begins in the current directory.
+// A remote descriptor may name relative URLs, and absolute URLs of the same scheme. A descriptor
+// read over http may name https URLs, too. A URL is never passed to a shell or expanded as a
+// pattern: `$(x).tar` and `*.tar` are file names.
+//
+// Source: wids/wids_specs.py and wids/wids_index.py of webdataset 0.2.107, with two differences.
+//   The loader there ignores a file's own "base", although its documentation and index tool agree
+//   with this reading. An entry of "datasets" without a base starts in the current directory there.
 
-/// The content of a descriptor. Its data sets are the file's own shardlist, if it has one, and then
-/// the entries of "datasets".
+/// The content of a descriptor. Its data sets are the file's own shardlist, if any, followed by the
+/// entries of "datasets".
 ///
 /// A mixture by the descriptor's weights, each data set exact:
 ///
@@ -71,81 +75,82 @@ namespace shardwise {
 struct WidsDescriptor {
   /// A shard as a descriptor names it.
   struct Shard {
-    std::string url;                ///< as written
-    std::string path;               ///< where it lies: `url` resolved
-    std::uint64_t num_samples = 0;  ///< a claim, as the next two; see check_against_descriptor
+    std::string url;                ///< URL in the descriptor, unchanged
+    std::string path;               ///< the resolved `url`
+    std::uint64_t num_samples = 0;  ///< a claim, like the next two; see check_against_descriptor()
     std::optional<std::string> md5 = {};  ///< of the whole file, 32 lower-case hexadecimal digits
     std::optional<std::uint64_t> size_bytes = {};
   };
 
   /// One data set.
   struct Set {
-    std::string name;   ///< empty if it has none
-    double weight = 1;  ///< finite and >= 0; only the ratios count
+    std::string name;   ///< may be empty
+    double weight = 1;  ///< finite and at least 0; only ratios matter
     std::vector<Shard> shards;
 
-    /// The shards' paths, in order: what build_index takes.
+    /// The paths of the shards, in order, for build_index().
     [[nodiscard]] SHARDWISE_EXPORT std::vector<std::string> paths() const;
-    /// The number of samples that the shards claim together.
+    /// The total number of samples that the descriptor claims.
     [[nodiscard]] SHARDWISE_EXPORT std::uint64_t num_samples() const noexcept;
   };
 
-  /// For check_against_descriptor().
+  /// Options of check_against_descriptor().
   struct CheckOptions {
-    /// Reads every byte of each shard that has an md5sum. Off, because it costs what indexing
-    /// saves.
+    /// Check md5sums, too. Reads every byte of each shard that has one, which indexing avoids.
     bool md5 = false;
     /// Called after each piece of a shard that is read for its md5sum.
     ProgressCallback progress = {};
-    /// Stops the check with Cancelled.
+    /// Makes the check throw Cancelled.
     CancelToken cancel = {};
-    /// Brings remote shards for their md5sum; none: that is an error.
+    /// Access to remote shards for their md5sum. Null means that they are an error.
     RemoteAccess remote = nullptr;
   };
 
-  /// For write_wids_descriptor().
+  /// Options of write_wids_descriptor().
   struct ExportOptions {
-    /// Name of the data set; empty: the descriptor has none.
+    /// Name of the data set. Empty means that the descriptor has none.
     std::string name = {};
-    /// Reads every byte of every shard, for its md5sum.
+    /// Write md5sums. Reads every byte of every shard.
     bool md5 = false;
-    /// Called after each piece that is read for md5.
+    /// Called after each piece that is read for an md5sum.
     ProgressCallback progress = {};
-    /// Stops the export with Cancelled; the old file, if any, stays.
+    /// Makes the export throw Cancelled; the old file is unchanged.
     CancelToken cancel = {};
   };
 
   std::string path;  ///< of the descriptor
-  std::string name;  ///< empty if it has none
+  std::string name;  ///< may be empty
   std::vector<Set> datasets;
 };
 
-/// Reads the descriptor at `path`, or URL, and those that it refers to. No shard is touched.
-/// @param remote  access to remote descriptors; none: they are an error.
-/// Errors: NotFound, kIo; VersionMismatch (another wids_version); Unsupported (remote and pipe:
-///   URLs); InvalidArgument for everything else above, naming the file and the place in it, as
-///   `datasets[1].shardlist[0].nsamples`.
+/// Reads the descriptor at a path or URL, and the files that it refers to. It accesses no shard.
+/// @param remote  access to remote descriptors. Null means that they are an error.
+/// Errors: NotFound. kIo. VersionMismatch for another wids_version. Unsupported for remote files
+///   without `remote`, and for pipe: URLs. InvalidArgument for any other violation of the rules
+///   above, naming the file and the place, e.g. `datasets[1].shardlist[0].nsamples`.
 SHARDWISE_EXPORT WidsDescriptor read_wids_descriptor(const std::string& path,
                                                      const RemoteAccess& remote = nullptr);
 
-/// As read_wids_descriptor(), of a text in memory; `path` says where it would lie.
+/// Parses a descriptor in memory. Relative URLs are resolved as if it were at `path`.
 SHARDWISE_EXPORT WidsDescriptor parse_wids_descriptor(std::string_view json,
                                                       const std::string& path);
 
-/// Holds the claims of `descriptor` against `index`, which may hold other shards too: each shard is
-/// there, has nsamples samples, is filesize bytes long, and, if asked for, has this md5sum.
+/// Checks the claims of `descriptor` against `index`, which may contain other shards, too. Each
+/// shard must be in the index, have nsamples samples, and be filesize bytes long. If requested, its
+/// md5sum must match.
 ///
-/// nsamples is how wids numbers samples, so a wrong one means that the two number them differently.
-/// filesize is compared with the size when the shard was indexed; md5sum with the file as it is
-/// now, which must be the one that was indexed.
-/// Errors: Mismatch, naming the first shard that differs, both values, and how many others differ;
-///   NotFound, kIo, StaleIndex and Cancelled when shards are read.
-/// Cost: O(shards); with md5 a pass over their bytes, on one thread.
+/// A wrong nsamples means that wids and the index number samples differently. filesize is compared
+/// with the indexed size. The md5sum is compared with the current file, which must be the indexed
+/// one.
+/// Errors: Mismatch, naming the first shard that differs, both values, and the number of other
+///   differences. NotFound, kIo, StaleIndex and Cancelled if shards are read.
+/// Cost: O(shards); with md5 one pass over their bytes, on one thread.
 SHARDWISE_EXPORT void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,
                                                const WidsDescriptor::CheckOptions& options = {});
 
-/// Holds the file sizes that `descriptor` claims of remote shards against what their servers say,
-/// before anything is read. Errors: Mismatch as check_against_descriptor; those of `remote`.
+/// Checks the file sizes that `descriptor` claims for remote shards against their servers, before
+/// anything is read.
+/// Errors: Mismatch as in check_against_descriptor(). The errors of `remote`.
 SHARDWISE_EXPORT void check_remote_sizes(const WidsDescriptor& descriptor,
                                          const RemoteAccess& remote);
 

@@ -15,225 +15,233 @@
 
 namespace shardwise {
 
-/// Brings files of one or several URL schemes.
+/// Fetches files of one or several URL schemes.
 ///
 /// Threads: all calls are safe concurrently.
 /// Errors of stat and fetch:
-///   FetchError       the source refused, failed, lied about lengths, or went silent, for as long
-///                    as the options allow; what the sink has by then is not the file.
-///   NotFound         the server says that there is no such file (404, 410).
-///   StaleIndex       the file is not the one that `validator` stands for.
-///   Cancelled        `cancel` said so.
-///   InvalidArgument  a malformed URL or range.
-///   Unsupported      no fetcher is registered for the scheme; or a command, without
-///                    Fetchers::Options::allow_pipe.
-/// The texts name the URL without user, password and the values of its query, and no other secret.
+///   FetchError       the source refused, failed, stated wrong lengths or stopped responding, for
+///                    as long as the options allow; what the sink received is not the file
+///   NotFound         the server says that there is no such file (404, 410)
+///   StaleIndex       the file does not have the version `validator`
+///   Cancelled        `cancel` is cancelled
+///   InvalidArgument  the URL or range is malformed
+///   Unsupported      no fetcher is registered for the scheme, or the URL is a command and
+///                    Fetchers::Options::allow_pipe is false
+/// Error texts contain no secrets: no user, password or values of the query of a URL.
 class SHARDWISE_EXPORT Fetcher {
  public:
-  /// A file as its source describes it.
+  /// Properties of a file, as stated by its source.
   struct Stat {
-    std::optional<std::uint64_t> size_bytes = {};  ///< nothing: it does not say
-    /// Changes when the file does: what a redirect says of the file behind it (X-Linked-Etag); else
-    /// a strong ETag; else Last-Modified as sent, with a weak ETag before it where there is one;
-    /// empty: none of these.
+    std::optional<std::uint64_t> size_bytes = {};  ///< empty if the source does not say
+    /// A text that changes when the file does; empty if the source gives none. Taken from the first
+    /// of: X-Linked-Etag of a redirect; a strong ETag; Last-Modified, preceded by a weak ETag if
+    /// present.
     std::string validator = {};
-    bool has_ranges = false;  ///< parts of it can be asked for
+    bool has_ranges = false;  ///< true if byte ranges can be requested
   };
 
   /// A half-open range of a file's bytes.
   struct Range {
     std::uint64_t begin = 0;
-    std::optional<std::uint64_t> end = {};  ///< nothing: to the end of the file
+    std::optional<std::uint64_t> end = {};  ///< empty means the end of the file
   };
 
-  /// Takes what is fetched, in order. Called on the thread that fetches.
+  /// Receives the fetched bytes in order. Threads: called on the fetching thread.
   class SHARDWISE_EXPORT Sink {
    public:
     virtual ~Sink();
-    /// An exception from here ends the fetch, and reaches the caller of fetch().
+    /// Receives bytes. An exception ends the fetch, and is thrown by fetch().
     virtual void write(std::string_view bytes) = 0;
-    /// Drops all that was written, which comes again from the start. Returns false if the sink
-    /// cannot do that; the fetch then fails.
+    /// Discards everything written so far; the file then comes again from the start. Returns false
+    /// if the sink cannot do that; the fetch then fails.
     virtual bool restart() = 0;
   };
 
-  /// One request: what to fetch, and what to hold to.
+  /// One request: the bytes to fetch, and conditions.
   struct Request {
     std::string url;
     Range range = {};
-    /// If not empty: the file must (still) have this validator, or else no byte of it is delivered
-    /// and the call throws StaleIndex. A strong ETag is sent (If-Match); others are compared with
-    /// the answer's.
+    /// If not empty, the file must still have this validator. Otherwise fetch() throws StaleIndex
+    /// and delivers no byte. A strong ETag is sent to the server (If-Match). Any other validator is
+    /// compared with the response.
     std::string validator = {};
-    /// Stops the fetch within about a tenth of a second, with Cancelled.
+    /// Makes the fetch throw Cancelled within about a tenth of a second.
     CancelToken cancel = {};
-    /// In place of Fetchers::Options::retry_for, if it is less.
+    /// Overrides Fetchers::Options::retry_for if it is smaller.
     std::optional<std::chrono::milliseconds> retry_for = {};
   };
 
   virtual ~Fetcher();
-  /// Asks for the file's size and validator without its bytes. The range is not looked at.
+  /// Requests size and validator of the file without its content. The range is ignored.
   virtual Stat stat(const Request& request) = 0;
-  /// Gives every byte of the range to `sink`, each once (but for restart), and returns when all
-  /// came: never fewer, never more. A range that goes beyond the file's end is a FetchError.
+  /// Passes every byte of the range to `sink`, exactly once unless restarted, and returns after the
+  /// last one. A range beyond the end of the file is a FetchError.
   virtual Stat fetch(const Request& request, Sink& sink) = 0;
-  /// The URLs of all files whose URL begins with `request.url`, bytewise sorted. Only the URL and
-  /// `cancel` are looked at.
-  /// Errors: as fetch; Unsupported, also where this is not overridden: the scheme cannot list.
+  /// Returns the URLs of all files that start with `request.url`, sorted bytewise. Only `url` and
+  /// `cancel` of the request are used.
+  /// Errors: those of fetch(). Unsupported if the scheme cannot list; that is the default
+  ///   implementation.
   virtual std::vector<std::string> list(const Request& request);
 };
 
-/// The fetchers by scheme, one object for a program:
+/// The fetchers of all URL schemes. A program needs only one object:
 ///
-///   http, https  libcurl, connections kept alive. A transfer that is cut goes on where it was, by
-///                Range and If-Range, if the server has ranges and a validator; else it starts
-///                again, if the sink can. The environment's proxies are used (http_proxy, ...).
-///   s3           the same, signed (AWS signature version 4); see S3Options. Needs libcurl 7.88.
-///   gs, az, hf   the same, with credentials of the environment: Google Cloud Storage, Azure Blob
-///                Storage (az://container/blob), the Hugging Face Hub
-///                (hf://datasets/owner/name/path, hf://buckets/owner/name/path); docs/remote.md
-///                says which.
-///   file         file:///path, for tests and for files that a cache expands.
-///   pipe         if allowed: the command's standard output. No shell: words are split at blanks;
-///                '...' and "..." hold a word together, a backslash takes the next character as it
-///                is (in '...' it is nothing special). It has no low-speed limit and no retries.
+///   http, https  libcurl with persistent connections. An interrupted transfer continues by Range
+///                and If-Range if the server has ranges and a validator. Otherwise it starts again,
+///                if the sink can. Proxies come from the environment (http_proxy, ...).
+///   s3           http with signed requests (AWS signature version 4), see S3Options; needs
+///                libcurl 7.88
+///   gs, az, hf   http with credentials from the environment: Google Cloud Storage, Azure Blob
+///                Storage (az://container/blob), Hugging Face Hub (hf://datasets/owner/name/path,
+///                hf://buckets/owner/name/path); docs/remote.md lists the credentials
+///   file         file:///path, for tests, and for files that a cache expands
+///   pipe         if allowed, the standard output of a command. No shell is used: words are split
+///                at blanks; '...' and "..." quote; a backslash escapes the next character, except
+///                in '...'. There is no low-speed limit, and no retries.
 ///
 /// Copies share everything.
-/// Threads: internally synchronised; one transfer a calling thread.
-/// Processes: usable in a forked child, which opens connections of its own. No SIGPIPE is raised.
+/// Threads: internally synchronised; each calling thread runs one transfer.
+/// Processes: usable in a forked child, which opens its own connections. No SIGPIPE is raised.
 class SHARDWISE_EXPORT Fetchers {
  public:
-  /// Where and as whom s3://bucket/key is read. What is empty comes from the environment (the AWS_*
-  /// names below), and then from the profile in ~/.aws/config and ~/.aws/credentials (or the files
-  /// that AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE name). The keys are those of the first
-  /// that has some:
+  /// Access to s3://bucket/key. An empty option is taken from the environment (the AWS_* names
+  /// below), then from the profile. Profiles are read from ~/.aws/config and ~/.aws/credentials, or
+  /// from AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE. Keys are taken from the first of these
+  /// sources that has any:
   ///
-  ///   1. these options; 2. the environment, unless `profile` is given;
-  ///   3. a web identity (AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN), unless `profile` is given;
-  ///   4. the profile: a role to assume (role_arn, with source_profile, credential_source or
-  ///      web_identity_token_file), SSO (the token that `aws sso login` left), keys, or
-  ///      credential_process, a command that is run without a shell;
-  ///   5. the service for containers (AWS_CONTAINER_CREDENTIALS_*); 6. that of EC2 (IMDSv2, unless
-  ///      AWS_EC2_METADATA_DISABLED is "true").
+  ///     1. these options
+  ///     2. the environment, unless `profile` is given
+  ///     3. a web identity (AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN), unless `profile` is
+  ///        given
+  ///     4. the profile: a role to assume (role_arn, with source_profile, credential_source or
+  ///        web_identity_token_file), SSO (the token of `aws sso login`), keys, or
+  ///        credential_process, a command that is run without a shell
+  ///     5. the service for containers (AWS_CONTAINER_CREDENTIALS_*)
+  ///     6. the service of EC2 (IMDSv2), unless AWS_EC2_METADATA_DISABLED is "true"
   ///
-  /// Keys that a service gave are kept, and asked for anew before they expire; all else is looked
-  /// up for each fetch. Without any keys requests are not signed: public buckets can be read.
+  /// Keys from a service are cached and renewed before they expire. All other settings are looked
+  /// up for each fetch. Without keys requests are not signed, which suffices for public buckets.
   struct S3Options {
-    /// "https://minio.example:9000"; AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the profile's services,
-    /// its endpoint_url. Empty: AWS's own.
+    /// E.g. "https://minio.example:9000". Default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the
+    /// profile's services, its endpoint_url, AWS.
     std::string endpoint = {};
-    /// AWS_REGION, AWS_DEFAULT_REGION; at last "us-east-1". If the server names another region for
-    /// a bucket, that is asked. A server of your own may call its region as it likes: "RegionOne".
+    /// Default: AWS_REGION, AWS_DEFAULT_REGION, the profile, "us-east-1". If the server names
+    ///   another region for a bucket, that region is used. Private servers may use any name, e.g.
+    ///   "RegionOne".
     std::string region = {};
-    /// The bucket in the path (true) or in the host name (false). Nothing: as the profile's
-    /// addressing_style says; else in the path where the endpoint is not AWS's own or the bucket's
-    /// name does not fit a certificate for host names.
+    /// True puts the bucket in the path, false in the host name. If empty, the profile's
+    /// addressing_style decides. Its default is the path if the endpoint is not AWS, or if the
+    /// bucket's name does not fit a host name's certificate.
     std::optional<bool> path_style = {};
-    std::string access_key_id = {};      ///< AWS_ACCESS_KEY_ID
-    std::string secret_access_key = {};  ///< AWS_SECRET_ACCESS_KEY
-    std::string session_token = {};      ///< AWS_SESSION_TOKEN
-    /// A profile to take before the keys in the environment; AWS_PROFILE is looked at after them.
+    std::string access_key_id = {};      ///< default: AWS_ACCESS_KEY_ID
+    std::string secret_access_key = {};  ///< default: AWS_SECRET_ACCESS_KEY
+    std::string session_token = {};      ///< default: AWS_SESSION_TOKEN
+    /// A profile that precedes keys in the environment. AWS_PROFILE is used only after them.
     std::string profile = {};
-    bool anonymous = false;  ///< no keys are looked for, and nothing is signed
+    bool anonymous = false;  ///< look for no keys, and sign nothing
   };
 
-  /// How patient a fetch is, and what it may do.
+  /// Timeouts, retries, credentials and limits of fetches.
   struct Options {
     std::chrono::milliseconds connect_timeout{10'000};
-    /// A transfer with fewer bytes a second than this, for this long, is cut and tried again. The
-    /// rate is an average over some seconds, in which the time that the sink takes counts too.
+    /// A transfer that is slower than this for `low_speed_time` is cut and retried. The rate is an
+    /// average over some seconds, and includes the time that the sink takes.
     std::uint64_t low_speed_bytes_per_second = 1024;
     std::chrono::seconds low_speed_time{30};
 
-    /// How long an outage may last, at most 30 days. For so long after a failure that may pass, a
-    /// fetch is tried again: the server answered 408, 429 or 5xx (but 501 and 505), its name was
-    /// not found, or the connection was refused, reset, cut or too slow. New bytes start the time
-    /// anew, unless they come slower than `low_speed_bytes_per_second`. 0: one attempt.
+    /// How long an outage may last, at most 30 days; 0 means a single attempt. After a transient
+    /// failure a fetch is retried for this time. Transient failures are: HTTP 408, 429 and 5xx
+    /// (except 501 and 505), an unknown host name, and a connection that is refused, reset, cut or
+    /// too slow. New bytes restart the time, unless they are slower than
+    /// `low_speed_bytes_per_second`.
     ///
-    /// What came wrong, as a proxy's page does, is fetched again under the same rule, until it
-    /// comes wrong in the same way twice: then the source has nothing else. A host that has never
-    /// answered is given 30 seconds at most where its name is not found, or it does not speak TLS:
-    /// so a misspelt URL fails soon.
+    /// Wrong content, e.g. a proxy's error page, is retried in the same way, until it is wrong
+    /// twice in the same way. A host that has never answered is given at most 30 seconds if its
+    /// name is unknown or it does not speak TLS. A misspelt URL therefore fails soon.
     std::chrono::milliseconds retry_for{std::chrono::minutes(15)};
-    /// Attempts after one that delivered no new byte, at most, however much of the time is left.
+    /// The largest number of retries in a row that deliver no new byte, within `retry_for`.
     int max_retries = std::numeric_limits<int>::max();
-    /// Retry n waits for a random time, evenly from [0, min(max, base * 2^n)], or for the server's
-    /// Retry-After if that is longer, but never for longer than what is left of `retry_for`.
+    /// Retry n waits for a random time, uniform in [0, min(max, base * 2^n)], or for the server's
+    /// Retry-After if that is longer. It never waits beyond the end of `retry_for`.
     std::chrono::milliseconds retry_base_delay{250};
     std::chrono::milliseconds retry_max_delay{20'000};
-    /// Called once an outage of a host, when a fetch has failed some times: with its URL without
-    /// secrets, the reason, and how long it is still tried again. On the threads that fetch.
+    /// Called once per outage of a host, after several failures of a fetch. Arguments: the URL
+    /// without secrets, the reason, and the remaining time for retries.
+    /// Threads: called on the fetching threads.
     std::function<void(const std::string& url, const std::string& reason,
                        std::chrono::milliseconds left)>
         on_retry = nullptr;
 
-    /// Redirects go to http and https only, never from https to http; credentials do not go along
-    /// to another host, port or scheme.
+    /// The largest number of redirects. They are followed to http and https only, and never from
+    /// https to http. Credentials are not forwarded to another host, port or scheme.
     int max_redirects = 5;
-    std::string user_agent = {};  ///< empty: "shardwise/<version>"
-    /// The authorities to trust, in PEM, and no others. Empty: those that the environment names,
-    /// and no others (CURL_CA_BUNDLE; else SSL_CERT_FILE and SSL_CERT_DIR), or this machine's.
+    std::string user_agent = {};  ///< default: "shardwise/<version>"
+    /// A PEM file with the only certificate authorities to trust. Default: CURL_CA_BUNDLE, else
+    /// SSL_CERT_FILE and SSL_CERT_DIR, else this machine's authorities.
     std::string ca_file = {};
 
-    /// "Name: value": headers of every http and https request, as a token or the name of a tenant.
-    /// As credentials they do not go along with a redirect to another host, port or scheme. But
-    /// every host that a URL names gets them, also one that a descriptor, a list or an index names:
-    /// give them only where you trust the authors of these. s3:// sends and signs those that begin
-    /// with x-amz-, and gs:// sends those that begin with x-goog-; the other stores get none.
+    /// Headers "Name: value" for every http and https request, e.g. a token or the name of a
+    /// tenant. For s3 URLs only headers x-amz-* are sent and signed, for gs URLs only x-goog-*. For
+    /// az and hf URLs no header is sent.
+    /// Security: headers are not forwarded to another host, port or scheme. But every host that a
+    ///   URL names receives them, even if the URL comes from a descriptor, a list or an index. Use
+    ///   them only if you trust the authors of these.
     std::vector<std::string> headers = {};
-    /// A file whose first line is a token, which https requests then carry ("Authorization: Bearer
-    /// ..."). It is read for each file that is fetched, so a renewed token is found. It is not sent
-    /// over http: the request is InvalidArgument. Over https every host that a URL names gets it,
-    /// as it gets `headers`.
+    /// A file whose first line is a bearer token for https requests ("Authorization: Bearer ...").
+    /// It is read again for each fetched file, so a renewed token is used. A request over http is
+    /// refused with InvalidArgument.
+    /// Security: every host that an https URL names receives the token, like `headers`.
     std::string bearer_token_file = {};
-    /// The token is sent over http, too, to this machine ("localhost", "127.0.0.1", "[::1]"). Any
-    /// user of this machine may listen there.
+    /// Send the token over http, too, to this machine ("localhost", "127.0.0.1", "[::1]").
+    /// Security: any user of this machine may listen there.
     bool bearer_token_loopback = false;
-    /// Users and passwords by host, as curl and wget read them, for http and https URLs without a
-    /// user. Empty: the file that the environment names (NETRC), or ~/.netrc, if it is there. It is
-    /// not looked at where a header or a token says who asks.
+    /// A netrc file with users and passwords by host, as for curl and wget. It is used for http and
+    /// https URLs without a user, unless a header or token authenticates. Default: the file named
+    /// by NETRC, else ~/.netrc if it exists.
     std::string netrc_file = {};
-    /// Transfers that talk to one host at a time; others wait. 0: as many as there are.
+    /// Concurrent transfers per host; further ones wait. 0 means unlimited.
     int max_connections_per_host = 0;
-    /// Requests at a time for one shard of 32 MiB or more that goes into a cache, if its server
-    /// gives parts of it and says its version (an ETag or Last-Modified). 1: one, for the whole.
-    /// Never more than may talk to one host.
+    /// Concurrent requests for one shard of at least 32 MiB that is fetched into a cache. It
+    /// applies if the server supports ranges and states a version (ETag or Last-Modified). 1 means
+    /// one request for the whole shard. max_connections_per_host also limits it.
     int max_connections_per_shard = 4;
     S3Options s3 = {};
-    /// Where files are today: a URL that begins with `from` is fetched from `to` and what follows
-    /// `from`; the query of `to`, say a signature, comes last. The first that fits is taken. What
-    /// lies below such a URL is listed below `to`, and given back as below `from`.
+    /// A mapping of URL prefixes. A URL that begins with `from` is fetched from `to` plus the rest
+    /// of the URL. The query of `to`, e.g. a signature, is put at the end. The first matching entry
+    /// applies. Listing such a URL lists below `to`, and returns URLs below `from`.
     struct Moved {
       std::string from, to;
     };
     std::vector<Moved> moved = {};
-    /// Gives the URL from which a URL is fetched, say one that is signed anew; after `moved`.
-    /// Called on the threads that fetch, before each fetch. What it throws reaches the caller. It
-    /// is not asked where URLs are listed.
+    /// Returns the URL from which to fetch a given URL, e.g. a newly signed one. It is applied
+    /// after `moved`, before each fetch, but not to listings. Exceptions reach the caller.
+    /// Threads: called on the fetching threads.
     std::function<std::string(const std::string& url)> resolve = nullptr;
-    /// Lets fetch() run `pipe:command`. Only for URLs that you wrote yourself: whoever can choose
-    /// the URL can execute arbitrary commands.
+    /// Allow fetch() to run `pipe:command`.
+    /// Security: a person who can choose the URL can run arbitrary commands. Allow it only for URLs
+    ///   that you wrote yourself.
     bool allow_pipe = false;
   };
 
-  /// Errors: InvalidArgument for options that are not valid.
+  /// Errors: InvalidArgument for invalid options.
   explicit Fetchers(const Options& options);
   Fetchers();
   ~Fetchers();
   Fetchers(const Fetchers&) noexcept;
   Fetchers& operator=(const Fetchers&) noexcept;
 
-  /// Registers `fetcher` for URLs of this scheme, in place of the one that was registered.
-  /// Errors: InvalidArgument if `scheme` is not valid (valid is "gs"), or `fetcher` is null.
+  /// Registers `fetcher` for URLs of this scheme, and replaces an earlier one.
+  /// Errors: InvalidArgument if `scheme` is malformed (write "gs", not "gs://"), or `fetcher` is
+  ///   null.
   void add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher);
 
-  /// As they were given. Valid while this object or a copy of it lives.
+  /// The options passed to the constructor. Valid while this object or a copy of it lives.
   [[nodiscard]] const Options& options() const noexcept;
 
-  /// True if a fetcher is registered for this scheme. For "pipe", true if pipes are allowed.
+  /// True if a fetcher is registered for this scheme. For "pipe", true if allow_pipe is set.
   [[nodiscard]] bool brings(const std::string& scheme) const;
 
-  /// As Fetcher's. A plain path is InvalidArgument: it is read in place, not fetched.
+  /// See Fetcher. A plain path is InvalidArgument, because paths are read in place.
   [[nodiscard]] Fetcher::Stat stat(const Fetcher::Request& request) const;
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const;
   [[nodiscard]] std::vector<std::string> list(const Fetcher::Request& request) const;
