@@ -11,61 +11,66 @@
 
 namespace shardwise {
 
-/// The samples of a sound in memory: WAV, FLAC, MP3, Ogg (Vorbis, Opus, FLAC), or the sound of a
-/// video (MP4 and MOV, Matroska and WebM).
+/// Reads the samples of a sound in memory: WAV, FLAC, MP3, Ogg (Vorbis, Opus, FLAC), or the sound
+/// of a video (MP4 and MOV, Matroska and WebM).
 ///
-/// Samples are float32 in [-1, 1], [channels, samples], as torchaudio and torchcodec give them;
-/// lossy codecs may exceed that range a little. Times are those of the container, in seconds, the
-/// same ones that VideoReader has for the frames beside the sound. Of several sounds in a file the
-/// default one is read, else the first. A WAV that does not say its size, as ffmpeg and SoX leave
-/// it in pipes, goes on to its end; RF64 and BW64 are read. Tags before a sound (ID3v2) are passed
-/// over, and what other programs put behind it: ID3v1, APEv2, Lyrics3, text, zeros.
+/// Samples are float32 in [-1, 1], [channels, samples], as in torchaudio and torchcodec. Lossy
+/// codecs may slightly exceed that range. Times are those of the container, in seconds, and agree
+/// with VideoReader's times of the frames.
 ///
-/// A gap of more than 8 ms in a container's times is read as zeros, and times that go back by more
-/// than 8 ms are an error where they are decoded: if that lasts for the 16 packets behind, and is
-/// new against the 16 before. Otherwise the clock drifts or jitters, and samples follow each
-/// other: a clip begins where the times say, to 8 ms and what they jitter, and has no zeros
-/// within. A gap in a FLAC file is an error, since its frames are numbered; in FLAC in another
-/// container it is zeros, too. Samples of FLAC behind FLAC follow those before.
+/// Streams: if a file has several sounds, the default one is read, else the first. A WAV without a
+///   size, as ffmpeg and SoX write into pipes, is read to its end. RF64 and BW64 are read. Tags
+///   before a sound (ID3v2) are skipped, and so are ID3v1, APEv2, Lyrics3, text and zeros after it.
 ///
-/// Threads: one at a time; different readers may run at once. It starts no threads.
+/// Times: a step in the container's times counts if it exceeds 8 ms, lasts for the next 16 frames,
+///   and is absent in the 16 frames before. A step forward is then a gap, which is read as zeros. A
+///   step back is an error where it is decoded. Any other step is drift or jitter of the clock:
+///   samples follow each other without zeros. A clip then begins where the times say, to within 8
+///   ms and the jitter.
+///
+/// FLAC: frames are numbered, so a gap in a FLAC file is an error. In FLAC within another container
+/// a gap is read as zeros. If another FLAC stream follows a first one, its samples follow directly.
+///
+/// Threads: one at a time; different readers may run at once. A reader starts no threads.
 /// Lifetime: `bytes` must outlive the reader.
-/// Effects: as VideoReader.
-/// Errors: BadField: bytes that are not such a sound, are cut or damaged, or exceed a limit. An MP3
-///   does not say how long it is: one that is cut is a shorter one. So is an Ogg that ends where a
-///   page does, as recordings of streams do.
+/// Effects: see VideoReader.
+/// Errors: BadField if the bytes are not such a sound, are truncated or damaged, or exceed a limit.
+///   An MP3 does not state its length, so a truncated one is read as a shorter one. An Ogg that
+///   ends at the end of a page, like a recorded stream, is valid, too.
 class SHARDWISE_EXPORT AudioReader {
  public:
   struct Options {
-    /// Names the bytes in errors: a shard and sample, or a path.
+    /// Name of the bytes for error texts: a shard and sample, or a path.
     std::string where = {};
-    /// Samples a second of what is returned, by libswresample; 0: as stored.
+    /// Sample rate of the result in Hz, resampled by libswresample. 0 means the stored rate.
     int sample_rate = 0;
-    /// Channels of what is returned, mixed by libswresample's standard coefficients,
-    /// scaled so that nothing gets louder than full: 1 is the mean of two. 0: as stored.
+    /// Channels of the result. 0 means the stored number. They are mixed by libswresample's
+    /// standard coefficients, scaled so that full scale is never exceeded. For example, 1 is the
+    /// mean of two.
     int channels = 0;
-    /// A clip with more samples, all channels together, is refused.
+    /// Largest number of samples in a clip, over all channels. Larger clips are refused.
     std::uint64_t max_samples = std::uint64_t{1} << 28;
   };
 
   struct Info {
-    int sample_rate = 0;  ///< as stored, in Hz
+    int sample_rate = 0;  ///< in Hz, as stored
     int channels = 0;     ///< as stored
-    /// As the container says, and 0 if it does not; MP3 files may err.
+    /// Duration that the container states, or 0. For MP3 it may be inaccurate.
     double duration_seconds = 0;
-    std::string codec = {};  ///< libav's name for it, as "flac"
+    std::string codec = {};  ///< libav's name of the codec, e.g. "flac"
   };
 
   struct Clip {
     std::vector<float> samples;  ///< [channels, num_samples]
     int channels = 0;
-    std::int64_t num_samples = 0;  ///< of each channel
+    std::int64_t num_samples = 0;  ///< per channel
     int sample_rate = 0;
-    double begin_seconds = 0;  ///< the first sample's time
+    double begin_seconds = 0;  ///< time of the first sample
   };
 
-  /// Reads the container's header. Cost: O(header). Errors: BadField; InvalidArgument: a rate or
-  ///   number of channels that cannot be.
+  /// Reads the container's header.
+  /// Cost: O(header).
+  /// Errors: BadField. InvalidArgument for an impossible rate or number of channels.
   explicit AudioReader(std::string_view bytes);
   AudioReader(std::string_view bytes, Options options);
   ~AudioReader();
@@ -74,17 +79,17 @@ class SHARDWISE_EXPORT AudioReader {
 
   [[nodiscard]] const Info& info() const noexcept;
 
-  /// The whole sound. Errors: BadField.
+  /// Reads the whole sound. Errors: BadField.
   [[nodiscard]] Clip read();
-  /// The samples whose times lie in [begin, end), to the sample: number i lies at i / sample_rate
-  /// after the first one. A range that holds none gives an empty clip. With another sample rate the
-  /// range is taken first, and is resampled by itself.
-  /// Cost: O(end - begin); of MP3, Ogg and WAV without PCM O(end), as they are decoded from their
-  ///   start. A codec that carries state (AAC, Opus, Vorbis) is warmed up for half a second: its
-  ///   samples then equal those of the whole but for rounding and the noise that decoders of AAC
-  ///   and AC-3 make up. Of FLAC the bytes are looked through once, for another FLAC behind it.
-  ///   Matroska's times are whole milliseconds.
-  /// Errors: BadField; InvalidArgument: an end before the beginning.
+  /// Reads exactly the samples whose times are in [begin, end). Sample i has the time of the first
+  /// sample plus i / sample_rate. The clip is empty if the range has no samples. With another
+  /// sample rate, the range is cut first and then resampled by itself.
+  /// Cost: O(end - begin). For MP3, Ogg and WAV without PCM it is O(end), because they are decoded
+  ///   from their start. FLAC bytes are scanned once for a following FLAC stream.
+  /// Exactness: codecs with state (AAC, Opus, Vorbis) are decoded from half a second earlier. Their
+  ///   samples then equal those of the whole, except for rounding and the noise that AAC and AC-3
+  ///   decoders generate. Times in Matroska are whole milliseconds.
+  /// Errors: BadField. InvalidArgument if end < begin.
   [[nodiscard]] Clip read(double begin_seconds, double end_seconds);
 
  private:

@@ -14,8 +14,8 @@ namespace shardwise::detail {
 [[noreturn]] SHARDWISE_EXPORT void throw_epoch_ended(std::uint64_t epoch);
 [[noreturn]] SHARDWISE_EXPORT void throw_loader_moved_on(std::uint64_t epoch);
 
-/// One epoch of a loader: a range of batches, and at its end the proof. A handle: valid while the
-/// loader lives and has not moved on to another epoch.
+/// One epoch of a loader: a range of batches, and the proof at its end. It is a handle, valid while
+/// the loader lives and is in this epoch.
 template <class Loader>
 class EpochRange {
  public:
@@ -31,7 +31,7 @@ class EpochRange {
     [[nodiscard]] Batch& operator*() const noexcept { return *batch_; }
     [[nodiscard]] Batch* operator->() const noexcept { return batch_.get(); }
     Iterator& operator++() {
-      batch_.reset();  // its memory may serve the next one
+      batch_.reset();  // its memory can be reused for the next one
       if (auto next = loader_->next()) batch_ = std::make_shared<Batch>(*std::move(next));
       return *this;
     }
@@ -50,9 +50,10 @@ class EpochRange {
 
   EpochRange(Loader& loader, std::uint64_t number) : loader_(&loader), number_(number) {}
 
-  /// Starts, or goes on with, the epoch.
-  /// Errors: those of the loader's next(); InvalidArgument if the end of the epoch was reached: the
-  ///         loader's set_epoch() or epochs() go on; NotExact if the loader has moved on.
+  /// Starts or continues the epoch.
+  /// Errors: those of the loader's next(). InvalidArgument if the end of the epoch was reached;
+  ///   continue with the loader's set_epoch() or epochs(). NotExact if the loader is in another
+  ///   epoch.
   [[nodiscard]] Iterator begin() const {
     if (loader_->epoch_number() != number_) throw_loader_moved_on(number_);
     if (loader_->has_ended()) throw_epoch_ended(number_);
@@ -61,10 +62,10 @@ class EpochRange {
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  /// Steps in this epoch that were left when it began, the same number on all ranks.
+  /// Steps that this epoch still had when it began or was resumed, equal on all ranks.
   [[nodiscard]] std::uint64_t steps() const noexcept { return loader_->steps(); }
 
-  /// The loader's prove(). Errors: NotExact, too, if the loader has moved on.
+  /// Calls the loader's prove(). Errors: also NotExact if the loader is in another epoch.
   std::string prove() const {
     if (loader_->epoch_number() != number_) throw_loader_moved_on(number_);
     return loader_->prove();
@@ -75,7 +76,7 @@ class EpochRange {
   std::uint64_t number_;
 };
 
-/// The range that a loader's epochs() gives: each step moves the loader to the next epoch.
+/// The result of a loader's epochs(). Each step moves the loader to the next epoch.
 template <class Loader>
 class EpochsRange {
  public:
@@ -108,7 +109,7 @@ class EpochsRange {
 
   EpochsRange(Loader& loader, std::uint64_t end) : loader_(&loader), end_(end) {}
 
-  /// Goes on with the current epoch, or with the next one if its end was reached.
+  /// Continues the current epoch, or begins the next one if its end was reached.
   [[nodiscard]] Iterator begin() const {
     const bool has_ended = loader_->has_ended();
     const std::uint64_t next = loader_->epoch_number() + (has_ended ? 1 : 0);
