@@ -80,8 +80,8 @@ struct BuildReport {
 /// order of `shards`, and within a shard by their position.
 ///
 /// Reuse: a shard is not scanned again if its path, size, mtime_ns and first 512 bytes are
-/// unchanged, or its URL, size and validator. A local shard at a new path counts as moved, and is
-/// not scanned, if it equals exactly one missing shard in size, mtime_ns and first 512 bytes.
+///   unchanged, or its URL, size and validator. A local shard at a new path counts as moved, and is
+///   not scanned, if it equals exactly one missing shard in size, mtime_ns and first 512 bytes.
 ///
 /// Samples follow WebDataset. The basename of a member is split at its first dot. The key is the
 /// part before it, with the directories; the field is the part after it in lower case. Consecutive
@@ -100,10 +100,10 @@ struct BuildReport {
 ///   finish wins.
 ///
 /// Journal: a build that takes longer than a second writes `path.journal` and `path.journal.table`.
-/// If it is killed, fails or is cancelled, the next build continues from them. It repeats at most
-/// `journal_bytes` of table and `journal_age` of scanning, and removes what a killed build left. If
-/// files of these names exist that no build wrote, or that are not writable, they are kept, and
-/// there is no journal.
+///   If it is killed, fails or is cancelled, the next build continues from them. It repeats at most
+///   `journal_bytes` of table and `journal_age` of scanning, and removes what a killed build left.
+///   If files of these names exist that no build wrote, or that are not writable, they are kept,
+///   and there is no journal.
 ///
 /// Threads: starts its own and joins them.
 /// Cost: one pass over the headers; with hashes over all bytes.

@@ -18,7 +18,7 @@
 
 namespace shardwise::libtorch {
 
-/// What a run needs to go on: a resume token, and named tensors, numbers and texts.
+/// The state that a run needs to continue: a resume token, and named tensors, numbers and texts.
 ///
 ///     sl::CheckpointFile file("run.pt", group);   // before the first step: is it writable?
 ///     if (const auto last = file.read()) {
@@ -33,63 +33,65 @@ namespace shardwise::libtorch {
 ///     now.put("loss", loss);
 ///     file.write(now);                            // rank 0 writes, and all learn how it went
 ///
-/// docs/formats/checkpoint.md specifies the file. It is of no version of LibTorch: tensors are kept
-/// as plain bytes, and the state of an optimizer by the names of the parameters that it belongs to.
+/// docs/formats/checkpoint.md specifies the file. It does not depend on the version of LibTorch:
+/// tensors are stored as plain bytes, and the state of an optimizer by names of parameters.
 ///
-/// Names have no spaces or control characters; putting one a second time replaces the value.
-/// Tensors that are on the CPU and contiguous are not copied: write a checkpoint before the next
-/// step changes them. One thread.
+/// Names must not contain spaces or control characters. Putting a name again replaces its value.
+/// Threads: one thread.
+/// Lifetime: contiguous tensors on the CPU are not copied. Write a checkpoint before the next step
+///   changes them.
 class SHARDWISE_EXPORT Checkpoint {
  public:
   explicit Checkpoint(ResumeToken token = {});
 
   [[nodiscard]] const ResumeToken& token() const noexcept { return token_; }
-  /// The path of the file that it was read from.
+  /// The path of the file from which it was read.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Who wrote the file that it was read from, or would write it: "shardwise 0.1.0, LibTorch
-  /// 1.13.1".
+  /// Name and versions of the writer, e.g. "shardwise 0.1.0, LibTorch 1.13.1". For a checkpoint
+  /// that was read it is the file's writer, otherwise this program.
   [[nodiscard]] const std::string& writer() const noexcept { return writer_; }
   [[nodiscard]] bool contains(const std::string& name) const { return values_.contains(name); }
   [[nodiscard]] std::vector<std::string> names() const;
 
-  /// Shapes: any; bool, integers and floats of 8 to 64 bits, bfloat16; on any device.
-  /// Errors: InvalidArgument (the name); Unsupported (the type).
+  /// Shapes: any shape, on any device; bool, integers, bfloat16, and floats of 8 to 64 bits.
+  /// Errors: InvalidArgument for an invalid name. Unsupported for another type.
   void put(const std::string& name, const torch::Tensor& tensor);
   void put(const std::string& name, std::int64_t value);
   void put(const std::string& name, double value);
   void put(const std::string& name, int value) { put(name, std::int64_t{value}); }
   void put(const std::string& name, const std::string& text);
-  /// All parameters and buffers of a module, as "prefix/name".
+  /// Puts all parameters and buffers of a module as "prefix/name".
   void put(const std::string& prefix, const torch::nn::Module& module);
-  /// The state that an optimizer keeps of each parameter, by its name in `module`, and the learning
-  /// rates of its groups. Its other options are the program's.
-  /// Errors: Unsupported if it is none of Adam, AdamW, SGD, RMSprop and Adagrad; InvalidArgument if
-  ///   it has a parameter that the module has not.
+  /// Puts the state that an optimizer keeps for each parameter, by its name in `module`, and the
+  /// learning rates of its groups. Other options are not stored.
+  /// Errors: Unsupported unless it is Adam, AdamW, SGD, RMSprop or Adagrad. InvalidArgument if the
+  ///   module lacks a parameter of the optimizer.
   void put(const std::string& prefix, const torch::optim::Optimizer& optimizer,
            const torch::nn::Module& module);
-  /// The state of LibTorch's random numbers on the CPU, of every rank. Every rank must call it.
-  /// Loaders need none of it: what is random in them follows from the order's seed.
+  /// Puts the state of LibTorch's random numbers on the CPU for every rank. Every rank must call
+  /// it. Loaders do not need it: their random choices follow from the order's seed.
   /// Errors: kDistributed.
   void put_random_state(const ProcessGroup& group);
 
-  /// A value by its name. Tensors are on the CPU, and the caller's own.
-  /// Errors: NotFound; Mismatch if it is of another kind.
+  /// Return the value of this name. Tensors are on the CPU and owned by the caller.
+  /// Errors: NotFound. Mismatch if the value has another kind.
   [[nodiscard]] torch::Tensor tensor(const std::string& name) const;
   [[nodiscard]] std::int64_t integer(const std::string& name) const;
   [[nodiscard]] double number(const std::string& name) const;
   [[nodiscard]] std::string text(const std::string& name) const;
 
-  /// Gives a module the parameters and buffers that were put under `prefix`, on the devices where
-  /// it has them: all of them or, with an error, none.
-  /// Errors: Mismatch, naming each that is missing, or of another shape or type, or too many.
+  /// Loads the parameters and buffers below `prefix` into a module, on its devices. After an error
+  /// the module is unchanged.
+  /// Errors: Mismatch, naming everything that is missing, superfluous, or of another shape or type.
   void load(const std::string& prefix, torch::nn::Module& module) const;
-  /// Gives an optimizer the state that was put under `prefix`. All or nothing.
-  /// Errors: Mismatch if it is of another kind, has another number of groups, or a parameter has
-  ///   another shape; those of put().
+  /// Loads the state below `prefix` into an optimizer. After an error the optimizer is unchanged.
+  /// Errors: Mismatch if the kind, the number of groups, or the shape of a parameter differs. The
+  ///   errors of put().
   void load(const std::string& prefix, torch::optim::Optimizer& optimizer,
             const torch::nn::Module& module) const;
-  /// Each rank gets the state that the rank of its number had; one beyond them gets one that
-  /// follows from rank 0's and its number. Errors: NotFound; Mismatch (of another LibTorch).
+  /// Restores each rank's state of random numbers. Ranks beyond the stored ones get a state derived
+  /// from rank 0's and their own number.
+  /// Errors: NotFound. Mismatch if another version of LibTorch wrote it.
   void load_random_state(const ProcessGroup& group) const;
 
  private:
@@ -110,49 +112,50 @@ class SHARDWISE_EXPORT Checkpoint {
   std::map<std::string, Value> values_;
 };
 
-/// The checkpoints of a run: FILE is the newest, FILE.1 the one before it, and so on. Every rank
-/// makes the same calls; rank 0 alone reads and writes, so that only its machine needs the files.
-/// What it throws is thrown on all ranks, as the same class.
+/// The checkpoint files of a run: FILE is the newest, FILE.1 the one before, and so on. If the path
+/// is a symbolic link, FILE is its target, and the older files are next to the target.
 ///
-/// If the path is a symbolic link, FILE is what it leads to, and the older ones lie beside that.
-///
-/// A checkpoint appears whole, synced to the disk, or not at all, whenever the process ends. One
-/// process at a time writes a file.
+/// Every rank makes the same calls. Only rank 0 reads and writes files, so only its machine needs
+/// them. Its exceptions are thrown on all ranks, with the same class. A checkpoint appears complete
+/// and synced to disk, or not at all, whenever the process ends. Only one process at a time may
+/// write a file.
 class SHARDWISE_EXPORT CheckpointFile {
  public:
   struct Options {
-    /// How many checkpoints are kept, the newest included.
+    /// Number of checkpoints to keep, including the newest.
     int keep = 2;
-    /// Called on rank 0 for each file that read() refused before it took an older one, with the
-    /// reason.
+    /// Called on rank 0, with the reason, for each file that read() refused before it used an older
+    /// one.
     std::function<void(const std::string& reason)> on_refused = nullptr;
   };
 
-  /// Tries whether it can be written, and removes what killed writers left.
-  /// Errors: InvalidArgument (options, a folder); kIo, kNoSpace.
+  /// Tests whether the file can be written, and removes leftovers of killed writers.
+  /// Errors: InvalidArgument for invalid options, or if the path is a folder. kIo. kNoSpace.
   CheckpointFile(std::string path, ProcessGroup group, Options options);
   CheckpointFile(std::string path, ProcessGroup group);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// True if there is a checkpoint, whole or not, of a run that wrote to `path`.
-  /// Errors: InvalidArgument (a folder); kIo.
+  /// True if there is a checkpoint, complete or not, of a run that wrote to `path`.
+  /// Errors: InvalidArgument if the path is a folder. kIo.
   [[nodiscard]] static bool exists(const std::string& path);
 
-  /// The newest checkpoint that is whole; none if there is no file. All of it is held against its
-  /// hashes. A file that is cut, damaged, no checkpoint or one of another version is refused, and
-  /// the one before it taken. One that cannot be read is an error: it may be whole.
-  /// Cost: on each rank the size of the file in memory; one broadcast.
-  /// Errors: that of the newest file if all are refused; kIo; kDistributed; Cancelled, if rank 0
-  ///   gets a signal of its StopGuard while it reads a large file.
+  /// Returns the newest valid checkpoint, or nothing if there is no file. All content is checked
+  /// against its hashes. A file that is truncated, damaged, of another version, or not a checkpoint
+  /// is refused, and the one before is tried. A file that cannot be read is an error, because it
+  /// may be valid.
+  /// Cost: one broadcast; each rank needs memory for the whole file.
+  /// Errors: the error of the newest file if all are refused. kIo. kDistributed. Cancelled if rank
+  ///   0 receives a signal of its StopGuard while it reads a large file.
   [[nodiscard]] std::optional<Checkpoint> read();
 
-  /// Replaces FILE by this checkpoint. One that read() found to be damaged is not kept.
-  /// Errors: kNoSpace, kIo (the files stay as they were); kDistributed.
+  /// Replaces FILE by this checkpoint. Older ones are kept (Options::keep), except one that read()
+  /// found to be damaged.
+  /// Errors: kNoSpace or kIo, and the files are unchanged. kDistributed.
   void write(const Checkpoint& checkpoint);
 
  private:
   std::string path_;
-  std::string file_;  // where links of the path lead to, on rank 0
+  std::string file_;  // the target of the path's links, on rank 0
   ProcessGroup group_;
   Options options_;
   std::vector<std::string> damaged_;  // paths, on rank 0

@@ -17,7 +17,7 @@
 #include "shardwise/data/dataset.h"
 #include "shardwise/order/sampler.h"
 
-/// Shardwise's data sets and orders where LibTorch's own data loader is used:
+/// Shardwise's data sets and orders for LibTorch's own data loader:
 ///
 ///     TorchDataset dataset(data, [](const Sample& s) { return decode_image(s, "jpg"); });
 ///     TorchSampler sampler(ChunkedSampler(data, {.seed = 17}));
@@ -28,25 +28,25 @@
 ///       for (auto& batch : *loader) ...   // a std::vector of what the function returns
 ///     }
 ///
-/// ImageLoader does more: it collates in place, gives all ranks the same number of steps, and
-/// proves the epoch.
+/// Prefer ImageLoader if you can: it collates in place, gives all ranks the same number of steps,
+/// and proves the epoch.
 namespace shardwise::libtorch {
 
 namespace detail {
-/// Throws what is being handled as an exception that names the sample: an Error as it is, anything
-/// else wrapped as BadField. REQUIRES: called in a catch block.
+/// Rethrows the current exception so that it names the sample. An Error is rethrown unchanged,
+/// anything else as BadField. REQUIRES: called in a catch block.
 [[noreturn]] SHARDWISE_EXPORT void rethrow_for(const Sample& sample);
 /// Errors: OutOfRange.
 SHARDWISE_EXPORT Sample sample_at(const Dataset& data, std::size_t index);
 }  // namespace detail
 
-/// A torch::data::datasets::Dataset over a Dataset and a function that makes one example of a
+/// A torch::data::datasets::Dataset: a Dataset, and a function that makes one example from a
 /// sample.
 ///
-/// A cheap handle: torch's data loader copies it once a worker; the copies share the index, the
-/// mapped shards, and the function.
-/// Threads: get() is called from all workers at once, and so is `decode`, which must allow it.
-/// Errors: of a worker reach the consumer as torch::data::WorkerException, whose text and
+/// A cheap handle: torch's data loader copies it for each worker. Copies share the index, the
+/// mapped shards and the function.
+/// Threads: all workers call get(), and thereby `decode`, at once, so `decode` must be thread-safe.
+/// Errors: errors of a worker reach the consumer as torch::data::WorkerException. Its text and
 ///   original_exception name shard and key, whatever `decode` threw.
 template <class Decode>
 class TorchDataset final
@@ -74,40 +74,44 @@ class TorchDataset final
   std::shared_ptr<const Decode> decode_;
 };
 
-/// A torch::data::samplers::Sampler over any of shardwise's samplers: of one rank, in the order,
-/// and with the tail, of that sampler.
+/// A torch::data::samplers::Sampler that wraps a Sampler. It delivers one rank's samples, with that
+/// sampler's order and tail.
 ///
-/// A handle: copies are the same sampler, so the one that is kept still steers the one that a data
-/// loader took: set_epoch() counts from the loader's next begin(). Threads: one at a time.
+/// A handle: copies are the same sampler. The copy that you keep controls the one that a data
+/// loader took: set_epoch() takes effect at the loader's next begin().
+/// Threads: one at a time.
 ///
-/// Ranks may differ by a sample, and so by a batch: torch's data loader cannot give an empty batch.
-/// Where ranks must stay in step use Order::Tail::kDrop or kPad, or ImageLoader.
+/// The numbers of samples and batches may differ by one between ranks, because torch's data loader
+/// cannot deliver an empty batch. If ranks must stay in step, use Order::Tail::kDrop or kPad, or
+/// ImageLoader.
 class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sampler<> {
  public:
-  /// @param sampler  cloned; where it stands is where this one begins.
+  /// @param sampler  is cloned; this one begins at its current position.
   explicit TorchSampler(const shardwise::Sampler& sampler);
 
-  /// Moves to the beginning of the epoch that was set; the first reset() after construction or
-  /// load() stays where they left it, so that a data loader's begin() does not lose the place.
-  /// Errors: InvalidArgument if `new_size` is given and is not the number of samples.
+  /// Moves to the beginning of the epoch that was set. The first reset() after construction or
+  /// load() keeps the position, so a data loader's begin() does not lose it.
+  /// Errors: InvalidArgument if `new_size` is given and differs from the number of samples.
   void reset(torch::optional<std::size_t> new_size = torch::nullopt) override;
 
-  /// At most `batch_size` numbers, fewer only at the end; nullopt, never an empty list, after it.
+  /// Returns at most `batch_size` numbers, fewer only at the end. After the end it returns nullopt,
+  /// never an empty list.
   torch::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
 
-  /// The epoch of the next reset(). In the epoch of load(), the first one stays where load() left
-  /// it. Nothing moves on by itself: the same epoch again is the same order again.
+  /// Sets the epoch for the next reset(). In the epoch of load(), the first reset() keeps the
+  /// position. The sampler never advances to the next epoch by itself.
   void set_epoch(std::uint64_t epoch);
   [[nodiscard]] std::uint64_t epoch() const noexcept;
-  /// Samples of this epoch given out. A data loader asks ahead of what it delivers.
+  /// Samples of this epoch that next() returned. A data loader requests samples ahead of delivery.
   [[nodiscard]] std::uint64_t position() const noexcept;
   [[nodiscard]] std::uint64_t size() const noexcept;
 
-  /// A resume token, as the tensor "shardwise_token". It counts what next() gave out: save between
-  /// epochs, or with a loader that has no workers; ImageLoader::state() counts what was consumed.
+  /// Stores a resume token as the tensor "shardwise_token". It counts samples that next() returned.
+  /// Therefore save between epochs, or use a loader without workers. ImageLoader::state() counts
+  /// consumed samples.
   void save(torch::serialize::OutputArchive& archive) const override;
-  /// Goes on where the token stands; ranks and batch size may be others.
-  /// Errors: Mismatch, naming what differs in data set or order; InvalidArgument, VersionMismatch.
+  /// Continues from the token; ranks and batch size may differ.
+  /// Errors: Mismatch, naming differences of data set or order. InvalidArgument. VersionMismatch.
   void load(torch::serialize::InputArchive& archive) override;
 
  private:

@@ -11,13 +11,14 @@
 
 namespace shardwise::libtorch {
 
-/// Page-locked memory for Loader::Options::memory, from which a GPU copies by itself. The loader
-/// uses it again for later batches, so little of it is taken and given back.
-/// Errors: Unsupported if this LibTorch sees no GPU.
-/// Threads: any. Untested: no GPU was at hand; please report.
+/// Returns page-locked memory for Loader::Options::memory, from which a GPU can copy directly. The
+/// loader reuses it for later batches, so it is rarely allocated.
+/// Threads: any.
+/// Errors: Unsupported if this LibTorch finds no GPU.
+/// Untested: we had no GPU; please report.
 SHARDWISE_EXPORT std::shared_ptr<std::pmr::memory_resource> pinned_memory();
 
-/// Copies batches to a device, on a stream beside the one that computes.
+/// Copies batches to a device, on a separate stream, while the device computes.
 ///
 ///     Loader loader(data, {.columns = ..., .memory = pinned_memory()}, make_reducer(group));
 ///     DeviceCopier copier(torch::kCUDA);
@@ -26,23 +27,24 @@ SHARDWISE_EXPORT std::shared_ptr<std::pmr::memory_resource> pinned_memory();
 ///       step(model, images);
 ///     }
 ///
-/// The copy of a batch goes on while the device still computes the step before it; what is computed
-/// next on the current stream waits for it. The batch's memory goes back to the loader when the
-/// copy has ended. Nothing is copied to the CPU: tensors are over the batch's memory.
+/// The copy of a batch overlaps with the computation of the step before. Later computations on the
+/// current stream wait for it. The batch's memory returns to the loader when the copy has ended.
+/// For the CPU nothing is copied: tensors share the batch's memory.
 ///
-/// Threads: one at a time. Untested on a GPU: none was at hand; please report.
+/// Threads: one at a time.
+/// Untested on a GPU: we had none; please report.
 class SHARDWISE_EXPORT DeviceCopier {
  public:
-  /// Errors: Unsupported if this LibTorch has no such device.
+  /// Errors: Unsupported if this LibTorch lacks the device.
   explicit DeviceCopier(torch::Device device);
-  /// Waits for the copies that are under way.
+  /// Waits for the copies in flight.
   ~DeviceCopier();
   DeviceCopier(const DeviceCopier&) = delete;
   DeviceCopier& operator=(const DeviceCopier&) = delete;
 
-  /// As to_tensor(), on the device. Errors: as to_tensor(); c10::Error from the device.
+  /// Like to_tensor(), on the device. Errors: those of to_tensor(). c10::Error from the device.
   torch::Tensor copy(const Batch::Array& array);
-  /// As to_struct(), on the device. Errors: NotFound, and as copy().
+  /// Like to_struct(), on the device. Errors: NotFound. The errors of copy(array).
   template <class Struct>
   Struct copy(const Batch& batch, Members<Struct> members) {
     Struct result{};

@@ -18,7 +18,7 @@
 
 namespace shardwise::libtorch {
 
-/// A mean over all ranks: every rank's sum and count are added first, and divided once.
+/// A mean over all ranks: sums and counts are added first, and divided once.
 struct Mean {
   double sum = 0;
   std::int64_t count = 0;
@@ -29,13 +29,15 @@ struct Mean {
   operator double() const noexcept { return value(); }
 };
 
-/// Adds sums and counts over the ranks. A rank may give 0 of 0. The sums are added without rounding
-/// and rounded once: the same bits on every rank, whichever rank gave which.
+/// Adds sums and counts over the ranks. A rank may pass 0 of 0. Sums are added exactly and rounded
+/// once, so the result is bitwise equal on every rank, however the values are distributed.
 /// Errors: kDistributed.
 SHARDWISE_EXPORT Mean reduce_exact(double sum, std::int64_t count, const ProcessGroup& group);
 
-/// The mean of values that are added without rounding: the same bits in any order, however the
-/// values are spread over batches and ranks. One thread. Cost: some 3 ns a value, 0.6 KB.
+/// Computes the mean of values that are added exactly. The result is bitwise equal for any order
+/// and any distribution over batches and ranks.
+/// Threads: one thread.
+/// Memory: 0.6 KB.
 class SHARDWISE_EXPORT ExactMean {
  public:
   ExactMean();
@@ -47,7 +49,7 @@ class SHARDWISE_EXPORT ExactMean {
   /// Adds every element. Shapes: any; integers and floats, on any device.
   void add(const torch::Tensor& values);
 
-  /// Of all values of all ranks. Every rank must call it. One all-reduce.
+  /// Returns the mean of all values of all ranks. Every rank must call it. Cost: one all-reduce.
   /// Errors: kDistributed.
   [[nodiscard]] Mean reduce(const ProcessGroup& group) const;
 
@@ -57,73 +59,74 @@ class SHARDWISE_EXPORT ExactMean {
 };
 
 struct EvaluateOptions {
-  /// Images that the model gets at once, always: the last batch of a rank is filled up with a copy
-  /// of its first image, whose scores are thrown away.
+  /// Images per call of the model. The last batch of a rank is filled up with copies of its first
+  /// image, whose scores are discarded.
   std::int64_t batch_size = 256;
   unsigned threads = 2;
   ImageSize resize{};
-  std::string image_field{};  ///< as in ImageLoader::Options
+  std::string image_field{};  ///< see ImageLoader::Options
   std::string label_field = "cls";
-  /// Of evaluate(): a sample counts for k if fewer than k classes have a better score than its
-  /// label, or the same and a lower number. A NaN is never better; a label whose score is NaN
-  /// counts for no k.
+  /// For evaluate(): the values of k. A sample counts for k if fewer than k classes are better than
+  /// its label. A class is better if it has a higher score, or the same score and a lower number. A
+  /// NaN is never better. A label whose score is NaN counts for no k.
   std::vector<std::int64_t> top_k = {1};
 };
 
-/// What a model makes of a data set. The same on every rank.
+/// The result of evaluating a model on a data set, equal on every rank.
 struct Evaluation {
   std::int64_t num_samples = 0;
-  std::vector<Mean> top;    ///< right answers, for each of EvaluateOptions::top_k
-  Mean loss;                ///< cross-entropy, in nats; computed in double from the scores
+  std::vector<Mean> top;    ///< right answers for each of EvaluateOptions::top_k
+  Mean loss;                ///< cross-entropy in nats, computed in double from the scores
   torch::Tensor confusion;  ///< int64 [classes, classes]: rows are labels, columns best scores
-  /// int64 [classes]: samples of each label whose scores are all NaN. They are wrong answers, and
-  /// in no column of `confusion`.
+  /// int64 [classes]: samples of each label whose scores are all NaN. They count as wrong answers,
+  /// and are missing in `confusion`.
   torch::Tensor undecided;
 
   /// Right answers among the samples with this label. Errors: OutOfRange.
   [[nodiscard]] Mean of_class(std::int64_t label) const;
 };
 
-/// Scores of images: uint8 [N, 3, H, W] on the CPU to [N, classes], on any device.
+/// Computes scores of images: uint8 [N, 3, H, W] on the CPU to [N, classes] on any device.
 using Predict = std::function<torch::Tensor(const torch::Tensor& images)>;
 
-/// Evaluates a classifier. The ranks share the samples, and each counts exactly once, whatever the
-/// number of samples and ranks: nothing is counted twice or dropped. That every sample was seen
-/// once is proven as for training epochs.
+/// Evaluates a classifier. The ranks share the samples, and each sample counts exactly once, for
+/// any number of samples and ranks. This is proven as for training epochs. Every rank must call it.
 ///
-/// The result is the same bits on any number of ranks, as long as a model gives an image the same
-/// scores whichever others share its batch, in whichever place; batches have one size for that.
-/// Sums are not rounded, so for equal scores it is also the same for every batch size and order.
-/// (A model's scores may depend on torch::get_num_threads(), and on what a CPU can.)
+/// The result is bitwise equal for any number of ranks, if the model's scores of an image do not
+/// depend on the other images of its batch. All batches have one size for that reason. Sums are
+/// exact, so for equal scores the batch size and the order do not matter, either. A model's scores
+/// may depend on torch::get_num_threads() and on the CPU.
 ///
-/// One rule decides top 1, `confusion` and exact_accuracy(): the best class is the one with the
-/// highest score, of equal ones the lowest, and never one whose score is NaN. The loss of a sample
-/// with a NaN is NaN.
+/// Top 1, `confusion` and exact_accuracy() use one rule: the best class has the highest score;
+/// among equal scores it has the lowest number; it never has a NaN. The loss of a sample with a NaN
+/// is NaN.
 ///
-/// With a StopGuard, a signal on any rank ends it on all, between two batches or after the last
-/// one, and it gives no result: where batches take long, choose a smaller batch_size.
+/// With a StopGuard, a signal on any rank ends it on all ranks, between two batches or after the
+/// last one. There is no result then. If batches take long, choose a smaller batch_size.
 ///
-/// Every rank must call it. `predict` is called without gradients, and never with no images.
-/// Cost: beside the model's, 8 bytes for each pair of classes on each rank, and one sum of these.
-/// Errors: InvalidArgument (options, scores of another shape, a label that is no class); NotExact;
-///   those of ImageLoader::next(); Cancelled (a signal).
+/// @param predict  called without gradients, and never with zero images.
+/// Cost: besides the model's, 8 bytes for each pair of classes on each rank, and one sum of these.
+/// Errors: InvalidArgument for invalid options, scores of another shape, or a label that is not a
+///   class. NotExact. The errors of ImageLoader::next(). Cancelled by a signal.
 SHARDWISE_EXPORT Evaluation evaluate(const Predict& predict, const Dataset& data,
                                      const ProcessGroup& group,
                                      const EvaluateOptions& options = {});
 
-/// What is measured of images: a number for each ([N]), or several ([N, K]), on any device.
+/// Measures images: returns one number per image ([N]), or several ([N, K]), on any device.
 using Measure =
     std::function<torch::Tensor(const torch::Tensor& images, const torch::Tensor& labels)>;
 
-/// The means of whatever you measure of each sample, as evaluate() in all else.
-/// @return  K of them. Errors: as evaluate(); InvalidArgument if K is not the same for all batches.
+/// Returns the K means of the numbers that `measure` returns for each sample. For everything else
+/// see evaluate().
+/// Errors: those of evaluate(). InvalidArgument if K differs between batches.
 SHARDWISE_EXPORT std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
                                                const ProcessGroup& group,
                                                const EvaluateOptions& options = {});
 
-/// How many samples of `data` have their label as the best score. As evaluate() in all else, but
-/// that labels which are no class are wrong answers.
-/// @return  the sum is the number of right answers, the count data.size(); the same on all ranks.
+/// Counts the samples of `data` whose label has the best score. A label that is not a class is a
+/// wrong answer. For everything else see evaluate().
+/// @return  the sum is the number of right answers, and the count is data.size(); equal on all
+///   ranks.
 SHARDWISE_EXPORT Mean exact_accuracy(const Predict& predict, const Dataset& data,
                                      const ProcessGroup& group,
                                      const EvaluateOptions& options = {});
@@ -135,7 +138,7 @@ concept Model = requires(Holder& model, torch::Tensor images) {
   model->is_training();
 };
 
-/// A module's forward(), in evaluation mode while this lives.
+/// A module's forward(). The module is in evaluation mode while this object lives.
 template <Model Holder>
 class InEvaluation {
  public:
@@ -156,8 +159,8 @@ class InEvaluation {
 };
 }  // namespace detail
 
-/// As above, of a module (a torch::nn::ModuleHolder or a shared_ptr): calls forward() in evaluation
-/// mode, and restores the mode.
+/// Overloads for a module (a torch::nn::ModuleHolder or a shared_ptr). They call forward() in
+/// evaluation mode, and restore the mode.
 template <detail::Model Holder>
 Evaluation evaluate(Holder& model, const Dataset& data, const ProcessGroup& group,
                     const EvaluateOptions& options = {}) {
@@ -169,14 +172,13 @@ Mean exact_accuracy(Holder& model, const Dataset& data, const ProcessGroup& grou
   return exact_accuracy(detail::InEvaluation(model).predict(), data, group, options);
 }
 
-/// Stops a run when a figure no longer improves. Rank 0's figure decides for all ranks, so that no
-/// rank stops alone even if their figures differ in the last bit. A figure that is NaN is no
-/// improvement.
+/// Stops a run when a figure no longer improves. Rank 0's figure decides for all ranks, so no rank
+/// stops alone if figures differ in the last bit. NaN is not an improvement.
 class SHARDWISE_EXPORT EarlyStop {
  public:
   struct Options {
-    std::uint64_t patience = 3;  ///< evaluations without improvement until it stops; at least 1
-    double min_delta = 0;        ///< the least change that counts as an improvement
+    std::uint64_t patience = 3;  ///< evaluations without improvement before it stops; at least 1
+    double min_delta = 0;        ///< the smallest change that counts as an improvement
     bool lower_is_better = false;
   };
 
@@ -184,12 +186,13 @@ class SHARDWISE_EXPORT EarlyStop {
   EarlyStop(ProcessGroup group, const Options& options);
   explicit EarlyStop(ProcessGroup group);
 
-  /// Takes the next figure. Every rank must call it; the answer is the same on all.
+  /// Returns true if the run should stop after this figure. Every rank must call it, and all get
+  /// the same answer.
   bool should_stop(double figure);
 
   [[nodiscard]] double best() const noexcept { return best_; }
   [[nodiscard]] std::uint64_t num_since_best() const noexcept { return since_best_; }
-  /// Goes on where another one stood, as a checkpoint has it: the same on all ranks.
+  /// Restores the state from a checkpoint. Pass the same values on all ranks.
   void restore(double best, std::uint64_t num_since_best) noexcept {
     best_ = best;
     since_best_ = num_since_best;

@@ -24,7 +24,8 @@
 
 namespace shardwise::libtorch {
 
-/// Batches of images and labels of a data set, in exact epochs over the ranks of a process group.
+/// Delivers batches of images and labels of a data set, in exact epochs over the ranks of a process
+/// group.
 ///
 ///     ImageLoader loader(data, group, {.batch_size = 64, .threads = 4, .resize = {224, 224}});
 ///     for (auto epoch : loader.epochs(90)) {
@@ -32,139 +33,145 @@ namespace shardwise::libtorch {
 ///       epoch.prove();
 ///     }
 ///
-/// Threads decode straight into the batches' memory. What a batch holds depends on the data, the
-/// options, the epoch and the ranks, never on the number of threads. All ranks get the same number
-/// of batches, so that collective calls in a step meet; see ImageLoader::Batch. If the order uses
-/// more shards at one time than the data set's cache may hold, LibTorch's warning handler is told
-/// once.
+/// The content of a batch depends on the data, the options, the epoch and the ranks, never on the
+/// number of threads. All ranks get the same number of batches, so collective calls in each step
+/// match; see ImageLoader::Batch. Samples count for the proof when their batch is handed out.
+/// Leaving a loop early, or destroying the loader, does not hang. If the order uses more shards at
+/// one time than fit in the data set's cache, LibTorch's warning handler is called once.
 ///
-/// A loader is used by one thread; it is neither copied nor moved. Leaving a loop early, or
-/// destroying the loader, does not hang. Samples count for the proof when their batch is handed
-/// out. Memory: (prefetch + 1) batches, and one decoded image a thread. Errors: as next().
+/// Threads: use a loader from one thread; only stop() and stats() may be called from others. The
+///   loader's own threads decode directly into the memory of batches.
+/// Memory: (prefetch + 1) batches, and one decoded image per thread.
+/// Errors: see next().
 class SHARDWISE_EXPORT ImageLoader {
  public:
-  /// One rank's part of one step. N is 0 in the last step of a rank that has nothing left while
-  /// others have; the tensors then have their other sizes all the same.
+  /// One rank's part of one step. N is 0 in the last step of a rank that has no samples left while
+  /// others have. The other dimensions are unchanged then.
   struct Batch {
     torch::Tensor images;   ///< uint8 [N, 3, H, W], or as Options::transform says; contiguous, CPU
     torch::Tensor labels;   ///< int64 [N]
     torch::Tensor samples;  ///< int64 [N]: sample numbers in the data set
-    /// int64 [N]: positions in the epoch, counted over all ranks as if nothing were left out, as in
-    /// tokens and skip lists.
+    /// int64 [N]: positions in the epoch, counted over all ranks as if nothing were left out.
+    /// Tokens and skip lists use the same positions.
     torch::Tensor positions;
 
     [[nodiscard]] std::int64_t size() const noexcept { return labels.numel(); }
   };
 
   struct Options {
-    /// The order of the samples, as on the command line.
+    /// The order of the samples, with the options of the command line.
     Order order{};
-    /// Samples a step on each rank. With `world_size` ranks a step has batch_size * world_size.
+    /// Samples per step on each rank. With `world_size` ranks a step has batch_size * world_size.
     std::int64_t batch_size = 32;
-    /// Samples a step on all ranks together, instead; it need not divide by their number. 0: above.
+    /// Samples per step over all ranks, which need not divide it. 0 means: use batch_size.
     std::int64_t global_batch_size = 0;
-    /// Neighbouring ranks that get the same batches, as tensor and sequence parallel groups need
-    /// them. It divides the number of ranks.
+    /// Number of consecutive ranks that get the same batches, e.g. a tensor or sequence parallel
+    /// group. It must divide the number of ranks.
     std::uint64_t replicas = 1;
-    /// Threads that read, decode and collate ahead. 0: the work is done when a batch is asked for.
+    /// Threads that read, decode and collate ahead. With 0 the work is done in next().
     unsigned threads = 2;
-    /// As DecodeOptions::resize. 0 x 0: as stored; then the images of a batch must be of one size.
+    /// See DecodeOptions::resize. With 0 x 0, the stored size, the images of a batch must have
+    /// equal sizes.
     ImageSize resize{};
-    /// What becomes of each image: crops, flips, colours, normalisation, type and layout. The type
-    /// uint16, which LibTorch does not have, is refused.
+    /// Crops, flips, colours, normalisation, type and layout of each image. The type uint16 is
+    /// refused, because LibTorch lacks it.
     ImageTransform transform{};
-    /// Samples that may turn out bad (no image that can be decoded, no label) in a run. They are
-    /// left out: their batches are smaller, the proof expects it, tokens list them with the reason,
-    /// and later epochs do without them. One more is an error, as is the first one by default.
+    /// Number of bad samples (image or label missing or not decodable) that are left out instead of
+    /// throwing. Batches with bad samples are smaller. The proof accounts for them, tokens list
+    /// them with the reason, and later epochs omit them. One more bad sample is an error.
     std::uint64_t max_bad = 0;
 
-    /// The field with the image, or several with semicolons between them, the first that a sample
-    /// has: "jpg;png". Empty: the sample's one field that is an image by its name.
+    /// The field with the image. "jpg;png" means the first of these fields that a sample has. Empty
+    /// means the sample's only field with the name of an image.
     std::string image_field{};
-    /// A field with a whole number.
+    /// The field with the label, a whole number.
     std::string label_field = "cls";
     ImageDecoding decoding{};
-    /// Batches in flight at most; each takes batch_size * 3 * H * W bytes. 0: two a thread.
+    /// Batches in flight at most; each takes batch_size * 3 * H * W bytes. 0 means two per thread.
     std::size_t prefetch = 0;
-    /// Where the dataset has a shard cache: shards that are fetched into it ahead at once, by each
-    /// rank. The ranks of a node share one cache, and each shard is fetched once.
+    /// Shards that each rank fetches into the data set's cache at once, ahead of reading. The ranks
+    /// of a node share one cache, and each shard is fetched once. Ignored without a cache.
     unsigned fetch_threads = 2;
   };
 
   /// A range of batches, with number(), steps() and prove(); see <shardwise/loader/epochs.h>.
   using Epoch = shardwise::detail::EpochRange<ImageLoader>;
-  /// A range of those.
+  /// A range of Epoch.
   using Epochs = shardwise::detail::EpochsRange<ImageLoader>;
 
-  /// Every rank gives the same data, a Dataset or several of them for a mixture, and the same
-  /// options but for threads, prefetch and fetch_threads: every rank makes one, and the ranks
-  /// compare. Only then is anything added up.
-  /// Errors: InvalidArgument, naming the option and what is valid; Mismatch, on every rank, naming
-  ///   what differs, on which ranks (ProcessGroup::require_same()); kDistributed.
+  /// All ranks must pass the same data and the same options, except threads, prefetch and
+  /// fetch_threads. The ranks compare them here, before any sum is computed.
+  /// @param data  a Dataset, or several for a mixture.
+  /// Errors: InvalidArgument, naming the option and what is valid. Mismatch, on every rank, naming
+  ///   what differs on which ranks (ProcessGroup::require_same()). kDistributed.
   ImageLoader(MixedDataset data, ProcessGroup group, Options options);
   ImageLoader(MixedDataset data, ProcessGroup group);
   ~ImageLoader();
   ImageLoader(const ImageLoader&) = delete;
   ImageLoader& operator=(const ImageLoader&) = delete;
 
-  /// Throws what the constructor would for one of `world_size` ranks.
+  /// Throws what the constructor would throw on one of `world_size` ranks.
   static void validate(const MixedDataset& data, const Options& options, int world_size);
 
-  /// The epochs from the current one, 0 or where restore() left it, to `end`, without `end`: the
-  /// total number of epochs of a run, also of one that is resumed, or goes on after an earlier
-  /// epochs(). Without `end`: for ever.
+  /// Returns the epochs from the current one up to, but excluding, `end`, by default without end.
+  /// The current epoch is 0, or the one of restore(). `end` is the total number of epochs of the
+  /// run, also after a resume or an earlier epochs().
   Epochs epochs(std::uint64_t end = std::numeric_limits<std::uint64_t>::max()) {
     return {*this, end};
   }
   /// The current epoch.
   Epoch epoch() { return {*this, epoch_number()}; }
   [[nodiscard]] std::uint64_t epoch_number() const noexcept;
-  /// Moves to the beginning of an epoch; in the current one as shardwise::Loader::set_epoch(). What
-  /// was made ahead is dropped.
+  /// Moves to the beginning of an epoch, and drops batches made ahead. For the current epoch see
+  /// shardwise::Loader::set_epoch().
   void set_epoch(std::uint64_t epoch);
 
-  /// Starts to read ahead now, and not with the first batch that is asked for.
+  /// Starts reading ahead now, instead of at the first next().
   void start();
-  /// The next batch of the epoch, or nothing at its end. Waits for it.
-  /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with
-  ///         the batch after it, but the epoch cannot be proven any more. InvalidArgument if images
-  ///         of one batch differ in size and there is no `resize`.
+  /// Waits for the next batch of the epoch and returns it, or nothing at the end.
+  /// Errors: BadField, StaleIndex and others, naming shard and key. The loader then continues with
+  ///   the following batch, but the epoch can no longer be proven. InvalidArgument if images of one
+  ///   batch differ in size and there is no `resize`. Cancelled after stop().
   std::optional<Batch> next();
-  /// Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or restore().
-  /// Any thread.
+  /// Makes the current next(), and all later ones, throw Cancelled, until set_epoch() or restore().
+  /// Threads: any.
   void stop() noexcept;
 
-  /// Proves, with all ranks, that their batches of this epoch held exactly the samples that the
-  /// order promises; see shardwise::Loader::prove(). Every rank must call it, after its last batch.
+  /// Proves that the batches of all ranks in this epoch contained exactly the samples of the order;
+  /// see shardwise::Loader::prove(). Every rank must call it, after its last batch.
   /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
-  /// Errors: NotExact, BadField, as there; kDistributed. Cost: one small all-reduce.
+  /// Errors: NotExact and BadField, see shardwise::Loader::prove(). kDistributed.
+  /// Cost: one small all-reduce.
   std::string prove();
 
-  /// Where the run stands after the batches that were handed out: call it when the last of them has
-  /// been used. Every rank must call it, and gets the same token; save that of one. At the end of
-  /// an epoch, the epoch is proven, and the token stands at the beginning of the next.
-  /// Errors: as prove(), at the end of an epoch. Cost: one small all-reduce.
+  /// Returns a token for the batches handed out so far. Call it when the last of them has been
+  /// used. Every rank must call it, and all get the same token; save the token of one rank. At the
+  /// end of an epoch it also proves the epoch, and the token stands at the beginning of the next.
+  /// Errors: at the end of an epoch, those of prove().
+  /// Cost: one small all-reduce.
   ResumeToken state();
-  /// Goes on where the token stands, with any number of ranks, batch size and number of threads.
-  /// With kAllowAtEpochBorder also with other data or another order; see Sampler::resume.
-  /// Errors: Mismatch, naming all that differs in data set and order; also if the token stands
-  ///         within an epoch and was not made by state(), which keeps the proof, or if what it says
-  ///         was delivered cannot be. The loader stays as it is.
+  /// Continues from the token, with any number of ranks and threads and any batch size. With
+  /// kAllowAtEpochBorder, data or order may differ, too; see Sampler::resume().
+  /// Errors: Mismatch, naming all differences of data set and order. Mismatch also if the token
+  ///   stands within an epoch and state() did not make it (only state() stores the proof), or if it
+  ///   claims impossible deliveries. After an error the loader is unchanged.
   void restore(const ResumeToken& token, Sampler::Changes changes = Sampler::Changes::kRefuse);
 
-  /// The samples that all ranks left out because they were bad, with the reasons; known after
-  /// prove() and state().
+  /// The bad samples that all ranks have left out, with reasons. Up to date after prove() and
+  /// state().
   [[nodiscard]] const SkipList& bad_samples() const noexcept;
 
-  /// Steps of the current epoch from where it began, or was resumed, the same on all ranks.
+  /// Steps of the current epoch from its beginning, or from where it was resumed; equal on all
+  /// ranks.
   [[nodiscard]] std::uint64_t steps() const noexcept;
-  /// Steps of it that are left.
+  /// Steps of the current epoch that are left.
   [[nodiscard]] std::uint64_t steps_left() const noexcept;
-  /// Whether all its steps were taken.
+  /// True if all steps of the current epoch were taken.
   [[nodiscard]] bool has_ended() const noexcept;
-  /// How long next() has waited in total.
+  /// Total time that next() has waited.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
-  /// What limits the run: stats().summary() says it in one line. Any thread. Cost: a lock.
+  /// Returns counts and times; stats().summary() says in one line what limits the run. Threads:
+  /// any. Cost: locks a mutex.
   [[nodiscard]] Loader::Stats stats() const;
 
  private:

@@ -13,8 +13,8 @@
 
 namespace shardwise::libtorch {
 
-/// Lets all ranks of a run stop together, after the same step: on a signal, when the time is over,
-/// when somebody asks for it, or when a rank fails.
+/// Makes all ranks of a run stop together, after the same step: on a signal, when the time is over,
+/// on request, or when a rank fails.
 ///
 ///     StopGuard guard({.max_time = std::chrono::hours(8)});
 ///     const auto group = init_process_group({.guard = &guard});
@@ -30,77 +30,80 @@ namespace shardwise::libtorch {
 ///         [&] { write_checkpoint(loader.state()); });      // if it stops before the end
 ///     return guard.exit_code();
 ///
-/// Every call of the group carries what each rank has to say, so that a step needs no collective
-/// besides the one of its gradients. What is heard holds for all: the ranks get the same answers
-/// from should_stop(), reason() and exit_code() between the same two calls.
+/// Every call of the group carries the requests of each rank, so a step needs no collective besides
+/// that of its gradients. All ranks get the same answers from should_stop(), reason() and
+/// exit_code() between the same two calls.
 ///
-/// A signal also ends what its rank waits for, within 0.5 s: batches of loaders over the group, and
-/// ranks that do not come (there it stays up to 5 s, to tell those that come meanwhile). An
-/// evaluation ends after the batch that it is at, and is thrown away.
-/// With a Dataset::Options::cancel of token() fetching ends, too. A second SIGINT, or a second
-/// SIGTERM, ends the process at once, whatever came before the first; one that a launcher passes on
-/// is no second one.
+/// Signals: a signal ends the waits of its rank within 0.5 s: for batches of loaders over the
+///   group, and for ranks that have not appeared. In the latter case the rank stays up to 5 s to
+///   notify those that appear. An evaluation ends after its current batch, without a result. If
+///   token() is passed as Dataset::Options::cancel, fetches end, too. A second SIGINT, or a second
+///   SIGTERM, more than a second after the first ends the process at once. Copies of a signal that
+///   a launcher forwards do not count as second ones.
 ///
-/// One in a process, made before its group and destroyed after it. Where a signal may come late,
-/// as from a scheduler, make it by `new` in main() and never destroy it: without its handlers a
-/// SIGUSR1 that comes while a process ends kills it, though its work is done. The group has all
-/// ranks of the run, each with a guard: give it to init_process_group() or to adopt_process_group()
-/// (adopt.h).
-/// Threads: request(), token() and destruction of tokens any; all else that of the group's calls.
-/// Effects: handlers for the signals, which only set flags; the destructor puts the former ones
-///   back. SIGINT and SIGHUP stay ignored where they are, as in background jobs and under nohup.
-///   While it lives, SIGPIPE is ignored unless the program handles it: a rank that hung, and that
-///   the others gave up, gets an error when it writes to them, and not that signal.
+/// Lifetime: one guard per process, made before its group and destroyed after it. All ranks need
+///   one: pass it to init_process_group() or adopt_process_group() (adopt.h). If signals may come
+///   late, e.g. from a scheduler, make the guard by `new` in main() and never destroy it. Otherwise
+///   a SIGUSR1 that arrives while a finished process exits kills it.
+/// Threads: request(), token() and destruction of tokens: any thread. Everything else: the thread
+///   of the group's calls.
+/// Effects: installs handlers for the signals, which only set flags; the destructor restores the
+///   former ones. If SIGINT or SIGHUP is ignored, as in background jobs and under nohup, it stays
+///   ignored. SIGPIPE is ignored meanwhile, unless the program handles it. A rank that hung, and
+///   was given up by the others, then gets an error when it writes to them, instead of SIGPIPE.
 class SHARDWISE_EXPORT StopGuard {
  public:
   struct Options {
-    /// Signals on which the ranks stop. One that a single rank gets is enough.
+    /// Signals on which all ranks stop, even if only one rank gets one.
     std::vector<int> signals = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-    /// The ranks stop when this time has passed on one of them, counted from here. 0: never.
+    /// The ranks stop when this time has passed on one of them since construction. 0 means never.
     std::chrono::milliseconds max_time{0};
-    /// should_save() is true when this time has passed, by rank 0's clock. 0: never.
+    /// Interval after which should_save() is true, by rank 0's clock. 0 means never.
     std::chrono::milliseconds save_every{0};
   };
 
-  /// Errors: InvalidArgument, for a signal that cannot be handled, or a second guard.
+  /// Errors: InvalidArgument for a signal that cannot be handled, or if there already is a guard.
   StopGuard();
   explicit StopGuard(const Options& options);
   ~StopGuard();
   StopGuard(const StopGuard&) = delete;
   StopGuard& operator=(const StopGuard&) = delete;
 
-  /// Asks all ranks to stop in good order. The first reason of a rank counts. Any thread.
+  /// Asks all ranks to stop after a step. The first reason of a rank is used. Threads: any.
   void request(const std::string& reason);
 
-  /// True once the ranks know that they stop: to be asked after each step. The same on all ranks
-  /// after the same call of the group; with one rank, at once. Cost: some loads.
+  /// True once the ranks know that they stop. Call it after each step. The answer is the same on
+  /// all ranks after the same call of the group. With one rank it is true at once. Cost: some
+  /// loads.
   [[nodiscard]] bool should_stop();
 
-  /// True when a checkpoint is due (Options::save_every), once each time. Asked after each step, it
-  /// is the same on all ranks. Cost: as should_stop().
+  /// True once whenever a checkpoint is due (Options::save_every). If called after each step, the
+  /// answer is the same on all ranks. Cost: see should_stop().
   [[nodiscard]] bool should_save();
 
-  /// Runs a training loop, and sees that all ranks leave it together. Every rank calls it.
+  /// Runs a training loop, and makes all ranks leave it together. Every rank must call it.
   ///
-  /// A rank on which `work` throws, or a signal ends a wait, gives up the step that it is in, and
-  /// tells the others in their next call of the group; there they leave `work` by an exception. So
-  /// no rank changes its parameters in that step. ImageLoader::state() and Loader::state() then
-  /// stand behind the last whole step, so that a checkpoint is exact: one whose gradients were
-  /// averaged or, in a process that makes no GradientAverager, after which another batch was asked
-  /// for.
+  /// If `work` throws on a rank, or a signal ends a wait, the rank abandons its step, and tells the
+  /// others in their next call of the group. The others leave `work` by an exception then. No rank
+  /// changes its parameters in that step.
   ///
-  /// @param save  called on all ranks, after `work`, if they stop before its end. It may use the
-  ///   group. Not called if a rank is lost, or rank 0 failed while it changed parameters.
-  /// Errors: what `work` threw, on the rank on which it did, and kDistributed with rank and text on
-  ///   the others; the same of `save`; those of ProcessGroup. A stop for another reason is none.
+  /// Afterwards, ImageLoader::state() and Loader::state() return the state after the last whole
+  /// step, so a checkpoint is exact. A step is whole when its gradients were averaged. In a process
+  /// without a GradientAverager it is whole when the next batch was requested.
+  ///
+  /// @param save  called on all ranks after `work`, if they stop before its end. It may use the
+  ///   group. It is not called if a rank is lost, or rank 0 failed while it changed parameters.
+  /// Errors: the exception of `work` on the rank where it was thrown, and kDistributed with that
+  ///   rank and text on the others. Likewise for `save`. The errors of ProcessGroup. Stops for
+  ///   other reasons are not errors.
   void run(const std::function<void()>& work, const std::function<void()>& save = nullptr);
 
-  /// Why the ranks stop, as "SIGTERM (rank 3)"; empty if they do not.
+  /// The reason why the ranks stop, e.g. "SIGTERM (rank 3)"; empty if they do not stop.
   [[nodiscard]] std::string reason() const;
-  /// 0; 128 and the signal's number after a signal, as 130 for SIGINT; 1 after an error. The same
-  /// on all ranks once they have heard of it.
+  /// Returns 0, or 128 plus the signal's number, e.g. 130 for SIGINT, or 1 after an error. The
+  /// value is equal on all ranks once they know of the stop.
   [[nodiscard]] int exit_code() const;
-  /// Is cancelled once this rank gets one of the signals.
+  /// A token that is cancelled once this rank gets one of the signals.
   [[nodiscard]] CancelToken token() const noexcept;
 
  private:

@@ -14,26 +14,26 @@
 
 namespace shardwise::libtorch {
 
-/// An array of a batch as a tensor over the same memory, which the tensor keeps: nothing is copied.
-/// Writing to one is seen in the other.
-/// @return  of the array's type, on the CPU; [N, ...], or, of a ragged array, all its values in one
-///   dimension: row i is values.slice(0, offsets[i], offsets[i + 1]).
-/// Errors: InvalidArgument if LibTorch has no such type (uint16, uint32, uint64).
+/// Returns a tensor that shares the memory of a batch's array and keeps it alive. It copies
+/// nothing: a write to one is visible in the other.
+/// @return  a tensor of the array's type, on the CPU: [N, ...]. For a ragged array it is
+///   one-dimensional: row i is values.slice(0, offsets[i], offsets[i + 1]).
+/// Errors: InvalidArgument if LibTorch lacks the type (uint16, uint32, uint64).
 SHARDWISE_EXPORT torch::Tensor to_tensor(const Batch::Array& array);
-/// The offsets of a ragged array: int64 [N + 1], a copy. Of another one, empty.
+/// Returns a copy of the offsets of a ragged array: int64 [N + 1]. For another array it is empty.
 SHARDWISE_EXPORT torch::Tensor offsets_tensor(const Batch::Array& array);
 
-/// Which member of a struct gets the tensor of which column.
+/// Pairs of a column and the struct member that gets its tensor.
 template <class Struct>
 using Members = std::initializer_list<std::pair<std::string_view, torch::Tensor Struct::*>>;
 
-/// The tensors of a batch in a struct of your own, as to_tensor() makes them; other members are as
-/// `Struct{}` has them.
+/// Returns a struct of your own with tensors of a batch, made by to_tensor(). Other members have
+/// their values in `Struct{}`.
 ///
 ///     struct Pairs { torch::Tensor images, captions; };
 ///     auto pairs = to_struct<Pairs>(batch, {{"jpg", &Pairs::images}, {"txt", &Pairs::captions}});
 ///
-/// Errors: NotFound, listing the columns that there are; as to_tensor().
+/// Errors: NotFound; the text lists the columns. The errors of to_tensor().
 template <class Struct>
 Struct to_struct(const Batch& batch, Members<Struct> members) {
   Struct result{};
@@ -41,7 +41,7 @@ Struct to_struct(const Batch& batch, Members<Struct> members) {
   return result;
 }
 
-/// A process group for a Loader, which then is one rank of it.
+/// Makes a Reducer, so that a Loader becomes one rank of a process group.
 SHARDWISE_EXPORT std::shared_ptr<Reducer> make_reducer(ProcessGroup group);
 
 }  // namespace shardwise::libtorch

@@ -27,7 +27,7 @@ namespace detail {
 struct LoaderAccess;
 }  // namespace detail
 
-/// Batches of a data set, of any columns, in exact epochs over the ranks of a run.
+/// Delivers batches of a data set, of any columns, in exact epochs over the ranks of a run.
 ///
 ///     Loader loader(data, {.columns = {columns::bytes("jpg"), columns::integer("cls")},
 ///                          .order = {.seed = 17}, .batch_size = 64, .threads = 4});
@@ -36,160 +36,178 @@ struct LoaderAccess;
 ///       epoch.prove();
 ///     }
 ///
-/// Threads make the rows straight in the batches' memory; the rows of one batch are made by all of
-/// them. What a batch holds depends on the data, the options, the epoch and the ranks, never on the
-/// number of threads. All ranks get the same number of batches, so that collective calls in a step
-/// meet; see Batch::size(). A batch's memory is used again when the batch is gone.
+/// The content of a batch depends on the data, the options, the epoch and the ranks, never on the
+/// number of threads. All ranks get the same number of batches, so collective calls in each step
+/// match; see Batch::size(). Samples count for the proof when their batch is handed out. Leaving a
+/// loop early, or destroying the loader, does not hang, even if a server does.
 ///
-/// One thread uses a loader; only stop() and stats() may be called from others. It is not copied or
-/// moved. Leaving a loop early, or destroying the loader, does not hang, even if a server does.
-/// Samples count for the proof when their batch is handed out. Memory: (prefetch + 1) batches, and
-/// what the columns need a thread; of local shards that are not in memory yet, the kernel is asked
-/// to read 256 samples or 64 MiB further ahead. Errors: as next().
+/// Threads: use a loader from one thread; only stop() and stats() may be called from others. The
+///   loader's own threads make all rows of a batch directly in the batch's memory.
+/// Lifetime: the memory of a batch is reused after the batch is destroyed.
+/// Memory: (prefetch + 1) batches, and the needs of the columns per thread. For local shards that
+///   are not in memory, the kernel is asked to read 256 samples or 64 MiB ahead.
+/// Errors: see next().
 class SHARDWISE_EXPORT Loader {
  public:
-  /// Batches of samples of similar length, so that little of a padded batch is padding.
+  /// Batches of samples of similar length, so that padded batches contain little padding.
   ///
-  /// The order is cut into windows of `window` positions. The samples of a window are sorted by
-  /// length and cut into batches, and these are shuffled. Ranks take turns at the batches, so a
-  /// step's batches differ in length between ranks, and in the last step a rank may have none. The
-  /// batches depend on order, lengths and rule alone: not on the ranks, nor on what is left out.
-  /// Each sample still comes exactly once, and state() may be asked for after any step.
-  /// docs/formats/length-batches.md specifies them (version 1).
-  /// Cost: with max_tokens or pack, all lengths are looked up in the index, and sorted, when an
-  /// epoch begins. Errors: InvalidArgument, NotFound (no such column, a field that no shard has)
-  /// from the constructor.
+  /// The order is divided into windows of `window` positions. The samples of a window are sorted by
+  /// length and divided into batches, which are then shuffled. The ranks take turns, so in one step
+  /// the lengths differ between ranks. In the last step a rank may have no batch.
+  ///
+  /// Batches depend only on the order, the lengths and this rule, not on ranks or on samples left
+  /// out. Each sample is still delivered exactly once, and state() may be called after any step.
+  /// docs/formats/length-batches.md specifies it (version 1).
+  ///
+  /// Cost: with max_tokens or pack, all lengths are looked up in the index and sorted when an epoch
+  ///   begins.
+  /// Errors: the constructor throws InvalidArgument, or NotFound for a missing column or a field
+  ///   that no shard has.
   struct ByLength {
-    /// A sample's length is the size in bytes of this field, divided by `unit` and rounded up.
-    /// "a;b": of the first that the sample has. A sample that has none has length 0.
+    /// The field whose size in bytes, divided by `unit` and rounded up, is the length of a sample.
+    /// "a;b" means the first of these fields that the sample has. Without the field the length is
+    /// 0.
     std::string field{};
-    /// Or the number in this metadata column, rounded up; then `unit` does not count.
+    /// Alternatively, the metadata column whose number, rounded up, is the length. `unit` is then
+    /// ignored.
     std::string column{};
-    std::uint64_t unit = 1;  ///< bytes: 4 for the length of an int32 field in tokens
-    /// Positions of the order that are sorted together. More: less padding, but samples from
-    /// farther apart are read together. A multiple of batch_size wastes least.
+    std::uint64_t unit = 1;  ///< in bytes, e.g. 4 to count the tokens of an int32 field
+    /// Positions of the order that are sorted together. A larger window needs less padding, but
+    /// reads samples from farther apart. A multiple of batch_size wastes least.
     std::uint64_t window = 8192;
-    /// 0: each batch has batch_size samples; the last of a window may have fewer. Otherwise as many
-    /// samples, batch_size at most, as fit into so many tokens when all are padded to the longest.
-    /// A longer sample comes alone.
+    /// Largest number of tokens in a batch, if all samples are padded to the longest. A batch then
+    /// has as many samples as fit, at most batch_size. A longer sample is delivered alone. 0 means
+    /// that each batch has batch_size samples, or fewer at the end of a window.
     std::uint64_t max_tokens = 0;
-    /// A ragged column of integers, a value for each token, whose sequences are packed into rows of
-    /// `pack_to` tokens; empty: none. A batch then has batch_size such rows; 0 without a sample.
-    /// Its array "x" is [batch_size, pack_to]; "x_segments" says which sequence of its row a token
-    /// is of, from 1, 0: none; "x_positions" says where in its sequence it lies; both int32, of
-    /// the same shape. A sequence that is longer than a row goes on in the next one. The other
-    /// columns still have a row for each sample, in the order of their places.
+    /// The ragged column of integers, one per token, whose sequences are packed into rows of
+    /// `pack_to` tokens. Empty means no packing. A batch then has batch_size rows, or 0 without a
+    /// sample. A sequence that is longer than a row continues in the next one.
+    ///
+    /// For a column "x" these arrays have the shape [batch_size, pack_to]:
+    /// - "x": the tokens;
+    /// - "x_segments", int32: the sequence of the row to which a token belongs, from 1; 0 for
+    ///   padding;
+    /// - "x_positions", int32: the position of a token in its sequence.
+    /// Other columns still have one row for each sample, in the order of their places.
     std::string pack{};
     std::uint64_t pack_to = 0;
-    std::int64_t padding = 0;  ///< the value where there is no token, one of the column's type
+    std::int64_t padding = 0;  ///< the value of padding, of the column's type
   };
 
-  /// Mixup and cutmix: each image of a batch is mixed with the one before it, the first with the
-  /// last. One draw holds for the batch, a function of seed, epoch and the position of its first
-  /// sample: the same for any number of threads and after a resume, with the same batch size and
-  /// ranks. The arrays "x_lambda", float32 [N], and "x_partner", int64 [N], say how labels follow:
+  /// Mixup and cutmix: each image of a batch is mixed with the one before it, and the first with
+  /// the last. One random draw applies to the whole batch. It depends on seed, epoch and the
+  /// position of the batch's first sample. It is the same for any number of threads and after a
+  /// resume, if batch size and ranks are the same.
+  ///
+  /// The arrays "x_lambda", float32 [N], and "x_partner", int64 [N], tell how to mix the labels:
   ///
   ///     loss = lambda * f(output, label) + (1 - lambda) * f(output, label[partner])
   ///
   /// docs/formats/transforms.md specifies it.
   struct Mix {
-    std::string column{};     ///< of images, all of one size; for mixup uint8 or float32
-    double mixup_alpha = 0;   ///< of Beta(alpha, alpha); 0: no mixup
-    double cutmix_alpha = 0;  ///< likewise; where both are set, half the batches get either
-    double probability = 1;   ///< that a batch is mixed at all; lambda is 1 where not
+    std::string column{};     ///< of images of one size; for mixup uint8 or float32
+    double mixup_alpha = 0;   ///< of Beta(alpha, alpha); 0 means no mixup
+    double cutmix_alpha = 0;  ///< likewise; if both are set, each applies to half of the batches
+    double probability = 1;   ///< that a batch is mixed; otherwise lambda is 1
   };
 
   struct Options {
-    /// What is made of each sample: one array of the batches each. Names differ.
+    /// Arrays to make from each sample, one per column. Names must differ.
     std::vector<Column> columns{};
-    /// The order of the samples, as on the command line.
+    /// The order of the samples, with the options of the command line.
     Order order{};
-    /// Samples a step on each rank. With `world_size` ranks a step has batch_size * world_size.
+    /// Samples per step on each rank. With `world_size` ranks a step has batch_size * world_size.
     std::uint64_t batch_size = 32;
-    /// Samples a step on all ranks together, instead; it need not divide by their number. 0: above.
+    /// Samples per step over all ranks, which need not divide it. 0 means: use batch_size.
     std::uint64_t global_batch_size = 0;
-    /// Neighbouring ranks that get the same batches, as tensor and sequence parallel groups need
-    /// them. It divides the number of ranks.
+    /// Number of consecutive ranks that get the same batches, e.g. a tensor or sequence parallel
+    /// group. It must divide the number of ranks.
     std::uint64_t replicas = 1;
-    /// Batches by length, instead of consecutive samples of the order. Not with global_batch_size,
-    /// balanced bytes, another tail than Tail::kExact, or the order of wids.
+    /// Batches by length, instead of consecutive samples of the order. Not possible with
+    /// global_batch_size, balanced bytes, a tail other than Tail::kExact, or the order of wids.
     std::optional<ByLength> by_length{};
     /// Mixup and cutmix over the images of each batch.
     std::optional<Mix> mix{};
-    /// Threads that make rows ahead, 1024 at most. 0: the work is done when a batch is asked for.
+    /// Threads that make rows ahead, at most 1024. With 0 the work is done in next().
     unsigned threads = 2;
-    /// Samples that may turn out bad (a field is missing, or cannot be decoded) in a run; one that
-    /// goes on from a token counts anew. They are left out: their batches are smaller, the proof
-    /// expects it, tokens list them with the reason, and later epochs do without them. One more is
-    /// an error, as is the first by default, and a run whose first 100, or an epoch's, are all bad.
+    /// Number of bad samples (a missing field, or one that cannot be decoded) that are left out
+    /// instead of throwing. A run that resumes from a token counts anew. Not possible with the
+    /// order of wids.
+    ///
+    /// Batches with bad samples are smaller. The proof accounts for them, tokens list them with the
+    /// reason, and later epochs omit them. One more bad sample is an error. It is also an error if
+    /// the first 100 samples of the run, or of an epoch, are all bad.
     std::uint64_t max_bad = 0;
-    /// Batches in flight at most, up to 65,536. 0: two a thread.
+    /// Batches in flight, at most 65,536. 0 means two per thread.
     std::size_t prefetch = 0;
-    /// No batch is begun while those in flight take this many bytes, as far as it is known ahead.
+    /// No batch is begun while those in flight take this many bytes, as far as sizes are known
+    /// ahead.
     std::uint64_t max_bytes_ahead = std::uint64_t{4} << 30;
-    /// A compressed field ("json.gz") that expands to more bytes is bad. Each thread may hold up to
-    /// twice as many for it.
+    /// Largest size of an expanded field ("json.gz"); a larger one is bad. Each thread may need
+    /// twice as many bytes for expanding.
     std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;
-    /// Where the dataset has a shard cache: shards that are fetched into it ahead at once, by each
-    /// rank. The ranks of a node share one cache, and each shard is fetched once.
+    /// Shards that each rank fetches into the data set's cache at once, ahead of reading. The ranks
+    /// of a node share one cache, and each shard is fetched once. Ignored without a cache.
     unsigned fetch_threads = 2;
-    /// Where the memory of batches comes from; none: new and delete. For pinned or shared memory.
+    /// Allocates the memory of batches, e.g. pinned or shared memory. Null means new and delete.
     std::shared_ptr<std::pmr::memory_resource> memory = nullptr;
   };
 
-  /// What a run did so far, in all its epochs, and where its time went.
+  /// Counts and times of a run, over all its epochs so far.
   ///
-  /// Times of threads are sums over all of them, and are taken a claim: some rows that one thread
-  /// makes in a go, of some 30 us or of one row. Rows of images, arrays and functions are timed one
-  /// by one; others share their claim's time.
+  /// Times of threads are summed over all threads. They are measured per claim, i.e. a few rows
+  /// that a thread makes in one go. Rows of images, arrays and functions are timed one by one.
+  /// Other rows share the time of their claim.
   struct SHARDWISE_EXPORT Stats {
-    std::uint64_t batches = 0;      ///< that were handed out
+    std::uint64_t batches = 0;      ///< handed out
     std::uint64_t samples = 0;      ///< in them
     std::uint64_t bad_samples = 0;  ///< left out of them
     std::uint64_t bytes_made = 0;   ///< of their arrays
-    /// Of the fields that columns read, also ahead; not those that functions read.
+    /// Bytes of the fields that columns read, including work ahead, but not those that functions
+    /// read.
     std::uint64_t bytes_read = 0;
 
     std::chrono::nanoseconds planning{};  ///< orders, memory of batches, reading ahead
-    std::chrono::nanoseconds opening{};   ///< shards: fetched, unpacked, mapped, checked
-    std::chrono::nanoseconds reading{};   ///< samples and their bytes, copies among it
-    /// Images, videos, sounds, and compressed fields that are expanded.
+    std::chrono::nanoseconds opening{};   ///< of shards: fetch, expand, map, check
+    std::chrono::nanoseconds reading{};   ///< samples and their bytes, including copies
+    /// Decoding of images, videos and sounds, and expanding of compressed fields.
     std::chrono::nanoseconds decoding{};
     std::chrono::nanoseconds transforming{};  ///< images, videos
-    std::chrono::nanoseconds functions{};     ///< those of function columns
-    std::chrono::nanoseconds collating{};     ///< batches of rows that were made
-    std::chrono::nanoseconds idle{};          ///< threads that had nothing to do
+    std::chrono::nanoseconds functions{};     ///< functions of columns
+    std::chrono::nanoseconds collating{};     ///< assembly of batches from rows
+    std::chrono::nanoseconds idle{};          ///< threads without work
 
-    /// Of the consumer, from its first next() in each epoch to the one that says it has ended.
+    /// Time of the consumer, from its first next() in each epoch to the one that returns nothing.
     std::chrono::nanoseconds elapsed{};
-    /// Of that, in next(): waiting for the threads, or without threads loading.
+    /// Part of `elapsed` in next(): waiting for threads or, without threads, loading.
     std::chrono::nanoseconds waited{};
-    std::uint64_t batches_ready = 0;  ///< that next() did not wait for
-    double mean_ready = 0;            ///< batches that were made when next() came
+    std::uint64_t batches_ready = 0;  ///< for which next() did not wait
+    double mean_ready = 0;            ///< average number of finished batches when next() was called
 
-    /// Samples that were made, also ahead, by the time of each: [0] of less than 1 us, [k] of
-    /// 2^(k - 1) us to 2^k us, the last of more, too.
+    /// Histogram of the time per sample, including work ahead: [0] counts below 1 us, [k] from 2^(k
+    /// - 1) us to 2^k us, and the last all longer times.
     std::array<std::uint64_t, 32> sample_times{};
     std::chrono::nanoseconds slowest_time{};
-    /// That sample's shard and key; where samples share their time, the last of those that did.
+    /// Shard and key of that sample. If samples share their time, it is the last of them.
     std::string slowest_sample{};
 
-    /// Damage that decoders of images forgave; see ImageDecoding::strict.
+    /// Damage that image decoders accepted; see ImageDecoding::strict.
     struct Forgiven {
-      /// In the decoder's words, with N for numbers: "JPEG: found marker 0xN instead of RSTN".
+      /// The decoder's message with N for numbers, e.g. "JPEG: found marker 0xN instead of RSTN".
       std::string kind{};
-      std::uint64_t images = 0;    ///< that had it, also ahead
-      std::string first_sample{};  ///< shard and key of the one with the least number
+      std::uint64_t images = 0;    ///< images with it, including work ahead
+      std::string first_sample{};  ///< shard and key of the image with the lowest number
     };
-    /// By kind, 32 at most; what is of other kinds is counted as "others", at the end.
+    /// By kind, at most 32. Further kinds are counted as "others", at the end.
     std::vector<Forgiven> forgiven{};
 
-    unsigned threads = 0;        ///< as the options say
-    unsigned fetch_threads = 0;  ///< likewise; 0 without a cache
-    std::size_t prefetch = 0;    ///< batches in flight at most
-    unsigned cores = 0;          ///< that this process may use
+    unsigned threads = 0;        ///< Options::threads
+    unsigned fetch_threads = 0;  ///< Options::fetch_threads; 0 without a cache
+    std::size_t prefetch = 0;    ///< the largest number of batches in flight
+    unsigned cores = 0;          ///< cores that this process may use
 
-    /// One line: what limits the run, and what to try. A function of the numbers above.
+    /// Returns one line: what limits the run, and what to try. It depends only on the numbers
+    /// above.
     ///
     ///     decode-bound: 2 threads at 97 %, 84 % of it decoding; the consumer waited 61 % of the
     ///     time; try threads = 4
@@ -198,94 +216,98 @@ class SHARDWISE_EXPORT Loader {
 
   /// A range of batches, with number(), steps() and prove(); see epochs.h.
   using Epoch = detail::EpochRange<Loader>;
-  /// A range of those.
+  /// A range of Epoch.
   using Epochs = detail::EpochsRange<Loader>;
   using Batch = shardwise::Batch;
 
-  /// Every rank gives the same data, a Dataset or several of them for a mixture, and the same
-  /// options but for threads, prefetch, max_bytes_ahead, fetch_threads and memory. prove() and
-  /// state() compare them. What functions of columns do is not compared.
-  /// @param ranks  null means: this process alone. Give single_process() to say so in a process
-  ///   that was launched as one of several.
-  /// Errors: InvalidArgument, naming the option and what is valid; also if there are no ranks, and
-  ///   a launcher's variables (torchrun, mpirun, srun) say that there are several.
+  /// All ranks must pass the same data and the same options, except threads, prefetch,
+  /// max_bytes_ahead, fetch_threads and memory. prove() and state() compare them. Code of functions
+  /// in columns is not compared.
+  /// @param data   a Dataset, or several for a mixture.
+  /// @param ranks  null means this process alone. If the process was launched as one of several,
+  ///   pass single_process() to say so.
+  /// Errors: InvalidArgument, naming the option and what is valid. InvalidArgument if `ranks` is
+  ///   null, and a launcher's variables (torchrun, mpirun, srun) name several ranks.
   Loader(MixedDataset data, Options options, std::shared_ptr<Reducer> ranks = nullptr);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// Throws what the constructor would for one of `world_size` ranks.
+  /// Throws what the constructor would throw on one of `world_size` ranks.
   static void validate(const MixedDataset& data, const Options& options, std::uint64_t world_size);
 
-  /// The epochs from the current one, 0 or where restore() left it, to `end`, without `end`: the
-  /// total number of epochs of a run, also of one that is resumed, or goes on after an earlier
-  /// epochs(). Without `end`: for ever.
+  /// Returns the epochs from the current one up to, but excluding, `end`, by default without end.
+  /// The current epoch is 0, or the one of restore(). `end` is the total number of epochs of the
+  /// run, also after a resume or an earlier epochs().
   Epochs epochs(std::uint64_t end = std::numeric_limits<std::uint64_t>::max()) {
     return {*this, end};
   }
   /// The current epoch.
   Epoch epoch() { return {*this, epoch_number()}; }
   [[nodiscard]] std::uint64_t epoch_number() const noexcept;
-  /// Moves to the beginning of an epoch; what was made ahead is dropped. In the current epoch,
-  /// unless its end was reached, it moves back to where the loader began: where restore() put it,
-  /// if that was called. So a loop over epochs may call it after restore().
+  /// Moves to the beginning of an epoch, and drops batches made ahead. In the current epoch, unless
+  /// its end was reached, it moves back to where the loader began, which may be the point of
+  /// restore(). A loop over epochs may therefore call it after restore().
   void set_epoch(std::uint64_t epoch);
 
-  /// Starts to read ahead now, and not with the first batch that is asked for.
+  /// Starts reading ahead now, instead of at the first next().
   void start();
-  /// The next batch of the epoch, or nothing at its end. Waits for it.
-  /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with
-  ///         the batch after it, but the epoch cannot be proven any more. InvalidArgument if images
-  ///         of one batch differ in size. Cancelled after stop().
+  /// Waits for the next batch of the epoch and returns it, or nothing at the end.
+  /// Errors: BadField, StaleIndex and others, naming shard and key. The loader then continues with
+  ///   the following batch, but the epoch can no longer be proven. InvalidArgument if images of one
+  ///   batch differ in size. Cancelled after stop().
   std::optional<Batch> next();
-  /// Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or restore();
-  /// within about a second also one that waits for a server. Other loaders of the same data go on.
-  /// state() stands behind the batches that were handed out before. Any thread.
+  /// Makes the current next(), and all later ones, throw Cancelled, until set_epoch() or restore().
+  /// A next() that waits for a server ends within about a second. Other loaders of the same data
+  /// are not affected. state() then covers the batches handed out before.
+  /// Threads: any.
   void stop() noexcept;
 
-  /// Proves, with all ranks, that their batches of this epoch held exactly the samples that the
-  /// order promises: with the exact orders each sample exactly once, otherwise as ordered; and that
-  /// each replica got all of them. Every rank must call it, after its last batch. Afterwards all
-  /// ranks know the bad samples that any rank has left out.
+  /// Proves that the batches of all ranks in this epoch contained exactly the samples of the order.
+  /// With exact orders that is each sample exactly once. It also proves that each replica got all
+  /// of them. Every rank must call it, after its last batch. Afterwards all ranks know the bad
+  /// samples that any rank has left out.
   /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
-  /// Errors: NotExact, on all ranks, with what is missing or came twice; also when a rank has not
-  ///         taken all its batches. Mismatch, on all ranks, naming what differs, if they have not
-  ///         the same data, options, epoch and beginning. BadField if all ranks together found more
-  ///         than max_bad bad samples. Those of the Reducer.
-  /// Cost:   one small all-reduce (two with replicas); orders that are not exact 20 ns a sample.
+  /// Errors: NotExact, on all ranks, naming missing and repeated samples; also if a rank has not
+  ///   taken all its batches. Mismatch, on all ranks, naming the differences, if their data,
+  ///   options, epoch or beginning differ. BadField if all ranks together found more than max_bad
+  ///   bad samples. The errors of the Reducer.
+  /// Cost: one small all-reduce (two with replicas); for orders that are not exact O(samples).
   std::string prove();
 
-  /// Where the run stands after the batches that were handed out: call it when the last of them has
-  /// been used. Every rank must call it, and gets the same token; save that of one. At the end of
-  /// an epoch, the epoch is proven, and the token stands at the beginning of the next. If next()
-  /// failed last, the token stands before the batch that could not be made.
-  /// Errors: Mismatch, on all ranks, if they differ as prove() says, or in the steps taken; as
-  ///         prove(), at the end of an epoch; NotExact if batches were handed out behind one that
-  ///         could not be made. Cost: as prove().
+  /// Returns a token for the batches handed out so far. Call it when the last of them has been
+  /// used. Every rank must call it, and all get the same token; save the token of one rank. At the
+  /// end of an epoch it also proves the epoch, and the token stands at the beginning of the next.
+  /// After an error in next(), the token stands before the batch that failed.
+  /// Errors: Mismatch, on all ranks, if they differ as in prove(), or in the number of steps. At
+  ///   the end of an epoch, those of prove(). NotExact if batches were handed out after one that
+  ///   failed.
+  /// Cost: see prove().
   ResumeToken state();
-  /// Goes on where the token stands, with any number of ranks, batch size and number of threads.
-  /// With kAllowAtEpochBorder also with other data or another order; see Sampler::resume.
-  /// Errors: Mismatch, naming all that differs in data set and order; also if the token stands
-  ///         within an epoch and was not made by state(), which keeps the proof, or if what it says
-  ///         was delivered cannot be. The loader stays as it is.
+  /// Continues from the token, with any number of ranks and threads and any batch size. With
+  /// kAllowAtEpochBorder, data or order may differ, too; see Sampler::resume().
+  /// Errors: Mismatch, naming all differences of data set and order. Mismatch also if the token
+  ///   stands within an epoch and state() did not make it (only state() stores the proof), or if it
+  ///   claims impossible deliveries. After an error the loader is unchanged.
   void restore(const ResumeToken& token, Sampler::Changes changes = Sampler::Changes::kRefuse);
 
-  /// The samples that all ranks left out because they were bad, with the reasons; known after
-  /// prove() and state().
+  /// The bad samples that all ranks have left out, with reasons. Up to date after prove() and
+  /// state().
   [[nodiscard]] const SkipList& bad_samples() const noexcept;
 
-  /// Steps of the current epoch from where it began, or was resumed, the same on all ranks.
+  /// Steps of the current epoch from its beginning, or from where it was resumed; equal on all
+  /// ranks.
   [[nodiscard]] std::uint64_t steps() const noexcept;
-  /// Steps of it that are left.
+  /// Steps of the current epoch that are left.
   [[nodiscard]] std::uint64_t steps_left() const noexcept;
-  /// Whether all its steps were taken.
+  /// True if all steps of the current epoch were taken.
   [[nodiscard]] bool has_ended() const noexcept;
-  /// What to tell the user if the order uses more shards at one time than the data set's cache may
-  /// hold. Cost: some ms for a large index.
+  /// Returns a warning for the user if the order uses more shards at one time than fit in the data
+  /// set's cache, else nothing. Cost: O(chunks).
   [[nodiscard]] std::optional<std::string> cache_warning() const;
-  /// How long next() has waited in total.
+  /// Total time that next() has waited.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
-  /// What limits the run; see Stats. Any thread. Cost: a lock.
+  /// Returns counts and times. Threads: any. Cost: locks a mutex.
   [[nodiscard]] Stats stats() const;
 
  private:

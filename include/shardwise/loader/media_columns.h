@@ -10,75 +10,79 @@
 
 namespace shardwise {
 
-/// Which frames of each video a column shows.
+/// The frames of each video that a column contains.
 ///
 ///     {.frames = 16}                                                     evenly over all of it
 ///     {.frames = 16, .every = 4, .start = Column::ClipStart::kRandom}    each 4th of some part
 ///     {.frames = 8, .every = 1, .begin_seconds = 2}                      from a time on
 ///
-/// The videos, their frames and their times are those of VideoReader.
+/// For supported videos, numbers of frames and times, see VideoReader.
 struct Column::VideoClip {
-  /// T: from 1 to 65,536.
+  /// Number of frames T in the clip, 1 to 65,536.
   std::int64_t frames = 16;
-  /// 0: the frames are spread evenly over the n of the range, from the first to the last: number i
-  /// is i * (n - 1) / (T - 1), rounded down, and the first frame for T = 1. Otherwise each
-  /// every-th frame is taken, (T - 1) * every + 1 frames from the first to the last.
+  /// If 0, the frames are spread evenly over the n frames of the range, from the first to the last.
+  /// Frame i of the clip is number i * (n - 1) / (T - 1), rounded down, or the first one for T = 1.
+  /// Otherwise every `every`-th frame is taken, which spans (T - 1) * every + 1 frames.
   std::int64_t every = 0;
-  /// Where the clip begins in the range. Not with `every` 0, where it fills it.
+  /// Where the clip begins in the range. Not possible if `every` is 0, when the clip fills the
+  /// range.
   ClipStart start = ClipStart::kFirst;
-  /// The range: the frames whose times lie in [begin, end). A range without any is a BadField.
+  /// The range: frames whose times are in [begin, end). An empty range is a BadField.
   double begin_seconds = -std::numeric_limits<double>::infinity();
   double end_seconds = std::numeric_limits<double>::infinity();
-  /// What becomes of a range that is too short. As it is, the last frame that was taken is repeated
-  /// (torchcodec's "repeat_last"); spread frames repeat each other. Otherwise it is a BadField.
+  /// Treat a range that is too short as a BadField. If false, the last frame taken is repeated,
+  /// like torchcodec's "repeat_last"; evenly spread frames repeat each other.
   bool refuse_short = false;
-  /// As VideoReader::Options.
+  /// See VideoReader::Options.
   std::uint64_t max_pixels = std::uint64_t{1} << 26;
   std::uint64_t max_frames = std::uint64_t{1} << 24;
 };
 
-/// Which part of each sound a column has, and how. The sounds, their samples and their times are
-/// those of AudioReader.
+/// The part of each sound that a column contains, and its format. For supported sounds and times,
+/// see AudioReader.
 struct Column::AudioClip {
-  int sample_rate = 0;  ///< samples a second, resampled; 0: as stored
-  int channels = 0;     ///< mixed; 0: as stored
-  /// How long the clip is. 0: all of the range.
+  int sample_rate = 0;  ///< in Hz, after resampling; 0 means the stored rate
+  int channels = 0;     ///< after mixing; 0 means the stored number
+  /// Length of the clip. 0 means the whole range.
   double seconds = 0;
-  /// Where the clip begins in the range. Only with `seconds`.
+  /// Where the clip begins in the range. Requires `seconds`.
   ClipStart start = ClipStart::kFirst;
-  /// The range. One without a sample is a BadField.
+  /// The range. A range without samples is a BadField.
   double begin_seconds = -std::numeric_limits<double>::infinity();
   double end_seconds = std::numeric_limits<double>::infinity();
-  /// All rows have round(seconds * sample_rate) samples, with zeros behind shorter sounds. Needs
-  /// `seconds`, `sample_rate` and `channels`.
+  /// Give each row round(seconds * sample_rate) samples, padded with zeros. Requires `seconds`,
+  /// `sample_rate` and `channels`.
   bool fixed_length = false;
-  /// As AudioReader::Options.
+  /// See AudioReader::Options.
   std::uint64_t max_samples = std::uint64_t{1} << 28;
 };
 
-// In the library shardwise::video, which is built on the loader: link it, too. Where Shardwise was
-// built without FFmpeg's libraries, there is none, and find_package() says so.
+// These columns are in the library shardwise::video, which must be linked in addition. If Shardwise
+// was built without FFmpeg's libraries, it is missing, and find_package() says so.
 namespace columns {
 
-/// A clip of each video: [N, T, 3, H, W] or [N, T, H, W, 3], of the layout and type that the
-/// transform says. It is made as for images, and all frames of a clip get the same crop, flip and
-/// colours. Unless it gives all videos one size, those of a batch must be of one.
-/// Cost: what VideoReader::read() costs: from the key frame before the first frame on, nothing
-///   behind the last one. Memory of a thread, beside the batch: the decoder's, and one frame.
-/// Errors: InvalidArgument for a clip or transform that cannot be. When a sample is loaded:
-///   NotFound; BadField: no video, cut, damaged where it is decoded, or beyond a limit.
+/// A clip of each video: [N, T, 3, H, W] or [N, T, H, W, 3], in the transform's layout and type.
+/// All frames of a clip get the same crop, flip and colour changes. Unless the transform gives all
+/// videos one size, the videos of a batch must have equal sizes.
+/// Cost: that of VideoReader::read(): decoding from the key frame before the first frame to the
+///   last frame.
+/// Memory: per thread, the decoder's memory and one frame.
+/// Errors: InvalidArgument for an impossible clip or transform. When a sample is loaded: NotFound.
+///   BadField if the field is not a video, is truncated or damaged where it is decoded, or exceeds
+///   a limit.
 SHARDWISE_EXPORT Column video(const std::string& fields, const Column::VideoClip& clip,
                               const ImageTransform& transform = {});
-/// When each frame of the clip is shown, in seconds: float64 [N, T]. With the same `clip` these are
-/// the frames that video() gives, also where the start is random.
-/// Cost: reads where the frames are; nothing is decoded. Errors: as video().
+/// The times at which the clip's frames are shown, in seconds: float64 [N, T]. With the same `clip`
+/// they belong to the frames of video(), even if the start is random.
+/// Cost: reads the places of the frames; nothing is decoded. Errors: see video().
 SHARDWISE_EXPORT Column video_times(const std::string& fields, const Column::VideoClip& clip);
 
-/// A part of each sound, also of a video's: float32, ragged, each row [C, S]; or [N, C, S] with
-/// AudioClip::fixed_length.
-/// Cost: as AudioReader::read(). A start that is not the first needs the length of the sound, which
-///   the container says; where it does not, or the sound ends before, all of it is decoded to know.
-/// Errors: as video().
+/// A part of each sound, which may be that of a video: float32, ragged, each row [C, S]. With
+/// AudioClip::fixed_length it is [N, C, S].
+/// Cost: that of AudioReader::read(). Unless the clip starts at the beginning, the length of the
+///   sound must be known. If the container does not state it, or the sound ends earlier, the whole
+///   sound is decoded.
+/// Errors: see video().
 SHARDWISE_EXPORT Column audio(const std::string& fields, const Column::AudioClip& clip);
 
 }  // namespace columns

@@ -10,10 +10,12 @@
 
 namespace shardwise {
 
-/// How the ranks of a run agree: all that a Loader asks of a process group. One for LibTorch's
-/// process groups comes with shardwise::libtorch; for MPI or another library write one.
+/// The operations that a Loader needs from the ranks of a run. shardwise::libtorch has an
+/// implementation for LibTorch's process groups. For MPI or another library, derive from this
+/// class.
 ///
-/// All methods but the numbers are collective: every rank calls them, in the same order.
+/// Except for the numbers of ranks, all methods are collective: every rank calls them in the same
+/// order.
 /// Threads: one, the loader's.
 class SHARDWISE_EXPORT Reducer {
  public:
@@ -21,13 +23,13 @@ class SHARDWISE_EXPORT Reducer {
 
   [[nodiscard]] virtual std::uint64_t rank() const noexcept = 0;
   [[nodiscard]] virtual std::uint64_t world_size() const noexcept = 0;
-  /// The same among the ranks of this node, which share its shard cache.
+  /// Rank and number of ranks within this node. They share its shard cache.
   [[nodiscard]] virtual std::uint64_t local_rank() const noexcept = 0;
   [[nodiscard]] virtual std::uint64_t local_world_size() const noexcept = 0;
 
-  /// Replaces each word by its sum over all ranks, modulo 2^64. Errors: as it likes.
+  /// Replaces each word by its sum over all ranks, modulo 2^64. Errors: may throw anything.
   virtual void add(std::span<std::int64_t> words) = 0;
-  /// The bytes of all ranks, by rank. As it comes: two calls of add().
+  /// Returns the bytes of all ranks, ordered by rank. The default implementation calls add() twice.
   [[nodiscard]] virtual std::string gather(std::string_view bytes);
 
  protected:
@@ -36,7 +38,7 @@ class SHARDWISE_EXPORT Reducer {
   Reducer& operator=(const Reducer&) = default;
 };
 
-/// Of a process alone, one rank of one.
+/// Returns a reducer for a process alone: rank 0 of 1.
 SHARDWISE_EXPORT std::shared_ptr<Reducer> single_process();
 
 }  // namespace shardwise

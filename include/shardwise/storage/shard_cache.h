@@ -45,10 +45,10 @@ struct CacheAccess;
 /// the others wait.
 ///
 /// Eviction: when room is needed, shards that no process maps are evicted. Shards with unknown next
-/// use go first, least recently used first. Then the shard whose next use is farthest away goes
-/// first, see ShardPrefetcher. If other processes exceeded this process's budget, the cache evicts
-/// down to the budget at the first request and whenever it makes room. This may even evict unmapped
-/// shards that are needed now.
+///   use go first, least recently used first. Then the shard whose next use is farthest away goes
+///   first, see ShardPrefetcher. If other processes exceeded this process's budget, the cache
+///   evicts down to the budget at the first request and whenever it makes room. This may even evict
+///   unmapped shards that are needed now.
 ///
 /// Threads: internally synchronised.
 /// Processes: internally synchronised. A forked child may continue to use it. Fetches that the
