@@ -9,7 +9,7 @@
 ///     for (Query query(data.shared_index(), "SELECT sample, key FROM samples WHERE bytes > 1e6");
 ///          query.next();) { ... }
 ///     auto order = make_sampler(data, {.seed = 17, .kind = Sharded{}}, {.world_size = 8});
-///     EpochAudit audit(data.fingerprint());         // add() what was delivered, then prove()
+///     EpochAudit audit(data.fingerprint());         // add() each delivered sample, then prove()
 ///     ShardPrefetcher prefetcher(data, *order);     // fetches shards before they are read
 
 #include "shardwise/base/cancel.h"

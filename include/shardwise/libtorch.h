@@ -4,10 +4,10 @@
 /// epoch proven. Evaluation counts each sample once.
 ///
 ///     namespace sl = shardwise::libtorch;
-///     auto group = sl::init_process_group();        // torchrun, mpirun, srun, or this one alone
+///     auto group = sl::init_process_group();        // torchrun, mpirun, srun, or a single process
 ///     sl::ImageLoader loader(shardwise::Dataset::open("train.idx"), group,
 ///                            {.order = {.seed = 17}, .batch_size = 64, .resize = {224, 224}});
-///     sl::broadcast_parameters(*model, group);      // all ranks begin alike
+///     sl::broadcast_parameters(*model, group);      // equal parameters on all ranks
 ///     for (auto epoch : loader.epochs(90)) {
 ///       for (auto& batch : epoch) step(model, batch);   // with a GradientAverager
 ///       epoch.prove();

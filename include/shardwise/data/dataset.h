@@ -141,7 +141,8 @@ class SHARDWISE_EXPORT Dataset {
   /// differs from what this dataset has read, the error is StaleIndex.
   /// @param descriptor  path or URL of a wids descriptor (x.json).
   /// @param options     `cache` is required, and `access` must not be kRange. The policies of
-  ///   index_cache.build.content apply to scans. Columns, hashes and unique keys are not possible.
+  ///   index_cache.build.content apply to scans. A root, columns, hashes and unique keys are not
+  ///   possible.
   /// Errors: see read_wids_descriptor(). InvalidArgument if it is not a descriptor, or names a
   ///   shard twice. Unsupported if there is no cache, or the options require an index.
   /// Errors: at the first use of a shard: those of a cache miss, see ShardCache. Mismatch if its

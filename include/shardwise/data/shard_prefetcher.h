@@ -13,7 +13,7 @@ namespace shardwise {
 /// Fetches the shards of an epoch into the dataset's cache before they are read. It also tells the
 /// cache when each shard is needed next, so that the cache evicts the shard needed last.
 ///
-///     ShardPrefetcher prefetcher(data, sampler);          // where the sampler stands
+///     ShardPrefetcher prefetcher(data, sampler);          // begins where the sampler is
 ///     while (auto i = sampler.next()) {
 ///       use(data[*i]);
 ///       prefetcher.reached(sampler.position());

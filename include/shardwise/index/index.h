@@ -112,7 +112,7 @@ class SHARDWISE_EXPORT Index {
     /// validator.
     std::optional<Hash128> content_hash = {};
     Hash128 header_hash = {};             ///< of all header blocks of the shard, in order
-    std::uint64_t first_header_hash = 0;  ///< hash64 of the shard's first 512 bytes
+    std::uint64_t first_header_hash = 0;  ///< hash64 of the first 512 bytes
     std::uint64_t segment_checksum = 0;   ///< of its segment in the offset table
     bool any_time = false;                ///< true if Lookup::accept_times is set
 
@@ -256,9 +256,10 @@ class SHARDWISE_EXPORT Index {
   std::unique_ptr<Impl> impl_;
 };
 
-/// "2/8 of 100 shards".
+/// Returns e.g. "2/8 of 100 shards".
 SHARDWISE_EXPORT std::string to_string(const Index::Part& part);
-/// "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta", "no-value".
+/// Returns "damage", "no-field", "duplicate-field", "repeated-key", "link", "special", "meta" or
+/// "no-value".
 SHARDWISE_EXPORT std::string_view left_out_name(Index::SkippedMember::Kind kind) noexcept;
 
 /// Parses `[NAME=]FIELD[:JSONPATH]`, e.g. "cls", "json:$.width", "w=meta.json:$.size[0]". NAME

@@ -21,7 +21,7 @@ namespace shardwise {
 //       "wids_version": 1,                       required; no other version exists
 //       "name": "train",                         optional, like all that follows
 //       "base": "shards",                        where relative URLs begin
-//       "weight": 1,                             of this file's own shards among the data sets
+//       "weight": 1,                             of the file's own shards, relative to the others
 //       "shardlist": [
 //         {"url": "a.tar", "nsamples": 1000,     both required
 //          "md5sum": "9e10...", "filesize": 10240}

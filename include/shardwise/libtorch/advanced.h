@@ -10,8 +10,8 @@
 ///     Loader loader(data, {.columns = {columns::image("jpg")}}, make_reducer(group));
 ///     torch::Tensor images = to_tensor((*loader.next())["jpg"]);   // over the same memory
 ///     auto pairs = to_struct<Pairs>(batch, {{"jpg", &Pairs::images}, {"txt", &Pairs::captions}});
-///     DeviceCopier copier(torch::kCUDA);                            // to a GPU, beside its work
-///     auto group = adopt_process_group(own);                       // of c10d, made by the program
+///     DeviceCopier copier(torch::kCUDA);                            // to a GPU, while it computes
+///     auto group = adopt_process_group(own);                       // your own group of c10d
 ///     CheckpointFile file("run.pt", group);                         // read() and write()
 
 #include "shardwise/advanced.h"

@@ -20,7 +20,7 @@ namespace shardwise::libtorch {
 
 /// The state that a run needs to continue: a resume token, and named tensors, numbers and texts.
 ///
-///     sl::CheckpointFile file("run.pt", group);   // before the first step: is it writable?
+///     sl::CheckpointFile file("run.pt", group);   // tests that it is writable
 ///     if (const auto last = file.read()) {
 ///       last->load("model", *model);
 ///       last->load("optimizer", optimizer, *model);
@@ -31,7 +31,7 @@ namespace shardwise::libtorch {
 ///     now.put("model", *model);
 ///     now.put("optimizer", optimizer, *model);
 ///     now.put("loss", loss);
-///     file.write(now);                            // rank 0 writes, and all learn how it went
+///     file.write(now);                            // rank 0 writes; errors reach all ranks
 ///
 /// docs/formats/checkpoint.md specifies the file. It does not depend on the version of LibTorch:
 /// tensors are stored as plain bytes, and the state of an optimizer by names of parameters.

@@ -96,12 +96,12 @@ using Value = std::variant<torch::Tensor, std::int64_t, std::string,
 /// Decodes one field by WebDataset's naming convention. The part after the last dot decides,
 /// ignoring case: "png", "seg.png" and "left.PNG" are images.
 ///
-///     jpg jpeg png webp ppm pgm pnm        an image, as decode_image()
+///     jpg jpeg png webp ppm pgm pnm        an image, see decode_image()
 ///     cls cls2 class count index inx id    a whole number
 ///     txt text transcript                  a text
 ///     json jsn                             a document
 ///     npy                                  an array
-///     anything else, pickles among them    Bytes, as they are
+///     anything else, e.g. pickles          Bytes, unchanged
 ///
 /// Errors: NotFound; BadField.
 SHARDWISE_EXPORT Value decode(const Sample& sample, std::string_view field,

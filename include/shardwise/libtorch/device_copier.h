@@ -23,7 +23,7 @@ SHARDWISE_EXPORT std::shared_ptr<std::pmr::memory_resource> pinned_memory();
 ///     Loader loader(data, {.columns = ..., .memory = pinned_memory()}, make_reducer(group));
 ///     DeviceCopier copier(torch::kCUDA);
 ///     for (const Batch& batch : loader.epoch()) {
-///       torch::Tensor images = copier.copy(batch["jpg"]);   // at once; the device does it
+///       torch::Tensor images = copier.copy(batch["jpg"]);   // returns at once
 ///       step(model, images);
 ///     }
 ///
