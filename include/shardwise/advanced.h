@@ -2,9 +2,9 @@
 
 /// The whole library shardwise::shardwise: <shardwise/shardwise.h> and what needs more thought.
 ///
-///   - indexes: SQL queries, verifying, moving, exporting
-///   - shards: writing them, fetchers of your own, predicting what a run fetches
-///   - orders: other samplers, what an order delivers when, proofs of epochs
+/// - indexes: SQL queries, verifying, moving, exporting;
+/// - shards: writing them, custom fetchers, predicting what a run fetches;
+/// - orders: other samplers, queries of what comes when, proofs of epochs.
 ///
 ///     for (Query query(data.shared_index(), "SELECT sample, key FROM samples WHERE bytes > 1e6");
 ///          query.next();) { ... }

@@ -41,7 +41,7 @@ class SampleRange;
 ///
 /// Threads: safe concurrently; threads replace worker processes.
 /// Processes: a forked child may continue to use it, whatever the parent's other threads were
-///   doing. fork() briefly waits for threads that are changing internal state.
+///   doing. A fork() briefly waits for threads that are changing internal state.
 /// Cost: copying costs a reference count.
 class SHARDWISE_EXPORT Dataset {
  public:
@@ -76,8 +76,8 @@ class SHARDWISE_EXPORT Dataset {
     /// The cache for remote and compressed shards, which cannot be read in place. Cached shards are
     /// mapped whatever `access` is, because they are never truncated.
     std::shared_ptr<ShardCache> cache = nullptr;
-    /// Wait until a remote shard is completely fetched and checked. If false, samples of a shard of
-    /// 8 MiB or more that is not compressed are available during the fetch, as soon as their bytes
+    /// Wait until a remote shard is completely fetched and checked. If false, samples of
+    /// uncompressed shards of 8 MiB or more are available during the fetch, as soon as their bytes
     /// arrive.
     ///
     /// Early samples are checked against the index: the headers of their members (names, sizes,
@@ -109,9 +109,9 @@ class SHARDWISE_EXPORT Dataset {
   /// Opens the index at `path`. A shard is mapped or opened, and checked against the index, at its
   /// first use.
   /// @param path  an index, or one source as for read_sources(): a directory, "train-{00..99}.tar",
-  ///   a URL. The index of a source is built at first use, and updated when shards change; see
-  ///   index_for() for how it is shared and what it costs. URLs are fetched exactly as given,
-  ///   though the index stores them without secrets.
+  ///   a URL. The index of a source is built at first use, and updated when shards change. See
+  ///   index_for() for sharing and cost. URLs are fetched exactly as given, though the index stores
+  ///   them without secrets.
   /// Errors: see Index::open and index_for. InvalidArgument if the index is one part of several,
   ///   unless Options::allow_part is set.
   [[nodiscard]] static Dataset open(const std::string& path, const Options& options);
@@ -122,7 +122,7 @@ class SHARDWISE_EXPORT Dataset {
   /// Opens the remote shards of a wids descriptor without scanning them first, like Python wids.
   /// Samples are numbered by the descriptor's `nsamples`. When a sample of a shard is first read,
   /// the shard is fetched into the cache, scanned, and checked against the descriptor. The places
-  /// of its members are then stored beside it in the cache and evicted with it, so no process scans
+  /// of its members are then stored with it in the cache and evicted with it, so no process scans
   /// it again.
   ///
   /// If the index that open() would build already exists and is current, it is used. If the

@@ -138,9 +138,9 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
 /// Cost: O(nodes * (chunks + uses)) per epoch, and simulation time for each use up to
 ///   max_simulated_uses.
 /// Memory: per epoch 16 bytes per chunk and 8 per touched shard, and 24 per use of one node.
-/// Errors: InvalidArgument if the nodes do not divide world_size (the text lists valid numbers), if
-///   there are no epochs, or if the shards have another number of samples. Unsupported if the
-///   order's future is unknown; the text says how a cache then behaves.
+/// Errors: InvalidArgument if the nodes do not divide world_size (the text lists valid numbers).
+///   InvalidArgument if there are no epochs, or the shards have another number of samples.
+///   Unsupported if the order's future is unknown; the text says how a cache then behaves.
 SHARDWISE_EXPORT FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
                                         const FetchPlan::Options& options);
 

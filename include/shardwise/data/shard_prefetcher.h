@@ -24,8 +24,8 @@ namespace shardwise {
 /// threads overtake each other, an extra fetch may be needed.
 ///
 /// A prefetcher does nothing without a cache, with a read-only cache, or if the order's future is
-/// unknown: for resampled orders and for chunks of a few samples. The cache then evicts the least
-/// recently used shards.
+/// unknown. The future of resampled orders and of chunks of a few samples is unknown. The cache
+/// then evicts the least recently used shards.
 ///
 /// Threads: starts its own and joins them. The destructor cancels running fetches. Call all methods
 ///   except note_read() from one thread.

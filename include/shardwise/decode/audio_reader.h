@@ -11,8 +11,8 @@
 
 namespace shardwise {
 
-/// Reads the samples of a sound in memory: WAV, FLAC, MP3, Ogg (Vorbis, Opus, FLAC), or the sound
-/// of a video (MP4 and MOV, Matroska and WebM).
+/// Reads the samples of a sound in memory. Formats: WAV, FLAC, MP3, Ogg (Vorbis, Opus, FLAC), and
+/// the sound of a video (MP4, MOV, Matroska, WebM).
 ///
 /// Samples are float32 in [-1, 1], [channels, samples], as in torchaudio and torchcodec. Lossy
 /// codecs may slightly exceed that range. Times are those of the container, in seconds, and agree
@@ -22,11 +22,11 @@ namespace shardwise {
 ///   size, as ffmpeg and SoX write into pipes, is read to its end. RF64 and BW64 are read. Tags
 ///   before a sound (ID3v2) are skipped, and so are ID3v1, APEv2, Lyrics3, text and zeros after it.
 ///
-/// Times: a step in the container's times counts if it exceeds 8 ms, lasts for the next 16 frames,
-///   and is absent in the 16 frames before. A step forward is then a gap, which is read as zeros. A
-///   step back is an error where it is decoded. Any other step is drift or jitter of the clock:
-///   samples follow each other without zeros. A clip then begins where the times say, to within 8
-///   ms and the jitter.
+/// Times: a step in the container's times of more than 8 ms counts if it lasts for the next 16
+///   frames and the 16 before lack it. A step forward is then a gap, which is read as zeros. A step
+///   back is an error where it is decoded. Any other step is drift or jitter of the clock: samples
+///   follow each other without zeros. A clip then begins where the times say, to within 8 ms and
+///   the jitter.
 ///
 /// FLAC: frames are numbered, so a gap in a FLAC file is an error. In FLAC within another container
 /// a gap is read as zeros. If another FLAC stream follows a first one, its samples follow directly.

@@ -89,11 +89,12 @@ class SHARDWISE_EXPORT VideoReader {
     }
   };
 
-  /// Locates the frames. It decodes nothing, with two exceptions: one frame if the container does
-  /// not state its size (MPEG-4 part 2), and files whose times contradict their frames (see above).
-  /// Cost: O(frames). For Matroska all bytes are read. For MP4 the tables are read, the first 16
-  ///   packets, packets of up to 256 bytes, and headers of key packets and of those directly after
-  ///   them. For H.264 with open groups up to 32 packets after each are read.
+  /// Locates the frames. It decodes nothing, with two exceptions. One frame is decoded if the
+  /// container does not state its size (MPEG-4 part 2). Files whose times cannot number the frames
+  /// are decoded once (see above).
+  /// Cost: O(frames). For Matroska all bytes are read. For MP4 the tables, the first 16 packets and
+  ///   packets of up to 256 bytes are read, and headers of key packets and of their successors. For
+  ///   H.264 with open groups up to 32 packets after each are read.
   /// Errors: BadField.
   explicit VideoReader(std::string_view bytes);
   VideoReader(std::string_view bytes, Options options);

@@ -36,8 +36,8 @@ struct SHARDWISE_EXPORT DefectPolicies {
   OnDefect no_field = OnDefect::kError;
   /// A field that occurs twice in a sample. kSkip keeps the first.
   OnDefect duplicate_field = OnDefect::kError;
-  /// A key that occurs at two places of a shard. kSkip keeps the first sample. kKeep keeps all, as
-  /// Python webdataset does, and find() returns the first.
+  /// A key that occurs at two places of a shard. With kSkip the first sample is kept. With kKeep
+  /// all are kept, as in Python webdataset, and find() returns the first.
   OnDefect repeated_key = OnDefect::kError;
   /// A link with the name of a member. A link whose name has no field is left out under any policy.
   OnLink link = OnLink::kError;

@@ -38,8 +38,8 @@ ShardFinder shard_finder_of(const Index& index) noexcept;
 ///   depend on the number of samples.
 class SHARDWISE_EXPORT Index {
  public:
-  /// A metadata column of an index: one value per sample, taken from a field when the shard is
-  /// indexed, and stored in the index for queries.
+  /// A metadata column of an index: one value per sample for queries. It is taken from a field when
+  /// the shard is indexed.
   ///
   /// With a JSON path, the value is the result of SQLite's json_extract; objects and arrays become
   /// JSON text. Without a path, a field that is just a number, apart from blanks, becomes an
@@ -193,8 +193,8 @@ class SHARDWISE_EXPORT Index {
   /// Opens the index at `path`.
   /// Errors: NotFound. CorruptIndex if it is damaged or not an index. VersionMismatch for another
   ///   format version; the remedy is to build it again.
-  /// Errors: with a root: NotFound if it is not a folder; Unsupported if the root or a shard is a
-  ///   URL; InvalidArgument if the path of a shard contains "..".
+  /// Errors: with a root, NotFound if it is not a folder. Unsupported if the root or a shard is a
+  ///   URL. InvalidArgument if the path of a shard contains "..".
   /// Cost: O(1); with a root or urls, O(shards).
   [[nodiscard]] static std::shared_ptr<const Index> open(const std::string& path,
                                                          const Lookup& lookup);
@@ -264,8 +264,8 @@ SHARDWISE_EXPORT std::string_view left_out_name(Index::SkippedMember::Kind kind)
 
 /// Parses `[NAME=]FIELD[:JSONPATH]`, e.g. "cls", "json:$.width", "w=meta.json:$.size[0]". NAME
 /// defaults to the last part of the path, or the field.
-/// Errors: InvalidArgument if the path is malformed, if SQL cannot use the name, or if the index
-///   already has a column of that name (sample, key, shard, ...).
+/// Errors: InvalidArgument if the path is malformed, or SQL cannot use the name. InvalidArgument
+///   for names of the index's other columns (sample, key, shard, ...).
 SHARDWISE_EXPORT Index::Column parse_column(std::string_view text);
 /// Returns "NAME=FIELD" or "NAME=FIELD:JSONPATH", which parse_column() reads.
 SHARDWISE_EXPORT std::string to_string(const Index::Column& column);

@@ -52,9 +52,9 @@ class SHARDWISE_EXPORT Query {
 
   /// Limits on what a query may use.
   struct Limits {
-    /// Bytes of scratch files, for sorts, joins and groups that do not fit in memory (about 16 MiB
-    /// per sort, 2 MiB per join or group). The files have no names. They are created in TMPDIR,
-    /// else in /var/tmp or /tmp.
+    /// Bytes of scratch files, for operations that do not fit in memory: about 16 MiB per sort, 2
+    /// MiB per join or group. The files have no names. They are created in TMPDIR, else in /var/tmp
+    /// or /tmp.
     std::uint64_t scratch_bytes = std::uint64_t{4} << 30;
   };
 

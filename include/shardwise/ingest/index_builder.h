@@ -80,8 +80,8 @@ struct BuildReport {
 /// order of `shards`, and within a shard by their position.
 ///
 /// Reuse: a shard is not scanned again if its path, size, mtime_ns and first 512 bytes are
-///   unchanged, or its URL, size and validator. A local shard at a new path counts as moved, and is
-///   not scanned, if it equals exactly one missing shard in size, mtime_ns and first 512 bytes.
+///   unchanged, or its URL, size and validator. A local shard at a new path is not scanned if it
+///   was moved. It then equals exactly one missing shard in size, mtime_ns and first 512 bytes.
 ///
 /// Samples follow WebDataset. The basename of a member is split at its first dot. The key is the
 /// part before it, with the directories; the field is the part after it in lower case. Consecutive
@@ -156,8 +156,8 @@ SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
 SHARDWISE_EXPORT bool has_journal(const std::string& path);
 
 /// Returns the BuildOptions::sources of the index at `path`, with paths relative to the current
-/// directory; empty if it has none. read_sources() expands them to the shards that update_index()
-/// uses.
+/// directory; empty if it has none. Use read_sources() to expand them to the shards that
+/// update_index() uses.
 /// Errors: those of Index::open. InvalidArgument if it is a part.
 SHARDWISE_EXPORT std::vector<std::string> index_sources(const std::string& path);
 

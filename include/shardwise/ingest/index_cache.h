@@ -59,7 +59,7 @@ struct IndexCacheOptions {
 /// compressed files, and files named like a shard or descriptor are sources.
 ///
 /// A name that does not exist is a source if it is a list (`-`, `@list.txt`), a URL, a pattern, or
-/// named like a shard or descriptor. All others, and every name that ends in `.idx`, are indexes. A
+/// looks like a shard or descriptor. All others, and every name that ends in `.idx`, are indexes. A
 /// misspelt index is therefore reported as missing instead of being built.
 /// Cost: reads 512 bytes.
 SHARDWISE_EXPORT bool names_an_index(const std::string& name);

@@ -28,8 +28,8 @@ namespace shardwise {
 /// Errors: Unsupported if a path or the name is not UTF-8, as JSON requires. Unsupported also if
 ///   wids' tar reader would read a shard differently. This applies to compressed shards,
 ///   concatenated archives, and bad members that were left out. It applies to names above 100 bytes
-///   or not UTF-8, repeated names in a shard, hard links used as members, and members of 8 GiB or
-///   more.
+///   or not UTF-8, and repeated names in a shard. It applies to hard links used as members, and
+///   members of 8 GiB or more.
 /// Errors: InvalidArgument if the index is a part (see BuildOptions::Part), or `path` exists and is
 ///   not a wids descriptor. StaleIndex. NotFound. CorruptIndex. kIo. kNoSpace. Cancelled.
 /// Cost: O(members).
@@ -49,9 +49,9 @@ SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::strin
 /// Effects: each file appears complete or not at all. Everything is checked before the first file
 ///   is written.
 /// @return  paths of the files in the order of shards, for DALI's index_paths.
-/// Errors: Unsupported if a key or field contains white space, which is the separator, or if a
-///   shard is empty or compressed, which DALI cannot read. InvalidArgument if two shards need a
-///   file of the same name, or such a file exists and is not a DALI index. StaleIndex. NotFound.
+/// Errors: Unsupported if a key or field contains white space, which is the separator. Unsupported
+///   if a shard is empty or compressed, which DALI cannot read. InvalidArgument if two shards need
+///   a file of the same name, or such a file exists and is not a DALI index. StaleIndex. NotFound.
 ///   CorruptIndex. kIo. kNoSpace. Cancelled.
 /// Source: tools/wds2idx.py (version v1.2), and its parser
 ///   dali/operators/reader/loader/webdataset_loader.cc, in DALI at 0aa2ef5f and 010a519f. Unlike

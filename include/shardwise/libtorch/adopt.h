@@ -50,7 +50,7 @@ SHARDWISE_EXPORT ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> 
 ///
 /// With a guard, requests to stop travel with the calls of this library. A rank that abandons a
 /// step tells the others in its next such call. Put your own collective calls after the step's
-/// first call of this library: if a rank fails among yours, the others wait for the group's
+/// first call of this library. If a rank fails among yours, the others wait for the group's
 /// timeout. The hook of reducer_hook() turns the calls of c10d's Reducer into calls of this
 /// library.
 template <class Group>

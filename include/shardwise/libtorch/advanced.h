@@ -1,8 +1,7 @@
 #pragma once
 
-/// The whole library shardwise::libtorch: <shardwise/libtorch.h>, and decoders of fields to
-/// tensors, data sets and samplers for LibTorch's own data loader, process groups of your own, and
-/// checkpoints.
+/// The whole library shardwise::libtorch. It adds decoders of fields to tensors, data sets and
+/// samplers for LibTorch's own data loader, custom process groups, and checkpoints.
 ///
 ///     torch::Tensor image = decode_image(data[42], "jpg");          // uint8 [3, H, W]
 ///     TorchDataset dataset(data, [](const Sample& s) { return decode_image(s, "jpg"); });

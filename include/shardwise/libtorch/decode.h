@@ -69,8 +69,9 @@ SHARDWISE_EXPORT torch::Tensor decode_image(std::string_view bytes, const Decode
 /// @return  a tensor of the array's shape in C order, on the CPU, also for 0-dimensional and empty
 ///   arrays. The types bool, int8-64, uint8, float16-64, complex64 and complex128 are kept. Wider
 ///   types replace uint16 (int32) and uint32 (int64).
-/// Errors: BadField, also for types that LibTorch lacks (uint64, strings, dates, records), for
-///   object arrays, which are pickles, and for data that is shorter or longer than the header says.
+/// Errors: BadField, also for types that LibTorch lacks (uint64, strings, dates, records), and for
+///   object arrays, which are pickles. BadField if the data is shorter or longer than the header
+///   says.
 SHARDWISE_EXPORT torch::Tensor decode_npy(const Sample& sample, std::string_view field);
 SHARDWISE_EXPORT torch::Tensor decode_npy(std::string_view bytes, std::string_view where);
 

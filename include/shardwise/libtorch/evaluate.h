@@ -92,12 +92,12 @@ using Predict = std::function<torch::Tensor(const torch::Tensor& images)>;
 /// Evaluates a classifier. The ranks share the samples, and each sample counts exactly once, for
 /// any number of samples and ranks. This is proven as for training epochs. Every rank must call it.
 ///
-/// The result is bitwise equal for any number of ranks, if the model's scores of an image do not
-/// depend on the other images of its batch. All batches have one size for that reason. Sums are
-/// exact, so for equal scores the batch size and the order do not matter, either. A model's scores
-/// may depend on torch::get_num_threads() and on the CPU.
+/// The result is bitwise equal for any number of ranks, if an image's scores do not depend on the
+/// other images of its batch. All batches have one size for that reason. Sums are exact, so for
+/// equal scores the batch size and the order do not matter, either. A model's scores may depend on
+/// torch::get_num_threads() and on the CPU.
 ///
-/// Top 1, `confusion` and exact_accuracy() use one rule: the best class has the highest score;
+/// Top 1, `confusion` and exact_accuracy() use one rule. The best class has the highest score;
 /// among equal scores it has the lowest number; it never has a NaN. The loss of a sample with a NaN
 /// is NaN.
 ///

@@ -153,8 +153,8 @@ class SHARDWISE_EXPORT ImageLoader {
   /// Continues from the token, with any number of ranks and threads and any batch size. With
   /// kAllowAtEpochBorder, data or order may differ, too; see Sampler::resume().
   /// Errors: Mismatch, naming all differences of data set and order. Mismatch also if the token
-  ///   stands within an epoch and state() did not make it (only state() stores the proof), or if it
-  ///   claims impossible deliveries. After an error the loader is unchanged.
+  ///   stands within an epoch and state(), which stores the proof, did not make it. Mismatch also
+  ///   if the token claims impossible deliveries. After an error the loader is unchanged.
   void restore(const ResumeToken& token, Sampler::Changes changes = Sampler::Changes::kRefuse);
 
   /// The bad samples that all ranks have left out, with reasons. Up to date after prove() and

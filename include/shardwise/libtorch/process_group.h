@@ -134,17 +134,17 @@ class SHARDWISE_EXPORT ProcessGroup {
 /// Rank 0 listens while the ranks connect. Its address is MASTER_ADDR. Without that it is 127.0.0.1
 /// if all ranks are on this machine, and under Slurm the first host of the step. Its port is
 /// MASTER_PORT if that is free. Otherwise it is one of eight in [10000, 30000), derived from the
-/// launcher's name of the job. torchrun's store is not used, so its version does not matter.
+/// launcher's name of the job. The store of torchrun is not used, so its version does not matter.
 ///
-/// Ranks of other jobs are refused. Jobs are distinguished by the launcher's job number, by the
-/// process that started them (MPICH), or by SHARDWISE_JOB, a name for this start that you may set
-/// on all ranks. No wait is longer than `connect_timeout`. All ranks may call it again: each call
+/// Ranks of other jobs are refused. Jobs are distinguished by the launcher's job number, or by the
+/// process that started them (MPICH). You may also set a name for this start on all ranks,
+/// SHARDWISE_JOB. No wait is longer than `connect_timeout`. All ranks may call it again: each call
 /// makes a new group.
 ///
 /// Errors: kDistributed, naming the variables, if one of a set is missing, is not a number, or
 ///   contradicts another.
-/// Errors: kDistributed, naming ranks and hosts, if some did not appear, ended or left during the
-///   start, or have another version of this library or of LibTorch.
+/// Errors: kDistributed, naming ranks and hosts, if some did not appear, or ended or left during
+///   the start. Likewise if some have another version of this library or of LibTorch.
 /// Errors: kDistributed if there are several ranks and this build has no c10d with Gloo. Cancelled.
 SHARDWISE_EXPORT ProcessGroup init_process_group(const ProcessGroup::Options& options = {});
 

@@ -13,8 +13,8 @@
 
 namespace shardwise::libtorch {
 
-/// Makes all ranks of a run stop together, after the same step: on a signal, when the time is over,
-/// on request, or when a rank fails.
+/// Makes all ranks of a run stop together, after the same step. They stop on a signal, when the
+/// time is over, on request, or when a rank fails.
 ///
 ///     StopGuard guard({.max_time = std::chrono::hours(8)});
 ///     const auto group = init_process_group({.guard = &guard});
@@ -34,12 +34,11 @@ namespace shardwise::libtorch {
 /// that of its gradients. All ranks get the same answers from should_stop(), reason() and
 /// exit_code() between the same two calls.
 ///
-/// Signals: a signal ends the waits of its rank within 0.5 s: for batches of loaders over the
-///   group, and for ranks that have not appeared. In the latter case the rank stays up to 5 s to
-///   notify those that appear. An evaluation ends after its current batch, without a result. If
-///   token() is passed as Dataset::Options::cancel, fetches end, too. A second SIGINT, or a second
-///   SIGTERM, more than a second after the first ends the process at once. Copies of a signal that
-///   a launcher forwards do not count as second ones.
+/// Signals: a signal ends its rank's waits for batches and for absent ranks within 0.5 s. While
+///   ranks are absent, it stays up to 5 s to notify those that appear. An evaluation ends after its
+///   current batch, without a result. If token() is passed as Dataset::Options::cancel, fetches
+///   end, too. A second SIGINT, or a second SIGTERM, more than a second after the first ends the
+///   process at once. Copies of a signal that a launcher forwards do not count as second ones.
 ///
 /// Lifetime: one guard per process, made before its group and destroyed after it. All ranks need
 ///   one: pass it to init_process_group() or adopt_process_group() (adopt.h). If signals may come
@@ -83,7 +82,7 @@ class SHARDWISE_EXPORT StopGuard {
 
   /// Runs a training loop, and makes all ranks leave it together. Every rank must call it.
   ///
-  /// If `work` throws on a rank, or a signal ends a wait, the rank abandons its step, and tells the
+  /// If `work` throws on a rank, or a signal ends a wait, the rank abandons its step. It tells the
   /// others in their next call of the group. The others leave `work` by an exception then. No rank
   /// changes its parameters in that step.
   ///

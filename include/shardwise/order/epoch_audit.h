@@ -67,8 +67,8 @@ class SHARDWISE_EXPORT EpochAudit {
   };
 
   /// The samples that an epoch has to deliver. Normally each sample in [0, num_samples) is expected
-  /// once, without those that a tail or skip list leaves out, and with those that a pad repeats. If
-  /// the order is not exact, the samples are those of its formula.
+  /// once. A tail or skip list reduces that, and a pad increases it. If the order is not exact, the
+  /// samples are those of its formula.
   ///
   /// Threads: one thread while it is modified; then immutable.
   /// Memory: 16 bytes per sample left out or repeated.

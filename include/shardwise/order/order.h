@@ -155,8 +155,8 @@ SHARDWISE_EXPORT std::string_view tail_name(Order::Tail tail) noexcept;
 /// Errors: InvalidArgument; the text lists the valid names.
 SHARDWISE_EXPORT Order::Tail parse_tail(std::string_view name);
 
-/// The place of a rank among the ranks. These options are not part of the order: a run can continue
-/// with another number of ranks and another batch size, and no sample is lost or repeated.
+/// The place of a rank among the ranks. These options are not part of the order. A run can continue
+/// with other values, and no sample is lost or repeated.
 struct RankOptions {
   /// Ranks [first, first + count) that share a cache, e.g. the ranks of one node.
   struct Range {

@@ -15,9 +15,9 @@
 
 namespace shardwise {
 
-/// The point that a run has reached, in one line of text of about 100 bytes: the data set, the
-/// order, and the position up to which it was read. Ranks, batch size and threads are not part of
-/// it. A run may continue with other values, and no sample is lost or repeated.
+/// The point that a run has reached: the data set, the order, and the position up to which it was
+/// read. The text is one line of about 100 bytes. Ranks, batch size and threads are not part of it.
+/// A run may continue with other values, and no sample is lost or repeated.
 ///
 /// Positions count as read when their samples were used, not when a loader fetched them. All ranks
 /// of a run in step make the same token, so save the token of one rank. A token from the end of an

@@ -31,7 +31,7 @@ struct Dealt;
 ///     for (std::uint64_t i : sampler) use(data[i]);
 ///
 /// A sampler covers an epoch from where it began: the beginning of the epoch, or the point of
-/// resume(). size(), position(), at() and steps count from there.
+/// resume(). From there count size(), position(), at() and steps.
 ///
 /// All samplers share this base class, so a loader or adapter needs to know only Sampler. One
 /// virtual call produces up to 512 numbers, so it costs almost nothing per sample.
@@ -65,7 +65,7 @@ class SHARDWISE_EXPORT Sampler {
   };
 
   /// A C++20 input iterator over the remaining samples. The number it points at counts as
-  /// delivered. After leaving a loop early, position() is therefore behind the last number used.
+  /// delivered. After leaving a loop early, position() is therefore past the last number used.
   class Iterator {
    public:
     using value_type = std::uint64_t;
@@ -164,8 +164,8 @@ class SHARDWISE_EXPORT Sampler {
   /// With kAllowAtEpochBorder, a token at the beginning of an epoch may have other data or another
   /// order. The former ones are added to the token's history. If the data differs, the token's skip
   /// list is dropped, since its numbers may mean other samples. Another order is refused if both
-  /// orders are within a pass over the data there (mixtures, epoch_size), because the rest of the
-  /// pass would be lost.
+  /// orders are within a pass over the data there (mixtures, epoch_size). The rest of the pass
+  /// would be lost.
   /// Errors: Mismatch. VersionMismatch. OutOfRange if the epoch has no such position. After an
   ///   error the sampler is unchanged.
   void resume(const ResumeToken& token, Changes changes = Changes::kRefuse);

@@ -150,8 +150,8 @@ class SHARDWISE_EXPORT Fetchers {
     std::chrono::seconds low_speed_time{30};
 
     /// How long an outage may last, at most 30 days; 0 means a single attempt. After a transient
-    /// failure a fetch is retried for this time. Transient failures are: HTTP 408, 429 and 5xx
-    /// (except 501 and 505), an unknown host name, and a connection that is refused, reset, cut or
+    /// failure a fetch is retried for this time. Transient failures are HTTP 408, 429 and 5xx
+    /// (except 501 and 505), unknown host names, and connections that are refused, reset, cut or
     /// too slow. New bytes restart the time, unless they are slower than
     /// `low_speed_bytes_per_second`.
     ///
@@ -203,7 +203,7 @@ class SHARDWISE_EXPORT Fetchers {
     int max_connections_per_host = 0;
     /// Concurrent requests for one shard of at least 32 MiB that is fetched into a cache. It
     /// applies if the server supports ranges and states a version (ETag or Last-Modified). 1 means
-    /// one request for the whole shard. max_connections_per_host also limits it.
+    /// one request for the whole shard. The limit max_connections_per_host applies, too.
     int max_connections_per_shard = 4;
     S3Options s3 = {};
     /// A mapping of URL prefixes. A URL that begins with `from` is fetched from `to` plus the rest

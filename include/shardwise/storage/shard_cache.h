@@ -143,7 +143,7 @@ class SHARDWISE_EXPORT ShardCache {
     std::vector<std::int64_t> users = {};
     /// For entries() and coming(): processes that announced that they will read it, ascending.
     std::vector<std::int64_t> expected_by = {};
-    std::int64_t fetcher = 0;  ///< process that fetches it; 0 means no or an invisible one
+    std::int64_t fetcher = 0;  ///< the fetching process; 0 if it is unknown
   };
 
   struct Check {
