@@ -20,9 +20,9 @@ namespace shardwise {
 /// Numbering: frames are numbered from 0, like FFmpeg's program outputs them when it decodes the
 ///   file from its start. Reads in any order give the pixels of that sequence, or an error. Flags
 ///   and times of the container are checked against the headers of the packets. If the times cannot
-///   number the frames, the constructor decodes the file once. This applies to decoding times only,
-///   equal times, no key frame at the beginning, and two joined streams of MPEG-1, MPEG-2 or
-///   MPEG-4. Joined streams are always read from their start.
+///   number the frames, the constructor decodes the file once. That is so if there are only
+///   decoding times, equal times, no key frame at the beginning, or two joined streams of MPEG-1,
+///   MPEG-2 or MPEG-4. Joined streams are always read from their start.
 /// Entry: decoding does not start at a packet without a key frame, or one where the next packet's
 ///   time contradicts its header. For H.264 it does not start where a packet is missing near an
 ///   open key frame. An earlier entry is used instead, or the first packet.

@@ -100,10 +100,10 @@ struct BuildReport {
 ///   finish wins.
 ///
 /// Journal: a build that takes longer than a second writes `path.journal` and `path.journal.table`.
-///   If it is killed, fails or is cancelled, the next build continues from them. It repeats at most
-///   `journal_bytes` of table and `journal_age` of scanning, and removes what a killed build left.
-///   If files of these names exist that no build wrote, or that are not writable, they are kept,
-///   and there is no journal.
+///   If that build is killed, fails or is cancelled, the next build continues from these files. It
+///   repeats at most `journal_bytes` of table and `journal_age` of scanning, and removes what a
+///   killed build left. If files of these names exist that no build wrote, or that are not
+///   writable, they are kept, and there is no journal.
 ///
 /// Threads: starts its own and joins them.
 /// Cost: one pass over the headers; with hashes over all bytes.

@@ -63,7 +63,8 @@ class SHARDWISE_EXPORT ImageLoader {
     Order order{};
     /// Samples per step on each rank. With `world_size` ranks a step has batch_size * world_size.
     std::int64_t batch_size = 32;
-    /// Samples per step over all ranks, which need not divide it. 0 means: use batch_size.
+    /// Samples per step over all ranks. The number of ranks need not divide it. 0 means: use
+    /// batch_size.
     std::int64_t global_batch_size = 0;
     /// Number of consecutive ranks that get the same batches, e.g. a tensor or sequence parallel
     /// group. It must divide the number of ranks.
@@ -76,9 +77,10 @@ class SHARDWISE_EXPORT ImageLoader {
     /// Crops, flips, colours, normalisation, type and layout of each image. The type uint16 is
     /// refused, because LibTorch lacks it.
     ImageTransform transform{};
-    /// Number of bad samples (image or label missing or not decodable) that are left out instead of
-    /// throwing. Batches with bad samples are smaller. The proof accounts for them, tokens list
-    /// them with the reason, and later epochs omit them. One more bad sample is an error.
+    /// Largest number of bad samples in a run, which are left out instead of throwing. A sample is
+    /// bad if its image or label is missing or cannot be decoded. Batches with bad samples are
+    /// smaller. The proof accounts for them, tokens list them with the reason, and later epochs
+    /// omit them. One more bad sample is an error.
     std::uint64_t max_bad = 0;
 
     /// The field with the image. "jpg;png" means the first of these fields that a sample has. Empty

@@ -80,8 +80,8 @@ class SHARDWISE_EXPORT Loader {
     /// that each batch has batch_size samples, or fewer at the end of a window.
     std::uint64_t max_tokens = 0;
     /// The ragged column of integers, one per token, whose sequences are packed into rows of
-    /// `pack_to` tokens. Empty means no packing. A batch then has batch_size rows, or 0 without a
-    /// sample. A sequence that is longer than a row continues in the next one.
+    /// `pack_to` tokens. Empty means no packing. A batch then has batch_size rows, or none if it
+    /// has no samples. A sequence that is longer than a row continues in the next one.
     ///
     /// For a column "x" these arrays have the shape [batch_size, pack_to]:
     /// - "x": the tokens;
@@ -118,7 +118,8 @@ class SHARDWISE_EXPORT Loader {
     Order order{};
     /// Samples per step on each rank. With `world_size` ranks a step has batch_size * world_size.
     std::uint64_t batch_size = 32;
-    /// Samples per step over all ranks, which need not divide it. 0 means: use batch_size.
+    /// Samples per step over all ranks. The number of ranks need not divide it. 0 means: use
+    /// batch_size.
     std::uint64_t global_batch_size = 0;
     /// Number of consecutive ranks that get the same batches, e.g. a tensor or sequence parallel
     /// group. It must divide the number of ranks.
@@ -130,9 +131,9 @@ class SHARDWISE_EXPORT Loader {
     std::optional<Mix> mix{};
     /// Threads that make rows ahead, at most 1024. With 0 the work is done in next().
     unsigned threads = 2;
-    /// Number of bad samples (a missing field, or one that cannot be decoded) that are left out
-    /// instead of throwing. A run that resumes from a token counts anew. Not possible with the
-    /// order of wids.
+    /// Largest number of bad samples in a run, which are left out instead of throwing. A sample is
+    /// bad if a field is missing or cannot be decoded. A run that resumes from a token counts anew.
+    /// Not possible with the order of wids.
     ///
     /// Batches with bad samples are smaller. The proof accounts for them, tokens list them with the
     /// reason, and later epochs omit them. One more bad sample is an error. It is also an error if

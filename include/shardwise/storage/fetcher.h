@@ -126,8 +126,8 @@ class SHARDWISE_EXPORT Fetchers {
     /// profile's services, its endpoint_url, AWS.
     std::string endpoint = {};
     /// Default: AWS_REGION, AWS_DEFAULT_REGION, the profile, "us-east-1". If the server names
-    ///   another region for a bucket, that region is used. Private servers may use any name, e.g.
-    ///   "RegionOne".
+    /// another region for a bucket, that region is used. Private servers may use any name, e.g.
+    /// "RegionOne".
     std::string region = {};
     /// True puts the bucket in the path, false in the host name. If empty, the profile's
     /// addressing_style decides. Its default is the path if the endpoint is not AWS, or if the
