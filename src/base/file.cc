@@ -342,7 +342,8 @@ void AtomicFile::keep_as(const std::string& name) {
 }
 
 AtomicFile::~AtomicFile() {
-  const bool belongs_here = file_.fd() >= 0;  // closed in a forked child: the file is the parent's
+  const bool belongs_here =
+      file_.fd() >= 0;  // in a forked child the file is closed, since it is the parent's
   if (!committed_ && !stays_ && belongs_here) ::unlink(file_.path().c_str());
 }
 

@@ -67,8 +67,7 @@ void open_again() noexcept {
 
 void in_child() {
   num_in_sections.store(section_depth > 1 ? 1
-                                          : 0);  // threads that were about to enter do not exist
-                                                 // here
+                                          : 0);  // a thread about to enter is not in this process
   fork_generation.fetch_add(1);
   for (std::size_t i = 0; i < num_child_actions; ++i) child_actions[i]();
   open_again();

@@ -168,8 +168,7 @@ std::string name_of(std::string_view part) {
 /// A way of signing a URL. Names of parameters are in lower case, separated by spaces.
 struct SigningScheme {
   std::string_view marks;  ///< these together mark a signature; one of them alone does not
-  std::string_view parts;  ///< parameters that such a signature consists of; "x-*" matches all that
-                           ///< begin with x-
+  std::string_view parts;  ///< all its parameters; "x-*" matches all that begin with x-
 };
 
 /// docs/formats/cache-directory.md documents these, with their services.

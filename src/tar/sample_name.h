@@ -18,7 +18,7 @@ struct SampleName {
 };
 
 /// Splits a member's name into key and field. Returns nothing if the basename has no dot, or begins
-/// with its only dot.
+/// with one.
 /// Source: base_plus_ext of webdataset 1.0.2, `^((?:.*/|)[^.]+)[.]([^/]*)$`, applied to bytes; `s.`
 /// has the field "". One difference: there `d/.x` has the key "d/"; here a hidden file has no key,
 /// in any folder.

@@ -15,8 +15,8 @@ namespace shardwise {
 /// other byte is at its offset. A scan of it finds the same members.
 ///
 /// The omitted data is exactly what scan_tar() skips, because both read headers with
-/// tar::read_raw_entry(). If a scan finds the end or an unreadable header, the bytes that it reads
-/// there are kept: the block in place of a header, and one header after it.
+/// tar::read_raw_entry(). If a scan finds an unreadable header, the bytes that it reads there are
+/// kept: those in place of the header, and one header after them.
 ///
 /// Memory: a few MiB, in one pass.
 /// Disk: at least a page per header, and the data that `keep` selects.

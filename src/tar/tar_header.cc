@@ -110,10 +110,10 @@ bool check_global_records(std::string_view body, std::string* why) {
   });
 }
 
-/// Returns false, with `why`, if readers interpret the entry differently. A slash at the end of a
-/// file's name is an old notation for a directory: readers disagree if the entry has data, or if
-/// only one of its two names ends so. libarchive reads a sparse map for every type, but GNU tar and
-/// Python do not.
+/// Returns false, with `why`, if readers interpret the entry differently.
+/// A slash at the end of a file's name is an old notation for a directory. Readers disagree if the
+/// entry has data, or if only one of its two names ends so.
+/// A sparse map of any type is read by libarchive, but not by GNU tar and Python.
 bool has_one_meaning(const PartialEntry& partial, const Header& header, std::string* why) {
   const RawEntry& entry = partial.entry;
   if (!entry.sparse && header.has_long_sparse_map()) {

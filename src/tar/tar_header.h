@@ -88,7 +88,8 @@ struct RawEntry {
 };
 
 /// Reads the special headers at `offset`, and their entry.
-/// @return  nothing if they are malformed, truncated or too large; `why` then describes the fault.
+/// @return  the entry; nothing, with the reason in `why`, if they are malformed, truncated or too
+///   large.
 std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t offset,
                                        std::string* why);
 

@@ -55,9 +55,9 @@ struct Damage {
   throw Damage{{code, offset, std::string(member), std::move(what)}};
 }
 
-/// An archive from some header on, for libarchive, with an empty member in front. libarchive is
-/// stricter with the first header than with later ones; with the empty member, results do not
-/// depend on where it starts.
+/// An archive from some header on, for libarchive, with an empty member in front. This makes
+/// results independent of the start: libarchive is stricter with the first header than with later
+/// ones.
 class Continuation {
  public:
   explicit Continuation(std::string_view rest) : rest_(rest) {
@@ -293,7 +293,7 @@ class Scanner {
     if (block[148] == '\0') return false;  // libarchive reads such a checksum as 0
     std::string_view name = short_name;
     if (!prefix.empty()) {
-      joined_name_.assign(prefix).append("/").append(short_name);  // as tar::Header::name
+      joined_name_.assign(prefix).append("/").append(short_name);  // see tar::Header::name()
       name = joined_name_;
     }
     headers_.update({block, kBlockBytes});

@@ -47,8 +47,7 @@ struct TarScanReport {
   std::uint64_t num_links = 0;       ///< symbolic and hard
   std::uint64_t num_special = 0;     ///< devices and FIFOs
   std::uint64_t num_archives = 1;    ///< more than 1 for concatenated archives
-  std::uint64_t trailing_bytes = 0;  ///< bytes after the end marker that are neither zero nor
-                                     ///< another archive
+  std::uint64_t trailing_bytes = 0;  ///< after the end marker, neither zero nor an archive
   bool end_marker = false;
   Hash128 header_hash;  ///< over all header blocks, including special headers and their bodies
   std::vector<TarProblem> skipped;  ///< filled by lenient scans only
@@ -63,24 +62,27 @@ struct TarScanOptions {
   bool libarchive_only = false;
   /// Called for links, devices and FIFOs, in archive order with the members.
   std::function<void(const TarOther&)> visit_other = nullptr;
-  /// Called with the current offset: at least once per 4 MiB of archive, zeros included, and per
-  /// 1,024 entries. An exception from it ends the scan.
+  /// Called with the current offset, at the latest after 1,024 entries, or at the first entry or
+  /// zero block after 4 MiB. An exception from it ends the scan.
   std::function<void(std::uint64_t offset)> tick = nullptr;
 };
 
 /// Finds every regular file of an uncompressed tar archive in memory, without touching its data.
 ///
 /// Formats: v7, ustar (prefix), old GNU, GNU long names and links, pax (path, linkpath, size),
-/// star, base-256 and blank-padded numbers, signed checksums; archives without an end marker that
-/// end at a member boundary; concatenated archives. Plain headers are read directly. From the first
-/// other header on, libarchive reads the rest of the archive, and each of its entries is compared
-/// with the raw headers. If they disagree in type, name, target, size or position, the error shows
-/// both.
+/// star, base-256 and blank-padded numbers, signed checksums. An archive may lack the end marker if
+/// it ends at a member boundary. Concatenated archives are read one after another.
 ///
-/// An archive that readers interpret differently is an error: pax global headers with a path,
-/// linkpath, size or sparse map; a directory with data; a body after a link, directory or device
-/// that could be read as members. Unknown types are refused like sparse members, since some readers
-/// treat them as files. Names are bytes, independent of the locale.
+/// Plain headers are read directly. From the first other header on, libarchive reads the rest of
+/// the archive, and each of its entries is compared with the raw headers. If they disagree in type,
+/// name, target, size or position, the error shows both.
+///
+/// An archive that readers interpret differently is an error:
+/// - pax global headers with a path, linkpath, size or sparse map;
+/// - a directory with data;
+/// - a body after a link, directory or device that could be read as members.
+/// Unknown types are refused like sparse members, since some readers treat them as files. Names are
+/// bytes, independent of the locale.
 ///
 /// @param shard  for error texts.
 /// Threads: safe concurrently.

@@ -11,9 +11,9 @@ struct archive;
 
 namespace shardwise {
 
-/// Writes one shard that appears under its name whole or not at all. The same members give the same
-/// bytes on every machine: times, owners and the machine's modes are not stored. Headers are ustar;
-/// pax headers are used only for what ustar cannot express.
+/// Writes one shard that appears under its name whole or not at all. Equal members give equal bytes
+/// on every machine: times, owners and the machine's modes are not stored. Headers are ustar; pax
+/// headers are used only for what ustar cannot express.
 ///
 /// Threads: one.
 /// Errors: kIo, kNoSpace. A writer that is destroyed without commit() leaves no file.
@@ -36,9 +36,9 @@ class TarWriter {
   /// padding.
   [[nodiscard]] static std::uint64_t archive_bytes(std::uint64_t member_bytes);
 
-  /// The destination of libarchive's output, and its first failure.
+  /// null discards all output
   struct Target {
-    File* file;  ///< null: discard all output
+    File* file;  ///< null discards all output
     std::exception_ptr failure;
   };
 
