@@ -42,9 +42,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kSignalInterval{20};
 
-/// Loaders whose last reference was dropped in one of their own threads (by a function, or by the
-/// garbage collector). Such a thread cannot wait for its own end, so separate threads end these
-/// loaders.
+/// Loaders whose last reference was dropped in a loader's thread, by a function or by the garbage
+/// collector. A thread cannot wait for its own end, so separate threads end these loaders.
 class DroppedLoaders {
  public:
   static DroppedLoaders& get() {

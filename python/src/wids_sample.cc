@@ -32,8 +32,8 @@ namespace shardwise::python {
 namespace {
 
 /// The samples of a list of shards in the form of shardwise.wids: dicts of BytesIO, with wids' own
-/// entries for each sample. It simulates the cache of wids, with
-/// `capacity` shards, to count its misses.
+/// entries for each sample. It simulates the cache of wids, with `capacity` shards, to count its
+/// misses.
 struct WidsReader {
   /// One shard of the list. The list's number of samples may be smaller or larger than the shard's.
   struct Shard {

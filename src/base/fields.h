@@ -20,9 +20,9 @@ namespace shardwise::detail {
 //       return std::tuple{field("window", &Sharded::window, {.words = "number of shards ..."})};
 //     }
 //
-// Code that shows, reads, writes or compares such structs walks the list with visit_fields(): texts
-// of tokens, the command line, Python's keywords, JSON, the options that ranks must share. A member
-// missing from the list is a compile error. Defaults are those of the struct.
+// Code that shows, reads, writes or compares such structs walks the list with visit_fields(). This
+// serves the texts of tokens, the command line, Python's keywords, JSON, and the options that ranks
+// must share. A member missing from the list is a compile error. Defaults are those of the struct.
 
 /// A field's names and explanations.
 struct FieldText {

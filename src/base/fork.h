@@ -17,8 +17,8 @@
 namespace shardwise::detail {
 
 // How fork() works while other threads are busy. The child has only the forking thread, and a copy
-// of the memory: locks that other threads held stay locked, and those threads do not exist. All
-// state that a child may use keeps three rules:
+// of the memory. Locks that other threads held stay locked, although those threads do not exist.
+// All state that a child may use follows three rules:
 //
 //   1. Shared state is changed within a ForkSection; locking a Mutex enters one. fork() waits until
 //      no other thread is in a section, and no thread enters one until the child exists

@@ -145,8 +145,9 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     call_as_kernel(action, signal, info, context);
     return;
   }
-  // A handler installed after ours may call ours in turn. It may also return once it has reported
-  // the fault, to let it happen again; it recognises that by being the installed handler.
+  // A handler installed after ours may call ours in turn. Or it reports the fault, restores the
+  // handler before it, and returns, so that the fault repeats. It is installed during the call, so
+  // that we see afterwards if it uninstalled itself.
   if (!is_for_once) set_action(action);
   passing_on = {num_installed.load(), to->before};
   call_as_kernel(action, signal, info, context);

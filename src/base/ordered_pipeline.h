@@ -24,8 +24,8 @@ struct PipelineOptions {
 
 /// A pipeline whose threads work ahead and whose results arrive in order.
 ///
-/// It takes items from `source`, gives each to `work` on one of its threads, and delivers the
-/// results in the order of the items, for any number of threads.
+/// It takes items from `source`, and gives each to `work` on one of its threads. The results arrive
+/// in the order of the items, for any number of threads.
 ///
 /// Threads: next() is for one consumer. `source` is called by one thread at a time, `work` by
 /// several at once. The destructor and stop() end the threads after their current items, also

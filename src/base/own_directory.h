@@ -47,7 +47,7 @@ bool is_group_directory(const std::string& path);
 /// only once it is shared.
 /// Errors: kIo.
 void make_group_directory(const std::string& path);
-/// Restricts opening a file of this user to those who may write to its folder: this user, and the
+/// Lets only writers of the file's folder open a file of this user: the user, and the folder's
 /// group if the folder is shared with it. This keeps other users from locking it.
 void share_as_folder(const File& file) noexcept;
 /// Calls share_as_folder(), and also lets the readers of `like` read the file.

@@ -6,7 +6,7 @@
 namespace shardwise::detail {
 
 /// An Exif orientation as three steps from the upright image to the stored one: swap rows with
-/// columns, then reverse the rows' order, then the columns' order.
+/// columns, reverse the order of rows, reverse the order of columns. Each step is optional.
 struct Orientation {
   explicit Orientation(unsigned exif) noexcept
       : swaps(exif >= 5),

@@ -45,8 +45,9 @@ SHARDWISE_EXPORT void require_resizable(std::size_t height, const Box& window,
 
 /// Resizes `image` like Image.resize of Pillow 12, bit for bit: antialiased, first across, then
 /// down, rounded to 8 bits after each. Then it takes the window and flips it. A direction of
-/// unchanged size is skipped, and pixels outside the window are not computed. (Pillow resizes down
-/// first if an image is 100 times as high as wide, and Pillow 13 whenever that is faster.)
+/// unchanged size is skipped, and pixels outside the window are not computed.
+/// Pillow differs in one case: it resizes down first if an image is 100 times as high as wide, and
+/// Pillow 13 does so whenever that is faster.
 /// REQUIRES: no side is 0; the window lies inside.
 /// Threads: safe concurrently; each thread has scratch memory for the rows between the steps.
 SHARDWISE_EXPORT void resize(const RgbView& image, const ResizedPart& part, Filter filter,

@@ -15,8 +15,8 @@ inline constexpr std::array<std::string_view, 10> kShapes = {
 /// Draws image `number` of the set that `seed` selects: one antialiased shape of random position,
 /// size, angle and colour. The background is a gradient between two colours, and noise is added.
 ///
-/// The pixels are the same on every platform: random numbers are integers, and floating point uses
-/// only operations that IEEE 754 defines exactly (of library functions only sqrt).
+/// The pixels are the same on every platform. Random numbers are integers, and floating point uses
+/// only operations that IEEE 754 defines exactly (sqrt is the only library function).
 /// @return  size * size pixels of interleaved RGB.
 std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t seed,
                                      std::uint64_t number);
