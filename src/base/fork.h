@@ -124,7 +124,7 @@ class SHARDWISE_EXPORT Condition {
 
  private:
   std::atomic<std::uint32_t> changes_{0};
-  std::atomic<std::uint32_t> num_waiting_{0};  // in a child also the parent's: only more wakes
+  std::atomic<std::uint32_t> num_waiting_{0};  // a child keeps the parent's, which only adds wakes
 };
 
 /// Threads that stay with the process that started them.

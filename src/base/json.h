@@ -114,7 +114,7 @@ class SHARDWISE_EXPORT JsonReader {
   std::size_t begin_ = 0;
   std::size_t max_depth_;
   std::size_t depth_ = 0;
-  std::bitset<kMaxJsonDepth> is_object_;  // by depth: open objects; else an array
+  std::bitset<kMaxJsonDepth> is_object_;  // by depth: an object, not an array
   Expect expect_ = Expect::kValue;
   bool has_escapes_ = false;
   bool is_whole_ = false;
