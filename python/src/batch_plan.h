@@ -46,7 +46,7 @@ class BatchPlan {
   /// Returns a token for `num_batches` batches of every rank, or all batches of a rank that has
   /// fewer.
   /// Errors: InvalidArgument before a last step that was made even, if the order is wids or
-  /// balances bytes.
+  ///   balances bytes.
   [[nodiscard]] ResumeToken token_after(const Sampler& sampler, std::uint64_t num_batches) const;
 
  private:

@@ -18,7 +18,7 @@ nanobind::object name_object(std::string_view name);
 
 /// Returns the interned str of a field's name.
 /// Lifetime: a borrowed reference, which is never freed, since a data set has few names; null with
-/// Python's error set.
+///   Python's error set.
 /// @param name  the name in an index; its address is the key of a fast lookup.
 PyObject* field_name(std::string_view name) noexcept;
 

@@ -26,7 +26,7 @@ class GilReleased {
 
 /// Holds the GIL while it lives. The thread may hold it already, or be unknown to Python.
 /// REQUIRES: Python code runs only inside call_python(), unless the thread ends before the
-/// interpreter does, as a loader's threads do.
+///   interpreter does, as a loader's threads do.
 class GilAcquired {
  public:
   GilAcquired() noexcept;

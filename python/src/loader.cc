@@ -133,7 +133,7 @@ class LoaderObject {
 
 /// Claims an object's loader for one thread.
 /// Errors: Unsupported if another call is not finished, or in a column's function; InvalidArgument
-/// if it is closed.
+///   if it is closed.
 class [[nodiscard]] Use {
  public:
   explicit Use(LoaderObject& object) : object_(object) {

@@ -38,7 +38,7 @@ class RaisedInPython : public Error {
 /// Holds the GIL in a thread that Python may not know. Python then knows the thread until it ends,
 /// so functions may use threading.local(), and further calls are cheap.
 /// Errors: Cancelled if the interpreter has ended. If it ends during the wait for the GIL, the
-/// thread waits until the process ends.
+///   thread waits until the process ends.
 class [[nodiscard]] Gil {
  private:
   struct State {

@@ -20,7 +20,7 @@ struct RowType {
 /// __array__), bytes (the row's raw memory), numbers, and lists of numbers.
 /// REQUIRES: the GIL.
 /// Errors: InvalidArgument for masks, nulls and values of another type; BadField for another shape;
-/// exceptions from Python.
+///   exceptions from Python.
 void write_row(nanobind::handle result, const RowType& type, columns::Row& row);
 
 }  // namespace shardwise::python

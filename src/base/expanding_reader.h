@@ -77,7 +77,7 @@ class SHARDWISE_EXPORT ExpandingReader {
   /// Fills `buffer`; returns fewer bytes only at the end, when all checksums have matched. Bytes
   /// returned before the end are unverified.
   /// Errors: CorruptShard (damaged or truncated; the text has the offsets in the file and in its
-  /// expanded bytes); Unsupported (a limit is exceeded, or the stream needs a dictionary).
+  ///   expanded bytes); Unsupported (a limit is exceeded, or the stream needs a dictionary).
   std::size_t read(char* buffer, std::size_t size);
   /// Expanded bytes returned so far.
   std::uint64_t position() const noexcept;

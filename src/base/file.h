@@ -38,12 +38,12 @@ enum class FileLock : std::uint8_t {
 ///
 /// Threads: one, or positional calls from several.
 /// Processes: a lock belongs to the open file description, which parent and child share after
-/// fork(). A forked child therefore starts with every file closed on which a lock was requested:
-/// fd() is -1, and calls fail with EBADF. The child neither keeps the parent's locks nor frees
-/// them.
+///   fork(). A forked child therefore starts with every file closed on which a lock was requested:
+///   fd() is -1, and calls fail with EBADF. The child neither keeps the parent's locks nor frees
+///   them.
 /// Signals: a write beyond RLIMIT_FSIZE raises SIGXFSZ, which by default ends the process. If the
-/// program ignores or handles it, the write throws kNoSpace (EFBIG). The library leaves signal
-/// handling to the program; the command line ignores SIGXFSZ.
+///   program ignores or handles it, the write throws kNoSpace (EFBIG). The library leaves signal
+///   handling to the program; the command line ignores SIGXFSZ.
 class SHARDWISE_EXPORT File {
  public:
   File() = default;

@@ -36,7 +36,7 @@ SHARDWISE_EXPORT std::vector<std::string_view> lines_of(std::string_view text,
 /// @param path  file to read; empty means standard input.
 /// @param what  for error texts, see checked_text().
 /// Errors: InvalidArgument if there are more than `max_bytes`, or `path` is a directory; Cancelled;
-/// those of throw_errno().
+///   those of throw_errno().
 SHARDWISE_EXPORT std::string read_text(const std::string& path, std::uint64_t max_bytes,
                                        std::string_view what, const CancelToken& cancel = {});
 

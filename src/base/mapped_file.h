@@ -13,7 +13,7 @@ namespace shardwise::detail {
 /// bytes() at the same address.
 /// Threads: immutable; safe from any thread.
 /// Caveat: if another process truncates the file in place, reading the pages beyond its new end
-/// raises SIGBUS. mapped_read.h has reads that do not. Replace shards by rename.
+///   raises SIGBUS. mapped_read.h has reads that do not. Replace shards by rename.
 class SHARDWISE_EXPORT MappedFile {
  public:
   enum class Access : unsigned char {

@@ -64,7 +64,7 @@ struct MappedCopy {
 /// If it is true, discard the results and unmap.
 ///
 /// Lifetime: the range lies in a mapping that outlives the guard; `address` need not be
-/// page-aligned.
+///   page-aligned.
 /// Threads: one thread creates the guard, reads, checks and destroys it. Guards may be nested.
 /// Cost: free per read.
 class SHARDWISE_EXPORT MappedReadGuard {

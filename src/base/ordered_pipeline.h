@@ -28,14 +28,14 @@ struct PipelineOptions {
 /// in the order of the items, for any number of threads.
 ///
 /// Threads: next() is for one consumer. `source` is called by one thread at a time, `work` by
-/// several at once. The destructor and stop() end the threads after their current items, also
-/// before the last result.
+///   several at once. The destructor and stop() end the threads after their current items, also
+///   before the last result.
 /// Memory: at most `prefetch` results exist at any time.
 /// Errors: if `work` throws for an item, next() throws that in the item's place, and the pipeline
-/// continues with the next item. If `source` throws, next() throws that after the results so far,
-/// and the pipeline ends.
+///   continues with the next item. If `source` throws, next() throws that after the results so far,
+///   and the pipeline ends.
 /// Processes: the threads stay with the process that made the pipeline. In a forked child next()
-/// throws Unsupported if there are threads; stop() and destruction are harmless.
+///   throws Unsupported if there are threads; stop() and destruction are harmless.
 template <class Item, class Result>
 class OrderedPipeline {
  public:

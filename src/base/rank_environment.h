@@ -42,7 +42,7 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 /// shardwise/libtorch/process_group.h lists them. It reads no other state of the process.
 ///
 /// Errors: kDistributed, naming the variables, if one of a set is missing, is not a number, or
-/// contradicts another.
+///   contradicts another.
 SHARDWISE_EXPORT RankEnvironment rank_environment();
 /// Reads other variables than this process's.
 SHARDWISE_EXPORT RankEnvironment rank_environment(const Environment& get);

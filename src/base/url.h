@@ -39,7 +39,7 @@ struct Url {
 
 /// Parses a URL.
 /// Errors: InvalidArgument if `url` holds a control character, or its host or port is missing or
-/// invalid. The text shows the URL without its secrets.
+///   invalid. The text shows the URL without its secrets.
 SHARDWISE_EXPORT Url parse_url(std::string_view url);
 
 /// Returns one spelling for all URLs that name the same file: for cache keys, and for requests.

@@ -36,14 +36,14 @@ struct PackList {
 /// first dot). Its field is the extension in lower case. Hidden files are ignored; files without an
 /// image's extension go to `left_out`.
 /// Errors: NotFound (no such folder, no class, no image); InvalidArgument (two files with the same
-/// key); Cancelled.
+///   key); Cancelled.
 SHARDWISE_EXPORT PackList list_images(const std::string& directory, const CancelToken& cancel = {});
 
 /// Lists files and groups them like WebDataset: the first dot of a name separates the sample's key
 /// from the field. Samples are sorted bytewise by key, files by field. Hidden files are ignored;
 /// names without a key or a field go to `left_out`.
 /// Errors: NotFound (no such folder, no sample); InvalidArgument (two files with the same key and
-/// field); Cancelled.
+///   field); Cancelled.
 SHARDWISE_EXPORT PackList list_files(const std::string& directory, const CancelToken& cancel = {});
 
 /// Shuffles the samples. The order depends only on `seed` and the number of samples.

@@ -20,8 +20,8 @@ struct SampleName {
 /// Splits a member's name into key and field. Returns nothing if the basename has no dot, or begins
 /// with one.
 /// Source: base_plus_ext of webdataset 1.0.2, `^((?:.*/|)[^.]+)[.]([^/]*)$`, applied to bytes; `s.`
-/// has the field "". One difference: there `d/.x` has the key "d/"; here a hidden file has no key,
-/// in any folder.
+///   has the field "". One difference: there `d/.x` has the key "d/"; here a hidden file has no
+///   key, in any folder.
 SHARDWISE_EXPORT std::optional<SampleName> split_sample_name(std::string_view name) noexcept;
 
 /// True if the basename begins with a dot: ".DS_Store", "d/._0001.jpg".

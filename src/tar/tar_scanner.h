@@ -88,8 +88,8 @@ struct TarScanOptions {
 /// Threads: safe concurrently.
 /// Cost: O(headers); memory O(1).
 /// Errors: CorruptShard (malformed, truncated, sizes past the end, not a tar, special headers above
-/// 1 MiB); Unsupported (compressed data, sparse members, unknown types). Exceptions of `visit`,
-/// `visit_other` and `tick` pass through.
+///   1 MiB); Unsupported (compressed data, sparse members, unknown types). Exceptions of `visit`,
+///   `visit_other` and `tick` pass through.
 SHARDWISE_EXPORT TarScanReport scan_tar(std::string_view archive, const std::string& shard,
                                         const TarScanOptions& options,
                                         const std::function<void(const TarMember&)>& visit);

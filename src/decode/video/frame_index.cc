@@ -27,7 +27,7 @@ bool is_hidden_vp8(const AVPacket& packet) noexcept {
 
 /// True if an edit list excludes this packet's frame.
 /// Errors: DecodeFailure for MPEG-1. libav splits its packets differently, and moves the mark to
-/// the frame before. FFmpeg's program then shows an excluded frame, and omits another.
+///   the frame before. FFmpeg's program then shows an excluded frame, and omits another.
 bool is_left_out(const AVPacket& packet, AVCodecID codec) {
   if ((packet.flags & AV_PKT_FLAG_DISCARD) == 0) return false;
   if (codec != AV_CODEC_ID_MPEG1VIDEO) return true;

@@ -69,7 +69,7 @@ enum class Container : std::uint8_t { kMp4, kMatroska, kWav, kFlac, kMp3, kOgg }
 class Demuxer {
  public:
   /// Errors: DecodeFailure if the container is unknown, damaged or truncated, or if its tables
-  /// promise more samples than it can hold.
+  ///   promise more samples than it can hold.
   explicit Demuxer(std::string_view bytes);
   ~Demuxer();
   Demuxer(const Demuxer&) = delete;
