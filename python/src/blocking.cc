@@ -20,12 +20,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kSignalInterval{20};
 
-/// The thread that works for the main thread. There is one a process, because the main thread can
-/// wait for one piece of work only; it is started when it is first needed, and never ends.
+/// The thread that works for the main thread. One per process suffices, since the main thread waits
+/// for one piece of work at a time. It starts at first use, and never ends.
 class MainThreadHelper {
  public:
   static MainThreadHelper& get() {
-    // A child of fork() has no thread but the one that forked: the parent's helper is left behind.
+    // A forked child has only the forking thread, so it leaves the parent's helper behind.
     static MainThreadHelper* helper = nullptr;
     static pid_t owner = 0;
     if (owner != getpid()) {
@@ -35,19 +35,19 @@ class MainThreadHelper {
     return *helper;
   }
 
-  /// Whether it works, and the main thread's caller is a handler of a signal.
+  /// True during work: then the main thread's caller is a signal handler.
   [[nodiscard]] bool is_busy() {
     const std::lock_guard lock(mutex_);
     return work_ != nullptr;
   }
-  /// Begins `work`. One at a time.
+  /// Begins `work`. REQUIRES: no other work is running.
   void begin(const std::function<void()>& work) {
     const std::lock_guard lock(mutex_);
     work_ = &work;
     error_ = nullptr;
     changed_.notify_all();
   }
-  /// True if the work was done within `time`.
+  /// Returns true if the work is done within `time`.
   bool wait(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [&] { return work_ == nullptr; });
@@ -101,7 +101,7 @@ void work_on_helper(const std::function<void(const CancelToken& cancel)>& work,
     work(CancelToken(&stop));
   };
   MainThreadHelper& helper = MainThreadHelper::get();
-  std::exception_ptr signal;  // what a handler raised
+  std::exception_ptr signal;  // an exception from a handler
   {
     const GilReleased released;
     helper.begin(cancellable);

@@ -9,19 +9,18 @@
 
 namespace shardwise::python {
 
-/// Runs `work` without the GIL, and returns when it is done. What it throws is thrown here.
+/// Runs `work` without the GIL, and returns when it is done. Exceptions of `work` pass through.
 ///
-/// On the main thread, where Python handles signals, a signal whose handler raises (Ctrl-C) ends
-/// the work with Cancelled, and then the handler's exception is raised: `cancel` becomes true, and
-/// so does what the calling thread's CancelScope is asked for. There the work is done by a thread
-/// of its own, at some 10 us more. A handler that itself gets here works in its own thread.
-/// @param on_cancel  is then called, too, by the calling thread: for work that has a way of its own
-///   to end.
+/// Python handles signals on the main thread. There, a separate thread runs `work`, which costs a
+/// thread switch. If a signal's handler raises (Ctrl-C), `cancel` and the worker's CancelScope are
+/// set. The work ends with Cancelled, and then the handler's exception is raised. A call from
+/// within a handler runs in the calling thread.
+/// @param on_cancel  called by the calling thread as well, to end the work in another way.
 /// REQUIRES: the GIL.
 void run_without_gil(const std::function<void(const CancelToken& cancel)>& work,
                      const std::function<void()>& on_cancel = {});
 
-/// The same for work that gives a value.
+/// Does the same for work that returns a value.
 template <class Work>
 auto without_gil(Work&& work) {
   using Result = std::invoke_result_t<Work, const CancelToken&>;

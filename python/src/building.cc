@@ -34,8 +34,8 @@ namespace shardwise::python {
 
 namespace {
 
-/// False with Python's error set. By the C API: the interpreter may end in the function, which is
-/// then left by no return, and an object of nanobind would be let go without the GIL.
+/// Returns false with Python's error set. It uses the C API: if the interpreter ends inside the
+/// function, the function never returns, and objects of nanobind would be released without the GIL.
 bool call_with_progress(PyObject* function, const Progress& progress) {
   PyObject* const records = PyImport_ImportModule("shardwise.records");
   if (records == nullptr) return false;
@@ -50,7 +50,7 @@ bool call_with_progress(PyObject* function, const Progress& progress) {
   return result != nullptr;
 }
 
-/// Calls a Python function, from whichever thread.
+/// Returns a callback for any thread that calls a Python function.
 ProgressCallback progress_of(nb::object function) {
   if (function.is_none()) return {};
   return [kept = keep(std::move(function))](const Progress& progress) {
@@ -61,7 +61,7 @@ ProgressCallback progress_of(nb::object function) {
   };
 }
 
-/// @param path  of the index that was built.
+/// @param path  the index that was built.
 nb::object report_of(const BuildReport& report, const std::string& path) {
   detail::LostRests lost;
   if (report.summary.num_skipped > 0) {
@@ -97,7 +97,7 @@ BuildOptions options_of(const std::vector<std::string>& columns, bool hashes, bo
   return options;
 }
 
-/// How remote files are fetched: as the cache does it, or as by default.
+/// Returns the cache's fetchers; null for the defaults.
 std::shared_ptr<const Fetchers> fetchers_of(nb::handle cache) {
   return cache.is_none() ? nullptr : nb::cast<const CacheObject&>(cache).cache->options().fetchers;
 }
@@ -118,7 +118,7 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
     const SourceList list = read_sources(sources, options.remote);
     options.sources = list.sources;
     BuildReport built = build_index(output, list.shards, options);
-    if (options.part) return built;  // a descriptor speaks of all shards
+    if (options.part) return built;  // a descriptor covers all shards
     const auto made = Index::open(output);
     for (const WidsDescriptor& descriptor : list.descriptors) {
       check_against_descriptor(*made, descriptor);
@@ -176,7 +176,8 @@ nb::list verify(const std::string& path, bool full, nb::object progress, nb::obj
   return all;
 }
 
-/// Rows of a result, some at a time: between them others may run, and a signal is seen.
+/// Rows of a result, read in portions. Between portions, other threads may run and signals are
+/// handled.
 struct QueryObject {
   std::unique_ptr<Query> query;
 };

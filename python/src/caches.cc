@@ -30,7 +30,7 @@ namespace shardwise::python {
 
 namespace {
 
-/// "None", "int": what an object is. No error of Python's is left behind.
+/// Returns the name of an object's type, e.g. "None", "int". Leaves no Python error set.
 std::string type_of(PyObject* object) {
   if (object == Py_None) return "None";
   PyObject* const name = PyType_GetName(Py_TYPE(object));
@@ -43,9 +43,9 @@ std::string type_of(PyObject* object) {
   return type;
 }
 
-/// False with Python's error set. By the C API: see call_with_progress().
-/// @param found  what the function gave; nothing if that is no text.
-/// @param type   of what it gave.
+/// Returns false with Python's error set. It uses the C API, see call_with_progress().
+/// @param found  the function's result; nothing if it is not a text.
+/// @param type   the result's type.
 bool call_for_url(PyObject* function, const std::string& url, std::optional<std::string>& found,
                   std::string& type) {
   PyObject* const text =
@@ -66,7 +66,7 @@ bool call_for_url(PyObject* function, const std::string& url, std::optional<std:
   return bytes != nullptr || !is_text;
 }
 
-/// Calls a Python function that says where a URL is, from whichever thread.
+/// Returns a resolver for any thread that calls a Python function.
 std::function<std::string(const std::string&)> resolver_of(Kept function) {
   if (function == nullptr) return nullptr;
   return [kept = std::move(function)](const std::string& url) {
@@ -84,9 +84,9 @@ std::function<std::string(const std::string&)> resolver_of(Kept function) {
   };
 }
 
-/// Seconds, as they were given: what no time can be is refused as an option, below 0.
+/// Converts seconds. A value that is not a valid time becomes negative, which the option refuses.
 std::chrono::milliseconds milliseconds_of(double seconds) {
-  constexpr double kMost = 1e12;  // ms, more than the option may be
+  constexpr double kMost = 1e12;  // ms; more than the option allows
   const double ms = std::ceil(seconds * 1000.0);
   return std::chrono::milliseconds(ms >= 0.0 ? static_cast<std::int64_t>(std::min(ms, kMost)) : -1);
 }
@@ -108,8 +108,8 @@ nb::dict stats(const CacheObject& self) {
 
 CacheObject& held_by(PyObject* self) { return held_in<CacheObject>(self); }
 
-/// So the garbage collector finds a function that reaches the cache which calls it; but not while
-/// something else has that cache, as a dataset whose threads may call the function.
+/// Lets the garbage collector find a resolve function that reaches its own cache. It must not do so
+/// while another object has the cache, e.g. a dataset whose threads may call the function.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
@@ -121,7 +121,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-// There is no tp_clear: what the function holds breaks a cycle, as of a Column.
+// There is no tp_clear: the function's own references break a cycle, as for a Column.
 PyType_Slot slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
     {0, nullptr},
@@ -219,7 +219,7 @@ void add_caches(nb::module_& module) {
                 without_gil([&](const CancelToken&) { return ShardCache::open(options); }),
                 std::move(given), kept};
             fetching.resolve = nullptr;
-            made->num_resolve = kept.use_count() - 1;  // but for this one
+            made->num_resolve = kept.use_count() - 1;  // without this one
             made->num_fetchers = options.fetchers.use_count() - 1;
           },
           "directory"_a, "budget_bytes"_a = std::uint64_t{64} << 30, nb::kw_only(),

@@ -36,17 +36,17 @@ using Shape = std::optional<std::vector<std::int64_t>>;
 
 ColumnObject& held_by(PyObject* self) { return held_in<ColumnObject>(self); }
 
-/// The random key of a row as one whole number of 128 bits.
+/// Returns a row's random key as one whole number of 128 bits.
 nb::object whole_number(const Hash128& key) {
   const nb::object high = nb::int_(key.high);
   return (high << nb::int_(64)) | nb::int_(key.low);
 }
 
-/// A column that a function written in Python makes.
+/// A column that a Python function makes.
 class PythonColumn final : public ColumnMaker {
  public:
-  /// @param function  is owned by the ColumnObject, which outlives the loader.
-  /// @param parts     none: before it belongs to a loader.
+  /// @param function  owned by the ColumnObject, which outlives the loader.
+  /// @param parts     null until it belongs to a loader.
   PythonColumn(std::string name, RowType type, PyObject* function,
                std::shared_ptr<const Parts> parts)
       : ColumnMaker(type.dtype, type.shape ? Layout::kFixed : Layout::kRagged,
@@ -99,7 +99,7 @@ class PythonColumn final : public ColumnMaker {
     const Gil gil;
     try {
       error.add_note("in the function of " + place(sample));
-    } catch (nb::python_error&) {  // an exception that takes no notes is raised without
+    } catch (nb::python_error&) {  // raise it without a note if it does not accept one
     }
   }
 
@@ -113,15 +113,15 @@ ColumnObject function_column(const NameArgument& given, const std::string& dtype
                              nb::object function) {
   const std::string& name = given.bytes;
   RowType type{parse_dtype(dtype), std::move(shape)};
-  // Checked there, also that no number of the shape is negative.
+  // This also checks that no number of the shape is negative.
   if (type.shape) columns::function(name, type.dtype, *type.shape, [](auto&&...) {});
   PyObject* const called = function.ptr();
   return {Column(name, std::make_shared<PythonColumn>(name, std::move(type), called, nullptr)),
           std::move(function)};
 }
 
-/// An exception of a decoder marks the sample as bad, unless RaisedInPython::is_bad_value() is
-/// false.
+/// Returns a decoder that calls a Python function. Its exceptions mark the sample as bad, unless
+/// RaisedInPython::is_bad_value() is false.
 columns::DecodeField decoder(PyObject* function, RowType type) {
   return [function, type = std::move(type)](std::string_view bytes, const Hash128& random,
                                             columns::Row& row) {
@@ -167,8 +167,8 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-// There is no tp_clear: a loader's threads may still call the function. What the function holds
-// breaks a cycle, and a loader that is part of it ends its threads before.
+// There is no tp_clear, since a loader's threads may still call the function. The function's own
+// references break a cycle; a loader in the cycle ends its threads first.
 PyType_Slot slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
     {0, nullptr},

@@ -10,23 +10,24 @@
 
 namespace shardwise::python {
 
-/// What `shardwise.columns.Column` holds.
+/// The contents of a `shardwise.columns.Column`.
 struct ColumnObject {
   Column column;
-  /// What `column` calls, or None. The column itself does not own it, so that Python's garbage
-  /// collector sees all that does.
+  /// The function that `column` calls, or None. The column itself does not own it, so that Python's
+  /// garbage collector sees every owner.
   nanobind::object function;
-  /// What made_again() of shardwise.columns makes the same column from: a tuple; None: nothing can.
+  /// Arguments from which made_again() of shardwise.columns makes the same column: a tuple, or None
+  /// if that is impossible.
   nanobind::object made_from = nanobind::none();
 };
 
-/// The data sets of a loader, as Python has them: for the samples that its functions get.
+/// The Python objects of a loader's data sets, for the samples that its functions get.
 struct Parts {
   MixedDataset data;
-  std::vector<PyObject*> datasets;  ///< of each part; whoever holds the loader owns them
+  std::vector<PyObject*> datasets;  ///< the object of each part; the loader's owner owns them
 };
 
-/// A column for a loader over these data sets.
+/// Returns the column for a loader over these data sets.
 Column column_over(const ColumnObject& column, const Parts& parts);
 
 void add_columns(nanobind::module_& module);

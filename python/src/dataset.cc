@@ -40,7 +40,7 @@ DatasetObject& held_by(PyObject* self) { return held_in<DatasetObject>(self); }
 /// True if a sample may have to be fetched.
 bool may_wait_long(const Dataset& data) noexcept { return data.cache() != nullptr; }
 
-/// A view, with the step that made it.
+/// Returns a view, and records the step that made it.
 nb::object view(const DatasetObject& of, Dataset&& data, nb::object step) {
   const nb::object steps = of.steps + nb::make_tuple(std::move(step));
   return nb::cast(DatasetObject{std::move(data), of.opening, nb::cast<nb::tuple>(steps)});
@@ -108,7 +108,7 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
       static_cast<PyObject*>(nullptr));
 }
 
-/// What Python's iteration over a sequence uses.
+/// Implements Python's iteration over a sequence.
 PyObject* get_in_turn(PyObject* self, Py_ssize_t number) noexcept {
   return guarded(
       [&]() -> PyObject* {
@@ -159,7 +159,7 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   options.access = parse_access(access);
   if (cache != nullptr) {
     options.cache = cache->cache;
-    // A thread that fetches beside the readers must not want the GIL when the interpreter ends.
+    // A background fetch thread must not request the GIL when the interpreter ends.
     options.wait_for_whole_shards = cache->given.is_none();
   }
   options.max_open_shards = max_open_shards;
@@ -172,7 +172,7 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   for (const std::string& column : columns) {
     options.index_cache.build.content.columns.push_back(parse_column(column));
   }
-  std::vector<std::string> empty;  // columns of an index that was built now
+  std::vector<std::string> empty;  // columns without any value in an index built now
   options.index_cache.on_built = [&](const std::string&, const SourceList&,
                                      const BuildReport& report) {
     for (std::size_t i = 0; i < report.without_value.size(); ++i) {
@@ -190,7 +190,7 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
     }
     return Dataset::open_lazily(sources.front(), options);
   });
-  // An index that was there before has the columns that it was built with.
+  // An existing index has only the columns that it was built with.
   const std::vector<Index::Column>& there = data.index().content().columns;
   for (const Index::Column& column : options.index_cache.build.content.columns) {
     if (std::ranges::find(there, column) == there.end()) {
@@ -236,7 +236,7 @@ nb::list sample_keys(const DatasetObject& self, nb::handle numbers) {
   return keys;
 }
 
-/// A NumPy array that owns what the vector has.
+/// Makes a NumPy array that owns the vector's data.
 template <class T>
 auto array_of(std::vector<T>&& values) {
   auto* const owned = new std::vector<T>(std::move(values));
@@ -268,7 +268,7 @@ nb::tuple gather(const DatasetObject& self, nb::handle numbers, const NameArgume
                             .cast());
 }
 
-/// Keys may come in anything that has them in turn, also in arrays of texts.
+/// Makes a list of keys from any iterable, including arrays of texts.
 nb::object listed(nb::handle which) {
   if (nb::isinstance<nb::tuple>(which) || PyAnySet_Check(which.ptr()) ||
       PyIter_Check(which.ptr())) {
@@ -365,7 +365,7 @@ std::vector<std::string> column_names(const DatasetObject& self) {
   return names;
 }
 
-/// Each text is followed by its length, so that no two lists of parts are the same bytes.
+/// Each text is followed by its length, so that different lists of parts give different bytes.
 std::string version(const DatasetObject& self) {
   const Index& index = self.data.index();
   detail::Hasher128 hash;
@@ -390,7 +390,7 @@ nb::bytes fingerprint_bytes(const Hash128& fingerprint) {
   return nb::bytes(text.data(), text.size());
 }
 
-/// What open_again() takes, but for the steps.
+/// Returns the arguments of open_again(), without the steps.
 nb::tuple reference(const DatasetObject& self) {
   if (self.opening.is_none()) {
     throw Error(ErrorCode::kUnsupported, "this dataset cannot be pickled", "",
@@ -418,8 +418,8 @@ std::string shown_in_python(const DatasetObject& self) {
 }  // namespace
 
 void CacheWatch::missed(const Dataset& data) {
-  constexpr std::uint64_t kFirst = 16;  // misses: fewer say little
-  constexpr std::uint64_t kFew = 4;     // samples asked for a miss, in an order that goes by shards
+  constexpr std::uint64_t kFirst = 16;  // fewer misses say little
+  constexpr std::uint64_t kFew = 4;     // samples requested per miss, in an order by shards
   ++missed_;
   const bool is_scattered = asked_ < kFew * missed_;
   if (is_silent_ || !data.cache() || (missed_ > 1 && (missed_ < kFirst || !is_scattered))) return;
@@ -429,7 +429,7 @@ void CacheWatch::missed(const Dataset& data) {
   if (gone - gone_before_ < kFirst / 2) return;
   is_silent_ = true;
   const auto warning = small_cache_warning(data, *make_sampler(data, {.kind = Resampled{}}), {});
-  if (!warning) return;  // what leaves is of other data
+  if (!warning) return;  // the evicted shards belong to other data
   const std::string text = std::to_string(asked_) + " samples were asked for by number, and " +
                            std::to_string(missed_) + " times a shard was not at hand: " + *warning +
                            "; shardwise.Loader and the samplers of shardwise.torch " +

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kOtherType = "an argument is of another type than is taken: see help()";
 
-/// What texts of the library call options, in C++ and on the command line, and what they are here.
+/// Maps names of options in the library's texts, for C++ and the command line, to Python's names.
 constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"(Dataset::Options::cache, --cache DIR)", "(cache=)"},
     {"(Dataset::Options::cache)", "(cache=)"},
@@ -82,18 +82,18 @@ constexpr std::pair<std::string_view, std::string_view> kNamesHere[] = {
     {"`shardwise info` shows what fields there are",
      "Dataset.info.fields are those that there are"},
     {"`shardwise merge`", "shardwise.merge()"},
-    // What is left: an index, to be made or brought up to date.
+    // The rest: an index that must be made or updated.
     {"`shardwise index` again", "shardwise.update()"},
     {"after `shardwise index` if", "after shardwise.update() if"},
     {"again with `shardwise index`", "again with shardwise.index()"},
 };
 
-/// The class of errors that is named as the code; null with Python's error set. A new reference.
-/// Python itself imports and keeps the module.
+/// Returns the class of shardwise.errors with this code. A new reference; null with Python's error
+/// set. Python itself imports and keeps the module.
 PyObject* class_of(std::string_view code) {
   PyObject* const errors = PyImport_ImportModule("shardwise.errors");
   if (errors == nullptr) return nullptr;
-  // The names of codes are literals.
+  // Names of codes are literals, so they end with a NUL.
   PyObject* const type = PyObject_CallMethod(errors, "of_code", "s", code.data());
   Py_DECREF(errors);
   return type;
@@ -110,7 +110,7 @@ void set_error(const Error& error) noexcept {
   call_python([&] {
     PyObject* const type = class_of(error_code_name(error.code()));
     if (type == nullptr) return;
-    // Names in a text are escaped, so it is ASCII but for what a system's message may hold.
+    // Names in a text are escaped. Only messages of the system may not be ASCII.
     PyObject* const message =
         PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
     if (message != nullptr) PyErr_SetObject(type, message);

@@ -7,18 +7,17 @@
 
 namespace shardwise::python {
 
-/// A text of the C++ library with options named as Python has them.
+/// Replaces names of options in a text of the C++ library by their Python names.
 std::string with_names_here(std::string text);
 
-/// Has Error of the C++ library raised as the class of the module shardwise.errors that has its
-/// code.
+/// Makes Errors of the C++ library raise the class of shardwise.errors that has their code.
 void translate_errors();
 
-/// Sets Python's error for the exception that is being handled. For what nanobind does not wrap:
-/// slots of types.
+/// Sets Python's error for the exception that is being handled. Slots of types need this, since
+/// nanobind does not wrap them.
 void set_error_of_exception() noexcept;
 
-/// Raises TypeError: the object is empty, because no __init__() of its class has run.
+/// Raises TypeError: no __init__() of the object's class has run, so the object is empty.
 [[noreturn]] void throw_not_made(nanobind::handle object);
 
 /// Calls `function`; if it throws, sets Python's error and returns `failed`.

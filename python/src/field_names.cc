@@ -10,7 +10,8 @@ namespace shardwise::python {
 
 namespace {
 
-/// All names that were asked for. Never destroyed: at exit Python is gone before it.
+/// Returns a name from the set of all requested names. It is never destroyed, since Python is gone
+/// at exit.
 PyObject* interned(std::string_view name) {
   static auto* const mutex = new std::mutex;
   static auto* const names = new std::unordered_map<std::string, PyObject*>;
@@ -24,18 +25,18 @@ PyObject* interned(std::string_view name) {
   if (made == nullptr) return nullptr;
   PyUnicode_InternInPlace(&made);
   const std::lock_guard lock(*mutex);
-  return names->try_emplace(std::string(name), made).first->second;  // `made` stays, once a name
+  return names->try_emplace(std::string(name), made).first->second;  // keep `made` the first time
 }
 
-/// Where a thread found names lately. The bytes are compared, since another index may lie at an
-/// address by then.
+/// A name that this thread found recently. Lookups compare the bytes, since another index may be at
+/// the same address later.
 struct Recent {
-  std::string_view name;  // as the str has it, and valid as long
+  std::string_view name;  // view into the str, valid as long as it
   PyObject* str = nullptr;
 };
 using RecentNames = std::array<Recent, 64>;
-// On the heap: an extension's thread storage is static, and a process has some 2 KB of it for all
-// that it loads.
+// On the heap, since an extension's thread storage is static, and a process has only about 2 KB of
+// it for all extensions.
 thread_local RecentNames* recent_names = nullptr;
 
 RecentNames& names_of_thread() {
@@ -70,7 +71,7 @@ PyObject* field_name(std::string_view name) noexcept {
   if (const char* bytes = PyUnicode_AsUTF8AndSize(str, &size)) {
     recent = {{bytes, static_cast<std::size_t>(size)}, str};
   } else {
-    PyErr_Clear();  // has surrogates, and no UTF-8 of its own
+    PyErr_Clear();  // has surrogates, so there is no UTF-8
   }
   return str;
 }

@@ -8,22 +8,24 @@
 
 namespace shardwise::python {
 
-/// A str for bytes that are a name: of a field, key or path. Bytes that are not UTF-8 become
-/// surrogates, as in Python's file names. A new reference; null with Python's error set.
+/// Makes a str from the bytes of a name of a field, key or path. Bytes that are not UTF-8 become
+/// surrogates, as in Python's file names.
+/// Lifetime: a new reference; null with Python's error set.
 PyObject* new_name(std::string_view name) noexcept;
 
-/// The same as an object. Errors: Python's.
+/// Returns new_name() as an object. Errors: Python's.
 nanobind::object name_object(std::string_view name);
 
-/// The interned str for the name of a field. A borrowed reference, which is never freed: a data set
-/// has few names. Null with Python's error set.
-/// @param name  where an index has it: by its address it is found again in a few ns.
+/// Returns the interned str of a field's name.
+/// Lifetime: a borrowed reference, which is never freed, since a data set has few names; null with
+///   Python's error set.
+/// @param name  the name in an index; its address is the key of a fast lookup.
 PyObject* field_name(std::string_view name) noexcept;
 
-/// The bytes of a str that is a name, the inverse of new_name().
+/// The bytes of a str that is a name; the inverse of new_name().
 class NameBytes {
  public:
-  /// Python's error is set if it is no str: is_valid() is false then.
+  /// Sets Python's error if `name` is not a str; then is_valid() returns false.
   explicit NameBytes(PyObject* name) noexcept;
   ~NameBytes();
   NameBytes(const NameBytes&) = delete;
@@ -37,7 +39,7 @@ class NameBytes {
   std::string_view view_;
 };
 
-/// A name as an argument of a function: also one that is not UTF-8, as new_name() gives it.
+/// A name as a function's argument. Like new_name(), it accepts names that are not UTF-8.
 struct NameArgument {
   std::string bytes;
 };

@@ -18,7 +18,7 @@ GilAcquired::GilAcquired() noexcept {
 }
 
 GilAcquired::~GilAcquired() {
-  // Of a thread that Python did not know it lets go of what that keeps in threading.local().
+  // If Python did not know the thread, this also frees its threading.local() values.
   call_python([&] { PyGILState_Release(state_); });
 }
 

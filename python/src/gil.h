@@ -4,14 +4,14 @@
 
 namespace shardwise::python {
 
-// A thread that wants the GIL when the interpreter has ended is ended by Python with
-// pthread_exit(), before Python 3.14. This unwinds its stack, and ends the process at a frame that
-// is noexcept, as those of slots and of nanobind are; or a destructor on the way lets go of an
-// object that is no more. Here such a thread waits for ever instead, as it does from Python 3.14.
+// Before Python 3.14, a thread that requests the GIL after the interpreter ended is ended with
+// pthread_exit(), which unwinds its stack. A noexcept frame on the way, as in slots and in
+// nanobind, ends the process. A destructor on the way may release an object that no longer exists.
+// Here such a thread waits until the process ends, as it does from Python 3.14 on.
 
 [[noreturn]] void wait_for_end_of_process() noexcept;
 
-/// The calling thread without the GIL, while this lives.
+/// Releases the GIL of the calling thread while it lives.
 /// REQUIRES: the GIL.
 class GilReleased {
  public:
@@ -24,9 +24,9 @@ class GilReleased {
   PyThreadState* const state_;
 };
 
-/// The GIL, while this lives, for a thread that may have it already, or that Python does not know.
-/// REQUIRES: what runs Python code meanwhile does so by call_python(), unless the thread ends
-/// before the interpreter does, as those of loaders do.
+/// Holds the GIL while it lives. The thread may hold it already, or be unknown to Python.
+/// REQUIRES: Python code runs only inside call_python(), unless the thread ends before the
+///   interpreter does, as a loader's threads do.
 class GilAcquired {
  public:
   GilAcquired() noexcept;
@@ -38,8 +38,8 @@ class GilAcquired {
   PyGILState_STATE state_{};
 };
 
-/// Waits for ever if it goes by unwinding. A handler cannot do that: where an exception is being
-/// handled, none may begin for the unwinding of pthread_exit().
+/// Waits until the process ends if its scope is left by unwinding. A catch handler cannot do that,
+/// because pthread_exit() must not start unwinding while an exception is handled.
 struct WaitUnlessDone {
   bool is_done = false;
   ~WaitUnlessDone() {
@@ -47,8 +47,8 @@ struct WaitUnlessDone {
   }
 };
 
-/// Calls `function`, in which Python code may run, and let other threads have the GIL.
-/// REQUIRES: `function` throws nothing, and holds no object of Python by one with a destructor.
+/// Calls `function`, in which Python code may run and release the GIL.
+/// REQUIRES: `function` does not throw, and holds no Python object in an object with a destructor.
 template <class Function>
 void call_python(const Function& function) {
   WaitUnlessDone guard;

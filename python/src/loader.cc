@@ -42,9 +42,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kSignalInterval{20};
 
-/// Loaders whose last reference went in a thread of a loader, which cannot wait for its own end:
-/// there the garbage collector may run, and a function may have had it. Threads of their own end
-/// them.
+/// Loaders whose last reference was dropped in a loader's thread, by a function or by the garbage
+/// collector. A thread cannot wait for its own end, so separate threads end these loaders.
 class DroppedLoaders {
  public:
   static DroppedLoaders& get() {
@@ -52,7 +51,7 @@ class DroppedLoaders {
     return *all;
   }
 
-  /// @param kept  what the loader uses of Python. REQUIRES: the GIL.
+  /// @param kept  Python objects that the loader uses. REQUIRES: the GIL.
   void add(std::unique_ptr<Loader> loader, Kept kept) {
     loader->stop();
     {
@@ -67,7 +66,7 @@ class DroppedLoaders {
       none_left_.notify_all();
     }).detach();
   }
-  /// Waits until all have ended. REQUIRES: no GIL.
+  /// Waits until all have ended. REQUIRES: the GIL is not held.
   void wait() {
     std::unique_lock lock(mutex_);
     none_left_.wait(lock, [&] { return count_ == 0; });
@@ -79,11 +78,11 @@ class DroppedLoaders {
   std::size_t count_ = 0;
 };
 
-/// What `shardwise._core.Loader` holds. Threads of the loader may want the GIL for a function of a
-/// column, so what waits for them must not hold it.
+/// The contents of a `shardwise._core.Loader`. The loader's threads may need the GIL for a column's
+/// function, so a wait for them must not hold it.
 class LoaderObject {
  public:
-  /// @param kept  what the loader uses of Python without owning it.
+  /// @param kept  Python objects that the loader uses without owning them.
   LoaderObject(const MixedDataset& data, const Loader::Options& options,
                std::shared_ptr<Reducer> ranks, nb::object kept)
       : has_threads_(options.threads > 0), kept_(std::move(kept)) {
@@ -94,7 +93,7 @@ class LoaderObject {
   LoaderObject(const LoaderObject&) = delete;
   LoaderObject& operator=(const LoaderObject&) = delete;
 
-  /// Ends the threads. False if a call of another thread is not finished.
+  /// Ends the threads. Returns false if a call of another thread is not finished.
   bool close() noexcept {
     if (in_use_.exchange(true)) return false;
     std::unique_ptr<Loader> dropped = std::move(loader_);
@@ -108,7 +107,8 @@ class LoaderObject {
     return true;
   }
   [[nodiscard]] bool is_closed() const noexcept { return loader_ == nullptr; }
-  /// For what any thread may call. Errors: InvalidArgument if it is closed.
+  /// Returns the loader, for calls that any thread may make. Errors: InvalidArgument if it is
+  /// closed.
   [[nodiscard]] Loader& loader() const {
     if (loader_) return *loader_;
     throw InvalidArgument("the loader is closed", "", "make another one");
@@ -119,7 +119,7 @@ class LoaderObject {
     Py_VISIT(kept_.ptr());
     return 0;
   }
-  /// REQUIRES: it is closed.
+  /// REQUIRES: the loader is closed.
   void clear() noexcept { kept_ = nb::object(); }
 
  private:
@@ -131,9 +131,9 @@ class LoaderObject {
   std::atomic<bool> in_use_{false};
 };
 
-/// The loader of an object for the one thread that uses it.
-/// Errors: Unsupported if another call is not finished, or in a function of a column;
-/// InvalidArgument if it is closed.
+/// Claims an object's loader for one thread.
+/// Errors: Unsupported if another call is not finished, or in a column's function; InvalidArgument
+///   if it is closed.
 class [[nodiscard]] Use {
  public:
   explicit Use(LoaderObject& object) : object_(object) {
@@ -179,8 +179,8 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return nb::inst_ready(self) ? held_by(self).traverse(visit, arg) : 0;
 }
 
-/// Called for all objects of a cycle before any of them is cleared: afterwards no thread of the
-/// loader calls a function of Python.
+/// Called for all objects of a cycle before any of them is cleared. Afterwards no thread of the
+/// loader calls a Python function.
 void finalize(PyObject* self) {
   if (nb::inst_ready(self)) held_by(self).close();
 }
@@ -197,7 +197,7 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-/// Calls visit(field) for the options that are whole numbers.
+/// Calls visit(field) for each option that is a whole number.
 template <class Visit>
 void visit_numbers(const Visit& visit) {
   detail::visit_fields<Loader::Options>(
@@ -206,7 +206,7 @@ void visit_numbers(const Visit& visit) {
       });
 }
 
-/// Their names, with the default and the largest number that each can hold.
+/// Returns their names, each with its default and the maximum of its type.
 nb::dict numbers() {
   nb::dict all;
   visit_numbers([&]<class Value>(const detail::Field<Loader::Options, Value>& field) {
@@ -244,8 +244,8 @@ void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Or
   new (self) LoaderObject(all.data, options, std::move(reducer), kept);
 }
 
-/// Waits for the next batch, and takes none: where a signal's handler raises, none is lost, also if
-/// the batch came before it was looked for signals.
+/// Waits until the next batch is ready, without taking it. If a signal's handler raises, no batch
+/// is lost, even if it became ready before the check for signals.
 void wait_for_batch(const LoaderObject& object, Loader& loader) {
   for (bool is_there = false; !is_there;) {
     if (object.has_threads()) {
@@ -292,7 +292,7 @@ nb::object text(std::string_view bytes) {
   return str;
 }
 
-/// A statistic, as Python has it: times in seconds.
+/// Converts a statistic to Python; times become seconds.
 template <class Value>
 nb::object shown_in_python(const Value& value) {
   if constexpr (std::is_same_v<Value, std::chrono::nanoseconds>) {
@@ -319,7 +319,7 @@ nb::dict stats(const LoaderObject& self) {
   return all;
 }
 
-/// True if the loader then stands within an epoch.
+/// Returns true if the loader is then within an epoch.
 bool restore(LoaderObject& self, const std::string& text, bool allow_changes) {
   return used(self, [&](Loader& loader) {
     const ResumeToken token = ResumeToken::from_text(text);

@@ -10,19 +10,21 @@
 
 namespace shardwise::python {
 
-/// What `shardwise.Batch` holds.
+/// The contents of a `shardwise.Batch`.
 struct BatchObject {
   Batch batch;
 };
 
-/// Ranks that agree by `ranks.all_reduce_sum`, a function of a list of whole numbers.
-/// REQUIRES: `ranks` outlives it. The GIL.
-/// Errors: InvalidArgument if its numbers cannot be.
+/// Makes a reducer that calls `ranks.all_reduce_sum`, a function of a list of whole numbers.
+/// Lifetime: `ranks` must outlive it.
+/// REQUIRES: the GIL.
+/// Errors: InvalidArgument if the rank numbers are invalid.
 std::shared_ptr<Reducer> python_reducer(nanobind::handle ranks);
 
-/// Memory that `allocate(num_bytes)` gives: an object with data_ptr(), as a torch tensor, which is
-/// kept until the memory is freed.
-/// REQUIRES: `allocate` lives while memory is taken. The GIL.
+/// Makes a memory resource from `allocate(num_bytes)`. The function returns an object with
+/// data_ptr(), e.g. a torch tensor, which is kept until the memory is freed.
+/// Lifetime: `allocate` must live while memory is allocated.
+/// REQUIRES: the GIL.
 std::shared_ptr<std::pmr::memory_resource> python_memory(nanobind::handle allocate);
 
 void add_batches(nanobind::module_& module);

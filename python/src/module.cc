@@ -8,12 +8,12 @@
 
 namespace nb = nanobind;
 
-// The extension of the package. What users see of it is in the Python files beside it.
+// The package's extension. Its public interface is in the Python files beside it.
 NB_MODULE(_core, module) {
   using namespace shardwise::python;
   module.attr("version") = SHARDWISE_VERSION;
 #ifndef SHARDWISE_LEAK_WARNINGS
-  // An interpreter that ends while threads run, as a spawned worker's, leaves objects behind.
+  // If the interpreter ends while threads run, e.g. a spawned worker's, objects remain.
   nb::set_leak_warnings(false);
 #endif
   translate_errors();

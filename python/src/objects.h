@@ -17,82 +17,82 @@
 
 namespace shardwise::python {
 
-/// Tells once that samples of a data set are asked for in an order for which its cache is too
-/// small. Threads: with the GIL.
+/// Warns once if samples are requested in an order for which the data set's cache is too small.
+/// Threads: with the GIL.
 class CacheWatch {
  public:
-  /// Samples that were asked for by number.
+  /// Counts samples that were requested by number.
   void asked(std::uint64_t count = 1) noexcept { asked_ += count; }
-  /// A sample whose shard was not at hand.
-  /// Errors: the warning, where Python makes warnings exceptions.
+  /// Counts a sample whose shard was not local.
+  /// Errors: the warning, if Python turns warnings into exceptions.
   void missed(const Dataset& data);
-  /// A warning of the same was given elsewhere.
+  /// Suppresses the warning, since the same one was given elsewhere.
   void silence() noexcept { is_silent_ = true; }
 
  private:
   std::uint64_t asked_ = 0;
   std::uint64_t missed_ = 0;
-  std::uint64_t gone_before_ = 0;  ///< shards that left the cache, or had no room, before
+  std::uint64_t gone_before_ = 0;  ///< shards that were evicted or bypassed before
   bool is_silent_ = false;
 };
 
-/// What `shardwise.Dataset` holds.
+/// The contents of a `shardwise.Dataset`.
 struct DatasetObject {
   Dataset data;
-  /// What open_again() of shardwise.references makes it from in another process: a tuple of plain
-  /// values, or None if nothing can.
+  /// Arguments from which open_again() of shardwise.references opens it in another process: a tuple
+  /// of plain values, or None if that is impossible.
   nanobind::object opening;
-  /// How this view was made of what was opened: a tuple of steps; empty if it is all of it.
+  /// How this view was made from the opened data: a tuple of steps, empty for all of it.
   nanobind::tuple steps;
   CacheWatch watch{};
 };
 
-/// What `shardwise.Sample` holds.
+/// The contents of a `shardwise.Sample`.
 struct SampleObject {
   Sample sample;
-  nanobind::object dataset;  ///< of which it is
-  /// In the mixture that it was taken from.
+  nanobind::object dataset;  ///< the sample's dataset
+  /// The sample's number in the mixture that it was taken from.
   std::optional<std::uint64_t> number = std::nullopt;
 };
 
-/// What `shardwise.ShardCache` holds.
+/// The contents of a `shardwise.ShardCache`.
 struct CacheObject {
   std::shared_ptr<ShardCache> cache;
-  /// Pairs of names and values, of which another process makes the same cache; None: it cannot.
+  /// Pairs of names and values from which another process makes the same cache; None if that is
+  /// impossible.
   nanobind::object given;
-  /// The function that says where URLs are, which the cache's fetchers have, too; null: there is
-  /// none.
+  /// The function that resolves URLs, which the cache's fetchers hold as well; null without one.
   Kept resolve = nullptr;
-  /// Who had it and the fetchers when only this object had the cache.
+  /// Reference counts of `resolve` and of the fetchers when only this object had the cache.
   long num_resolve = 0;
   long num_fetchers = 0;
 };
 
-/// A Python object for a sample of `dataset`. A new reference; null with Python's error set.
-/// @param number  in a mixture of which the dataset is a part.
+/// Makes a Python object for a sample of `dataset`. A new reference; null with Python's error set.
+/// @param number  the sample's number in a mixture that `dataset` is a part of.
 PyObject* new_sample(Sample&& sample, PyObject* dataset,
                      std::optional<std::uint64_t> number = std::nullopt) noexcept;
 
-/// What Dataset.samples() gives: an iterator over the samples with these numbers.
+/// Implements Dataset.samples(): returns an iterator over the samples with these numbers.
 /// Errors: those of sample_numbers().
 nanobind::object samples_of(nanobind::handle dataset, nanobind::handle numbers);
 
-/// A value of a query or a column: None, int, float, str or bytes.
+/// Converts a value of a query or a column to None, int, float, str or bytes.
 nanobind::object value_object(const Query::Value& value);
 
-/// A dataset from what Python passes. Errors: TypeError.
+/// Returns the dataset in an argument from Python. Errors: TypeError.
 const Dataset& dataset_of(nanobind::handle dataset);
 
-/// A dataset from what Python passes, with what this module knows of it. Errors: TypeError.
+/// Returns the contents of a Dataset argument from Python. Errors: TypeError.
 DatasetObject& dataset_object_of(nanobind::handle dataset);
 
-/// The sample at `number`. Others may run Python meanwhile if its shard has to be opened or
-/// fetched.
+/// Returns the sample at `number`. Releases the GIL if its shard must be opened or fetched.
 /// Errors: as Dataset's operator[]; as CacheWatch::missed().
 Sample sample_at(DatasetObject& object, std::uint64_t number);
 
-/// What an object of a class of this module holds. nanobind does not check this for slots of types.
-/// Errors: TypeError if the object's __init__() has not run.
+/// Returns the contents of an object of this module. It checks that the object's __init__() has
+/// run, which nanobind does not check for slots of types.
+/// Errors: TypeError if it has not.
 template <class Held>
 Held& held_in(PyObject* self) {
   if (!nanobind::inst_ready(self)) throw_not_made(self);

@@ -15,8 +15,8 @@
 
 namespace shardwise::python {
 
-// The records of shardwise.transforms and shardwise.loader, as the C++ library has them.
-// Errors: InvalidArgument, naming the option, if a value is of another kind.
+// Converts the records of shardwise.transforms and shardwise.loader to those of the C++ library.
+// Errors: InvalidArgument, naming the option, if a value has the wrong type.
 
 ImageTransform image_transform(nanobind::handle record);
 ImageDecoding image_decoding(nanobind::handle record);
@@ -25,10 +25,11 @@ Column::AudioClip audio_clip(nanobind::handle record);
 Loader::ByLength by_length(nanobind::handle record);
 Loader::Mix image_mix(nanobind::handle record);
 
-/// The value's repr(), shortened: for texts of errors.
+/// Returns the value's repr(), shortened, for error texts.
 std::string shown(nanobind::handle value);
 
-/// "float32" as NumPy names it. Errors: InvalidArgument, which lists what there is.
+/// Parses a dtype by its NumPy name, e.g. "float32". Errors: InvalidArgument, which lists all
+/// names.
 DType parse_dtype(std::string_view name);
 
 }  // namespace shardwise::python

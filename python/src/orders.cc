@@ -28,7 +28,7 @@ namespace shardwise::python {
 
 namespace {
 
-/// How signatures name the type of an option.
+/// Returns the name of an option's type in signatures.
 template <class Value>
 constexpr const char* python_type() {
   if (std::is_same_v<Value, bool>) return "bool";
@@ -40,7 +40,7 @@ template <class Value>
 concept HasPythonType = python_type<Value>()
 != nullptr;
 
-/// Takes the value of an option. Errors: TypeError if it is of another type; InvalidArgument.
+/// Reads the value of an option. Errors: TypeError for a wrong type; InvalidArgument.
 template <class Value>
 void take(std::string_view option, nb::handle value, Value& to) {
   const auto refuse = [&](const char* type) {
@@ -57,13 +57,13 @@ void take(std::string_view option, nb::handle value, Value& to) {
     to = *choice;
   } else if constexpr (std::is_same_v<Value, SkipList>) {
     for (const std::uint64_t sample : plain_numbers(value)) to.add_sample(sample);
-  } else if constexpr (!HasPythonType<Value>) {  // the kind, or what only a mix() has
+  } else if constexpr (!HasPythonType<Value>) {  // skips the kind, and options of mix() alone
   } else if (!nb::try_cast(value, to)) {
     refuse(python_type<Value>());
   }
 }
 
-/// Takes what `options` has for the fields of `owner`, and drops it there.
+/// Moves the entries of `options` that are fields of `owner` into it.
 template <detail::HasFields Owner>
 void take_fields(nb::dict& options, Owner& owner) {
   detail::visit_fields<Owner>([&](const auto& field) {
@@ -74,7 +74,7 @@ void take_fields(nb::dict& options, Owner& owner) {
   });
 }
 
-/// @param given  options by name; None: the default, of those that only some kinds have.
+/// @param given  options by name; None for the default of an option that only some kinds have.
 Order make_order(const std::string& kind, const nb::kwargs& given) {
   Order order{.kind = parse_order_kind(kind)};
   nb::dict options;
@@ -96,7 +96,7 @@ Order make_order(const std::string& kind, const nb::kwargs& given) {
   return order;
 }
 
-/// The value for Python.
+/// Converts a value to Python.
 template <class Value>
 nb::object given_to_python(const Value& value) {
   if constexpr (detail::Choice<Value>) {
@@ -119,7 +119,7 @@ void add_fields(nb::dict& all, const Owner& owner) {
   });
 }
 
-/// What make_order() takes: of the kind's own options those that it has.
+/// Returns the arguments of make_order(): the common options, and those of the order's kind.
 nb::dict arguments(const Order& order) {
   nb::dict all;
   all["kind"] = std::string(name_of(order.kind));
@@ -128,7 +128,7 @@ nb::dict arguments(const Order& order) {
   return all;
 }
 
-/// The signature of the constructor, with the options of all kinds by name.
+/// Returns the constructor's signature, with the options of all kinds by name.
 std::string signature() {
   std::string text = "def __init__(self, kind: str = 'chunked', *";
   detail::visit_fields<Order>([&]<class Value>(const detail::Field<Order, Value>& field) {
@@ -151,7 +151,7 @@ std::string signature() {
   return text + ") -> None";
 }
 
-/// A line of help for each option.
+/// Returns a line of help per option.
 std::string words() {
   std::string text;
   detail::visit_fields<Order>([&](const auto& field) {
@@ -175,7 +175,7 @@ std::string shown_in_python(const Order& order) {
   return text + ")";
 }
 
-/// The kind of an order over a mixture: the order's own kind in each of the data sets.
+/// Returns a mixture that applies the order's own kind in each data set.
 Mixture mixture(const MixedDataset& data, const std::vector<double>& weights, const Order& order) {
   using Inner = std::variant<Chunked, Sharded, Sequential>;
   const auto inner = std::visit(
@@ -231,7 +231,7 @@ SampleSet sample_set(nb::handle data) {
 }
 
 void add_orders(nb::module_& module) {
-  // nanobind keeps the pointers.
+  // nanobind keeps the pointers, so the texts are static.
   static const std::string init_signature = signature();
   static const std::string doc =
       "Which sample comes when, whichever rank reads it: a value, the same on every rank.\n\n"

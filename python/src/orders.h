@@ -7,18 +7,19 @@
 
 namespace shardwise::python {
 
-/// The samples that an order is made over, from a Dataset, a mix() of them, a whole number, or
-/// whatever has a length. Errors: TypeError, InvalidArgument.
+/// Returns the samples for an order: of a Dataset, a mix() of them, a whole number, or any object
+/// with a length. Errors: TypeError, InvalidArgument.
 SampleSet sample_set(nanobind::handle data);
 
-/// Whether it is what mix() gave.
+/// True if `data` was returned by mix().
 bool is_mixed(nanobind::handle data);
-/// The objects of the data sets of a mix(), or a Dataset alone.
+/// Returns the Python objects of the data sets in a mix(), or a single Dataset.
 nanobind::tuple parts_of(nanobind::handle data);
-/// Errors: TypeError if one of them is no Dataset.
+/// Errors: TypeError if a part is not a Dataset.
 MixedDataset mixed_dataset(const nanobind::tuple& parts);
 
-/// The order over `data`: of a mix() with weights, the order's kind in each of its data sets.
+/// Returns the order over `data`. For a mix() with weights, it applies the order's kind in each
+/// data set.
 /// Errors: InvalidArgument for a kind that cannot be mixed.
 Order order_over(nanobind::handle data, Order order);
 

@@ -20,7 +20,7 @@ ErrorCode code_of(nb::handle exception) {
   return ErrorCode::kInvalidArgument;
 }
 
-/// "ValueError: the text", in UTF-8 whatever is in it.
+/// Returns e.g. "ValueError: the text", always in UTF-8.
 std::string text_of(nb::handle exception) {
   const nb::str type = nb::str(nb::type_name(exception.type()));
   const nb::object bytes = nb::str(exception).attr("encode")("utf-8", "backslashreplace");
@@ -41,7 +41,7 @@ ErrorCode code_or_any(nb::handle exception) noexcept {
 
 bool may_be_bad_value(const nb::python_error& error) noexcept {
   if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) return false;
-  // These are about the program, whatever the value.
+  // The program itself causes these, whatever the value.
   for (PyObject* const kind : {PyExc_NameError, PyExc_ImportError, PyExc_SyntaxError,
                                PyExc_SystemError, PyExc_ReferenceError}) {
     if (error.matches(kind)) return false;
@@ -63,11 +63,11 @@ std::string text_or_none(nb::handle exception) noexcept {
 
 thread_local bool is_foreign = false;
 
-/// Keeps Python's state of a thread that is not Python's own while it has not the GIL.
+/// Keeps Python's thread state of a foreign thread between its uses of the GIL.
 class ThreadState {
  public:
   ThreadState() {
-    if (PyGILState_GetThisThreadState() != nullptr) return;  // a thread of Python's own
+    if (PyGILState_GetThisThreadState() != nullptr) return;  // a thread that Python knows
     call_python([&] { state_ = PyGILState_Ensure(); });
     PyEval_SaveThread();
     is_kept_ = true;

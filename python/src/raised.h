@@ -9,25 +9,25 @@
 
 namespace shardwise::python {
 
-/// An object of Python that may be let go by a thread without the GIL.
+/// A Python object that may be released by a thread without the GIL.
 using Kept = std::shared_ptr<PyObject>;
 /// REQUIRES: the GIL.
 Kept keep(nanobind::object object);
 
-/// What a function written in Python raised, on its way through the threads of a loader. Where it
-/// arrives in Python the same exception is raised again. One of the module shardwise.errors has its
-/// own code, so that a BadField or NotFound is a bad sample; others have kInvalidArgument.
+/// An exception that a Python function raised, on its way through a loader's threads. When it
+/// arrives in Python, the same exception is raised again. Exceptions of shardwise.errors keep their
+/// code, so a BadField or NotFound marks a bad sample. All others have kInvalidArgument.
 class RaisedInPython : public Error {
  public:
   /// REQUIRES: the GIL.
   explicit RaisedInPython(const nanobind::python_error& error);
 
-  /// Whether it may be about the value that the function was given: an Exception, but for those of
-  /// memory, of the program itself (NameError, ImportError ...) and of Shardwise.
+  /// True if the function's argument may have caused it. This holds for an Exception, except those
+  /// of memory, of the program itself (NameError, ImportError ...) and of Shardwise.
   [[nodiscard]] bool is_bad_value() const noexcept { return is_bad_value_; }
-  /// A line that is shown below its traceback. REQUIRES: the GIL.
+  /// Adds a line that is shown below its traceback. REQUIRES: the GIL.
   void add_note(const std::string& note) const;
-  /// Sets Python's error to it. REQUIRES: the GIL.
+  /// Sets Python's error to the exception. REQUIRES: the GIL.
   void restore() const noexcept;
 
  private:
@@ -35,10 +35,10 @@ class RaisedInPython : public Error {
   bool is_bad_value_;
 };
 
-/// The GIL, for a thread that Python may not know. Python knows it from then on until it ends, so
-/// that its functions may keep things in threading.local(), and calls cost less than 1 us each.
-/// Errors: Cancelled if the interpreter has ended: its GIL cannot be had any more. A thread that
-/// waits for it when the interpreter ends waits for ever.
+/// Holds the GIL in a thread that Python may not know. Python then knows the thread until it ends,
+/// so functions may use threading.local(), and further calls are cheap.
+/// Errors: Cancelled if the interpreter has ended. If it ends during the wait for the GIL, the
+///   thread waits until the process ends.
 class [[nodiscard]] Gil {
  private:
   struct State {
@@ -48,14 +48,15 @@ class [[nodiscard]] Gil {
   GilAcquired acquired_;
 };
 
-/// Throws what Python's error is set to, as RaisedInPython: for what C++ calls on threads of its
-/// own, where nothing may hold an object of Python's. REQUIRES: the GIL, and an error that is set.
+/// Throws Python's current error as RaisedInPython. C++ threads need this, since they must not hold
+/// Python objects.
+/// REQUIRES: the GIL, and a Python error.
 [[noreturn]] void throw_raised();
 
-/// Whether this is a thread of a loader, or otherwise not Python's own, that called Python.
+/// True in a thread that Python did not start, e.g. a loader's, if it has called Python.
 bool is_foreign_thread() noexcept;
 
-/// Calls `function` with the GIL. What Python raises is thrown as RaisedInPython.
+/// Calls `function` with the GIL, and throws Python's exceptions as RaisedInPython.
 template <class Function>
 auto in_python(const Function& function) {
   const Gil gil;

@@ -13,7 +13,7 @@ namespace shardwise::python {
 
 namespace {
 
-/// A view of an object's buffer, given back at the end.
+/// A view of an object's buffer, released on destruction.
 class Buffer {
  public:
   explicit Buffer(nb::handle object) {
@@ -29,7 +29,8 @@ class Buffer {
   [[nodiscard]] std::vector<std::int64_t> shape() const {
     return {view_.shape, view_.shape + view_.ndim};
   }
-  /// "<f4" and the like without the sign of the byte order, which has to be the machine's.
+  /// Returns the format, e.g. "f4", without the sign of the byte order, which must be the
+  /// machine's.
   [[nodiscard]] std::string_view format() const noexcept {
     std::string_view format = view_.format == nullptr ? "B" : view_.format;
     if (!format.empty() && std::string_view("@=<").find(format[0]) != std::string_view::npos) {
@@ -63,7 +64,7 @@ bool is_of_type(const Buffer& buffer, DType dtype) {
     case DType::kUInt16:
     case DType::kUInt32:
     case DType::kUInt64:
-    case DType::kBFloat16:  // which NumPy has not: its bits
+    case DType::kBFloat16:  // as its bits, since NumPy lacks it
       return is_one_of(format, "BHILQN");
     case DType::kInt8:
     case DType::kInt16:
@@ -95,7 +96,7 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
                  "declare the column without a shape if rows differ");
 }
 
-/// Bytes, which are the memory of values.
+/// Writes bytes that are the raw memory of values.
 void write_bytes(const Buffer& buffer, const RowType& type, columns::Row& row) {
   const std::size_t value_bytes = size_of(type.dtype);
   if (!type.shape && buffer.size_bytes() % value_bytes == 0) {
@@ -159,7 +160,7 @@ bool is_whole(DType dtype) {
   }
 }
 
-/// Whatever has no buffer as an array of NumPy: of tensors and the like as they are, of numbers and
+/// Makes a NumPy array from an object without a buffer: tensors and the like unchanged, numbers and
 /// lists with the column's type.
 nb::object as_array(nb::handle object, DType dtype) {
   const nb::module_ numpy = nb::module_::import_("numpy");
@@ -180,7 +181,7 @@ nb::object as_array(nb::handle object, DType dtype) {
   }
   const nb::object own = numpy.attr("asarray")(object);
   const bool is_empty =
-      nb::cast<std::size_t>(own.attr("size")) == 0;  // which NumPy takes for floats
+      nb::cast<std::size_t>(own.attr("size")) == 0;  // NumPy gives it the type float
   if (is_whole(dtype) && !is_empty &&
       nb::cast<std::string>(own.attr("dtype").attr("kind")) == "f") {
     throw InvalidArgument("a row has values of another type than its column",
@@ -191,7 +192,7 @@ nb::object as_array(nb::handle object, DType dtype) {
   return numpy.attr("asarray")(object, nb::str(name.data(), name.size()));
 }
 
-/// The most common numbers, without NumPy: a float or an int of a column of single ones.
+/// Writes the most common results without NumPy: a float or an int for a column of single numbers.
 bool write_number(nb::handle result, const RowType& type, columns::Row& row) {
   if (!type.shape || !type.shape->empty()) return false;
   if (PyFloat_CheckExact(result.ptr()) && type.dtype == DType::kFloat64) {

@@ -10,16 +10,17 @@
 
 namespace shardwise::python {
 
-/// What a function written in Python declares of its rows.
+/// The declared type of the rows that a Python function makes.
 struct RowType {
   DType dtype = DType::kUInt8;
-  std::optional<std::vector<std::int64_t>> shape;  ///< none: ragged
+  std::optional<std::vector<std::int64_t>> shape;  ///< empty means ragged
 };
 
-/// Writes what such a function gave into its row: an array of any library (buffers, or what has
-/// __array__), bytes, which are the row's memory as it is, or numbers and lists of them.
-/// REQUIRES: the GIL. Errors: InvalidArgument for masks, nulls and values of another type, BadField
-/// for another shape; what Python raises.
+/// Writes a Python function's result into its row. Accepted are arrays of any library (a buffer, or
+/// __array__), bytes (the row's raw memory), numbers, and lists of numbers.
+/// REQUIRES: the GIL.
+/// Errors: InvalidArgument for masks, nulls and values of another type; BadField for another shape;
+///   exceptions from Python.
 void write_row(nanobind::handle result, const RowType& type, columns::Row& row);
 
 }  // namespace shardwise::python

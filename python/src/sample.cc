@@ -27,13 +27,13 @@ namespace shardwise::python {
 
 namespace {
 
-// Set when the module is made; the type lives as long as it.
+// Set when the module is made, and valid as long as the module.
 nb::handle sample_type;
 
 SampleObject& held_by(PyObject* self) { return held_in<SampleObject>(self); }
 
-/// The field that the memoryview which is being made shows. A Sample gives its buffer for no other
-/// purpose: it has several fields, so as a whole it has none.
+/// The field for the memoryview that is being made. A Sample gives its buffer only for that, since
+/// as a whole it has several fields.
 thread_local std::optional<std::string_view> shown;
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
@@ -43,12 +43,12 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
                     "a Sample is not one run of bytes: ask for a field, as sample[\"jpg\"]");
     return -1;
   }
-  // PyBuffer_FillInfo wants memory that may be written to; the view is read-only.
+  // PyBuffer_FillInfo takes a non-const pointer, but the view is read-only.
   return PyBuffer_FillInfo(view, self, const_cast<char*>(shown->data()),
                            static_cast<Py_ssize_t>(shown->size()), /*readonly=*/1, flags);
 }
 
-/// A read-only memoryview of the bytes, which keeps the sample alive. A new reference.
+/// Makes a read-only memoryview of the bytes that keeps the sample alive. A new reference.
 PyObject* new_view(PyObject* self, std::string_view bytes) noexcept {
   shown = bytes;
   PyObject* view = PyMemoryView_FromObject(self);
@@ -56,7 +56,7 @@ PyObject* new_view(PyObject* self, std::string_view bytes) noexcept {
   return view;
 }
 
-/// Throws, if `self` has no such field, as Sample does.
+/// Returns the position of a field. Throws like Sample if the sample does not have it.
 std::size_t place_of(const Sample& sample, std::string_view field) {
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
     if (sample.field(i).name == field) return i;
@@ -106,7 +106,7 @@ nb::list field_names(const SampleObject& self) {
   return names;
 }
 
-/// The bytes of field `i`, copied while nothing can end the process.
+/// Copies the bytes of field `i`; a truncated shard cannot end the process meanwhile.
 nb::object copied(const Sample& sample, std::size_t i) {
   const std::string_view bytes = sample.field(i).bytes;
   nb::object copy =
@@ -130,7 +130,7 @@ nb::object copied_field(const Sample& sample, nb::handle name) {
   return copied(sample, place_of(sample, field.view()));
 }
 
-/// Raises json.JSONDecodeError, which has the character in the text.
+/// Raises json.JSONDecodeError with the position of the wrong character.
 [[noreturn]] void raise_not_json(nb::handle bytes, const JsonFault& fault) {
   const nb::object text = bytes.attr("decode")("utf-8", "replace");
   const nb::bytes front(PyBytes_AsString(bytes.ptr()), fault.offset);
@@ -140,13 +140,13 @@ nb::object copied_field(const Sample& sample, nb::handle name) {
   nb::raise_python_error();
 }
 
-/// Errors: json.JSONDecodeError, if it is no JSON by the rule of the library.
+/// Errors: json.JSONDecodeError, if the text is not JSON by the library's rules.
 void require_json(const nb::bytes& text) {
   const std::string_view bytes(PyBytes_AsString(text.ptr()), nb::len(text));
   if (const auto fault = json_fault(bytes)) raise_not_json(text, *fault);
 }
 
-/// A field as Python's json reads it, if it is JSON by the rule of the library.
+/// Reads a field with Python's json, if it is JSON by the library's rules.
 nb::object json_of(const Sample& sample, nb::handle name) {
   const auto field = nb::borrow<nb::bytes>(copied_field(sample, name));
   require_json(field);

@@ -15,8 +15,8 @@ namespace shardwise::python {
 
 namespace {
 
-/// Finds bools and masked arrays among numbers. Arrays of NumPy, pandas, torch and others, and
-/// their elements, say by their dtype whether they are bools.
+/// Finds bools and masked arrays among numbers. The dtypes of NumPy, pandas, torch and others show
+/// if arrays and their elements are bools.
 class MaskFinder {
  public:
   /// Errors: TypeError if the object is a bool, an array of bools, or a masked array of NumPy.
@@ -45,7 +45,8 @@ class MaskFinder {
     nb::raise_python_error();
   }
 
-  /// "b" is the kind of NumPy's and pandas'; others, as "torch.bool" and "Boolean", have no kind.
+  /// NumPy and pandas have the kind "b". Others have no kind but a name, e.g. "torch.bool" and
+  /// "Boolean".
   static bool is_of_bools(nb::handle dtype) {
     const nb::object kind = nb::getattr(dtype, "kind", nb::none());
     if (nb::isinstance<nb::str>(kind)) return nb::cast<std::string>(kind) == "b";
@@ -53,8 +54,8 @@ class MaskFinder {
     return name.find("bool") != std::string::npos || name.find("Bool") != std::string::npos;
   }
 
-  nb::object of_numbers_;  // a dtype that was asked before
-  nb::object plain_;       // and the type that had it
+  nb::object of_numbers_;  // a dtype checked before
+  nb::object plain_;       // the type that had it
 };
 
 Py_ssize_t index_of(nb::handle number, MaskFinder& masks) {
@@ -64,7 +65,7 @@ Py_ssize_t index_of(nb::handle number, MaskFinder& masks) {
   return value;
 }
 
-/// As a list has them: one less than 0 counts from the end. What is out of range stays so.
+/// Resolves a negative number from the end, as in a list. Numbers out of range stay so.
 std::uint64_t counted_from_end(Py_ssize_t number, std::uint64_t size) noexcept {
   return number < 0 ? static_cast<std::uint64_t>(number) + size
                     : static_cast<std::uint64_t>(number);
@@ -77,7 +78,7 @@ std::uint64_t checked(Py_ssize_t number, const Dataset& data) {
   return counted;
 }
 
-/// As of an int of Python.
+/// Throws like an int of Python that is too large.
 [[noreturn]] void throw_too_large(std::uint64_t number) {
   PyErr_Format(PyExc_IndexError, "no such sample: sample %llu",
                static_cast<unsigned long long>(number));
@@ -100,11 +101,11 @@ bool take_buffer(nb::handle numbers, const Dataset& data, std::vector<std::uint6
 }  // namespace
 
 bool is_masked_array(nb::handle object) {
-  static PyObject* plain = nullptr;  // the type that was asked for last, and is none; never freed
+  static PyObject* plain = nullptr;  // last type found not to be masked; never freed
   if (object.type().is(plain)) return false;
   const nb::object name = nb::str("numpy.ma");
   const auto module = nb::steal(PyImport_GetModule(name.ptr()));
-  if (!module.is_valid()) {  // what is not imported has made no array
+  if (!module.is_valid()) {  // a module that is not imported has made no array
     PyErr_Clear();
     return false;
   }

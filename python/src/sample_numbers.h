@@ -9,32 +9,32 @@
 
 namespace shardwise::python {
 
-// How Python names samples: by whole numbers, and never by bools. A mask of bools read as the
-// numbers 0 and 1 would give other samples than were meant, without a word.
+// Python names samples by whole numbers, never by bools. A mask of bools, read as the numbers 0 and
+// 1, would silently select the wrong samples.
 
-/// True for a masked array of NumPy, whose mask other readers of the array would not see.
+/// True for a masked array of NumPy, whose mask would be ignored by other readers.
 bool is_masked_array(nanobind::handle object);
 
-/// True for one number, also an array of NumPy or torch without dimensions.
+/// True for one number, including a 0-dimensional array of NumPy or torch.
 bool is_number(nanobind::handle object);
 
-/// The whole number that an object is, which may be less than 0.
-/// Errors: TypeError, also for bools and for masked arrays of NumPy; IndexError if it is too large.
+/// Returns the whole number in an object; it may be negative.
+/// Errors: TypeError, also for bools and masked arrays of NumPy; IndexError if it is too large.
 Py_ssize_t index_of(nanobind::handle number);
 
-/// The number of a sample in `data`; one less than 0 counts from the end, as of a list.
+/// Returns the number of a sample in `data`. A negative number counts from the end, as in a list.
 /// Errors: those of index_of(); OutOfRange.
 std::uint64_t sample_number(nanobind::handle number, const Dataset& data);
 
-/// The numbers in a sequence of whole numbers, or in a buffer of them as of NumPy.
+/// Returns the numbers in a sequence, or in a buffer such as a NumPy array.
 /// Errors: those of sample_number(), also for a mask.
 std::vector<std::uint64_t> sample_numbers(nanobind::handle numbers, const Dataset& data);
 
-/// Numbers of samples of data that is not known here: none is less than 0.
+/// Returns sample numbers for unknown data; negative ones are refused.
 /// Errors: those of index_of(); OutOfRange.
 std::vector<std::uint64_t> plain_numbers(nanobind::handle numbers);
 
-/// As Dataset does, of what the caller asked for, which may be less than 0.
+/// Throws like Dataset, with the number that the caller gave, which may be negative.
 [[noreturn]] void throw_out_of_range(Py_ssize_t number, const Dataset& data);
 
 }  // namespace shardwise::python

@@ -22,8 +22,8 @@ namespace shardwise::python {
 
 namespace {
 
-/// What `Dataset.samples()` gives: an iterator over samples, whose records and bytes are asked for
-/// before their turn.
+/// The result of `Dataset.samples()`: an iterator over samples that prefetches their records and
+/// bytes.
 class SampleIterator {
  public:
   SampleIterator(nb::object dataset, std::vector<std::uint64_t> numbers)
@@ -33,7 +33,7 @@ class SampleIterator {
     dataset_object_of(dataset_).watch.asked(numbers_.size());
   }
 
-  /// A new reference; null at the end.
+  /// Returns a new reference; null at the end.
   PyObject* next() {
     if (is_used_.exchange(true, std::memory_order_acquire)) {
       throw InvalidArgument("two threads go through one range of samples", "",
@@ -59,7 +59,7 @@ class SampleIterator {
     }
   }
 
-  /// Goes to the next sample. Others may run Python meanwhile if a shard may have to be opened.
+  /// Moves to the next sample. Releases the GIL if a shard may have to be opened.
   void step() {
     const std::size_t turn = turn_++;
     if (range_.has_next_at_hand()) return advance();
@@ -78,7 +78,7 @@ class SampleIterator {
   const std::vector<std::uint64_t> numbers_;
   detail::SampleRange range_;
   std::optional<detail::SampleRange::Iterator> at_;
-  std::size_t turn_ = 0;  // of the next sample in numbers_
+  std::size_t turn_ = 0;  // position in numbers_ of the next sample
   std::atomic<bool> is_used_{false};
 };
 

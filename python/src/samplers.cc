@@ -37,21 +37,22 @@ namespace {
 
 using SamplerPointer = std::unique_ptr<Sampler>;
 
-/// What `shardwise.Sampler` holds: where its epoch begins. Iterators have copies of their own.
+/// The contents of a `shardwise.Sampler`: the beginning of its epoch. Iterators have their own
+/// copies.
 struct SamplerObject {
   SamplerPointer sampler;
-  /// What it was made of, which it pickles to: a Dataset, a mix() of several, or a length.
+  /// The data it was made of, for pickling: a Dataset, a mix() of several, or a length.
   nb::object data;
-  Order order{};  ///< as it was given: over a mix() with weights the sampler has another
+  Order order{};  ///< the given one; over a mix() with weights, the sampler has another
   std::uint64_t global_batch_size = 0;
 };
 
-/// What an iterator over a sampler holds; with a rule, one over batches.
+/// The contents of an iterator over a sampler; with a rule, over its batches.
 struct IteratorObject {
   SamplerPointer sampler;
   std::optional<BatchRule> rule = std::nullopt;
   BatchPlan plan{};
-  /// How somebody else cuts what it gives; the ranks must have as many such batches.
+  /// How the consumer groups the samples. All ranks must have the same number of such batches.
   std::optional<BatchRule> cut = std::nullopt;
 };
 
@@ -96,14 +97,15 @@ PyType_Slot iterator_slots[] = {
     {0, nullptr},
 };
 
-/// A token for what the iterator gave, if every rank took as much.
+/// Returns a token for the samples so far, assuming that every rank took as many.
 ResumeToken token_of(const IteratorObject& it) {
   if (!it.rule) return it.sampler->token();
   if (it.plan.size_at(it.sampler->position()) == 0) return BatchPlan::token_at_end(*it.sampler);
   return it.plan.token_after(*it.sampler, it.plan.batches_before(it.sampler->position()));
 }
 
-/// The same as text; None where no token can stand, in the middle of a step of balanced bytes.
+/// Returns the same as text; None in the middle of a step of balanced bytes, where no token can
+/// stand.
 nb::object token_if_any(const IteratorObject& it) {
   try {
     return nb::cast(token_of(it).to_text());
@@ -141,7 +143,7 @@ T entry(const nb::dict& state, const char* name) {
   return value;
 }
 
-/// Where `it` stands after as many steps, or batches, as the rank `other`, which delivered
+/// Returns the position of `it` after as many steps or batches as the rank `other`, which delivered
 /// `position` samples.
 std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint64_t position) {
   const Sampler& sampler = *it.sampler;
@@ -158,7 +160,7 @@ std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint
                                                 : std::min(position, sampler.size());
 }
 
-/// The token of a state: of its beginning, or of where all ranks stood.
+/// Returns a token of a state: of its beginning, or of the position of all ranks.
 ResumeToken token_in(const nb::dict& state, const char* name) {
   const auto text = entry<std::optional<std::string>>(state, name);
   if (text) return ResumeToken::from_text(*text);
@@ -168,16 +170,16 @@ ResumeToken token_in(const nb::dict& state, const char* name) {
                  "state between steps");
 }
 
-/// Whether no batch of `it` begins where the rank `other` stood, though the batches are to be even:
-/// they had another size before.
+/// True if batches must be even, but no batch of `it` begins at the position of the rank `other`.
+/// Then the batch size has changed.
 bool has_other_batches(const IteratorObject& it, std::uint64_t other, std::uint64_t position) {
   return it.rule && it.rule->even &&
          !BatchPlan(*it.sampler->for_rank(other), *it.rule).has_border_at(position);
 }
 
-/// Moves to where state_of() stood: where the ranks are the same, by this rank's own position; else
-/// by the token, which says where all of them stood, if they stepped together. So with even batches
-/// of another size.
+/// Moves to the position that state_of() saved. If the ranks are the same, this rank's own position
+/// counts. Otherwise, and for even batches of another size, the token counts: the position of all
+/// ranks, if they stepped together.
 void move_to_state(const IteratorObject& it, const nb::dict& state) {
   Sampler& sampler = *it.sampler;
   const auto epoch = entry<std::uint64_t>(state, "epoch");
@@ -192,7 +194,7 @@ void move_to_state(const IteratorObject& it, const nb::dict& state) {
     token = token_in(state, "token");
     sampler.resume(token);
   }
-  if (token.epoch != epoch) {  // nothing of its epoch is left
+  if (token.epoch != epoch) {  // the token's epoch has no samples left
     sampler.set_epoch(epoch);
     sampler.seek(sampler.size());
   } else if (goes_by_own) {
@@ -214,13 +216,13 @@ void load_state(IteratorObject& it, const nb::dict& state) {
   it = std::move(moved);
 }
 
-/// The rank of this process and their number, as its launcher says.
+/// Returns this process's rank and the number of ranks, as set by its launcher.
 std::pair<int, int> ranks_of_launcher() {
   const RankEnvironment found = rank_environment();
   return {found.rank, found.world_size};
 }
 
-/// A DataLoader that would leave out or repeat samples is refused, if torch is there at all.
+/// Refuses a DataLoader that would lose or repeat samples, if torch is imported.
 /// Errors: InvalidArgument.
 void refuse_readers(nb::handle sampler) {
   const nb::dict modules = nb::module_::import_("sys").attr("modules");
@@ -228,7 +230,7 @@ void refuse_readers(nb::handle sampler) {
   nb::module_::import_("shardwise.torch.callers").attr("refuse_readers")(sampler);
 }
 
-/// The ranks that share this machine's cache; nothing where another of them speaks for all.
+/// Returns the ranks that share this machine's cache; nothing if another of them reports for all.
 std::optional<RankOptions::Range> node_of(const Sampler& sampler) {
   try {
     const RankEnvironment found = rank_environment();
@@ -239,7 +241,7 @@ std::optional<RankOptions::Range> node_of(const Sampler& sampler) {
       return RankOptions::Range{.first = sampler.rank(),
                                 .count = static_cast<std::uint64_t>(found.local_world_size)};
     }
-  } catch (const Error&) {  // the launcher's words are no reason to fail here
+  } catch (const Error&) {  // a launcher's wrong variables must not fail this call
   }
   return RankOptions::Range{.first = sampler.rank(), .count = 1};
 }
@@ -260,13 +262,13 @@ SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
                                .batch_size = batch_size,
                                .global_batch_size = global_batch_size,
                                .replicas = replicas});
-  // Of other data nothing but the length counts.
+  // For other data only the length is kept.
   const bool is_own = is_mixed(data) || nb::isinstance<DatasetObject>(data);
   nb::object kept = is_own ? nb::borrow(data) : nb::object(nb::int_(sampler->num_samples()));
   return {std::move(sampler), std::move(kept), order, global_batch_size};
 }
 
-/// The same from the same data, with another sampler.
+/// Returns a copy over the same data with another sampler.
 SamplerObject with_sampler(const SamplerObject& self, SamplerPointer sampler) {
   return {std::move(sampler), self.data, self.order, self.global_batch_size};
 }
@@ -279,13 +281,13 @@ nb::tuple sampler_state(const SamplerObject& self) {
                         sampler.token_after(0).to_text(), sampler.epoch());
 }
 
-/// Errors: those of making a sampler, and Mismatch if the data are others by now.
+/// Errors: those of making a sampler; Mismatch if the data has changed.
 void set_sampler_state(SamplerObject& self, const nb::tuple& state) {
   const auto number = [&](std::size_t i) { return nb::cast<std::uint64_t>(state[i]); };
   SamplerObject made = make(state[0], nb::cast<Order>(state[1]), number(2), number(3), number(4),
                             number(5), number(6));
   made.sampler->resume(ResumeToken::from_text(nb::cast<std::string>(state[7])));
-  if (made.sampler->epoch() != number(8)) {  // it stood at the end of its epoch
+  if (made.sampler->epoch() != number(8)) {  // it was at the end of its epoch
     made.sampler->set_epoch(number(8));
     made.sampler->seek(made.sampler->size());
   }

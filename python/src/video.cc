@@ -19,9 +19,9 @@ ColumnObject plain(Column column) { return {std::move(column), nb::none()}; }
 }  // namespace
 }  // namespace shardwise::python
 
-// The columns of videos and sounds: a module of its own, because FFmpeg's libraries and all that
-// they need take some 100 ms to load, which only those should wait for who use them.
-// shardwise._core is there before, and knows the types.
+// The columns of videos and sounds. They are a separate module, since FFmpeg's libraries take a
+// noticeable time to load, which other users should not pay. shardwise._core is loaded first, and
+// knows the types.
 NB_MODULE(_video, module) {
   using namespace shardwise;
   using namespace shardwise::python;

@@ -18,10 +18,10 @@ namespace shardwise::python {
 
 namespace {
 
-/// An epoch of a sampler of wids.
+/// An epoch of a wids sampler.
 struct WidsOrder {
   detail::WidsWalk walk;
-  std::size_t next_sample = 0;  ///< of the range that is being given
+  std::size_t next_sample = 0;  ///< position in the current range
 };
 
 PyObject* next(PyObject* self) noexcept {

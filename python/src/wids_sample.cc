@@ -31,10 +31,11 @@ namespace shardwise::python {
 
 namespace {
 
-/// The samples of a list of shards, as shardwise.wids gives them: dicts of BytesIO, with what wids
-/// says of each sample. Counts what a cache of `capacity` shards would have held, as wids' has.
+/// The samples of a list of shards in the form of shardwise.wids: dicts of BytesIO, with wids' own
+/// entries for each sample. It simulates the cache of wids, with `capacity` shards, to count its
+/// misses.
 struct WidsReader {
-  /// One shard of the list. A list may have fewer samples of it than it has, or claim more.
+  /// One shard of the list. The list's number of samples may be smaller or larger than the shard's.
   struct Shard {
     std::uint64_t first_in_data;
     std::uint64_t num_in_data;
@@ -50,17 +51,17 @@ struct WidsReader {
   nb::object dataset;  // a shardwise.Dataset
   nb::object sample_type;
   nb::object bytes_io;
-  nb::object stream_type;           // of large fields
-  std::vector<std::uint64_t> ends;  ///< of the shards, in the list's numbers
+  nb::object stream_type;           // for large fields
+  std::vector<std::uint64_t> ends;  ///< end of each shard, in the list's numbers
   std::vector<Shard> shards;
 
-  nb::ft_mutex mutex;  // of what follows
+  nb::ft_mutex mutex;  // guards the members below
   std::array<Name, 64> recent_names;
   std::uint64_t capacity = 0;
   std::uint64_t accesses = 0;
   std::uint64_t misses = 0;
   std::uint64_t num_recent = 0;
-  std::vector<std::uint64_t> last_use;  ///< of each shard, by the counter of accesses; 0: not held
+  std::vector<std::uint64_t> last_use;  ///< by shard: counter of its last access; 0 if not cached
 
   [[nodiscard]] std::uint64_t size() const noexcept { return ends.empty() ? 0 : ends.back(); }
   void touch(std::size_t shard);
@@ -68,7 +69,7 @@ struct WidsReader {
 
 WidsReader& held_by(PyObject* self) { return held_in<WidsReader>(self); }
 
-/// Takes the shard that was used longest ago out of those that are held.
+/// Evicts the least recently used shard from the counted cache.
 void evict_oldest(WidsReader& reader) {
   std::uint64_t* oldest = nullptr;
   for (std::uint64_t& use : reader.last_use) {
@@ -89,7 +90,7 @@ void WidsReader::touch(std::size_t shard) {
   last_use[shard] = accesses;
 }
 
-/// Where a sample of the list lies.
+/// A sample's position in the list.
 struct Place {
   std::uint64_t number;
   std::size_t shard;
@@ -108,7 +109,7 @@ Place place_of(const WidsReader& reader, PyObject* key) {
   return {number, shard, number - (shard == 0 ? 0 : reader.ends[shard - 1])};
 }
 
-/// The sample's number in the dataset.
+/// Returns the sample's number in the dataset.
 std::uint64_t number_in_data(const WidsReader& reader, const Place& place) {
   const WidsReader::Shard& shard = reader.shards[place.shard];
   if (place.in_shard >= shard.num_in_data) {
@@ -121,8 +122,8 @@ std::uint64_t number_in_data(const WidsReader& reader, const Place& place) {
   return shard.first_in_data + place.in_shard;
 }
 
-/// The name of a field with a dot before it, as an interned string that is never freed: a data set
-/// has few. A borrowed reference; null with Python's error set.
+/// Returns a field's name with a leading dot, as an interned string. It is never freed, since a
+/// data set has few names. A borrowed reference; null with Python's error set.
 PyObject* dotted_name(WidsReader& reader, std::string_view name) {
   const nb::ft_lock_guard lock(reader.mutex);
   const std::size_t hash = std::hash<std::string_view>()(name);
@@ -135,7 +136,7 @@ PyObject* dotted_name(WidsReader& reader, std::string_view name) {
   return made;
 }
 
-/// Extra names that each sample has, and the attributes of large streams.
+/// The extra names in every sample, and the attributes of large streams.
 struct ExtraNames {
   PyObject* key = PyUnicode_InternFromString("__key__");
   PyObject* dataset = PyUnicode_InternFromString("__dataset__");
@@ -147,7 +148,7 @@ struct ExtraNames {
 };
 
 const ExtraNames& extra_names() {
-  static const auto* const names = new ExtraNames;  // Python is gone before it
+  static const auto* const names = new ExtraNames;  // never freed: Python is gone at exit
   return *names;
 }
 
@@ -160,20 +161,20 @@ void set(const nb::object& dict, PyObject* name, const nb::object& value) {
   if (PyDict_SetItem(dict.ptr(), name, value.ptr()) != 0) nb::raise_python_error();
 }
 
-/// Has the pages' addresses looked up, and their first bytes on their way, before they are copied.
+/// Prefetches each page's address translation and first bytes before a copy.
 void prefetch_pages(std::string_view bytes) {
   constexpr std::size_t kPage = 4096;
   for (std::size_t at = 0; at < bytes.size(); at += kPage) __builtin_prefetch(bytes.data() + at);
 }
 
-/// A copy of a field, which a file that is truncated meanwhile cannot end the process of.
+/// Copies a field. A file that is truncated meanwhile does not end the process.
 nb::object copied(const Sample& sample, std::size_t i) {
   const std::string_view bytes = sample.field(i).bytes;
   prefetch_pages(bytes);
   nb::object copy =
       checked(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes.size())));
   auto* to = reinterpret_cast<std::byte*>(PyBytes_AsString(copy.ptr()));
-  constexpr std::size_t kLong = std::size_t{1} << 18;  // bytes; others need not wait for more
+  constexpr std::size_t kLong = std::size_t{1} << 18;  // bytes; more is copied without the GIL
   if (bytes.size() < kLong) {
     detail::SampleAccess::copy(sample, i, {to, bytes.size()});
   } else {
@@ -183,7 +184,7 @@ nb::object copied(const Sample& sample, std::size_t i) {
   return copy;
 }
 
-/// What a large stream is filled with.
+/// Returns the content of a large stream.
 nb::object copy_field(const SampleObject& held, std::uint64_t place) {
   if (place >= held.sample.num_fields()) {
     throw Error(ErrorCode::kOutOfRange, "the sample has no such field",
@@ -192,17 +193,17 @@ nb::object copy_field(const SampleObject& held, std::uint64_t place) {
   return copied(held.sample, static_cast<std::size_t>(place));
 }
 
-/// Fields of this size and more are copied when they are read. Making such a stream takes as long
-/// as copying some KB.
+/// Fields of at least this size are copied when they are read. Making such a stream takes as long
+/// as copying a few KB.
 constexpr std::size_t kLargeBytes = std::size_t{1} << 14;
 
 nb::object small_stream(const WidsReader& reader, const Sample& sample, std::size_t i) {
   const nb::object bytes = copied(sample, i);
-  // BytesIO over a whole bytes object shares it: this copies nothing more.
+  // BytesIO shares a whole bytes object, so this copies nothing.
   return checked(PyObject_CallFunctionObjArgs(reader.bytes_io.ptr(), bytes.ptr(), nullptr));
 }
 
-/// @param held  the sample for Python
+/// @param held  the sample as a Python object.
 nb::object large_stream(const WidsReader& reader, std::size_t place, const nb::object& held) {
   nb::object stream = checked(PyObject_CallFunctionObjArgs(reader.stream_type.ptr(), nullptr));
   const nb::object number = checked(PyLong_FromSize_t(place));
@@ -299,7 +300,7 @@ void clear(WidsReader& self) {
   self.num_recent = 0;
 }
 
-/// The whole of a remote file, for descriptors.
+/// Reads a whole remote file; used for descriptors.
 nb::bytes read_remote(const std::string& url, std::uint64_t max_bytes) {
   const std::string bytes = without_gil([&](const CancelToken& cancel) {
     const auto remote = make_remote_access(nullptr, nullptr, cancel);

@@ -25,11 +25,12 @@ namespace shardwise::python {
 
 namespace {
 
-/// What `shardwise._core.ShardWriter` holds. Any thread.
+/// The contents of a `shardwise._core.ShardWriter`.
+/// Threads: any.
 class WriterObject {
   template <class Action>
   auto read(Action action) {
-    if (process_ != detail::process_generation()) return action();  // the child has one thread
+    if (process_ != detail::process_generation()) return action();  // a child has one thread
     const GilReleased released;
     const detail::Lock lock(mutex_);
     return action();
@@ -47,7 +48,7 @@ class WriterObject {
   WriterObject(const std::string& pattern, const ShardWriter::Options& options)
       : writer_(pattern, options) {}
 
-  /// REQUIRES: the GIL, which others have meanwhile. Errors: Unsupported in a forked child.
+  /// Releases the GIL during the write. REQUIRES: the GIL. Errors: Unsupported in a forked child.
   void write(std::string_view key, std::span<const ShardWriter::Field> fields) {
     change([&] {
       const std::size_t finished = writer_.paths().size();
@@ -76,7 +77,7 @@ class WriterObject {
   const std::uint64_t process_ = detail::process_generation();
   detail::LongMutex mutex_;
   ShardWriter writer_;
-  std::uint64_t num_in_shards_ = 0;  ///< samples of the shards that are finished
+  std::uint64_t num_in_shards_ = 0;  ///< samples in finished shards
 };
 
 std::string text_of(nb::handle name) {
@@ -85,7 +86,7 @@ std::string text_of(nb::handle name) {
   return std::string(bytes.view());
 }
 
-/// The bytes of an object that has them, which it keeps while this lives.
+/// The bytes of an object, which stays alive with this view.
 class Buffer {
  public:
   explicit Buffer(nb::handle object) {
@@ -114,8 +115,8 @@ void write(WriterObject& self, nb::str key, const nb::dict& fields) {
   self.write(name, written);
 }
 
-/// What is to be packed: samples (key, [(field, path), ...], class or None), the names of the
-/// classes, and the files that are left out.
+/// Returns the samples to pack (key, [(field, path), ...], class or None), the names of the
+/// classes, and the paths of files that belong to no sample.
 nb::tuple list_to_pack(const std::string& directory, bool images) {
   const detail::PackList list = without_gil([&](const CancelToken& cancel) {
     return images ? detail::list_images(directory, cancel) : detail::list_files(directory, cancel);

@@ -10,20 +10,21 @@
 
 namespace shardwise::detail {
 
-/// What one rank goes by: names and values. All ranks of a run must have the same.
+/// Names and values that describe one rank. All ranks of a run must have the same.
 using Record = std::vector<std::pair<std::string, std::string>>;
 
-/// Names, lengths and values, for another rank.
+/// Serializes a record, to send it to another rank.
 SHARDWISE_EXPORT std::string to_bytes(const Record& record);
-/// Nothing if these are not the bytes of a record.
+/// Reads what to_bytes() wrote; returns nothing if `bytes` is malformed.
 SHARDWISE_EXPORT std::optional<Record> record_from(std::string_view bytes);
 
-/// "0 to 2, 5 and 7"; of many, the first ones.
+/// Formats ranks, e.g. "0 to 2, 5 and 7"; a long list is cut.
 SHARDWISE_EXPORT std::string list_of(const std::vector<int>& ranks);
 
-/// What the ranks do not agree on, as "the batch size is '64' on rank 3 and '32' on ranks 0 to 2";
-/// nothing if all records are the same. Of many such names the first three are told.
-/// @param of_ranks  one record a rank, by rank.
+/// Describes how the ranks disagree, at most three names, e.g.
+/// "the batch size is '64' on rank 3 and '32' on ranks 0 to 2".
+/// Returns nothing if all records are equal.
+/// @param of_ranks  one record per rank, in rank order.
 SHARDWISE_EXPORT std::optional<std::string> find_disagreement(const std::vector<Record>& of_ranks);
 
 }  // namespace shardwise::detail

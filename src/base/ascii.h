@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-// Letters and digits of ASCII, whatever the locale.
+// ASCII letters and digits, independent of the locale.
 
 namespace shardwise {
 
@@ -23,7 +23,7 @@ inline std::string to_lower(std::string_view text) {
   return lower;
 }
 
-/// `text` without blanks and line ends at its ends.
+/// Returns `text` without spaces, tabs, CR and LF at both ends.
 constexpr std::string_view trimmed(std::string_view text) noexcept {
   constexpr std::string_view kBlanks = " \t\r\n";
   const std::size_t begin = text.find_first_not_of(kBlanks);

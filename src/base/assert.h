@@ -3,20 +3,21 @@
 #include <cstdio>
 #include <cstdlib>
 
-// Preconditions, which documentation marks REQUIRES:, as code:
+// Checks of preconditions that documentation marks REQUIRES:
 //
 //   SHARDWISE_ASSERT(number < num_groups());
 //
-// A caller of this library that breaks one made a mistake; what a file, a server or a user's option
-// can break is an Error instead. With SHARDWISE_ASSERTS (Debug builds, builds with tests, builds
-// with sanitizers) a condition that does not hold ends the process and is printed. Otherwise it is
-// compiled, and not evaluated.
+// A failed check means that the caller has a bug. Anything that a file, a server or a user's option
+// can break throws an Error instead.
+// SHARDWISE_ASSERTS is defined in Debug builds, builds with tests and builds with sanitizers. There
+// a false condition is printed, and the process aborts. Other builds compile the condition but do
+// not evaluate it.
 //
-// SHARDWISE_ASSERT_HOT is for functions that take some nanoseconds, and for conditions that look at
-// every element. Only Debug builds and builds with sanitizers define SHARDWISE_ASSERTS_HOT, so that
-// benches measure what users have.
+// SHARDWISE_ASSERT_HOT is for functions that take nanoseconds, and for conditions that visit every
+// element. Only Debug builds and builds with sanitizers define SHARDWISE_ASSERTS_HOT, so benchmarks
+// measure the code that users run.
 //
-// These macros change no layout, and public headers do not use them.
+// These macros do not change any layout. Public headers do not use them.
 
 namespace shardwise::detail {
 

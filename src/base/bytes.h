@@ -26,7 +26,7 @@ inline void store_le64(char* p, std::uint64_t value) noexcept {
   std::memcpy(p, &value, sizeof value);
 }
 
-/// True if [offset, offset + size) lies within [0, total). Written so that nothing can wrap.
+/// True if [offset, offset + size) lies within [0, total). Cannot overflow.
 constexpr bool range_fits(std::uint64_t offset, std::uint64_t size, std::uint64_t total) noexcept {
   return offset <= total && size <= total - offset;
 }

@@ -5,21 +5,22 @@
 
 namespace shardwise::detail {
 
-/// While it lives, what this thread waits for in storage ends with Cancelled when a flag of its
-/// own is true. Several users of one data set so cancel each their own waits, and not those of the
-/// others; the data set's own token, if it has one, still holds for all. Of several scopes in one
-/// thread the innermost counts. One thread.
+/// While it lives, this thread's waits in storage end with Cancelled once `flag` is true. It lets
+/// several users of one data set cancel their waits separately. The data set's own token, if any,
+/// still applies to all of them. If scopes are nested, the innermost counts.
+/// Threads: used by one thread.
 class SHARDWISE_EXPORT CancelScope {
  public:
-  /// REQUIRES: `flag` outlives the scope, and the work that is begun in it.
+  /// REQUIRES: `flag` outlives the scope and the work begun in it.
   [[nodiscard]] explicit CancelScope(const CancelToken::Flag& flag) noexcept;
   ~CancelScope();
   CancelScope(const CancelScope&) = delete;
   CancelScope& operator=(const CancelScope&) = delete;
 
-  /// Stops when `token` does, or when this thread's scope says so. Any thread may ask it.
+  /// Returns a token that stops when `token` does, or when this thread's scope is cancelled. Any
+  /// thread may poll it.
   [[nodiscard]] static CancelToken joined(const CancelToken& token);
-  /// Errors: Cancelled, if this thread's scope says so.
+  /// Errors: Cancelled, if this thread's scope is cancelled.
   static void throw_if_cancelled() { joined({}).throw_if_cancelled(); }
 
  private:

@@ -15,7 +15,7 @@ namespace {
 
 constexpr unsigned kNoLimit = std::numeric_limits<unsigned>::max();
 
-/// Of its affinity; 0: this process.
+/// Returns the size of a process's affinity mask. Process 0 means this process.
 unsigned cores_by_affinity(pid_t process) noexcept {
   std::array<cpu_set_t, 16> cores;  // 16,384: Linux refuses a mask that is smaller than its own
   if (::sched_getaffinity(process, sizeof cores, cores.data()) != 0) {
@@ -24,14 +24,14 @@ unsigned cores_by_affinity(pid_t process) noexcept {
   return static_cast<unsigned>(CPU_COUNT_S(sizeof cores, cores.data()));
 }
 
-/// The cores that so much time of so long a period is worth, of which a part counts as one.
+/// Converts a time quota per period to cores, rounded up.
 unsigned cores_worth(std::int64_t quota, std::int64_t period) noexcept {
   if (quota <= 0 || period <= 0) return kNoLimit;
   return static_cast<unsigned>(std::min<std::int64_t>((quota - 1) / period + 1, kNoLimit));
 }
 
-/// The limit of one group. Version 2 has "200000 100000" or "max 100000" in one file, version 1 two
-/// files of a number each.
+/// Returns the limit of one group. Version 2 has one file with "200000 100000" or "max 100000";
+/// version 1 has two files of one number each.
 unsigned limit_of_group(const std::string& folder, bool is_version_2) {
   std::int64_t quota = 0, period = 0;
   if (is_version_2) {
@@ -43,7 +43,8 @@ unsigned limit_of_group(const std::string& folder, bool is_version_2) {
   return cores_worth(quota, period);
 }
 
-/// The least limit of a group and of those around it, of which a container may show only the last.
+/// Returns the smallest limit of a group and its ancestors. In a container only the root may be
+/// visible.
 unsigned limit_of_groups(const std::string& root, std::string group, bool is_version_2) {
   unsigned least = limit_of_group(root, is_version_2);
   while (group.size() > 1) {
@@ -53,18 +54,18 @@ unsigned limit_of_groups(const std::string& root, std::string group, bool is_ver
   return least;
 }
 
-/// True if "cpu" is among "cpu,cpuacct".
+/// True if "cpu" is in a list such as "cpu,cpuacct".
 bool has_cpu(const std::string& controllers) {
   return ("," + controllers + ",").find(",cpu,") != std::string::npos;
 }
 
-/// The cores that a process may use; 0: this one.
+/// Returns the cores that a process may use. Process 0 means this process.
 unsigned cores_of(pid_t process) noexcept {
   unsigned limit = kNoLimit;
   try {
     const std::string name = process == 0 ? "self" : std::to_string(process);
     limit = cores_by_groups("/proc/" + name + "/cgroup", "/sys/fs/cgroup");
-  } catch (const std::exception&) {  // no memory: as without a limit
+  } catch (const std::exception&) {  // out of memory: assume no limit
   }
   return std::min(cores_by_affinity(process), limit);
 }

@@ -6,24 +6,25 @@
 
 namespace shardwise::detail {
 
-/// The cores that this process may use: those of its affinity, as taskset, a container or a
-/// launcher set it; no more than the limits on CPU time of its control groups allow, as
-/// `docker run --cpus` and Kubernetes set them. At least 1.
+/// Returns how many cores this process may use, at least 1. That is the size of its affinity mask,
+/// which taskset, containers and launchers set. CPU quotas of its control groups reduce it;
+/// `docker run --cpus` and Kubernetes set those.
 SHARDWISE_EXPORT unsigned usable_cores() noexcept;
 
 /// Converts CPU time limits of control groups to cores, rounded up. Without a limit it returns the
 /// largest unsigned number.
-/// @param membership  a file as /proc/self/cgroup.
-/// @param root        where the groups are mounted, of version 2, or in "cpu" of version 1.
+/// @param membership  a file in the format of /proc/self/cgroup.
+/// @param root        mount point of the control groups: of version 2, or of version 1 in its
+///   folder "cpu".
 SHARDWISE_EXPORT unsigned cores_by_groups(const std::string& membership, const std::string& root);
 
-/// The cores for one of `num_ranks` ranks that share a machine. At least 1.
+/// Returns the cores for one of `num_ranks` ranks that share a machine. At least 1.
 /// @param own          cores that the rank may use.
-/// @param of_launcher  cores that the process may use that started the ranks. They are more where
-///   it bound each rank to cores of its own, as srun and mpirun do.
+/// @param of_launcher  cores of the process that started the ranks. It has more than `own` if it
+///   bound each rank to a part of them, as srun and mpirun do.
 SHARDWISE_EXPORT unsigned cores_of_rank(unsigned own, unsigned of_launcher,
                                         unsigned num_ranks) noexcept;
-/// As above, with the cores that this process and its parent may use.
+/// Uses the cores of this process and of its parent.
 SHARDWISE_EXPORT unsigned cores_of_rank(unsigned num_ranks) noexcept;
 
 }  // namespace shardwise::detail

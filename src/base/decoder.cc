@@ -18,9 +18,9 @@
 namespace shardwise {
 namespace {
 
-// zlib and bzip2 count in 32 bits.
+// zlib and bzip2 use 32-bit counts.
 constexpr std::size_t kMaxIn = std::size_t{1} << 30;
-// Small enough that a step's output is still in the processor's cache when its checksum is taken.
+// Small enough that a step's output is still in the processor's cache for its checksum.
 constexpr std::size_t kMaxOut = std::size_t{256} << 10;
 
 [[noreturn]] void damaged(std::string why) {
@@ -33,12 +33,13 @@ constexpr std::size_t kMaxOut = std::size_t{256} << 10;
                                                       " of memory"};
 }
 
-/// The byte at `at` of a stream's header; 0 if the stream ends before it: the codec reports that.
+/// Returns the byte at `at` of a stream's header. Returns 0 if the stream is too short, which the
+/// codec reports.
 unsigned header_byte(std::string_view stream, std::size_t at) {
   return at < stream.size() ? static_cast<unsigned char>(stream[at]) : 0;
 }
 
-/// Points a codec with an interface like zlib's at `in` and `out`, and tells how far it came.
+/// Passes `in` and `out` to a codec with an interface like zlib's, and reports its progress.
 template <class Stream>
 class Window {
  public:
@@ -61,7 +62,7 @@ class Window {
   const std::size_t out_;
 };
 
-/// zlib reads the header, and checks the content against the trailer's CRC-32 and length.
+/// zlib reads the header, and checks the content against the CRC-32 and length in the trailer.
 class GzipDecoder : public Decoder {
  public:
   GzipDecoder() {
@@ -88,7 +89,7 @@ class GzipDecoder : public Decoder {
   z_stream stream_{};
 };
 
-/// A CRC-32 for each block, and one over them.
+/// A bzip2 stream has a CRC-32 per block, and one over all blocks.
 class Bzip2Decoder : public Decoder {
  public:
   Bzip2Decoder() { init(); }
@@ -118,7 +119,7 @@ class Bzip2Decoder : public Decoder {
   bz_stream stream_{};
 };
 
-/// Headers and index have a CRC-32; the content has the check that the header names.
+/// In xz, headers and index have a CRC-32; the header names the content's checksum.
 class XzDecoder : public Decoder {
  public:
   explicit XzDecoder(const ExpansionLimits& limits) : limits_(limits) {}

@@ -11,27 +11,28 @@
 
 namespace shardwise {
 
-/// Expands streams of one codec, one after another. Each is checked against every checksum that it
-/// carries; that its bytes are right is known when it has ended. One thread.
+/// Expands streams of one codec, one after another, and checks every checksum in them. A stream's
+/// bytes are verified only when it has ended.
+/// Threads: one.
 class Decoder {
  public:
-  /// Says why a stream cannot be expanded. begin() and step() throw this, or std::bad_alloc.
+  /// The reason why a stream cannot be expanded. begin() and step() throw this, or std::bad_alloc.
   struct Failure {
     ErrorCode code;
     std::string why;
   };
   struct Step {
-    std::size_t taken;  ///< bytes of the input
-    std::size_t given;  ///< bytes to the output
-    bool ended;         ///< the stream, and it is whole
+    std::size_t taken;  ///< input bytes consumed
+    std::size_t given;  ///< output bytes written
+    bool ended;         ///< the stream is complete
   };
 
   virtual ~Decoder() = default;
 
-  /// Makes ready for the stream that `rest` begins with, by its magic.
+  /// Prepares for the stream at the front of `rest`, which begins with its magic.
   /// @return  true if the stream carries a checksum over its content.
   virtual bool begin(std::string_view rest) = 0;
-  /// Expands as much of `in` as fits. Nothing is taken and given only if `in` ends too early.
+  /// Expands as much of `in` as fits. If `taken` and `given` are both 0, `in` is truncated.
   virtual Step step(std::string_view in, char* out, std::size_t size) = 0;
 };
 

@@ -7,19 +7,19 @@
 
 namespace shardwise::detail {
 
-/// No descriptor is free, in the process or the system.
+/// The process or the system has no free descriptor.
 class SHARDWISE_EXPORT NoDescriptor : public ErrorOf<ErrorCode::kIo> {
   using ErrorOf::ErrorOf;
 };
-/// A file that can be opened cannot be mapped: there is no address space for it, the process has
-/// all the mappings that it may have, or the file system maps nothing.
+/// The file can be opened, but not mapped. Causes: no address space, the limit on mappings of the
+/// process, or a file system without mmap.
 class SHARDWISE_EXPORT CannotMap : public ErrorOf<ErrorCode::kIo> {
   using ErrorOf::ErrorOf;
 };
 
-/// Throws the error that `errno_value` stands for: NotFound for ENOENT, kNoSpace for ENOSPC, EDQUOT
-/// and EFBIG, NoDescriptor for EMFILE and ENFILE, kIo otherwise. `action` is a verb phrase, as
-/// "cannot open".
+/// Throws the error that `errno_value` stands for: NotFound for ENOENT; kNoSpace for ENOSPC, EDQUOT
+/// and EFBIG; NoDescriptor for EMFILE and ENFILE; kIo otherwise.
+/// @param action  a verb phrase, e.g. "cannot open".
 [[noreturn]] SHARDWISE_EXPORT void throw_errno(int errno_value, std::string_view action,
                                                std::string_view path);
 

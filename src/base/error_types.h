@@ -7,11 +7,11 @@
 
 namespace shardwise {
 
-// Errors that users know by their codes alone.
+// Errors that users know only by their codes.
 namespace detail {
 
-/// An option whose value no data could make valid, as a time or a number of threads beyond its
-/// range: for the programs wrong usage, for users of the library an InvalidArgument as others.
+/// An option whose value is invalid for any data, e.g. a number of threads out of range. The
+/// programs report it as wrong usage; library users see an InvalidArgument.
 class SHARDWISE_EXPORT InvalidOption : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
@@ -28,7 +28,7 @@ class SHARDWISE_EXPORT VersionMismatch : public ErrorOf<ErrorCode::kVersionMisma
   using ErrorOf::ErrorOf;
 };
 
-/// Throws the class that belongs to `code`: an error of another process, as it was there.
+/// Throws the class that belongs to `code`. It rethrows an error that another process sent.
 [[noreturn]] SHARDWISE_EXPORT void throw_error(ErrorCode code, const std::string& text);
 
 }  // namespace detail

@@ -15,16 +15,16 @@ constexpr std::size_t kNan = kNumDigits;
 constexpr std::size_t kPositive = kNumDigits + 1;
 constexpr std::size_t kNegative = kNumDigits + 2;
 constexpr int kMantissaBits = 52;
-/// The exponent of the lowest bit of all doubles.
+/// Exponent of the lowest bit of all doubles.
 constexpr int kLowestExponent = -1074;
-/// Additions of up to 33 bits each that a word takes before it has to be carried.
+/// Maximum number of additions, of up to 33 bits each, before a word must be carried.
 constexpr std::uint32_t kMostAdditions = 1U << 29;
 
 bool bit_of(const ExactSum::Words& words, int bit) {
   return ((words[static_cast<std::size_t>(bit / kWordBits)] >> (bit % kWordBits)) & 1) != 0;
 }
 
-/// Of words that are all in [0, 2^32): the highest bit that is set, or -1.
+/// Returns the highest set bit, or -1. REQUIRES: all words are in [0, 2^32).
 int highest_bit(const ExactSum::Words& words) {
   for (std::size_t i = kNumDigits; i-- > 0;) {
     if (words[i] == 0) continue;
@@ -34,10 +34,10 @@ int highest_bit(const ExactSum::Words& words) {
   return -1;
 }
 
-/// Rounds words that are all in [0, 2^32).
+/// Rounds the sum. REQUIRES: all words are in [0, 2^32).
 double rounded(const ExactSum::Words& words) {
   const int highest = highest_bit(words);
-  const int lowest = std::max(0, highest - kMantissaBits);  // that the mantissa has
+  const int lowest = std::max(0, highest - kMantissaBits);  // lowest bit in the mantissa
   std::uint64_t mantissa = 0;
   for (int bit = highest; bit >= lowest; --bit)
     mantissa = 2 * mantissa + (bit_of(words, bit) ? 1 : 0);
@@ -63,7 +63,7 @@ void ExactSum::add(double value) noexcept {
     return;
   }
   if (exponent != 0) mantissa |= std::uint64_t{1} << kMantissaBits;
-  const int place = std::max(exponent, 1) - 1;  // of its lowest bit
+  const int place = std::max(exponent, 1) - 1;  // position of its lowest bit
   const auto word = static_cast<std::size_t>(place / kWordBits);
   const int shift = place % kWordBits;
   const std::uint64_t low = (mantissa & (kWord - 1)) << shift;
@@ -103,7 +103,7 @@ double ExactSum::value() const noexcept {
   if (words_[kNegative] != 0) return -std::numeric_limits<double>::infinity();
   ExactSum sum = *this;
   sum.carry();
-  const bool is_negative = sum.words_[kNumDigits - 1] < 0;  // the others are not
+  const bool is_negative = sum.words_[kNumDigits - 1] < 0;  // all other words are >= 0
   if (is_negative) {
     for (std::int64_t& word : sum.words_) word = -word;
     sum.carry();

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint64_t kRatioFloorBytes = std::uint64_t{64} << 20;
 constexpr std::size_t kDetectBytes = 512;
 
-/// Thrown where an expansion goes beyond its limits.
+/// Thrown if an expansion exceeds its limits.
 struct TooLarge {
   std::string than;  ///< "1.0 GiB"
   bool is_beyond_max_bytes;
@@ -49,8 +49,8 @@ const Format& format_of(Compression compression) {
   throw InvalidArgument("not a compression", "", "");
 }
 
-/// The length of the skippable frame that `bytes` begin with: 0x184D2A50 to 5F, the size of what
-/// follows, and that. Nothing if there is none.
+/// Returns the length of the skippable frame at the front of `bytes`; nothing if they do not begin
+/// with one. A frame is a magic of 0x184D2A50 to 5F, the size of its content, and the content.
 std::optional<std::uint64_t> skippable_frame(std::string_view bytes) noexcept {
   constexpr std::uint32_t kMagic = 0x184D2A50, kMask = 0xFFFFFFF0;
   constexpr std::size_t kHeaderBytes = 8;
@@ -104,7 +104,8 @@ Compression detail::detect_compression(std::string_view first_bytes) noexcept {
   return Compression::kNone;
 }
 
-// Its functions throw Decoder::Failure and TooLarge; named() makes errors of them that say where.
+// Its functions throw Decoder::Failure and TooLarge; named() converts these to errors that say
+// where.
 struct ExpandingReader::Impl {
   Impl(std::string_view bytes, Compression compression, std::string file,
        const ExpansionLimits& expansion)
@@ -116,7 +117,7 @@ struct ExpandingReader::Impl {
 
   std::string_view rest() const noexcept { return compressed.substr(at); }
 
-  /// Moves over what may lie between streams to the next one, or to the end.
+  /// Skips padding and skippable frames up to the next stream, or to the end.
   void begin_next() {
     while (!rest().empty() && !rest().starts_with(format.magic)) {
       if (const auto frame = skippable_frame(rest()); frame && format.has_skippable_frames) {
@@ -141,7 +142,7 @@ struct ExpandingReader::Impl {
     unchecked = !decoder->begin(rest()) || unchecked;
   }
 
-  /// Expands into `buffer` until a stream ends or no more fits. @return  how much that was.
+  /// Expands into `buffer` until a stream ends or `buffer` is full. Returns the number of bytes.
   std::size_t step(char* buffer, std::size_t size) {
     const Decoder::Step step = decoder->step(rest(), buffer, size);
     at += step.taken;

@@ -13,30 +13,30 @@
 
 namespace shardwise::detail {
 
-// A struct of options or of numbers is described once, by an overload of fields() in the namespace
-// of the struct, which lists all its members:
+// An overload of fields() in a struct's namespace describes the struct once. It lists all its
+// members:
 //
 //     constexpr auto fields(std::type_identity<Sharded>) {
 //       return std::tuple{field("window", &Sharded::window, {.words = "number of shards ..."})};
 //     }
 //
-// Whatever shows, reads, writes or compares such structs walks that list with visit_fields(): the
-// texts of tokens, the command line, Python's keywords, JSON, the options that ranks must share. A
-// member that the list leaves out does not compile. The default is that of the struct.
+// Code that shows, reads, writes or compares such structs walks the list with visit_fields(). This
+// serves the texts of tokens, the command line, Python's keywords, JSON, and the options that ranks
+// must share. A member missing from the list is a compile error. Defaults are those of the struct.
 
-/// How a field is named and explained.
+/// A field's names and explanations.
 struct FieldText {
-  std::string_view words{};   ///< what it is, in one line; the help of the command line
-  std::string_view option{};  ///< on the command line; empty: none
-  std::string_view key{};     ///< in JSON and in comparisons, where that is not its name
-  std::string_view value{};   ///< what stands for a text in help; Python's class of a record
-  std::string_view unit{};    ///< of a number, in errors
+  std::string_view words{};   ///< a description in one line; the help of the command line
+  std::string_view option{};  ///< the command line's option; empty if it has no option
+  std::string_view key{};     ///< the name in JSON and in comparisons, if it differs
+  std::string_view value{};   ///< a text's placeholder in help; the Python class of a record
+  std::string_view unit{};    ///< a number's unit, in errors
   std::uint64_t least = 0;    ///< the smallest valid number
-  std::uint64_t most = 0;     ///< the largest valid number; 0: any
-  std::string_view advice{};  ///< what to choose instead of a smaller one
+  std::uint64_t most = 0;     ///< the largest valid number; 0 means no limit
+  std::string_view advice{};  ///< a remedy for a number that is too small
   bool is_rare = false;       ///< rarely needed, so help shows it apart
-  bool may_differ = false;    ///< between the ranks of a run
-  bool adds_up = true;        ///< a number that two parts of a run give together as its sum
+  bool may_differ = false;    ///< true if ranks of a run may differ in it
+  bool adds_up = true;        ///< true if two parts of a run report it as a sum
 };
 
 template <class OwnerType, class ValueType>
@@ -44,7 +44,7 @@ struct Field {
   using Owner = OwnerType;
   using Value = ValueType;
 
-  std::string_view name;  ///< the member's, and the keyword of Python
+  std::string_view name;  ///< the member's name, which is also the Python keyword
   Value Owner::*member;
   FieldText text;
 
@@ -79,7 +79,7 @@ concept HasFields = requires {
   fields(std::type_identity<Owner>{});
 };
 
-/// Calls visit(field) for each member of an Owner, in the order of its list.
+/// Calls visit(field) for each member of Owner, in the order of its list.
 template <HasFields Owner, class Visit>
 constexpr void visit_fields(Visit&& visit) {
   constexpr auto all = fields(std::type_identity<Owner>{});
@@ -88,8 +88,8 @@ constexpr void visit_fields(Visit&& visit) {
   std::apply([&](const auto&... one) { (visit(one), ...); }, all);
 }
 
-// An enum whose enumerators are 0, 1, 2 ... is described by an overload of choices(), which gives
-// their names as an array.
+// An overload of choices() describes an enum whose enumerators are 0, 1, 2 ...: it returns their
+// names as an array.
 
 template <class Enum>
 concept Choice = std::is_enum_v<Enum> && requires {
@@ -111,8 +111,8 @@ constexpr std::optional<Enum> find_choice(std::string_view name) noexcept {
   return static_cast<Enum>(found - names.begin());
 }
 
-/// "exact, drop or pad".
-/// @param last  what stands before the last one.
+/// Returns e.g. "exact, drop or pad".
+/// @param last  separator before the last name.
 template <Choice Enum>
 std::string list_of_choices(std::string_view last = " or ") {
   constexpr auto names = choices(std::type_identity<Enum>{});

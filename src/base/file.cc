@@ -29,7 +29,7 @@ namespace {
 constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::size_t kRandomLength = 12;
 
-/// Calls `call` until it is not interrupted by a signal.
+/// Repeats `call` while a signal interrupts it.
 template <class Call>
 auto retry_eintr(Call call) {
   auto result = call();
@@ -49,12 +49,12 @@ FileIdentity checked_identity(const struct stat& st, const std::string& path) {
           .mtime_ns = st.st_mtim.tv_sec * 1'000'000'000 + st.st_mtim.tv_nsec};
 }
 
-/// True if the file system refused a lock because it has none.
+/// True if a lock failed because the file system has no locks.
 bool has_no_locks(int errno_value) noexcept {
   return errno_value == ENOLCK || errno_value == EOPNOTSUPP || errno_value == ENOSYS;
 }
 
-/// @param count  0: all from there on.
+/// @param count  number of bytes; 0 means up to the end of the file.
 void unlock_bytes(int fd, std::uint64_t offset, std::uint64_t count) noexcept {
   struct flock range {};
   range.l_type = F_UNLCK;
@@ -83,7 +83,7 @@ FileIdentity file_identity(int fd, const std::string& path) {
 }
 
 File File::open_read(const std::string& path) {
-  // O_NONBLOCK: opening a FIFO must fail the check below, not wait for a writer.
+  // With O_NONBLOCK, opening a FIFO fails the check below instead of waiting for a writer.
   const int fd =
       retry_eintr([&] { return ::open(c_path(path), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) throw_errno(errno, "cannot open", path);
@@ -132,15 +132,15 @@ File File::create_nameless(const std::string& beside) {
   return file;
 }
 
-/// The files that a forked child is to find closed.
+/// The files that a forked child must find closed.
 struct File::Locked {
-  /// Kept beyond the end of the program: files of static objects may be closed after it.
+  /// Never destroyed: files of static objects may be closed after the end of the program.
   static Locked& all() {
     static Locked& locked = *new Locked;
     return locked;
   }
-  /// In a forked child, by its only thread, before any other code of it (see call_in_children):
-  /// no lock is taken there, and none is needed.
+  /// Runs in a forked child, in its only thread, before any other code (see call_in_children()), so
+  /// it needs no lock.
   static void close_all() noexcept SHARDWISE_NO_THREAD_SAFETY_ANALYSIS {
     for (File* const file : all().files) {
       ::close(std::exchange(file->fd_, -1));
@@ -229,7 +229,7 @@ FileLock File::try_lock() {
   stay_with_process();
   if (retry_eintr([&] { return ::flock(fd_, LOCK_EX | LOCK_NB); }) == 0) return FileLock::kTaken;
   if (errno == EWOULDBLOCK) return FileLock::kHeldByAnother;
-  // EBADF is NFS's answer for a file that is not open for writing.
+  // NFS returns EBADF for a file that is not open for writing.
   if (has_no_locks(errno) || (errno == EBADF && fd_ >= 0)) return FileLock::kUnsupported;
   throw_errno(errno, "cannot lock", path_);
 }
@@ -299,8 +299,8 @@ bool File::has_name() const {
 void File::close() noexcept {
   if (fd_ < 0) return;
   if (stays_with_process_) {
-    // A child that was made meanwhile, or without fork's handlers, may keep the descriptor open.
-    // Unlocking here keeps it from holding the locks, too.
+    // A child forked meanwhile, or without fork's handlers, may keep the descriptor open. Unlocking
+    // prevents it from holding the locks.
     ::flock(fd_, LOCK_UN);
     unlock_bytes(fd_, 0, 0);
     Locked& locked = Locked::all();
@@ -313,7 +313,7 @@ void File::close() noexcept {
 
 namespace {
 
-/// A file would take the place of a device like /dev/null for all programs.
+/// Refuses a device such as /dev/null: the new file would replace it for all programs.
 void require_no_device(const std::string& path) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) return;
@@ -325,7 +325,7 @@ void require_no_device(const std::string& path) {
 
 AtomicFile::AtomicFile(std::string path, unsigned mode) : path_(std::move(path)) {
   require_no_device(path_);
-  // A sweep between creation and lock takes the file for a stray one and removes it: make another.
+  // A sweep between creation and lock removes the file as a stray one. Then create another.
   do {
     file_ = File::create_exclusive(temporary_name(path_), mode);
   } while (file_.try_lock() == FileLock::kHeldByAnother || !file_.has_name());
@@ -343,7 +343,7 @@ void AtomicFile::keep_as(const std::string& name) {
 
 AtomicFile::~AtomicFile() {
   const bool belongs_here =
-      file_.fd() >= 0;  // in a forked child the file is closed, and is the parent's
+      file_.fd() >= 0;  // in a forked child the file is closed, since it is the parent's
   if (!committed_ && !stays_ && belongs_here) ::unlink(file_.path().c_str());
 }
 
@@ -385,7 +385,7 @@ void sweep_temporaries(const std::string& path) noexcept {
     }
     ::closedir(entries);
   } catch (const std::exception&) {
-    // Sweeping is a courtesy; the next build tries again.
+    // Sweeping is optional; the next build tries again.
   }
 }
 
@@ -397,13 +397,13 @@ void sync_directory_of(const std::string& path) {
   const int result = retry_eintr([&] { return ::fsync(fd); });
   const int error = errno;
   ::close(fd);
-  // Some network file systems cannot sync a directory, and say so with EINVAL.
+  // Some network file systems cannot sync a directory, and return EINVAL.
   if (result != 0 && error != EINVAL) throw_errno(error, "cannot sync the directory", directory);
 }
 
 std::string behind_links(std::string path) {
   path = at_home(std::move(path));
-  constexpr int kMostLinks = 40;  // as the kernel
+  constexpr int kMostLinks = 40;  // the kernel's limit
   for (int i = 0; i < kMostLinks; ++i) {
     std::string target(PATH_MAX, '\0');
     const ssize_t size = ::readlink(path.c_str(), target.data(), target.size());

@@ -18,11 +18,11 @@ namespace shardwise::detail {
 namespace {
 
 constinit std::atomic<std::uint64_t> fork_generation{1};
-// A thread that enters a section first counts itself, then looks whether a fork is near. A thread
-// that forks first says so, then looks at the count. So at least one of the two sees the other.
+// A thread that enters a section first counts itself, then checks for a fork. A thread that forks
+// first announces it, then checks the count. At least one of the two therefore sees the other.
 constinit std::atomic<std::uint32_t> num_in_sections{0};
 constinit std::atomic<std::uint32_t> fork_is_near{0};
-constinit thread_local std::uint32_t section_depth = 0;  // of sections, of this thread
+constinit thread_local std::uint32_t section_depth = 0;  // nested sections of this thread
 
 constinit std::array<void (*)() noexcept, 8> child_actions{};
 constinit std::size_t num_child_actions = 0;
@@ -56,7 +56,7 @@ void before_fork() {
   const std::uint32_t own = section_depth > 0 ? 1 : 0;
   for (std::uint32_t now = 0; (now = num_in_sections.load()) > own;)
     sleep_while(num_in_sections, now);
-  ++section_depth;  // other handlers of fork may call us
+  ++section_depth;  // other fork handlers may enter sections
 }
 
 void open_again() noexcept {
@@ -73,8 +73,8 @@ void in_child() {
   open_again();
 }
 
-/// Registers the handlers when the library is loaded. A program registers its own later, so these
-/// run last before a fork, and first after it.
+/// Registers the handlers when the library is loaded. A program registers its own handlers later;
+/// ours therefore run last before a fork, and first after it.
 [[maybe_unused]] const int registered = ::pthread_atfork(before_fork, open_again, in_child);
 
 }  // namespace
@@ -100,7 +100,7 @@ void ForkSection::give_way() noexcept {
 void Condition::wait(Mutex& mutex) noexcept { wait_for(mutex, std::chrono::nanoseconds::max()); }
 
 void Condition::wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcept {
-  SHARDWISE_ASSERT(section_depth == 1);  // or fork() would wait for as long as this does
+  SHARDWISE_ASSERT(section_depth == 1);  // otherwise fork() would wait until this ends
   const std::uint32_t seen = changes_.load();
   num_waiting_.fetch_add(1);
   mutex.unlock();
@@ -113,7 +113,7 @@ void Condition::wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcep
 
 void Condition::wait(Mutex& mutex, const CancelToken& cancel) {
   cancel.throw_if_cancelled();
-  // A signal handler may set the token, and cannot notify: so the token is polled.
+  // The token is polled, since a signal handler may set it but cannot notify.
   wait_for(mutex, std::chrono::milliseconds(50));
 }
 
@@ -149,7 +149,7 @@ void WorkerThreads::start(std::function<void()> work, const char* name) {
 
 void WorkerThreads::join() noexcept {
   if (!are_here()) {
-    // A thread that does not exist can be neither joined nor detached.
+    // The threads do not exist here, so they can be neither joined nor detached.
     static_cast<void>(threads_.release());
     generation_ = process_generation();
   } else if (threads_) {

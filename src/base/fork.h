@@ -16,34 +16,35 @@
 
 namespace shardwise::detail {
 
-// fork() beside busy threads. The child has only the thread that forked, and a copy of the memory
-// as it was: locks that other threads held stay locked, and those threads do not exist. Three rules
-// make a copy that remains usable; everything that a child may use keeps to them.
+// How fork() works while other threads are busy. The child has only the forking thread, and a copy
+// of the memory. Locks that other threads held stay locked, although those threads do not exist.
+// All state that a child may use follows three rules:
 //
-//   1. State that threads share is changed within a ForkSection; locking a Mutex enters one. fork()
-//      waits until no other thread is in a section, and no thread enters one until the child exists
-//      (pthread_atfork). So in the child every Mutex is free, and all state is as between two
-//      sections. Sections nest in any order, since fork() does not wait for single locks. A section
-//      is short: no network, no lock of another process, no callback of a user; a thread in it
-//      waits for nothing but a Mutex. So every thread leaves its section, and fork() proceeds.
-//   2. Work that takes long is noted within a section, done outside, and finished within another.
-//      The note holds the process_generation() of the process that works. A child that finds the
-//      note of another generation knows that the work was abandoned, and begins it again.
+//   1. Shared state is changed within a ForkSection; locking a Mutex enters one. fork() waits until
+//      no other thread is in a section, and no thread enters one until the child exists
+//      (pthread_atfork). Every Mutex is therefore free in the child, and the state is consistent.
+//      Sections nest in any order, since fork() does not wait for single locks. A section is short:
+//      no network, no lock of another process, no user's callback. A thread in a section waits only
+//      for a Mutex, so every thread leaves its section, and fork() proceeds.
+//   2. Long work is noted within a section, done outside, and finished within another section. The
+//      note holds the worker's process_generation(). If a child finds another generation in a note,
+//      the work was abandoned, and the child starts it again.
 //   3. Waiting leaves no trace: a Condition is a number that changes. (A std::condition_variable
-//      counts its waiting threads, and its destructor waits for them.) Threads are kept as
-//      WorkerThreads, which a child forgets, and starts again.
+//      counts its waiting threads, and its destructor waits for them.) Threads are WorkerThreads: a
+//      child forgets them, and starts new ones.
 //
-// Locks of files belong to the open file, which parent and child share: see File::try_lock.
+// Locks of files belong to the open file description, which parent and child share: see
+// File::try_lock.
 //
-// This does not cover processes made without fork's handlers (vfork, posix_spawn, clone; they may
-// only exec), nor locks within other libraries that do not take care themselves, as the name
-// resolver's. SQLite's and libcurl's global locks are only ever taken within sections.
+// Not covered: processes made without fork's handlers (vfork, posix_spawn, clone; they may only
+// exec), and locks inside libraries without such handlers, e.g. the name resolver's. The global
+// locks of SQLite and libcurl are taken only within sections.
 
-/// The generation of this process: one more in a child than in its parent.
+/// Returns the generation of this process: its parent's plus one.
 SHARDWISE_EXPORT std::uint64_t process_generation() noexcept;
 
-/// While it lives no other thread forks. Cost: two atomic additions, if it is the thread's
-/// outermost.
+/// Prevents other threads from forking while it lives.
+/// Cost: two atomic additions for the thread's outermost section.
 class SHARDWISE_EXPORT ForkSection {
  public:
   [[nodiscard]] ForkSection() noexcept { enter(); }
@@ -53,8 +54,8 @@ class SHARDWISE_EXPORT ForkSection {
 
   static void enter() noexcept;
   static void leave() noexcept;
-  /// Lets waiting threads fork, if this thread is in one section and not in several. For long work,
-  /// at points where all state is consistent and it holds no Mutex.
+  /// Lets waiting threads fork, unless sections are nested. Call it during long work, where all
+  /// state is consistent and this thread holds no Mutex.
   static void give_way() noexcept;
 };
 
@@ -74,8 +75,8 @@ class SHARDWISE_CAPABILITY("mutex") Mutex {
   std::mutex mutex_;
 };
 
-/// A std::mutex for what takes long, or calls a user's function: fork() does not wait for it. A
-/// forked child may find it locked for ever, so it neither locks nor destroys it.
+/// A std::mutex for work that takes long or calls a user's function: fork() does not wait for it.
+/// It may be locked permanently in a forked child, so a child neither locks nor destroys it.
 class SHARDWISE_CAPABILITY("mutex") LongMutex {
  public:
   void lock() SHARDWISE_ACQUIRE() { mutex_.lock(); }
@@ -85,7 +86,8 @@ class SHARDWISE_CAPABILITY("mutex") LongMutex {
   std::mutex mutex_;
 };
 
-/// Holds a Mutex or LongMutex while it lives, or until unlock(). One thread.
+/// Holds a Mutex or LongMutex while it lives, or until unlock().
+/// Threads: one.
 template <class Lockable>
 class SHARDWISE_SCOPED_CAPABILITY [[nodiscard]] Lock {
  public:
@@ -102,45 +104,48 @@ class SHARDWISE_SCOPED_CAPABILITY [[nodiscard]] Lock {
   Lockable* mutex_;
 };
 
-/// A condition variable that works on in a forked child. As with std::condition_variable, what is
-/// waited for is changed under the mutex. A wait may end for no reason, so it stands in a loop:
+/// A condition variable that still works in a forked child. Change the condition under the mutex,
+/// as for std::condition_variable. Wait in a loop, since a wait may end spuriously:
 ///
 ///   const Lock lock(mutex_);
 ///   while (slots_.empty()) slot_made_.wait(mutex_);
 class SHARDWISE_EXPORT Condition {
  public:
-  /// Frees the mutex, waits, and takes the mutex again.
+  /// Unlocks the mutex, waits, and locks the mutex again.
   /// REQUIRES: the thread is in no other section.
   void wait(Mutex& mutex) noexcept SHARDWISE_REQUIRES(mutex);
-  /// As wait(), for about as long as `timeout` at most.
+  /// Waits like wait(), but at most about `timeout`.
   void wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcept SHARDWISE_REQUIRES(mutex);
-  /// As wait(), but ends within 50 ms after `cancel` is set. Errors: Cancelled, if it was set.
+  /// Waits like wait(), but ends within 50 ms after `cancel` is set.
+  /// Errors: Cancelled, if it was set.
   void wait(Mutex& mutex, const CancelToken& cancel) SHARDWISE_REQUIRES(mutex);
   void notify_one() noexcept;
   void notify_all() noexcept;
 
  private:
   std::atomic<std::uint32_t> changes_{0};
-  std::atomic<std::uint32_t> num_waiting_{0};  // in a child the parent's, too: only more wakes
+  std::atomic<std::uint32_t> num_waiting_{0};  // a child keeps the parent's, which only adds wakes
 };
 
-/// Threads of the process that started them. One thread.
+/// Threads that stay with the process that started them.
+/// Threads: used by one thread.
 class SHARDWISE_EXPORT WorkerThreads {
  public:
   WorkerThreads() noexcept;
-  /// REQUIRES: join() was called, or this is a child of the process that started them.
+  /// REQUIRES: join() was called, or this process is a child of the one that started them.
   ~WorkerThreads();
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
 
-  /// @param name  what debuggers and profilers show, with "-0" and so on behind it; 12 characters
-  ///   at most.
-  /// Errors: kIo if the system has no thread left.
+  /// Starts one thread.
+  /// @param name  name in debuggers and profilers, at most 12 characters; "-0" and so on is
+  ///   appended.
+  /// Errors: kIo if the system cannot start another thread.
   void start(std::function<void()> work, const char* name);
   bool empty() const noexcept { return threads_ == nullptr; }
-  /// False in a child of the process that started them: there they do not exist.
+  /// False in a child of the process that started the threads: they do not exist there.
   bool are_here() const noexcept { return generation_ == process_generation(); }
-  /// Waits for their end. In a child: forgets them.
+  /// Waits until all threads end. In a child it only forgets them.
   void join() noexcept;
 
  private:
@@ -148,7 +153,7 @@ class SHARDWISE_EXPORT WorkerThreads {
   std::unique_ptr<std::vector<std::thread>> threads_;
 };
 
-/// A value that is T() again in a forked child. Its owner guards it with a Mutex.
+/// A value that is reset to T() in a forked child. Its owner guards it with a Mutex.
 template <class T>
 class PerProcess {
  public:
@@ -165,8 +170,9 @@ class PerProcess {
   std::uint64_t generation_ = process_generation();
 };
 
-/// From now on every forked child calls `action` before fork() returns in it: what is not to be
-/// shared with the parent. It runs alone, outside any section, and takes no Mutex. At most 8.
+/// Registers `action`: every forked child calls it before fork() returns there, to drop state that
+/// it must not share with the parent. It runs alone, outside any section, and must not lock a
+/// Mutex. Returns false if 8 actions are registered already.
 SHARDWISE_EXPORT bool call_in_children(void (*action)() noexcept) noexcept;
 
 }  // namespace shardwise::detail

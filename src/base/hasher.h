@@ -9,14 +9,15 @@
 
 namespace shardwise::detail {
 
-/// XXH3, 64 bits, of `bytes`. The same on every platform and in every version of the library.
+/// Returns XXH3, 64 bits. The value is the same on every platform and in every library version.
 SHARDWISE_EXPORT std::uint64_t hash64(std::string_view bytes, std::uint64_t seed = 0) noexcept;
 
-/// XXH3, 128 bits, of `bytes`.
+/// Returns XXH3, 128 bits.
 SHARDWISE_EXPORT Hash128 hash128(std::string_view bytes) noexcept;
 
-/// XXH3-128 of bytes that come in pieces. One thread. `digest` may be asked for at any time and
-/// does not end the stream. Equal to hash128 of the joined pieces.
+/// XXH3-128 of bytes that arrive in pieces; equal to hash128() of the joined pieces. digest() may
+/// be called at any time, and more pieces may follow.
+/// Threads: one.
 class SHARDWISE_EXPORT Hasher128 {
  public:
   Hasher128();

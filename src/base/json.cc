@@ -11,7 +11,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Shorter tokens without an exponent are below 10^300.
+/// A number with fewer characters and no exponent is below 10^300.
 constexpr std::size_t kSmallNumberBytes = 300;
 
 bool is_plain(char c) noexcept {
@@ -41,14 +41,15 @@ void append_utf8(std::string& out, std::uint32_t c) {
 bool is_high_surrogate(unsigned c) noexcept { return c >= 0xD800 && c < 0xDC00; }
 bool is_low_surrogate(unsigned c) noexcept { return c >= 0xDC00 && c < 0xE000; }
 
-/// The four digits of a checked escape.
+/// Parses the four digits of a checked escape.
 unsigned hex_at(std::string_view digits) noexcept {
   unsigned value = 0;
   std::from_chars(digits.data(), digits.data() + 4, value, 16);
   return value;
 }
 
-/// Takes the checked escape at the front of `rest`, behind its backslash, off it.
+/// Appends the checked escape at the front of `rest`, after its backslash, and removes it from
+/// `rest`.
 void append_escape(std::string& out, std::string_view& rest) {
   constexpr std::string_view kNames = "bfnrt";
   constexpr std::string_view kMeanings = "\b\f\n\r\t";
@@ -68,13 +69,13 @@ void append_escape(std::string& out, std::string_view& rest) {
   append_utf8(out, c);
 }
 
-/// Unescaped, and short.
+/// Quotes a token without escaping, and cuts it.
 std::string quoted(std::string_view token) {
   constexpr std::size_t kMost = 40;
   return "'" + std::string(token.substr(0, kMost)) + (token.size() > kMost ? "...'" : "'");
 }
 
-/// True if the number, which no double holds, is too large and not too small.
+/// True if a number that no double can hold is too large, false if it is too small.
 bool is_large(std::string_view number) {
   const std::size_t e = std::min(number.find_first_of("eE"), number.size());
   const std::string_view digits = number.substr(0, e);
@@ -111,7 +112,7 @@ void JsonReader::refuse(std::string_view where) const {
   std::string_view token = text_.substr(at_, kMost);
   std::size_t size = 0;
   while (size < token.size() && goes_on(token[size])) ++size;
-  if (size == 0) {  // one character of UTF-8, or one byte
+  if (size == 0) {  // take one character of UTF-8, or one byte
     for (size = 1; size < std::min<std::size_t>(token.size(), 4); ++size) {
       if (is_utf8(token.substr(0, size))) break;
     }
@@ -345,7 +346,7 @@ std::optional<std::uint64_t> JsonReader::whole() const noexcept {
 }
 
 double JsonReader::real() const noexcept {
-  double value = 0;  // stays so if it is too small
+  double value = 0;  // remains 0 if the number is too small
   std::from_chars(text_.data() + begin_, text_.data() + at_, value);
   return value;
 }

@@ -28,7 +28,7 @@ std::optional<Number> parsed(std::string_view text) {
   return number;
 }
 
-/// Calls `visit` with every path in a folder of /proc, as far as this user may look.
+/// Calls `visit` with every path in a folder of /proc that this user may read.
 template <class Visit>
 void for_each_path(const fs::path& folder, const Visit& visit) {
   std::error_code error;
@@ -36,7 +36,7 @@ void for_each_path(const fs::path& folder, const Visit& visit) {
   for (; !error && at != fs::directory_iterator(); at.increment(error)) visit(at->path());
 }
 
-/// Calls `visit` with the pid of each process and a descriptor's path below /proc.
+/// Calls `visit` with the pid of each process and the path of each of its descriptors in /proc.
 template <class Visit>
 void for_each_descriptor(const Visit& visit) {
   for_each_path("/proc", [&](const fs::path& process) {
@@ -95,7 +95,7 @@ LockHolders LockHolders::of_file(const std::string& path) {
       words >> label >> number >> kind >> advisory >> access >> owner >> inode >> first >> last;
       const auto begin = parsed<std::uint64_t>(first);
       if (label != "lock:" || kind != "OFDLCK" || !begin) continue;
-      // "EOF" stands for the end of the file, whatever that is.
+      // "EOF" stands for the end of the file, at any size.
       const auto end = parsed<std::uint64_t>(last);
       holders.held_.push_back({.pid = pid,
                                .is_exclusive = access == "WRITE",
@@ -121,7 +121,7 @@ std::optional<LockHolder> find_lock_holder(const std::string& path, std::uint64_
                                            bool exclusively) {
   const auto pids = LockHolders::of_file(path).of_byte(byte, exclusively);
   if (pids.empty()) return std::nullopt;
-  // Most often it is a thread of this process.
+  // The holder is most often a thread of this process.
   const bool is_own = std::ranges::find(pids, ::getpid()) != pids.end();
   return holder_of("/proc/" + std::to_string(is_own ? ::getpid() : pids.front()));
 }

@@ -8,24 +8,25 @@
 
 #include "shardwise/base/export.h"
 
-// Which processes hold locks on bytes of a file. The kernel tells nobody who holds a lock of an
-// open file description (its pid is -1), but each process' /proc/PID/fdinfo lists the locks of its
-// files.
+// Finds the processes that hold locks on bytes of a file. The kernel does not report the holder of
+// an open file description's lock (its pid is -1). It does list the locks of each process's files
+// in /proc/PID/fdinfo.
 
 namespace shardwise::detail {
 
-/// Processes that have files of a folder open, by the files' names. As LockHolders::of_file().
+/// Returns the processes that have files of a folder open, keyed by file name. See
+/// LockHolders::of_file() for limits and cost.
 SHARDWISE_EXPORT std::multimap<std::string, std::int64_t> processes_with_files_in(
     const std::string& folder);
 
 class SHARDWISE_EXPORT LockHolders {
  public:
-  /// As it is now. Processes of other users are not seen, unless this one is privileged, nor those
-  /// of other containers. Never throws for what cannot be read.
-  /// Cost: looks at every open file of every process: some ms on a small machine.
+  /// Reads the current state. It cannot see processes of other users, unless this process is
+  /// privileged, nor of other containers. It skips unreadable files instead of throwing.
+  /// Cost: visits every open file of every process.
   static LockHolders of_file(const std::string& path);
 
-  /// Those that lock the byte, ascending, each once.
+  /// Returns the pids that lock the byte, ascending, each once.
   std::vector<std::int64_t> of_byte(std::uint64_t offset, bool exclusively = false) const;
 
  private:
@@ -41,16 +42,16 @@ class SHARDWISE_EXPORT LockHolders {
 /// A process that holds a lock.
 struct LockHolder {
   int process = 0;
-  std::string program;      ///< as the system calls it, at most 15 bytes
-  bool is_stopped = false;  ///< by a signal, or a debugger
+  std::string program;      ///< the system's name of the program, at most 15 bytes
+  bool is_stopped = false;  ///< true if a signal or a debugger stopped it
 
-  /// "process 17 (python3)", and whether it is stopped.
+  /// Returns e.g. "process 17 (python3)", and says if it is stopped.
   SHARDWISE_EXPORT std::string text() const;
 };
 
-/// The process that holds the lock on a byte of a file, as File::try_lock_byte() takes it: the
-/// exclusive one, or a shared one. Nothing if none does, or this process cannot see the one: it
-/// belongs to another user, or runs in another container.
+/// Finds the process that holds a lock of File::try_lock_byte() on a byte of a file. Returns
+/// nothing if the byte is not locked, or if the holder belongs to another user or container.
+/// @param exclusively  true: the exclusive lock counts; false: shared locks count as well.
 /// Cost: as LockHolders::of_file().
 SHARDWISE_EXPORT std::optional<LockHolder> find_lock_holder(const std::string& path,
                                                             std::uint64_t byte,

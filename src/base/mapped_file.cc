@@ -17,7 +17,7 @@ struct MappedFile::Region {
 
 namespace {
 
-/// An open descriptor, as Boost asks for what is to be mapped.
+/// An open descriptor, in the interface that Boost requires for mapping.
 struct Descriptor {
   int fd;
   bi::mapping_handle_t get_mapping_handle() const noexcept {
@@ -40,12 +40,12 @@ bi::mapped_region map_whole(const Descriptor& file, std::size_t size, const std:
 }  // namespace
 
 MappedFile MappedFile::open(const std::string& path, Access access) {
-  file_identity(path);  // throws before opening if the file is missing or not regular
+  file_identity(path);  // before opening: throws if the file is missing or not regular
   return open(File::open_read(path), access);
 }
 
 MappedFile MappedFile::open(const File& file, Access access) {
-  // Taken from the descriptor: by now the name may stand for another file.
+  // Read from the descriptor: the name may refer to another file by now.
   const FileIdentity identity = file_identity(file.fd(), file.path());
   if (identity.size_bytes == 0) return MappedFile(nullptr, {}, identity);
   bi::mapped_region region = map_whole({file.fd()}, identity.size_bytes, file.path());

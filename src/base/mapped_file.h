@@ -9,16 +9,16 @@
 
 namespace shardwise::detail {
 
-/// A whole file mapped read-only. Immutable and safe from any thread; the mapping outlives the name
-/// and the descriptor, and holds no descriptor. Movable; bytes() stays where it is.
-///
-/// Caveat: if another process truncates the file in place, touching the pages beyond its new end
-/// raises SIGBUS, as with every mapping; mapped_read.h reads without. Replace shards by rename.
+/// A whole file mapped read-only. It needs neither the file's name nor a descriptor. A move leaves
+/// bytes() at the same address.
+/// Threads: immutable; safe from any thread.
+/// Caveat: if another process truncates the file in place, reading the pages beyond its new end
+///   raises SIGBUS. mapped_read.h has reads that do not. Replace shards by rename.
 class SHARDWISE_EXPORT MappedFile {
  public:
   enum class Access : unsigned char {
-    kSequential,  ///< read once from front to back: the kernel reads ahead
-    kRandom,      ///< small reads in any order: the kernel does not read ahead
+    kSequential,  ///< one read from front to back; the kernel reads ahead
+    kRandom,      ///< small reads in any order; the kernel does not read ahead
     kNormal
   };
 
@@ -31,11 +31,11 @@ class SHARDWISE_EXPORT MappedFile {
   MappedFile(MappedFile&&) noexcept;
   MappedFile& operator=(MappedFile&&) noexcept;
 
-  /// Says how it will be read from now on.
+  /// Announces how the file will be read from now on.
   void advise(Access access) noexcept;
 
   std::string_view bytes() const noexcept { return bytes_; }
-  /// The identity of the mapped file, taken from the descriptor it was mapped through.
+  /// Returns the mapped file's identity, read from the descriptor that was mapped.
   const FileIdentity& identity() const noexcept { return identity_; }
 
  private:

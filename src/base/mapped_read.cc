@@ -18,8 +18,8 @@
 
 namespace shardwise::detail {
 
-// A fault (SIGBUS) in a mapping runs BusErrorHandler::handle() on the thread that read. It asks,
-// from the inside out:
+// A fault (SIGBUS) in a mapping runs BusErrorHandler::handle() in the reading thread. It checks,
+// innermost first:
 //
 //   1. current_copy   the thread is in copy_mapped(), and the address in its range:
 //                     siglongjmp back; copy_mapped() returns false
@@ -27,24 +27,24 @@ namespace shardwise::detail {
 //      outer_         zeros are mapped over the rest of the range; the read is repeated
 //   3. otherwise      the fault is not ours: pass_on() to the handler before us, newest_previous
 //
-// Limits on the handler. It runs between any two instructions, so it takes no lock and allocates
-// nothing; it makes system calls, and calls the handler that it passes on to. The variables that it
-// reads lie in static thread storage (tls_model initial-exec: a thread's first access allocates
-// nothing). fence() keeps the compiler from moving reads of the mapping out of the range in which
-// current_copy or innermost is set.
+// Limits on the handler. It may interrupt any instruction, so it takes no lock and allocates
+// nothing. It makes system calls, and calls the handler that it forwards to. Its variables are in
+// static thread storage (tls_model initial-exec), where a thread's first access does not allocate.
+// The compiler must not move reads of the mapping out of the range in which current_copy or
+// innermost is set; fence() prevents that.
 //
-// Between sigsetjmp and the end of copy_or_give_up() no object with a destructor may live: the jump
-// skips it. The jump does not restore the signal mask, so the handler sets it back first.
+// No object with a destructor may live between sigsetjmp and the end of copy_or_give_up(), since
+// the jump skips it. The jump does not restore the signal mask, so the handler restores it first.
 //
-// Others install handlers at any time, so each use looks whether ours is still installed. If not,
-// take_place_of() puts the one that is there in front of the list newest_previous -> before, under
-// a mutex, and ours on top. pass_on() drops the front again if that handler took itself away. Nodes
-// are never freed: another thread may be about to call what one names. num_installed tells a thread
-// in pass_on() whether ours was put on top again since.
+// Other code may install a handler at any time, so each use checks that ours is installed. If not,
+// take_place_of() adds the installed one to the front of the list newest_previous -> before, under
+// a mutex, and installs ours again. pass_on() removes the front if that handler uninstalled itself.
+// Nodes are never freed: another thread may be about to call a node's handler. num_installed shows
+// a thread in pass_on() if ours was installed again since.
 
 namespace {
 
-/// A copy that a thread is in.
+/// The copy that a thread is making.
 struct Copy {
   const char* begin;
   const char* end;
@@ -53,19 +53,21 @@ struct Copy {
 
 std::uintptr_t page_bytes;  // set before our handler can run
 
-/// True if `fault` is an address in [begin, end), or its page's where the machine tells no more.
+/// True if `fault` lies in [begin, end). On some machines it is only the page's address, so all of
+/// the first page counts.
 bool is_in(const char* fault, const char* begin, const char* end) noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(fault);
   const auto first = reinterpret_cast<std::uintptr_t>(begin);
   return at >= first - first % page_bytes && at < reinterpret_cast<std::uintptr_t>(end);
 }
 
-/// The copy and the guard that this thread is in. Initial-exec, so that the handler's access does
-/// not allocate.
+/// The copy and the guard of this thread. Initial-exec, so that the handler's access does not
+/// allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local Copy* current_copy = nullptr;
 [[gnu::tls_model("initial-exec")]] constinit thread_local MappedReadGuard* innermost = nullptr;
 
-/// Keeps the compiler from moving reads of a mapping past what the handler looks at.
+/// Keeps the compiler from moving reads of a mapping past changes of variables that the handler
+/// reads.
 void fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
 bool is_same(const struct sigaction& a, const struct sigaction& b) noexcept {
@@ -86,27 +88,26 @@ void set_default_action() noexcept {
   set_action(action);
 }
 
-/// A handler that was installed when ours took its place. Never freed, since another thread's
-/// handler may be about to call it.
+/// A handler that ours replaced. Never freed: another thread may be about to call it.
 struct Previous {
   struct sigaction action;
-  const Previous* before;  // what ours took the place of the time before
+  const Previous* before;  // the handler that ours replaced before this one
 };
 std::atomic<const Previous*> newest_previous{nullptr};
 
-std::atomic<std::uint64_t> num_installed{0};  // how often ours was put in its place
+std::atomic<std::uint64_t> num_installed{0};  // how often ours was installed
 
-/// That a thread is in a handler to which ours passed on. By number, for handlers may jump away: it
-/// is so no longer once ours was put in its place again.
+/// Set while a thread runs a handler that we forwarded to. It holds a number, since handlers may
+/// jump away: it is outdated once ours is installed again.
 struct Passing {
-  std::uint64_t when = ~std::uint64_t{0};  // num_installed then
-  const Previous* next = nullptr;          // for if that handler calls ours
+  std::uint64_t when = ~std::uint64_t{0};  // num_installed at that time
+  const Previous* next = nullptr;          // next handler, if that handler calls ours
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Passing passing_on{};
 
 void install_ours() noexcept;
 
-/// Calls a handler as the kernel would have.
+/// Calls a handler like the kernel does.
 void call_as_kernel(const struct sigaction& action, int signal, siginfo_t* info,
                     void* context) noexcept {
   sigset_t blocked = action.sa_mask;
@@ -121,9 +122,9 @@ void call_as_kernel(const struct sigaction& action, int signal, siginfo_t* info,
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Does what would have happened without our handler.
+/// Does what would happen without our handler.
 void pass_on(int signal, siginfo_t* info, void* context) noexcept {
-  const bool is_fault = info->si_code > 0;  // otherwise a process sent it
+  const bool is_fault = info->si_code > 0;  // otherwise a process sent the signal
   const bool is_nested = passing_on.when == num_installed.load();
   const Previous* const to =
       is_nested ? passing_on.next : newest_previous.load(std::memory_order_acquire);
@@ -136,16 +137,17 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     if (action.sa_handler == SIG_IGN && !is_fault) return;
     set_default_action();
     if (!is_fault) ::raise(signal);
-    return;  // a fault happens again, and now ends the process
+    return;  // the fault repeats, and ends the process
   }
   const bool is_for_once = (action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0;
   if (is_for_once) set_default_action();
-  if (is_nested || to->before == nullptr) {  // it came before ours, and knows nothing of it
+  if (is_nested || to->before == nullptr) {  // installed before ours, so it never calls ours
     call_as_kernel(action, signal, info, context);
     return;
   }
-  // One that came later may call ours in turn; or go back to it when it has reported, for the fault
-  // to happen again: that is seen if it finds itself installed.
+  // A handler installed after ours may call ours in turn. Or it reports the fault, restores the
+  // handler before it, and returns, so that the fault repeats. It is installed during the call, so
+  // that we see afterwards if it uninstalled itself.
   if (!is_for_once) set_action(action);
   passing_on = {num_installed.load(), to->before};
   call_as_kernel(action, signal, info, context);
@@ -158,7 +160,7 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
 
 }  // namespace
 
-/// The handler.
+/// The SIGBUS handler.
 struct BusErrorHandler {
   static void handle(int signal, siginfo_t* info, void* context);
 };
@@ -170,7 +172,7 @@ void BusErrorHandler::handle(int signal, siginfo_t* info, void* context) {
     Copy* const copy = current_copy;
     if (copy != nullptr && is_in(fault, copy->begin, copy->end)) {
       errno = saved_errno;
-      // The mask as it was at the fault: the jump does not restore it.
+      // Restores the mask at the time of the fault, since the jump does not.
       ::pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
       siglongjmp(copy->give_up, 1);
     }
@@ -194,14 +196,14 @@ bool is_ours(const struct sigaction& action) noexcept {
 void install_ours() noexcept {
   struct sigaction action {};
   action.sa_sigaction = BusErrorHandler::handle;
-  // On the thread's own signal stack where it has one, as runtimes with small stacks demand.
+  // Runs on the thread's alternate signal stack, if any, as runtimes with small stacks require.
   action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   ++num_installed;
   set_action(action);
 }
 
-/// Notes what is installed as what ours passes on to, and takes its place.
+/// Records the installed handler as the one to forward to, and installs ours.
 void take_place_of(const struct sigaction& found) noexcept {
   static constinit Mutex mutex;
   const Lock lock(mutex);
@@ -216,14 +218,14 @@ void take_place_of(const struct sigaction& found) noexcept {
   install_ours();
 }
 
-/// Others install handlers at any time, before us or after: what is not ours is looked for at each
-/// use.
+/// Installs our handler if another one is installed. Called at each use, since other code may
+/// install handlers at any time.
 void require_handler() noexcept {
   const struct sigaction found = action_now();
   if (!is_ours(found)) take_place_of(found);
 }
 
-/// Calls require_handler() at most once per tick of the kernel's clock (some ms) in each thread.
+/// Calls require_handler() at most once per tick of the kernel's clock in each thread.
 void require_handler_lately() noexcept {
   static constinit thread_local timespec looked{};
   static constinit thread_local std::uint64_t process = 0;
@@ -238,7 +240,7 @@ void require_handler_lately() noexcept {
   process = process_generation();
 }
 
-/// The handler jumps out of this function, so it holds no object that has a destructor.
+/// The handler jumps out of this function, so no object here has a destructor.
 bool copy_or_give_up(Copy& copy, std::span<const MappedCopy> all) noexcept {
   Copy* const outer = current_copy;
   if (sigsetjmp(copy.give_up, 0) != 0) {
@@ -293,7 +295,7 @@ bool MappedReadGuard::damaged() const noexcept {
 bool MappedReadGuard::mend(const char* fault) noexcept {
   if (!is_in(fault, begin_, end_)) return false;
   const char* page = fault - reinterpret_cast<std::uintptr_t>(fault) % page_bytes;
-  // A system call and nothing else: safe in a handler. It takes whole pages.
+  // A single system call, so safe in a handler. It maps whole pages.
   if (::mmap(const_cast<char*>(page), static_cast<std::size_t>(end_ - page), PROT_READ,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
     return false;

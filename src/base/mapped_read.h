@@ -9,36 +9,38 @@
 
 namespace shardwise::detail {
 
-// Reading mapped files that somebody may truncate. Touching a page of a mapping that its file no
-// longer has, or that the disk cannot give, raises SIGBUS, which ends the process; what is read by
-// the two below does not.
+// Reads of mapped files that another process may truncate. Normally a read raises SIGBUS, which
+// ends the process, if the file lost the page or the disk cannot read it. copy_mapped() and
+// MappedReadGuard survive that.
 //
-// Effects on the process: each use looks whether the handler for SIGBUS is theirs, and if it is not
-// installs it again, so that handlers that come later (those of Python's faulthandler, and of
-// PyTorch's worker processes) do no harm; in a forked child, too. A fault that is not theirs goes
-// on to the handler that was there, with its flags and mask, or has its default effect; that one
-// finds itself installed, and may pass on in turn. They protect nothing in a thread that blocks
-// SIGBUS, nor while somebody installs a handler in the middle of a use.
+// Effects on the process: each use checks that our handler for SIGBUS is installed, and installs it
+// again if not, also in a forked child. Handlers that others install later, e.g. Python's
+// faulthandler or PyTorch's worker processes, are therefore harmless. Foreign faults are forwarded
+// to the previous handler, with its flags and mask, or get their default effect. While it runs, the
+// previous handler is the installed one, so it may forward in turn.
 //
-// They cannot see a truncation within a page: the page with the file's new end stays readable, with
-// zeros behind the end. Callers that must know that no byte is missing compare the file's size
-// afterwards.
+// Limits: there is no protection in a thread that blocks SIGBUS, nor if another handler is
+// installed during a use.
+//
+// A truncation within a page is not detected: the page with the new end stays readable, with zeros
+// after the end. A caller that must know compares the file's size afterwards.
 
-/// When to look whether the handler is still ours.
+/// When to check that our handler is installed.
 enum class Look : std::uint8_t {
-  kAlways,  ///< a system call, some 0.1 us
-  /// At most once in a tick of the kernel's clock (1 to 10 ms) in each thread; some ns. A handler
-  /// that was installed since then is not seen yet.
+  kAlways,  ///< one system call per use
+  /// At most once per tick of the kernel's clock (1 to 10 ms) in each thread. A handler that was
+  /// installed since the last check goes unnoticed.
   kOnceATick,
 };
 
 /// Copies `size` bytes out of a file mapping.
-/// @return  false if pages of it are gone; what `to` holds then is unspecified.
-/// Threads: any, also on the same mapping. Cost: a memcpy, some 10 ns, and the look.
+/// @return  false if pages of it are gone; then the content of `to` is unspecified.
+/// Threads: any, also on the same mapping.
+/// Cost: a memcpy, and the check of `look`.
 [[nodiscard]] SHARDWISE_EXPORT bool copy_mapped(void* to, const void* from, std::size_t size,
                                                 Look look = Look::kAlways) noexcept;
 
-/// One of several copies.
+/// One of several copies, see copy_mapped().
 struct MappedCopy {
   void* to;
   const void* from;
@@ -46,24 +48,25 @@ struct MappedCopy {
 };
 
 /// Makes several copies out of file mappings.
-/// @return  false if pages of one are gone; what the places hold then is unspecified.
-/// Threads: as above. Cost: the memcpys, some 10 ns for all together, and the look.
+/// @return  false if a page is gone; then the content of all targets is unspecified.
+/// Threads: any, also on the same mapping.
+/// Cost: the memcpys, and one check of `look`.
 [[nodiscard]] SHARDWISE_EXPORT bool copy_mapped(std::span<const MappedCopy> copies,
                                                 Look look = Look::kAlways) noexcept;
 
-/// While it lives, this thread's reads of [address, address + size) do not fault: from the first
-/// page that is gone to the end of the range, zeros take the mapping's place, and damaged() is
-/// true.
+/// Protects this thread's reads of [address, address + size) while it lives. If a page is gone,
+/// zeros replace the mapping from that page to the end of the range, and damaged() becomes true.
 ///
-/// Only for a mapping that nobody else reads, and that nobody reads afterwards: the zeros stay
-/// until it is unmapped, and to another reader they would be the file's bytes. For code that runs
-/// over a whole file and cannot be left in the middle (copy_mapped is for all else). The owner
-/// asks damaged() when the reading is over, also when it ended with an exception, for that may have
-/// come of the zeros; then it drops what was read and unmaps.
+/// It is for code that reads a whole file and cannot be interrupted; otherwise use copy_mapped().
+/// The mapping must have no other reader, now or later: the zeros stay until it is unmapped, and
+/// look like the file's bytes.
+/// After reading, check damaged(), even if an exception ended it, since zeros may have caused it.
+/// If it is true, discard the results and unmap.
 ///
-/// The range lies in a mapping, which outlives the guard; `address` need not be a page's.
-/// Threads: one; made, asked and destroyed by the one that reads. Guards may be nested.
-/// Cost: none a read.
+/// Lifetime: the range lies in a mapping that outlives the guard; `address` need not be
+///   page-aligned.
+/// Threads: one thread creates the guard, reads, checks and destroys it. Guards may be nested.
+/// Cost: free per read.
 class SHARDWISE_EXPORT MappedReadGuard {
  public:
   [[nodiscard]] MappedReadGuard(const void* address, std::size_t size) noexcept;
@@ -71,18 +74,18 @@ class SHARDWISE_EXPORT MappedReadGuard {
   MappedReadGuard(const MappedReadGuard&) = delete;
   MappedReadGuard& operator=(const MappedReadGuard&) = delete;
 
-  /// True if a page was gone, and zeros were read.
+  /// True if a page was gone and zeros were read.
   bool damaged() const noexcept;
 
  private:
   friend struct BusErrorHandler;
-  /// Puts zeros in the place of what begins with the page of `fault`. False if that is not in the
-  /// range, or cannot be done.
+  /// Maps zeros from the page of `fault` to the end of the range. Returns false if `fault` is
+  /// outside the range, or mapping fails.
   bool mend(const char* fault) noexcept;
 
   const char* const begin_;
   const char* const end_;
-  MappedReadGuard* const outer_;  // of the same thread
+  MappedReadGuard* const outer_;  // the next guard of the same thread
   std::atomic<bool> damaged_{false};
 };
 

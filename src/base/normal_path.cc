@@ -57,7 +57,7 @@ std::string normal_path(const std::string& path) {
     std::error_code failed;
     if (fs::is_symlink(normal, failed)) {
       fs::path target = fs::canonical(normal, failed);
-      if (failed) {  // a dangling link: opening the path will report it
+      if (failed) {  // dangling link: opening the path will report it
         normal /= part;
         continue;
       }
@@ -66,7 +66,7 @@ std::string normal_path(const std::string& path) {
     if (normal.empty() || normal.filename() == "..") {
       normal /= part;
     } else {
-      normal = normal.parent_path();  // of "/" itself
+      normal = normal.parent_path();  // the parent of "/" is "/"
     }
   }
   return normal.empty() ? "." : normal.string();

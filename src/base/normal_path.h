@@ -7,10 +7,10 @@
 
 namespace shardwise::detail {
 
-/// `path` with this user's home folder in the place of a "~" that stands alone or before a slash,
-/// as a shell has it: HOME, or what the system's list of users says. Anything else stays as it is:
-/// "~name" is a file of that name, and "./~" the folder "~".
-/// Errors: InvalidArgument if there is no home folder.
+/// Replaces a leading "~" or "~/" by this user's home folder, as a shell does: HOME, or the entry
+/// in the system's user list. Other paths stay unchanged: "~name" is a file of that name, and "./~"
+/// the folder "~".
+/// Errors: InvalidArgument if the user has no home folder.
 SHARDWISE_EXPORT std::string at_home(std::string path);
 SHARDWISE_EXPORT std::vector<std::string> at_home(std::vector<std::string> paths);
 
@@ -20,17 +20,17 @@ namespace shardwise {
 
 using detail::at_home;
 
-/// `path` without "." and ".." inside it, as the kernel would go: what is above a symbolic link is
-/// the folder above the link's target, not what stands before it in the text. A relative path stays
-/// relative, unless such a link leads elsewhere. Never throws for what does not exist.
-/// Cost: one readlink(2) for each "..".
+/// Resolves "." and ".." in `path` as the kernel does: ".." after a symbolic link is the folder
+/// above the link's target. A relative path stays relative, unless such a link leads elsewhere.
+/// Never throws for missing files.
+/// Cost: one lstat(2) per ".."; resolves the links that stand before one.
 std::string normal_path(const std::string& path);
 
-/// As normal_path(), but absolute, and at_home().
+/// Calls normal_path() and at_home(), and makes the path absolute.
 std::string normal_absolute_path(const std::string& path);
 
-/// The path for calls of the operating system, which would read it up to a NUL only.
-/// Errors: InvalidArgument if it has one.
+/// Returns the path for system calls, which would stop at a NUL.
+/// Errors: InvalidArgument if it holds a NUL.
 const char* c_path(const std::string& path);
 
 }  // namespace shardwise

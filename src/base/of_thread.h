@@ -4,10 +4,11 @@
 
 namespace shardwise::detail {
 
-/// A T of the calling thread, for this one place: `Place` is the type of a lambda written there.
+/// Returns the calling thread's T for one place in the code. `Place` is the type of a lambda
+/// written there.
 ///
-/// It lies on the heap. Storage of threads that is `thread_local` itself must find room in a small
-/// block where the library is part of what is loaded late, as a Python extension is.
+/// T lies on the heap: if the library is loaded late, e.g. with a Python extension, only a small
+/// block is left for `thread_local` storage.
 template <class T, class Place>
 T& of_thread(Place /*place*/) {
   thread_local const auto mine = std::make_unique<T>();

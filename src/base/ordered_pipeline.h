@@ -16,26 +16,26 @@
 namespace shardwise {
 
 struct PipelineOptions {
-  /// Threads that do the work. 0: none; the work is done in next(), by the consumer.
+  /// Threads that do the work. 0 means: next() does the work in the consumer's thread.
   unsigned threads = 2;
-  /// Results in flight at most: being made, or made and not yet taken. 0: two a thread.
+  /// Maximum number of results that exist or are being made. 0 means two per thread.
   std::size_t prefetch = 0;
 };
 
-/// Work done ahead by threads, delivered in order.
+/// A pipeline whose threads work ahead and whose results arrive in order.
 ///
-/// Takes items from `source`, gives each to `work` on one of its threads, and delivers the results
-/// in the order of the items, whatever the number of threads.
+/// It takes items from `source`, and gives each to `work` on one of its threads. The results arrive
+/// in the order of the items, for any number of threads.
 ///
-/// Threads: next() is for one consumer. `source` is called by one thread at a time; `work` by
-/// several at once. The destructor and stop() end the threads after the items in hand, also when
-/// the consumer left in the middle: nothing hangs, nothing leaks.
+/// Threads: next() is for one consumer. `source` is called by one thread at a time, `work` by
+///   several at once. The destructor and stop() end the threads after their current items, also
+///   before the last result.
 /// Memory: at most `prefetch` results exist at any time.
-/// Errors: what `work` throws for an item is thrown by next() in that item's place, and the
-///   pipeline goes on with the next item; what `source` throws is thrown by next() in its place,
-///   and is the end.
-/// Processes: its threads stay with the process that made it. In a forked child next() throws
-///   Unsupported, unless there are none; destroying it and stop() do no harm.
+/// Errors: if `work` throws for an item, next() throws that in the item's place, and the pipeline
+///   continues with the next item. If `source` throws, next() throws that after the results so far,
+///   and the pipeline ends.
+/// Processes: the threads stay with the process that made the pipeline. In a forked child next()
+///   throws Unsupported if there are threads; stop() and destruction are harmless.
 template <class Item, class Result>
 class OrderedPipeline {
  public:
@@ -57,7 +57,7 @@ class OrderedPipeline {
   OrderedPipeline(const OrderedPipeline&) = delete;
   OrderedPipeline& operator=(const OrderedPipeline&) = delete;
 
-  /// The next result, or nothing at the end. Waits for it.
+  /// Waits for the next result and returns it; returns nothing at the end.
   std::optional<Result> next() {
     if (threads_.empty()) return make_one();
     if (!threads_.are_here()) {
@@ -84,7 +84,7 @@ class OrderedPipeline {
     return std::move(slot.result);
   }
 
-  /// Ends the threads and drops what was made ahead. next() gives nothing from now on. Idempotent.
+  /// Ends the threads and drops pending results. From now on next() returns nothing. Idempotent.
   void stop() noexcept {
     {
       const Lock lock(mutex_);
@@ -97,27 +97,28 @@ class OrderedPipeline {
     }
   }
 
-  /// How long next() has waited for results of the threads, in total. For the consumer.
+  /// Returns the total time that next() has waited for the threads. Call it in the consumer's
+  /// thread.
   std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
  private:
-  // slots_ has one slot for each item that was taken and not yet delivered, in their order:
+  // slots_ has one slot for each item that was taken and not yet delivered, in item order:
   //
   //   item    first_slot_   +1      +2      +3
   //   slots_  | ready     | work  | ready | work  |      at most prefetch_ of them
   //             ^ next() takes this one alone, and only when it is ready
   //
-  // A thread takes an item and appends its slot in one turn under source_mutex_. So slots_[i] is
-  // always of item first_slot_ + i, whichever thread finishes first. The slot of a thread at work
-  // is not ready, hence never taken, so `number - first_slot_` finds it again.
+  // A thread takes an item and appends its slot in one turn under source_mutex_. Hence slots_[i]
+  // always belongs to item first_slot_ + i, whichever thread finishes first. The slot of a working
+  // thread is not ready, so next() never takes it, and `number - first_slot_` finds it again.
   //
   // Lock order: source_mutex_, then mutex_. source_ is called with source_mutex_ alone, since it
-  // may take long, and work_ with neither. A thread waits for a free slot with source_mutex_ held,
-  // so at most one thread waits on slot_free_, and the others queue for their turn behind it.
-  // source_mutex_ is a LongMutex, since source_ may take long. No forked child locks it: next()
-  // refuses there, and stop() does not need it.
+  // may take long. work_ is called without locks. A thread waits for a free slot with source_mutex_
+  // held. At most one thread waits on slot_free_, and the others queue on source_mutex_.
+  // source_mutex_ is a LongMutex, since source_ may take long. A forked child never locks it:
+  // next() refuses there, and stop() does not need it.
   //
-  // slots_ is emptied by stop() alone, once no thread is left. A thread that sees stopping_ leaves
+  // Only stop() empties slots_, after all threads have ended. A thread that sees stopping_ leaves
   // its result undelivered.
 
   struct Slot {
@@ -126,13 +127,13 @@ class OrderedPipeline {
     bool ready = false;
   };
 
-  /// Whether next() need not wait.
+  /// True if next() need not wait.
   bool has_answer() const SHARDWISE_REQUIRES(mutex_) {
     return stopping_ || (slots_.empty() ? source_ended_ : slots_.front().ready);
   }
 
-  /// Drops a result that nobody will take. It is destroyed without the mutex, since that is the
-  /// user's code.
+  /// Drops an undelivered result. It is destroyed without the mutex, since that runs the user's
+  /// code.
   bool drop_slot() noexcept {
     Slot dropped;
     const Lock lock(mutex_);
@@ -142,7 +143,7 @@ class OrderedPipeline {
     return true;
   }
 
-  /// What next() does without threads.
+  /// Makes the next result without threads.
   std::optional<Result> make_one() {
     {
       const Lock lock(mutex_);
@@ -178,7 +179,7 @@ class OrderedPipeline {
             slot_free_.wait(mutex_);
           }
           if (stopping_ || source_ended_) {
-            slot_free_.notify_one();  // so that the next thread in line ends, too
+            slot_free_.notify_one();  // ends the next thread in line
             return;
           }
         }
@@ -226,7 +227,7 @@ class OrderedPipeline {
   const Work work_;
   const std::size_t prefetch_;
 
-  // Held while an item is taken and its slot made.
+  // Held while an item is taken and its slot is made.
   LongMutex source_mutex_ SHARDWISE_ACQUIRED_BEFORE(mutex_);
   Mutex mutex_;
   Condition slot_ready_;
@@ -235,10 +236,10 @@ class OrderedPipeline {
   std::deque<Slot> slots_ SHARDWISE_GUARDED_BY(mutex_);
   std::uint64_t first_slot_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // items delivered
   bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
-  // What ended the source, to be thrown after all slots.
+  // The error that ended the source; thrown after all slots.
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
   bool stopping_ SHARDWISE_GUARDED_BY(mutex_) = false;
-  std::chrono::nanoseconds waited_{};  // of the consumer's own
+  std::chrono::nanoseconds waited_{};  // used only by the consumer
   WorkerThreads threads_;
 };
 

@@ -32,15 +32,15 @@ bool is_of_another(const struct stat& st) noexcept {
   return st.st_uid != ::geteuid() && st.st_uid != 0;
 }
 
-/// True if another may change the entry `entry` of `folder`. Where the folder is sticky, as /tmp,
-/// only the entry's owner and the folder's may.
+/// True if another user may change the entry `entry` of `folder`. In a sticky folder such as /tmp,
+/// only the owners of the entry and of the folder may.
 bool may_change_entry(const struct stat& folder, const struct stat& entry) noexcept {
   if (is_of_another(folder)) return true;
   if ((folder.st_mode & kOthersWrite) == 0) return false;
   return (folder.st_mode & S_ISVTX) == 0 || is_of_another(entry);
 }
 
-/// The names of a path, those that say nothing left out.
+/// Splits a path into names, and drops empty names and ".".
 std::deque<std::string> names_of(const std::string& path) {
   std::deque<std::string> names;
   for (std::size_t at = 0; at < path.size();) {
@@ -58,7 +58,8 @@ std::string working_directory() {
   return path;
 }
 
-/// Sets the mode of a file. Fails for one of another user's, who shared it.
+/// Sets the file's mode. It cannot change a file that another user owns and shared, and ignores
+/// that.
 void set_mode(const File& file, mode_t mode) noexcept {
   struct stat st {};
   if (::fstat(file.fd(), &st) != 0 || (st.st_mode & 0777) == mode) return;
@@ -122,7 +123,7 @@ bool may_be_written_by_others(const File& file) {
 }
 
 bool may_be_replaced_by_others(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as the kernel
+  constexpr int kMostLinks = 40;  // the kernel's limit
   int links = 0;
   std::string at = "/";
   std::deque<std::string> left =

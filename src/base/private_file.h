@@ -10,15 +10,14 @@
 
 namespace shardwise {
 
-/// Nobody but its owner may open the file from now on: mode 0600. For what holds secrets, before
-/// they are written.
+/// Restricts the file to its owner (mode 0600). Call it before writing secrets.
 inline void make_private(const File& file) {
   if (::fchmod(file.fd(), S_IRUSR | S_IWUSR) != 0) {
     throw_errno(errno, "cannot restrict who may read", file.path());
   }
 }
 
-/// Lets those open the file who may open `like`.
+/// Gives `file` the mode of `like`.
 inline void set_mode_as(const File& like, const File& file) {
   struct stat st {};
   if (::fstat(like.fd(), &st) != 0 || ::fchmod(file.fd(), st.st_mode & 07777) != 0) {

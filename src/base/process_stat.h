@@ -5,8 +5,8 @@
 
 namespace shardwise::detail {
 
-/// The fields of /proc/<pid>/stat behind the program's name: state, parent, ... Nothing if the
-/// process cannot be seen.
+/// Returns the fields of /proc/<pid>/stat after the program's name: state, parent, ... Returns an
+/// empty vector if the process is not visible.
 std::vector<std::string> process_stat(const std::string& pid);
 
 }  // namespace shardwise::detail

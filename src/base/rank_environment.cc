@@ -30,7 +30,7 @@ constexpr const char* kNoMeeting = "cannot determine where the ranks meet";
 
 enum class Launcher { kVariables, kOpenMpi, kSlurm, kPmi };
 
-/// The variables of one launcher; nullptr where it has none.
+/// The variables of one launcher; nullptr if it does not set one.
 struct Names {
   Launcher launcher;
   const char* label;
@@ -44,7 +44,8 @@ constexpr std::array<Names, 5> kLaunchers = {{
     {Launcher::kVariables, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {Launcher::kOpenMpi, "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    // Before Slurm: mpiexec of MPICH and Intel MPI, in a Slurm job, start ranks of their own by it.
+    // PMI comes before Slurm: in a Slurm job, mpiexec of MPICH and Intel MPI starts its ranks
+    // through Slurm.
     {Launcher::kPmi, "PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {Launcher::kPmi, "PMI", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"},
     {Launcher::kSlurm, "Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
@@ -62,7 +63,7 @@ class Reader {
   }
   bool has(const char* name) const { return text(name).has_value(); }
 
-  /// A number in [least, most]; nothing if the variable is not set.
+  /// Returns a number in [least, most]; nothing if the variable is not set.
   std::optional<int> number(const char* name, int least, int most) const {
     const auto value = text(name);
     if (!value) return std::nullopt;
@@ -82,7 +83,7 @@ class Reader {
                       "set " + std::string(name) + ", or unset the others to run alone");
   }
 
-  /// "NAME=value and OTHER=value".
+  /// Returns "NAME=value and OTHER=value".
   std::string both(const char* name, const char* other) const {
     return std::string(name) + "=" + escaped(text(name).value_or("")) + " and " + other + "=" +
            escaped(text(other).value_or(""));
@@ -99,7 +100,7 @@ class Reader {
                     "it must be the number of tasks of each node, as \"2(x3),1\"");
 }
 
-/// "2(x3),1" is 2, 2, 2, 1.
+/// Parses e.g. "2(x3),1", which means 2, 2, 2, 1.
 std::vector<int> tasks_of_nodes(const std::string& name, const std::string& text) {
   std::vector<int> nodes;
   std::istringstream parts(text);
@@ -121,7 +122,7 @@ std::vector<int> tasks_of_nodes(const std::string& name, const std::string& text
   return nodes;
 }
 
-/// How many tasks of the step run on this node; nothing where Slurm does not say.
+/// Returns the number of the step's tasks on this node; nothing if Slurm does not set it.
 std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const char* world_name) {
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
     const auto text = env.text(name);
@@ -134,7 +135,7 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
                         "the tasks of all nodes together are not the tasks of the step: leave "
                         "Slurm's variables as srun sets them");
     }
-    if (sum != world_size) continue;  // of the whole job, and this is a step of another shape
+    if (sum != world_size) continue;  // describes the whole job, but this step has another shape
     if (nodes.size() == 1) return nodes[0];
     const auto node = env.number("SLURM_NODEID", 0, kMostRanks);
     if (!node) continue;
@@ -149,7 +150,7 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
   return std::nullopt;
 }
 
-/// Slurm's variables are there in a batch script, too, where no peers will come.
+/// Refuses Slurm's variables in a batch script, where no peers will come.
 void require_slurm_step(const Reader& env, int world_size) {
   if (world_size > 1 && env.has("SLURM_JOB_ID") && !env.has("SLURM_STEP_NUM_TASKS")) {
     throw_environment(kNoRanks,
@@ -159,7 +160,7 @@ void require_slurm_step(const Reader& env, int world_size) {
   }
 }
 
-/// The first host of a Slurm list, as "gpu[07-09,12],login1" -> "gpu07".
+/// Returns the first host of a Slurm list, e.g. "gpu07" of "gpu[07-09,12],login1".
 std::string first_host(std::string_view list) {
   const std::size_t end = list.find_first_of(",[");
   std::string host(list.substr(0, end));
@@ -176,9 +177,9 @@ std::string first_host(std::string_view list) {
 
 // --------------------------------------------------------------------------------- contradictions
 
-/// RANK and WORLD_SIZE that were exported once, in a shell from which a launcher then started the
-/// ranks, would make every process the same rank, or each one alone. A launcher within a launcher,
-/// as torchrun in a Slurm job, sets LOCAL_RANK.
+/// Refuses RANK and WORLD_SIZE that a shell exported before a launcher started the ranks: every
+/// process would be the same rank, or each one alone. A launcher within a launcher, e.g. torchrun
+/// in a Slurm job, sets LOCAL_RANK and is accepted.
 void require_own_variables(const Reader& env) {
   if (env.has("LOCAL_RANK") || env.has("TORCHELASTIC_RUN_ID")) return;
   for (const Names& names : kLaunchers) {
@@ -198,7 +199,8 @@ void require_own_variables(const Reader& env) {
   }
 }
 
-/// With its option for virtual local ranks, torchrun sets LOCAL_RANK to 0 in every process.
+/// Computes the local rank under torchrun. With its option for virtual local ranks, torchrun sets
+/// LOCAL_RANK to 0 in every process.
 int rank_on_torchrun_node(const Reader& env, int rank, int local_rank, int local_size, int world) {
   const auto node = env.number("GROUP_RANK", 0, kMostRanks);
   const auto num_nodes = env.number("GROUP_WORLD_SIZE", 1, kMostRanks);
@@ -208,7 +210,7 @@ int rank_on_torchrun_node(const Reader& env, int rank, int local_rank, int local
   return place >= 0 && place < local_size ? static_cast<int>(place) : local_rank;
 }
 
-/// True if srun gave the PMI variables, which say less than its own.
+/// True if srun set the PMI variables, which say less than Slurm's own.
 bool is_of_slurm(const Reader& env) {
   return env.has("SLURM_STEP_NUM_TASKS") && env.text("SLURM_PROCID") == env.text("PMI_RANK") &&
          env.text("SLURM_STEP_NUM_TASKS") == env.text("PMI_SIZE");
@@ -240,8 +242,8 @@ void find_local_ranks(const Reader& env, const Names& names, RankEnvironment& fo
 
 // ---------------------------------------------------------------------------------------- meeting
 
-/// A name that all ranks of one start of a job know, and that no other start has. Empty if there is
-/// none.
+/// Returns a name that is the same on all ranks of one start of the job, and differs between
+/// starts. It is empty if the variables do not give one.
 std::string job_name(const Reader& env, const RankEnvironment& ranks, std::string_view starter) {
   std::string name;
   const auto add = [&](std::initializer_list<const char*> variables) {
@@ -250,10 +252,11 @@ std::string job_name(const Reader& env, const RankEnvironment& ranks, std::strin
     }
   };
   if (ranks.launcher == "torchrun" && env.has("TORCHELASTIC_RUN_ID")) {
-    // The agents' own store is at MASTER_PORT of MASTER_ADDR, or will be the ranks': one of it.
+    // MASTER_PORT of MASTER_ADDR is used by the agents' store or by the ranks, so it identifies one
+    // job.
     add({"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"});
   } else if (ranks.launcher == "Open MPI") {
-    // Under mpirun in a Slurm job the step differs between ranks' daemons.
+    // Under mpirun in a Slurm job, the step differs between the ranks' daemons.
     add({env.has("PMIX_NAMESPACE") ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid"});
   } else if (ranks.launcher == "Slurm" && env.has("SLURM_JOB_ID")) {
     add({"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
@@ -283,7 +286,7 @@ std::string meeting_address(const Reader& env, const RankEnvironment& ranks) {
                     "set MASTER_ADDR to the address of rank 0's machine on all ranks");
 }
 
-/// Below the ports that Linux gives to outgoing connections.
+/// The ports are below those that Linux gives to outgoing connections.
 void add_made_ports(const std::string& job, std::vector<std::uint16_t>& ports) {
   constexpr int kMadePorts = 8;
   for (std::uint64_t i = 0; i < kMadePorts; ++i) {
@@ -309,8 +312,8 @@ RankEnvironment rank_environment(const Environment& get) {
     if (!env.has(names.rank) && !env.has(names.world_size)) continue;
     if (names.launcher == Launcher::kPmi && is_of_slurm(env)) continue;
     const bool is_slurm = names.launcher == Launcher::kSlurm;
-    // In a batch script without a number of tasks Slurm sets the rank alone; in an allocation's
-    // shell the number alone. Neither is a rank of anything.
+    // Slurm sets only the rank in a batch script without a number of tasks, and only the number in
+    // an allocation's shell. Neither process is a rank.
     if (is_slurm && !env.has("SLURM_STEP_NUM_TASKS") && env.has("SLURM_JOB_ID") &&
         env.has(names.rank) != env.has(names.world_size)) {
       continue;
@@ -350,7 +353,7 @@ MeetingPoint meeting_point(const RankEnvironment& ranks, const Environment& get,
   point.address = meeting_address(env, ranks);
   point.job = job_name(env, ranks, starter);
   const auto port = env.number("MASTER_PORT", 1, 65535);
-  // With its own store at MASTER_PORT, torchrun leaves no room for another listener there.
+  // If torchrun's own store listens at MASTER_PORT, no other listener can.
   const bool is_taken = env.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   if (port && !is_taken) point.ports.push_back(static_cast<std::uint16_t>(*port));
   if (!point.job.empty()) add_made_ports(point.job, point.ports);
@@ -397,7 +400,7 @@ std::string launching_process(std::string_view rank_variable, int process) {
   for (int i = 0; i < kMostAncestors && pid != "0"; ++i) {
     const std::vector<std::string> stat = detail::process_stat(pid);
     if (stat.size() <= kStartTime) return {};
-    if (i == 0) {  // itself
+    if (i == 0) {  // start at the parent
       pid = stat[kParent];
       continue;
     }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kLowerHexDigits[] = "0123456789abcdef";
 
-/// Length of the UTF-8 sequence at the front of `s`, or 0 if there is no well-formed one.
+/// Returns the length of the UTF-8 sequence at the front of `s`; 0 if it is malformed.
 std::size_t utf8_length(std::string_view s) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   const auto continues = [&](std::size_t i) { return i < s.size() && (byte(i) & 0xC0) == 0x80; };
@@ -34,7 +34,7 @@ std::size_t utf8_length(std::string_view s) noexcept {
   return 0;
 }
 
-/// The character of a well-formed UTF-8 sequence.
+/// Decodes a well-formed UTF-8 sequence.
 std::uint32_t decoded(std::string_view sequence) noexcept {
   const auto first = static_cast<unsigned char>(sequence[0]);
   std::uint32_t c = sequence.size() == 1 ? first : first & (0x7FU >> sequence.size());
@@ -43,8 +43,9 @@ std::uint32_t decoded(std::string_view sequence) noexcept {
   return c;
 }
 
-/// True for what a terminal obeys (U+0080 to U+009F), or shows as nothing or as a blank: blanks
-/// other than U+0020, zero-width and bidirectional marks, fillers, variation selectors, tags.
+/// True for characters that a terminal obeys (U+0080 to U+009F), or shows as nothing or as a blank:
+/// blanks other than U+0020, zero-width and bidirectional marks, fillers, variation selectors,
+/// tags.
 bool is_invisible(std::uint32_t c) noexcept {
   struct Range {
     std::uint32_t first, last;

@@ -12,8 +12,9 @@ namespace shardwise::detail {
 /// True if `bytes` is well-formed UTF-8 (no surrogates, nothing above U+10FFFF, no overlong forms).
 SHARDWISE_EXPORT bool is_utf8(std::string_view bytes) noexcept;
 
-/// `bytes` as one printable line: control and invisible characters, backslash and what is not UTF-8
-/// become `\n`, `\t`, `\\` or `\xNN` a byte. Names in archives are bytes and may hold anything.
+/// Returns `bytes` as one printable line: control and invisible characters, backslashes and
+/// malformed UTF-8 become `\n`, `\t`, `\\`, or `\xNN` per byte. Names in archives may hold any
+/// bytes.
 SHARDWISE_EXPORT std::string escaped(std::string_view bytes);
 
 /// `escaped(bytes)` in single quotes, cut to about 200 bytes: for error texts.
@@ -21,20 +22,20 @@ SHARDWISE_EXPORT std::string in_quotes(std::string_view bytes);
 
 /// Two lower-case hexadecimal digits a byte.
 SHARDWISE_EXPORT std::string hex(std::string_view bytes);
-/// True if `text` holds nothing but such digits.
+/// True if `text` holds only such digits.
 SHARDWISE_EXPORT bool is_hex(std::string_view text) noexcept;
 
-/// A whole decimal number with an optional minus sign and nothing else; nothing if `text` is not
-/// one or does not fit.
+/// Parses a whole decimal number with an optional minus sign. Returns nothing if `text` has any
+/// other form, or does not fit.
 SHARDWISE_EXPORT std::optional<std::int64_t> parse_int64(std::string_view text) noexcept;
 
-/// "2026-11-22T10:45:00Z": a time in seconds since the Unix epoch, in UTC, by ISO 8601.
+/// Formats seconds since the Unix epoch in UTC by ISO 8601, e.g. "2026-11-22T10:45:00Z".
 SHARDWISE_EXPORT std::string utc_text(std::int64_t seconds);
 
-/// "1.5 GiB", "831 B": for people, in powers of 1,024.
+/// Formats a size for people, in powers of 1,024, e.g. "1.5 GiB", "831 B".
 SHARDWISE_EXPORT std::string human_bytes(std::uint64_t num_bytes);
 
-/// "1,234,567": for people.
+/// Formats a count for people, e.g. "1,234,567".
 SHARDWISE_EXPORT std::string human_count(std::uint64_t count);
 
 }  // namespace shardwise::detail

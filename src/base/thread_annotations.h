@@ -1,14 +1,14 @@
 #pragma once
 
 // Attributes of clang's thread-safety analysis, which checks at compile time which locks are held
-// (-Wthread-safety; presets core-clang and fuzz). They are nothing to other compilers.
+// (-Wthread-safety; presets core-clang and fuzz). For other compilers they are empty.
 //
 //   Mutex mutex_;
 //   std::size_t size_ SHARDWISE_GUARDED_BY(mutex_) = 0;       // used with the mutex held alone
 //   void grow() SHARDWISE_REQUIRES(mutex_);                   // called with the mutex held
 //
-// The analysis looks into one function at a time, and a lambda is a function of its own: what a
-// lambda uses of a guarded member is passed to it, or it takes the lock itself.
+// The analysis covers one function at a time, and a lambda counts as a separate function. Pass
+// guarded members to a lambda as arguments, or take the lock inside it.
 
 #if defined(__clang__)
 #define SHARDWISE_THREAD_ATTRIBUTE(x) __attribute__((x))
@@ -22,7 +22,7 @@
 #define SHARDWISE_SCOPED_CAPABILITY SHARDWISE_THREAD_ATTRIBUTE(scoped_lockable)
 /// This member is read and written with the lock held alone.
 #define SHARDWISE_GUARDED_BY(lock) SHARDWISE_THREAD_ATTRIBUTE(guarded_by(lock))
-/// What this pointer points to is read and written with the lock held alone.
+/// The target of this pointer is read and written with the lock held alone.
 #define SHARDWISE_PT_GUARDED_BY(lock) SHARDWISE_THREAD_ATTRIBUTE(pt_guarded_by(lock))
 /// The caller holds the locks.
 #define SHARDWISE_REQUIRES(...) SHARDWISE_THREAD_ATTRIBUTE(requires_capability(__VA_ARGS__))
@@ -32,7 +32,7 @@
 #define SHARDWISE_ACQUIRE(...) SHARDWISE_THREAD_ATTRIBUTE(acquire_capability(__VA_ARGS__))
 /// The function frees the lock.
 #define SHARDWISE_RELEASE(...) SHARDWISE_THREAD_ATTRIBUTE(release_capability(__VA_ARGS__))
-/// This lock is taken before those, by a thread that takes both (-Wthread-safety-beta).
+/// A thread that takes both kinds takes this lock before the listed ones (-Wthread-safety-beta).
 #define SHARDWISE_ACQUIRED_BEFORE(...) SHARDWISE_THREAD_ATTRIBUTE(acquired_before(__VA_ARGS__))
-/// The body is not analysed. A comment beside it says why.
+/// The body is not analysed. A comment beside each use says why.
 #define SHARDWISE_NO_THREAD_SAFETY_ANALYSIS SHARDWISE_THREAD_ATTRIBUTE(no_thread_safety_analysis)

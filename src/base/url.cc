@@ -30,7 +30,7 @@ int hex_value(char c) {
   return -1;
 }
 
-/// The byte that the %XX at the front of `text` stands for; nothing if there is none.
+/// Decodes the %XX at the front of `text`; returns nothing if it does not begin with one.
 std::optional<char> encoded_byte(std::string_view text) {
   if (text.size() < 3 || text[0] != '%') return std::nullopt;
   const int high = hex_value(text[1]), low = hex_value(text[2]);
@@ -45,7 +45,7 @@ void append_encoded(std::string& out, char c) {
   out += kHexDigits[byte & 15];
 }
 
-/// A path or query in its one spelling.
+/// Normalises a path or query.
 std::string normalised(std::string_view text) {
   constexpr std::string_view kReserved = ":/?#[]@!$&'()*+,;=%";
   std::string out;
@@ -66,7 +66,7 @@ std::string normalised(std::string_view text) {
   return out;
 }
 
-/// An absolute path without "." and "..".
+/// Resolves "." and ".." in an absolute path.
 std::string without_dot_segments(std::string_view path) {
   std::string out;
   while (!path.empty()) {
@@ -101,14 +101,14 @@ bool is_host(std::string_view host) {
   });
 }
 
-/// The parts of a URL as they are written; nothing if it does not have the form of one.
+/// The parts of a URL as written.
 struct RawUrl {
   std::string_view userinfo, host, port, path, query;
   bool has_query = false;
 };
 
-/// The parts of a text that begins as a URL does; host and port may be none. So what is secret in a
-/// pattern of URLs, or in a malformed one, is found as well.
+/// Splits a text that begins like a URL; host and port may be missing. Secrets are therefore found
+/// also in a pattern of URLs, or in a malformed URL.
 std::optional<RawUrl> split_loosely(std::string_view url) {
   const std::size_t start = scheme_of(url).size();
   if (start == 0 || !url.substr(start).starts_with("://")) return std::nullopt;
@@ -143,7 +143,7 @@ std::optional<RawUrl> split_url(std::string_view url) {
   return is_valid ? raw : std::nullopt;
 }
 
-/// `url` before its question mark, and after it.
+/// Splits `url` at its question mark.
 std::pair<std::string_view, std::string_view> cut_at_query(std::string_view url) {
   const std::size_t mark = std::min(url.find('?'), url.size());
   return {url.substr(0, mark), url.substr(std::min(mark + 1, url.size()))};
@@ -159,19 +159,19 @@ std::vector<std::string_view> query_parts(std::string_view query) {
   return parts;
 }
 
-/// The name of a part "name=value" of a query, in lower case, whatever is written as %XX.
+/// Returns the name in a query's part "name=value", decoded and in lower case.
 std::string name_of(std::string_view part) {
   const std::string_view name = part.substr(0, part.find('='));
   return to_lower(percent_decoded(name).value_or(std::string(name)));
 }
 
-/// A way of signing a URL. The names of parameters are in lower case, with a space between two.
+/// A way of signing a URL. Names of parameters are in lower case, separated by spaces.
 struct SigningScheme {
-  std::string_view marks;  ///< those that are a signature together: one alone may mean anything
-  std::string_view parts;  ///< those that belong to it then; "x-*": all that begin with x-
+  std::string_view marks;  ///< these together mark a signature; one of them alone does not
+  std::string_view parts;  ///< all its parameters; "x-*" matches all that begin with x-
 };
 
-/// Documented, with what it is for, in docs/formats/cache-directory.md.
+/// docs/formats/cache-directory.md documents these, with their services.
 constexpr SigningScheme kSigningSchemes[] = {
     {"x-amz-signature", "x-amz-*"},
     {"x-goog-signature", "x-goog-*"},
@@ -180,7 +180,7 @@ constexpr SigningScheme kSigningSchemes[] = {
     {"signature key-pair-id", "signature key-pair-id expires policy x-amz-security-token"},
     {"signature keyname expires", "signature keyname expires urlprefix"},
     {"signature ossaccesskeyid", "signature ossaccesskeyid expires security-token"},
-    // Not x-oss-*: x-oss-process, say, gives another file.
+    // Not x-oss-*, since e.g. x-oss-process selects another file.
     {"x-oss-signature",
      "x-oss-signature x-oss-signature-version x-oss-credential x-oss-access-key-id x-oss-date "
      "x-oss-expires x-oss-additional-headers x-oss-security-token"},
@@ -191,7 +191,7 @@ constexpr SigningScheme kSigningSchemes[] = {
      "sig se si sip ske skoid sks skt sktid skv sp spr sr srt ss st sv sdd saoid suoid scid"},
 };
 
-/// True if `holds` is true of one of the names in `list`.
+/// True if `holds` returns true for a name in `list`.
 template <class Holds>
 bool any_name(std::string_view list, const Holds& holds) {
   while (!list.empty()) {
@@ -202,7 +202,7 @@ bool any_name(std::string_view list, const Holds& holds) {
   return false;
 }
 
-/// True if the parameter `name` belongs to a signature; `names` are those of all parameters.
+/// True if the parameter `name` belongs to a signature. `names` are those of all parameters.
 bool is_of_a_signature(std::string_view name, const std::vector<std::string>& names) {
   const auto is_missing = [&](std::string_view mark) {
     return std::ranges::find(names, mark) == names.end();
@@ -274,7 +274,7 @@ std::string redacted_url(std::string_view url) {
     const std::size_t start = url.starts_with('|') ? 1 : 5;
     const std::size_t word = std::min(url.find_first_not_of(' ', start), url.size());
     const std::size_t end = std::min(url.find_first_of(" \t\n", word), url.size());
-    // A word with a quote may go on, and one with '=' may hold a secret.
+    // A word with a quote may continue after the blank, and one with '=' may hold a secret.
     std::string_view program = url.substr(word, end - word);
     if (program.find_first_of("'\"\\=") != std::string_view::npos) program = {};
     return "pipe:" + std::string(program) + (end < url.size() || program.empty() ? " ***" : "");
@@ -294,7 +294,7 @@ std::string redacted_url(std::string_view url) {
   for (std::string_view rest = raw->query; !rest.empty();) {
     const std::size_t end = std::min(rest.find('&'), rest.size());
     const std::size_t equals = rest.substr(0, end).find('=');
-    // A part without a name is all value.
+    // A part without a name is a value.
     if (equals != std::string_view::npos) out += rest.substr(0, equals + 1);
     out += "***";
     if (end < rest.size()) out += '&';
@@ -310,7 +310,7 @@ bool is_object_url(std::string_view url) {
 
 namespace {
 
-/// As rebased_url(), of texts as they are written.
+/// Implements rebased_url() for texts as written.
 std::optional<std::string> rebased_as_written(std::string_view url, std::string_view from,
                                               std::string_view to) {
   if (!url.starts_with(from)) return std::nullopt;
@@ -349,7 +349,7 @@ std::optional<std::string> rebased_url(std::string_view url, std::string_view fr
   if (!is_remote_url(url) || !is_remote_url(from)) return std::nullopt;
   try {
     return rebased_as_written(canonical_url(url), unsigned_url(canonical_url(from)), to);
-  } catch (const InvalidArgument&) {  // a malformed one is no spelling of another
+  } catch (const InvalidArgument&) {  // a malformed URL is not another spelling of `from`
     return std::nullopt;
   }
 }

@@ -9,17 +9,17 @@
 
 namespace shardwise::detail {
 
-/// Returns the part before the first colon of `url`, in lower case, if it has the form of a scheme;
+/// Returns the part before the first colon of `url` in lower case, if it has the form of a scheme;
 /// otherwise an empty text. "C:/x" has the scheme "c".
 SHARDWISE_EXPORT std::string scheme_of(std::string_view url);
 
-/// True for `scheme://...`, where the scheme is not file: something on another machine.
+/// True for `scheme://...`, except file://: a source on another machine.
 SHARDWISE_EXPORT bool is_remote_url(std::string_view url);
 
 /// True for `pipe:command` and `|command`.
 SHARDWISE_EXPORT bool is_command_url(std::string_view url);
 
-/// True for a source that is no path on this machine, so that a fetcher must bring it.
+/// True for a source that is not a path on this machine, so that a fetcher must download it.
 inline bool is_fetched_url(std::string_view url) {
   return is_remote_url(url) || is_command_url(url);
 }
@@ -27,63 +27,65 @@ inline bool is_fetched_url(std::string_view url) {
 /// The parts of `scheme://[userinfo@]host[:port][/path][?query][#fragment]`.
 struct Url {
   std::string scheme;                      ///< in lower case
-  std::string userinfo = {};               ///< "user" or "user:password", as written; a secret
-  std::string host;                        ///< in lower case; IPv6 in its brackets
-  std::optional<std::uint16_t> port = {};  ///< nothing: not given, or the scheme's own
-  std::string path = "/";                  ///< normalised, see canonical_url
-  std::optional<std::string> query = {};   ///< without its question mark; may be a secret
+  std::string userinfo = {};               ///< "user" or "user:password", as written; secret
+  std::string host;                        ///< in lower case; IPv6 in brackets
+  std::optional<std::uint16_t> port = {};  ///< empty if not given, or the scheme's default
+  std::string path = "/";                  ///< normalised, see canonical_url()
+  std::optional<std::string> query = {};   ///< without its question mark; may be secret
 
-  /// scheme://host[:port], what browsers call the origin.
+  /// Returns scheme://host[:port], which browsers call the origin.
   std::string origin() const;
 };
 
-/// Takes a URL apart.
-/// Errors: InvalidArgument if `url` holds a control character, has no host, or a host or port that
-///   is not valid; the text has the URL without its secrets.
+/// Parses a URL.
+/// Errors: InvalidArgument if `url` holds a control character, or its host or port is missing or
+///   invalid. The text shows the URL without its secrets.
 SHARDWISE_EXPORT Url parse_url(std::string_view url);
 
-/// Returns one spelling for all URLs that name the same file: for keys of caches, and for requests.
+/// Returns one spelling for all URLs that name the same file: for cache keys, and for requests.
 ///
-/// Scheme and host in lower case; no userinfo, default port or fragment; dot segments resolved; %XX
-/// in upper case, unreserved characters decoded, and what no URL may hold (spaces, quotes, bytes
-/// above 127) encoded. The query stays. `s3://bucket/key` and other
-/// is_object_url() keep all but the case of their scheme: a key is bytes, in which nothing has a
-/// meaning.
+/// Scheme and host become lower case. Userinfo, default port and fragment are removed, and dot
+/// segments resolved. Each %XX is written in upper case, and unreserved characters are decoded.
+/// Characters that no URL may hold (spaces, quotes, bytes above 127) are encoded. The query stays.
+/// For `s3://bucket/key` and other URLs of is_object_url(), only the scheme's case changes: a key
+/// is bytes without structure.
 /// Errors: as parse_url.
 /// Source: RFC 3986, sections 5.2.4 and 6.2.2.
 SHARDWISE_EXPORT std::string canonical_url(std::string_view url);
 
-/// `url` for texts: without userinfo and fragment, each value in the query as "***"; of a pipe:
-/// URL the program's name only. Never throws for a malformed URL, but shows less of it. Not yet
-/// escaped: put it in_quotes.
+/// Returns `url` for texts: without userinfo and fragment, and with "***" for each value in the
+/// query. A pipe: URL is cut to the program's name. Never throws for a malformed URL, but shows
+/// less of it. The result is not escaped: use in_quotes().
 SHARDWISE_EXPORT std::string redacted_url(std::string_view url);
 
-/// A path or URL for texts: a URL as redacted_url() gives it, a path as it is. Not yet escaped.
+/// Returns a path or URL for texts: a URL as by redacted_url(), a path unchanged. Not escaped.
 SHARDWISE_EXPORT std::string without_secrets(const std::string& path_or_url);
 
-/// True for a URL of a store of objects (s3, gs, az, hf): what follows the bucket is a key, whose
-/// bytes stand for themselves.
+/// True for a URL of an object store (s3, gs, az, hf). The part after the bucket is a key, whose
+/// bytes are taken literally.
 SHARDWISE_EXPORT bool is_object_url(std::string_view url);
 
-/// If `url` is `from` or lies below it, as written or in another spelling (see canonical_url): the
-/// URL at `to`. What follows `from` comes after the path
-/// of `to`, and the query of `to` is added to its own. A path of the web becomes a key, and the
-/// other way round, where the schemes are of two kinds.
+/// If `url` equals `from` or lies below it, in any spelling (see canonical_url()), returns the
+/// matching URL below `to`.
+/// The rest of `url` is appended to the path of `to`, and the query of `to` is added. If one scheme
+/// is of the web and the other of an object store, the path is converted to a key, or back.
 SHARDWISE_EXPORT std::optional<std::string> rebased_url(std::string_view url, std::string_view from,
                                                         std::string_view to);
 
-/// `url` without what says who asks, and until when: userinfo, fragment, and the parameters of
-/// signatures in the query, which docs/formats/cache-directory.md lists (AWS, CloudFront, Google
-/// Cloud Storage and CDN, Azure, Alibaba Cloud, Tencent Cloud). Other parameters stay as they are.
-/// Two URLs of one file that are signed at different times give the same text. Others (of objects,
-/// commands, paths) stay as they are. A pattern of URLs, or a malformed one, is stripped in the
+/// Returns `url` without the parts that depend on who asks and until when: userinfo, fragment, and
+/// the signature parameters of the query. Other parameters stay. The page
+/// docs/formats/cache-directory.md lists the signatures of AWS, CloudFront, Google Cloud Storage
+/// and CDN, Azure, Alibaba Cloud, and Tencent Cloud.
+/// Two URLs of one file that are signed at different times give the same text. URLs of objects,
+/// commands and paths stay unchanged. A pattern of URLs, or a malformed URL, is stripped in the
 /// same way.
 SHARDWISE_EXPORT std::string unsigned_url(std::string_view url);
 
-/// `text` with every %XX as its byte; nothing if one is malformed.
+/// Decodes every %XX of `text`; returns nothing if one is malformed.
 SHARDWISE_EXPORT std::optional<std::string> percent_decoded(std::string_view text);
 
-/// `text` with every byte that is not unreserved (letters, digits, "-._~") nor in `also` as %XX.
+/// Encodes as %XX every byte of `text` that is neither unreserved (letters, digits, "-._~") nor in
+/// `also`.
 SHARDWISE_EXPORT std::string percent_encoded(std::string_view text, std::string_view also = "");
 
 }  // namespace shardwise::detail

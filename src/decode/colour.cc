@@ -13,7 +13,7 @@ namespace {
 
 std::size_t num_pixels(const RgbImage& image) { return image.height() * image.width(); }
 
-/// The integer part of 0.2989 r + 0.587 g + 0.114 b.
+/// Returns the integer part of 0.2989 r + 0.587 g + 0.114 b.
 std::uint32_t gray_of(const std::uint8_t* pixel) {
   return (2989U * pixel[0] + 5870U * pixel[1] + 1140U * pixel[2]) / 10000U;
 }

@@ -8,13 +8,13 @@
 
 namespace shardwise::detail {
 
-/// Says why bytes could not be decoded. Users get a BadField, which also says where.
+/// The reason why bytes cannot be decoded. Users get a BadField instead, which also says where.
 class SHARDWISE_EXPORT DecodeFailure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// "480x640 (HxW)": the size of an image in every text, in the order of options and shapes.
+/// Formats an image's size for texts, e.g. "480x640 (HxW)", in the order of options and shapes.
 inline std::string size_text(std::uint64_t height, std::uint64_t width) {
   return std::to_string(height) + "x" + std::to_string(width) + " (HxW)";
 }

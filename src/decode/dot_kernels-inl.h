@@ -1,12 +1,12 @@
 // Resizing on machines that add products of bytes four at a time (AVX-512 with VBMI and VNNI).
-// Included by pixel_kernels.cc each time that it is compiled for AVX-512 or better, so there is no
-// guard against a second time; its kernels call these where has_byte_dots() says so.
+// There is no include guard, since pixel_kernels.cc includes this file each time that it is
+// compiled for AVX-512 or better. Its kernels call these if has_byte_dots() returns true.
 //
-// A weight is split into three signed bytes, low + 256 * mid + 65536 * high, so that one
-// instruction adds four pixels' products with one of them; the three sums are joined at the end, in
-// integers of 32 bits, and give the bits that all other kernels give.
+// A weight is split into three signed bytes, low + 256 * mid + 65536 * high. One instruction adds
+// the products of four pixels with one kind of byte. The three sums are joined at the end in 32-bit
+// integers. The result equals that of all other kernels, bit for bit.
 //
-// Vectors have 32 bytes, as those of pixel_kernels.cc.
+// Vectors have 32 bytes, as in pixel_kernels.cc.
 
 #include <immintrin.h>
 
@@ -15,12 +15,12 @@
 
 #include "decode/pixel_kernels.h"
 
-// Highway's own targets for such machines ask for more than these kernels need.
+// Highway's targets for such machines require more features than these kernels need.
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vbmi,avx512vnni")
 namespace shardwise::detail {
 namespace HWY_NAMESPACE {
 
-/// Whether this machine has what these kernels need.
+/// True if this machine supports these kernels, and they are enabled.
 inline bool has_byte_dots() noexcept {
   static const bool has =
       __builtin_cpu_supports("avx512vbmi") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
@@ -31,13 +31,13 @@ HWY_INLINE __m256i load_bytes(const void* from) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(from));
 }
 
-/// Four weights by their bytes, the first one's lowest.
+/// Four weights, split into bytes; the first weight is in the lowest byte.
 struct DotWeights {
   std::uint32_t low = 0;
   std::uint32_t mid = 0;
   std::uint32_t high = 0;
 
-  /// REQUIRES: |weight| < 2^23 - 2^16: a weight is 2^22 where it is 1.
+  /// REQUIRES: |weight| < 2^23 - 2^16. The weight 1 is stored as 2^22.
   HWY_INLINE void set(std::size_t place, std::int32_t weight) {
     const auto first = static_cast<std::int8_t>(weight & 0xFF);
     const std::int32_t rest = (weight - first) >> 8;
@@ -52,7 +52,7 @@ struct DotWeights {
   }
 };
 
-/// Eight weighted sums, with half of the last place that is kept.
+/// Eight weighted sums that start with half of the last bit kept.
 struct DotSum {
   __m256i low;
   __m256i mid;
@@ -72,7 +72,7 @@ struct DotSum {
   }
 };
 
-/// The values of two sums, as 16 bits: all of the first one's, then the second one's.
+/// Returns the values of two sums as 16-bit numbers: all of the first, then all of the second.
 HWY_INLINE __m256i dot_values(const DotSum& first, const DotSum& second) {
   const __m256i upper_halves =
       _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
@@ -80,25 +80,25 @@ HWY_INLINE __m256i dot_values(const DotSum& first, const DotSum& second) {
                            kWeightBits - 16);
 }
 
-/// Rows that are made together.
+/// Rows that are computed together.
 constexpr std::size_t kDotRows = 4;
-/// Rows between which the groups go round, so that their input stays in the cache.
+/// Rows after which the next group begins, so that their input stays in the cache.
 constexpr std::size_t kDotBlock = 32;
 static_assert(kRowGroup % kDotRows == 0);
 /// Steps whose weights stay in registers from row to row.
 constexpr std::size_t kMostKept = 3;
 
-/// Of eight bytes of the result, a lane each, what four taps add: where the pixels' bytes lie among
-/// 32 bytes of the row, and their weights.
+/// The contribution of four taps to eight bytes of the result, one per lane: the pixels' positions
+/// among 32 bytes of the row, and their weights.
 struct DotStep {
   std::uint32_t places[8];
   std::uint32_t low[8];
   std::uint32_t mid[8];
   std::uint32_t high[8];
-  std::size_t begin[2];  ///< of the row's bytes: where the lower and the upper 16 of the 32 begin
+  std::size_t begin[2];  ///< offsets in the row of the lower and the upper 16 bytes
 
   void set_lane(std::size_t lane, std::size_t place, const DotWeights& weights) {
-    // Neighbouring pixels' bytes lie three apart.
+    // The bytes of neighbouring pixels are three apart.
     places[lane] = static_cast<std::uint32_t>(place) * 0x01010101U + 0x09060300U;
     low[lane] = weights.low;
     mid[lane] = weights.mid;
@@ -109,16 +109,16 @@ struct DotStep {
 /// Four taps of an output.
 struct DotTaps {
   DotWeights weights;
-  std::size_t first = 0;  ///< pixel
-  std::size_t count = 0;  ///< up to the last that weighs anything
+  std::size_t first = 0;  ///< first pixel
+  std::size_t count = 0;  ///< taps up to the last one with a weight
 };
 
-/// Across, as steps. Eight neighbouring bytes of the result are made of 32 neighbouring ones of the
-/// row, if their pixels lie so close; else two pixels are made together, from 16 bytes each, and
-/// two lanes are left over.
+/// The horizontal resize as steps. If the inputs of eight neighbouring result bytes lie within 32
+/// bytes of the row, a group computes those eight bytes. Otherwise it computes two pixels from 16
+/// bytes each, and two lanes stay unused.
 class DotPlan {
  public:
-  /// The one that `scratch` has, or a new one there.
+  /// Uses the plan in `scratch`, or makes it there.
   DotPlan(const RowTaps& taps, std::size_t in_width, AcrossScratch& scratch)
       : row_bytes_(in_width * 3),
         out_bytes_(taps.num_outputs * 3),
@@ -137,7 +137,7 @@ class DotPlan {
     scratch.has_plan = true;
   }
 
-  /// Whether a row of this width can be read 16 bytes at a time.
+  /// True if a row of this width can be read 16 bytes at a time.
   static bool fits(std::size_t in_width) { return in_width * 3 >= kHalfBytes; }
 
   [[nodiscard]] bool is_close() const { return is_close_; }
@@ -149,7 +149,7 @@ class DotPlan {
   [[nodiscard]] const DotStep* steps(std::size_t group) const {
     return steps_ + group * num_steps_;
   }
-  /// Where a group's bytes begin; the last one begins before the end of its neighbour.
+  /// Returns the offset of a group's bytes. The last group may overlap its neighbour.
   [[nodiscard]] std::size_t output(std::size_t group) const {
     return is_close_ ? std::min(group * kLanes, out_bytes_ - kLanes) : group * kPairBytes;
   }
@@ -239,7 +239,7 @@ HWY_INLINE void store_dots(const DotSum& first, const DotSum& second, const DotS
   const __m256i bytes = _mm256_packus_epi16(dot_values(first, second), dot_values(third, fourth));
   const __m128d even = _mm_castsi128_pd(_mm256_castsi256_si128(bytes));
   const __m128d odd = _mm_castsi128_pd(_mm256_extracti128_si256(bytes, 1));
-  // Halves as doubles, which is one instruction each.
+  // Storing halves as doubles takes one instruction each.
   const auto store = [&](std::size_t y, double half) {
     std::memcpy(out + y * out_stride, &half, sizeof half);
   };
@@ -249,7 +249,7 @@ HWY_INLINE void store_dots(const DotSum& first, const DotSum& second, const DotS
   store(3, odd[1]);
 }
 
-/// A step's 32 bytes of a row.
+/// Loads a step's 32 bytes of a row.
 template <bool kIsClose>
 HWY_INLINE __m256i dot_bytes(const std::uint8_t* row, std::size_t lower, std::size_t upper) {
   if constexpr (kIsClose) return load_bytes(row + lower);
@@ -259,8 +259,8 @@ HWY_INLINE __m256i dot_bytes(const std::uint8_t* row, std::size_t lower, std::si
   return _mm256_inserti128_si256(_mm256_castsi128_si256(half(lower)), half(upper), 1);
 }
 
-/// Makes a group's bytes of some rows, a multiple of four.
-/// @param kKept  steps whose weights stay in registers: all of them, if there are fewer than three.
+/// Computes a group's bytes of some rows, a multiple of four.
+/// @param kKept  steps whose weights stay in registers: all of them if there are fewer than three.
 template <bool kIsClose, std::size_t kKept>
 void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t num_rows,
                     const DotStep* steps, std::size_t num_steps, std::uint8_t* out,
@@ -305,7 +305,7 @@ void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t n
   }
 }
 
-/// All groups' bytes of some rows, a multiple of four.
+/// Computes all groups' bytes of some rows, a multiple of four.
 template <bool kIsClose, std::size_t kKept>
 void dot_resize_block(const std::uint8_t* in, std::size_t in_stride, std::size_t num_rows,
                       const DotPlan& plan, std::uint8_t* out, std::size_t out_stride) {
@@ -324,7 +324,8 @@ void dot_resize_rows(const std::uint8_t* in, std::size_t in_stride, std::size_t 
                                       out_stride);
   };
   if (num_rows < kDotRows) {
-    // Each row four times. What is written below it is written again, or lies behind the last row.
+    // Computes each row four times. The extra copies are overwritten later, or lie after the last
+    // row.
     for (std::size_t y = 0; y < num_rows; ++y) resize(y, 0, kDotRows);
     return;
   }
@@ -332,10 +333,10 @@ void dot_resize_rows(const std::uint8_t* in, std::size_t in_stride, std::size_t 
   for (std::size_t y = 0; y < whole; y += kDotBlock) {
     resize(y, in_stride, std::min(kDotBlock, whole - y));
   }
-  if (whole < num_rows) resize(num_rows - kDotRows, in_stride, kDotRows);  // some of them again
+  if (whole < num_rows) resize(num_rows - kDotRows, in_stride, kDotRows);  // repeats some rows
 }
 
-/// resize_across(); false for rows that are shorter than what is read at a time.
+/// Implements resize_across(). Returns false for rows that are too short to read.
 inline bool dot_resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                               std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
                               std::size_t out_stride, AcrossScratch& scratch) {
@@ -358,7 +359,7 @@ struct RowQuad {
 
 constexpr std::size_t kMostRowQuads = 8;
 
-/// Weights in every lane.
+/// A quad's weights, repeated in every lane.
 struct DotFactors {
   __m256i low;
   __m256i mid;
@@ -375,7 +376,7 @@ struct DotFactors {
   }
 };
 
-/// The sums of 32 columns, in the order in which two packings put them right.
+/// The sums of 32 columns, in an order that two packings restore.
 struct ColumnSums {
   DotSum first;
   DotSum second;
@@ -407,7 +408,7 @@ struct ColumnSums {
   }
 };
 
-/// @param kKept  quads that are added without a loop: all of them, if there are fewer than three.
+/// @param kKept  quads that are added without a loop: all of them if there are fewer than three.
 template <std::size_t kKept>
 void dot_blend_quads(const RowQuad* quads, std::size_t num_quads, std::size_t size,
                      std::uint8_t* out) {
@@ -425,7 +426,7 @@ void dot_blend_quads(const RowQuad* quads, std::size_t num_quads, std::size_t si
   }
 }
 
-/// blend_rows() of up to 32 rows; false if there are more.
+/// Implements blend_rows() for up to 32 rows. Returns false if there are more.
 inline bool dot_blend_rows(const RowPair* pairs, std::size_t num_pairs, std::size_t size,
                            std::uint8_t* out) {
   const std::size_t num_quads = (num_pairs + 1) / 2;
@@ -437,7 +438,7 @@ inline bool dot_blend_rows(const RowPair* pairs, std::size_t num_pairs, std::siz
     for (std::size_t k = 0; k < 2; ++k) {
       const std::size_t place = i % 2 * 2 + k;
       quad.rows[place] = pair.rows[k];
-      // Where there is no pair left the last one weighs nothing.
+      // The last rows may have no pair; then their weights stay 0.
       if (i < num_pairs) quad.weights.set(place, joined_weight(pair.low, pair.high, k != 0));
     }
   }

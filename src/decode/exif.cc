@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kOrientationTag = 0x0112;
 constexpr std::size_t kEntryBytes = 12;
 
-/// The numbers of a TIFF block, in its byte order. What lies outside reads as 0.
+/// Reads the numbers of a TIFF block in its byte order. Bytes outside the block read as 0.
 class TiffNumbers {
  public:
   TiffNumbers(std::string_view tiff, bool big_endian) noexcept
@@ -32,17 +32,18 @@ class TiffNumbers {
   bool big_endian_;
 };
 
-/// The types of TIFF by their number: bytes a value, and whether it is a whole number. (Pillow
-/// takes a type of single bytes for text.)
+/// TIFF's types by number: bytes per value, and if it is a whole number. (Pillow reads single bytes
+/// as text.)
 struct TiffType {
-  std::size_t bytes = 0;  ///< 0: there is no such type
+  std::size_t bytes = 0;  ///< 0 means that the type does not exist
   bool is_whole = false;
 };
 constexpr TiffType kTypes[] = {{},        {1},       {1},       {2, true}, {4, true}, {8},
                                {1, true}, {1},       {2, true}, {4, true}, {8},       {4},
                                {8},       {4, true}, {},        {},        {8, true}};
 
-/// The value of the tag in the first directory; 0 if the block is no TIFF; none without such a tag.
+/// Returns the tag's value in the first directory; 0 if the block is not a TIFF; nothing without
+/// such a tag.
 std::optional<std::uint64_t> orientation_tag(std::string_view exif) noexcept {
   constexpr std::string_view kPrefix("Exif\0\0", 6);
   for (int i = 0; i < 2 && exif.starts_with(kPrefix); ++i) exif.remove_prefix(kPrefix.size());
@@ -51,7 +52,7 @@ std::optional<std::uint64_t> orientation_tag(std::string_view exif) noexcept {
   const std::string_view mark = exif.substr(0, 2);
   const std::string_view version = exif.substr(2, 2);
   if (mark != "II" && mark != "MM") return 0;
-  // Some writers turn the version round.
+  // Some writers swap the version's bytes.
   if (version != std::string_view("*\0", 2) && version != std::string_view("\0*", 2)) return 0;
   const TiffNumbers numbers(exif, mark == "MM");
   const std::uint64_t directory = numbers.at(4, 4);
@@ -68,7 +69,7 @@ std::optional<std::uint64_t> orientation_tag(std::string_view exif) noexcept {
       size_of_all += size;
       if (size_of_all > exif.size()) continue;
       place = numbers.at(place, 4);
-      if (place + size > exif.size()) return std::nullopt;  // nothing behind it is believed
+      if (place + size > exif.size()) return std::nullopt;  // damaged: ignore the rest
     }
     if (size == 0 || numbers.at(entry, 2) != kOrientationTag) continue;
     return type.is_whole ? numbers.at(place, type.bytes) : 0;
@@ -76,7 +77,7 @@ std::optional<std::uint64_t> orientation_tag(std::string_view exif) noexcept {
   return std::nullopt;
 }
 
-/// The digit behind tiff:Orientation=" or <tiff:Orientation>.
+/// Returns the digit after tiff:Orientation=" or <tiff:Orientation>.
 std::optional<std::uint64_t> orientation_in_xmp(std::string_view xmp) noexcept {
   constexpr std::string_view kName = "tiff:Orientation";
   for (std::size_t at = xmp.find(kName); at != std::string_view::npos; at = xmp.find(kName, at)) {

@@ -9,17 +9,17 @@
 #include "decode/image_codec.h"
 #include "decode/rgb_image.h"
 
-/// What the image formats have in common. Each decodes what the request's crop and scale say, which
-/// are in stored pixels here: turning is left to the caller.
+/// Functions that the image formats share. Each format decodes the request's crop at its scale. The
+/// crop is in stored pixels here; the caller turns the image.
 namespace shardwise::detail {
 
-/// What was forgiven. The image libraries' callbacks write here: nothing throws or takes memory.
+/// Forgiven damage. The image libraries' callbacks write here, so nothing throws or allocates.
 class DecodeWarnings {
  public:
-  /// `text` is copied, and cut to kTextSize.
+  /// Copies `text`, cut to kTextSize.
   void add(const char* text) noexcept;
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
-  /// One of a kind.
+  /// Returns each kind once.
   [[nodiscard]] std::vector<std::string> texts() const;
 
  private:
@@ -32,14 +32,15 @@ class DecodeWarnings {
 };
 
 /// Throws DecodeFailure unless height x width is at least 1 and at most `max_pixels`, and no side
-/// is longer than kMaxImageSide.
+/// exceeds kMaxImageSide.
 SHARDWISE_EXPORT void require_pixels(std::uint64_t height, std::uint64_t width,
                                      std::uint64_t max_pixels);
 /// Throws DecodeFailure unless `depth` is 16.
 void require_16_bits(std::string_view format, std::size_t depth);
-/// The wanted part of an image: all of it without a crop. Throws DecodeFailure if there is none.
+/// Returns the requested part of an image; all of it without a crop. Throws DecodeFailure unless
+/// the crop lies inside.
 Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t width);
-/// The whole of `box`, which was not scaled.
+/// Returns all of `box`, for an image that was not scaled.
 RealBox whole_of(const Box& box) noexcept;
 
 ImageHeader read_jpeg_header(std::string_view bytes);
@@ -56,12 +57,12 @@ RealBox decode_webp(std::string_view bytes, const DecodeRequest& request, RgbIma
 RealBox decode_pnm(std::string_view bytes, const DecodeRequest& request, RgbImage& image,
                    DecodeWarnings& warnings);
 
-/// The animation's first frame of a WebP, or all of it where it is a still image.
+/// The first frame of an animated WebP, or all of a still one.
 struct WebpFrame {
   std::string_view bytes;
-  Box place;  ///< on the canvas
+  Box place;  ///< position on the canvas
 };
-/// REQUIRES: read_webp_header gave `header` for these bytes.
+/// REQUIRES: `header` is read_webp_header(bytes).
 WebpFrame first_webp_frame(std::string_view bytes, const ImageHeader& header);
 
 }  // namespace shardwise::detail

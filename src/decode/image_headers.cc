@@ -1,5 +1,5 @@
-// The headers of the formats that have a library, read without it: in microseconds, and with the
-// metadata found in place. Every offset is checked before use.
+// Reads the headers of the formats that have a library without calling it. This is faster, and
+// finds the metadata in place. Every offset is checked before use.
 
 #include <zlib.h>
 
@@ -18,14 +18,14 @@ std::size_t byte_at(std::string_view bytes, std::size_t i) {
   return static_cast<unsigned char>(bytes[i]);
 }
 
-/// REQUIRES: the bytes lie in `bytes`.
+/// REQUIRES: the range lies in `bytes`.
 std::size_t read_big_endian(std::string_view bytes, std::size_t offset, std::size_t num_bytes) {
   std::size_t value = 0;
   for (std::size_t i = 0; i < num_bytes; ++i) value = value << 8 | byte_at(bytes, offset + i);
   return value;
 }
 
-/// REQUIRES: the bytes lie in `bytes`.
+/// REQUIRES: the range lies in `bytes`.
 std::size_t read_little_endian(std::string_view bytes, std::size_t offset, std::size_t num_bytes) {
   std::size_t value = 0;
   for (std::size_t i = num_bytes; i > 0; --i) value = value << 8 | byte_at(bytes, offset + i - 1);
@@ -34,8 +34,8 @@ std::size_t read_little_endian(std::string_view bytes, std::size_t offset, std::
 
 // ------------------------------------------------------------------------------------------ JPEG
 
-/// Walks the markers before a JPEG's first scan. As libjpeg does, it passes over bytes that belong
-/// to no segment.
+/// Walks the markers before a JPEG's first scan. Like libjpeg, it skips bytes that belong to no
+/// segment.
 class JpegMarkers {
  public:
   explicit JpegMarkers(std::string_view bytes) : bytes_(bytes) {}
@@ -53,7 +53,8 @@ class JpegMarkers {
     kApp1 = 0xE1
   };
 
-  /// Moves to the next marker that has a segment, or ends the image; false where the data ends.
+  /// Moves to the next marker that has a segment or ends the image. Returns false at the end of the
+  /// data.
   bool next() {
     do {
       at_ = std::min(bytes_.find('\xFF', at_), bytes_.size());
@@ -78,14 +79,14 @@ class JpegMarkers {
 
  private:
   std::string_view bytes_;
-  std::size_t at_ = 2;  // behind the marker that starts the image
+  std::size_t at_ = 2;  // after the marker that starts the image
   std::size_t code_ = 0;
   std::string_view segment_;
 };
 
 // ------------------------------------------------------------------------------------------- PNG
 
-/// What zlib made of `bytes`, as far as it goes; nothing where that is damaged, or more than 1 MiB.
+/// Inflates `bytes` as far as possible; returns an empty text if they are damaged, or exceed 1 MiB.
 std::string inflated(std::string_view bytes) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
   constexpr std::size_t kMostRatio = 1032;  // zlib's
@@ -104,7 +105,7 @@ std::string inflated(std::string_view bytes) {
   return text;
 }
 
-/// Takes what precedes the next zero, and it; false if there is none.
+/// Removes the text before the next zero, and the zero. Returns false if there is no zero.
 bool take_word(std::string_view& rest, std::string_view& word) {
   const std::size_t end = rest.find('\0');
   if (end == std::string_view::npos) return false;
@@ -113,7 +114,7 @@ bool take_word(std::string_view& rest, std::string_view& word) {
   return true;
 }
 
-/// A tEXt, zTXt or iTXt chunk, and what follows its keyword.
+/// A tEXt, zTXt or iTXt chunk, and the part after its keyword.
 struct PngText {
   std::string_view name;
   std::string_view rest;
@@ -126,7 +127,7 @@ struct PngText {
       is_compressed = left[0] != '\0';
       left.remove_prefix(1);
     }
-    if (left.empty() || (is_compressed && left[0] != '\0')) return {};  // there is one method
+    if (left.empty() || (is_compressed && left[0] != '\0')) return {};  // only one method exists
     left.remove_prefix(1);
     std::string_view word;
     if (name == "iTXt" && !(take_word(left, word) && take_word(left, word))) return {};
@@ -134,8 +135,8 @@ struct PngText {
   }
 };
 
-/// What a PNG's chunks say of its orientation: of a kind the last one counts, and no other is
-/// expanded.
+/// Finds the orientation in a PNG's chunks. The last chunk of each kind counts, and only that one
+/// is expanded.
 class PngMetadata {
  public:
   void take(std::string_view name, std::string_view data) {
@@ -166,7 +167,7 @@ struct WebpChunk {
   std::string_view data;
 };
 
-/// Takes the next whole chunk from `rest`; nothing where there is none.
+/// Removes the next whole chunk from `rest`; returns nothing at the end of the chunks.
 std::optional<WebpChunk> take_webp_chunk(std::string_view& rest) {
   if (rest.size() < 8) return std::nullopt;
   const std::size_t size = read_little_endian(rest, 4, 4);
@@ -176,7 +177,7 @@ std::optional<WebpChunk> take_webp_chunk(std::string_view& rest) {
   return chunk;
 }
 
-/// The header of a bare bitstream, which may be longer than what there is of it.
+/// Reads the header of a bare bitstream, which may be truncated.
 ImageHeader bare_webp_header(std::string_view name, std::string_view data) {
   if (name == "VP8 " && data.size() >= 10 && data.substr(3, 3) == "\x9D\x01\x2A") {
     return {ImageFormat::kWebp, read_little_endian(data, 8, 2) & 0x3FFF,

@@ -13,12 +13,12 @@
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
 
-// libjpeg leaves its callbacks by longjmp. The functions that call setjmp hold nothing with a
-// destructor and change no local after setjmp: what must be freed belongs to a class around them.
+// libjpeg leaves its callbacks by longjmp. Functions that call setjmp therefore hold no object with
+// a destructor, and change no local variable after setjmp. Memory belongs to a class around them.
 //
-// Where the data ends, libjpeg gets an end-of-image marker instead of more bytes, and goes on with
-// zeros and a warning if it needs bits. So a file that lacks nothing but its marker passes, and any
-// warning after that says that pixels are missing.
+// At the end of the data, libjpeg gets an end-of-image marker. If it needs more bits, it continues
+// with zeros and a warning. A file that lacks only its marker therefore passes. Any warning after
+// the end means that pixels are missing.
 
 namespace shardwise::detail {
 namespace {
@@ -29,7 +29,7 @@ constexpr JDIMENSION kRowsAtOnce = 8;
 constexpr unsigned kFullScale = 8;
 
 struct JpegErrors {
-  jpeg_error_mgr manager;  // first: libjpeg hands its address back
+  jpeg_error_mgr manager;  // must be first: libjpeg passes its address back
   std::jmp_buf jump;
   DecodeWarnings* warnings;
   bool is_strict;
@@ -81,7 +81,7 @@ static void jpeg_do_nothing(j_decompress_ptr) {}
 static boolean jpeg_needs_more(j_decompress_ptr jpeg) {
   static constexpr std::array<JOCTET, 2> kEndOfImage = {0xFF, JPEG_EOI};
   JpegErrors& errors = errors_of(reinterpret_cast<j_common_ptr>(jpeg));
-  // An arithmetic decoder takes zeros behind the end for data, and does not tell.
+  // An arithmetic decoder reads zeros after the end as data, without a warning.
   if (!errors.is_in_pixels || jpeg->arith_code) give_up(errors, "the data ends early");
   if (!errors.has_ended_early) {
     WARNMS(jpeg, JWRN_JPEG_EOF);
@@ -102,7 +102,8 @@ static void jpeg_skip(j_decompress_ptr jpeg, long num_bytes) {
 
 }  // extern "C"
 
-/// Inks are taken for inverted, as Adobe stores them, also without Adobe's marker: as Pillow does.
+/// Converts CMYK to RGB. Like Pillow, it treats inks as inverted (Adobe's convention) even without
+/// Adobe's marker.
 void inks_to_rgb(const std::uint8_t* inks, std::size_t num_pixels, std::uint8_t* rgb) {
   for (std::size_t i = 0; i < num_pixels; ++i, inks += 4, rgb += 3) {
     for (int c = 0; c < 3; ++c) {
@@ -176,8 +177,8 @@ class JpegReader {
     return true;
   }
 
-  /// A file of several scans has been read to its end by now. Those that never came are missed only
-  /// if the end did not come either: then they may have been cut off.
+  /// Checks a file of several scans, which was read to its end. Missing scans are an error only if
+  /// the end is missing as well: then they may have been cut off.
   void require_all_scans() const {
     if (!errors_.has_ended_early) return;
     for (int c = 0; c < jpeg_.num_components; ++c) {
@@ -187,13 +188,13 @@ class JpegReader {
     }
   }
 
-  /// How many coefficients of a progressive file's component have come with their last bit.
+  /// Returns how many coefficients of a progressive file's component are complete to the last bit.
   int num_precise(int component) const {
     const int* bits = jpeg_.coef_bits[component];
     return static_cast<int>(std::count(bits, bits + DCTSIZE2, 0));
   }
 
-  /// The pixels of the scaled image that `box` touches.
+  /// Returns the pixels of the scaled image that `box` touches.
   static Box scaled(const Box& box, unsigned scale) {
     const auto down = [&](std::size_t edge) { return edge * scale / kFullScale; };
     const auto up = [&](std::size_t edge) { return (edge * scale + kFullScale - 1) / kFullScale; };
@@ -211,7 +212,7 @@ class JpegReader {
     return true;
   }
 
-  /// Reads up to kRowsAtOnce rows to `out`, where row `first` begins.
+  /// Reads up to kRowsAtOnce rows to `out`, which begins with row `first`.
   JDIMENSION read_rows(std::uint8_t* out, std::size_t stride, JDIMENSION first) noexcept {
     std::array<JSAMPROW, kRowsAtOnce> rows;
     const JDIMENSION at = jpeg_.output_scanline;
@@ -220,7 +221,7 @@ class JpegReader {
     return jpeg_read_scanlines(&jpeg_, rows.data(), num_rows);
   }
 
-  /// Reads the rows and columns of `box` by way of the scratch rows.
+  /// Reads the rows and columns of `box` through the scratch rows.
   bool read_part(const Box& box, bool to_the_end, RgbImage& image) {
     JDIMENSION first_column = 0;
     if (!skip_to(box, first_column)) return false;
@@ -257,12 +258,12 @@ class JpegReader {
     return true;
   }
 
-  /// Narrows the output to the columns of `box` and some beside them, and skips the rows above.
+  /// Narrows the output to the columns of `box` and a margin, and skips the rows above.
   bool skip_to(const Box& box, JDIMENSION& first_column) noexcept {
     if (setjmp(errors_.jump) != 0) return false;
     if (box.width < jpeg_.output_width && !smooths_blocks()) {
-      // Chroma is interpolated from its neighbours: libjpeg takes the edge of what it decodes for
-      // the edge of the image, so one sample more at each side is decoded.
+      // Chroma is interpolated from its neighbours, and libjpeg treats the edge of the decoded part
+      // as the edge of the image. Decode one more sample on each side.
       const std::size_t margin = static_cast<std::size_t>(jpeg_.max_h_samp_factor);
       const std::size_t left = box.left - std::min(box.left, margin);
       const std::size_t right =
@@ -275,8 +276,8 @@ class JpegReader {
     return true;
   }
 
-  /// libjpeg smooths a progressive image whose coefficients did not all come, with the blocks
-  /// around each: columns beside a crop would be missed.
+  /// True if libjpeg smooths a progressive image with missing coefficients. It then uses the blocks
+  /// around each block, so columns beside a crop are needed.
   bool smooths_blocks() const {
     if (!jpeg_.progressive_mode) return false;
     for (int c = 0; c < jpeg_.num_components; ++c) {

@@ -1,4 +1,4 @@
-// The formats whose library was left out at configure time.
+// Stubs for formats whose library was excluded at configure time.
 
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"

@@ -27,7 +27,7 @@ template <std::size_t kPixelBytes>
 void turn_pixels(const RgbView& from, const Orientation& by, RgbImage& image) {
   const std::size_t height = from.height;
   const std::size_t width = from.width;
-  // Tiles, so that with rows and columns swapped both sides stay in the cache.
+  // With tiles, both sides stay in the cache even if rows and columns are swapped.
   constexpr std::size_t kTile = 32;
   for (std::size_t top = 0; top < image.height(); top += kTile) {
     const std::size_t bottom = std::min(top + kTile, image.height());

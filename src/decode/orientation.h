@@ -5,8 +5,8 @@
 
 namespace shardwise::detail {
 
-/// What an Exif orientation asks for, as three steps from an upright image to the stored one: swap
-/// rows with columns, then turn the stored rows' order round, then the columns'.
+/// An Exif orientation as three steps from the upright image to the stored one: swap rows with
+/// columns, reverse the order of rows, reverse the order of columns. Each step is optional.
 struct Orientation {
   explicit Orientation(unsigned exif) noexcept
       : swaps(exif >= 5),
@@ -17,9 +17,9 @@ struct Orientation {
   bool flips_rows;
   bool flips_columns;
 
-  /// The stored place of `box`, which lies in the upright form of a stored height x width.
+  /// Converts `box` from the upright form to the stored image of height x width.
   [[nodiscard]] Box stored(const Box& box, std::size_t height, std::size_t width) const noexcept;
-  /// The other way: the upright place of what lies at `box` of a stored height x width.
+  /// Converts `box` from the stored image of height x width to the upright form.
   [[nodiscard]] RealBox upright(RealBox box, std::size_t height, std::size_t width) const noexcept;
   /// Writes the upright form of `stored` to `image`.
   void turn(const RgbImage& stored, RgbImage& image) const;

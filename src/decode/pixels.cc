@@ -11,7 +11,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Where things lie in the memory of a frame, in values.
+/// Offsets in a frame's memory, in values.
 class Frame {
  public:
   explicit Frame(const PixelTarget& target)
@@ -90,7 +90,7 @@ class TableSink : public RowSink {
   Value* out_;
 };
 
-/// Channels of 16 bits.
+/// Writes 16-bit channels.
 class ValueSink {
  public:
   using Value = std::uint16_t;
@@ -120,7 +120,7 @@ PixelTarget with_part(PixelTarget target) {
   return target;
 }
 
-/// Fills what the part leaves of the frame.
+/// Fills the rest of the frame around the part.
 template <class Sink>
 void fill_border(const PixelTarget& target, const Sink& sink, typename Sink::Value* out) {
   const Box& window = target.part.window;
@@ -175,7 +175,7 @@ std::uint16_t to_float16(float value) noexcept {
   if (std::isnan(value)) return static_cast<std::uint16_t>(sign | 0x7E00U);
   if (size >= 65520.0F) return static_cast<std::uint16_t>(sign | 0x7C00U);
   if (size < 0x1p-14F) {
-    // A subnormal is a multiple of 2^-24; adding 0.5 leaves that many bits, rounded.
+    // A subnormal is a multiple of 2^-24. Adding 0.5 keeps that many bits, rounded.
     const std::uint32_t steps = std::bit_cast<std::uint32_t>(size + 0.5F) & 0x7FFFFFU;
     return static_cast<std::uint16_t>(sign | steps);
   }

@@ -10,20 +10,19 @@
 
 namespace shardwise::detail {
 
-/// Which of an image's three sizes comes first in memory.
+/// The order of an image's dimensions in memory.
 enum class PixelLayout : std::uint8_t {
   kChannelsFirst,  ///< [3, H, W]: three planes
   kChannelsLast    ///< [H, W, 3]: interleaved
 };
 
-/// What an image becomes on its way into a batch's memory: a part of it after a resize, flipped,
-/// somewhere in a frame of height x width pixels. What the part does not cover has the colour
-/// `fill`.
+/// How an image is written into a batch's memory: a part of it, resized and flipped, in a frame of
+/// height x width pixels. The rest of the frame has the colour `fill`.
 struct PixelTarget {
   std::size_t height = 0;
   std::size_t width = 0;
-  ResizedPart part{};   ///< as large as the frame if it is left out
-  std::size_t top = 0;  ///< where the part begins in the frame, after flips
+  ResizedPart part{};   ///< if omitted, all of an image of the frame's size
+  std::size_t top = 0;  ///< position of the part in the frame, after flips
   std::size_t left = 0;
   std::array<std::uint8_t, 3> fill{};
   PixelLayout layout = PixelLayout::kChannelsFirst;
@@ -33,19 +32,19 @@ struct PixelTarget {
   [[nodiscard]] std::size_t size() const noexcept { return height * width * 3; }
 };
 
-/// For each channel, what its 256 values become. As every value is computed once, and then looked
-/// up, the results are the same on every machine.
+/// Maps the 256 values of each channel. Each result is computed once and then looked up, so results
+/// are the same on every machine.
 template <class Value>
 using PixelTable = std::array<std::array<Value, 256>, 3>;
 
-/// (x / 255 - mean) / std in float32, every operation rounded.
+/// Computes (x / 255 - mean) / std in float32, with every operation rounded.
 SHARDWISE_EXPORT PixelTable<float> normalizing_table(const std::array<float, 3>& mean,
                                                      const std::array<float, 3>& std);
-/// The bits of IEEE 754 binary16 and of bfloat16, rounded to the nearest, ties to even.
+/// Returns the bits of an IEEE 754 binary16 or a bfloat16, rounded to nearest, ties to even.
 SHARDWISE_EXPORT std::uint16_t to_float16(float value) noexcept;
 SHARDWISE_EXPORT std::uint16_t to_bfloat16(float value) noexcept;
 
-/// Writes target.size() values; for the two that take a table, each value is looked up.
+/// Writes target.size() values. If there is a table, each value is looked up in it.
 /// REQUIRES: the part lies inside the frame.
 /// Threads: safe concurrently.
 SHARDWISE_EXPORT void write_pixels(const RgbView& image, const PixelTarget& target,
@@ -55,12 +54,12 @@ SHARDWISE_EXPORT void write_pixels(const RgbView& image, const PixelTarget& targ
 SHARDWISE_EXPORT void write_pixels(const RgbView& image, const PixelTarget& target,
                                    const PixelTable<std::uint16_t>& table, std::uint16_t* out);
 
-/// As these, of an image with channels of 16 bits, which are copied.
-/// REQUIRES: image.pixel_bytes is 6; the part is the image as it is.
+/// Copies an image with 16-bit channels.
+/// REQUIRES: image.pixel_bytes is 6; the part is the unchanged image, inside the frame.
 SHARDWISE_EXPORT void copy_pixels(const RgbView& image, const PixelTarget& target,
                                   std::uint16_t* out);
 
-/// Writes `image` as three planes of height x width bytes each, resized bilinearly if the size
+/// Writes `image` as three planes of height x width bytes each; resizes it bilinearly if the size
 /// differs.
 SHARDWISE_EXPORT void write_planes(const RgbImage& image, std::size_t height, std::size_t width,
                                    std::uint8_t* planes);

@@ -10,8 +10,8 @@
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
 
-// libpng leaves its callbacks by longjmp. The functions that call setjmp hold nothing with a
-// destructor and change no local after setjmp: what must be freed belongs to a class around them.
+// libpng leaves its callbacks by longjmp. Functions that call setjmp therefore hold no object with
+// a destructor, and change no local variable after setjmp. Memory belongs to a class around them.
 
 namespace shardwise::detail {
 namespace {
@@ -38,7 +38,7 @@ extern "C" {
 
 static void png_warned(png_structp png, png_const_charp text) {
   auto* state = static_cast<PngState*>(png_get_error_ptr(png));
-  // zlib's words for pixels that are not those that were compressed.
+  // zlib's message if pixels differ from those that were compressed.
   state->has_bad_sum |= std::strstr(text, "incorrect data check") != nullptr;
   if (state->is_strict || state->has_bad_sum) png_failed(png, text);
   char warning[kPngMessageSize];
@@ -55,9 +55,8 @@ static void png_take(png_structp png, png_bytep out, png_size_t size) {
 
 }  // extern "C"
 
-/// Chunks that say nothing about the pixels as they are stored: they are passed over, so that none
-/// of them is expanded.
-constexpr std::size_t kNameBytes = 5;  // with the zero that libpng wants behind each
+/// Chunks that do not affect the stored pixels. They are skipped, so that none is expanded.
+constexpr std::size_t kNameBytes = 5;  // with the zero that libpng requires after each name
 constexpr char kUnused[] =
     "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0sTER\0"
     "tEXt\0tIME\0zTXt";
@@ -96,7 +95,7 @@ class PngReader {
       image.reshape(height, width, pixel_bytes_);
       read_whole(image);
     } else if (png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE) {
-      RgbImage scratch;  // not kept: it is of the whole image's size
+      RgbImage scratch;  // not kept: it has the whole image's size
       scratch.reshape(height, width, pixel_bytes_);
       read_whole(scratch);
       copy(scratch.view().cropped(box), image);
@@ -115,15 +114,15 @@ class PngReader {
   bool read_header() noexcept {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_read_fn(png_, &state_, png_take);
-    png_set_user_limits(png_, 0x7FFFFFFF, 0x7FFFFFFF);  // require_pixels is the limit
+    png_set_user_limits(png_, 0x7FFFFFFF, 0x7FFFFFFF);  // require_pixels() has the limit
     png_set_chunk_malloc_max(png_, 16u << 20);
     png_set_chunk_cache_max(png_, 256);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER,
                                 reinterpret_cast<png_const_bytep>(kUnused),
                                 sizeof kUnused / kNameBytes);
     png_read_info(png_, info_);
-    // From here on, a wrong sum over a piece of the pixels' data is a warning: zlib's own sum over
-    // all of them says whether they are right.
+    // From here on, a wrong checksum of a chunk of pixels is a warning. zlib's checksum over all
+    // pixels verifies them.
     png_set_crc_action(png_, PNG_CRC_WARN_USE, PNG_CRC_WARN_DISCARD);
     return true;
   }
@@ -165,7 +164,7 @@ class PngReader {
     }
   }
 
-  /// Turns a failure into a warning if it lies behind the pixels, and these are right.
+  /// Turns a failure into a warning if it comes after the pixels, and they are right.
   void forgive() {
     if (state_.is_strict || state_.has_bad_sum || !has_all_rows()) {
       throw DecodeFailure(state_.message);
@@ -173,7 +172,8 @@ class PngReader {
     state_.warnings->add(state_.message);
   }
 
-  /// libpng hands the last row out, and then reads what follows the pixels.
+  /// True if all rows were read. libpng returns the last row before it reads the data after the
+  /// pixels.
   bool has_all_rows() const {
     constexpr int kPasses = 7;
     return png_get_interlace_type(png_, info_) == PNG_INTERLACE_NONE
@@ -181,7 +181,7 @@ class PngReader {
                : png_get_current_pass_number(png_) >= kPasses;
   }
 
-  /// As png_read_image(), which wants a pointer to each row: more memory than a narrow row itself.
+  /// Replaces png_read_image(), which needs a pointer to each row: more memory than a narrow row.
   bool read_rows(RgbImage& image) noexcept {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     for (int passes = png_set_interlace_handling(png_); passes > 0; --passes) {

@@ -12,7 +12,7 @@ struct PnmHeader {
   std::size_t channels = 0;
   std::uint64_t height = 0;
   std::uint64_t width = 0;
-  unsigned most = 0;      ///< the value that stands for full light
+  unsigned most = 0;      ///< the largest value
   std::string_view data;  ///< the values
 };
 
@@ -41,7 +41,7 @@ PnmHeader parse_pnm(std::string_view bytes) {
   if (most == 0 || most > 65535) throw DecodeFailure("PNM: a maximum value out of range");
   header.most = static_cast<unsigned>(most);
   if (rest.empty()) throw DecodeFailure("PNM: the data ends early");
-  header.data = rest.substr(1);  // behind the one blank after the header
+  header.data = rest.substr(1);  // after the one blank that ends the header
   return header;
 }
 

@@ -9,7 +9,7 @@
 
 namespace shardwise::detail {
 
-/// Mirrored left to right, or top to bottom, or both.
+/// Mirrors an image left to right, top to bottom, or both.
 struct Flips {
   bool horizontal = false;
   bool vertical = false;
@@ -17,7 +17,7 @@ struct Flips {
   friend bool operator==(const Flips&, const Flips&) = default;
 };
 
-/// Takes the rows of an image, each once, in any order.
+/// Receives the rows of an image, each once, in any order.
 class SHARDWISE_EXPORT RowSink {
  public:
   virtual ~RowSink() = default;
@@ -25,7 +25,7 @@ class SHARDWISE_EXPORT RowSink {
   virtual void put(std::size_t y, const std::uint8_t* row) = 0;
 };
 
-/// The whole of an image of height x width pixels, or the part of it in `window`.
+/// The part in `window` of an image resized to height x width.
 struct ResizedPart {
   std::size_t height = 0;
   std::size_t width = 0;
@@ -36,20 +36,20 @@ struct ResizedPart {
   }
 };
 
-/// A resize makes its rows first, for all of the rows of the image that it needs: of an image that
-/// is one pixel wide, and very high, many more than there are pixels.
-/// @param window  the part of the result that is wanted.
-/// Errors: DecodeFailure, if that takes more than `max_pixels`, or what a usual image takes.
+/// Checks the memory that a resize needs between its two steps: it resizes all needed input rows
+/// horizontally first. For a narrow and very high image that is many times its pixels.
+/// @param window  the requested part of the result.
+/// Errors: DecodeFailure, if that exceeds both `max_pixels` and the needs of a usual image.
 SHARDWISE_EXPORT void require_resizable(std::size_t height, const Box& window,
                                         std::uint64_t max_pixels);
 
-/// Resizes `image` as Image.resize of Pillow 12 does, bit for bit: antialiased, first across, then
-/// down, rounded to 8 bits between and after; then takes the window, and flips it. A direction
-/// whose size stays the same is left alone. What lies outside the window is not computed. (Pillow
-/// goes down first where an image is 100 times as tall as wide, and Pillow 13 wherever that is
-/// quicker.)
+/// Resizes `image` like Image.resize of Pillow 12, bit for bit: antialiased, first across, then
+/// down, rounded to 8 bits after each. Then it takes the window and flips it. A direction of
+/// unchanged size is skipped, and pixels outside the window are not computed.
+/// Pillow differs in one case: it resizes down first if an image is 100 times as high as wide, and
+/// Pillow 13 does so whenever that is faster.
 /// REQUIRES: no side is 0; the window lies inside.
-/// Threads: safe concurrently; scratch memory of each thread holds the rows between the directions.
+/// Threads: safe concurrently; each thread has scratch memory for the rows between the steps.
 SHARDWISE_EXPORT void resize(const RgbView& image, const ResizedPart& part, Filter filter,
                              Flips flips, RowSink& sink);
 

@@ -7,13 +7,13 @@
 
 #include "shardwise/base/export.h"
 
-// Pixels between decoding and a batch's memory: interleaved RGB, 8 bits a channel; or 16 where they
-// are kept as stored, in the machine's byte order.
+// Pixels between decoding and a batch's memory: interleaved RGB, 8 bits per channel, or 16 bits as
+// stored, in the machine's byte order.
 
 namespace shardwise::detail {
 
-/// Whether memory of `size` bytes that one image took is kept for the next one, which needs
-/// `wanted` of them: one huge image must not hold a thread's memory for the rest of a run.
+/// True if memory of `size` bytes is kept for the next image, which needs `wanted` bytes. One huge
+/// image must not occupy a thread's memory for the rest of a run.
 constexpr bool is_kept(std::size_t size, std::size_t wanted) noexcept {
   constexpr std::size_t kAlways = std::size_t{64} << 20;
   return size <= kAlways || wanted >= size / 4;
@@ -29,27 +29,27 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-/// Pixels that somebody else owns: row y begins at data + y * stride.
+/// Pixels owned elsewhere: row y begins at data + y * stride.
 struct RgbView {
   const std::uint8_t* data = nullptr;
   std::size_t height = 0;
   std::size_t width = 0;
-  std::size_t stride = 0;  ///< bytes from row to row, at least pixel_bytes * width
+  std::size_t stride = 0;  ///< bytes from row to row; at least pixel_bytes * width
   std::size_t pixel_bytes = 3;
 
   [[nodiscard]] const std::uint8_t* row(std::size_t y) const noexcept { return data + y * stride; }
-  /// The part of it in `box`, which must lie inside.
+  /// Returns the part in `box`, which must lie inside.
   [[nodiscard]] RgbView cropped(const Box& box) const noexcept {
     return {data + box.top * stride + box.left * pixel_bytes, box.height, box.width, stride,
             pixel_bytes};
   }
 };
 
-/// An image of its own, reused from image to image, so that memory is taken once; see is_kept().
+/// An image that owns its memory and reuses it from image to image; see is_kept().
 class SHARDWISE_EXPORT RgbImage {
  public:
   RgbImage() = default;
-  /// One whose pixels lie in `lent` when it has that size, and in memory of its own otherwise.
+  /// Uses `lent` for an image of exactly that size, and its own memory otherwise.
   explicit RgbImage(std::span<std::uint8_t> lent) noexcept : lent_(lent) {}
   RgbImage(const RgbImage&) = delete;
   RgbImage& operator=(const RgbImage&) = delete;
@@ -63,12 +63,12 @@ class SHARDWISE_EXPORT RgbImage {
   RgbView view() const noexcept {
     return {pixels_, height_, width_, width_ * pixel_bytes_, pixel_bytes_};
   }
-  /// The pixels are undefined afterwards.
+  /// Sets the size; the pixels are undefined afterwards.
   /// @param pixel_bytes  3, or 6 for channels of 16 bits.
   void reshape(std::size_t height, std::size_t width, std::size_t pixel_bytes = 3);
 
  private:
-  std::uint8_t* pixels_ = nullptr;  // lent, or own
+  std::uint8_t* pixels_ = nullptr;  // points to lent_ or own_
   std::span<std::uint8_t> lent_{};
   std::unique_ptr<std::uint8_t[]> own_;
   std::size_t capacity_ = 0;

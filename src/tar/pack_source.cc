@@ -26,8 +26,8 @@ constexpr std::array<std::string_view, 9> kImageExtensions = {"bmp", "gif", "jpe
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-/// Calls `visit` for each entry of a folder, hidden ones left out. Folders below it that are
-/// symbolic links are not entered, so that there is no way round in circles.
+/// Calls `visit` for each entry of a folder that is not hidden. Subfolders that are symbolic links
+/// are not entered, to avoid loops.
 template <class Iterator, class Visit>
 void for_each_entry(const std::string& directory, const CancelToken& cancel, Visit visit) {
   try {
@@ -47,7 +47,7 @@ void for_each_entry(const std::string& directory, const CancelToken& cancel, Vis
   }
 }
 
-/// Paths of all files below `directory`, relative to it, bytewise sorted.
+/// Returns the paths of all files below `directory`, relative to it, sorted bytewise.
 std::vector<std::string> files_below(const std::string& directory, const CancelToken& cancel) {
   std::vector<std::string> files;
   for_each_entry<fs::recursive_directory_iterator>(
@@ -69,7 +69,7 @@ std::vector<std::string> folders_in(const std::string& directory, const CancelTo
   return folders;
 }
 
-/// Key and field of an image, or nothing if its name has no image's extension.
+/// Returns key and field of an image; nothing if the name has no image's extension.
 std::optional<std::pair<std::string, std::string>> image_name(const std::string& relative) {
   const std::size_t name_start = relative.rfind('/') + 1;
   const std::size_t dot = relative.rfind('.');

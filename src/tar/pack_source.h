@@ -10,43 +10,43 @@
 
 namespace shardwise::detail {
 
-/// A file that becomes a member.
+/// A file to pack as a member.
 struct PackFile {
   std::string field;
   std::string path;
 };
 
-/// A sample to be packed.
+/// A sample to pack.
 struct PackSample {
   std::string key;
-  std::vector<PackFile> files;                ///< by field
-  std::optional<std::uint64_t> class_number;  ///< becomes the field "cls"
+  std::vector<PackFile> files;                ///< ordered by field
+  std::optional<std::uint64_t> class_number;  ///< written as the field "cls"
 };
 
-/// What is to be packed, in its order.
+/// Samples to pack, in order.
 struct PackList {
   std::vector<PackSample> samples;
-  std::vector<std::string> classes;   ///< names by number; empty if there are none
-  std::vector<std::string> left_out;  ///< paths of files that make no sample
+  std::vector<std::string> classes;   ///< names by class number; empty without classes
+  std::vector<std::string> left_out;  ///< paths of files that belong to no sample
 };
 
-/// Images in one folder per class. Folders are sorted bytewise, and a folder's place is its class;
-/// images may lie in folders below. A sample is one image: its key is its path below `directory`
-/// without the extension, with dots in the file's own name replaced by `_` (a key ends at the first
-/// dot); its field is the extension in lower case. Hidden files are passed over; what is no image
-/// by its extension is left out.
-/// Errors: NotFound (no such folder, no class, no image); InvalidArgument (two files of one key);
-/// Cancelled.
+/// Lists images in one folder per class. A class's number is the rank of its folder in bytewise
+/// order; the folder may have subfolders. A sample is one image. Its key is the path below
+/// `directory` without the extension, with dots in the file name replaced by `_` (a key ends at the
+/// first dot). Its field is the extension in lower case. Hidden files are ignored; files without an
+/// image's extension go to `left_out`.
+/// Errors: NotFound (no such folder, no class, no image); InvalidArgument (two files with the same
+///   key); Cancelled.
 SHARDWISE_EXPORT PackList list_images(const std::string& directory, const CancelToken& cancel = {});
 
-/// Files grouped as WebDataset does: a name is cut at its first dot into the sample's key and the
-/// field. Samples are sorted bytewise by key, files by field. Hidden files are passed over; names
-/// without a key or a field are left out.
-/// Errors: NotFound (no such folder, no sample); InvalidArgument (two files of one key and field);
-/// Cancelled.
+/// Lists files and groups them like WebDataset: the first dot of a name separates the sample's key
+/// from the field. Samples are sorted bytewise by key, files by field. Hidden files are ignored;
+/// names without a key or a field go to `left_out`.
+/// Errors: NotFound (no such folder, no sample); InvalidArgument (two files with the same key and
+///   field); Cancelled.
 SHARDWISE_EXPORT PackList list_files(const std::string& directory, const CancelToken& cancel = {});
 
-/// Puts the samples into an order that depends on `seed` and their number alone.
+/// Shuffles the samples. The order depends only on `seed` and the number of samples.
 SHARDWISE_EXPORT void shuffle_samples(std::vector<PackSample>& samples, std::uint64_t seed);
 
 }  // namespace shardwise::detail

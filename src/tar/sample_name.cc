@@ -14,7 +14,7 @@ std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
   const SampleName parts{.key = name.substr(0, dot), .field = name.substr(dot + 1)};
   const std::size_t last_dot = parts.key.rfind('.');
   if (last_dot == std::string_view::npos) return parts;
-  // A key's last part, from some slash on, has no dot; what is before that slash has no newline.
+  // The part of a key after some slash has no dot; the part before that slash has no newline.
   const std::size_t first_slash = name.find('/', last_dot);
   if (name.substr(0, first_slash).find('\n') != std::string_view::npos) return std::nullopt;
   return parts;

@@ -8,35 +8,35 @@
 
 namespace shardwise::detail {
 
-/// A member's name taken apart by WebDataset's rule.
+/// A member's name, split by WebDataset's rule.
 struct SampleName {
-  std::string_view key;  ///< view into the name: directories and the basename up to its first dot
+  std::string_view key;  ///< view into the name: directories, and the basename up to its first dot
   std::string_view
-      field;  ///< view into the name: what follows that dot, in its own case; may be ""
+      field;  ///< view into the name: the rest after that dot, in its original case; may be ""
 
   friend bool operator==(const SampleName&, const SampleName&) = default;
 };
 
-/// Splits a member's name into key and field. Returns nothing if the name belongs to no sample: no
-/// dot in the basename, or nothing before it. Source: base_plus_ext of webdataset 1.0.2,
-/// `^((?:.*/|)[^.]+)[.]([^/]*)$`, taken for bytes and to the letter (`s.` has the field ""), but
-/// for hidden files in folders: it gives `d/.x` the key "d/", here it has none, like `.x`.
+/// Splits a member's name into key and field. Returns nothing if the basename has no dot, or begins
+/// with one.
+/// Source: base_plus_ext of webdataset 1.0.2, `^((?:.*/|)[^.]+)[.]([^/]*)$`, applied to bytes; `s.`
+///   has the field "". One difference: there `d/.x` has the key "d/"; here a hidden file has no
+///   key, in any folder.
 SHARDWISE_EXPORT std::optional<SampleName> split_sample_name(std::string_view name) noexcept;
 
 /// True if the basename begins with a dot: ".DS_Store", "d/._0001.jpg".
 SHARDWISE_EXPORT bool is_hidden_name(std::string_view name) noexcept;
 
-/// True if a member of this name is the field `field` (in lower case) of the sample `key`, also in
-/// an index that has samples of hidden files.
+/// True if a member of this name is the field `field` (in lower case) of the sample `key`. It also
+/// recognises hidden files, which some indexes have as samples.
 SHARDWISE_EXPORT bool is_name_of(std::string_view name, std::string_view key,
                                  std::string_view field) noexcept;
 
-/// True for the names that webdataset 1.0.2 reserves and gives to no sample: those whose
-/// first component begins and ends with two underscores, such as `__meta__/x.json` and
-/// `__info.json__`.
+/// True for names that webdataset 1.0.2 reserves and assigns to no sample: the first component
+/// begins and ends with two underscores, e.g. `__meta__/x.json` and `__info.json__`.
 SHARDWISE_EXPORT bool is_meta_name(std::string_view name) noexcept;
 
-/// True if `name`, in its own case, is the field `lower`, which is in lower case (ASCII).
+/// True if `name`, in any case, is the field `lower`, which is in lower case (ASCII).
 SHARDWISE_EXPORT bool same_field(std::string_view lower, std::string_view name) noexcept;
 
 }  // namespace shardwise::detail

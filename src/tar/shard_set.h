@@ -9,13 +9,13 @@
 
 namespace shardwise::detail {
 
-/// The numbers of the files in the folder that have these names.
+/// Returns the numbers of the files in the folder that have these names.
 /// Errors: kIo.
 SHARDWISE_EXPORT std::vector<std::uint64_t> numbers_there(const ShardWriter::Names& names);
 
-/// True if the file begins as a shard of ShardWriter does: with a header of owner, group and time
-/// 0 that have no names, in the digits in which it writes them. Other programs write who packed,
-/// and when; Python's tarfile, told neither, writes other digits.
+/// True if the file begins like a shard of ShardWriter: its first header has owner, group and time
+/// 0, no owner names, and ShardWriter's number format. Other programs record owner and time.
+/// Python's tarfile formats the numbers differently, even with zeros.
 /// Errors: NotFound, kIo.
 SHARDWISE_EXPORT bool is_of_shard_writer(const std::string& path);
 

@@ -29,8 +29,8 @@ constexpr unsigned kMaxDigits = 19;
                         "write the shard's number as %06d or {:06}: 'data/train-%06d.tar'");
 }
 
-/// Takes a number's place, "%06d" or "{:06}", off the front of `rest`: how many digits it has;
-/// nothing if there is none.
+/// Removes a number's placeholder, "%06d" or "{:06}", from the front of `rest`. Returns its number
+/// of digits; nothing if `rest` does not begin with one.
 std::optional<unsigned> take_number(std::string_view& rest, std::string_view pattern) {
   const bool braces = rest.starts_with('{');
   if (!braces && !rest.starts_with('%')) return std::nullopt;
@@ -49,7 +49,7 @@ std::optional<unsigned> take_number(std::string_view& rest, std::string_view pat
   return static_cast<unsigned>(*digits);
 }
 
-/// True if unpacking a member of this name would write outside of the folder.
+/// True if unpacking a member of this name would write outside the folder.
 bool leads_out(std::string_view name) {
   if (name.starts_with('/')) return true;
   for (std::string_view rest = name; !rest.empty();) {
@@ -60,7 +60,7 @@ bool leads_out(std::string_view name) {
   return false;
 }
 
-/// Throws unless `key.field` is a member that readers take for this field of this sample.
+/// Throws unless readers parse the name `key.field` into this key and this field.
 void require_name(std::string_view key, std::string_view field) {
   const std::string name = std::string(key) + "." + std::string(field);
   if (leads_out(name)) {
@@ -159,8 +159,7 @@ struct ShardWriter::Impl {
     if (options.replace && !options.dry_run) remove_surplus();
   }
 
-  /// Removes what an earlier and larger set of shards left, so that the names stand for this one
-  /// alone.
+  /// Removes the surplus shards of an earlier, larger set, so that the names match only this set.
   void remove_surplus() const {
     for (const std::uint64_t number : detail::numbers_there(names)) {
       const std::string path = names.name(number);
@@ -239,9 +238,9 @@ struct ShardWriter::Impl {
   const ShardWriter::Names names;
   const ShardWriter::Options options;
   bool usable = true;
-  std::unique_ptr<TarWriter> writer;  // of the shard that is begun; none in a dry run
-  std::set<std::string> keys;         // in that shard; empty: none is begun
-  std::uint64_t bytes = 0;            // of its members
+  std::unique_ptr<TarWriter> writer;  // the current shard's writer; null in a dry run
+  std::set<std::string> keys;         // keys in the current shard; empty if none was begun
+  std::uint64_t bytes = 0;            // bytes of its members
   Totals totals;
   std::vector<std::string> paths;
 };

@@ -8,7 +8,7 @@
 namespace shardwise {
 namespace {
 
-/// A header is not longer than this, special headers before it included.
+/// Maximum size of a header with its special headers.
 constexpr std::size_t kMaxHeaderBytes = 4 * (tar::kMaxSpecialBytes + 2 * tar::kBlockBytes);
 static_assert(kMaxHeaderBytes % tar::kBlockBytes == 0);
 constexpr std::uint64_t kMaxBody = std::uint64_t{1} << 62;
@@ -69,7 +69,7 @@ std::uint64_t SparseTarImage::Writer::finish() {
   return first_ + pending_.size();
 }
 
-/// Moves `at` over one entry's headers. False if they may go on in the next piece.
+/// Moves `at` past one entry's headers. Returns false if they may continue in the next piece.
 bool SparseTarImage::Writer::take_header(std::size_t& at) {
   std::string why;
   const auto entry = tar::read_raw_entry(pending_, at, &why);
@@ -89,7 +89,7 @@ bool SparseTarImage::Writer::take_header(std::size_t& at) {
     body_left_ = tar::padded(entry->size);
     keep_body_ = keep_(entry->name, entry->size);
   } else if (entry->size != 0 || kind == tar::EntryKind::kUnsupported) {
-    keep_rest_ = true;  // the scan decides whether it has a body
+    keep_rest_ = true;  // the scan decides if it has a body
   }
   return true;
 }

@@ -10,34 +10,36 @@
 
 namespace shardwise {
 
-/// A tar that cannot be mapped where it is, compressed or remote, with its members' data left out:
-/// a nameless sparse file of the tar's length, in which every byte that is not data of a regular
-/// member stands in its place, so that it can be scanned like the tar itself.
+/// The headers of a tar that cannot be mapped in place, because it is compressed or remote. It is a
+/// nameless sparse file of the tar's length: the data of regular members is left out, and every
+/// other byte is at its offset. A scan of it finds the same members.
 ///
-/// The data that is left out is exactly what scan_tar steps over, because both read headers with
-/// tar::read_raw_entry. Where a scan finds that there are no more headers, or none that can be
-/// read, what it looks at is kept: what stands in the place of a header, and one header behind it.
+/// The omitted data is exactly what scan_tar() skips, because both read headers with
+/// tar::read_raw_entry(). If a scan finds an unreadable header, the bytes that it reads there are
+/// kept: those in place of the header, and one header after them.
 ///
-/// One pass; memory is a few MiB. Disk: the headers, a page each at least, and what `keep` asks
-/// for. One thread.
+/// Memory: a few MiB, in one pass.
+/// Disk: at least a page per header, and the data that `keep` selects.
+/// Threads: one.
 class SparseTarImage {
  public:
-  /// True if the data of this member is wanted too. `name` as in the raw headers.
+  /// Returns true to keep this member's data. `name` is as in the raw headers.
   using Keep = std::function<bool(std::string_view name, std::uint64_t size_bytes)>;
 
-  /// Takes the tar's bytes, from front to back.
+  /// Consumes the tar's bytes, from front to back.
   class Writer {
    public:
     Writer(File& file, const Keep& keep) : file_(file), keep_(keep) {}
 
     void take(std::string_view bytes);
-    /// How many of the next bytes are left out: they need not be brought.
+    /// Returns how many of the next bytes are omitted, so that they need not be read.
     std::uint64_t skippable() const noexcept;
-    /// Stands for the next `num_bytes`. REQUIRES: num_bytes <= skippable().
+    /// Advances over `num_bytes` omitted bytes. REQUIRES: num_bytes <= skippable().
     void skip(std::uint64_t num_bytes) noexcept;
-    /// True if what comes next is no header and no end: a scan ends there, with damage.
+    /// True if the next bytes are neither a header nor an end, so that a scan ends there with
+    /// damage.
     bool at_damage() const noexcept { return in_rubbish_ && !rubbish_follows_end_; }
-    /// @return  the tar's length.
+    /// Returns the tar's length.
     std::uint64_t finish();
 
    private:
@@ -51,14 +53,15 @@ class SparseTarImage {
     std::uint64_t body_left_ = 0;
     bool keep_body_ = false;
     bool keep_rest_ = false;
-    bool behind_end_ = false;  // nothing but zeros since the last entry
+    bool behind_end_ = false;  // only zeros since the last entry
     bool in_rubbish_ = false;
     bool rubbish_follows_end_ = false;
     bool rubbish_has_header_ = false;
   };
 
-  /// @param temporary  path beside which the nameless file is made; it goes with this object.
-  /// @param feed       gives the writer all bytes; what it throws is thrown.
+  /// @param temporary  the nameless file is made in this path's directory, and vanishes with this
+  ///   object.
+  /// @param feed       passes all bytes to the writer; its exceptions pass through.
   /// Errors: kNoSpace, kIo.
   SparseTarImage(const std::string& temporary, const Keep& keep,
                  const std::function<void(Writer&)>& feed);

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kChecksumOffset = 148;
 constexpr std::size_t kChecksumBytes = 8;
 
-/// Sum of the block's bytes as unsigned, eight at a time: 16-bit lanes hold at most 64 * 510.
+/// Sums the block's bytes as unsigned, eight at a time: 16-bit lanes hold at most 64 * 510.
 std::uint32_t unsigned_sum(const char* block) noexcept {
   constexpr std::uint64_t kLow = 0x00FF00FF00FF00FF;
   std::uint64_t lanes = 0;
@@ -32,10 +32,10 @@ std::int32_t signed_sum(const char* block) noexcept {
   return sum;
 }
 
-/// Where the name, the target or the size of an entry comes from; later ones count more.
+/// Sources of an entry's name, target or size, in ascending priority.
 enum class From : std::uint8_t { kHeader, kGnu, kPax };
 
-/// The properties of an entry that its special headers have given so far.
+/// An entry's properties as far as its special headers were read.
 struct PartialEntry {
   RawEntry entry;
   From name = From::kHeader;
@@ -43,8 +43,8 @@ struct PartialEntry {
   From size = From::kHeader;
 };
 
-/// Calls `take(key, value)`, which returns false to end it, for each pax record in `body`. False if
-/// it ended so, or with `why` if a record is malformed.
+/// Calls `take(key, value)` for each pax record in `body`, until it returns false. Returns false in
+/// that case, and for a malformed record, with `why`.
 template <class Take>
 bool for_each_pax_record(std::string_view body, std::string* why, const Take& take) {
   while (!body.empty() && body[0] != '\0') {
@@ -73,7 +73,7 @@ bool says_sparse(std::string_view key) {
   return key.starts_with("GNU.sparse.") || key == "SCHILY.realsize";
 }
 
-/// Takes the pax records that matter out of `body`. False, with `why`, if a record is malformed.
+/// Reads the relevant pax records of `body`. Returns false, with `why`, if a record is malformed.
 bool read_pax_records(std::string_view body, PartialEntry& partial, std::string* why) {
   RawEntry& entry = partial.entry;
   return for_each_pax_record(body, why, [&](std::string_view key, std::string_view value) {
@@ -98,9 +98,9 @@ bool read_pax_records(std::string_view body, PartialEntry& partial, std::string*
   });
 }
 
-/// Checks a global header, which holds for all entries behind it. Some readers apply it, libarchive
-/// does not, so no rule is right for all: a header that would change where members lie, or their
-/// names, is refused. False, with `why`, in that case.
+/// Checks a pax global header, which applies to all entries after it. Some readers apply it, but
+/// libarchive does not. A header that would move or rename members is therefore refused: returns
+/// false, with `why`.
 bool check_global_records(std::string_view body, std::string* why) {
   return for_each_pax_record(body, why, [&](std::string_view key, std::string_view) {
     if (key != "path" && key != "linkpath" && key != "size" && !says_sparse(key)) return true;
@@ -110,10 +110,10 @@ bool check_global_records(std::string_view body, std::string* why) {
   });
 }
 
-/// Checks what readers interpret differently; false, with `why`, if an entry has it. A slash at the
-/// end of a file's name is an old way to write a directory: readers disagree if the entry has data,
-/// or if only one of its two names ends so. A sparse map is read by libarchive for every type, but
-/// not by GNU tar and Python.
+/// Returns false, with `why`, if readers interpret the entry differently.
+/// A slash at the end of a file's name is an old notation for a directory. Readers disagree if the
+/// entry has data, or if only one of its two names ends so.
+/// A sparse map of any type is read by libarchive, but not by GNU tar and Python.
 bool has_one_meaning(const PartialEntry& partial, const Header& header, std::string* why) {
   const RawEntry& entry = partial.entry;
   if (!entry.sparse && header.has_long_sparse_map()) {
@@ -169,7 +169,7 @@ std::optional<std::int64_t> parse_number(const char* field, std::size_t size) no
     const bool negative = value != 0;
     value = (value << 7) | (byte(0) & 0x7F);
     for (std::size_t i = 1; i < size; ++i) {
-      const std::uint64_t top = value >> 55;  // must be all sign bits before another byte comes in
+      const std::uint64_t top = value >> 55;  // must be all sign bits before the next byte
       if (top != (negative ? 0x1FF : 0)) return std::nullopt;
       value = (value << 8) | byte(i);
     }
@@ -202,7 +202,8 @@ bool Header::tail_is_zero() const noexcept {
 std::string Header::name() const {
   const std::string_view front = is_ustar() ? prefix() : std::string_view();
   if (front.empty()) return std::string(short_name());
-  // Also where the prefix ends with one: as POSIX says, GNU tar and Python read; not libarchive.
+  // The slash is added even if the prefix ends with one, as in POSIX, GNU tar and Python; not in
+  // libarchive.
   return std::string(front).append("/").append(short_name());
 }
 
@@ -212,7 +213,7 @@ EntryKind RawEntry::kind() const noexcept {
     case '0':
     case '\0':
     case '7':  // contiguous
-      // A slash at the end is an old way to write a directory.
+      // A trailing slash is an old notation for a directory.
       return name.ends_with('/') ? EntryKind::kDirectory : EntryKind::kFile;
     case '1':
       return EntryKind::kHardLink;
@@ -223,7 +224,7 @@ EntryKind RawEntry::kind() const noexcept {
     case '6':
       return EntryKind::kSpecial;
     case '5':
-    case 'D':  // with a list of what is in it
+    case 'D':  // with a list of its entries
       return EntryKind::kDirectory;
     default:
       return EntryKind::kUnsupported;

@@ -11,22 +11,22 @@
 namespace shardwise::tar {
 
 inline constexpr std::size_t kBlockBytes = 512;
-/// Special headers (pax records, long names) above this are refused: nothing honest is that long.
+/// Limit on special headers (pax records, long names). Longer ones are refused, since no honest tar
+/// has them.
 inline constexpr std::uint64_t kMaxSpecialBytes = 1 << 20;
 
-/// `size` rounded up to whole blocks. REQUIRES: size <= 2^63.
+/// Rounds `size` up to whole blocks. REQUIRES: size <= 2^63.
 constexpr std::uint64_t padded(std::uint64_t size) noexcept {
   SHARDWISE_ASSERT_HOT(size <= std::uint64_t{1} << 63);
   return (size + kBlockBytes - 1) / kBlockBytes * kBlockBytes;
 }
 
 bool is_zero_block(const char* block) noexcept;
-/// True if the block's checksum field is right, for bytes taken as unsigned or (old tars) as
-/// signed.
+/// True if the block's checksum matches, with bytes as unsigned or (in old tars) as signed numbers.
 bool has_valid_checksum(const char* block) noexcept;
 
-/// A number field: octal with blanks or NULs around it (all blank is 0), or base-256. Nothing if it
-/// is malformed or does not fit; negative only in base-256.
+/// Parses a number field: octal with blanks or NULs around it (all blank is 0), or base-256.
+/// Returns nothing if it is malformed or does not fit. Only base-256 can be negative.
 std::optional<std::int64_t> parse_number(const char* field, std::size_t size) noexcept;
 
 /// The 512-byte header block of an entry, read in place.
@@ -36,7 +36,7 @@ class Header {
 
   char type() const noexcept { return block_[156]; }
   std::optional<std::int64_t> size() const noexcept { return parse_number(block_ + 124, 12); }
-  /// POSIX ustar: the only dialect in which `prefix` holds part of the name.
+  /// True for POSIX ustar, the only dialect in which `prefix` holds part of the name.
   bool is_ustar() const noexcept {
     return std::string_view(block_ + 257, 6) == std::string_view("ustar\0", 6);
   }
@@ -44,18 +44,18 @@ class Header {
     return std::string_view(block_ + 257, 8) == std::string_view("ustar  \0", 8);
   }
   bool is_v7() const noexcept;
-  /// Old GNU tar's sparse map begins in the header, and goes on in blocks behind it.
+  /// True if an old GNU sparse map begins in the header and continues in blocks after it.
   bool has_long_sparse_map() const noexcept {
     return is_gnu() && block_[386] != '\0' && block_[482] != '\0';
   }
-  /// The name field alone, up to its NUL.
+  /// The name field up to its NUL.
   std::string_view short_name() const noexcept { return field(0, 100); }
   std::string_view prefix() const noexcept { return field(345, 155); }
-  /// A link's target as this header alone has it: the field up to its NUL.
+  /// The link target's field up to its NUL; special headers may override it.
   std::string_view short_target() const noexcept { return field(157, 100); }
-  /// True if the bytes after `prefix` are zero, as they are in ustar; star and Solaris use them.
+  /// True if the bytes after `prefix` are zero, as in ustar; star and Solaris use them.
   bool tail_is_zero() const noexcept;
-  /// The name that this block alone gives: with the prefix in ustar.
+  /// Returns the name by this block alone; in ustar with the prefix.
   std::string name() const;
 
  private:
@@ -64,31 +64,32 @@ class Header {
   const char* block_;
 };
 
-/// The type of an entry. Readers agree on what follows the headers of the first five.
+/// The type of an entry. Readers agree on what follows the headers of the first five types.
 enum class EntryKind : std::uint8_t {
   kFile,
   kDirectory,
   kHardLink,
   kSymbolicLink,
   kSpecial,     ///< a device or FIFO
-  kUnsupported  ///< sparse, continued from another volume, a label, or of a type not known here
+  kUnsupported  ///< sparse, continued from another volume, a label, or of unknown type
 };
 
-/// One entry as its raw headers describe it, those special headers included that precede it.
+/// An entry as described by its raw headers, including the special headers before it.
 struct RawEntry {
   std::uint64_t header_offset = 0;
   std::uint64_t data_offset = 0;
-  std::uint64_t size = 0;  ///< by pax if given there, else by the header
+  std::uint64_t size = 0;  ///< from pax if given there, else from the header
   char type = '0';
   bool sparse = false;
-  std::string name;    ///< by pax, else GNU long name, else the header
-  std::string target;  ///< of a link, the same way
+  std::string name;    ///< from pax, else GNU long name, else the header
+  std::string target;  ///< a link's target, from the same sources
 
   EntryKind kind() const noexcept;
 };
 
-/// Reads the special headers at `offset` and the entry they belong to.
-/// @return  nothing if they are malformed, truncated or too large; `why` then says what is wrong.
+/// Reads the special headers at `offset`, and their entry.
+/// @return  the entry; nothing, with the reason in `why`, if they are malformed, truncated or too
+///   large.
 std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t offset,
                                        std::string* why);
 

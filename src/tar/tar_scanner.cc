@@ -31,7 +31,7 @@ constexpr std::string_view kUnsupportedRemedy =
     "repack the shard with plain files only, without `tar --sparse`, or leave the member out with "
     "`shardwise index --on-bad skip`";
 
-/// Bytes that a scan covers between two calls of TarScanOptions::tick.
+/// Bytes and entries between two calls of TarScanOptions::tick.
 constexpr std::uint64_t kTickBytes = std::uint64_t{4} << 20;
 constexpr std::uint32_t kTickEntries = 1024;
 
@@ -45,7 +45,7 @@ std::string error_of(archive* a) {
   return text == nullptr ? "libarchive does not say why" : text;
 }
 
-/// Thrown inside the scan and turned into a CorruptShard, an Unsupported, or a skipped entry.
+/// Thrown inside the scan; converted to a CorruptShard, an Unsupported, or a skipped entry.
 struct Damage {
   TarProblem problem;
 };
@@ -55,9 +55,9 @@ struct Damage {
   throw Damage{{code, offset, std::string(member), std::move(what)}};
 }
 
-/// An archive from some header on, as libarchive reads it: an empty member comes first, since
-/// libarchive looks harder at the first header than at later ones, and what it finds must not
-/// depend on where it starts.
+/// An archive from some header on, for libarchive, with an empty member in front. This makes
+/// results independent of the start: libarchive is stricter with the first header than with later
+/// ones.
 class Continuation {
  public:
   explicit Continuation(std::string_view rest) : rest_(rest) {
@@ -73,13 +73,13 @@ class Continuation {
     std::snprintf(&first_[148], 8, "%06o", sum);
   }
 
-  /// Opens `a` on it, and reads the empty member.
+  /// Opens `a` on this archive, and reads the empty member.
   bool open(archive* a) {
     archive_entry* entry = nullptr;
     return archive_read_open(a, this, nullptr, &Continuation::read, nullptr) == ARCHIVE_OK &&
            archive_read_next_header(a, &entry) == ARCHIVE_OK;
   }
-  /// How far libarchive has come in what follows the empty member, bytes.
+  /// Returns libarchive's position in bytes, not counting the empty member.
   static std::uint64_t position(archive* a) {
     return static_cast<std::uint64_t>(archive_filter_bytes(a, 0)) - kBlockBytes;
   }
@@ -100,8 +100,8 @@ class Continuation {
   int next_piece_ = 0;
 };
 
-/// Puts this thread into the locale "C" while it lives. In other locales libarchive converts the
-/// UTF-8 of pax names to the locale's characters.
+/// Sets this thread's locale to "C" while it lives. In other locales libarchive converts pax names
+/// from UTF-8 to the locale's characters.
 class PlainLocale {
  public:
   PlainLocale() noexcept {
@@ -120,7 +120,7 @@ std::string_view up_to_nul(std::string_view text) { return text.substr(0, text.f
 
 std::string_view text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 
-/// The type that libarchive takes the entry for; nothing if that is none we know.
+/// Returns libarchive's type for the entry; nothing if we do not know it.
 std::optional<tar::EntryKind> kind_of(archive_entry* entry) {
   if (archive_entry_hardlink(entry) != nullptr) return tar::EntryKind::kHardLink;
   switch (archive_entry_filetype(entry)) {
@@ -171,7 +171,7 @@ class Scanner {
       }
     } catch (const Damage& damage) {
       if (!options_.lenient) raise(damage.problem);
-      report_.skipped.push_back(damage.problem);  // nothing after it can be trusted
+      report_.skipped.push_back(damage.problem);  // later bytes cannot be trusted
       report_.skipped.back().what += "; the rest of the shard is left out with it, " +
                                      std::to_string(archive_.size() - damage.problem.offset) +
                                      " bytes";
@@ -181,7 +181,7 @@ class Scanner {
   }
 
  private:
-  /// Throws if the file is no archive at all, also when damage is skipped.
+  /// Throws if the file is not an archive at all, even in lenient scans.
   void check_beginning() const {
     if (archive_.empty()) {
       throw CorruptShard("the file is empty, not a tar archive", in_quotes(shard_),
@@ -214,7 +214,7 @@ class Scanner {
     throw CorruptShard(problem.what, where, kDamagedRemedy);
   }
 
-  /// Reports how far the scan has come, if it is time to.
+  /// Calls the user's tick if it is due.
   void tick(std::uint64_t at) {
     if (at - told_ < kTickBytes && ++entries_since_tick_ < kTickEntries) return;
     told_ = at;
@@ -222,7 +222,7 @@ class Scanner {
     if (options_.tick) options_.tick(at);
   }
 
-  /// Moves over end markers to the next entry. False at the end of the file.
+  /// Moves past end markers to the next entry. Returns false at the end of the file.
   bool at_entry() {
     const std::uint64_t end = archive_.size();
     std::uint64_t at = position_;
@@ -239,13 +239,13 @@ class Scanner {
     }
     if (!marked) return true;
     if (rest.size() >= kBlockBytes && tar::has_valid_checksum(rest.data())) {
-      ++report_.num_archives;  // archives were concatenated: go on
+      ++report_.num_archives;  // archives were concatenated: continue
       report_.end_marker = false;
       position_ = at;
       return true;
     }
-    // Some writers leave rubbish in their last record; but rubbish that holds a header means that
-    // members would be lost.
+    // Some writers leave rubbish in their last record. If it holds a header, however, ignoring it
+    // would lose members.
     for (std::uint64_t i = at + kBlockBytes; range_fits(i, kBlockBytes, end); i += kBlockBytes) {
       tick(i);
       if (!tar::is_zero_block(archive_.data() + i) &&
@@ -259,8 +259,8 @@ class Scanner {
     return false;
   }
 
-  /// Reads the entry at position_ if it is an ordinary one in v7, ustar or GNU format with nothing
-  /// special about it. False, with nothing changed, if it is not.
+  /// Reads the entry at position_ if it is an ordinary one in v7, ustar or GNU format. Otherwise it
+  /// returns false and changes nothing.
   bool read_plain_entry() {
     const char* block = archive_.data() + position_;
     const tar::Header header(block);
@@ -268,8 +268,8 @@ class Scanner {
     if (type != '0' && type != '\0' && type != '5' && type != '2' && type != '1') return false;
     if (!header.tail_is_zero()) return false;
     const std::string_view prefix = header.prefix();
-    // Behind their names, v7 and GNU headers may hold things that some readers interpret: a prefix,
-    // times, a sparse map.
+    // After the name's fields, v7 and GNU headers may hold data that only some readers interpret: a
+    // prefix, times, a sparse map.
     constexpr std::size_t kPrefix = 345, kTail = 500;
     if (!header.is_ustar() &&
         !((header.is_gnu() || header.is_v7()) &&
@@ -278,7 +278,7 @@ class Scanner {
     }
     const std::string_view short_name = header.short_name();
     if (short_name.empty()) return false;
-    // Readers agree on digits. Base-256, blanks and zero bytes in front are read in several ways.
+    // Readers agree on digits, but not on base-256, leading blanks or zero bytes.
     if (block[124] < '0' || block[124] > '7') return false;
     const auto size = header.size();
     if (!size) return false;
@@ -286,14 +286,14 @@ class Scanner {
     const auto length = static_cast<std::uint64_t>(*size);
     const bool is_file = type == '0' || type == '\0';
     if (!is_file && length != 0) return false;
-    // A slash at the end is an old way to write a directory. On a link without a target readers
-    // disagree.
+    // A trailing slash is an old notation for a directory. Readers disagree on a link without a
+    // target.
     if (type != '5' && short_name.back() == '/') return false;
     if ((type == '1' || type == '2') && header.short_target().empty()) return false;
-    if (block[148] == '\0') return false;  // libarchive takes a checksum that begins so for zero
+    if (block[148] == '\0') return false;  // libarchive reads such a checksum as 0
     std::string_view name = short_name;
     if (!prefix.empty()) {
-      joined_name_.assign(prefix).append("/").append(short_name);  // as tar::Header::name
+      joined_name_.assign(prefix).append("/").append(short_name);  // see tar::Header::name()
       name = joined_name_;
     }
     headers_.update({block, kBlockBytes});
@@ -309,7 +309,7 @@ class Scanner {
     return true;
   }
 
-  /// Visits a member whose header ends where its data begins, and moves behind it.
+  /// Visits a member whose header ends at its data, and moves past it.
   void accept(const TarMember& member) {
     if (!padded_range_fits(member.data_offset, member.size_bytes)) {
       damaged(member.header_offset, member.name,
@@ -322,7 +322,7 @@ class Scanner {
     position_ = member.data_offset + tar::padded(member.size_bytes);
   }
 
-  /// Counts an entry that is no file, and reports it if its name could be a member's.
+  /// Counts an entry that is not a file, and reports it if its name could be a member's.
   void pass_by(tar::EntryKind kind, std::string_view name, std::string_view target,
                std::uint64_t header_offset) {
     if (kind == tar::EntryKind::kDirectory) {
@@ -344,11 +344,11 @@ class Scanner {
     if (options_.visit_other) options_.visit_other(other);
   }
 
-  /// Reads on from position_ to the end of this archive, or behind the first entry that is not
-  /// supported, by the raw headers, and compares them with libarchive's reading.
+  /// Reads from position_ to the end of this archive, or past the first unsupported entry, by the
+  /// raw headers. Compares them with libarchive's results.
   void read_with_libarchive() {
     const std::uint64_t base = position_;
-    // Whole blocks only: what is behind them is zero, or at_entry() finds it truncated.
+    // Whole blocks only: the rest is zero, or at_entry() reports a truncation.
     const std::uint64_t size = (archive_.size() - base) / kBlockBytes * kBlockBytes;
     Continuation rest(archive_.substr(base, size));
     const ArchivePtr reader(archive_read_new());
@@ -371,8 +371,8 @@ class Scanner {
     }
   }
 
-  /// Lets libarchive read an entry, and throws unless it is `raw`. False if there is none, and both
-  /// say so.
+  /// Lets libarchive read an entry, and throws unless it matches `raw`. Returns false if both find
+  /// the end.
   bool libarchive_reads(archive* a, std::uint64_t base, const std::optional<tar::RawEntry>& raw) {
     const PlainLocale locale;
     archive_entry* entry = nullptr;
@@ -390,7 +390,7 @@ class Scanner {
     return true;
   }
 
-  /// Visits or counts the entry, and moves to what follows it.
+  /// Visits or counts the entry, and moves past it.
   void read_entry(const tar::RawEntry& raw) {
     headers_.update(archive_.substr(position_, raw.data_offset - position_));
     const std::string_view name = up_to_nul(raw.name);
@@ -408,7 +408,7 @@ class Scanner {
     }
   }
 
-  /// True if `size` bytes at `offset`, and what fills their last block, lie within the archive.
+  /// True if `size` bytes at `offset`, padded to whole blocks, lie within the archive.
   bool padded_range_fits(std::uint64_t offset, std::uint64_t size) const noexcept {
     return range_fits(offset, size, archive_.size()) &&
            tar::padded(size) <= archive_.size() - offset;
@@ -433,9 +433,9 @@ class Scanner {
     position_ = at + tar::padded(raw.size);
   }
 
-  /// Links, directories and devices have no data, whatever their size field says. But GNU tar skips
-  /// that many bytes behind all of them but hard links and directories, and libarchive behind hard
-  /// links in pax archives. An entry is refused where that would change what follows.
+  /// Links, directories and devices have no data, whatever their size field says. However, GNU tar
+  /// skips that many bytes after all of them except hard links and directories, and libarchive
+  /// after hard links in pax archives. An entry is refused if that would change what follows.
   void require_no_body(const tar::RawEntry& raw) const {
     if ((raw.type == '1' || raw.type == '5') && is_header(raw.data_offset)) return;
     if (is_end(raw.data_offset)) {
@@ -449,15 +449,15 @@ class Scanner {
                 " bytes: some readers take what follows for its data, others for members");
   }
 
-  /// True for a link without a target: its type in libarchive depends on the entries before it.
+  /// True for a link without a target: libarchive's type for it depends on earlier entries.
   static bool is_link_to_nothing(const tar::RawEntry& raw) {
     const tar::EntryKind kind = raw.kind();
     return (kind == tar::EntryKind::kHardLink || kind == tar::EntryKind::kSymbolicLink) &&
            up_to_nul(raw.target).empty();
   }
 
-  /// True if the names differ in this alone: libarchive puts no slash behind a prefix that ends
-  /// with one.
+  /// True if the names differ only because libarchive adds no slash after a prefix that ends with
+  /// one.
   static bool is_joined_otherwise(const tar::RawEntry& raw, std::string_view name) {
     const std::string_view whole = up_to_nul(raw.name);
     for (std::size_t at = whole.find("//"); at != std::string_view::npos;
@@ -469,15 +469,15 @@ class Scanner {
     return false;
   }
 
-  /// Throws unless libarchive and the raw headers say the same of an entry.
+  /// Throws unless libarchive and the raw headers agree on an entry.
   void require_same(const tar::RawEntry& raw, archive_entry* entry,
                     std::uint64_t data_offset) const {
     const auto differ = [&](const std::string& said, const std::string& is) {
       damaged(raw.header_offset, raw.name, "libarchive " + said + ", the raw header " + is);
     };
     if (raw.data_offset != data_offset) {
-      // Not part of the text: where libarchive finds it depends on the member's bytes, which are
-      // not at hand for every shard.
+      // The text omits the offset: libarchive's result depends on the member's bytes, which are not
+      // available for every shard.
       differ("finds the data elsewhere", "ends at " + std::to_string(raw.data_offset));
     }
     const std::optional<tar::EntryKind> kind = kind_of(entry);
@@ -502,7 +502,7 @@ class Scanner {
     }
   }
 
-  /// Throws, or moves over an entry that is not supported and records it.
+  /// Throws, or records an unsupported entry and moves past it.
   void leave_out(const tar::RawEntry& raw) {
     const TarProblem problem{
         ErrorCode::kUnsupported, raw.header_offset, raw.name,
@@ -512,7 +512,7 @@ class Scanner {
     if (!options_.lenient) throw Damage{problem};
     headers_.update(archive_.substr(position_, raw.data_offset - position_));
     report_.skipped.push_back(problem);
-    // The body, and for old GNU sparse headers their extension blocks before it.
+    // The body; for old GNU sparse headers, also the extension blocks before it.
     std::uint64_t at = raw.data_offset;
     if (raw.type == 'S') {
       bool extended = archive_[raw.header_offset + 482] != 0;
@@ -528,8 +528,8 @@ class Scanner {
   const std::string& shard_;
   const TarScanOptions& options_;
   const std::function<void(const TarMember&)>& visit_;
-  std::uint64_t position_ = 0;  // of the next header; everything before it is accounted for
-  std::uint64_t told_ = 0;      // where tick() was called last
+  std::uint64_t position_ = 0;  // offset of the next header; everything before it is accounted for
+  std::uint64_t told_ = 0;      // offset at the last tick
   std::uint32_t entries_since_tick_ = 0;
   std::string joined_name_;
   Hasher128 headers_;

@@ -11,11 +11,12 @@ struct archive;
 
 namespace shardwise {
 
-/// Writes one shard that appears under its name whole or not at all. The same members give the same
-/// bytes on every machine: no times, owners or machine's modes; ustar headers, with pax ones only
-/// for what ustar cannot say. One thread.
+/// Writes one shard that appears under its name whole or not at all. Equal members give equal bytes
+/// on every machine: times, owners and the machine's modes are not stored. Headers are ustar; pax
+/// headers are used only for what ustar cannot express.
 ///
-/// Errors: kIo, kNoSpace. A writer that is destroyed without commit() leaves nothing.
+/// Threads: one.
+/// Errors: kIo, kNoSpace. A writer that is destroyed without commit() leaves no file.
 class TarWriter {
  public:
   explicit TarWriter(const std::string& path);
@@ -24,19 +25,20 @@ class TarWriter {
   TarWriter& operator=(const TarWriter&) = delete;
 
   void add(const std::string& name, std::string_view content);
-  /// Copies the file at `source`, whatever its size, through a small buffer.
-  /// Errors: also NotFound; kIo if it shrinks meanwhile.
+  /// Copies the file at `source`, of any size, through a small buffer.
+  /// Errors: also NotFound; kIo if the file shrinks meanwhile.
   void add_file(const std::string& name, const std::string& source);
   void commit();
 
-  /// Bytes that a member of this size takes in a tar, long names aside.
+  /// Returns the bytes that a member of this size occupies in a tar, without long names.
   [[nodiscard]] static std::uint64_t member_bytes(std::uint64_t content_bytes);
-  /// Bytes of a file whose members take `member_bytes`, with the end marker and tar's padding.
+  /// Returns the size of a file whose members occupy `member_bytes`, with the end marker and tar's
+  /// padding.
   [[nodiscard]] static std::uint64_t archive_bytes(std::uint64_t member_bytes);
 
-  /// Where libarchive's bytes go, and what became of them.
+  /// null discards all output
   struct Target {
-    File* file;  ///< null: nothing is written any more
+    File* file;  ///< null discards all output
     std::exception_ptr failure;
   };
 

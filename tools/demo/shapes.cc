@@ -8,14 +8,14 @@
 namespace shardwise::demo {
 namespace {
 
-/// Counter-based: word i is a hash of (key, i).
+/// A counter-based generator: word i is a hash of (key, i).
 class Random {
  public:
   Random(std::uint64_t seed, std::uint64_t stream)
       : key_(scatter(scatter(seed ^ 0x6A09E667F3BCC909u) + stream)) {}
 
   std::uint64_t word() { return scatter(key_ + 0x9E3779B97F4A7C15u * ++count_); }
-  /// In [low, high), 53 bits.
+  /// Returns a number in [low, high) with 53 random bits.
   double uniform(double low, double high) {
     return low + (high - low) * (static_cast<double>(word() >> 11) * 0x1p-53);
   }
@@ -38,7 +38,7 @@ struct Point {
 
 double length(double x, double y) { return std::sqrt(x * x + y * y); }
 
-/// Distance from `p` to a polygon's edge, negative inside.
+/// Returns the distance of `p` from a polygon's edge; negative inside.
 double polygon_distance(const std::vector<Point>& corners, Point p) {
   double nearest = std::numeric_limits<double>::max();
   bool inside = false;
@@ -67,7 +67,7 @@ std::vector<Point> box(double half_width, double half_height) {
           {-half_width, half_height}};
 }
 
-/// The corners of a regular pentagon, and those of the star in it, on the unit circle.
+/// The corners of a regular pentagon and of its star, on the unit circle.
 constexpr std::array<Point, 10> kTenth = {{{0.0, 1.0},
                                            {0.5877852522924731, 0.8090169943749475},
                                            {0.9510565162951535, 0.3090169943749474},
@@ -101,7 +101,7 @@ std::vector<Point> cross() {
           {a, b},   {-a, b}, {-a, a}, {-b, a}, {-b, -a}, {-a, -a}};
 }
 
-/// Signed distances of shapes that fit the unit circle.
+/// Signed distances to shapes that fit in the unit circle.
 class Shape {
  public:
   explicit Shape(std::string_view name) : name_(name) {
@@ -160,7 +160,8 @@ std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t 
   const double room = std::max(0.0, side / 2 - scale);
   const Point centre{side / 2 + random.uniform(-room, room),
                      side / 2 + random.uniform(-room, room)};
-  // A point on the unit circle from its rational parameter: no sine that may differ by a bit.
+  // Computes a point on the unit circle from a rational parameter, since sine may differ by a bit
+  // between platforms.
   const double t = random.uniform(-1, 1);
   const double turn = (random.word() & 1) != 0 ? 1 : -1;
   const double cosine = turn * (1 - t * t) / (1 + t * t);
@@ -181,7 +182,7 @@ std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t 
       std::uint64_t grains = random.word();
       for (std::size_t c = 0; c < 3; ++c) {
         const double back = ground[c] + slope_x[c] * across + slope_y[c] * down;
-        // The sum of two uniform numbers, in [-1, 1], near enough to a bell.
+        // Approximates a bell curve by the sum of two uniform numbers, in [-1, 1].
         const double grain = static_cast<double>(static_cast<int>(grains & 255) +
                                                  static_cast<int>(grains >> 8 & 255) - 255) /
                              255;

@@ -7,15 +7,16 @@
 
 namespace shardwise::demo {
 
-/// The classes, in alphabetical order: the label that `shardwise pack --images` gives a folder.
+/// The classes in alphabetical order. A class's index is the label that `shardwise pack --images`
+/// assigns.
 inline constexpr std::array<std::string_view, 10> kShapes = {
     "bar", "circle", "crescent", "cross", "half", "pentagon", "ring", "square", "star", "triangle"};
 
-/// Draws image `number` of the set that `seed` names: one shape at a random place, size, angle and
-/// colour, antialiased, on a background that runs from one colour to another, under noise.
+/// Draws image `number` of the set that `seed` selects: one antialiased shape of random position,
+/// size, angle and colour. The background is a gradient between two colours, and noise is added.
 ///
-/// The same pixels on every platform: integer random numbers, and of floating point only what IEEE
-/// 754 fixes (no library functions but sqrt).
+/// The pixels are the same on every platform. Random numbers are integers, and floating point uses
+/// only operations that IEEE 754 defines exactly (sqrt is the only library function).
 /// @return  size * size pixels of interleaved RGB.
 std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t seed,
                                      std::uint64_t number);

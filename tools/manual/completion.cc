@@ -7,14 +7,14 @@
 namespace shardwise::tools {
 namespace {
 
-/// One word of a shell, whatever it holds.
+/// Quotes any text as one shell word.
 std::string quoted(std::string_view text) {
   std::string word = "'";
   for (const char c : text) word += c == '\'' ? "'\\''" : std::string(1, c);
   return word + "'";
 }
 
-/// "_shardwise_cache_ls": the function that completes a command.
+/// Returns the name of a command's completion function, e.g. "_shardwise_cache_ls".
 std::string function_of(const HelpPage& page) {
   std::string name = "_" + page.name;
   std::replace(name.begin(), name.end(), ' ', '_');
@@ -38,7 +38,7 @@ std::vector<std::string> names_of(const std::vector<HelpTree>& commands) {
   return names;
 }
 
-/// All commands of the program, by their whole names.
+/// Appends the full names of all commands of the program.
 void add_command_names(const HelpTree& tree, std::vector<std::string>& names) {
   for (const HelpTree& command : tree.commands) {
     names.push_back(quoted(command.page.name));
@@ -48,7 +48,7 @@ void add_command_names(const HelpTree& tree, std::vector<std::string>& names) {
 
 // ------------------------------------------------------------------------------------------- bash
 
-/// What a value of this kind is completed to, as an assignment.
+/// Returns the completion of such a value, as an assignment.
 std::string bash_assignment(const HelpOption& option, ValueKind kind) {
   switch (kind) {
     case ValueKind::kChoice:
@@ -64,7 +64,7 @@ std::string bash_assignment(const HelpOption& option, ValueKind kind) {
   return "return";
 }
 
-/// The branch of a command in the case over commands.
+/// Appends a command's branch of the case statement.
 void add_bash_branch(const HelpTree& tree, const std::vector<std::string>& helped,
                      std::string& script) {
   std::vector<std::string> names;
@@ -83,7 +83,7 @@ void add_bash_branch(const HelpTree& tree, const std::vector<std::string>& helpe
   } else if (tree.page.name.ends_with(" help")) {
     script += "      words=" + quoted(joined(helped, " ")) + "\n";
   } else if (!tree.page.arguments.empty()) {
-    // Which argument it is depends on the others; most are paths.
+    // The arguments before it determine which argument it is; most are paths.
     const auto& arguments = tree.page.arguments;
     const bool has_files = std::any_of(arguments.begin(), arguments.end(), [](const auto& a) {
       return argument_kind(a) == ValueKind::kFile;
@@ -97,7 +97,7 @@ void add_bash_branch(const HelpTree& tree, const std::vector<std::string>& helpe
 
 // -------------------------------------------------------------------------------------------- zsh
 
-/// Text in the brackets of an option, or behind a colon.
+/// Escapes text for an option's brackets, or after a colon.
 std::string zsh_text(std::string_view text) {
   std::string escaped;
   for (const char c : text) {
@@ -107,7 +107,7 @@ std::string zsh_text(std::string_view text) {
   return escaped;
 }
 
-/// ":INDEX:_files": the name of a value, and what completes it.
+/// Returns a value's name and its completion, e.g. ":INDEX:_files".
 std::string zsh_value(const std::string& name, const HelpOption& option, ValueKind kind) {
   const std::string start = ":" + zsh_text(name) + ":";
   switch (kind) {
@@ -125,7 +125,7 @@ std::string zsh_value(const std::string& name, const HelpOption& option, ValueKi
   return start + " ";
 }
 
-/// The words that describe the options and arguments of a command to _arguments.
+/// Returns the words that describe a command's options and arguments to _arguments.
 std::vector<std::string> zsh_specs(const HelpTree& tree, const std::vector<std::string>& helped) {
   std::vector<std::string> specs;
   for (const HelpOption& option : options_of(tree.page)) {
@@ -153,7 +153,7 @@ std::vector<std::string> zsh_specs(const HelpTree& tree, const std::vector<std::
   return specs;
 }
 
-/// The function of a command, those that it calls first.
+/// Appends a command's function after those that it calls.
 void add_zsh_function(const HelpTree& tree, const std::vector<std::string>& helped,
                       std::string& script) {
   for (const HelpTree& command : tree.commands) add_zsh_function(command, helped, script);

@@ -1,4 +1,4 @@
-// Writes the documents of the programs from their options:
+// Writes the programs' documents from their options:
 //
 //     shardwise_manual DIR    cli.md, man1/*.1, bash/*, zsh/_*
 //

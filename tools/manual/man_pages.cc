@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kWidth = 76;
 
-/// Text as roff shows it: hyphens as they are typed, what stands in backticks in bold.
+/// Converts text to roff: hyphens as typed, text in backticks in bold.
 std::string escaped_roff(std::string_view text) {
   std::string roff;
   bool in_code = false;
@@ -36,7 +36,7 @@ std::string escaped_roff(std::string_view text) {
   return roff;
 }
 
-/// Lines of text. One that begins with a dot would be a request.
+/// Converts lines of text. A leading dot is escaped, since it would be a request.
 std::string lines_of(std::string_view text) {
   std::string roff;
   while (!text.empty()) {
@@ -69,14 +69,14 @@ std::string list_of(const std::vector<HelpOption>& options, bool are_arguments) 
   return roff;
 }
 
-/// Commands as they are typed, each on lines of its own.
+/// Shows commands as typed, each on separate lines.
 std::string commands(const std::vector<std::string>& lines) {
   std::string roff = ".nf\n";
   for (const std::string& line : lines) roff += lines_of(folded_command(line, kWidth));
   return roff + ".fi\n";
 }
 
-/// "shardwise-cache-ls": the name of a page.
+/// Returns a page's name, e.g. "shardwise-cache-ls".
 std::string page_name(std::string name) {
   std::replace(name.begin(), name.end(), ' ', '-');
   return name;
@@ -98,7 +98,7 @@ std::string lower_first(std::string text) {
 
 std::string reference(const std::string& name) { return bold(page_name(name)) + "(1)"; }
 
-/// What the commands of a program do, with their pages.
+/// Lists a program's commands with their pages.
 std::string list_of_commands(const HelpPage& page) {
   std::string roff = ".SH COMMANDS\n";
   for (const HelpCommands& group : page.commands) {
@@ -110,7 +110,7 @@ std::string list_of_commands(const HelpPage& page) {
   return roff;
 }
 
-/// A command that has no page of its own.
+/// Returns the section of a command without a separate page.
 std::string section_of(const HelpPage& page) {
   std::string roff = ".SS " + escaped_roff(page.name) + "\n" + paragraph(page.description + ".");
   roff += ".PP\n" + commands({page.usage}) + list_of(page.arguments, true);

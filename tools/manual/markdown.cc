@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kWidth = 110;
 
-/// Text as Markdown shows it. What stands in backticks is code there, too.
+/// Converts text to Markdown. Text in backticks stays code.
 std::string as_markdown(std::string_view text) {
   constexpr std::string_view kSpecial = "\\*_<>[]|";
   std::string escaped;
@@ -26,7 +26,7 @@ std::string as_markdown(std::string_view text) {
 
 std::string paragraph(std::string_view text) { return folded(as_markdown(text), kWidth) + "\n"; }
 
-/// The fragment that a heading is reached by.
+/// Returns the fragment of a heading's link.
 std::string fragment_of(std::string_view heading) {
   std::string fragment;
   for (const char c : heading) {
@@ -76,7 +76,7 @@ class CliPage {
   std::string take() { return std::move(text_); }
 
  private:
-  /// Two groups are the same if they show the same.
+  /// Two groups are equal if they look the same.
   static std::string key_of(const HelpGroup& group) {
     return group.title + "\n" + list_of(group.options);
   }

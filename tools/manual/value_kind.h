@@ -4,16 +4,16 @@
 
 namespace shardwise::tools {
 
-/// What a shell can offer as the value of an option or as an argument.
+/// The kinds of values that a shell can complete, for options and arguments.
 enum class ValueKind : unsigned char {
   kNone,       ///< a flag
   kChoice,     ///< one of HelpOption::choices
   kFile,       ///< a path
   kDirectory,  ///< the path of a folder
-  kOther,      ///< a number, a key, SQL: nothing to offer
+  kOther,      ///< a number, a key, SQL: no completion
 };
 
-/// Decided by the type of an option, or by the name of an argument.
+/// Derived from an option's type, or an argument's name.
 ValueKind value_kind(const HelpOption& option);
 ValueKind argument_kind(const HelpOption& argument);
 

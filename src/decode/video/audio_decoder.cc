@@ -13,15 +13,15 @@ namespace shardwise::detail {
 namespace {
 
 constexpr int kMostChannels = 64;
-/// What is decoded before the first sample that is wanted, in seconds: more than two blocks of
-/// Vorbis, two frames of AAC and the 80 ms of Opus.
+/// Seconds to decode before the first requested sample. That exceeds two blocks of Vorbis, two
+/// frames of AAC, and the 80 ms of Opus.
 constexpr double kWarmUp = 0.5;
-/// A gap in the times that is longer, in seconds, is one; times of shorter steps are not exact. It
-/// is less than what a packet of the usual codecs holds.
+/// Steps between times longer than this, in seconds, are gaps; shorter ones are inexact times. It
+/// is less than a packet of the usual codecs.
 constexpr double kGap = 0.008;
-/// So many frames on each side show whether a longer step lasts, or is one of a clock that jitters.
+/// Frames on each side that show if a longer step lasts, or if the clock jitters.
 constexpr std::size_t kFramesBeside = 16;
-/// A sample whose time is that near to a bound is on it: times in seconds are rounded.
+/// Sample times this close to a bound count as equal to it, since times in seconds are rounded.
 constexpr double kNear = 1e-6;
 
 int channels_of(const AVFrame& frame) noexcept {
@@ -32,7 +32,7 @@ int channels_of(const AVFrame& frame) noexcept {
 #endif
 }
 
-/// Appends samples [begin, end) of one channel of a frame, whose samples are of type T.
+/// Appends samples [begin, end) of one channel of a frame with samples of type T.
 template <class T, class Convert>
 void append_as(const AVFrame& frame, int channel, int begin, int end, std::vector<float>& to,
                Convert&& convert) {
@@ -77,7 +77,7 @@ void append(const AVFrame& frame, int channel, int begin, int end, std::vector<f
   }
 }
 
-/// Mixes and resamples planar float samples. `like` has the stored layout of channels.
+/// Makes a mixer and resampler of planar float samples. `like` has the stored channel layout.
 LibavPtr<SwrContext> make_resampler(const AVFrame& like, int sample_rate, int to_channels,
                                     int to_rate) {
   const int channels = channels_of(like);
@@ -109,17 +109,15 @@ LibavPtr<SwrContext> make_resampler(const AVFrame& like, int sample_rate, int to
                             sample_rate, 0, nullptr);
 #endif
   LibavPtr<SwrContext> resampler(made);
-  // The mixture of full channels is not louder than full, as of whole-numbered samples: mono is the
-  // mean of two channels.
+  // Mixing does not exceed full volume, as with integer samples: mono is the mean of two channels.
   av_opt_set_double(resampler.get(), "rematrix_maxval", 1.0, 0);
   const int result = resampler ? swr_init(resampler.get()) : AVERROR(EINVAL);
   if (result < 0) throw_libav_failure("its samples cannot be mixed or resampled", result);
   return resampler;
 }
 
-/// One call of libswresample. `begin` to `end` of `from` goes in, and what comes out is appended to
-/// `to`; the number of samples that came out is returned. With nothing to put in, what is left
-/// comes.
+/// Calls libswresample once with samples [begin, end) of `from`, and appends its output to `to`.
+/// Returns the number of samples appended. An empty input flushes the remaining output.
 int resample(SwrContext& resampler, const std::vector<std::vector<float>>& from, std::size_t begin,
              std::size_t end, std::vector<std::vector<float>>& to) {
   const auto count = static_cast<int>(end - begin);
@@ -149,9 +147,9 @@ void require_few(double num_samples, int channels, std::uint64_t most) {
   throw DecodeFailure("it has more samples than the limit of " + std::to_string(most));
 }
 
-/// The number of the first sample at or after this time.
+/// Returns the number of the first sample at or after this time.
 std::int64_t sample_at(double seconds, int sample_rate) noexcept {
-  constexpr double kMost = 1e15;  // exact as a double, and far from any overflow
+  constexpr double kMost = 1e15;  // exact as a double, and far from overflow
   const double number = std::ceil(seconds * sample_rate - kNear);
   return static_cast<std::int64_t>(std::clamp(number, -kMost, kMost));
 }
@@ -164,7 +162,7 @@ AudioDecoder::AudioDecoder(std::string_view bytes, const Format& format)
   choose_stream();
   demuxer_.select(stream_);
   codec_ = open_decoder(demuxer_.stream(stream_), 0);
-  // Containers do not always know rate and channels (MP3), or not the right ones (AAC with SBR).
+  // Containers may lack rate and channels (MP3), or have wrong ones (AAC with SBR).
   if (!receive()) throw DecodeFailure("it has no samples");
   has_frame_ = true;
   like_.reset(av_frame_clone(frame_.get()));
@@ -226,8 +224,8 @@ bool AudioDecoder::decode() {
   }
 }
 
-/// Reads the next packet; false at the end. Zeros at the end of an MP3, with which some programs
-/// fill up files, are none.
+/// Reads the next packet. Returns false at the end. It ignores zeros at the end of an MP3, with
+/// which some programs pad files.
 bool AudioDecoder::next_packet() {
   const bool may_be_padded = demuxer_.container() == Container::kMp3;
   bool is_padded = false;
@@ -260,7 +258,7 @@ void AudioDecoder::require_same_format() const {
   throw DecodeFailure("its rate or channels change on the way");
 }
 
-/// The number of its first sample, by its time.
+/// Returns the number of the frame's first sample, by its time.
 std::optional<std::int64_t> AudioDecoder::number_of(const AVFrame& frame) const {
   const std::int64_t pts = frame.pts != AV_NOPTS_VALUE ? frame.pts : frame.best_effort_timestamp;
   if (pts == AV_NOPTS_VALUE) return std::nullopt;
@@ -270,8 +268,8 @@ std::optional<std::int64_t> AudioDecoder::number_of(const AVFrame& frame) const 
   return number;
 }
 
-/// Where `expected` follows the samples before frame_. Errors: DecodeFailure: there were more
-/// samples than time.
+/// Compares the time of frame_ with `expected`, the number after the samples before it.
+/// Errors: DecodeFailure if there were more samples than time.
 AudioDecoder::Step AudioDecoder::step_before_frame(std::int64_t expected) {
   const Container container = demuxer_.container();
   if (container == Container::kWav || container == Container::kMp3) return {};  // without times
@@ -284,7 +282,7 @@ AudioDecoder::Step AudioDecoder::step_before_frame(std::int64_t expected) {
     if (container == Container::kMp4 || container == Container::kMatroska) {
       step = judge(offset, expected);
     } else if (offset < 0) {
-      chain_begin_ = expected - *number;  // a stream behind another one, whose times begin anew
+      chain_begin_ = expected - *number;  // a concatenated stream, whose times begin again
       return {};
     } else if (container == Container::kFlac) {
       throw DecodeFailure("samples are missing on the way");
@@ -298,8 +296,8 @@ AudioDecoder::Step AudioDecoder::step_before_frame(std::int64_t expected) {
   return step;
 }
 
-/// Whether frame_, whose time is so far from its place, comes behind a gap, by a clock that drifts,
-/// or by one that jitters. Errors: DecodeFailure: more samples than time.
+/// Decides if frame_, whose time is `offset` off, follows a gap, or if the clock drifts or jitters.
+/// Errors: DecodeFailure if there were more samples than time.
 AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expected) {
   while (ahead_.size() < kFramesBeside) {
     LibavPtr<AVFrame> current = std::move(frame_);
@@ -326,7 +324,7 @@ AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expecte
   if (least - most_before > tolerance) {
     return {.zeros = offset - least > tolerance ? least : offset};
   }
-  // Of the first frame alone it is not known whether that was late.
+  // A first frame may itself have been late.
   const bool may_be_late = offsets_.empty() && -most <= frame_->nb_samples;
   if (least_before - most > tolerance && !may_be_late) throw DecodeFailure("its times go back");
   if (least > tolerance) return {.drift = least};
@@ -336,7 +334,8 @@ AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expecte
 
 AVRational AudioDecoder::demuxer_base() const noexcept { return codec_->pkt_timebase; }
 
-/// A new one: what a codec keeps when it is flushed (AAC its random numbers) would be heard.
+/// Opens a new decoder. A flush would not suffice: state that a codec keeps would be audible, e.g.
+/// the random numbers of AAC.
 void AudioDecoder::restart_decoder() {
   codec_ = open_decoder(demuxer_.stream(stream_), 0);
   has_frame_ = false;
@@ -349,7 +348,7 @@ void AudioDecoder::go_to_start() {
   restart_decoder();
 }
 
-/// Decodes into frame_ the first frame of all, and returns the number of its first sample.
+/// Decodes the very first frame into frame_, and returns the number of its first sample.
 std::optional<std::int64_t> AudioDecoder::first_frame() {
   chain_begin_ = 0;
   if (!has_frame_) {
@@ -360,25 +359,25 @@ std::optional<std::int64_t> AudioDecoder::first_frame() {
   return number_of_first();
 }
 
-/// Where frame_ is the first one.
+/// Returns the number of the first sample. REQUIRES: frame_ is the first frame.
 std::int64_t AudioDecoder::number_of_first() const {
-  // MP3 has no times: a player's first sample is the first that is not padding.
+  // MP3 has no times: a player's first sample is the first one after the padding.
   if (demuxer_.container() == Container::kMp3) return 0;
   return number_of(*frame_).value_or(0);
 }
 
-/// Whether a seek finds a packet whose place in time is known.
+/// True if a seek finds a packet whose position in time is known.
 bool AudioDecoder::can_seek() {
   AVCodecParameters& parameters = *demuxer_.stream(stream_).codecpar;
   switch (demuxer_.container()) {
     case Container::kMp3:
     case Container::kOgg:
-      return false;  // it is known from all packets before it alone
+      return false;  // only all packets before it determine it
     case Container::kFlac:
       return !demuxer_.may_be_joined();
     case Container::kWav: {
-      // libav goes by the header's bytes a second, which many programs round, or guess; without
-      // them by the size of a sample, which is known of PCM.
+      // libav seeks by the header's byte rate, which many programs round or guess. Without it,
+      // libav uses the sample size, which is known for PCM.
       const int bits = av_get_bits_per_sample(parameters.codec_id);
       const bool is_pcm = parameters.codec_id < AV_CODEC_ID_ADPCM_IMA_QT && bits % 8 == 0;
       parameters.bit_rate = 0;
@@ -389,7 +388,8 @@ bool AudioDecoder::can_seek() {
   }
 }
 
-/// The same for a frame before the sample `begin`, by seeking; nothing where that did not succeed.
+/// Seeks to a frame before sample `begin`, and decodes it like first_frame(). Returns nothing if
+/// that fails.
 std::optional<std::int64_t> AudioDecoder::frame_before(std::int64_t begin) {
   const auto warm_up = static_cast<std::int64_t>(kWarmUp * sample_rate_);
   if (begin < 2 * warm_up || !can_seek()) return std::nullopt;
@@ -406,7 +406,7 @@ std::optional<std::int64_t> AudioDecoder::frame_before(std::int64_t begin) {
   return std::nullopt;
 }
 
-/// The samples in [begin, end) of those that come, in their order.
+/// Collects the samples in [begin, end) from those that arrive in order.
 class AudioDecoder::Taken {
  public:
   Taken(const AudioDecoder& decoder, std::int64_t begin, std::int64_t end)
@@ -415,8 +415,8 @@ class AudioDecoder::Taken {
         end_(end),
         values_(static_cast<std::size_t>(decoder.channels_)) {}
 
-  /// Takes what is wanted of `size` samples from this number on: `append` gets a channel's values
-  /// and the range of them.
+  /// Takes the requested part of `size` samples that begin at `number`. `append` gets a channel's
+  /// values and that part's range.
   template <class Append>
   void take(std::int64_t number, std::int64_t size, const Append& append) {
     const std::int64_t from = std::clamp<std::int64_t>(begin_ - number, 0, size);
@@ -441,7 +441,7 @@ class AudioDecoder::Taken {
   }
 
   [[nodiscard]] bool is_begun() const noexcept { return !values_.front().empty(); }
-  /// The number of the first one; `begin` if there is none.
+  /// Returns the number of the first collected sample; `begin` before any was collected.
   [[nodiscard]] std::int64_t first() const noexcept {
     return values_.front().empty() ? begin_ : first_;
   }
@@ -455,9 +455,10 @@ class AudioDecoder::Taken {
   std::vector<std::vector<float>> values_;  ///< by channel
 };
 
-/// Decodes from frame_, whose first sample has this number, until sample `end` is there. Returns
-/// how many were decoded. Returns nothing if some are left, or if a gap came before `warm_up` of
-/// them, see is_cold_. Within a clip, samples follow each other also where the clock drifts.
+/// Decodes from frame_, whose first sample is `number`, up to sample `end`. Returns the number of
+/// decoded samples if the sound ended. Returns nothing if more samples are left, or after a gap
+/// before `warm_up` samples (see is_cold_). Within a clip, samples are contiguous even if the clock
+/// drifts.
 std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::int64_t& number,
                                                        Taken* taken, std::int64_t warm_up) {
   is_cold_ = false;
@@ -501,7 +502,7 @@ AudioDecoder::Samples AudioDecoder::read(double begin, double end) {
 }
 
 AudioDecoder::Samples AudioDecoder::converted_from(Taken& taken) const {
-  const double first = static_cast<double>(taken.first()) / sample_rate_;  // values() leave below
+  const double first = static_cast<double>(taken.first()) / sample_rate_;  // values() move below
   return converted(std::move(taken.values()), first);
 }
 
@@ -516,7 +517,7 @@ std::int64_t AudioDecoder::count() {
 
 void AudioDecoder::require_whole(std::int64_t num_decoded) {
   const AVStream& stream = demuxer_.stream(stream_);
-  // Of the containers that say how many samples there are, this one is not checked elsewhere.
+  // FLAC states its number of samples, and nothing else checks it.
   if (demuxer_.container() != Container::kFlac || stream.duration == AV_NOPTS_VALUE) return;
   if (num_decoded < av_rescale_q(stream.duration, stream.time_base, {1, sample_rate_})) {
     throw DecodeFailure("the data ends early");

@@ -10,57 +10,63 @@
 
 namespace shardwise::detail {
 
-/// Errors: InvalidArgument: a rate or a number of channels that cannot be; 0 stands for the stored
-/// one.
+/// Checks an audio format; 0 means the stored rate or number of channels.
+/// Errors: InvalidArgument for an impossible rate or number of channels.
 void require_audio_format(int sample_rate, int channels);
 
-/// What AudioReader does, with DecodeFailures without a place. Not for several threads at once.
+/// Implements AudioReader. Its DecodeFailures do not say where.
+/// Threads: one at a time.
 class AudioDecoder {
  public:
   struct Format {
-    int sample_rate = 0;  ///< 0: as stored
-    int channels = 0;     ///< 0: as stored
+    int sample_rate = 0;  ///< 0 means as stored
+    int channels = 0;     ///< 0 means as stored
     std::uint64_t max_samples = 0;
   };
   struct Samples {
     std::vector<float> values;  ///< [channels, num_samples]
     int channels = 0;
     std::int64_t num_samples = 0;
-    std::int64_t num_stored = 0;  ///< before they were resampled
+    std::int64_t num_stored = 0;  ///< before resampling
     int sample_rate = 0;
-    double begin = 0;  ///< seconds
+    double begin = 0;  ///< time of the first sample, in seconds
   };
 
-  /// `bytes` must outlive it. Errors: DecodeFailure.
+  /// Lifetime: `bytes` must outlive the decoder.
+  /// Errors: DecodeFailure.
   AudioDecoder(std::string_view bytes, const Format& format);
 
   int sample_rate() const noexcept { return sample_rate_; }
   int channels() const noexcept { return channels_; }
   double duration() noexcept;
   std::string_view codec() const noexcept;
-  /// The number of the first sample: its time, in samples.
+  /// Returns the number of the first sample, which is its time in samples.
   std::int64_t first_sample() const noexcept { return first_sample_; }
-  /// How many samples fit in its time: as many as it has, but for a clock that drifts. Cost:
-  /// decodes them all. Errors: DecodeFailure.
+  /// Returns the sound's length in samples, by its times. It differs from the number of decoded
+  /// samples only if there are gaps, or the clock drifts.
+  /// Cost: decodes everything.
+  /// Errors: DecodeFailure.
   std::int64_t count();
 
-  /// The samples with times in [begin, end), in seconds; infinite ends are the sound's.
+  /// Returns the samples with times in [begin, end), in seconds. Infinite bounds mean the sound's
+  /// ends.
   Samples read(double begin, double end);
 
  private:
   class Taken;
-  /// What the time of a frame says, beside that of the samples before it.
+  /// How a frame's time differs from the end of the samples before it.
   struct Step {
-    std::int64_t zeros = 0;  ///< samples that are missing
-    std::int64_t drift = 0;  ///< by which its clock went off until now
+    std::int64_t zeros = 0;  ///< missing samples, to fill with zeros
+    std::int64_t drift = 0;  ///< samples by which its clock has drifted
   };
 
   void choose_stream();
-  /// Decodes the next frame into frame_; false at the end.
+  /// Moves to the next frame, in frame_. Returns false at the end.
   bool receive();
   bool decode();
   bool next_packet();
-  /// Gives the decoder the next packet, and once the end; false: it had that already.
+  /// Sends the decoder the next packet, and finally the end. Returns false if it had the end
+  /// already.
   bool send();
   void require_same_format() const;
   std::optional<std::int64_t> number_of(const AVFrame& frame) const;
@@ -85,15 +91,15 @@ class AudioDecoder {
   LibavPtr<AVCodecContext> codec_;
   LibavPtr<AVPacket> packet_;
   LibavPtr<AVFrame> frame_;
-  std::deque<LibavPtr<AVFrame>> ahead_;  ///< decoded already: what comes behind frame_
-  std::deque<std::int64_t> offsets_;     ///< of the last frames' times from their places
-  LibavPtr<AVFrame> like_;               ///< the first frame, whose format all others must have
+  std::deque<LibavPtr<AVFrame>> ahead_;  ///< frames after frame_ that were decoded already
+  std::deque<std::int64_t> offsets_;     ///< the last frames' times less their positions
+  LibavPtr<AVFrame> like_;               ///< the first frame; all others must have its format
   int sample_rate_ = 0;
   int channels_ = 0;
   std::int64_t first_sample_ = 0;
-  std::int64_t chain_begin_ = 0;  ///< Ogg: what is added to the numbers of a later stream
-  bool is_cold_ = false;          ///< a codec had too little before a gap to be like in the whole
-  bool has_frame_ = false;        ///< frame_ is the first one, and nothing was read since
+  std::int64_t chain_begin_ = 0;  ///< Ogg: offset added to the numbers of a later stream
+  bool is_cold_ = false;          ///< a gap came before the codec was warm: the samples are unsure
+  bool has_frame_ = false;        ///< frame_ is the first one, and no other was read since
 };
 
 }  // namespace shardwise::detail

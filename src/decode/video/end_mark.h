@@ -6,19 +6,20 @@
 
 namespace shardwise::detail {
 
-/// Sees where VP8 ends early. What a packet's data does not suffice for, libav leaves as it was in
-/// memory, and says nothing. So a mark lies in the last macroblock before a frame is decoded.
+/// Detects VP8 frames whose data ends early. libav leaves the rest of such a frame as it was in
+/// memory, without an error. A mark is therefore written to the last macroblock before a frame is
+/// decoded.
 class EndMark {
  public:
-  /// Marks the frames of this decoder, which it must outlive, if that is one of VP8.
+  /// Marks the frames of this decoder if its codec is VP8. The EndMark must outlive the decoder.
   void watch(AVCodecContext& codec) noexcept;
-  /// Whether the mark is still in the frame that was decoded last. Each frame is told of once.
+  /// True if the last decoded frame still has its mark. Each frame is reported once.
   bool is_left() noexcept;
 
  private:
   static int get_buffer(AVCodecContext* codec, AVFrame* frame, int flags) noexcept;
 
-  LibavPtr<AVBufferRef> buffer_;  ///< keeps `at_` in being
+  LibavPtr<AVBufferRef> buffer_;  ///< keeps `at_` valid
   std::uint8_t* at_ = nullptr;
 };
 

@@ -8,7 +8,7 @@
 
 namespace shardwise::detail {
 
-/// Calls `work`; what cannot be decoded becomes a BadField that says where.
+/// Calls `work`, and converts a DecodeFailure to a BadField that says where.
 template <class Work>
 auto with_place(std::string_view action, std::string_view where, Work&& work) {
   try {

@@ -11,23 +11,23 @@
 namespace shardwise::detail {
 namespace {
 
-/// Times beyond this are damage: sums of them could overflow.
+/// Times beyond this are damaged: their sums could overflow.
 constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
-/// So many packets' headers show whether the times are those of presentation: an encoder that
+/// Number of packets whose headers show if the times are those of presentation. An encoder that
 /// reorders frames does so within the first few.
 constexpr std::size_t kMostLookedAt = 16;
-/// So far behind a key frame of H.264, a frame that is missing may be replaced by one from before
-/// the key frame: a decoder keeps up to 16 frames that others are predicted from.
+/// In H.264, a frame missing this close after a key frame may be replaced by one from before it: a
+/// decoder keeps up to 16 reference frames.
 constexpr std::size_t kMostBehindKey = 32;
 
-/// VP8 has frames that are only there to predict others from; a bit of their header says so.
+/// True for a VP8 frame that is used only for prediction; a bit of its header says so.
 bool is_hidden_vp8(const AVPacket& packet) noexcept {
   return packet.size > 0 && (packet.data[0] & 0x10) == 0;
 }
 
-/// Whether an edit list leaves out the frame of this packet. Errors: DecodeFailure: libav cuts the
-/// codec's packets anew, and so moves the mark to the frame before: FFmpeg's program shows one
-/// frame that is left out, and leaves out one that is not.
+/// True if an edit list excludes this packet's frame.
+/// Errors: DecodeFailure for MPEG-1. libav splits its packets differently, and moves the mark to
+///   the frame before. FFmpeg's program then shows an excluded frame, and omits another.
 bool is_left_out(const AVPacket& packet, AVCodecID codec) {
   if ((packet.flags & AV_PKT_FLAG_DISCARD) == 0) return false;
   if (codec != AV_CODEC_ID_MPEG1VIDEO) return true;
@@ -42,7 +42,7 @@ bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
   return !is_reordered || reordering == Reordering::kUnlikely;
 }
 
-/// No frame behind a key frame is shown before it, except those that come directly behind it.
+/// Checks that frames after a key frame are shown after it, except those directly after it.
 void FrameIndex::Pass::see_time(std::int64_t pts, bool is_key) noexcept {
   if (is_key) {
     is_crossed = is_crossed || pts < last_pts;
@@ -60,7 +60,7 @@ void FrameIndex::Pass::see_order(bool is_reordered_header) noexcept {
   is_behind_reordered = is_reordered_header;
 }
 
-/// Read when it is asked for, from the data where they lie.
+/// A packet's header, read on demand from the data in place.
 class FrameIndex::Header {
  public:
   Header(const Demuxer& demuxer, PacketHeaders& headers, AVPacket& packet)
@@ -96,13 +96,13 @@ FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
     number_packets();
   }
   is_order_sure_ = pass.is_reordered || reordering != Reordering::kPossible;
-  // Of one frame alone, libav may not know its own time.
+  // libav may not know the duration of a single frame.
   const bool is_alone = num_frames() == 1 && pass.last_duration <= 0;
   find_end(is_alone ? demuxer.stream(stream).duration : pass.last_duration);
 }
 
-/// Data are read of those packets alone whose headers are looked at, where the container can do
-/// without; small packets come with theirs all the same.
+/// Reads packets with data only if their headers are needed, as far as the container allows. Small
+/// packets always come with their data.
 void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t most, Pass& pass) {
   const AVCodecID codec = demuxer.stream(stream).codecpar->codec_id;
   const bool is_vp8 = codec == AV_CODEC_ID_VP8;
@@ -131,8 +131,8 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
   demuxer.read_data(true);
 }
 
-/// Compares what packets say of their place beside the key packet directly before them with their
-/// times.
+/// Compares the times of packets with what their headers say about their order relative to the key
+/// packet directly before them.
 void FrameIndex::compare_with_key(Header& header, Pass& pass) {
   Packet& packet = packets_.back();
   using Needed = PacketHeaders::Needed;
@@ -161,8 +161,8 @@ void FrameIndex::compare_with_key(Header& header, Pass& pass) {
   const std::optional<bool> leads =
       pass.needed == Needed::kNothing ? std::optional<bool>(false) : header.get().leads;
   if (leads_by_time && packet.is_shown && !leads.value_or(true)) pass.is_crossed = true;
-  // A decoder that begins at the key packet may leave this frame out, and one that began earlier
-  // shows it first.
+  // A decoder that begins at the key packet may omit this frame; one that began earlier shows it
+  // first.
   if (!leads_by_time && leads.value_or(false)) pass.unsure_keys.push_back(pass.key);
   pass.is_behind_key = leads_by_time;
 }
@@ -184,7 +184,7 @@ void FrameIndex::add(const AVPacket& packet, bool is_shown, Pass& pass) {
   pass.last_duration = packet.duration;
 }
 
-/// By their times; those of one time as they lie in the file.
+/// Sorts frames by time; equal times stay in file order.
 void FrameIndex::sort_frames() {
   by_time_.resize(packets_.size());
   std::iota(by_time_.begin(), by_time_.end(), 0);
@@ -204,21 +204,21 @@ void FrameIndex::sort_frames() {
   for (const std::uint32_t i : frames_) times_.push_back(packets_[i].pts);
 }
 
-/// Whether a decoder may give other frames than the times say, or in another order.
+/// True if a decoder may return other frames than the times say, or in another order.
 bool FrameIndex::is_doubtful(const Pass& pass) const {
   if (pass.is_odd || !begins_with_key_ || is_mixed_) return true;
   if (pass.has_no_pts && pass.reordering != Reordering::kNone) return true;
   if (!pass.is_reordered) return pass.codec_reorders();
   if (pass.is_crossed || pass.reordering == Reordering::kNone) return true;
-  // The stream's header says nothing of it, and neither do those of the packets.
+  // Neither the stream's header nor the packets' headers mention reordering.
   if (pass.reordering == Reordering::kUnlikely && pass.num_reordered == 0) return true;
-  // What is shown before the first key frame needs frames that are not there.
+  // A frame shown before the first key frame needs frames that do not exist.
   if (times_[0] < packets_[0].pts) return true;
   return std::ranges::adjacent_find(times_) != times_.end();
 }
 
-/// Where the frames have their numbers: gives them to the packets, and takes from the key packets
-/// those that do not part the frames before them from those behind them.
+/// Assigns the frames' numbers to their packets. A key packet loses its mark if it does not
+/// separate earlier frames from later ones.
 void FrameIndex::number_packets() {
   for (Packet& packet : packets_) {
     packet.frame = kNoFrame;
@@ -239,7 +239,7 @@ void FrameIndex::number(const std::vector<std::uint32_t>& packets) {
   times.reserve(packets.size());
   for (const std::uint32_t i : packets) times.push_back(packets_[i].pts);
   if (!std::ranges::is_sorted(times)) {
-    // Times of decoding: the first frame is shown at the first of them, and so on.
+    // These are times of decoding: assign them to the frames in ascending order.
     const bool ascend = std::ranges::is_sorted(packets_, {}, &Packet::pts);
     if (!ascend) throw DecodeFailure("the times of its frames do not ascend");
     std::ranges::sort(times);
@@ -256,7 +256,7 @@ void FrameIndex::number(const std::vector<std::uint32_t>& packets) {
 void FrameIndex::find_end(std::int64_t last_duration) {
   const std::int64_t last = times_.back();
   if (last_duration <= 0 || last_duration > kMostTime) {
-    // As long as the others are on average.
+    // Use the average duration of the other frames.
     last_duration = num_frames() > 1 ? (last - times_[0]) / (num_frames() - 1) : 0;
   }
   end_pts_ = last + last_duration;
@@ -264,7 +264,7 @@ void FrameIndex::find_end(std::int64_t last_duration) {
 
 std::size_t FrameIndex::entry_of(std::int64_t frame) const {
   const std::size_t target = packet_of(frame);
-  // Where it is not sure in which order frames come, that of several is seen.
+  // If the order of frames is unsure, two consecutive frames reveal it.
   const std::int64_t last = is_order_sure_ ? frame : frame - 1;
   for (std::size_t i = target + 1; i-- > 0;) {
     const Packet& packet = packets_[i];

@@ -1,7 +1,7 @@
 #pragma once
 
-// What libav* (FFmpeg 4.4 to 7.1) needs around it: C headers, owners, bytes in memory as its input,
-// its messages as reasons.
+// Wrappers of libav* (FFmpeg 4.4 to 7.1): its C headers, owners of its objects, input from memory,
+// and its messages as reasons.
 
 extern "C" {
 #include <libavcodec/avcodec.h>
@@ -39,10 +39,10 @@ using LibavPtr = std::unique_ptr<T, LibavDeleter>;
 SHARDWISE_EXPORT LibavPtr<AVFrame> make_frame();
 SHARDWISE_EXPORT LibavPtr<AVPacket> make_packet();
 
-/// While one lives, what libav says on this thread is not printed, and its last error is kept.
+/// While one lives, libav's messages on this thread are not printed, and the last error is kept.
 ///
-/// libav has one callback for messages a process. It is set once, when the first of these is made;
-/// messages of threads without one of these go on to libav's own callback.
+/// libav has one message callback per process. The first LibavMessages sets it. Messages of threads
+/// without a LibavMessages are forwarded to libav's own callback.
 class SHARDWISE_EXPORT LibavMessages {
  public:
   LibavMessages();
@@ -50,24 +50,26 @@ class SHARDWISE_EXPORT LibavMessages {
   LibavMessages(const LibavMessages&) = delete;
   LibavMessages& operator=(const LibavMessages&) = delete;
 
-  /// The last error of this thread; empty if there was none since the outermost of these was made.
+  /// Returns this thread's last error since the outermost LibavMessages was made; empty if there
+  /// was no error.
   static std::string last();
-  /// How many errors there were on this thread by now, without those of no consequence.
+  /// Returns the number of this thread's errors so far, without inconsequential ones.
   static std::uint64_t count();
 };
 
-/// Throws a DecodeFailure: "<what> (<libav's last error, or what `code` stands for>)".
+/// Throws a DecodeFailure with "<what> (<libav's last error, or the text of `code`>)".
 [[noreturn]] void throw_libav_failure(std::string_view what, int code);
 
 enum class Container : std::uint8_t { kMp4, kMatroska, kWav, kFlac, kMp3, kOgg };
 
-/// Opens bytes in memory with libav's demuxer for their container, and reads them in place: they
-/// must outlive it. The container is told by its first bytes alone, and no other demuxer is ever
-/// tried; whatever in the bytes names another file or URL is refused.
+/// Opens bytes in memory with libav's demuxer for their container, and reads them in place. The
+/// first bytes alone determine the container, and no other demuxer is tried. References to other
+/// files or URLs are refused.
+/// Lifetime: the bytes must outlive the demuxer.
 class Demuxer {
  public:
-  /// Errors: DecodeFailure: no container that we read, a damaged one, one that ends early or whose
-  ///   tables promise more samples than it can hold.
+  /// Errors: DecodeFailure if the container is unknown, damaged or truncated, or if its tables
+  ///   promise more samples than it can hold.
   explicit Demuxer(std::string_view bytes);
   ~Demuxer();
   Demuxer(const Demuxer&) = delete;
@@ -77,26 +79,27 @@ class Demuxer {
   Container container() const noexcept { return container_; }
   unsigned num_streams() const noexcept { return format_->nb_streams; }
   AVStream& stream(unsigned number) noexcept { return *format_->streams[number]; }
-  /// From here on only packets of this stream are read.
+  /// Selects the stream whose packets are read from now on.
   void select(unsigned number);
-  /// Packets of so many bytes always come with their data.
+  /// Packets up to this size always come with their data.
   static constexpr int kSmall = 256;
-  /// Whether packets come without their data, where the container's tables suffice to find them:
-  /// the bytes in between are then not touched.
+  /// With `wanted` false, packets come without their data if the container's tables suffice to find
+  /// them. The data is then not touched.
   void read_data(bool wanted) noexcept;
-  /// The data of a packet, also of one that came without. They lie in front of readable bytes, as
-  /// many as libav wants there.
+  /// Returns a packet's data, even if it came without. The readable bytes after it suffice as
+  /// libav's padding.
   std::string_view data_of(AVPacket& packet) const noexcept;
-  /// Whether read_data(false) has an effect.
+  /// True if read_data(false) has an effect.
   bool can_leave_out_data() const noexcept { return container_ == Container::kMp4; }
-  /// Reads the next packet of the selected stream; false at the end. Errors: DecodeFailure.
+  /// Reads the next packet of the selected stream. Returns false at the end.
+  /// Errors: DecodeFailure.
   bool next(AVPacket& packet);
   /// Moves to the last key packet at or before a time of the selected stream, in its time base, or
-  /// near it; false: libav could not.
+  /// near it. Returns false if libav failed.
   bool seek(std::int64_t time);
-  /// Begins from the first packet again.
+  /// Restarts at the first packet.
   void rewind();
-  /// Whether a FLAC may have another one behind it, whose numbers begin anew.
+  /// True if a FLAC may be followed by another one, whose numbers begin again at 0.
   bool may_be_joined() noexcept;
 
  private:
@@ -113,12 +116,12 @@ class Demuxer {
   AVIOContext* io_ = nullptr;
   AVFormatContext* format_ = nullptr;
   unsigned selected_ = 0;
-  std::size_t checked_ = 0;  // bytes of an Ogg, see check_ogg()
+  std::size_t checked_ = 0;  // bytes of an Ogg that check_ogg() has verified
   std::optional<bool> may_be_joined_;
 };
 
-/// Opens a decoder of one thread for the stream. Errors: DecodeFailure: a codec that is not among
-/// those we allow, or that this libav lacks.
+/// Opens a decoder with one thread for the stream.
+/// Errors: DecodeFailure if the codec is not allowed, or this libav lacks it.
 LibavPtr<AVCodecContext> open_decoder(const AVStream& stream, std::uint64_t max_pixels);
 
 }  // namespace shardwise::detail

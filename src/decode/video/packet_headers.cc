@@ -10,21 +10,21 @@ namespace {
 
 constexpr std::string_view kStartCode("\0\0\1", 3);
 
-/// MPEG-4 part 2 says "as the last one" by a picture that ends behind its time. After the start
-/// code that takes 4 bytes at most; of all others, quantiser and macroblocks follow.
+/// True if an MPEG-4 part 2 packet means "same as the last frame". Its picture ends after the time,
+/// so at most 4 bytes follow the start code. In all others, quantiser and macroblocks follow.
 bool is_not_coded_mpeg4(std::string_view packet) noexcept {
   constexpr std::string_view kPicture("\0\0\1\xB6", 4);
   packet.remove_prefix(packet.size() - std::min(packet.size(), kPicture.size() + 4));
   return packet.find(kPicture) != packet.npos;
 }
 
-/// What the units of a packet of H.264 or HEVC are.
+/// The kinds of units in a packet of H.264 or HEVC.
 struct Units {
   int num_slices = 0;
-  bool has_instant_key = false;  ///< H.264: a slice of a picture that forgets all before it
+  bool has_instant_key = false;  ///< H.264: a slice of a picture that resets the decoder
   int num_pictures = 0;          ///< H.264: frames or fields that begin in the packet
   bool is_leading = false;       ///< HEVC: it is shown before the key frame that it follows
-  bool is_all_known = true;      ///< each is a slice, or goes with one, and the last one is whole
+  bool is_all_known = true;      ///< each is a slice or accompanies one, and the last one is whole
 };
 
 void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
@@ -33,7 +33,7 @@ void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
   const bool is_hevc = codec == AV_CODEC_ID_HEVC;
   const int type = is_hevc ? first >> 1 : first & 0x9F;  // the highest bit of a unit is 0
   const bool is_slice = is_hevc ? type < 32 : type >= 1 && type <= 5;
-  // Headers, their extensions, delimiters, filling.
+  // Headers, their extensions, delimiters, filler.
   const bool goes_with_slice = is_hevc ? type >= 32 && type <= 40 : type >= 6 && type <= 12;
   units.num_slices += is_slice ? 1 : 0;
   if (is_hevc && type >= 6 && type <= 9) units.is_leading = true;
@@ -72,8 +72,8 @@ Units units_of(std::string_view packet, const AVCodecParameters& parameters) noe
   return units;
 }
 
-/// What decoders keep of the headers before a picture: of MPEG-1 and MPEG-2 the size and shape of
-/// pixels, the rate, and whether the sequence is interlaced; of MPEG-4 the name of the encoder.
+/// Returns the headers before a picture that decoders keep. For MPEG-1 and MPEG-2: the size and
+/// shape of pixels, the rate, and interlacing. For MPEG-4: the name of the encoder.
 std::string told_before_picture(std::string_view packet, AVCodecID codec) {
   const bool is_mpeg4 = codec == AV_CODEC_ID_MPEG4;
   std::string told;
@@ -124,7 +124,8 @@ bool PacketHeaders::is_key() const noexcept {
   return parser_->key_frame == 1 && parser_->pict_type == AV_PICTURE_TYPE_I;
 }
 
-/// A frame above all others is predicted from no later one, and comes when those below are there.
+/// Updates the gaps from a frame's position. The highest frame so far is not predicted from a later
+/// one, and comes after all lower ones.
 void PacketHeaders::see_place(std::int64_t place, bool is_key, PacketHeader& header) noexcept {
   if (place != last_place_) step_ = std::min(step_, std::abs(place - last_place_));
   last_place_ = place;
@@ -150,7 +151,7 @@ PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key)
   PacketHeader header;
   header.has_no_frame = packet.empty();
   if (parser_ == nullptr || packet.empty()) return header;
-  // What a parser does not find keeps these values.
+  // These values remain if the parser finds nothing.
   parser_->output_picture_number = INT_MIN;
   parser_->key_frame = -1;
   std::uint8_t* out = nullptr;
@@ -171,7 +172,7 @@ PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key)
   const int place = parser_->output_picture_number;
   if (codec_id_ == AV_CODEC_ID_HEVC) header.leads = units.is_leading;
   if (codec_id_ == AV_CODEC_ID_H264) see_place(place, is_called_key, header);
-  // Where the header is damaged, it is not known what it is.
+  // A damaged header does not tell, so assume a key frame.
   if (units.has_instant_key || place == INT_MIN) header.is_key = true;
   header.is_reordered = place != INT_MIN && place < last_shown_ && parser_->key_frame != 1;
   last_shown_ = header.is_reordered ? last_shown_ : place;

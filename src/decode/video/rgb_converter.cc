@@ -24,7 +24,7 @@ const std::int32_t* display_matrix(const AVStream& stream) {
 #endif
 }
 
-/// The formats whose name says that they use the full range.
+/// True for formats whose name says that they use the full range.
 bool is_full_range_format(int format) noexcept {
   return format == AV_PIX_FMT_YUVJ420P || format == AV_PIX_FMT_YUVJ422P ||
          format == AV_PIX_FMT_YUVJ444P || format == AV_PIX_FMT_YUVJ440P ||
@@ -36,8 +36,8 @@ bool is_full_range_format(int format) noexcept {
 Turn turn_of(const AVStream& stream) {
   const std::int32_t* m = display_matrix(stream);
   if (m == nullptr) return {};
-  // (x, y) is shown at (m0 x + m3 y, m1 x + m4 y), but for the origin and a scale. FFmpeg's program
-  // takes half a degree for none.
+  // (x, y) is shown at (m0 x + m3 y, m1 x + m4 y), apart from origin and scale. FFmpeg's program
+  // ignores angles up to half a degree.
   const auto is_small = [&](int a, int b) {
     constexpr double kHalfDegree = 0.0087;
     return std::abs(static_cast<double>(m[a])) <= kHalfDegree * std::abs(static_cast<double>(m[b]));
@@ -49,7 +49,8 @@ Turn turn_of(const AVStream& stream) {
   throw DecodeFailure("its display matrix asks for a turn that is not by quarters");
 }
 
-/// libswscale renames some formats inside its context, so that its own cache does not find them.
+/// Reuses scaler_ if possible. libswscale's own cache fails, since it renames some formats inside
+/// its context.
 void RgbConverter::prepare(const AVFrame& frame) {
   const bool is_full_range =
       frame.color_range == AVCOL_RANGE_JPEG || is_full_range_format(frame.format);
@@ -59,8 +60,8 @@ void RgbConverter::prepare(const AVFrame& frame) {
                                input.width, input.height, AV_PIX_FMT_RGB24, SWS_BICUBIC, nullptr,
                                nullptr, nullptr));
   if (!scaler_) throw DecodeFailure("this libswscale cannot convert its pixels to RGB");
-  // RGB has no matrix and no choice of ranges. libswscale would take RGB of more than 8 bits, which
-  // it makes YUV on the way, for that of the range that is said.
+  // RGB has neither a matrix nor a choice of ranges. libswscale converts RGB of more than 8 bits to
+  // YUV internally, and would apply the stated range.
   const AVPixFmtDescriptor* const kind =
       av_pix_fmt_desc_get(static_cast<AVPixelFormat>(input.format));
   if (kind == nullptr || (kind->flags & AV_PIX_FMT_FLAG_RGB) == 0) {
@@ -76,8 +77,8 @@ void RgbConverter::convert(const AVFrame& frame, std::uint8_t* out) {
   prepare(frame);
   const auto height = static_cast<std::size_t>(frame.height);
   const std::size_t row = static_cast<std::size_t>(frame.width) * 3;
-  // libswscale's vector code may leave out or overwrite what lies beyond the last whole vector of a
-  // row, so that rows of other lengths are made elsewhere.
+  // libswscale's vector code may skip or overwrite bytes after the last whole vector of a row. Rows
+  // of other lengths are therefore converted in scratch memory.
   const bool fits = row % kAlignment == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
   const std::size_t stride = (row + 2 * kAlignment - 1) / kAlignment * kAlignment;
   std::uint8_t* to = out;

@@ -30,7 +30,7 @@ VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
   const LibavMessages messages;
   choose_stream();
   demuxer_.select(stream_);
-  // Whole frames lie in the packets of the containers that hold video, with their times.
+  // In containers with video, a packet holds a whole frame with its time.
   demuxer_.format().flags |= AVFMT_FLAG_NOPARSE | AVFMT_FLAG_NOFILLIN;
   const AVStream& stream = demuxer_.stream(stream_);
   open_codec();
@@ -42,7 +42,7 @@ VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
   needs_new_codec_ = !index_->begins_with_key() || index_->is_mixed();
   if (index_->needs_decoding()) number_by_decoding();
   if (size_.width == 0) {
-    // Of some codecs (MPEG-4 part 2 in MP4) only the packets say it.
+    // For some codecs (MPEG-4 part 2 in MP4) only the packets have the size.
     start_at(0);
     if (receive()) require_next();
     find_size(max_pixels);
@@ -71,8 +71,8 @@ void VideoDecoder::find_size(std::uint64_t max_pixels) {
   }
 }
 
-/// As FFmpeg's program chooses: a default stream before others, then the one with the most pixels,
-/// then the first. Covers of albums are no video.
+/// Chooses like FFmpeg's program: a default stream before others, then the one with the most
+/// pixels, then the first. Album covers do not count.
 void VideoDecoder::choose_stream() {
   std::optional<unsigned> best;
   const auto rank = [this](unsigned i) {
@@ -93,8 +93,8 @@ void VideoDecoder::choose_stream() {
   if (time_base_.num <= 0 || time_base_.den <= 0) throw DecodeFailure("its times have no unit");
 }
 
-// The size is the container's, or, where the codec's own header has one, that. A frame of another
-// size is refused when it is decoded.
+// The size is from the codec's own header if it has one, else from the container. Decoding refuses
+// a frame of another size.
 std::int64_t VideoDecoder::height() const noexcept {
   return turn_.swaps_axes ? size_.width : size_.height;
 }
@@ -160,9 +160,9 @@ void VideoDecoder::decode(std::int64_t number) {
   }
 }
 
-/// From what is called a key frame it did not succeed: libav then decodes, or leaves out, what it
-/// cannot. So from earlier ones, and at last from the first packet, by a decoder that has seen
-/// nothing: that is the sequence itself.
+/// Decodes after a failure from a supposed key frame. libav may then decode or omit frames that it
+/// cannot decode. This tries earlier key frames, and finally the first packet with an unused
+/// decoder, which gives the correct sequence.
 void VideoDecoder::decode_from_earlier(std::int64_t number) {
   constexpr int kTries = 2;
   needs_new_codec_ = true;
@@ -179,7 +179,7 @@ void VideoDecoder::decode_from_earlier(std::int64_t number) {
   decode_from(0, number);
 }
 
-/// From this packet, or from where the decoder is.
+/// Decodes from this packet, or from the decoder's position.
 void VideoDecoder::decode_from(std::optional<std::size_t> entry, std::int64_t number) {
   try {
     if (entry) start_at(*entry);
@@ -206,8 +206,8 @@ void VideoDecoder::decode_next(std::int64_t number) {
   }
 }
 
-/// Checks that frame_ is the one that comes next, and sets shown_. What comes before a key frame
-/// may be predicted from frames that were not decoded: it is passed over.
+/// Checks that frame_ is the expected next one, and sets shown_. Frames before the key frame are
+/// skipped, since they may be predicted from frames that were not decoded.
 void VideoDecoder::require_next() {
   const auto packet = static_cast<std::size_t>(frame_->pts);
   if (frame_->pts < 0 || packet >= index_->num_packets()) {
@@ -230,7 +230,7 @@ void VideoDecoder::require_next() {
   previous_ = shown_ = frame;
 }
 
-/// Whether a run from entry_ begins with this frame: nothing before it follows the entry.
+/// True if a run from entry_ begins with this frame: no earlier frame comes after the entry.
 bool VideoDecoder::may_be_first(std::uint32_t frame) const {
   if (entry_ == 0) return frame == 0;
   if (run_ != Run::kProven) return false;
@@ -239,7 +239,7 @@ bool VideoDecoder::may_be_first(std::uint32_t frame) const {
   return frame == 0 || index_->packet_of(frame - 1) < entry_;
 }
 
-/// Where frame_ is the entry's own.
+/// Checks that the entry is a key frame. REQUIRES: frame_ is the entry's own frame.
 void VideoDecoder::prove_entry() {
   if (!is_key_frame(*frame_) || frame_->pict_type != AV_PICTURE_TYPE_I) {
     index_->set_no_key(entry_);
@@ -254,7 +254,7 @@ void VideoDecoder::require_whole() const {
   throw DecodeFailure("a frame is damaged" + (reason.empty() ? "" : " (" + reason + ")"));
 }
 
-/// Decodes the next frame into frame_; false at the end.
+/// Decodes the next frame into frame_. Returns false at the end.
 bool VideoDecoder::receive() {
   for (;;) {
     shown_ = -1;
@@ -292,7 +292,7 @@ void VideoDecoder::send() {
   require_end();
 }
 
-/// Whether the last packet's frame is none of those that are read, so that it need not be whole.
+/// True if the last packet's frame is not requested, so that it need not be whole.
 bool VideoDecoder::is_needless() const noexcept {
   if (numbering_ != Pass::kNone) return numbering_ == Pass::kBeforeFirst;
   const std::uint32_t frame = index_->frame_of(sent_);
@@ -301,7 +301,7 @@ bool VideoDecoder::is_needless() const noexcept {
   return entry_ != 0 && entry != FrameIndex::kNoFrame && frame < entry;
 }
 
-/// What libav cannot find it makes up, and says so, but not of which frame.
+/// libav replaces missing references by invented ones. It reports that, but not for which frame.
 void VideoDecoder::require_no_complaint(std::uint64_t before) const {
   if (LibavMessages::count() == before) return;
   if (entry_ == 0 ? is_first_run_ : is_needless()) return;
@@ -314,8 +314,8 @@ void VideoDecoder::require_end() {
 
 // ------------------------------------------------------------------------------------- numbering
 
-/// By one pass over all of them, as they come. What cannot be decoded before the first one that
-/// can is left out, as by FFmpeg's program.
+/// Numbers the frames by decoding all of them once. Undecodable frames before the first decodable
+/// one are omitted, as in FFmpeg's program.
 void VideoDecoder::number_by_decoding() {
   std::vector<std::uint32_t> packets;
   std::vector<bool> is_seen(index_->num_packets());
@@ -338,8 +338,8 @@ void VideoDecoder::number_by_decoding() {
 
 // --------------------------------------------------------------------------------------- seeking
 
-/// Makes the decoder forget what it saw. Emptied, some keep more than a key frame overwrites: what
-/// they make up for frames that are missing then depends on what was read before.
+/// Resets the decoder. After a flush, some codecs keep more state than a key frame overwrites.
+/// Replacements for missing frames would then depend on earlier reads.
 void VideoDecoder::reset_codec(std::size_t packet) {
   if (packet == 0 && needs_new_codec_ && is_used_) {
     open_codec();
@@ -361,8 +361,8 @@ void VideoDecoder::start_at(std::size_t packet) {
   run_ = packet == 0 ? Run::kProven : Run::kEntering;
 }
 
-/// Makes packet_ this one. Containers know times of different kinds, so that a seek may end too
-/// late: then from earlier key packets, and at last from the beginning.
+/// Moves to this packet, and reads it into packet_. Containers record different kinds of times, so
+/// a seek may end too late. Then it seeks to earlier key packets, and finally rewinds.
 void VideoDecoder::move_to(std::size_t packet) {
   constexpr int kTries = 3;
   if (next_packet_ == packet && !has_packet_ && take_packet()) return;
@@ -379,7 +379,7 @@ void VideoDecoder::move_to(std::size_t packet) {
   }
 }
 
-/// After a seek: reads up to this packet; false: it is not ahead.
+/// Reads up to this packet after a seek. Returns false if it is not ahead.
 bool VideoDecoder::reach(std::size_t packet) {
   next_packet_ = index_->num_packets();
   if (!read_packet()) return false;
@@ -393,7 +393,7 @@ bool VideoDecoder::reach(std::size_t packet) {
   return true;
 }
 
-/// Reads packet_; false at the end.
+/// Reads the next packet into packet_. Returns false at the end.
 bool VideoDecoder::take_packet() {
   if (!read_packet()) return false;
   name_packet();
@@ -406,8 +406,8 @@ bool VideoDecoder::read_packet() {
   return has_packet_;
 }
 
-/// Puts the number of packet_ in the place of its time: its frame gets it, whatever the order in
-/// which frames come. None is left out by the decoder.
+/// Replaces the time of packet_ by its number, so that its frame carries that number in any order
+/// of output. The decoder must not discard the frame.
 void VideoDecoder::name_packet() {
   packet_->pts = static_cast<std::int64_t>(next_packet_++);
   packet_->dts = AV_NOPTS_VALUE;

@@ -13,42 +13,45 @@
 
 namespace shardwise::detail {
 
-/// What VideoReader does, with DecodeFailures without a place. Not for several threads at once.
+/// Implements VideoReader. Its DecodeFailures do not say where.
+/// Threads: one at a time.
 class VideoDecoder {
  public:
-  /// `bytes` must outlive it. Errors: DecodeFailure.
+  /// Lifetime: `bytes` must outlive the decoder.
+  /// Errors: DecodeFailure.
   VideoDecoder(std::string_view bytes, std::uint64_t max_pixels, std::uint64_t max_frames);
 
   std::int64_t height() const noexcept;
   std::int64_t width() const noexcept;
   std::int64_t num_frames() const noexcept { return index_->num_frames(); }
-  /// Of each frame, in seconds.
+  /// Returns each frame's time, in seconds.
   const std::vector<double>& times() const noexcept { return times_; }
   double end_time() const noexcept { return seconds(index_->end_pts()); }
   std::string_view codec() const noexcept;
   bool has_audio() const noexcept { return has_audio_; }
   std::uint64_t frames_decoded() const noexcept { return frames_decoded_; }
 
-  /// Writes the frames with these numbers, in [0, num_frames()), in their order to `out`, which
-  /// holds as many times height x width x 3 bytes. Errors: DecodeFailure.
+  /// Writes the frames with these numbers, in [0, num_frames()), to `out` in the order of
+  /// `numbers`. `out` has height x width x 3 bytes per frame.
+  /// Errors: DecodeFailure.
   void read(std::span<const std::int64_t> numbers, std::uint8_t* out);
 
  private:
-  /// How far the decoder, which began at entry_, is to be trusted.
+  /// Trust in the decoder's output since entry_.
   enum class Run : std::uint8_t {
-    kNone,      ///< it begins anew
-    kEntering,  ///< the frame of its entry did not come by now
-    kProven     ///< it began at a key frame, or at the first packet
+    kNone,      ///< decoding must start again
+    kEntering,  ///< the entry's own frame has not come yet
+    kProven     ///< it began at a true key frame, or at the first packet
   };
 
   double seconds(std::int64_t pts) const noexcept;
   void choose_stream();
   FrameIndex::Reordering reordering() const noexcept;
-  /// Sets size_ if it is known by now.
+  /// Sets size_ if it is known already.
   void find_size(std::uint64_t max_pixels);
   void open_codec();
   void number_by_decoding();
-  /// Decodes until frame_ is this one.
+  /// Decodes until frame_ is this frame.
   void decode(std::int64_t number);
   void decode_from_earlier(std::int64_t number);
   void decode_from(std::optional<std::size_t> entry, std::int64_t number);
@@ -88,19 +91,19 @@ class VideoDecoder {
 
   LibavPtr<AVPacket> packet_;
   LibavPtr<AVFrame> frame_;      ///< its pts is the number of its packet
-  bool has_packet_ = false;      ///< packet_ was read, and was not sent to the decoder
-  std::size_t next_packet_ = 0;  ///< the number of the one that the demuxer gives next
+  bool has_packet_ = false;      ///< packet_ was read, but not sent to the decoder
+  std::size_t next_packet_ = 0;  ///< number of the demuxer's next packet
   Run run_ = Run::kNone;
   bool is_used_ = false;          ///< the decoder has had a packet
-  bool is_first_run_ = true;      ///< it had none before this run
-  bool needs_new_codec_ = false;  ///< runs from the first packet want a decoder that had none
+  bool is_first_run_ = true;      ///< it had no packet before this run
+  bool needs_new_codec_ = false;  ///< runs from the first packet need an unused decoder
   bool is_draining_ = false;      ///< the decoder has had the last packet
-  std::int64_t shown_ = -1;       ///< the number of frame_, if that is whole; else -1
-  std::int64_t previous_ = -1;    ///< the number of the frame that came last in this run
-  std::size_t entry_ = 0;         ///< the packet that the decoder began with
-  std::size_t sent_ = 0;          ///< the packet that it had last
+  std::int64_t shown_ = -1;       ///< the number of frame_ if it is whole, else -1
+  std::int64_t previous_ = -1;    ///< number of this run's last frame
+  std::size_t entry_ = 0;         ///< the packet at which the decoder began
+  std::size_t sent_ = 0;          ///< the packet that it received last
   enum class Pass : std::uint8_t { kNone, kBeforeFirst, kBehindFirst };
-  Pass numbering_ = Pass::kNone;  ///< of number_by_decoding(): whether a frame came by now
+  Pass numbering_ = Pass::kNone;  ///< progress of number_by_decoding(): relative to the first frame
   std::uint64_t frames_decoded_ = 0;
 };
 
