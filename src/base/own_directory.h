@@ -47,9 +47,9 @@ bool is_group_directory(const std::string& path);
 void make_group_directory(const std::string& path);
 /// Lets only those open a file of this user's who may write to its folder: this user, and the group
 /// if the folder is shared with it. So nobody else can lock it.
-void share_as_folder(const File& file) noexcept;
+void share_as_folder(const File& file);
 /// As share_as_folder(), and lets those read the file who may read `like`.
-void share_for_reading(const File& file, const std::string& like) noexcept;
+void share_for_reading(const File& file, const std::string& like);
 /// Throws unless it is a directory, of whomever, that not everybody may write to.
 /// Errors: as require_own_directory().
 void require_no_public_directory(const std::string& path, std::string_view purpose);

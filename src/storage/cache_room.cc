@@ -262,9 +262,10 @@ bool CacheRoom::trim_to_budget(const std::string& pinned, const NextUseOf& next_
     const std::uint64_t pinned_bytes =
         pinned.empty() ? 0 : find_size(directory_.shard_path(pinned)).value_or(0);
     const std::uint64_t max = options_.budget_bytes - std::min(options_.budget_bytes, pinned_bytes);
-    if (found.bytes <= max) return true;
     const auto evicted = trim(found, max, spare, nullptr);
-    return evicted && (spare == Spare::kNone || found.bytes - *evicted <= max);
+    // A shard that is being fetched beyond the budget is among `used_bytes` alone until it has its
+    // name.
+    return evicted && (spare == Spare::kNone || found.used_bytes - *evicted <= max);
   } catch (const Error&) {  // the shards can be read all the same, and the next call tries again
     return false;
   }

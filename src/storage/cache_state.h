@@ -144,7 +144,10 @@ struct ShardFetch::Impl {
   void make_overflow_file();
   void make_file();
   std::unique_ptr<AtomicFile> new_file() const;
+  /// Makes the temporary file long enough for so many bytes, and counts them.
   void grow(std::uint64_t size_bytes);
+  /// Cuts the temporary file to what came, and counts that.
+  void cut(std::uint64_t size_bytes);
   /// Fetches a compressed shard to a file that goes as soon as it is expanded.
   Source fetch_compressed(FileSink& sink);
   Source fetch_to(FileSink& sink);
@@ -165,8 +168,8 @@ struct ShardFetch::Impl {
   NextUseOf next_use;
   CachedShard pinned;
   detail::ByteLock lock;
-  std::uint64_t reserved_bytes = 0;
-  bool is_overflow = false;  ///< its file lies outside the budget
+  std::uint64_t reserved_bytes = 0;  ///< the temporary file's size, and what is counted of it
+  bool is_overflow = false;          ///< its file lies outside the budget
   std::unique_ptr<detail::LiveCount::Slot> overflow = nullptr;
   std::optional<std::chrono::milliseconds> retry_for = {};
   /// Casts doubt on the ledger, unless the shard came into the cache.

@@ -253,14 +253,27 @@ void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
   const auto grow_file = [&](bool) { file->file().reserve(reserved_bytes + more); };
   if (is_overflow) {
-    cache->room.ledger.doubt();
-    grow_file(true);
+    const auto room = cache->locks.lock_room(request.cancel);
+    cache->room.ledger.change([&] {
+      grow_file(true);
+      return static_cast<std::int64_t>(more);
+    });
   } else {
     cache->room.require_within_budget(request, size_bytes);
     // The temporary file counts at its present size: only the growth is new.
     is_overflow = cache->room.make(wanted(more), grow_file) != Room::kMade;
   }
   reserved_bytes += more;
+}
+
+void ShardFetch::Impl::cut(std::uint64_t size_bytes) {
+  if (size_bytes == reserved_bytes) return;
+  const auto room = cache->locks.lock_room(request.cancel);
+  cache->room.ledger.change([&] {
+    file->file().resize(size_bytes);
+    return static_cast<std::int64_t>(size_bytes - reserved_bytes);
+  });
+  reserved_bytes = size_bytes;
 }
 
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
@@ -408,7 +421,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
     try {
       Source source = transfer(sink);
       require_size(request.source.size_bytes, sink.size_bytes());
-      file->file().resize(sink.size_bytes());
+      cut(sink.size_bytes());
       if (request.admission.check) request.admission.check(file->temporary_path());
       cache->counts.add([&](ShardCache::Stats& s) {
         ++s.fetched;
@@ -422,9 +435,6 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
       if (!is_fetched || !may_be_wrong_bytes(e.code()) || !backoff.wait_after_wrong(e.what())) {
         throw;
       }
-      // What came may have been shorter, and the file was cut to it.
-      cache->room.with_disk_space(wanted(reserved_bytes),
-                                  [&] { file->file().reserve(reserved_bytes); });
       sink.restart();
     }
   }
@@ -509,7 +519,7 @@ CachedShard ShardFetch::Impl::keep_in_cache(const Source& source, const FileSink
     const auto room = cache->locks.lock_room(request.cancel);
     cache->room.ledger.change([&] {
       file->keep_as(pinned.path());
-      return static_cast<std::int64_t>(sink.size_bytes() - reserved_bytes);
+      return 0;
     });
     static_cast<void>(uncounted.release());
     new_record.stays = true;
