@@ -101,7 +101,7 @@ void CacheLedger::doubt() const noexcept {
     share_as_folder(file);
     cast_doubt(file);
   } catch (
-      const std::exception&) {  // no descriptor, or a full disk: without the file all is listed
+      const std::exception&) {  // no descriptor, or a full disk: unlink it, so that all is listed
     forget();
   }
 }
