@@ -66,7 +66,7 @@ void set_mode(const File& file, mode_t mode) noexcept {
   static_cast<void>(::fchmod(file.fd(), mode));
 }
 
-mode_t mode_in_folder_of(const File& file) noexcept {
+mode_t mode_in_folder_of(const File& file) {
   struct stat folder {};
   const bool is_shared =
       ::stat(directory_of(file.path()).c_str(), &folder) == 0 && (folder.st_mode & S_IWGRP) != 0;
@@ -174,9 +174,9 @@ void make_group_directory(const std::string& path) {
   if (!is_there) throw_errno(error, "cannot make the directory", path);
 }
 
-void share_as_folder(const File& file) noexcept { set_mode(file, mode_in_folder_of(file)); }
+void share_as_folder(const File& file) { set_mode(file, mode_in_folder_of(file)); }
 
-void share_for_reading(const File& file, const std::string& like) noexcept {
+void share_for_reading(const File& file, const std::string& like) {
   struct stat st {};
   const mode_t readers = ::stat(like.c_str(), &st) == 0 ? st.st_mode & kOthersRead : 0;
   set_mode(file, mode_in_folder_of(file) | readers);

@@ -49,9 +49,9 @@ bool is_group_directory(const std::string& path);
 void make_group_directory(const std::string& path);
 /// Lets only writers of the file's folder open a file of this user: the user, and the folder's
 /// group if the folder is shared with it. This keeps other users from locking it.
-void share_as_folder(const File& file) noexcept;
+void share_as_folder(const File& file);
 /// Calls share_as_folder(), and also lets the readers of `like` read the file.
-void share_for_reading(const File& file, const std::string& like) noexcept;
+void share_for_reading(const File& file, const std::string& like);
 /// Throws unless `path` is a directory, of any user, that is not writable for everybody.
 /// Errors: as require_own_directory().
 void require_no_public_directory(const std::string& path, std::string_view purpose);

@@ -24,10 +24,10 @@
 namespace shardwise::detail {
 namespace {
 
-/// How often it is asked again whether there is room by now.
+/// Interval of retries while there is no room.
 constexpr std::chrono::milliseconds kAskAgainForRoom{10};
 
-/// The shards of all parts in the order of their first use; nothing if that is not known.
+/// The shards of all parts in the order of their first use; nullopt if that is unknown.
 std::optional<std::vector<std::uint64_t>> by_first_use(const Sampler& sampler,
                                                        const std::vector<std::uint64_t>& starts,
                                                        const CacheFill::Options& options) {
@@ -38,7 +38,7 @@ std::optional<std::vector<std::uint64_t>> by_first_use(const Sampler& sampler,
   std::vector<std::uint64_t> shards;
   const auto of_epoch = sampler.clone();
   for (std::uint64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    if (epoch > 0) of_epoch->set_epoch(sampler.epoch() + epoch);  // the first from where it stands
+    if (epoch > 0) of_epoch->set_epoch(sampler.epoch() + epoch);  // epoch 0 begins at its position
     const auto schedule = ShardSchedule::of(*of_epoch, starts);
     const auto uses = schedule ? schedule->uses(ranks) : std::nullopt;
     if (!uses) return std::nullopt;
@@ -51,7 +51,7 @@ std::optional<std::vector<std::uint64_t>> by_first_use(const Sampler& sampler,
   return shards;
 }
 
-/// One run: threads that fetch, and decide one after the other, in the order of need.
+/// One run: threads that fetch. They decide one at a time, in the order of need.
 class Filling {
  public:
   Filling(const CacheFill& fill, const MixedDataset& data, ShardCache& cache,
@@ -86,7 +86,7 @@ class Filling {
   }
 
  private:
-  /// What the others see: slots that are never reached, so that what came stays needed.
+  /// The posted uses. Their slots are never reached, so fetched shards stay needed.
   static std::vector<PostedUse> posted(const CacheFill& fill) {
     std::vector<PostedUse> uses;
     for (std::uint64_t i = 0; i < fill.shards.size(); ++i) {
@@ -107,12 +107,12 @@ class Filling {
 
   void fail(std::exception_ptr error) {
     const Lock lock(mutex_);
-    // What stop_ ends in the other threads comes later, so the first one is the cause.
+    // Errors that stop_ causes in other threads come later, so the first error is the cause.
     if (!error_) error_ = std::move(error);
     stop_ = true;
   }
 
-  /// False: there is nothing left.
+  /// Returns false if no shard is left.
   bool fetch_next(const CancelToken& cancel) {
     std::optional<ShardFetch> fetch;
     const CacheFill::Shard* shard = nullptr;
@@ -141,8 +141,8 @@ class Filling {
     return true;
   }
 
-  /// As CacheAccess::begin_ahead(), for which it waits as long as fetches of this run may end, and
-  /// for another process to let go of a shard that may leave.
+  /// Calls CacheAccess::begin_ahead(), and retries while fetches of this run may end. It also waits
+  /// for another process to unpin a shard that may be evicted.
   Ahead decide(const CacheFill::Shard& shard, std::uint64_t at, const CancelToken& cancel,
                std::optional<ShardFetch>& fetch) {
     auto request = DatasetAccess::cache_request(data_.part(shard.part), shard.number);
@@ -212,7 +212,7 @@ CacheFill CacheFill::of(const MixedDataset& data, const Sampler& sampler, const 
   for (std::size_t part = 0; part < data.num_parts(); ++part) {
     first_shard.push_back(first_shard.back() + data.part(part).index().num_shards());
   }
-  std::unordered_set<std::string> names;  // two parts may have a shard in common
+  std::unordered_set<std::string> names;  // two parts may share a shard
   std::uint64_t bytes = 0;
   bool is_full = false;
   for (const std::uint64_t shard : *order) {
@@ -220,13 +220,13 @@ CacheFill CacheFill::of(const MixedDataset& data, const Sampler& sampler, const 
     const auto part = static_cast<std::size_t>(after - first_shard.begin()) - 1;
     const std::uint64_t number = shard - first_shard[part];
     const auto request = DatasetAccess::cache_request(data.part(part), number);
-    if (!request) continue;  // it is read where it lies
+    if (!request) continue;  // read in place
     Shard needed{.part = part,
                  .number = number,
                  .name = CacheAccess::name_of(*request),
                  .size_bytes = all.sizes_bytes[shard]};
     if (!names.insert(needed.name).second) continue;
-    // One that is larger than the whole budget comes into no cache, and keeps none out.
+    // A shard larger than the whole budget is not cached, and takes no space from others.
     if (needed.size_bytes <= options.budget_bytes) {
       is_full = is_full || needed.size_bytes > options.budget_bytes - bytes;
       needed.fits = !is_full;

@@ -13,19 +13,19 @@
 #include "shardwise/order/sampler.h"
 #include "shardwise/storage/shard_cache.h"
 
-// Filling a cache before a job: what an order needs first comes first, until the budget is full.
+// Filling a cache before a job: fetches shards in the order of need until the budget is full.
 
 namespace shardwise::detail {
 
 struct SHARDWISE_EXPORT CacheFill {
   struct Options {
-    /// The ranks that will read through this cache; count 0: all.
+    /// The ranks that will read through this cache; a count of 0 means all.
     RankOptions::Range ranks = {.first = 0, .count = 0};
-    std::uint64_t epochs = 1;  ///< from where the sampler stands
+    std::uint64_t epochs = 1;  ///< from the sampler's position
     std::uint64_t budget_bytes = 0;
   };
 
-  /// A shard that needs a cache, each once.
+  /// A shard that needs a cache, listed once.
   struct Shard {
     std::size_t part = 0;      ///< of the MixedDataset
     std::uint64_t number = 0;  ///< in the part's index
@@ -34,13 +34,13 @@ struct SHARDWISE_EXPORT CacheFill {
     bool fits = false;  ///< in the budget, together with those before it
   };
   std::vector<Shard> shards;  ///< in the order in which they are needed
-  /// False: it cannot be known when this order needs which shard. Then all shards are here, in the
-  /// order of the index.
+  /// False if the order's needs cannot be predicted. Then all shards are listed, in the order of
+  /// the index.
   bool is_order_known = true;
 
   struct Count {
     std::uint64_t shards = 0;
-    std::uint64_t bytes = 0;  ///< as they lie in the cache
+    std::uint64_t bytes = 0;  ///< size in the cache
 
     void add(const Shard& shard) noexcept {
       ++shards;
@@ -49,23 +49,24 @@ struct SHARDWISE_EXPORT CacheFill {
   };
   struct Outcome {
     Count fetched;
-    Count present;   ///< were there, or another process was fetching them
-    Count left_out;  ///< did not fit, or would have cost shards that others need sooner
+    Count present;   ///< were cached, or another process was fetching them
+    Count left_out;  ///< did not fit, or would have evicted shards that others need sooner
   };
 
-  /// What the order needs, of which nothing is fetched yet. Cost: about 0.1 us a chunk and some us
-  /// a shard. Errors: Unsupported if the size of a shard is not known.
+  /// The shards that the order needs. Fetches nothing.
+  /// Cost: O(chunks + shards).
+  /// Errors: Unsupported if the size of a shard is unknown.
   [[nodiscard]] static CacheFill of(const MixedDataset& data, const Sampler& sampler,
                                     const Options& options);
 
-  /// What run() would do with a cache that holds `entries`. Pure.
+  /// The outcome of run() with a cache that contains `entries`. Pure.
   [[nodiscard]] Outcome foreseen(const std::vector<ShardCache::Entry>& entries) const;
 
-  /// Fetches what fits and is not there, `threads` shards at once, and tells the other users of the
-  /// cache meanwhile that it is needed. Costs no shard that is needed sooner. Whatever ends it, the
-  /// shards that came whole stay.
-  /// @param progress  is told after each shard.
-  /// @param outcome   is right also when this throws.
+  /// Fetches the missing shards that fit, `threads` at a time, and posts to the cache's other users
+  /// that they are needed. Evicts no shard that is needed sooner. Shards that were fetched
+  /// completely are kept, even after an error.
+  /// @param progress  called after each shard.
+  /// @param outcome   valid even if this throws.
   /// Errors: as CacheAccess::get(), of the first shard that fails; Cancelled.
   void run(const MixedDataset& data, ShardCache& cache, unsigned threads, const CancelToken& cancel,
            const ProgressCallback& progress, Outcome& outcome) const;

@@ -12,14 +12,15 @@
 
 namespace shardwise::detail {
 
-/// The records of an index's shards, each checked when it is first asked for; no shard is opened.
+/// The records of an index's shards, each checked on first access. No shard is opened.
 /// Threads: safe concurrently.
 class SHARDWISE_EXPORT CheckedSegments {
  public:
   explicit CheckedSegments(std::shared_ptr<const Index> index);
 
-  /// REQUIRES: shard < the number of shards. Errors: CorruptIndex.
-  /// Cost: some ns; the first time of a shard it is checked.
+  /// REQUIRES: shard < the number of shards.
+  /// Errors: CorruptIndex.
+  /// Cost: O(1); O(members) on the first access to a shard.
   [[nodiscard]] const SegmentView& of(std::uint64_t shard) {
     return checked_[shard].load(std::memory_order_acquire) ? views_[shard] : check(shard);
   }
@@ -31,7 +32,7 @@ class SHARDWISE_EXPORT CheckedSegments {
   const std::shared_ptr<const Index> index_;
   Mutex mutex_;
   std::vector<std::atomic<bool>> checked_;
-  std::vector<SegmentView> views_;  // views_[i] is written under mutex_, until checked_[i]
+  std::vector<SegmentView> views_;  // views_[i] is written under mutex_, before checked_[i] is set
 };
 
 }  // namespace shardwise::detail

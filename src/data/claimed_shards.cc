@@ -20,7 +20,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// What the text of a note begins with; the segment follows.
+/// Start of a note's text; the segment follows.
 struct NoteStart {
   std::uint64_t header_hash_high;
   std::uint64_t header_hash_low;
@@ -29,7 +29,7 @@ struct NoteStart {
 };
 static_assert(sizeof(NoteStart) == 32);
 
-/// What owns a shard's records: a note, or a scan's result of which no note could be kept.
+/// The owner of a shard's records: a note, or a scan's result if no note could be stored.
 struct OwnRecords {
   std::optional<Note> note;
   std::string text;
@@ -39,8 +39,7 @@ std::uint64_t hash_of_making(const DefectPolicies& policies) {
   return hash64("segment " + std::to_string(kIndexVersion) + " " + to_string(policies));
 }
 
-/// True for what a shard may be refused for that lies in the cache since the descriptor named
-/// another.
+/// True for errors that may mean: the cached shard is of an older descriptor.
 bool may_be_outdated(ErrorCode code) noexcept {
   return code == ErrorCode::kMismatch || code == ErrorCode::kCorruptShard ||
          code == ErrorCode::kUnsupported;
@@ -70,7 +69,7 @@ CacheRequest ClaimedShards::request(std::uint64_t shard) const {
   return request(shard, std::make_shared<std::string>());
 }
 
-/// @param scanned  is given the note's text if the shard is fetched.
+/// @param scanned  receives the note's text if the shard is fetched.
 CacheRequest ClaimedShards::request(std::uint64_t shard,
                                     std::shared_ptr<std::string> scanned) const {
   CacheRequest request{.source = {.url = shards_[shard].path}};
@@ -81,12 +80,12 @@ CacheRequest ClaimedShards::request(std::uint64_t shard,
   return request;
 }
 
-/// Scans the shard's copy at `path`, and holds it against the claims. Returns the text of its note.
+/// Scans the shard's copy at `path`, checks it against the claims, and returns its note's text.
 std::string ClaimedShards::scan(std::uint64_t shard, const std::string& path,
                                 const CancelToken& cancel) const {
   const WidsDescriptor::Shard& claimed = shards_[shard];
   const std::uint64_t size_bytes = file_identity(path).size_bytes;
-  // First its size: if that is wrong, so may all else be.
+  // Check the size first: if it is wrong, everything else may be.
   require_claimed(descriptor_, claimed, size_bytes, claimed.num_samples);
   require_plain(path, claimed.path);
   SHARDWISE_FAULT_POINT("claimed_shards.scan");
@@ -100,8 +99,8 @@ std::string ClaimedShards::scan(std::uint64_t shard, const std::string& path,
   return std::string(reinterpret_cast<const char*>(&start), sizeof start) + part.segment;
 }
 
-/// The records in a note's text, checked in full; nothing if they are not of a shard of this size,
-/// or were made by other rules.
+/// The records in a note's text, fully checked; nullopt if they are of a shard of another size, or
+/// were made by other rules.
 std::optional<ClaimedShards::Records> ClaimedShards::read(std::string_view text,
                                                           std::uint64_t shard_bytes) const {
   NoteStart start;
@@ -117,7 +116,7 @@ std::optional<ClaimedShards::Records> ClaimedShards::read(std::string_view text,
   return Records{*segment, {start.header_hash_high, start.header_hash_low}};
 }
 
-/// @param scanned  the note's text if the shard was fetched now; else empty.
+/// @param scanned  the note's text if the shard was just fetched; else empty.
 void ClaimedShards::add_records(OpenShard& to, std::uint64_t shard, std::string scanned,
                                 const CancelToken& cancel) {
   auto own = std::make_shared<OwnRecords>();
@@ -130,7 +129,7 @@ void ClaimedShards::add_records(OpenShard& to, std::uint64_t shard, std::string 
   if (!records) {
     own->text = scanned.empty() ? scan(shard, to.cached.path(), cancel) : std::move(scanned);
     CacheAccess::write_note(to.cached, own->text);
-    look();  // a mapped file is shared by all processes, and takes no memory of this one
+    look();  // a mapped file is shared by all processes
   }
   if (!records) records = read(own->text, to.size_bytes());
   if (!records) {

@@ -21,33 +21,33 @@ namespace shardwise::detail {
 
 /// The remote shards of a descriptor whose claims number the samples (Dataset::open_lazily).
 ///
-/// Where a shard's members lie is found by a scan when the shard is fetched, and kept beside it in
-/// the cache, as its note (docs/formats/cache-directory.md): so each shard is scanned once, by
-/// whichever process fetches it. What a scan finds is held against the claims before the shard
-/// becomes part of the cache. A shard of which other bytes were read before is StaleIndex: within
-/// one dataset a sample never changes.
+/// A scan finds the members when a shard is fetched. The result is stored beside the shard in the
+/// cache, as its note (docs/formats/cache-directory.md), so each shard is scanned once, by the
+/// process that fetches it. It is checked against the claims before the shard becomes part of the
+/// cache. If other bytes of the shard were read before, the call throws StaleIndex: within one
+/// dataset a sample never changes.
 ///
 /// Threads: safe concurrently.
 class ClaimedShards {
  public:
   /// @param index       made of the claims.
   /// @param descriptor  its path or URL.
-  /// @param shards      those of the index, in its order.
+  /// @param shards      those of the index, in order.
   ClaimedShards(std::shared_ptr<const Index> index, std::string descriptor,
                 std::vector<WidsDescriptor::Shard> shards);
 
-  /// The request by which a cache is asked for a shard. Valid while this lives.
+  /// The cache's request for a shard. Valid while this object lives.
   [[nodiscard]] CacheRequest request(std::uint64_t shard) const;
 
-  /// Opens a shard with its records checked. A shard that others put into the cache, and that is
-  /// not what the descriptor claims, is fetched again.
+  /// Opens a shard with its records checked. A cached shard from others that does not match the
+  /// descriptor's claims is fetched again.
   /// REQUIRES: there is a cache.
-  /// Errors: Mismatch (it is not what the descriptor claims); StaleIndex (it changed); CorruptShard
-  ///   and Unsupported, as of build_index; those of CacheAccess::get.
+  /// Errors: Mismatch (it does not match the claims); StaleIndex (it changed); CorruptShard and
+  ///   Unsupported, as build_index; errors of CacheAccess::get.
   std::unique_ptr<const OpenShard> open(std::uint64_t shard, const ShardOpening& how);
 
  private:
-  /// What a note says. Points into its text.
+  /// The content of a note. Points into its text.
   struct Records {
     SegmentView segment;
     Hash128 header_hash;
@@ -58,17 +58,17 @@ class ClaimedShards {
   std::optional<Records> read(std::string_view text, std::uint64_t shard_bytes) const;
   void add_records(OpenShard& to, std::uint64_t shard, std::string scanned,
                    const CancelToken& cancel);
-  /// Of the shard as it was opened first.
+  /// The shard when it was first opened.
   struct Seen {
     Hash128 header_hash;
-    std::optional<Hash128> shard_hash;  ///< of all bytes, if it is known
+    std::optional<Hash128> shard_hash;  ///< of all bytes, if known
   };
   void require_same(std::uint64_t shard, const Seen& now);
 
   const std::shared_ptr<const Index> index_;
   const std::string descriptor_;
   const std::vector<WidsDescriptor::Shard> shards_;
-  const std::uint64_t made_by_;  // a hash of all else that decides what a note says
+  const std::uint64_t made_by_;  // hash of the rules that determine a note
   Mutex mutex_;
   std::unordered_map<std::uint64_t, Seen> seen_ SHARDWISE_GUARDED_BY(mutex_);
 };

@@ -49,7 +49,7 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
   return index;
 }
 
-/// The values of a metadata column. `segments` outlives it.
+/// The values of a metadata column. REQUIRES: `segments` outlives it.
 class ColumnValues {
  public:
   ColumnValues(detail::CheckedSegments& segments, std::uint32_t place)
@@ -129,7 +129,7 @@ std::optional<Sample> Dataset::try_get(std::uint64_t index) const {
   return sample;
 }
 
-/// A sample of a shard that is not open and is coming; nothing if the shard is to be opened.
+/// A sample of a shard that is being fetched and not yet open; nullopt if the shard must be opened.
 std::optional<Sample> Dataset::early_sample(std::uint64_t number) const {
   const std::uint64_t shard_number = impl_->index->shard_of(number);
   auto shard = impl_->early.follow(shard_number, [&] { return impl_->next_use_of(shard_number); });
@@ -163,8 +163,8 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
 
 namespace {
 
-/// Numbers of samples, those of one shard side by side: each shard is then needed once, and looked
-/// at once, when all was copied from it.
+/// Numbers of samples, grouped by shard. Each shard is then needed once, and checked once after all
+/// copies from it.
 class ByShard {
  public:
   ByShard(const Dataset& data, std::span<const std::uint64_t> given) : numbers_(given) {
@@ -183,7 +183,7 @@ class ByShard {
   ByShard& operator=(const ByShard&) = delete;
 
   std::span<const std::uint64_t> numbers() const noexcept { return numbers_; }
-  /// Where the number that has this turn was among those given.
+  /// The position, among the given numbers, of the number at this turn.
   std::size_t place(std::size_t turn) const noexcept {
     return places_.empty() ? turn : places_[turn];
   }
@@ -193,8 +193,8 @@ class ByShard {
 
  private:
   std::span<const std::uint64_t> numbers_;
-  std::vector<std::uint64_t> shards_;  // of the numbers as given
-  std::vector<std::size_t> places_;    // none: they were given so
+  std::vector<std::uint64_t> shards_;  // of the given numbers
+  std::vector<std::size_t> places_;    // empty if already grouped
   std::vector<std::uint64_t> sorted_;
 };
 
@@ -251,7 +251,7 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
   if (first_missing < numbers.size()) (*this)[numbers[first_missing]].throw_missing(field);
 }
 
-/// For sizes that are not known before the shards are read: each is opened once.
+/// Used if sizes are unknown before the shards are read: each shard is opened once.
 void Dataset::gather_as_read(std::span<const std::uint64_t> numbers, const std::string& field,
                              std::span<std::int64_t> offsets,
                              const std::function<std::byte*(std::size_t)>& take_memory) const {
@@ -309,7 +309,7 @@ Dataset Dataset::where(std::string_view condition, std::uint64_t first, std::uin
                           std::to_string(first) + " to " + std::to_string(last),
                           "give the first sample, and the one behind the last");
   }
-  if (selection_) {  // of the index: from the first sample of the range to its last
+  if (selection_) {  // in numbers of the index: from the range's first sample to its last
     last = last > first ? selection_->numbers[last - 1] + 1 : 0;
     first = last > 0 ? selection_->numbers[first] : 0;
   }

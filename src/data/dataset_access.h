@@ -13,24 +13,24 @@
 namespace shardwise {
 namespace detail {
 
-/// What a prefetcher does with a dataset, and users do not.
+/// Internal access to a dataset.
 struct DatasetAccess {
-  /// From now on the cache is told this future.
+  /// From now on the cache asks this future.
   static void follow(const Dataset& data, std::shared_ptr<const ShardFuture> future);
-  /// The cache is no longer told this future; that of another who follows since then stays.
+  /// The cache stops asking this future. A future that was set later stays.
   static void unfollow(const Dataset& data, const ShardFuture* future);
-  /// For what reads a dataset's shards in ways of its own.
+  /// For code that reads a dataset's shards directly.
   static Dataset::Impl& impl(const Dataset& data) noexcept { return *data.impl_; }
-  /// Unmaps a shard of the index, if it is mapped and nobody reads it; true if it did. If somebody
-  /// reads it, it goes with its last sample.
+  /// Unmaps a shard of the index if it is mapped and idle; true if it did. A shard in use is
+  /// unmapped with its last sample.
   /// Errors: OutOfRange.
   static bool close_shard(const Dataset& data, std::uint64_t shard);
-  /// The number of the first sample with this key, or nothing. No shard is opened.
+  /// The number of the first sample with this key, or nullopt. No shard is opened.
   SHARDWISE_EXPORT static std::optional<std::uint64_t> number_of(const Dataset& data,
                                                                  std::string_view key);
-  /// The request by which its cache is asked for a shard; nothing if it is read where it lies.
+  /// The cache's request for the shard; nullopt if the shard is read in place.
   static std::optional<CacheRequest> cache_request(const Dataset& data, std::uint64_t shard);
-  /// The records of all its shards, which all that ask share.
+  /// The records of all its shards, shared by all callers.
   /// Errors: Unsupported if it was opened lazily.
   SHARDWISE_EXPORT static std::shared_ptr<CheckedSegments> records(const Dataset& data);
 };

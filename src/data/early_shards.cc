@@ -13,21 +13,21 @@
 #include "shardwise/index/defect_policies.h"
 #include "storage/opening_time.h"
 
-// A shard is in followed_ from the moment at which its bytes begin to come until somebody opened it
-// as a whole, or the cache wants its room. Samples hold the handle, and with it the mapping and the
-// use byte in the cache, for as long as they live.
+// A shard is in followed_ from the start of its fetch until it is opened as a whole, or the cache
+// needs its room. Samples share the handle; it keeps the mapping and the cache's use byte while
+// they live.
 //
-//   follow()     in followed_, coming      that one
-//                in followed_, over        none; open it as a whole, then forget()
+//   follow()     in followed_, coming      returns its handle
+//                in followed_, over        returns no handle; open it as a whole, then forget()
 //                not there                 CacheAccess::follow(): one thread a shard (beginning_)
-//   bytes_of()   waits for the part of the shard, then looks whether it holds the sample
+//   bytes_of()   waits for the part of the shard, then checks whether it contains the sample
 //
-// Nothing waits with mutex_: not for bytes, not for the cache, not for the end of a thread.
+// No thread waits with mutex_ locked, neither for bytes, nor for the cache, nor for a thread's end.
 
 namespace shardwise::detail {
 namespace {
 
-/// Counts the time while it lives as waited for shards, by this thread and of the cache.
+/// Adds its lifetime to this thread's opening time and the cache's waiting time.
 class Waiting {
  public:
   explicit Waiting(ShardCache& cache) : cache_(cache) {}
@@ -100,7 +100,7 @@ EarlyShards::Handle EarlyShards::begin(std::uint64_t number, const Index::Shard&
   }
   CacheRequest request = *cache_request(index_, number);
   {
-    // Other threads may wait for the same shard: that this one is cancelled does not end the fetch.
+    // Other threads may wait for the same shard, so cancelling this thread must not end the fetch.
     const CancelScope scope(stop_);
     request.cancel = CancelScope::joined(cancel_);
   }
@@ -117,7 +117,7 @@ EarlyShards::Handle EarlyShards::begin(std::uint64_t number, const Index::Shard&
   return handle;
 }
 
-/// False if there is no thread for it.
+/// Returns false if no thread could be started.
 bool EarlyShards::start(std::uint64_t number, ShardFetch&& fetch) {
   Fetch* of = nullptr;
   {
@@ -142,7 +142,7 @@ bool EarlyShards::start(std::uint64_t number, ShardFetch&& fetch) {
           } catch (...) {
             failure = std::current_exception();
           }
-          run.reset();  // nothing is left of it when it is over
+          run.reset();  // release everything before the end is announced
           end(failure);
         },
         "sw-early");

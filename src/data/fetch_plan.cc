@@ -72,14 +72,14 @@ void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
           "or wids");
 }
 
-/// The schedules of the epochs that are planned. Errors: Unsupported; Cancelled.
+/// The schedules of the planned epochs. Errors: Unsupported; Cancelled.
 std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const FetchPlan::Shards& shards,
                                         const FetchPlan::Options& options) {
   const std::unique_ptr<Sampler> mine = sampler.clone();
   std::vector<ShardSchedule> schedules;
   for (std::uint64_t epoch = 0; epoch < options.epochs; ++epoch) {
     options.cancel.throw_if_cancelled();
-    if (epoch > 0) mine->set_epoch(sampler.epoch() + epoch);  // the first from where it began
+    if (epoch > 0) mine->set_epoch(sampler.epoch() + epoch);  // epoch 0 begins at its position
     auto schedule = ShardSchedule::of(*mine, shards.starts);
     if (!schedule) throw_not_known(sampler, shards);
     schedules.push_back(std::move(*schedule));
@@ -112,11 +112,11 @@ std::vector<EpochSchedule> uses_of(std::uint64_t node, const std::vector<ShardSc
   return epochs;
 }
 
-/// All but the counts of the caches.
+/// The plan of a node without the caches' counts.
 Node needs_of(const std::vector<EpochSchedule>& epochs, const std::vector<std::uint64_t>& sizes) {
   Node plan;
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  std::vector<std::uint64_t> latest(sizes.size(), kNever);  // the epoch that a shard was seen in
+  std::vector<std::uint64_t> latest(sizes.size(), kNever);  // the latest epoch that uses each shard
   for (std::uint64_t epoch = 0; epoch < epochs.size(); ++epoch) {
     NodeEpoch row;
     for (const UseInterval& use : epochs[epoch].uses) {
@@ -157,7 +157,7 @@ void copy_counts(const Node& from, Node& plan) {
   plan.counts_of = from.counts_of;
 }
 
-/// False if shards are known by a descriptor's claims alone, and it leaves out a size.
+/// False if the shards are known by a descriptor's claims alone, and a size is missing.
 bool knows_sizes(const Index& index) {
   if (IndexAccess::has_records(index)) return true;
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
@@ -202,7 +202,7 @@ FetchPlan::Shards FetchPlan::Shards::alike(std::uint64_t count, std::uint64_t sa
                               std::to_string(samples_per_shard) + " samples",
                           {}, "at most 2^62 samples are possible");
   }
-  constexpr std::uint64_t kMaxShards = 10'000'000;  // as many as a list of sources may name
+  constexpr std::uint64_t kMaxShards = 10'000'000;  // limit of a list of sources
   if (count > kMaxShards) {
     throw InvalidArgument("cannot plan for " + std::to_string(count) + " shards", {},
                           "at most 10 million are possible");
@@ -262,7 +262,7 @@ std::uint64_t FetchPlan::bytes_for_once() const noexcept {
 
 namespace {
 
-/// What to say if the disk cannot hold what the cache may, and what these shards need.
+/// The warning if the disk cannot hold these shards, or what the cache may hold of them.
 std::optional<std::string> small_disk_warning(const ShardCache& cache,
                                               std::span<const std::uint64_t> sizes_bytes) {
   std::error_code unknown;
@@ -279,8 +279,8 @@ std::optional<std::string> small_disk_warning(const ShardCache& cache,
          "cache another disk";
 }
 
-/// True if the next sample may lie in any shard, as in single draws and chunks of a few samples.
-/// Draws of whole shards use all of one before the next.
+/// True if the next sample may be in any shard, as in single draws and chunks of few samples. Draws
+/// of whole shards finish one shard before the next.
 bool takes_any_shard(const Order& order) {
   const auto* const resampled = std::get_if<Resampled>(&order.kind);
   return resampled == nullptr || resampled->unit == Resampled::Unit::kSample;
@@ -317,7 +317,7 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
     needed = peak_bytes_in_use(*uses, shards.sizes_bytes);
   }
   const std::uint64_t budget = data.cache()->options().budget_bytes;
-  // A single shard that does not fit has an error of its own, or bypasses the cache.
+  // A single shard that does not fit is another error, or bypasses the cache.
   const std::uint64_t largest = largest_of(shards.sizes_bytes);
   if (needed <= budget || largest > budget) return std::nullopt;
   const std::string compared = human_bytes(needed) + " of shards at one time (" +
@@ -365,7 +365,7 @@ FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
     }
     plan.kinds[place->second].nodes.push_back(node);
   }
-  // Every `stride`-th kind, so that they stay below max_simulated_uses.
+  // Simulate every `stride`-th kind, to stay below max_simulated_uses.
   const std::uint64_t max = std::max<std::uint64_t>(1, options.max_simulated_uses);
   const std::uint64_t stride = std::max<std::uint64_t>(1, num_uses / max + (num_uses % max > 0));
   for (std::size_t i = 0; i < plan.kinds.size(); ++i) {

@@ -27,14 +27,14 @@ bool FieldSizes::has_any(std::span<const std::string> names) const {
   return false;
 }
 
-/// The shards that a call has met: where samples of many shards are mixed, each is looked at once.
+/// A cache of the shards of one call, so that mixed shards are each looked up once.
 class FieldSizes::Shards {
  public:
   struct Entry {
     const SegmentView* segment = nullptr;
     std::uint64_t shard = 0;
     std::uint64_t first = 0;
-    std::vector<std::uint32_t> fields;  // the names' numbers in it
+    std::vector<std::uint32_t> fields;  // the names' numbers in this shard
   };
 
   Shards(CheckedSegments& segments, std::span<const std::string> names)
@@ -46,7 +46,7 @@ class FieldSizes::Shards {
     if (entry.segment == nullptr || entry.shard != shard) fill(entry, shard);
     return entry;
   }
-  /// Asks the CPU for the records of a sample, if its shard was met.
+  /// Prefetches the records of a sample, if its shard is cached.
   void prefetch(std::uint64_t number) const noexcept {
     const std::uint64_t shard = segments_.index().shard_of(number);
     const Entry& entry = entries_[shard % kMax];
@@ -79,7 +79,7 @@ class FieldSizes::Shards {
 template <class SizeOf>
 void FieldSizes::walk(std::span<const std::uint64_t> samples, std::span<const std::string> names,
                       std::span<std::uint64_t> sizes, SizeOf&& size_of) const {
-  // Samples whose records are asked for at once, as in SampleRange.
+  // Number of samples whose records are prefetched together, as in SampleRange.
   constexpr std::size_t kGroup = 16;
   Shards shards(*segments_, names);
   const auto expect = [&](std::size_t first) {
@@ -96,7 +96,7 @@ void FieldSizes::walk(std::span<const std::uint64_t> samples, std::span<const st
   }
 }
 
-/// sizes[i] = size_of(the sample), of samples that are read.
+/// sizes[i] = size_of(sample), for samples that are read.
 template <class SizeOf>
 void FieldSizes::read(std::span<const std::uint64_t> samples, std::span<std::uint64_t> sizes,
                       SizeOf&& size_of) const {

@@ -11,24 +11,24 @@
 
 namespace shardwise::detail {
 
-/// How large keys and fields of a data set's samples are, as its index says; no shard is opened. Of
-/// one without an index (Dataset::open_lazily) the samples' shards are, one after another.
+/// Sizes of samples' keys and fields according to a dataset's index; no shard is opened. Without an
+/// index (Dataset::open_lazily), the samples' shards are opened one after another.
 /// Threads: safe concurrently.
 class SHARDWISE_EXPORT FieldSizes {
  public:
   explicit FieldSizes(Dataset data);
 
-  /// Whether some shard of the index has one of the fields `names`.
+  /// True if some shard of the index has one of the fields `names`.
   /// Errors: CorruptIndex; Unsupported without an index.
-  /// Cost: a look at each shard, until one has.
+  /// Cost: O(shards); stops at the first shard that has one.
   [[nodiscard]] bool has_any(std::span<const std::string> names) const;
 
   /// sizes[i] = bytes of the first of the fields `names` that samples[i] has; 0 if it has none.
   /// Errors: OutOfRange; CorruptIndex; without an index as Dataset::operator[].
-  /// Cost: about 20 ns a sample; without an index as Dataset::samples().
+  /// Cost: O(samples); without an index as Dataset::samples().
   void of(std::span<const std::uint64_t> samples, std::span<const std::string> names,
           std::span<std::uint64_t> sizes) const;
-  /// sizes[i] = bytes of the key of samples[i]. Errors and cost: the same.
+  /// sizes[i] = bytes of the key of samples[i]. Errors and cost: as of().
   void of_keys(std::span<const std::uint64_t> samples, std::span<std::uint64_t> sizes) const;
 
  private:
@@ -42,7 +42,7 @@ class SHARDWISE_EXPORT FieldSizes {
             SizeOf&& size_of) const;
 
   const Dataset data_;
-  const std::shared_ptr<CheckedSegments> segments_;  // none without an index
+  const std::shared_ptr<CheckedSegments> segments_;  // null without an index
 };
 
 }  // namespace shardwise::detail

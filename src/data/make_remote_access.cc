@@ -11,7 +11,7 @@
 namespace shardwise {
 namespace {
 
-/// Passes on the bytes that arrive. It cannot restart once bytes were passed on.
+/// Forwards arriving bytes. Cannot restart after the first byte.
 class PassOn : public Fetcher::Sink {
  public:
   explicit PassOn(const std::function<void(std::string_view)>& take) : take_(take) {}
@@ -78,10 +78,10 @@ class FetchedShards : public RemoteShards {
   }
 
  private:
-  /// True if the shard in the cache may be another version.
+  /// True if the cached shard may be another version.
   static bool is_unknown(const State& state) { return state.validator.empty(); }
 
-  /// A shard in the cache as it is stored. A compressed one is removed at the end: later requests
+  /// A cached shard as it is stored. A compressed one is removed at the end, since later requests
   /// are for the expanded shard.
   struct KeptShard {
     KeptShard(std::shared_ptr<ShardCache> in, CachedShard held)

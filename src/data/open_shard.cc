@@ -15,11 +15,11 @@
 namespace shardwise::detail {
 namespace {
 
-/// The shard's mapping, checked against the index; none if it cannot be mapped.
+/// The shard's mapping, checked against the index; nullopt if it cannot be mapped.
 std::optional<MappedFile> map_shard(const Index::Shard& info, const SegmentView& segment) {
   std::optional<MappedFile> file;
   try {
-    // Of a cold shard one page is read now, and not what the kernel would read around it.
+    // For a cold shard, read one page now, without the kernel's read-ahead.
     file = MappedFile::open(info.path, MappedFile::Access::kRandom);
   } catch (const CannotMap&) {
     return std::nullopt;
@@ -41,13 +41,13 @@ std::optional<MappedFile> map_shard(const Index::Shard& info, const SegmentView&
   return file;
 }
 
-/// The present time of a local shard whose time may differ from the indexed one.
+/// The current time of a local shard whose time may differ from the indexed one.
 std::int64_t time_of(const Index::Shard& info) {
   if (!info.any_time) return info.mtime_ns;
   try {
     return file_identity(info.path).mtime_ns;
   } catch (const Error&) {
-    return info.mtime_ns;  // opening the file will report what is wrong with it
+    return info.mtime_ns;  // opening the file will report the error
   }
 }
 
@@ -55,7 +55,7 @@ bool is_in_place(const Index::Shard& info) {
   return info.compression == Compression::kNone && !is_fetched_url(info.path);
 }
 
-/// Throws unless the fetched copy is the shard that was indexed.
+/// Throws unless the fetched copy is the indexed shard.
 void require_copy(const Index& index, const Index::Shard& info, const std::string& path,
                   const VerifyOptions& how = {}) {
   if (const auto problem = verify_copy(index, info.number, path, how)) {
@@ -79,7 +79,7 @@ void require_copy(const Index& index, const Index::Shard& info, const std::strin
                     "index the expanded file");
 }
 
-/// Throws unless the server's validator, or hashes, can show that single samples are of the indexed
+/// Throws unless the server's validator or hashes can show that single samples are from the indexed
 /// shard.
 void require_known_ranges(const Index& index, const Index::Shard& info) {
   if (!info.validator.empty() || index.content().hashes) return;
@@ -91,15 +91,16 @@ void require_known_ranges(const Index& index, const Index::Shard& info) {
       "hashes (--hash)");
 }
 
-/// True if single samples can be read that are known to be of the shard that was indexed, as surely
-/// as the whole of it would be.
+/// True if single samples can be verified against the indexed shard as reliably as the whole shard.
 bool may_be_read_uncached(const Index& index, const Index::Shard& info) {
   const bool hashes = index.content().hashes;
   return info.compression == Compression::kNone && is_fetched_url(info.path) &&
          (hashes || (!info.validator.empty() && !info.content_hash));
 }
 
-/// Fills in what is in the index. Errors: CorruptIndex. REQUIRES: it has its segment.
+/// Sets the fields that come from the index.
+/// REQUIRES: `shard.segment` is set.
+/// Errors: CorruptIndex.
 void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
              const Index::Shard& info) {
   if (!shard.segment.fits_shard(info.expanded_bytes)) {
@@ -142,7 +143,7 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
                                   .source_bytes = info.size_bytes,
                                   .source_hash = info.content_hash}};
   if (!is_fetched_url(info.path)) {
-    std::error_code error;  // opening the file will report what is wrong with it
+    std::error_code error;  // opening the file will report the error
     const auto path = std::filesystem::weakly_canonical(info.path, error);
     request.source.url = error ? info.path : path.string();
     request.source.validator = local_validator(info.size_bytes, time_of(info));

@@ -24,73 +24,75 @@
 
 namespace shardwise::detail {
 
-/// A shard with its records. A Sample points into it, and keeps it alive.
+/// An opened shard with its records. A Sample points into it, and keeps it alive.
 struct OpenShard {
-  // These first, since every view needs them.
-  const char* data = nullptr;  // start of the mapping; none: samples hold bytes of their own
+  // First, since every view needs them.
+  const char* data = nullptr;  // start of the mapping; if null, samples have separate bytes
   SegmentView segment;
   std::uint64_t first_sample = 0;
   std::shared_ptr<const Index> index;
   std::string path;
   std::uint64_t stored_bytes = 0;
-  CachedShard cached;  // what is mapped, if it is in the cache; let go of after the mapping
+  CachedShard cached;  // the mapped shard, if it is cached; destroyed after `map`
   std::optional<MappedFile> map;
-  /// Not null if `map` is of a shard that is being fetched: then its bytes are not all there, and
-  /// there is no `data`.
+  /// Not null while `map` is of a shard that is being fetched. Then the bytes are incomplete, and
+  /// `data` is null.
   std::shared_ptr<ComingShard> coming;
-  /// The shard's name in the cache, which had no room: its samples are read from its source, until
-  /// it has come. Else empty.
+  /// The shard's name in the cache if the cache had no room. Samples are then read from the source
+  /// until the shard is cached. Else empty.
   std::string uncached_name = {};
-  std::shared_ptr<const void> own_records;  // owns what `segment` points into, if not the index
-  /// The mapped file was seen to be written to. It stays so, even if another file takes its name.
+  std::shared_ptr<const void> own_records;  // owns the data of `segment`, unless the index does
+  /// The mapped file was modified. This persists even if another file takes its name.
   mutable std::atomic<bool> was_written_to{false};
 
   std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
 };
 
-/// Where the bytes of a sample are, whose shard has no `data`.
+/// The location of a sample's bytes, if its shard has no `data`.
 struct OwnBytes {
   const char* at = nullptr;
-  std::vector<std::size_t> starts;  // of each member, from `at` on
-  std::unique_ptr<char[]> bytes;    // what `at` points to, if the shard is not mapped
+  std::vector<std::size_t> starts;  // offset of each member from `at`
+  std::unique_ptr<char[]> bytes;    // memory behind `at`, unless it is mapped
 };
 
 /// How shards are opened.
 struct ShardOpening {
   Dataset::Access access = Dataset::Access::kMap;
   std::shared_ptr<ShardCache> cache = nullptr;
-  NextUseOf next_use = nullptr;  ///< of the cache's shards, as seen from now
+  NextUseOf next_use = nullptr;  ///< of the cache's shards, as of now
   CancelToken cancel = {};
-  bool was_followed = false;  ///< while it came
-  /// True if the shard's server gives parts of it; null: none does.
+  bool was_followed = false;  ///< while it was fetched
+  /// True if the shard's server sends parts of it; null means false.
   std::function<bool(const Index::Shard& info)> can_read_parts = nullptr;
-  /// Looks at a remote shard of which single samples will be fetched.
+  /// Checks a remote shard before single samples of it are fetched.
   std::function<void(const Index::Shard& info)> require_first_block = nullptr;
 };
 
-/// Opens shard `number` with its records checked; if it is to be mapped and can be, its file too.
+/// Opens shard `number` with its records checked, and maps its file if `how` says so and it can be
+/// mapped.
 std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& index,
                                             std::uint64_t number, const ShardOpening& how);
 
-/// A shard that is coming, its records checked. Null if it is over. Waits until its fetch began.
+/// Opens a shard that is being fetched, with its records checked. Waits until its fetch begins;
+/// returns null if the fetch is over.
 /// Errors: CorruptIndex; CannotMap; Cancelled.
 std::unique_ptr<const OpenShard> open_coming(const std::shared_ptr<const Index>& index,
                                              const Index::Shard& info, CachedShard held,
                                              std::shared_ptr<ComingShard> coming,
                                              const CancelToken& cancel);
 
-/// The request by which a cache is asked for a shard; nothing if it is a local, plain file.
+/// The cache's request for a shard; nullopt if it is a local, plain file.
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
                                           std::uint64_t number);
 
-/// Throws StaleIndex unless a local shard's file is the one that was indexed, by its size, its time
-/// and its first block. If it has another time, and may have one, more of its headers are compared.
-/// @param segment  used only if the shard may have another time.
+/// Throws StaleIndex unless a local shard's file is the indexed one, by its size, time and first
+/// block. If its time may differ and does, more headers are compared.
+/// @param segment  used only if the shard's time may differ.
 void require_indexed(const Index::Shard& shard, const SegmentView& segment,
                      const FileIdentity& file, const ReadShard& read);
 
-/// Calls `open`, which looks for the shard's file, and returns what it returns. Where there is no
-/// such file, the error says how many shards are missing, and what to do.
+/// Returns `open()`, which looks for the shard's file. If the file is missing, the error says how
+/// many shards are missing, and what to do.
 template <class Open>
 auto finding(const Index& index, const Index::Shard& shard, const Open& open) {
   try {
@@ -100,9 +102,9 @@ auto finding(const Index& index, const Index::Shard& shard, const Open& open) {
   }
 }
 
-/// Throws StaleIndex if a file that was opened as `then` is another one now.
-/// @param sample  what was read, as Sample::describe().
-/// @param offset  of it in the shard, bytes.
+/// Throws StaleIndex if a file that was opened as `then` has changed.
+/// @param sample  the sample being read, see Sample::describe().
+/// @param offset  of the sample in the shard, bytes.
 void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& sample,
                        std::uint64_t offset);
 

@@ -12,11 +12,11 @@
 namespace shardwise::detail {
 namespace {
 
-/// Ranges with a smaller gap between them are read as one: the gap costs a disk less than another
-/// request, and as a rule it holds samples that come soon.
+/// Ranges with a smaller gap are read as one: reading the gap costs a disk less than another
+/// request, and it usually contains samples that are needed soon.
 constexpr std::uint64_t kMaxPageGap = std::uint64_t{32} * 1024;
-/// The kernel may leave out what is asked for at once beyond its own limit of reading ahead, which
-/// is 128 KiB where nobody raised it.
+/// The kernel may ignore the part of a request beyond its read-ahead limit, which is 128 KiB by
+/// default.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{128} * 1024;
 
 std::uint64_t page_bytes() noexcept {
@@ -30,13 +30,13 @@ std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
   const Index& index = data_.index();
   numbers_.clear();
   for (const std::uint64_t sample : samples) numbers_.push_back(data_.number_in_index(sample));
-  std::ranges::sort(numbers_);  // by shard, and as they lie in it
+  std::ranges::sort(numbers_);  // by shard and offset
   std::size_t num_shards = 0;
   for (std::size_t i = 0; i < numbers_.size(); ++num_shards) {
     const std::uint64_t end = index.first_sample(index.shard_of(numbers_[i]) + 1);
     while (i < numbers_.size() && numbers_[i] < end) ++i;
   }
-  // More could not stay open until they are read.
+  // More shards could not stay open until they are read.
   const bool may_open = num_shards <= DatasetAccess::impl(data_).shards_to_hold();
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < numbers_.size();) {
@@ -59,7 +59,7 @@ std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
   return bytes;
 }
 
-/// The shard if it is mapped, or if it can be without being fetched.
+/// The shard if it is mapped, or can be mapped without a fetch.
 ShardHandle<OpenShard> PageRequest::open(std::uint64_t shard, bool may_open) const {
   auto& impl = DatasetAccess::impl(data_);
   ShardHandle<OpenShard> found = impl.pool.find(shard);
@@ -68,7 +68,7 @@ ShardHandle<OpenShard> PageRequest::open(std::uint64_t shard, bool may_open) con
     if (info.compression == Compression::kNone && !is_fetched_url(info.path)) {
       try {
         found = impl.pool.get(shard);
-      } catch (const Error&) {  // whoever reads it will see the same
+      } catch (const Error&) {  // its reader will get the same error
       }
     }
   }
@@ -86,7 +86,7 @@ void PageRequest::add_ranges(const OpenShard& shard, std::uint64_t number) {
 }
 
 std::uint64_t PageRequest::send_ranges(const OpenShard& shard) {
-  // As a rule they are in order; hard links may point anywhere.
+  // Usually they are in order already; hard links may point anywhere.
   std::ranges::sort(ranges_, {}, &Range::begin);
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < ranges_.size();) {
@@ -97,7 +97,7 @@ std::uint64_t PageRequest::send_ranges(const OpenShard& shard) {
     whole.begin -= whole.begin % page_bytes();
     for (std::uint64_t at = whole.begin; at < whole.end; at += kPieceBytes) {
       const std::uint64_t size = std::min(kPieceBytes, whole.end - at);
-      // If it fails, the bytes are merely read later.
+      // On failure, the bytes are merely read later.
       static_cast<void>(::madvise(const_cast<char*>(shard.data) + at, size, MADV_WILLNEED));
     }
     bytes += whole.end - whole.begin;

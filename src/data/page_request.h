@@ -13,21 +13,23 @@
 
 namespace shardwise::detail {
 
-/// Asks the kernel to read samples' bytes into the page cache, and does not wait for them.
+/// Asks the kernel to read samples' bytes into the page cache, without waiting for them.
 ///
-/// Only of shards that are mapped. A local shard is opened for that, if few others are needed with
-/// it; one that lies in a ShardCache is not, and nothing is ever fetched. One thread.
+/// Works on mapped shards. A local shard is opened for it, if few other shards are needed at the
+/// same time. A shard in a ShardCache is not opened, and nothing is ever fetched.
+/// Threads: one.
 class SHARDWISE_EXPORT PageRequest {
  public:
-  /// @param fields  the fields that will be read; none: all of them.
+  /// @param fields  the fields that will be read; nullopt means all.
   /// REQUIRES: `data` and `fields` outlive it.
   PageRequest(const Dataset& data, const std::optional<std::vector<std::string>>& fields)
       : data_(data), fields_(fields) {}
 
-  /// Asks for these samples' bytes, those that lie near each other together. What cannot be asked
-  /// for is left to whoever reads it, who then sees what is wrong with it. Errors: OutOfRange.
-  /// Cost: about a microsecond a range that is there already; else what it takes to begin reading.
-  /// @return  the bytes that were asked for.
+  /// Requests these samples' bytes, merging nearby ranges. Failed requests are ignored: the reader
+  /// of the sample gets the error.
+  /// @return  the number of bytes requested.
+  /// Errors: OutOfRange.
+  /// Cost: a system call a range.
   std::uint64_t send(std::span<const std::uint64_t> samples);
 
  private:
@@ -44,7 +46,7 @@ class SHARDWISE_EXPORT PageRequest {
   const Dataset& data_;
   const std::optional<std::vector<std::string>>& fields_;
   std::vector<std::uint64_t> numbers_;  // of the samples, in the index
-  std::vector<std::uint32_t> wanted_;   // fields_ by their numbers in a shard
+  std::vector<std::uint32_t> wanted_;   // numbers of fields_ in a shard
   std::vector<Range> ranges_;           // of a shard
 };
 

@@ -11,11 +11,12 @@
 
 namespace shardwise::detail {
 
-/// Which shard is fetched next, and which uses have ended: from the uses of an epoch and the next,
-/// half-open ranges of slots, and the slot that the reader has reached. It knows no cache and no
-/// threads; its owner guards it.
+/// Says which shard to fetch next, and which uses have ended. Inputs are the uses of an epoch and
+/// the next, as half-open ranges of slots, and the slot that the reader has reached. Knows neither
+/// cache nor threads.
+/// Threads: guarded by its owner.
 ///
-/// The uses lie in two sorted lists, and three counters run along them:
+/// The uses are in two sorted lists, with three counters:
 ///
 ///   uses, by begin    u0 u1 u2 | u3 u4 u5 | u6 u7 u8 ...
 ///                              begun      decided          next() is u6 while it is less than
@@ -24,22 +25,23 @@ namespace shardwise::detail {
 ///
 ///   begun    uses[i].begin <= slot exactly for i < begun   moved by reach()
 ///   ended    ends[i].first <= slot exactly for i < ended   moved by reach()
-///   decided  uses[i] was decided on exactly for i < decided
+///   decided  a decision was made exactly for i < decided
 ///
-/// `decided` may fall behind `begun`: the reader then fetches for itself.
+/// `decided` may be less than `begun`: the reader then fetches the shard itself.
 class SHARDWISE_EXPORT PrefetchSchedule {
  public:
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
   PrefetchSchedule() = default;
-  /// @param uses  by begin.
+  /// @param uses  sorted by begin.
   PrefetchSchedule(std::vector<UseInterval> uses, std::uint64_t max_ahead);
 
-  /// All slots before `slot` have been read. Returns the shards whose uses have ended since.
+  /// Reports that all slots before `slot` have been read. Returns the shards whose uses have ended
+  /// since the last call.
   std::vector<std::uint64_t> reach(std::uint64_t slot);
-  /// The slot where the next use begins or ends; kNever: there is none.
+  /// The slot where the next use begins or ends; kNever if no use is left.
   std::uint64_t next_change() const noexcept;
-  /// The use to decide on; null: there is none that may be fetched ahead.
+  /// The use to decide on; null if no use may be fetched ahead.
   const UseInterval* next() const noexcept;
   void decide() noexcept { ++decided_; }
   /// True if a use of the shard may be fetched ahead.

@@ -10,22 +10,22 @@
 
 namespace shardwise::detail {
 
-/// How far threads have come that read parts of one row of things, each from its beginning to its
-/// end: everything before the frontier has been read.
+/// Tracks how far threads have read a row of items in parts, each part from its begin to its end.
+/// Everything before the frontier has been read.
 ///
-///     begun and done   begun, at work       not begun
+///     begun and done   begun, being read   not begun
 ///     |###############|####...|######|#####|.........|
 ///                          ^ the frontier
 ///
-/// Threads: internally synchronised. begin() is called in the order of the parts.
+/// Threads: internally synchronised. Call begin() in the order of the parts.
 class ReadFrontier {
  public:
-  /// @param moved  is told where the frontier is when it has moved, or may have. Called on the
-  ///               thread that moved it; calls may overtake each other.
+  /// @param moved  called with the frontier whenever it may have moved, on the thread that moved
+  ///   it. Concurrent calls may arrive out of order.
   explicit ReadFrontier(std::function<void(std::uint64_t frontier)> moved)
       : moved_(std::move(moved)) {}
 
-  /// A part that is being read. Its end is the end of reading, however it came about. Movable.
+  /// A part that is being read. Its destruction ends the reading, even after an error. Movable.
   class Part {
    public:
     Part() = default;
@@ -38,7 +38,7 @@ class ReadFrontier {
     ~Part() {
       if (of_ != nullptr) of_->end(at_);
     }
-    /// All before `place` has been read.
+    /// Reports that all items before `place` have been read.
     void reach(std::uint64_t place) {
       if (of_ != nullptr) of_->reach(*at_, place);
     }
@@ -50,7 +50,7 @@ class ReadFrontier {
     std::list<std::uint64_t>::iterator at_{};
   };
 
-  /// Begins with the things [first, last), which follow those that were begun before.
+  /// Begins a part with the items [first, last), which follow those of earlier parts.
   [[nodiscard]] Part begin(std::uint64_t first, std::uint64_t last) {
     const Lock lock(mutex_);
     behind_ = last;
@@ -70,7 +70,7 @@ class ReadFrontier {
     {
       const Lock lock(mutex_);
       change();
-      // Parts are in order, so that none is behind what the first of them lacks.
+      // Parts are in order, so the first one determines the frontier.
       frontier = parts_.empty() ? behind_ : parts_.front();
     }
     moved_(frontier);
@@ -78,8 +78,8 @@ class ReadFrontier {
 
   const std::function<void(std::uint64_t)> moved_;
   Mutex mutex_;
-  std::list<std::uint64_t> parts_ SHARDWISE_GUARDED_BY(mutex_);  // how far each has come
-  std::uint64_t behind_ SHARDWISE_GUARDED_BY(mutex_) = 0;        // the last that was begun
+  std::list<std::uint64_t> parts_ SHARDWISE_GUARDED_BY(mutex_);  // progress of each part
+  std::uint64_t behind_ SHARDWISE_GUARDED_BY(mutex_) = 0;        // end of the latest part
 };
 
 }  // namespace shardwise::detail

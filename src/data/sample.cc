@@ -138,7 +138,7 @@ std::int64_t Sample::integer(std::string_view field) const {
     }
   }
   if (const auto value = parse_int64(trimmed(bytes))) return *value;
-  if (!own_) require_unchanged_map(i);  // bytes behind the end of a truncated file are zeros
+  if (!own_) require_unchanged_map(i);  // bytes beyond the end of a truncated file are zeros
   throw BadField("the field " + in_quotes(field) + " holds no whole number but " +
                      in_quotes(bytes.substr(0, 40)),
                  describe(), "name a field that holds one, or mend the shard");
@@ -170,7 +170,7 @@ std::optional<std::size_t> detail::SampleAccess::find(const Sample& sample,
   }
   last.shard = nullptr;
   const auto place = find(sample, fields);
-  // Of another name than the first, the next sample may have a better one.
+  // If the field is not the first choice, the next sample may have a better one.
   if (place && sample.shard_->segment.field_name(sample.members_[*place].field()) == fields[0]) {
     last = {sample.shard_, *place, sample.members_[*place].field()};
   }
@@ -211,10 +211,10 @@ void detail::SampleAccess::require_unchanged(const Sample& sample, std::size_t p
 }
 
 void Sample::require_unchanged_map(std::size_t i) const {
-  if (is_fetched_url(shard_->path)) return;  // mapped from the cache, whose files nobody edits
+  if (is_fetched_url(shard_->path)) return;  // mapped from the cache, whose files do not change
   const std::uint64_t offset = members_[i].data_offset();
   const FileIdentity& then = shard_->map->identity();
-  std::optional<FileIdentity> now;  // none: the name is gone or another file's; the map remains
+  std::optional<FileIdentity> now;  // nullopt if the name has another file or none
   try {
     now = file_identity(shard_->path);
     if (now->device != then.device || now->inode != then.inode) now.reset();

@@ -12,35 +12,36 @@
 
 namespace shardwise::detail {
 
-/// Where a field was in the last sample of several: mostly it is there in the next one, too.
+/// The position of a field in the previous sample, which is usually the same in the next one.
 struct FieldPlace {
   const void* shard = nullptr;
   std::size_t place = 0;
   std::uint32_t field = 0;  // its number in the shard
 };
 
-/// What a loader does with a sample, and users do not.
+/// Internal access to a sample.
 struct SampleAccess {
-  /// The place of the first of `fields` that the sample has, for field(); none: it has none.
+  /// The place of the first of `fields` that the sample has, for field(); nullopt if it has none.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(
       const Sample& sample, std::span<const std::string> fields) noexcept;
-  /// The same for one sample after another; `last` begins as it is, and is of one list of names.
+  /// Calls find() for consecutive samples, faster.
+  /// @param last  default-initialised before the first call; used with one list of names.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(
       const Sample& sample, std::span<const std::string> fields, FieldPlace& last) noexcept;
-  /// The index that it was opened by; none of a data set that has none.
+  /// The index of its dataset; null if the dataset has none.
   [[nodiscard]] SHARDWISE_EXPORT static const Index* index_of(const Sample& sample) noexcept;
-  /// Whether its bytes are read in place; otherwise it holds a copy of them.
+  /// True if its bytes are read in place; otherwise it owns a copy.
   [[nodiscard]] SHARDWISE_EXPORT static bool is_mapped(const Sample& sample) noexcept;
-  /// Copies the field at `place` to `to`, which is as large.
+  /// Copies the field at `place` to `to`, which has the same size.
   /// Errors: StaleIndex if the shard was truncated; kIo if it cannot be read.
-  /// Cost: the copy, and some 20 ns.
+  /// Cost: O(bytes).
   SHARDWISE_EXPORT static void copy(const Sample& sample, std::size_t place,
                                     std::span<std::byte> to);
-  /// The check of Sample::copy, that nothing was written to the mapped file: a stat. `place` is
-  /// that of a field that was copied before.
+  /// Checks that the mapped file was not modified, by one stat, as Sample::copy does.
+  /// @param place  of a field that was copied before.
   /// Errors: StaleIndex.
   SHARDWISE_EXPORT static void require_unchanged(const Sample& sample, std::size_t place);
-  /// Both.
+  /// Calls copy(), then require_unchanged().
   SHARDWISE_EXPORT static void copy_unchanged(const Sample& sample, std::size_t place,
                                               std::span<std::byte> to);
 };

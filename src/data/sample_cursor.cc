@@ -5,12 +5,12 @@
 
 #include "data/dataset_impl.h"
 
-// A shard is let go only by open_into(), when no run has samples. So what a run points to stays
-// held: the run that the caller has, and the next one, whose bytes are on their way.
+// Only open_into() releases a shard, and only while no run has samples. Runs therefore stay valid:
+// the caller's, and the next one, whose bytes are being prefetched.
 //
-// Memory is asked for in loops that do little else. In a random order a sample's page is not in the
-// CPU's tables of pages, and looking for it takes longer than anything else. The CPU looks for
-// several at a time, but only for what lies within some hundred instructions.
+// Memory is prefetched in tight loops. In a random order a sample's page misses the TLB, and that
+// lookup takes longer than anything else. The CPU runs several lookups at a time, but only for
+// accesses within a few hundred instructions.
 
 namespace shardwise::detail {
 
@@ -68,7 +68,7 @@ std::span<const Sample> SampleCursor::next_run() {
   return {now_.samples.get(), now_.size};
 }
 
-/// The shard of a sample, if it is held, or is open and can be.
+/// The shard of a sample, if it is held, or is open and can be held.
 const SampleCursor::Held* SampleCursor::find_held(std::uint64_t number) noexcept {
   const std::uint64_t shard = finder_.shard_of(number);
   Held& held = place_of(shard);
@@ -79,10 +79,10 @@ const SampleCursor::Held* SampleCursor::find_held(std::uint64_t number) noexcept
   return &held;
 }
 
-/// Lays the next samples over shards that are held.
+/// Extends the run by samples of shards that are held.
 void SampleCursor::fill(Run& run) noexcept {
   const std::size_t max = std::min(kMaxRun, run.size + indices_.size() - at_);
-  if (run.size > 0 && run.samples[0].own_) return;  // such a sample is a run of its own
+  if (run.size > 0 && run.samples[0].own_) return;  // such a sample is alone in its run
   while (run.size < max) {
     const std::uint64_t index = indices_[at_];
     if (index >= size_) return;
@@ -106,7 +106,7 @@ inline void SampleCursor::borrow(Sample& sample, const Held& held, std::uint64_t
   sample.index_ = index;
 }
 
-/// Begins a run with the next sample, whose shard may have to be opened. REQUIRES: no run has any.
+/// Begins a run with the next sample; opens its shard if necessary. REQUIRES: all runs are empty.
 void SampleCursor::open_into(Run& run) {
   const std::uint64_t index = indices_[at_++];
   if (index >= size_) data_.throw_out_of_range(index);
@@ -120,7 +120,7 @@ void SampleCursor::open_into(Run& run) {
     auto opened = data_.impl_->pool.find(shard);
     if (!opened || opened->data == nullptr) {
       Sample sample = data_[index];
-      if (sample.own_) {  // it has bytes of its own, or its shard is coming
+      if (sample.own_) {  // it owns its bytes, or its shard is being fetched
         run.samples[0] = std::move(sample);
         run.size = 1;
         return;
@@ -135,7 +135,7 @@ void SampleCursor::open_into(Run& run) {
   run.size = 1;
 }
 
-/// Asks the CPU for the records of two runs from here on.
+/// Prefetches the records of the next two runs.
 void SampleCursor::prefetch_records() noexcept {
   std::array<const void*, 2 * kMaxRun> records;
   std::size_t count = 0;
@@ -153,7 +153,7 @@ void SampleCursor::prefetch_records() noexcept {
   for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(records[i]);
 }
 
-/// Asks the CPU for the first bytes of a run's fields.
+/// Prefetches the first bytes of a run's fields.
 void SampleCursor::prefetch_bytes(const Run& run) noexcept {
   std::array<const char*, 4 * kMaxRun> lines;
   std::size_t count = 0;

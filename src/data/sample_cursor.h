@@ -16,23 +16,24 @@
 
 namespace shardwise::detail {
 
-/// Reads many samples of a dataset, some at a time, holding their shards: after the first of a
-/// shard, a sample costs no look into the pool and counts no holder, which threads would do in
-/// turns. While samples of one run are used, the CPU fetches the bytes of the next, and the records
-/// of those behind it.
+/// Reads many samples of a dataset in runs, while it holds their shards. After the first sample of
+/// a shard, a sample needs no lookup in the pool and no atomic count, for which threads would
+/// contend. While the caller uses one run, the CPU prefetches the bytes of the next, and the
+/// records of later ones.
 ///
-/// One thread. For as long as a batch: shards that it holds are not evicted. Of those in a
-/// ShardCache, whose room is scarce, it holds only the one that is read.
+/// Lifetime: keep it no longer than a batch, as shards that it holds are not evicted. A
+///   ShardCache's room is scarce: of its shards, only the current one is held.
+/// Threads: one.
 class SHARDWISE_EXPORT SampleCursor {
  public:
-  /// Shards held at most, if nothing else is said.
+  /// Default for the number of shards held.
   static constexpr std::size_t kMaxShards = 64;
-  /// Samples in a run at most.
+  /// Maximum number of samples in a run.
   static constexpr std::size_t kMaxRun = 32;
 
-  /// @param indices     of the samples that are read, in this order.
-  /// @param max_shards  held at most; a power of two.
-  /// @param ahead_bytes  of each field that are fetched ahead.
+  /// @param indices      of the samples to read, in this order.
+  /// @param max_shards   maximum number of shards held; a power of two.
+  /// @param ahead_bytes  number of bytes to prefetch of each field.
   /// REQUIRES: `data` and `indices` outlive it.
   SampleCursor(const Dataset& data, std::span<const std::uint64_t> indices,
                std::size_t max_shards = kMaxShards, std::uint64_t ahead_bytes = 512);
@@ -40,9 +41,9 @@ class SHARDWISE_EXPORT SampleCursor {
   SampleCursor(const SampleCursor&) = delete;
   SampleCursor& operator=(const SampleCursor&) = delete;
 
-  /// The next samples, as many as lie in shards that are held at the same time; none at the end.
-  /// Valid until the next call. A copy of one is a Sample of its own.
-  /// Errors: as Dataset::operator[], of the next sample; that one is then left out.
+  /// The next samples, as many as can be held at the same time; empty at the end. Valid until the
+  /// next call; a copied Sample stays valid.
+  /// Errors: as Dataset::operator[], of the next sample, which is then skipped.
   std::span<const Sample> next_run();
 
  private:
@@ -50,14 +51,14 @@ class SHARDWISE_EXPORT SampleCursor {
     ShardHandle<OpenShard> shard;
     std::uint64_t number = 0;
   };
-  /// Samples whose pins are those of shards that are held, and not counted again.
+  /// Samples that use the pins of held shards, without counting as holders.
   struct Run {
     std::unique_ptr<Sample[]> samples;
     std::size_t size = 0;
   };
 
   [[nodiscard]] std::uint64_t number_of(std::uint64_t index) const noexcept;
-  /// Where a shard is held, if it is.
+  /// The slot for a shard, whether or not it is held.
   [[nodiscard]] Held& place_of(std::uint64_t shard) noexcept {
     return held_[shard & (held_.size() - 1)];
   }
@@ -75,12 +76,12 @@ class SHARDWISE_EXPORT SampleCursor {
   const std::uint64_t size_;  // of data_
   const ShardFinder finder_;
   const std::uint64_t ahead_bytes_;
-  std::size_t at_ = 0;        // of the first that no run has
-  std::size_t expected_ = 0;  // of the first whose records were not asked for
-  Run now_;                   // what next_run() gave
-  Run next_;                  // what follows it, as far as its shards are held
+  std::size_t at_ = 0;        // first sample that is in no run
+  std::size_t expected_ = 0;  // first sample whose records are not prefetched
+  Run now_;                   // the caller's run
+  Run next_;                  // the run after it, as far as its shards are held
   std::vector<Held> held_;
-  Held* from_cache_ = nullptr;  // of held_: the one shard that lies in a cache
+  Held* from_cache_ = nullptr;  // in held_: the one shard from a cache
 };
 
 }  // namespace shardwise::detail

@@ -6,7 +6,7 @@
 namespace shardwise::detail {
 
 namespace {
-/// Of each field that are fetched ahead: not all users read all of all fields.
+/// Prefetched bytes of each field. Small, since not all users read all fields completely.
 constexpr std::uint64_t kAheadBytes = 128;
 }  // namespace
 

@@ -15,32 +15,31 @@
 
 namespace shardwise::detail {
 
-/// Shards of an index by their names in the cache; those that are read in place have none.
+/// Shards of an index by their names in the cache. Shards that are read in place have no name.
 using CachedNames = std::unordered_map<std::string, std::uint64_t>;
 
-/// The shards that an epoch and the two after it will need, and how far the epoch has come.
+/// The shards that an epoch and the next two will need, and the epoch's progress.
 /// Threads: any.
 class ShardFuture {
  public:
-  /// @param user  tells the other users of the cache how far it has come, and brings what they will
-  ///              need; may be null.
+  /// @param user  posts the progress to the cache's other users, and provides their needs; may be
+  ///   null.
   ShardFuture(std::shared_ptr<const CachedNames> names, NextUseIndex uses,
               std::shared_ptr<CacheUser> user = nullptr)
       : names_(std::move(names)), uses_(std::move(uses)), user_(std::move(user)) {}
 
   const NextUseIndex& uses() const noexcept { return uses_; }
-  /// All slots before `slot` have been read. It never falls back.
-  /// @param tells  the other users of the cache, too, which costs a system call.
+  /// Reports that all slots before `slot` have been read. Smaller slots than before are ignored.
+  /// @param tells  notify the cache's other users, which costs a system call.
   void reach(std::uint64_t slot, bool tells = true) noexcept;
-  /// None if it tells nobody.
+  /// Null without other users to notify.
   const CacheUser* user() const noexcept { return user_.get(); }
   std::uint64_t now() const noexcept { return now_.load(std::memory_order_relaxed); }
 
-  /// The next use of the shard called `name`, as the cache is told it when room is made for one
-  /// that is needed from `slot` on. Of a single user the answer does not depend on when it is
-  /// asked, but for may_go_now.
+  /// The next use of the shard called `name`, for a cache that makes room for a shard needed from
+  /// `slot` on. With a single user, only may_go_now depends on the time of the call.
   NextUse next_use(const std::string& name, std::uint64_t slot) const;
-  /// As next_use(), for `shard` and its next use from now on.
+  /// Calls next_use() with the slot of the next use of `shard`, for which room is made.
   NextUse next_use_for(std::uint64_t shard, const std::string& name) const;
 
  private:

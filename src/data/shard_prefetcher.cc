@@ -285,11 +285,14 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     known = std::make_shared<detail::ShardFuture>(
         names, NextUseIndex(data.index().num_shards(), epochs), post(epochs, slot));
   }
+  // All that may fail comes first: the epoch before stays as it was, or this one has begun.
+  detail::PrefetchSchedule next(std::move(all), options.max_ahead);
+  if (known) require_crew();
   follow(known);
   {
     const Lock lock(mutex);
     future = known;
-    schedule = detail::PrefetchSchedule(std::move(all), options.max_ahead);
+    schedule = std::move(next);
   }
   next_change = 0;
   reached(slot);
@@ -326,7 +329,8 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
                          DatasetAccess::close_shard(data, at->first) || --at->second == 0;
     at = is_done ? to_close.erase(at) : std::next(at);
   }
-  CacheAccess::trim_overrun(*data.cache(), [known = current(), slot](const std::string& name) {
+  const auto known = current();
+  CacheAccess::trim_overrun(*data.cache(), [&](const std::string& name) {
     return known ? known->next_use(name, slot) : NextUse{};
   });
   changed.notify_all();

@@ -19,7 +19,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Bytes between two members up to which both are read at once: as a rule a header or two.
+/// Members with a smaller gap are read together. The gap is usually a header or two.
 constexpr std::uint64_t kMaxGap = std::uint64_t{64} * 1024;
 
 std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
@@ -42,7 +42,7 @@ std::unique_ptr<const ShardFile> open_file(const Index& index, std::uint64_t num
   return opened;
 }
 
-/// The first member whose bytes hashes show not to be those that were indexed; null: none.
+/// The first member whose bytes fail the index's hash; null if all pass.
 const MemberRecord* find_wrong(const OwnBytes& bytes, const SegmentView& segment,
                                std::span<const MemberRecord> members) {
   if (!segment.has_member_hashes()) return nullptr;
@@ -54,7 +54,7 @@ const MemberRecord* find_wrong(const OwnBytes& bytes, const SegmentView& segment
   return nullptr;
 }
 
-/// Samples that come wrong each time in another way are fetched so often.
+/// Maximum number of fetches of a sample whose bytes are wrong in a different way each time.
 constexpr int kMaxFetches = 4;
 
 std::size_t max_descriptors(std::size_t wanted) {
@@ -72,9 +72,8 @@ ShardReader::ShardReader(std::shared_ptr<const Index> index, std::size_t max_fil
       fetchers_(fetchers ? std::move(fetchers) : std::make_shared<const Fetchers>()),
       cancel_(cancel) {}
 
-/// Joins members that lie close together into runs, in the order of their bytes (resolved hard
-/// links break the members' own order). Sets in `starts` where each member lies when the runs are
-/// read one after another.
+/// Joins nearby members into runs, sorted by offset (resolved hard links are out of order). Sets
+/// `starts` to the offset of each member in the concatenated runs.
 std::vector<ShardReader::Run> ShardReader::runs_of(std::span<const MemberRecord> members,
                                                    std::vector<std::size_t>& starts) {
   std::vector<std::size_t> order(members.size());
@@ -83,7 +82,7 @@ std::vector<ShardReader::Run> ShardReader::runs_of(std::span<const MemberRecord>
     return members[a].data_offset() < members[b].data_offset();
   });
   std::vector<Run> runs;
-  std::uint64_t before = 0;  // bytes of the runs that are complete
+  std::uint64_t before = 0;  // bytes of the complete runs
   starts.resize(members.size());
   for (const std::size_t i : order) {
     const std::uint64_t offset = members[i].data_offset();
@@ -129,7 +128,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
   result->bytes = allocate(total, sample);
   result->at = result->bytes.get();
   if (is_fetched_url(sample.shard_path())) {
-    std::uint64_t before = 0;  // the hash of what came wrong
+    std::uint64_t before = 0;  // hash of the previous wrong bytes
     for (int fetches = 1;; ++fetches) {
       fetch(*result, runs, number);
       const MemberRecord* const wrong = find_wrong(*result, segment, members);
@@ -137,7 +136,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
       const std::uint64_t now = hash64({result->bytes.get(), total});
       if (fetches < kMaxFetches && (fetches == 1 || now != before)) {
         before = now;
-        continue;  // it may have come to harm on the way
+        continue;  // may have been damaged in transit
       }
       throw StaleIndex(
           "the fetched bytes are not those that were indexed",
@@ -171,8 +170,8 @@ void ShardReader::read_local(OwnBytes& result, const std::vector<Run>& runs, con
     }
     to += run.size;
   }
-  // A write sets the file's time before it changes the bytes. So if the time is still the old one,
-  // these bytes were read before any change.
+  // A write changes the file's time before its bytes. If the time is still the old one, these bytes
+  // were read before any change.
   const FileIdentity now = file_identity(opened->file.fd(), sample.shard_path());
   if (now != opened->identity) {
     require_same_file(now, opened->identity, sample.describe(),
@@ -236,7 +235,7 @@ bool ShardReader::can_read_parts(const Index::Shard& info) {
   } catch (const Cancelled&) {
     throw;
   } catch (const Error&) {
-    return false;  // fetching it as a whole will tell what is wrong, or succeed
+    return false;  // fetching the whole shard will succeed, or report the error
   }
 }
 

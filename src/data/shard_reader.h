@@ -26,43 +26,44 @@ struct ShardFile {
   File file;
   FileIdentity identity;
 
-  std::uint64_t size_bytes() const noexcept { return 0; }  // nothing is mapped
+  std::uint64_t size_bytes() const noexcept { return 0; }  // not mapped
 };
 
 /// Reads samples of shards that are not mapped.
 ///
-/// Keeps a bounded number of descriptors, and holds one only while it reads: how many samples and
-/// shards the caller holds does not matter.
+/// Keeps a bounded number of descriptors, and uses one only while it reads, regardless of how many
+/// samples and shards the caller holds.
 ///
 /// Threads: internally synchronised.
 class ShardReader {
  public:
-  /// `max_files` descriptors are kept at most, and no more than a quarter of what the process may
-  /// have. `fetchers` fetch samples of remote shards; none: the standard ones.
-  /// They stop when `cancel` is set, if there is one.
+  /// @param max_files  maximum number of descriptors; also limited to a quarter of the process's
+  ///   limit.
+  /// @param fetchers   for samples of remote shards; null means the standard ones.
+  /// @param cancel     stops reads and fetches.
   ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
               std::shared_ptr<const Fetchers> fetchers, const CancelToken& cancel);
 
-  /// The bytes of `members`, which are those of `sample` in shard `number`: one read, unless
-  /// something large lies between them. Of a remote shard: one request, in the same way, whose
-  /// bytes are checked against the hashes of `segment`, if it has any.
-  /// Errors: NotFound, NoDescriptor, FetchError; StaleIndex if the file is not the one that was
-  /// indexed, or ceased to be it; CorruptIndex; kIo.
-  /// @param shard_bytes  the shard's size, which all that is read together cannot exceed.
+  /// Reads the bytes of `members`, the members of `sample` in shard `number`. It takes one read,
+  /// unless there is a large gap between them. For a remote shard it takes one request, likewise,
+  /// and the bytes are checked against the hashes of `segment`, if any.
+  /// @param shard_bytes  the shard's size, an upper bound of each read.
+  /// Errors: NotFound, NoDescriptor, FetchError; StaleIndex if the file is not the indexed one, or
+  ///   changed; CorruptIndex; kIo.
   std::shared_ptr<const OwnBytes> read(const Sample& sample, std::uint64_t number,
                                        std::uint64_t shard_bytes, const SegmentView& segment,
                                        std::span<const MemberRecord> members);
 
-  /// Throws StaleIndex unless a remote shard's first block is still the one that was indexed. It is
-  /// fetched once; not at all if the index has hashes, by which each sample is checked.
+  /// Throws StaleIndex unless a remote shard's first block is still the indexed one. The block is
+  /// fetched once; not at all if the index has hashes, which verify each sample.
   /// Errors: as read().
   void require_first_block(const Index::Shard& info);
 
-  /// True if the server of a remote shard gives parts of it, as far as it says. It is asked once.
+  /// True if the server of a remote shard claims to send parts of it. It is asked once.
   /// Errors: Cancelled.
   bool can_read_parts(const Index::Shard& info);
 
-  /// Runs `open`, and again as long as it lacks a descriptor and one can be freed.
+  /// Runs `open`. If it lacks a descriptor, closes a file and retries while that is possible.
   template <class Open>
   auto with_descriptor(Open&& open) {
     for (;;) {
@@ -96,7 +97,7 @@ class ShardReader {
   const std::shared_ptr<const Fetchers> fetchers_;
   const CancelToken cancel_;
   Mutex mutex_;
-  // A dataset that maps its shards needs none.
+  // Null until it is needed: a dataset that maps its shards needs none.
   std::unique_ptr<Files> files_ SHARDWISE_GUARDED_BY(mutex_);
   std::atomic<Files*> made_{nullptr};
   std::unordered_map<std::uint64_t, bool> gives_parts_ SHARDWISE_GUARDED_BY(mutex_);  // by shard

@@ -41,7 +41,7 @@ std::string select_sql() {
   return sql + ", checksum FROM " + std::string(TableOf<Row>::kName);
 }
 
-/// Reads the row at which a statement of select_sql() stands, and checks its checksum.
+/// Reads and verifies the row at which a statement of select_sql() stands.
 template <class Row>
 Row read_row(const sqlite::Statement& select, std::uint64_t number, const std::string& path) {
   const std::string which =
@@ -87,7 +87,7 @@ std::vector<Index::Column> parse_columns(std::string_view text) {
   return columns;
 }
 
-/// Calls visit(name, value) with what the table `meta` holds.
+/// Calls visit(name, value) with each value of the table `meta`.
 template <RowOf<CatalogueMeta> Meta, class Visit>
 void for_each_field(Meta& meta, const Visit& visit) {
   auto& summary = meta.summary;
@@ -112,7 +112,7 @@ void for_each_field(Meta& meta, const Visit& visit) {
   visit("num_skipped", summary.num_skipped);
 }
 
-/// As text: numbers in decimal, everything else as in a row.
+/// Writes values as text: numbers in decimal, everything else as in a row.
 struct MetaWriter {
   MetaRows& rows;
 
@@ -165,7 +165,7 @@ struct MetaReader {
     from_cell(cell, value);
   }
 
-  /// "2/8 of 100 shards <hash>".
+  /// Parses "2/8 of 100 shards <hash>".
   static Index::Part parse_part(const std::string& text) {
     Index::Part part;
     unsigned long long number = 0, count = 0, num_shards = 0;
@@ -226,7 +226,7 @@ void Catalogue::require_version_and_schema() {
     throw CorruptIndex("the file is not a Shardwise index", in_quotes(path_),
                        "give the path of an index that `shardwise index -o` wrote");
   }
-  // SQLite would read a truncated file as long as no missing page is needed; that is refused here.
+  // SQLite would read a truncated file until it needs a missing page. Refuse truncated files here.
   const auto big_endian = [&](std::size_t at, std::size_t size) {
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < size; ++i)
@@ -314,7 +314,7 @@ std::vector<Index::Summary::Field> Catalogue::fields() const {
   return fields;
 }
 
-// Reading many rows under the lock would delay fork() until the last one. A connection of its own
+// Reading many rows under the lock would delay fork() until the last row. A separate connection
 // delays it by one step at most.
 
 std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const {
@@ -324,7 +324,7 @@ std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const 
   for_first_rows<Index::SkippedMember>(sqlite::Database::over_bytes(bytes(), path_), count,
                                        [&](Index::SkippedMember&& row) {
                                          members.push_back(std::move(row));
-                                         ForkSection::give_way();  // of a query that asks for them
+                                         ForkSection::give_way();  // if called by a query
                                        });
   return members;
 }

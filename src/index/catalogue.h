@@ -18,65 +18,66 @@ namespace shardwise {
 
 // The catalogue: a SQLite database with application_id kApplicationId and user_version
 // kIndexVersion, specified in docs/formats/index.md. It is written once, under a temporary name,
-// and never changed; its rename to the index's path is the moment at which an index exists.
+// and never changed. The index exists once the catalogue is renamed to the index's path.
 //
-//   meta     one row a name: which table, how it was built, what the shards' URLs have in common,
-//            the totals, and `checksum`
-//   shards   one row a shard                  | of each row `checksum` is over all else of it, and
-//   fields   one row a field                  | `meta` says how many there are: rows.h
-//   skipped  one row a member that was left out
+//   meta     one row a name: the table's name, how it was built, the shards' common URL, the
+//            totals, and `checksum`
+//   shards   one row a shard           | `checksum` of a row is over the rest of the row, and
+//   fields   one row a field           | `meta` has the number of rows: see rows.h
+//   skipped  one row a skipped member
 //
-// Names and paths are text if they are UTF-8, blobs otherwise. Readers compare the schema to the
-// letter, map the file, and hand it to SQLite as read-only memory.
+// Names and paths are text if they are UTF-8, blobs otherwise. Readers compare the schema verbatim,
+// map the file, and pass it to SQLite as read-only memory.
 
 inline constexpr std::int32_t kApplicationId = 0x53445731;  // "SDW1"
 /// The remedy in errors about an index that cannot be used.
 inline constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
-/// The same for one of another version, which does not tell its sources.
+/// The remedy for an index of another version, which does not reveal its sources.
 inline constexpr std::string_view kRebuildFromSources =
     "build the index again, and name its shards: `shardwise index -o INDEX SOURCE`; resume tokens "
     "stay valid";
 
-/// Everything of a catalogue but its rows.
+/// The content of a catalogue, except for its rows.
 struct CatalogueMeta {
   std::string table_file;  ///< name beside the catalogue
   std::uint64_t table_checksum = 0;
   std::uint64_t num_fields = 0;
-  /// The words by which the shards were named, where these may stand for others later (see
-  /// SourceList); relative to the index's directory as shards' urls are.
+  /// The words that named the shards, if they may match other shards later (see SourceList).
+  /// Relative to the index's directory, as shards' URLs are.
   std::vector<std::string> sources;
-  /// But for its fields. Rows are stored relative to its `url_base` (UrlBase); in memory their urls
-  /// are whole.
+  /// Without its fields. Rows are stored relative to its `url_base` (UrlBase), but have whole URLs
+  /// in memory.
   Index::Summary summary;
 };
 
-/// An opened catalogue. Internally synchronised.
+/// An opened catalogue. Threads: internally synchronised.
 class Catalogue {
  public:
   /// Errors: NotFound; CorruptIndex; VersionMismatch.
   explicit Catalogue(const std::string& path);
 
-  /// True if the file at `path` was written by this library, in any version, whole or not. Any
-  /// other may be a user's own file, and is never replaced.
+  /// True if this library wrote the file at `path`, in any version, even if it is truncated. Any
+  /// other file may belong to the user, and is never replaced.
   [[nodiscard]] static bool looks_like_one(const std::string& path);
 
   const CatalogueMeta& meta() const noexcept { return meta_; }
-  /// The file itself, mapped.
+  /// The mapped file.
   std::string_view bytes() const noexcept { return file_.bytes(); }
   const FileIdentity& identity() const noexcept { return file_.identity(); }
-  /// Its url is whole, and its path is its url. REQUIRES: shard < meta().summary.num_shards.
+  /// The shard, with its whole URL; its path equals its URL. REQUIRES: shard <
+  /// meta().summary.num_shards.
   Index::Shard shard(std::uint64_t shard) const;
   std::vector<Index::Summary::Field> fields() const;
-  /// At most `limit` of them.
+  /// The first `limit` skipped members.
   std::vector<Index::SkippedMember> skipped(std::uint64_t limit) const;
   /// Reads every row and page. Errors: CorruptIndex.
   void validate() const;
 
  private:
-  // Parts of the constructor, which holds no lock, since no other thread knows of this yet.
+  // Parts of the constructor. They take no lock, since no other thread has a reference yet.
   void require_version_and_schema() SHARDWISE_REQUIRES(mutex_);
   void read_meta() SHARDWISE_REQUIRES(mutex_);
-  /// Calls `use` with the rows 0 to `count` - 1 of a table. Errors: CorruptIndex.
+  /// Calls `use` with rows 0 to `count` - 1 of a table. Errors: CorruptIndex.
   template <class Row, class Use>
   void for_first_rows(const sqlite::Database& db, std::uint64_t count, const Use& use) const;
   /// Makes the row's url whole. Errors: CorruptIndex.
@@ -90,21 +91,22 @@ class Catalogue {
   CatalogueMeta meta_;
 };
 
-/// Writes a catalogue; nothing exists until commit(). One thread.
+/// Writes a catalogue, which does not exist until commit(). Threads: one.
 class CatalogueWriter {
  public:
-  /// @param url_base  what shards' URLs are stored relative to, or nothing.
+  /// @param url_base  base of the stored URLs of shards; may be empty.
   CatalogueWriter(const std::string& path, std::string url_base);
 
   const File& file() noexcept { return file_.file(); }
 
-  /// Its url is whole.
+  /// @param shard  with its whole URL.
   void add_shard(Index::Shard shard);
   void add_field(const Index::Summary::Field& field);
   void add_skipped(const Index::SkippedMember& skipped);
-  /// Writes what is left and syncs it: there is room for all of it. The base is the writer's.
+  /// Writes and syncs the rest, which ensures that there is disk space for all of it. Sets the base
+  /// of URLs in `meta` to the writer's.
   void finish(CatalogueMeta meta);
-  /// The moment at which the index exists.
+  /// Renames the file. From then on the index exists.
   void commit() { file_.commit(); }
 
  private:

@@ -12,19 +12,19 @@
 
 namespace shardwise::detail {
 
-// An index without files: a descriptor's claims number the samples, and nothing is known of the
-// members. It answers what the numbering alone answers: size(), shard_of(), first_sample(),
-// shard_starts(), shard() as far as it is claimed, fingerprint(), content(). All else is
-// Unsupported, with a text that says how to build an index.
+// An index without files: a descriptor's claims number the samples, and members are unknown. It
+// supports what the numbering alone can answer: size(), shard_of(), first_sample(), shard_starts(),
+// shard() as claimed, fingerprint(), content(). Other calls throw Unsupported, and say how to build
+// an index.
 
 /// A shard as a descriptor claims it to be.
 struct ClaimedShard {
   std::string path;  ///< or URL
   std::uint64_t num_samples = 0;
-  std::uint64_t size_bytes = 0;  ///< 0: not known
+  std::uint64_t size_bytes = 0;  ///< 0 if unknown
 };
 
-/// The numbering of `shards`, in their order, and what is asked of it.
+/// The numbering of `shards`, in their order.
 class ClaimedNumbering {
  public:
   /// REQUIRES: the samples of all shards add up to less than 2^64.
@@ -37,20 +37,20 @@ class ClaimedNumbering {
 
  private:
   const std::vector<ClaimedShard> shards_;
-  std::vector<ShardEntry> directory_;  // of it only the first samples
+  std::vector<ShardEntry> directory_;  // only first_sample is set
   std::vector<std::uint32_t> hints_;
   std::uint32_t hint_shift_ = 0;
 };
 
-/// What the library asks of an index, and users do not.
+/// Internal access to an index.
 struct SHARDWISE_EXPORT IndexAccess {
-  /// @param path      of the descriptor, as texts may show it.
-  /// @param policies  under which shards are scanned.
+  /// @param path      of the descriptor, as messages show it.
+  /// @param policies  used when shards are scanned.
   static std::shared_ptr<const Index> make_claimed(std::string path,
                                                    std::vector<ClaimedShard> shards,
                                                    const Hash128& fingerprint,
                                                    const DefectPolicies& policies);
-  /// False for an index that was made of claims.
+  /// False for an index made of claims.
   static bool has_records(const Index& index) noexcept;
   /// Throws Unsupported if the index was made of claims.
   static void require_records(const Index& index);

@@ -22,8 +22,8 @@
 namespace shardwise {
 namespace {
 
-/// The directory of the index at `path`, absolute: shards are looked for in it long after the path
-/// was given, when the process may work elsewhere.
+/// The directory of the index at `path`, absolute, since shards are looked up in it later, when the
+/// process may have another working directory.
 std::string home_of(const std::string& path) {
   std::string directory = directory_of(path);
   if (directory[0] == '/') return directory;
@@ -48,7 +48,7 @@ std::string to_string(const Index::Part& part) {
          std::to_string(part.num_shards) + " shards";
 }
 
-/// Over the files of an index, or over claims (see claimed_index.h): one of the two.
+/// An index of files, or of claims (see claimed_index.h).
 struct Index::Impl {
   Impl(const std::string& index_path, const Index::Lookup& how)
       : lookup(how), files(std::in_place, index_path), path(files->path()) {

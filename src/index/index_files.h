@@ -13,8 +13,8 @@
 
 namespace shardwise {
 
-/// The two files of an index, opened together and checked against each other. Immutable; any
-/// thread.
+/// The two files of an index, opened together and checked against each other. Immutable.
+/// Threads: any.
 class IndexFiles {
  public:
   /// Errors: NotFound; CorruptIndex; VersionMismatch.
@@ -28,13 +28,12 @@ class IndexFiles {
   const KeyIndex& keys() const noexcept { return keys_; }
   std::string table_path() const;
 
-  /// The bytes of a shard's segment, unchecked. REQUIRES: shard < num_shards.
+  /// The bytes of a shard's segment, unverified. REQUIRES: shard < num_shards.
   std::string_view segment_bytes(std::uint64_t shard) const noexcept;
-  /// The segment, checked in full. Errors: CorruptIndex.
+  /// The segment, fully verified. Errors: CorruptIndex.
   SegmentView segment(std::uint64_t shard, std::uint64_t expected_checksum) const;
 
-  /// Checks what opening leaves out: every page of the catalogue, every segment, and the key
-  /// section.
+  /// Checks what opening omits: every page of the catalogue, every segment, and the key section.
   /// Errors: CorruptIndex.
   /// Cost: reads all of both files.
   void check_sections() const;
@@ -53,22 +52,23 @@ class IndexFiles {
   KeyIndex keys_;
 };
 
-/// The name of the index that a table was written for, both without a folder; empty if `name` is
-/// none of a table's.
+/// The name of the index that a table was written for, without a folder; empty if `name` is not a
+/// table's name. `name` has no folder either.
 std::string_view owner_of_table(std::string_view name) noexcept;
 
-/// Removes the offset tables of the index at `path` that its catalogue does not name and nobody is
-/// building. Never throws: a table that stays behind costs room, and the next build tries again.
-/// @param replaced  the table that the replaced catalogue named; empty: there was none. If the
-///                  index was renamed, this table bears another index's name. It is removed, too,
-///                  unless that other index exists, or any index in the directory names the table.
+/// Removes offset tables of the index at `path` that its catalogue does not name, unless they are
+/// being built. Never throws: a leftover table costs only space, and the next build tries again.
+/// @param replaced  the table that the replaced catalogue named; may be empty. If the index was
+///   renamed, this table has another index's name. It is removed unless that other index exists, or
+///   an index in the directory names the table.
 void sweep_tables(const std::string& path, const std::string& replaced) noexcept;
 
-/// The path under which a shard's stored url is looked for. `home` is the directory of the index.
+/// The path of a shard with this stored URL.
+/// @param home  directory of the index.
 std::string resolve_url(const std::string& home, const std::string& url);
-/// How the path of a shard is stored: relative to the index's directory if it lies below it, so
-/// that the two can be moved together; absolute otherwise; a URL without user, password and
-/// signature (unsigned_url). See normal_path for "..".
+/// The stored form of a shard's path. It is relative if the shard is below the index's directory,
+/// so that both can be moved together; otherwise absolute. A URL is stored without user, password
+/// and signature (unsigned_url). See normal_path for "..".
 std::string url_of_path(const std::string& index_path, const std::string& path);
 
 }  // namespace shardwise

@@ -19,10 +19,12 @@ namespace shardwise {
 //   [C]      hash64 of each block of 128 words (the last of each array may be shorter), of the
 //            starts and then of the entries, seeded with its number in its array
 //
-// A key's hash is hash64(key): its top bits choose the bucket, the next 24 are the tag. A look-up
-// checks what it reads against the blocks' hashes, so that damage is not taken for "no such key".
+// A key's hash is hash64(key): its top bits choose the bucket, the next 24 are the tag. A lookup
+// checks what it reads against the blocks' hashes, so that damage is not mistaken for a missing
+// key.
 
-/// How a key's hash is split, and how many buckets a number of samples gets: about eight a bucket.
+/// How a key's hash is split, and the number of buckets for a number of samples: about eight
+/// samples a bucket.
 struct KeyHash {
   static constexpr unsigned kTagBits = 24;
   static constexpr unsigned kSampleBits = 40;
@@ -41,25 +43,26 @@ struct KeyHash {
   }
 };
 
-/// The key section as it lies in a table. A cheap value, valid while its table lives; any thread.
+/// The key section within a table. A cheap value, valid while its table lives.
+/// Threads: any.
 class KeyIndex {
  public:
   static constexpr std::uint64_t kBlockWords = 128;
   static constexpr std::uint64_t kSampleMask = (std::uint64_t{1} << KeyHash::kSampleBits) - 1;
 
   KeyIndex() = default;
-  /// @param words  num_words(bucket_bits, num_samples) of them.
+  /// @param words  num_words(bucket_bits, num_samples) words.
   KeyIndex(const std::uint64_t* words, std::uint32_t bucket_bits,
            std::uint64_t num_samples) noexcept;
   [[nodiscard]] static std::uint64_t num_words(std::uint32_t bucket_bits,
                                                std::uint64_t num_samples) noexcept;
 
-  /// The entries of keys with this hash, sorted by sample; other keys may be among them. Nothing if
-  /// the bytes that had to be read are damaged.
+  /// The entries of keys with this hash, sorted by sample; entries of other keys may be among them.
+  /// Returns nullopt if the bytes read are damaged.
   std::optional<std::span<const std::uint64_t>> find(std::uint64_t hash) const noexcept;
-  /// True if `key`, the key of an entry that find(hash) returned, has the same bucket and tag.
+  /// True if `key`, the key of an entry from find(hash), has the same bucket and tag.
   bool matches(std::uint64_t hash, std::string_view key) const noexcept;
-  /// True if all of it is as it was written.
+  /// True if all of it is unchanged since it was written.
   bool is_intact(std::uint64_t keys_checksum) const noexcept;
 
  private:
@@ -76,17 +79,18 @@ class KeyIndex {
   std::uint32_t bucket_bits_ = 0;
 };
 
-/// Sorts (hash, sample) pairs of any number in bounded memory: full buffers are sorted and spilled
-/// to a nameless file beside the index, and merged at the end. One thread.
+/// Sorts any number of (hash, sample) pairs in bounded memory. Full buffers are sorted and spilled
+/// to an unnamed file beside the index, and merged at the end.
+/// Threads: one.
 class KeySorter {
  public:
-  /// @param path  of the index, beside which the spill file is made; it goes with this object.
+  /// @param path  of the index; the spill file is made beside it, and deleted with this object.
   explicit KeySorter(std::string path, std::size_t buffer_pairs = std::size_t{1} << 22);
   ~KeySorter();
 
   void add(std::uint64_t hash, std::uint64_t sample);
   std::uint64_t size() const noexcept { return size_; }
-  /// Calls `take` with every pair in order of hash, then sample. Once.
+  /// Calls `take` with every pair in order of hash, then sample. Call it once.
   void drain(const std::function<void(std::uint64_t hash, std::uint64_t sample)>& take);
 
  private:
@@ -107,15 +111,16 @@ class KeySorter {
   std::vector<std::uint64_t> run_ends_;  // in pairs
 };
 
-/// The numbers that a table's header keeps of its key section.
+/// The values that a table's header stores about its key section.
 struct WrittenKeys {
   std::uint32_t bucket_bits = 0;
-  std::uint64_t end = 0;  ///< where it ends in the file, bytes
+  std::uint64_t end = 0;  ///< its end in the file, bytes
   std::uint64_t checksum = 0;
 };
 
-/// Writes the key section at `offset` of `file`, in order and through small buffers; nothing but
-/// the blocks' hashes is held whole. `see` is given every pair in order of hash, then sample.
+/// Writes the key section at `offset` of `file`, in order and through small buffers. Only the
+/// blocks' hashes are kept in memory as a whole.
+/// @param see  called with every pair in order of hash, then sample; may be empty.
 WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys,
                        const std::function<void(std::uint64_t hash, std::uint64_t sample)>& see);
 

@@ -5,10 +5,10 @@ namespace shardwise::detail {
 LostRests lost_rests(const Index& index) {
   LostRests lost;
   const std::vector<Index::SkippedMember> skipped = index.skipped(index.summary().num_skipped);
-  for (std::size_t i = 0; i < skipped.size(); ++i) {  // by shard and offset
+  for (std::size_t i = 0; i < skipped.size(); ++i) {  // sorted by shard and offset
     const bool is_last = i + 1 == skipped.size() || skipped[i + 1].shard != skipped[i].shard;
     if (!is_last || skipped[i].kind != Index::SkippedMember::Kind::kDamage) continue;
-    // A scan that went on came to the end marker, or to a shard's end that it would note.
+    // If the scan continued, it found the end marker, or would have recorded the shard's end.
     const Index::Shard shard = index.shard(skipped[i].shard);
     if (shard.end_marker) continue;
     const std::uint64_t size =

@@ -7,10 +7,10 @@
 
 namespace shardwise::detail {
 
-/// What lies behind damage at which a lenient scan ended, and so is in no sample either.
+/// The bytes after damage at which a lenient scan stopped; no sample contains them.
 struct LostRests {
   std::uint64_t num_shards = 0;
-  std::uint64_t bytes = 0;  ///< from the damage to the shards' ends; of compressed ones, expanded
+  std::uint64_t bytes = 0;  ///< from the damage to the ends of shards, after decompression
 };
 SHARDWISE_EXPORT LostRests lost_rests(const Index& index);
 

@@ -16,27 +16,27 @@
 
 namespace shardwise::detail {
 
-// The offset table: the hot path of an index. One file, little-endian, mapped read-only and shared
-// by all processes through the page cache; nothing in it is parsed. docs/formats/index.md specifies
-// it and the catalogue beside it.
+// The offset table: the hot path of an index. One little-endian file, mapped read-only and shared
+// by all processes through the page cache; reading it needs no parsing. docs/formats/index.md
+// specifies it and the catalogue beside it.
 //
-//   TableHeader        128 bytes: magic, version, counts, where the sections lie, checksums
+//   TableHeader        128 bytes: magic, version, counts, sections' offsets, checksums
 //   segments           one a shard, in shard order
-//   ShardEntry [S + 1] where each segment lies, its first sample and member
+//   ShardEntry [S + 1] each segment's offset, first sample and first member
 //   hints              sample -> shard in O(1)
 //   keys               key -> samples (src/index/key_index.h)
 //
-// A segment is a SegmentHeader, then arrays of what one shard holds. It does not depend on its
-// place, so that an unchanged shard's segment is copied as it is.
+// A segment is a SegmentHeader, followed by arrays of one shard's records. It does not depend on
+// its position, so an unchanged shard's segment is copied verbatim.
 //
-// Why segments: a build appends them as scans finish in shard order, in constant memory; parts
-// built on several machines join by copying; and a shard's records are checked (checksum and every
-// range) when the shard is first touched, so that opening costs the same for any number of samples.
+// Why segments. A build appends them as scans finish in shard order, in constant memory. Parts
+// built on several machines are joined by copying. A shard's records are checked (checksum and
+// every range) when the shard is first used, so opening costs the same for any number of samples.
 
-/// The version of the format, of table and catalogue, that this library writes and reads.
+/// The version of table and catalogue that this library writes and reads.
 inline constexpr std::uint32_t kIndexVersion = 4;
 inline constexpr char kTableMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'T', '\n'};
-/// Member data in tar archives starts at multiples of this, so offsets are stored in these units.
+/// Data of tar members starts at multiples of this, so offsets are stored in these units.
 inline constexpr std::uint64_t kTarBlockBytes = 512;
 
 struct TableHeader {
@@ -100,12 +100,13 @@ struct MemberRecord {
 };
 static_assert(sizeof(SampleRecord) == 8 && sizeof(MemberRecord) == 16);
 
-/// Metadata is stored as queries give it.
+/// Metadata values are stored in the types of queries.
 using MetadataValue = Query::Value;
 using ValueType = Query::Value::Type;
 
-/// One shard's records, as they lie in the table. A cheap value, valid while its table lives.
-/// Immutable: any thread.
+/// One shard's records, as stored in the table. A cheap value, valid while its table lives.
+/// Immutable.
+/// Threads: any.
 class SegmentView {
  public:
   SegmentView() = default;
@@ -125,14 +126,14 @@ class SegmentView {
   /// The members of the shard's `i`-th sample, in archive order. REQUIRES: i < num_samples().
   std::span<const MemberRecord> members(std::uint32_t i) const noexcept {
     SHARDWISE_ASSERT_HOT(i < num_samples_);
-    if (members_a_sample_ != 0) {  // saves a visit to the sample records
+    if (members_a_sample_ != 0) {  // saves an access to the sample records
       return {members_ + std::size_t{i} * members_a_sample_, members_a_sample_};
     }
     return {members_ + samples_[i].first_member, members_ + samples_[i + 1].first_member};
   }
-  /// Asks the CPU for the records of the `i`-th sample. REQUIRES: i < num_samples().
+  /// Prefetches the records of the `i`-th sample. REQUIRES: i < num_samples().
   void prefetch(std::uint32_t i) const noexcept { __builtin_prefetch(first_record(i)); }
-  /// What members() reads first of the `i`-th sample. REQUIRES: i < num_samples().
+  /// The first record of the `i`-th sample that members() reads. REQUIRES: i < num_samples().
   const void* first_record(std::uint32_t i) const noexcept {
     if (members_a_sample_ != 0) return members_ + std::size_t{i} * members_a_sample_;
     return samples_ + i;
@@ -153,19 +154,20 @@ class SegmentView {
     return {field_names_ + field_ends_[field], field_ends_[field + 1] - field_ends_[field]};
   }
 
-  /// Lays a view over `bytes` (8-byte aligned) and checks all of it: checksum, counts, and every
-  /// record against the segment itself.
-  /// @return  nothing if the bytes are no intact segment; `why` then says what is wrong.
+  /// Creates a view of `bytes` (8-byte aligned) after checking them in full: checksum, counts, and
+  /// every record against the segment.
+  /// @param why  receives the reason on failure.
+  /// @return  nullopt if the bytes are not an intact segment.
   /// Cost: O(members).
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes,
                                                                          std::string* why);
 
-  /// The key of the `i`-th sample of the segment in `bytes`, of which only what is touched is
-  /// checked; nothing if it does not lie within. For look-ups that must not cost a whole segment.
+  /// The key of the `i`-th sample of the segment in `bytes`; nullopt if it is out of bounds. Only
+  /// the bytes it reads are checked, for lookups that must not cost a whole segment.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::string_view> find_key(
       std::string_view bytes, std::uint64_t i) noexcept;
 
-  /// True if every member lies within a shard of `shard_bytes` bytes. Cost: O(members).
+  /// True if every member is within a shard of `shard_bytes` bytes. Cost: O(members).
   SHARDWISE_EXPORT bool fits_shard(std::uint64_t shard_bytes) const noexcept;
 
  private:
@@ -182,7 +184,7 @@ class SegmentView {
   std::uint32_t num_members_ = 0;
   std::uint32_t num_fields_ = 0;
   std::uint32_t num_columns_ = 0;
-  std::uint32_t members_a_sample_ = 0;  // if all samples have as many, else 0
+  std::uint32_t members_a_sample_ = 0;  // if equal for all samples, else 0
 };
 
 }  // namespace shardwise::detail

@@ -19,13 +19,13 @@
 namespace shardwise {
 namespace {
 
-/// One of them may be a function over a whole value.
+/// A single opcode may be a function over a whole value.
 constexpr int kOpcodesBetweenTicks = 100;
-/// The longest value: twice the longest field of a sample that a column takes.
+/// The longest value: twice the longest field of a sample that a column can have.
 constexpr int kMaxValueBytes = 2 << 20;
-/// LIKE and GLOB take as long as the product of text and pattern.
+/// LIKE and GLOB take time proportional to text times pattern.
 constexpr int kMaxPatternBytes = 250;
-/// SQLite sorts so much in one step, which cannot be cancelled.
+/// SQLite sorts this much in one step, which cannot be cancelled.
 constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{16} << 20;
 
 constexpr std::string_view kCannotRun = "the query cannot be run: ";
@@ -35,11 +35,11 @@ constexpr std::string_view kOneCondition =
 
 constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
 
-/// The tables that may be queried: ours, and SQLite's own over JSON and numbers.
+/// The tables that may be queried: Shardwise's, and SQLite's over JSON and numbers.
 constexpr const char* kTables[] = {"samples", "members",   "shards",    "fields",
                                    "skipped", "json_each", "json_tree", "generate_series"};
 
-/// Names of the tables that SQLite has of its own, as it was built; some tell of this process.
+/// Names of tables built into SQLite; some of them reveal data of this process.
 using OtherTables = std::vector<std::string>;
 
 OtherTables other_tables(const sqlite::Database& db) {
@@ -53,11 +53,11 @@ OtherTables other_tables(const sqlite::Database& db) {
   return others;
 }
 
-/// The first executes code. The others take as long as the product of their arguments' lengths, and
-/// cannot be cancelled.
+/// load_extension executes code. The others take time proportional to the product of their
+/// arguments' lengths, and cannot be cancelled.
 constexpr const char* kDeniedFunctions[] = {"load_extension", "json_patch", "jsonb_patch"};
 
-/// SQLite's authorizer: permits reading, though not `others`, and nothing else.
+/// SQLite's authorizer: permits only reading, and not from `others`.
 int authorize(void* others, int action, const char* first, const char* second, const char*,
               const char*) {
   switch (action) {
@@ -82,7 +82,7 @@ int authorize(void* others, int action, const char* first, const char* second, c
   }
 }
 
-/// As SQLite advises for databases and SQL that are not trusted.
+/// Sets the limits that SQLite recommends for untrusted databases and SQL.
 void limit(sqlite3* db, OtherTables& others) {
   sqlite3_limit(db, SQLITE_LIMIT_LENGTH, kMaxValueBytes);
   sqlite3_limit(db, SQLITE_LIMIT_SQL_LENGTH, static_cast<int>(kMaxQueryBytes));
@@ -96,8 +96,9 @@ void limit(sqlite3* db, OtherTables& others) {
   sqlite3_set_authorizer(db, authorize, &others);
 }
 
-/// Restricts a connection to queries of kTables. SQLite creates tables of this kind when they are
-/// first named, older versions by a CREATE TABLE that limit() forbids: so they are named here.
+/// Restricts a connection to queries of kTables. SQLite creates virtual tables when they are first
+/// named; older versions do so by a CREATE TABLE, which limit() forbids. All are therefore named
+/// here.
 void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
                 const CancelToken& cancel) {
   tables.add_to(db.handle());
@@ -107,7 +108,7 @@ void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
   }
   sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
-  // A column that is not there is an error in quotes, too, and no text of that name.
+  // An unknown column in double quotes is an error, not a text of that name.
   sqlite3_db_config(db.handle(), SQLITE_DBCONFIG_DQS_DML, 0, nullptr);
   db.execute("PRAGMA temp_store = FILE");
   db.execute("PRAGMA cache_size = -" + std::to_string(kSortInMemoryBytes / 1024));
@@ -115,7 +116,7 @@ void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
   limit(db.handle(), others);
 }
 
-/// What to do about a query that SQLite refused with this code and this text.
+/// The remedy for a query that SQLite refused with this code and message.
 std::string_view remedy_for(int code, std::string_view reason) {
   if (code == SQLITE_TOOBIG) return "a value has at most 2 MiB, and a query at most 1 MiB";
   if (reason.find("no such column") != std::string_view::npos) {
@@ -129,7 +130,7 @@ std::string_view remedy_for(int code, std::string_view reason) {
   return kOnlySelect;
 }
 
-/// Called every now and then while a query runs.
+/// SQLite's progress handler, called regularly while a query runs.
 int should_stop(void* cancel) {
   ForkSection::give_way();
   return static_cast<const CancelToken*>(cancel)->is_cancelled() ? 1 : 0;
@@ -203,7 +204,7 @@ struct Query::Impl {
           statement == nullptr ? "there is no query" : "there is more than one query",
           in_quotes(sql), "give one SELECT");
     }
-    if (sqlite3_column_count(statement) == 0) {  // REINDEX, where there is nothing to do
+    if (sqlite3_column_count(statement) == 0) {  // e.g. REINDEX when there is nothing to do
       throw InvalidArgument("the query cannot be run: it is empty", in_quotes(sql),
                             "only SELECT is allowed");
     }
@@ -218,7 +219,7 @@ struct Query::Impl {
   const std::uint64_t scratch_bytes;
   CancelToken cancel = {};
   sqlite::ScratchFiles scratch;
-  OtherTables others;  // while the database lives
+  OtherTables others;  // outlives the database
   sqlite::Database db;
   sqlite3_stmt* statement = nullptr;
   std::vector<std::string> columns;
@@ -254,7 +255,7 @@ MetadataValue Query::value(std::size_t column) const noexcept {
 
 namespace {
 
-/// An error of the query that a condition was put into, as one of the condition.
+/// Turns an error of the query that contains a condition into an error of the condition.
 InvalidArgument error_of_condition(const InvalidArgument& error, std::string_view condition) {
   std::string text = error.what();
   if (!text.starts_with(kCannotRun)) {
@@ -267,14 +268,15 @@ InvalidArgument error_of_condition(const InvalidArgument& error, std::string_vie
   return InvalidArgument(text);
 }
 
-/// The samples in [first, last) for which `condition` holds.
-/// Errors: InvalidArgument unless it is one expression.
+/// The samples in [first, last) that match `condition`.
+/// Errors: InvalidArgument unless `condition` is a single expression.
 Query query_of(const std::shared_ptr<const Index>& index, std::string_view condition,
                std::uint64_t first, std::uint64_t last) {
-  // The line break ends a comment that the condition may hold.
+  // The line break ends a comment at the end of the condition.
   const std::string text = std::string(condition) + "\n";
   try {
-    // By itself, where none of its brackets closes one of the query's: 1) OR (1.
+    // Run the condition outside brackets first, to refuse one whose brackets are unbalanced: 1) OR
+    // (1.
     static_cast<void>(Query(index, "SELECT 1 FROM samples WHERE " + text));
     return Query(index, "SELECT sample FROM samples WHERE sample >= " + std::to_string(first) +
                             " AND sample < " + std::to_string(last) + " AND (" + text +

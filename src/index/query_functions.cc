@@ -31,10 +31,10 @@ std::string_view blob_of(sqlite3_value* value) {
   return {bytes, bytes == nullptr ? 0 : static_cast<std::size_t>(sqlite3_value_bytes(value))};
 }
 
-/// True for a byte of UTF-8 that is not the first of its character.
+/// True for a continuation byte of UTF-8.
 bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-/// The place of `needle`, from `from` on. Cost: O(text + needle), by memmem()'s two-way search.
+/// The position of `needle` from `from` on. Cost: O(text + needle), by memmem()'s two-way search.
 std::size_t find(std::string_view text, std::string_view needle, std::size_t from = 0) {
   const void* const found =
       ::memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
@@ -42,11 +42,12 @@ std::size_t find(std::string_view text, std::string_view needle, std::size_t fro
   return static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 
-/// The place of `needle` in `text`, from 1 on; 0: it is not there. In characters, if both are text.
+/// The position of `needle` in `text`, counted from 1; 0 if not found. Counts characters if
+/// `is_text`.
 sqlite3_int64 place_of(std::string_view text, std::string_view needle, bool is_text) {
   if (needle.empty()) return 1;
   std::size_t at = find(text, needle);
-  // What begins within a character is found at the start alone.
+  // A needle that begins within a character can match at the start only.
   if (is_text && continues(needle[0]) && at != 0) at = std::string_view::npos;
   if (at == std::string_view::npos) return 0;
   if (!is_text || at == 0) return static_cast<sqlite3_int64>(at) + 1;
@@ -89,7 +90,7 @@ void replace(sqlite3_context* context, sqlite3_value** arguments) {
   sqlite3_result_text64(context, result.data(), result.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
-/// Bytes of the character that `text` begins with. REQUIRES: it is not empty.
+/// Length of the first character in bytes. REQUIRES: `text` is not empty.
 std::size_t first_character(std::string_view text) {
   std::size_t size = 1;
   if (static_cast<unsigned char>(text[0]) < 0xC0) return size;
@@ -97,15 +98,15 @@ std::size_t first_character(std::string_view text) {
   return size;
 }
 
-/// Bytes of the character that `text` ends with. REQUIRES: it is not empty.
+/// Length of the last character in bytes. REQUIRES: `text` is not empty.
 std::size_t last_character(std::string_view text) {
   std::size_t size = 1;
   while (size < text.size() && continues(text[text.size() - size])) ++size;
   return first_character(text.substr(text.size() - size)) == size ? size : 1;
 }
 
-/// LIKE and GLOB without ESCAPE. SQLite asks between rows whether to stop, and not between the
-/// patterns of one, each of which may take half a second.
+/// LIKE and GLOB without ESCAPE. SQLite checks for cancellation between rows, but not between the
+/// patterns of one row, each of which may take half a second.
 void match(sqlite3_context* context, sqlite3_value** arguments,
            int (*compare)(const char* pattern, const char* text)) {
   static const bool matches_blobs = sqlite3_compileoption_used("LIKE_DOESNT_MATCH_BLOBS") == 0;
@@ -123,7 +124,7 @@ void match(sqlite3_context* context, sqlite3_value** arguments,
   }
   const auto pattern = text_of(arguments[0]), text = text_of(arguments[1]);
   if (!pattern || !text) return;
-  // SQLite ends its texts with a NUL.
+  // SQLite's texts are NUL-terminated.
   sqlite3_result_int(context, compare(pattern->data(), text->data()) == 0 ? 1 : 0);
 }
 
@@ -153,8 +154,8 @@ void trim(sqlite3_context* context, int num_arguments, sqlite3_value** arguments
   sqlite3_result_text64(context, text->data(), text->size(), SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
-/// The sum of the widths and precisions that the arguments of printf() ask for; it stops at more
-/// than `most`. SQLite's takes so long, also where its result is too long.
+/// The sum of the widths and precisions that the arguments of printf() request; stops beyond
+/// `most`. SQLite's printf() takes time proportional to it, even if the result is too long.
 sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_int64 most) {
   std::string_view format = text_of(arguments[0]).value_or(std::string_view());
   format = format.substr(0, format.find('\0'));
@@ -183,7 +184,8 @@ sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_
   return sum;
 }
 
-/// SQLite's own printf(). It has a connection to itself: on the query's the name is taken.
+/// SQLite's printf(). It runs on a separate connection, since this function overrides the name on
+/// the query's.
 class Printf {
  public:
   Printf() = default;
@@ -234,11 +236,11 @@ class Printf {
   }
 
   sqlite3* db_ = nullptr;
-  sqlite3_stmt* statement_ = nullptr;  // of so many arguments
+  sqlite3_stmt* statement_ = nullptr;  // for num_arguments_
   int num_arguments_ = 0;
 };
 
-/// Runs what may find no memory.
+/// Runs `body`, and reports a failed allocation to SQLite.
 template <class Body>
 void guarded(sqlite3_context* context, const Body& body) noexcept {
   try {
@@ -263,7 +265,7 @@ void add_printf(sqlite3* db, const char* name) {
       static_cast<Printf*>(sqlite3_user_data(context))->run(context, num_arguments, arguments);
     });
   };
-  // SQLite deletes it, also where it fails.
+  // SQLite deletes it, even on failure.
   if (sqlite3_create_function_v2(
           db, name, -1, kFlags, std::make_unique<Printf>().release(), run, nullptr, nullptr,
           [](void* own) { delete static_cast<Printf*>(own); }) != SQLITE_OK) {

@@ -6,10 +6,11 @@ struct sqlite3;
 
 namespace shardwise::sqlite {
 
-/// Puts functions in the place of SQLite's own instr(), replace(), trim(), ltrim() and rtrim() that
-/// give the same results in linear time. SQLite's take as long as the product of their arguments'
-/// lengths, and cannot be cancelled while they run. LIKE and GLOB ask `cancel`, which must outlive
-/// the connection, before each comparison. Called within a ForkSection.
+/// Replaces SQLite's instr(), replace(), trim(), ltrim() and rtrim() by functions that give the
+/// same results in linear time. SQLite's take time proportional to the product of their arguments'
+/// lengths, and cannot be cancelled. LIKE and GLOB poll `cancel` before each comparison. Call it
+/// within a ForkSection.
+/// @param cancel  must outlive the connection.
 void add_query_functions(sqlite3* db, const CancelToken& cancel);
 
 }  // namespace shardwise::sqlite

@@ -17,7 +17,7 @@ void give_number(sqlite3_context* to, std::uint64_t value) {
   sqlite3_result_int64(to, static_cast<sqlite3_int64>(value));
 }
 
-/// SQLITE_STATIC: what `bytes` point to outlives the query.
+/// @param keep  SQLITE_STATIC if `bytes` outlive the query.
 void give_blob(sqlite3_context* to, std::string_view bytes, sqlite3_destructor_type keep) {
   sqlite3_result_blob64(to, bytes.empty() ? "" : bytes.data(), bytes.size(), keep);
 }
@@ -53,7 +53,7 @@ void give_value(sqlite3_context* to, const MetadataValue& value) {
   }
 }
 
-/// A sample, by which both tables over the offset table are ordered.
+/// The current sample of a table that is ordered by samples.
 struct SampleAt {
   explicit SampleAt(QueryTables& all) : tables(all) {}
 
@@ -159,7 +159,7 @@ struct MemberRow : SampleAt {
     return !members.empty();
   }
   bool move_on() { return ++member < members.size(); }
-  /// Its number among all of the shard, and the shard.
+  /// The member's number within its shard, and the shard's number.
   std::int64_t row_id() const {
     return static_cast<std::int64_t>(shard) << 32 | (&here() - segment.members().data());
   }
@@ -170,14 +170,14 @@ struct MemberRow : SampleAt {
   std::uint32_t member = 0;
 };
 
-/// A row of the catalogue: its columns are what for_each_field goes through.
+/// A row of the catalogue; its columns are the fields of for_each_field().
 template <class Info>
 struct CatalogueRow {
   static constexpr const char* kName = TableOf<Info>::kName.data();
   static constexpr bool kOneAPlace = true;
   explicit CatalogueRow(QueryTables& all) : tables(all) {}
 
-  /// A shard's number is what other tables name it by; those of other rows are not shown.
+  /// Only shards show their number, since other tables refer to it.
   static std::span<const TableColumn<CatalogueRow>> columns() {
     static constexpr TableColumn<CatalogueRow> kNumber = {
         TableOf<Info>::kNumber.data(), "INTEGER", Lookup::kPlace,
@@ -196,7 +196,7 @@ struct CatalogueRow {
   static double rows_a_place(const Index&) { return 1; }
 
   bool move_to(std::uint64_t to) {
-    // In a join the same row is asked for again and again.
+    // A join asks for the same row repeatedly.
     if (cells.empty() || place != to) cells = to_cells(tables.row(to, Info{}));
     place = to;
     return true;

@@ -13,27 +13,30 @@ struct sqlite3;
 namespace shardwise {
 
 /// The tables of queries: samples, members, shards, fields and skipped. All are virtual, and read
-/// the index through the same checks as any reader. One thread.
+/// the index through the same checks as other readers.
+/// Threads: one.
 class QueryTables {
  public:
   explicit QueryTables(const Index& index);
 
-  /// Makes the tables known to a connection, which must not outlive them.
+  /// Registers the tables with a connection. REQUIRES: the tables outlive it.
   void add_to(sqlite3* db);
-  /// Rethrows an exception of a table, if there was one: SQLite's code, which lay between table and
-  /// caller, cannot pass it on.
+  /// Rethrows a table's exception, if any. It could not pass through SQLite's C code between table
+  /// and caller.
   void rethrow() {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
-  // For the tables.
+  // Used by the tables.
   const Index& index() const noexcept { return index_; }
-  /// All that is read from the index is kept here: segments by shard, the rest as a whole.
+  /// A shard's segment, from the cache. Data read from the index is cached: segments by shard, the
+  /// rest as a whole.
   const SegmentView& segment(std::uint64_t shard);
   std::uint64_t num_rows(const Index::Shard&) const { return index_.num_shards(); }
   std::uint64_t num_rows(const Index::Summary::Field&) { return fields().size(); }
   std::uint64_t num_rows(const Index::SkippedMember&) { return skipped().size(); }
-  /// The second argument only selects the table. A shard's url is its path, without secrets.
+  /// A row of the catalogue; the second argument merely selects the table. A shard's url is its
+  /// path, without secrets.
   Index::Shard row(std::uint64_t place, const Index::Shard&) const;
   const Index::Summary::Field& row(std::uint64_t place, const Index::Summary::Field&) {
     return fields()[place];

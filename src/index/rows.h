@@ -16,10 +16,10 @@
 
 namespace shardwise {
 
-// The rows of the catalogue's tables. The fields of a row are listed once, by for_each_field(): the
-// tables' SQL, their checksums and the build's journal follow from it.
+// The rows of the catalogue's tables. for_each_field() lists the fields of a row; the tables' SQL,
+// their checksums and the build's journal are derived from it.
 
-/// A value as SQLite has it.
+/// A value of a SQLite cell.
 struct Cell {
   bool is_integer = false;
   std::int64_t integer = 0;
@@ -28,7 +28,7 @@ struct Cell {
   friend bool operator==(const Cell&, const Cell&) = default;
 };
 
-/// A 64-bit hash among a row's fields: in the catalogue 16 hexadecimal digits, not a number.
+/// A 64-bit hash in a row. The catalogue stores 16 hexadecimal digits, not a number.
 template <class Word>
 struct HashField {
   Word& word;
@@ -39,8 +39,8 @@ HashField(Word&) -> HashField<Word>;
 template <class Row, class Of>
 concept RowOf = std::same_as<std::remove_const_t<Row>, Of>;
 
-/// Calls visit(name, value) with each column of a row but its number, in their order. `path` of a
-/// shard follows from its url.
+/// Calls visit(name, value) with each column of a row except its number, in order. The `path` of a
+/// shard is derived from its url, and is not a column.
 template <RowOf<Index::Shard> Row, class Visit>
 void for_each_field(Row& row, const Visit& visit) {
   visit("url", row.url);
@@ -79,7 +79,7 @@ void for_each_field(Row& row, const Visit& visit) {
   visit("reason", row.reason);
 }
 
-/// The table that holds the rows, and what their number is called in it.
+/// The table of the rows, and the name of their number column.
 template <class Row>
 struct TableOf;
 template <>
@@ -109,7 +109,7 @@ Cell to_cell(HashField<Word> hash) {
   return hash_cell(hash.word);
 }
 
-// Sets a value from its cell. Errors: InvalidArgument if the cell holds no such value.
+// Sets a value from its cell. Errors: InvalidArgument if the cell has another kind of value.
 void from_cell(const Cell& cell, std::int64_t& value);
 void from_cell(const Cell& cell, std::uint64_t& value);
 void from_cell(const Cell& cell, bool& value);
@@ -152,7 +152,7 @@ std::vector<std::string> columns_of() {
   return names;
 }
 
-/// The statement that makes the rows' table; it is compared to the letter.
+/// The statement that creates the rows' table; readers compare it verbatim.
 template <class Row>
 std::string create_table_sql() {
   std::string sql = "CREATE TABLE " + std::string(TableOf<Row>::kName) + " (" +
@@ -165,12 +165,12 @@ std::string create_table_sql() {
   return sql + ", checksum INTEGER NOT NULL)";
 }
 
-/// The checksum of a row: the hash64 of its number and its cells, as pack() lays them out.
+/// The checksum of a row: hash64 of its number and of its cells in the layout of pack().
 std::int64_t row_checksum(std::uint64_t number, std::span<const Cell> cells);
 
-/// Appends cells to bytes: 8 bytes of an integer, or 8 bytes of a length and so many bytes.
+/// Appends cells: an integer as 8 bytes; other values as 8 bytes of length, then the bytes.
 void pack(std::span<const Cell> cells, std::string& out);
-/// Takes from `bytes` what pack() appended of a row like `like`; nothing if it is cut.
+/// Takes from `bytes` the cells of a row like `like`, as pack() wrote them; nullopt if truncated.
 std::optional<std::vector<Cell>> unpack(std::span<const Cell> like, std::string_view& bytes);
 
 }  // namespace shardwise

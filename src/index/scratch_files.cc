@@ -10,8 +10,8 @@
 
 namespace shardwise::sqlite {
 
-/// A SQLite file system that is the default one, but for counting what is written. Its structs are
-/// SQLite's own, made longer; an open file is followed in memory by the default's.
+/// SQLite's default file system, with a count of the bytes written. Its structs extend SQLite's;
+/// the default's struct of an open file follows in memory.
 struct ScratchFiles::Impl : sqlite3_vfs {
   explicit Impl(std::uint64_t max)
       : sqlite3_vfs(*sqlite3_vfs_find(nullptr)),
@@ -23,7 +23,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     pNext = nullptr;
     zName = name.c_str();
     xOpen = open;
-    // The rest is the default's, which is to find itself in the first argument.
+    // The default's other functions expect the default file system as their first argument.
     xDelete = [](sqlite3_vfs* v, const char* path, int sync) {
       return below(v)->xDelete(below(v), path, sync);
     };
@@ -55,7 +55,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
 
   struct File : sqlite3_file {
     Impl* owner;
-    sqlite3_int64 bytes;  // how long it is
+    sqlite3_int64 bytes;  // its length
 
     sqlite3_file* below() noexcept { return reinterpret_cast<sqlite3_file*>(this + 1); }
   };
@@ -69,7 +69,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     File& file = *new (base) File{};
     file.owner = &of(vfs);
     const int code = below(vfs)->xOpen(below(vfs), path, file.below(), flags, out);
-    if (file.below()->pMethods != nullptr) file.pMethods = &kMethods;  // then it is closed, too
+    if (file.below()->pMethods != nullptr) file.pMethods = &kMethods;  // then SQLite closes it
     return code;
   }
 
@@ -91,7 +91,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     return is_no_room(error) ? SQLITE_FULL : code;
   }
 
-  /// The file is now that long, or shorter.
+  /// Records that the file now has this length, or less.
   static void shrink(File& file, sqlite3_int64 bytes) {
     const sqlite3_int64 shorter = std::max<sqlite3_int64>(file.bytes - bytes, 0);
     file.owner->used_bytes -= static_cast<std::uint64_t>(shorter);
@@ -119,7 +119,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
   const CancelToken* cancel = nullptr;
 };
 
-// Version 1: nothing is mapped, so all that is written comes through xWrite.
+// Version 1 has no memory mapping, so all data is written by xWrite.
 const sqlite3_io_methods ScratchFiles::Impl::kMethods = {
     1,
     close,

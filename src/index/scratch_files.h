@@ -8,9 +8,10 @@
 
 namespace shardwise::sqlite {
 
-/// The temporary files of one connection, in which SQLite sorts and keeps intermediate results:
-/// nameless files where SQLite puts them, with a limit on their bytes together. It must outlive the
-/// connection. One thread.
+/// The temporary files of one connection, in which SQLite sorts and stores intermediate results.
+/// They are unnamed files in SQLite's usual folder, with a limit on their total bytes.
+/// Lifetime: must outlive the connection.
+/// Threads: one.
 class ScratchFiles {
  public:
   explicit ScratchFiles(std::uint64_t max_bytes);
@@ -18,12 +19,13 @@ class ScratchFiles {
   ScratchFiles(const ScratchFiles&) = delete;
   ScratchFiles& operator=(const ScratchFiles&) = delete;
 
-  /// The name of the file system that sqlite3_open_v2() is to be given.
+  /// The name of the file system for sqlite3_open_v2().
   const std::string& vfs_name() const noexcept;
-  /// From now on writing fails with SQLITE_INTERRUPT once `cancel` says so, which must outlive
-  /// this: SQLite merges what it sorts in one step.
+  /// Makes writes fail with SQLITE_INTERRUPT once `cancel` is cancelled, since SQLite merges sorted
+  /// data in one step.
+  /// @param cancel  must outlive this object.
   void stop_if_cancelled(const CancelToken& cancel) noexcept;
-  /// True if a statement failed (SQLITE_FULL) since it would have needed more.
+  /// True if a statement failed with SQLITE_FULL because of the limit.
   bool were_too_small() const noexcept;
 
   struct Impl;

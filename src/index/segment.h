@@ -11,9 +11,10 @@
 
 namespace shardwise {
 
-/// Collects one shard's samples and lays them out as a segment. Methods throw CorruptShard when a
-/// shard exceeds what the format can say (2^32 members, key bytes or value bytes, 2^24 fields).
-/// One thread.
+/// Collects one shard's samples, and lays them out as a segment.
+/// Threads: one.
+/// Errors: CorruptShard if a shard exceeds the format (2^32 members, key bytes or value bytes, 2^24
+///   fields).
 class SegmentBuilder {
  public:
   explicit SegmentBuilder(std::string shard, std::uint32_t num_columns = 0,
@@ -22,11 +23,12 @@ class SegmentBuilder {
 
   /// Begins a sample; its members follow.
   void begin_sample(std::string_view key);
-  /// Adds a member to the sample that was begun last. `field` is lower-cased (ASCII).
-  /// @return  false, with nothing added, if the sample has that field already.
+  /// Adds a member to the latest sample.
+  /// @param field  converted to lower case (ASCII).
+  /// @return  false, with nothing added, if the sample already has that field.
   bool add_member(std::string_view field, std::uint64_t data_offset, std::uint64_t size_bytes,
                   std::uint64_t content_hash = 0);
-  /// Sets the metadata of the sample that was begun last; it is null where nothing is set.
+  /// Sets a metadata value of the latest sample; the default is null.
   void set_value(std::uint32_t column, const MetadataValue& value);
 
   std::uint32_t num_samples() const noexcept { return static_cast<std::uint32_t>(samples_.size()); }
@@ -35,9 +37,9 @@ class SegmentBuilder {
   std::string_view key(std::uint32_t sample) const noexcept;
   std::string_view last_key() const noexcept { return key(num_samples() - 1); }
 
-  /// Takes out the samples whose flag is set.
+  /// Removes the samples whose flag is set.
   void drop_samples(const std::vector<bool>& drop);
-  /// Takes out the last sample if it has no members.
+  /// Removes the last sample if it has no members.
   void drop_empty_last();
 
   /// The segment's bytes.
@@ -52,16 +54,16 @@ class SegmentBuilder {
   std::uint32_t field_number(std::string_view field);
 
   std::string shard_;
-  std::vector<std::vector<Value>> columns_;  // each as long as samples_, or shorter: then null
-  std::string values_;                       // the heap
+  std::vector<std::vector<Value>> columns_;  // by sample; missing ends are null
+  std::string values_;                       // heap
   bool with_member_hashes_;
   std::vector<std::uint64_t> member_hashes_;
   std::vector<SampleRecord> samples_;
   std::vector<MemberRecord> members_;
   std::string keys_;
   std::vector<std::string> fields_;
-  std::unordered_map<std::string, std::uint32_t> field_numbers_;  // used once there are many
-  std::vector<std::uint32_t> last_sample_with_;  // by field, counted from 1; 0: none yet
+  std::unordered_map<std::string, std::uint32_t> field_numbers_;  // used once there are many fields
+  std::vector<std::uint32_t> last_sample_with_;  // by field: 1 + the latest sample with it, or 0
   std::string lower_;
 };
 

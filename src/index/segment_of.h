@@ -9,14 +9,14 @@
 namespace shardwise {
 namespace detail {
 
-/// The records of a shard, checked in full at each call.
+/// The records of a shard, fully checked in each call.
 /// Errors: OutOfRange; CorruptIndex.
 /// Cost: O(members of the shard); keep the view.
 SHARDWISE_EXPORT SegmentView segment_of(const Index& index, std::uint64_t shard);
 
 /// Index::shard_of for loops over many samples. Valid while the index lives.
 struct ShardFinder {
-  const std::uint32_t* hints;  // of every 2^hint_shift samples: the shard of the first
+  const std::uint32_t* hints;  // shard of every 2^hint_shift-th sample
   const ShardEntry* directory;
   std::uint32_t hint_shift;
 

@@ -8,7 +8,7 @@
 
 namespace shardwise {
 
-/// Hints are wanted about every quarter of a shard, so that a look-up steps over a shard or two.
+/// There is a hint for about every quarter of a shard, so that a lookup steps over few shards.
 inline std::uint32_t hint_shift_for(std::uint64_t num_samples, std::uint64_t num_shards) {
   const std::uint64_t stride = num_samples / std::max<std::uint64_t>(1, 4 * num_shards);
   std::uint32_t shift = 0;
@@ -16,8 +16,8 @@ inline std::uint32_t hint_shift_for(std::uint64_t num_samples, std::uint64_t num
   return shift;
 }
 
-/// Of every 2^shift samples the shard that holds the first.
-/// @param directory  with its last entry, which holds the number of all samples.
+/// The shard of every 2^shift-th sample.
+/// @param directory  with its last entry, which has the number of all samples.
 inline std::vector<std::uint32_t> make_hints(const std::vector<ShardEntry>& directory,
                                              std::uint32_t shift) {
   std::vector<std::uint32_t> hints;

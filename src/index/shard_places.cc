@@ -15,7 +15,7 @@ namespace {
 
 bool is_absolute(const std::string& url) { return url.starts_with('/'); }
 
-/// The folder of the absolute path `path`, without a slash at its end: "" for what lies in "/".
+/// The folder of the absolute path `path`, without a trailing slash; empty for the root directory.
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 template <class E>

@@ -8,23 +8,22 @@
 
 namespace shardwise {
 
-/// Where the shards of an index are, by the urls that it stores. Immutable; any thread.
+/// The locations of an index's shards, by their stored URLs. Immutable. Threads: any.
 class ShardPlaces {
  public:
-  /// @param home  the folder of the index, absolute.
+  /// @param home  folder of the index, absolute.
   /// Errors: as Index::open with a root.
   ShardPlaces(const Catalogue& catalogue, std::string home, const Index::Lookup& lookup);
 
-  /// A path, or the URL of a remote shard: the one by which it is known now, if there is one; below
-  /// the root, if there is one.
+  /// The shard's path or URL. Applies the given current URLs and the root.
   std::string path_of(const std::string& url) const;
 
  private:
   const std::string home_;
-  // Both absolute, with a slash at the end; empty without a root.
+  // Both are absolute, with a trailing slash; empty without a root.
   std::string root_;
-  std::string shared_;  // by all shards that are stored by an absolute path
-  std::unordered_map<std::string, std::string> urls_;  // as they are now, by those that are stored
+  std::string shared_;  // folder of all shards with an absolute stored path
+  std::unordered_map<std::string, std::string> urls_;  // current URLs, by stored URLs
 };
 
 }  // namespace shardwise

@@ -13,16 +13,16 @@ struct sqlite3_stmt;
 
 namespace shardwise::sqlite {
 
-// SQLite has locks of its own for all connections together, and takes no care of fork(). So every
-// call of it is within a ForkSection, here and elsewhere.
+// SQLite has locks shared by all connections, which are not safe across fork(). Every call of
+// SQLite, here and elsewhere, is therefore within a ForkSection.
 
-/// A value of a statement's row; text and blobs are valid until its next step.
+/// A value of a statement's row. Text and blobs are valid until the next step.
 MetadataValue value_of(sqlite3_stmt* statement, int column) noexcept;
 
-/// True if `error`, an errno, says that there is no room to write.
+/// True if `error`, an errno, means that there is no room to write.
 bool is_no_room(int error) noexcept;
 
-/// A prepared statement. One thread. Errors as Database.
+/// A prepared statement. Threads: one. Errors: as Database.
 class Statement {
  public:
   Statement(sqlite3* db, std::string_view sql, std::string path);
@@ -32,19 +32,19 @@ class Statement {
 
   /// Parameters count from 1.
   Statement& bind(int index, std::int64_t value);
-  /// Text if it is UTF-8, a blob otherwise: names are bytes. Copied.
+  /// Binds text if the bytes are UTF-8, else a blob. The bytes are copied.
   Statement& bind(int index, std::string_view value);
 
   /// True if there is a row; false at the end.
   bool step();
-  /// Runs a statement without rows, and makes it ready to run again.
+  /// Runs a statement without rows, and resets it.
   void run();
   void reset() noexcept;
 
-  /// Columns count from 0. Of another type than asked for: CorruptIndex.
+  /// Columns count from 0. Errors: CorruptIndex if the column has another type.
   std::int64_t integer(int column) const;
   std::string bytes(int column) const;
-  /// A value of any type; text and blobs are valid until the next step() or reset().
+  /// A value of any type. Text and blobs are valid until the next step() or reset().
   MetadataValue value(int column) const noexcept { return value_of(statement_, column); }
 
  private:
@@ -53,31 +53,34 @@ class Statement {
   std::string path_;
 };
 
-/// A database connection. One thread. SQLite's codes become errors: CorruptIndex for damage,
-/// kNoSpace for a full disk, std::bad_alloc for no memory, kIo for the rest; the text names `path`.
+/// A database connection.
+/// Threads: one.
+/// Errors: CorruptIndex for damage, kNoSpace for a full disk, std::bad_alloc, kIo for other codes
+///   of SQLite. The message names `path`.
 class Database {
  public:
-  /// Opens an existing, empty file for writing, without a journal: the caller makes it appear
-  /// whole.
+  /// Opens an existing empty file for writing, without a journal. The caller must rename the file
+  /// when it is complete.
   [[nodiscard]] static Database create(const std::string& path);
-  /// A database that holds nothing, for its functions and virtual tables. `vfs` is where it writes
-  /// temporary files; null: SQLite's default.
+  /// An empty database, for its functions and virtual tables.
+  /// @param vfs  file system for temporary files; null means SQLite's default.
   [[nodiscard]] static Database in_memory(const char* vfs = nullptr);
-  /// A read-only database over bytes in memory, which must outlive it. Nothing in it is trusted: no
-  /// schema code runs, cells are checked. A long step gives way to fork(), unless the thread is in
-  /// a section of its own.
+  /// A read-only database over bytes in memory, which must outlive it. The bytes are untrusted: no
+  /// code of the schema runs, and cells are checked. A long step gives way to fork(), unless the
+  /// thread is in an outer ForkSection.
   [[nodiscard]] static Database over_bytes(std::string_view bytes, const std::string& path);
   ~Database();
   Database(Database&& other) noexcept;
   Database& operator=(Database&&) = delete;
 
-  /// The connection itself, for calls that have no place here, such as virtual tables.
+  /// The connection, for calls that this class does not wrap, e.g. virtual tables.
   sqlite3* handle() const noexcept { return db_; }
   void execute(const std::string& sql);
   Statement prepare(std::string_view sql) const { return Statement(db_, sql, path_); }
 
  private:
-  /// Opens for writing what SQLite calls `name`. Nothing can fail once the connection is there.
+  /// Opens for writing the database that SQLite calls `name`. Must not throw once the connection
+  /// exists.
   Database(const char* name, std::string path, const char* vfs = nullptr);
 
   sqlite3* db_ = nullptr;

@@ -7,10 +7,10 @@
 namespace shardwise::detail {
 namespace {
 
-/// Where the path of a URL begins: with the slash behind its host, or its bucket.
+/// The start of a URL's path: the slash after its host or bucket.
 std::size_t path_begin(std::string_view url) { return url.find('/', url.find("://") + 3); }
 
-/// The folder of a URL's file, with its slash; empty if it has none.
+/// The folder of a URL's file, with its slash; may be empty.
 std::string_view url_folder_of(std::string_view url) {
   const std::string_view path = is_object_url(url) ? url : url.substr(0, url.find('?'));
   if (path_begin(path) == std::string_view::npos) return {};
@@ -30,7 +30,7 @@ void UrlBase::add(std::string_view url) {
   const auto [end, ignored] = std::ranges::mismatch(base_, folder);
   base_.erase(end, base_.end());
   base_.resize(base_.rfind('/') + 1);
-  // "https://" and "https:/" are no folders.
+  // "https://" and "https:/" are not folders.
   if (!is_url_base(base_)) base_.clear();
 }
 

@@ -8,16 +8,16 @@
 
 namespace shardwise::detail {
 
-// The URLs of an index's shards, as the catalogue stores them: what they have in common once, and
-// of each the rest, behind a colon. See docs/formats/index.md.
+// How the catalogue stores the URLs of an index's shards: their common part once, and the rest of
+// each after a colon. See docs/formats/index.md.
 
-/// Finds what the URLs of all remote shards have in common. One thread.
+/// Finds the common folder of all remote shards' URLs. Threads: one.
 class SHARDWISE_EXPORT UrlBase {
  public:
-  /// Adds a shard's url, as url_of_path() gives it; a path is passed over, and so is a command.
+  /// Adds a shard's url, as url_of_path() returns it. Paths and commands are ignored.
   void add(std::string_view url);
-  /// The deepest folder of all, up to and with its slash; empty if there was no URL, or no folder
-  /// of all: then each is stored whole. It does not depend on their order.
+  /// The deepest common folder, including its slash; empty without URLs or a common folder. Does
+  /// not depend on the order of add().
   const std::string& text() const noexcept { return base_; }
 
  private:
@@ -25,12 +25,12 @@ class SHARDWISE_EXPORT UrlBase {
   bool has_url_ = false;
 };
 
-/// `url` as it is stored beside `base`: ":0.tar", or as it is where it does not lie below.
+/// `url` relative to `base` with a colon, e.g. ":0.tar"; unchanged if it is not below.
 SHARDWISE_EXPORT std::string below_base(const std::string& url, std::string_view base);
-/// Undoes it; nothing if `stored` is relative to a base, and there is none.
+/// Reverses below_base(); nullopt if `stored` is relative and `base` is empty.
 SHARDWISE_EXPORT std::optional<std::string> from_base(const std::string& stored,
                                                       std::string_view base);
-/// True for what text() may return.
+/// True for possible results of text().
 SHARDWISE_EXPORT bool is_url_base(std::string_view text);
 
 }  // namespace shardwise::detail

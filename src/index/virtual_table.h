@@ -14,15 +14,15 @@
 
 #include "index/query_tables.h"
 
-// SQLite's virtual table interface is C: tables and cursors are structs that begin with SQLite's
-// own, and every function here returns a code and lets no exception out.
+// SQLite's virtual table interface is C. Tables and cursors are structs that extend SQLite's, and
+// every function here returns a code and must not throw.
 
 namespace shardwise {
 
-/// How a column's conditions are looked up. SQLite checks all others row by row.
+/// How conditions on a column are looked up. SQLite checks all other conditions row by row.
 enum class Lookup {
   kNone,
-  kPlace,  ///< it holds the row's place
+  kPlace,  ///< holds the row's place
   kShard,  ///< places are samples, and it holds their shard
   kKey,    ///< places are samples, and it holds their key
 };
@@ -30,13 +30,13 @@ enum class Lookup {
 template <class Row>
 struct TableColumn {
   const char* name;
-  const char* type;  ///< its affinity in SQL; "" for what holds text or blobs as they are
+  const char* type;  ///< affinity in SQL; "" if text or blobs are returned unchanged
   Lookup lookup;
   void (*give)(const Row& row, sqlite3_context* to);
 };
 
-/// A read-only virtual table, whose rows lie at places 0, 1, 2 ...: usually one at each. A Row is
-/// what stands at one of them:
+/// A read-only virtual table, whose rows are at places 0, 1, 2, ..., usually one per place. A Row
+/// is a cursor on them:
 ///
 ///   static constexpr const char* kName;              // of the table
 ///   static constexpr bool kOneAPlace;                // and then the place is its rowid
@@ -61,14 +61,14 @@ class VirtualTable : public sqlite3_vtab {
   }
 
  private:
-  /// The conditions that a plan uses: bits of idxNum, whose arguments come in this order.
+  /// The conditions that a plan uses, as bits of idxNum. Arguments have this order.
   enum Use {
     kEquals = 1,
-    kFrom = 2,  // >= or >: one row too many is filtered by SQLite
+    kFrom = 2,  // >= or >: SQLite filters one row too many
     kUpTo = 4,  // <= or <
     kOfShard = 8,
     kOfKey = 16,
-    kOfKeys = 32,  // of any in a list
+    kOfKeys = 32,  // any key of a list
   };
 
   struct Cursor : sqlite3_vtab_cursor {
@@ -82,7 +82,7 @@ class VirtualTable : public sqlite3_vtab {
     }
 
     Row row;
-    std::uint64_t next = 0;  // the place where it stands: a number, or one of the list
+    std::uint64_t next = 0;  // current place: a number, or an index into `list`
     std::uint64_t end = 0;
     bool listed = false;
     std::vector<std::uint64_t> list;
@@ -93,7 +93,7 @@ class VirtualTable : public sqlite3_vtab {
   static Cursor& cursor_of(sqlite3_vtab_cursor* base) { return *static_cast<Cursor*>(base); }
   static VirtualTable& table_of(sqlite3_vtab* base) { return *static_cast<VirtualTable*>(base); }
 
-  /// Runs `body`; keeps what it throws for the caller of the query.
+  /// Runs `body`; stores its exception for the caller of the query.
   template <class Body>
   static int guarded(QueryTables& tables, const Body& body) noexcept {
     try {
@@ -150,7 +150,7 @@ class VirtualTable : public sqlite3_vtab {
     return number < columns.size() ? columns[number].lookup : Lookup::kNone;
   }
 
-  /// The use that condition `i` can be put to, or 0.
+  /// The use of condition `i`, or 0.
   static int use_of(sqlite3_index_info* info, int i) {
     const auto& condition = info->aConstraint[i];
     if (condition.usable == 0) return 0;
@@ -175,9 +175,10 @@ class VirtualTable : public sqlite3_vtab {
     return 0;
   }
 
-  /// Keys are found by their bytes, and under another collation other keys are equal, too. In
-  /// `key IN (SELECT ...)` a key may be taken for a number; where SQLite itself goes through such a
-  /// list, it forgets that, so the list is asked for as a whole. Before 3.38 it could not be.
+  /// Keys are found by their bytes; under another collation, other keys are equal as well. In `key
+  /// IN (SELECT ...)`, a key may be compared as a number, but SQLite loses that information if it
+  /// iterates over the list itself. The list is therefore requested as a whole, which needs SQLite
+  /// 3.38.
   static int use_of_key([[maybe_unused]] sqlite3_index_info* info, [[maybe_unused]] int i) {
 #if SQLITE_VERSION_NUMBER >= 3038000
     if (sqlite3_stricmp(sqlite3_vtab_collation(info, i), "BINARY") == 0) {
@@ -192,7 +193,7 @@ class VirtualTable : public sqlite3_vtab {
     return guarded(tables, [&] {
       const auto places = static_cast<double>(Row::num_places(tables));
       const auto shards = static_cast<double>(tables.index().num_shards());
-      int condition[kOfKeys + 1] = {};  // by use: 1 + the number of its condition
+      int condition[kOfKeys + 1] = {};  // by use: 1 + number of its condition
       for (int i = 0; i < info->nConstraint; ++i) {
         const int use = use_of(info, i);
         if (condition[use] == 0) condition[use] = i + 1;
@@ -217,7 +218,7 @@ class VirtualTable : public sqlite3_vtab {
       const double rows = found * Row::rows_a_place(tables.index()) + 1;
       info->estimatedRows = static_cast<sqlite3_int64>(rows);
       info->estimatedCost = rows;
-      // Rows come in order of their places.
+      // Rows are ordered by place.
       if (info->nOrderBy == 1 && info->aOrderBy[0].desc == 0 &&
           lookup_of(info->aOrderBy[0].iColumn) == Lookup::kPlace) {
         info->orderByConsumed = 1;
@@ -225,8 +226,8 @@ class VirtualTable : public sqlite3_vtab {
     });
   }
 
-  /// Narrows [begin, end) to what `value` as a bound lets through. Where it is no integer nothing
-  /// is narrowed: SQLite checks every row itself.
+  /// Narrows [begin, end) by the bound `value`. A value that is not an integer narrows nothing:
+  /// SQLite checks every row itself.
   static void narrow(Use use, sqlite3_value* value, const Index& index, std::uint64_t& begin,
                      std::uint64_t& end) {
     if (sqlite3_value_type(value) != SQLITE_INTEGER) return;
@@ -280,14 +281,14 @@ class VirtualTable : public sqlite3_vtab {
     });
   }
 
-  /// Puts the samples with a key, or one of several, into `found`, ascending. False if one is no
-  /// bytes, but a number that a key might be taken for.
+  /// Puts the samples with a key, or one of several, into `found`, ascending. Returns false if a
+  /// key is a number, which may be equal to a text.
   static bool find_keys(const Index& index, sqlite3_value* given, [[maybe_unused]] bool several,
                         std::vector<std::uint64_t>& found) {
     found.clear();
     const auto find = [&](sqlite3_value* key) {
       const int type = sqlite3_value_type(key);
-      if (type == SQLITE_NULL) return true;  // equals nothing
+      if (type == SQLITE_NULL) return true;  // NULL equals nothing
       if (type != SQLITE_TEXT && type != SQLITE_BLOB) return false;
       const std::vector<std::uint64_t> samples = index.find_all(bytes_of(key));
       found.insert(found.end(), samples.begin(), samples.end());

@@ -15,9 +15,9 @@ namespace {
 constexpr auto kPlaces = std::to_array<const char*>({
     "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch, Alpine, NixOS
     "/etc/pki/tls/certs/ca-bundle.crt",                   // Fedora, Red Hat
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // the same, where that link is missing
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // Red Hat, if that link is missing
     "/etc/ssl/ca-bundle.pem",                             // SUSE
-    "/var/lib/ca-certificates/ca-bundle.pem",             // the same
+    "/var/lib/ca-certificates/ca-bundle.pem",             // SUSE, the file behind that link
     "/etc/ssl/cert.pem",                                  // Alpine without ca-certificates, others
 });
 

@@ -5,31 +5,31 @@
 
 namespace shardwise {
 
-/// Whose certificates https trusts.
+/// The certificate authorities that https trusts.
 struct Authorities {
-  std::string file = {};      ///< their certificates, in PEM; empty: none
-  std::string folder = {};    ///< one file each, named after its hash as by `openssl rehash`
-  std::string setting = {};   ///< what names them, for people: "SSL_CERT_FILE"; empty: nothing does
-  bool are_built_in = false;  ///< those that libcurl was built to trust; it is left as it is
+  std::string file = {};      ///< certificates in PEM; may be empty
+  std::string folder = {};    ///< one certificate per file, named by hash as `openssl rehash` does
+  std::string setting = {};   ///< name of the setting, for messages: "SSL_CERT_FILE"; may be empty
+  bool are_built_in = false;  ///< libcurl's defaults are used unchanged
 
   bool are_none() const { return file.empty() && folder.empty() && !are_built_in; }
 };
 
-/// Where libcurl looks by itself; nothing, where it was built for many distributions.
+/// The default paths of this libcurl; empty if it was built for many distributions.
 struct BuiltInAuthorities {
   std::string file = {};
   std::string folder = {};
 };
 
-/// Those of `ca_file`, and no others; without it those that the environment names, and no others
-/// (CURL_CA_BUNDLE, else SSL_CERT_FILE and SSL_CERT_DIR); else this machine's: libcurl's built-in
-/// ones if they are there, or the first of `places` that is. The environment and the disk are
-/// looked at in each call.
+/// Finds the authorities. The first of these sources is used alone: `ca_file`, CURL_CA_BUNDLE,
+/// SSL_CERT_FILE with SSL_CERT_DIR, existing files of `built_in`, the first existing path of
+/// `places`.
+/// Cost: reads the environment and the disk in each call.
 Authorities find_authorities(const std::string& ca_file, const BuiltInAuthorities& built_in,
                              std::span<const char* const> places);
 
-/// The same, for this libcurl and the places of the distributions.
-/// @param is_aws  AWS_CA_BUNDLE comes after `ca_file`: the request is one to a service of AWS.
+/// Finds the authorities for this libcurl and the known distributions' paths.
+/// @param is_aws  for requests to AWS: try AWS_CA_BUNDLE after `ca_file`.
 Authorities find_authorities(const std::string& ca_file, bool is_aws = false);
 
 }  // namespace shardwise

@@ -9,14 +9,14 @@
 namespace shardwise {
 namespace {
 
-constexpr int kMaxRoles = 5;  ///< that are assumed one after the other
+constexpr int kMaxRoles = 5;  ///< longest chain of assumed roles
 
 std::string setting(const AwsSettings& settings, const char* name) {
   const auto found = settings.find(name);
   return found == settings.end() ? std::string() : found->second;
 }
 
-/// A pair of keys; nothing if both are empty. Errors: InvalidArgument for half a pair.
+/// Returns a pair of keys; nullopt if both are empty. Errors: InvalidArgument for half a pair.
 std::optional<AwsKeys> keys_from(const std::string& id, const std::string& secret,
                                  const std::string& token, const std::string& source) {
   if (id.empty() && secret.empty()) return std::nullopt;
@@ -46,7 +46,7 @@ AwsKeyChain::Origin AwsKeyChain::instance_origin() {
   return {"instance", [this](const CancelToken& cancel) { return services_.instance(cancel); }};
 }
 
-/// Whose keys assume the role of a profile.
+/// The origin of the keys that assume a profile's role.
 AwsKeyChain::Origin AwsKeyChain::source_of_role(const std::string& name, const AwsSettings& profile,
                                                 int depth) {
   const std::string source = setting(profile, "source_profile");

@@ -12,23 +12,24 @@ namespace shardwise {
 
 /// Finds the keys for requests to S3, in the order that Fetchers::S3Options documents.
 ///
-/// Keys that a service gave are kept: see KeptCredentials.
+/// Keys from a service are cached: see KeptCredentials.
 ///
-/// Threads: internally synchronised. Processes: a forked child keeps what its parent had.
+/// Threads: internally synchronised.
+/// Processes: a forked child inherits the cached keys.
 class AwsKeyChain {
  public:
   explicit AwsKeyChain(const Fetchers::Options& options)
       : options_(options.s3), services_(options) {}
 
-  /// The keys; none if nobody has any.
-  /// @param refused  the server refused these, so that others are needed.
-  /// Errors: those of AwsServices; InvalidArgument for settings that contradict each other.
+  /// Returns the keys; empty if no source has any.
+  /// @param refused  the keys that the server refused; others are returned.
+  /// Errors: as AwsServices; InvalidArgument for contradictory settings.
   AwsKeys find(const Refused& refused, const CancelToken& cancel);
 
  private:
-  /// Somebody who has keys.
+  /// A source of keys.
   struct Origin {
-    std::string name;  ///< tells it from others; empty: to be asked each time
+    std::string name;  ///< cache key; empty if its keys are not cached
     std::function<AwsKeys(const CancelToken&)> ask;
   };
   std::optional<Origin> find_origin();

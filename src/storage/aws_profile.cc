@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kWhat = "the file of AWS profiles";
 
-/// True for the header [kind name], or [name] if `kind` is empty. A profile is [default], too,
-/// without its kind and however it is written.
+/// True for the header [kind name], or [name] if `kind` is empty. The default profile may be
+/// written [default], without its kind and in any case.
 bool is_section(std::string_view header, std::string_view kind, std::string_view name) {
   const bool is_profile = kind.empty() || kind == "profile";
   const auto is_name = [&](std::string_view text) {
@@ -32,16 +32,18 @@ bool is_section(std::string_view header, std::string_view kind, std::string_view
   return is_name(is_quoted ? rest.substr(1, rest.size() - 2) : rest);
 }
 
-/// Adds what stands under a header of the file at `path`, if there is one, as Amazon's own tools
-/// read it (Python's configparser): names in any case, "=" or ":", lines that are indented. A line
-/// that is indented further than the setting before it belongs to that: "endpoint_url" below "s3 ="
-/// becomes "s3.endpoint_url". True if the header is there.
-/// Errors: InvalidArgument for a line that sets nothing. No text quotes one: it may be a key.
+/// Adds the settings of one section of the file at `path`; returns true if it has the section.
+///
+/// The syntax is that of Amazon's tools (Python's configparser): names in any case, "=" or ":", and
+/// indented lines. A line indented deeper than the setting before it belongs to that setting:
+/// "endpoint_url" below "s3 =" becomes "s3.endpoint_url".
+/// Errors: InvalidArgument for a line that sets nothing. No message quotes a line: it may hold a
+///   key.
 bool read_section(const std::string& path, std::string_view kind, const std::string& name,
                   AwsSettings& settings) {
   const std::string all = find_text(path, kWhat).value_or("");
   bool is_inside = false, is_there = false;
-  std::string before;  // the setting that lines below it may belong to; empty: none
+  std::string before;  // parent of deeper indented lines; may be empty
   bool is_group = false;
   std::size_t indent_before = 0, number = 0;
   for (const std::string_view line : lines_of(all, kWhat, in_quotes(path))) {

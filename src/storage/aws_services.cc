@@ -25,7 +25,7 @@ using ServiceJson = nlohmann::json;
   throw FetchError("no keys came from " + source, std::string(why), "check its settings");
 }
 
-/// Keys from text of a service; its names differ in case.
+/// Takes keys from a service's answer. Services spell the names differently.
 AwsKeys keys_of(const ServiceJson& json, const std::string& source,
                 const std::array<const char*, 4>& names = {"AccessKeyId", "SecretAccessKey",
                                                            "Token", "Expiration"}) {
@@ -65,7 +65,7 @@ std::string form_text(const std::vector<std::pair<std::string, std::string>>& fo
   return text;
 }
 
-/// Keeps what a command prints.
+/// Collects a command's output.
 class Text : public Fetcher::Sink {
  public:
   void write(std::string_view bytes) override { text += bytes; }
@@ -164,7 +164,7 @@ AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) 
     const std::string other = aws_endpoint(profile, service);
     return other.empty() ? "https://" + own + domain(region) : other;
   };
-  // Only the token of a session comes with what renews it.
+  // Only the token of an [sso-session] can be renewed.
   const std::string oidc = session.empty() ? "" : address("sso_oidc", "oidc.");
   HttpTarget target{
       .url = address("sso", "portal.sso.") + "/federation/credentials?account_id=" +

@@ -13,13 +13,13 @@
 
 namespace shardwise {
 
-/// Who asks AWS.
+/// Keys for requests to AWS.
 struct AwsKeys {
-  std::string access_key_id;  ///< empty: nobody; requests are anonymous
+  std::string access_key_id;  ///< empty if requests are anonymous
   std::string secret_access_key;
   std::string session_token;
-  std::string source;  ///< where they come from, for people: "the environment"
-  /// When they are void; nothing: never, as far as is known.
+  std::string source;  ///< where they come from, for messages: "the environment"
+  /// Their expiry; nullopt if unknown or never.
   std::optional<std::chrono::system_clock::time_point> expires = {};
 
   bool are_there() const { return !access_key_id.empty(); }
@@ -29,18 +29,18 @@ struct AwsKeys {
 /// A role to assume.
 struct AwsRole {
   std::string arn;
-  std::string session_name;      ///< empty: "shardwise"
-  std::string external_id = {};  ///< empty: none
+  std::string session_name;      ///< empty means "shardwise"
+  std::string external_id = {};  ///< optional
   std::string duration_seconds = {};
   std::string region;
-  std::string endpoint = {};  ///< of the service that gives its keys (STS); empty: AWS's own
+  std::string endpoint = {};  ///< of STS, which gives the role's keys; empty means AWS's
 };
 
-/// The services that give keys. Each call asks; nothing is kept.
+/// The services that give keys. Each call sends requests; no answer is cached.
 ///
 /// Threads: any.
-/// Errors: FetchError (the service refused, failed, or gave no keys), InvalidArgument (a setting or
-///   a token that is not valid), Cancelled. No text holds a key or a token.
+/// Errors: FetchError if the service refuses, fails or gives no keys; InvalidArgument for an
+///   invalid setting or token; Cancelled. No message holds a key or a token.
 class AwsServices {
  public:
   explicit AwsServices(const Fetchers::Options& options);
@@ -48,20 +48,20 @@ class AwsServices {
   AwsKeys assume_role(const AwsRole& role, const AwsKeys& by, const CancelToken& cancel);
   AwsKeys assume_role_with_web_identity(const AwsRole& role, const std::string& token_file,
                                         const CancelToken& cancel);
-  /// Keys of the role that an SSO profile names, by the token that `aws sso login` left.
+  /// Gets keys of the role that an SSO profile names, with the token that `aws sso login` stored.
   AwsKeys sso(const AwsSettings& profile, const CancelToken& cancel);
-  /// Those of the container's service. REQUIRES: has_container().
+  /// Gets keys from the container's service. REQUIRES: has_container().
   AwsKeys container(const CancelToken& cancel);
   static bool has_container();
-  /// Those of the machine's service (IMDSv2); none if it does not answer, or has no role.
+  /// Gets keys from the machine's service (IMDSv2); empty if it does not answer or has no role.
   AwsKeys instance(const CancelToken& cancel);
-  /// What the command prints.
+  /// Runs a credential_process command, and reads keys from its output.
   AwsKeys process(const std::string& command, const CancelToken& cancel);
 
  private:
   AwsKeys ask_sts(const std::vector<std::pair<std::string, std::string>>& form, const AwsRole& role,
                   const AwsKeys& by, const CancelToken& cancel);
-  /// The text of a 200. Errors: FetchError, with `remedy`, for all else.
+  /// Returns the body of a 200. Errors: FetchError with `remedy` for any other answer.
   std::string ask(HttpClient& client, const HttpTarget& target, const HttpQuery& query,
                   const std::string& remedy, const CancelToken& cancel);
 

@@ -26,8 +26,8 @@ using std::chrono::system_clock;
 
 /// A token is renewed when less than this is left of it.
 constexpr std::chrono::minutes kRenewBefore{5};
-/// Of several processes that renew one token at once, all but one are refused; they wait so long
-/// for what that one writes.
+/// If several processes renew a token at once, the service accepts only one. The others wait this
+/// long for the file that it writes.
 constexpr std::chrono::seconds kOthersRenewWithin{3};
 constexpr std::chrono::milliseconds kLookForRenewal{50};
 
@@ -41,7 +41,7 @@ std::string sha1_hex(std::string_view text) {
   return hex({reinterpret_cast<const char*>(digest.data()), size});
 }
 
-/// What lies in the file of a session's token.
+/// The cached token file of a session.
 struct SsoToken {
   std::string path;
   nlohmann::json all;
@@ -54,7 +54,7 @@ struct SsoToken {
   }
   std::string text(const char* name) const { return json_text(all, name); }
   bool is_there() const { return !text("accessToken").empty(); }
-  /// True if the time that is called `name` comes, and lies further ahead than this.
+  /// True if the time in field `name` exists and is further ahead than this.
   bool lasts(const char* name, std::chrono::seconds longer_than = {}) const {
     const auto end = parse_iso_time(text(name));
     return end && *end > system_clock::now() + longer_than;
@@ -63,7 +63,7 @@ struct SsoToken {
     return !text("refreshToken").empty() && !text("clientId").empty() &&
            !text("clientSecret").empty() && lasts("registrationExpiresAt");
   }
-  /// Writes it back. If that fails, the next who needs one renews it again.
+  /// Writes it back. If that fails, the next user renews it again.
   void keep() const noexcept {
     try {
       AtomicFile file(path);
@@ -105,8 +105,8 @@ void renew(SsoToken& token, HttpClient& client, const std::string& oidc,
   }
 }
 
-/// The token that another process brings now, whose renewal ended our refresh token: it writes what
-/// the service gave it some moments after the service refused us. Nothing if none comes.
+/// Returns the token that another process is writing; nullopt if none appears in time. That process
+/// renewed first, which invalidated our refresh token.
 /// Errors: Cancelled.
 std::optional<SsoToken> await_renewal(const std::string& name, const CancelToken& cancel) {
   const auto end = std::chrono::steady_clock::now() + kOthersRenewWithin;

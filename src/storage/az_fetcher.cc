@@ -45,7 +45,7 @@ struct Container {
   std::string key;     ///< of the blob
 };
 
-/// True for hosts that only Azure gives to accounts.
+/// True for hosts in domains that belong to Azure.
 bool is_of_azure(const std::string& host) {
   return std::ranges::any_of(
       std::initializer_list<std::string_view>{
@@ -53,7 +53,7 @@ bool is_of_azure(const std::string& host) {
       [&](std::string_view end) { return host.ends_with(end) && host.size() > end.size(); });
 }
 
-/// The account, the container and the blob (or the beginning of blobs) that a URL names.
+/// Parses the account, the container and the blob (or blob prefix) of a URL.
 Container container_of(const std::string& url, bool may_be_start) {
   ObjectUrl parts = parse_object_url(url, kAzForm, may_be_start);
   AzureAccount account = find_azure_account();
@@ -67,7 +67,7 @@ Container container_of(const std::string& url, bool may_be_start) {
     const std::string prefix = "az://" + parts.bucket + "/";
     return {std::move(account), std::move(parts.bucket), prefix, std::move(parts.key)};
   }
-  // The URL names the account's host. Keys of another account are not for it.
+  // The URL names the account's host. Keys of another account are not sent to it.
   const std::string host = to_lower(parts.bucket);
   if (account.endpoint.empty() || parse_url(account.endpoint).host != host) {
     account = {.name = host.substr(0, host.find('.')),
@@ -114,7 +114,7 @@ class AzFetcher : public Fetcher {
   }
 
  private:
-  /// A name that XML cannot hold comes encoded.
+  /// Azure percent-encodes names that XML cannot hold.
   static std::string blob_name(std::string_view entry) {
     const std::string name = xml_text(entry, "Name");
     const bool is_encoded = entry.find("<Name Encoded=\"true\"") != std::string_view::npos;
@@ -127,8 +127,8 @@ class AzFetcher : public Fetcher {
                   "/" + container.name + "/" + percent_encoded(container.key, "/"), "", request);
   }
 
-  /// What lies at `path` of the account, with credentials of each attempt's time.
-  /// REQUIRES: `request` outlives it.
+  /// The target at `path` of the account. Each attempt gets fresh credentials.
+  /// REQUIRES: `request` outlives the target.
   HttpTarget target(const AzureAccount& account, const std::string& path, const std::string& query,
                     const Fetcher::Request& request) {
     HttpTarget target{.url = account.endpoint + path};
@@ -188,8 +188,8 @@ std::string azure_string_to_sign(const HttpQuery& request, const std::string& ac
                                  const std::string& path, const std::string& query,
                                  const std::string& date, const std::string& version) {
   const std::string range = request.range.empty() ? "" : "bytes=" + request.range;
-  // Method; content's encoding, language, length, MD5 and type; Date; If-Modified-Since, If-Match,
-  // If-None-Match, If-Unmodified-Since; Range.
+  // Lines: method; the content's encoding, language, length, MD5 and type; Date; If-Modified-Since,
+  //   If-Match, If-None-Match, If-Unmodified-Since; Range.
   std::string text = (request.head_only ? "HEAD" : "GET") + std::string(8, '\n') +
                      request.if_match + "\n\n\n" + range + "\n";
   text += "x-ms-date:" + date + "\nx-ms-version:" + version + "\n/" + account + path;

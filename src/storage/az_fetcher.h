@@ -8,13 +8,14 @@
 
 namespace shardwise {
 
-/// For az://container/blob, and az://account.blob.core.windows.net/container/blob: Azure Blob
-/// Storage, with the credentials of the environment. See docs/remote.md.
+/// Fetches az://container/blob and az://account.blob.core.windows.net/container/blob from Azure
+/// Blob Storage, with credentials from the environment. See docs/remote.md.
 std::unique_ptr<Fetcher> make_az_fetcher(const Fetchers::Options& options);
 
-/// What a request to Azure is signed by ("Shared Key").
-/// @param path   as in the URL, encoded. @param query  without its question mark.
-/// @param date   as x-ms-date has it.
+/// The string to sign of a request to Azure ("Shared Key").
+/// @param path   as in the URL, encoded.
+/// @param query  without its question mark.
+/// @param date   the value of x-ms-date.
 /// Source: "Authorize with Shared Key", Microsoft's reference of Azure Storage.
 std::string azure_string_to_sign(const HttpQuery& request, const std::string& account,
                                  const std::string& path, const std::string& query,

@@ -10,31 +10,32 @@
 
 namespace shardwise {
 
-/// An account of Azure's storage, and who asks.
+/// An account of Azure's storage, and its credentials.
 struct AzureAccount {
-  std::string name;      ///< empty: only the URL may name it
-  std::string endpoint;  ///< "https://name.blob.core.windows.net"; empty where the URL names it
-  std::string key = {};  ///< secret, in base64; empty: none
-  std::string sas = {};  ///< secret, a query without its question mark; empty: none
-  bool may_get_token = true;  ///< its host is Azure's, or the environment's
+  std::string name;      ///< empty if the URL must name it
+  std::string endpoint;  ///< "https://name.blob.core.windows.net"; empty if the URL must name it
+  std::string key = {};  ///< secret, in base64; optional
+  std::string sas = {};  ///< secret, a query without its question mark; optional
+  bool may_get_token = true;  ///< the host belongs to Azure, or the environment names it
 };
 
-/// What the environment says: AZURE_STORAGE_CONNECTION_STRING; else AZURE_STORAGE_ACCOUNT with
+/// Reads the account from AZURE_STORAGE_CONNECTION_STRING, else from AZURE_STORAGE_ACCOUNT with
 /// AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN.
-/// Errors: InvalidArgument for a connection string that is malformed.
+/// Errors: InvalidArgument for a malformed connection string.
 AzureAccount find_azure_account();
 
-/// Tokens of Microsoft's Entra ID for storage: of a service principal (AZURE_TENANT_ID,
-/// AZURE_CLIENT_ID with AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE), else those of a machine
-/// of Azure's. Without any: none.
+/// Tokens of Microsoft's Entra ID for storage. They come from a service principal (AZURE_TENANT_ID,
+/// AZURE_CLIENT_ID with AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE), else from the identity
+/// of a machine at Azure.
 ///
 /// Threads: internally synchronised.
 class AzureTokens {
  public:
   explicit AzureTokens(const Fetchers::Options& options);
 
-  /// @param refused  the server refused it, so that another is needed.
-  /// Errors: InvalidArgument, FetchError, Cancelled. No text holds a secret.
+  /// Returns a token; empty without any source of tokens.
+  /// @param refused  the token that the server refused; another is returned.
+  /// Errors: InvalidArgument, FetchError, Cancelled. No message holds a secret.
   AccessToken find(const Refused& refused, const CancelToken& cancel);
 
  private:

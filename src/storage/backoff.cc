@@ -14,8 +14,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr std::chrono::hours kMaxRetryAfter{24 * 30};  // as Fetchers::Options::retry_for says
-// When whoever waits for the file should hear of it.
+constexpr std::chrono::hours kMaxRetryAfter{24 * 30};  // documented at Fetchers::Options::retry_for
+// A reader that waits for the file is notified after this many failures or this much silence.
 constexpr int kManyFailures = 3;
 constexpr std::chrono::seconds kLongSilence{2};
 
@@ -49,7 +49,7 @@ Backoff::Clock::duration Backoff::delay(std::optional<std::chrono::seconds> retr
   for (int i = 1; i < failures_ && ceiling < max; ++i) ceiling = std::min(ceiling * 2, max);
   std::random_device random;
   milliseconds chosen(std::uniform_int_distribution<milliseconds::rep>(0, ceiling.count())(random));
-  // Compared in seconds: a server may ask for more than a count of milliseconds can hold.
+  // Compare in seconds: a server may ask for more than milliseconds can hold.
   constexpr std::chrono::seconds kMaxSeconds = kMaxRetryAfter;
   if (retry_after) chosen = std::max<milliseconds>(chosen, std::min(*retry_after, kMaxSeconds));
   return chosen;

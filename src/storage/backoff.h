@@ -11,8 +11,8 @@
 
 namespace shardwise {
 
-/// How long one fetch is tried again, as Fetchers::Options::retry_for says, and the waits between
-/// its attempts. One thread.
+/// The retry budget of one fetch (Fetchers::Options::retry_for), and the waits between attempts.
+/// Threads: one.
 class Backoff {
  public:
   Backoff(const Fetchers::Options& options, const Fetcher::Request& request)
@@ -20,20 +20,20 @@ class Backoff {
 
   int attempts() const noexcept { return attempts_; }
   void begin_attempt() noexcept { ++attempts_; }
-  /// So many bytes have come by now. If that is more than ever, and not too slow, failures are
-  /// counted and timed anew.
+  /// Reports how many bytes have arrived. If that exceeds the maximum so far and is not too slow,
+  /// the counts and times of failures start anew.
   void reached(std::uint64_t bytes) noexcept;
 
   struct Failure {
-    std::optional<std::chrono::seconds> retry_after = {};   ///< what the server asked for
-    std::optional<std::chrono::milliseconds> timeout = {};  ///< in place of retry_for, if less
-    /// Called before the wait with the time that is left, once the fetch has failed some times.
+    std::optional<std::chrono::seconds> retry_after = {};   ///< Retry-After of the answer
+    std::optional<std::chrono::milliseconds> timeout = {};  ///< replaces retry_for if shorter
+    /// Called before the wait with the time left, after repeated failures or a long silence.
     std::function<void(std::chrono::milliseconds left)> tell = nullptr;
   };
-  /// Waits for the time of the next attempt. False: there are to be no more. Errors: Cancelled.
+  /// Waits until the next attempt; returns false if the retry budget is spent. Errors: Cancelled.
   bool wait_for_next(const Failure& failure);
-  /// The same, if what came was not what was asked for. False too if the attempt before ended in
-  /// the same way.
+  /// Waits until the next attempt after a wrong answer. Returns false if the retry budget is spent,
+  /// or if the previous wrong answer was the same.
   /// @param what  tells one wrong answer from another.
   bool wait_after_wrong(std::string_view what);
 
@@ -45,15 +45,14 @@ class Backoff {
   const Fetcher::Request& request_;
   int attempts_ = 0;
   int failures_ = 0;                                     ///< since the last progress
-  Clock::time_point heard_ = Clock::now();               ///< when it began, or the last progress
-  std::optional<Clock::time_point> failing_since_ = {};  ///< nothing: no failure since then
+  Clock::time_point heard_ = Clock::now();               ///< last progress, or the start
+  std::optional<Clock::time_point> failing_since_ = {};  ///< nullopt if none failed since then
   std::uint64_t max_bytes_ = 0, bytes_when_it_failed_ = 0;
   std::string wrong_;
 };
 
-/// True if the request was cancelled.
 bool is_cancelled(const Fetcher::Request& request) noexcept;
-/// Throws Cancelled if the request was cancelled.
+/// Errors: Cancelled.
 void check_cancelled(const Fetcher::Request& request);
 
 }  // namespace shardwise

@@ -9,8 +9,9 @@
 
 namespace shardwise::detail {
 
-/// A set of a file's bytes, as half-open ranges that do not touch each other. One thread.
-/// Cost: a call takes O(log ranges).
+/// A set of a file's bytes, as half-open ranges that do not touch each other.
+/// Threads: one.
+/// Cost: O(log ranges) a call.
 class ByteRanges {
  public:
   void add(std::uint64_t begin, std::uint64_t end) {
@@ -36,13 +37,13 @@ class ByteRanges {
   }
 
   bool empty() const noexcept { return ranges_.empty(); }
-  /// The range that holds this byte.
+  /// The range that contains this byte; nullopt if there is no such range.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> find(std::uint64_t byte) const {
     const auto at = ranges_.upper_bound(byte);
     if (at == ranges_.begin() || std::prev(at)->second <= byte) return std::nullopt;
     return *std::prev(at);
   }
-  /// REQUIRES: it is not empty.
+  /// REQUIRES: !empty().
   std::pair<std::uint64_t, std::uint64_t> first() const { return *ranges_.begin(); }
   /// The first byte from `begin` on that is not in the set.
   std::uint64_t first_missing(std::uint64_t begin) const {

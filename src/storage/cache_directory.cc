@@ -36,10 +36,10 @@ constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
 constexpr std::string_view kNoteSuffix = ".note";
 constexpr const char* kSourceAttribute = "user.shardwise.source";
-constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 10;  // more than file systems keep
+constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 10;  // more than file systems store
 constexpr std::size_t kNameLength = 32;
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 10;
-constexpr std::size_t kStartBytes = 4096;  // a page, which is read as a whole anyway
+constexpr std::size_t kStartBytes = 4096;  // one page; a shorter read costs as much
 
 constexpr unsigned kReadableMode = 0644;  // less the umask
 constexpr unsigned kPrivateMode = 0600;
@@ -47,15 +47,15 @@ constexpr unsigned kPrivateMode = 0600;
 constexpr char kNoteMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'N', '\n'};
 constexpr std::uint32_t kNoteVersion = 1;
 
-/// What a note begins with.
+/// Start of a note.
 struct NoteHeader {
   char magic[8];
   std::uint32_t version;
   std::uint32_t reserved;
-  std::uint64_t shard_hash_high;  // of the bytes of its shard
+  std::uint64_t shard_hash_high;  // of the shard
   std::uint64_t shard_hash_low;
   std::uint64_t text_bytes;
-  std::uint64_t text_hash_high;  // of what follows this header
+  std::uint64_t text_hash_high;  // of the bytes after this header
   std::uint64_t text_hash_low;
   std::uint64_t checksum;  // hash64 of the bytes before this one
 };
@@ -79,7 +79,7 @@ struct CloseDirectory {
   void operator()(DIR* entries) const noexcept { ::closedir(entries); }
 };
 
-/// @param visit  is given each name, which a zero byte follows, and the folder's descriptor.
+/// @param visit  takes each name, zero-terminated, and the folder's descriptor.
 template <class Visit>
 void for_each_name(const std::string& path, const Visit& visit) {
   const std::unique_ptr<DIR, CloseDirectory> entries(::opendir(path.c_str()));
@@ -136,7 +136,7 @@ void require_marker(const std::string& path, bool create) {
          "remove it, or give another directory");
 }
 
-/// True for a directory that is there, and in which this user may change nothing.
+/// True for an existing directory in which this user may change nothing.
 bool may_only_read(const std::string& path) {
   struct stat st {};
   return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) &&
@@ -144,13 +144,13 @@ bool may_only_read(const std::string& path) {
          (errno == EACCES || errno == EROFS);
 }
 
-/// True if it is a shard's name with `suffix`.
+/// True for a shard's name with `suffix`.
 bool is_shard_file(std::string_view file, std::string_view suffix) {
   return file.size() == kNameLength + suffix.size() && file.ends_with(suffix) &&
          is_hex(file.substr(0, kNameLength));
 }
 
-/// The name of the shard that a file belongs to, if is_shard_file() of its start.
+/// The shard that a file belongs to. REQUIRES: is_shard_file() of the file's start.
 std::string shard_name_of(std::string_view file) {
   return std::string(file.substr(0, kNameLength));
 }
@@ -177,8 +177,8 @@ CacheDirectory::CacheDirectory(std::string path, bool create, Sharing sharing)
   require_access(shards);
 }
 
-/// What lies in a directory of another user's is that user's word, also where the index has hashes
-/// of the shards: a program is told so, and does not find out.
+/// Another user's directory is only as trustworthy as that user, even if the index has hashes of
+/// the shards. The caller must therefore consent explicitly.
 void CacheDirectory::require_access(const std::string& path) const {
   if (sharing_ == Sharing::kReadOnly) return require_no_public_directory(path, kPurpose);
   const bool is_ours = !is_read_only_ && sharing_ == Sharing::kGroup && is_group_directory(path);
@@ -204,10 +204,10 @@ void CacheDirectory::require_nobody_elses(const std::string& path) const {
                : "say that you share it (ShardCache::Options::group_shared, --cache-group), or "
                  "give another");
   }
-  require_unshared_directory(path, kPurpose);  // root's has a group, too
+  require_unshared_directory(path, kPurpose);  // a directory of root has a group
 }
 
-/// Makes what a cache consists of, where it is missing.
+/// Creates the missing folders of a cache.
 void CacheDirectory::make(bool create) const {
   const std::string shards = path_ + "/" + std::string(kShardsName);
   if (sharing_ != Sharing::kGroup || !create) return make_directory(shards);
@@ -255,7 +255,7 @@ std::string CacheDirectory::source_of(const std::string& temporary_path) {
 
 CacheDirectory::Contents CacheDirectory::scan(Listed listed) const {
   SHARDWISE_FAULT_POINT("shard_cache.listing");
-  constexpr int kTries = 100;  // shards never appear so fast that all of these are needed
+  constexpr int kTries = 100;  // never reached in practice: shards do not appear that fast
   for (int i = 1;; ++i) {
     bool moved = false;
     Contents contents = list(listed, moved);
@@ -263,7 +263,8 @@ CacheDirectory::Contents CacheDirectory::scan(Listed listed) const {
   }
 }
 
-/// @param moved  set if a shard got its name meanwhile, so that it may be listed under neither.
+/// @param moved  set if a file vanished meanwhile; a shard just renamed may be missing from the
+///   list.
 CacheDirectory::Contents CacheDirectory::list(Listed listed, bool& moved) const {
   Contents contents;
   std::vector<std::uint64_t> inodes;  // of shards
@@ -279,7 +280,7 @@ CacheDirectory::Contents CacheDirectory::list(Listed listed, bool& moved) const 
     }
     const auto path = [&] { return shards + "/" + std::string(file); };
     struct stat st {};
-    // Below the folder's descriptor: its path is not walked again for each of very many files.
+    // Relative to the folder's descriptor, so the kernel does not resolve the path for each file.
     if (::fstatat(folder, file.data(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
       if (errno == ENOENT) {
         moved |= file.ends_with(".tmp");
@@ -306,7 +307,7 @@ CacheDirectory::Contents CacheDirectory::list(Listed listed, bool& moved) const 
       contents.foreign.emplace_back(file);
     }
   });
-  // There are few temporaries, if any.
+  // Temporaries are few.
   std::erase_if(contents.temporaries, [&](const Temporary& temporary) {
     return std::find(inodes.begin(), inodes.end(), temporary.inode) != inodes.end();
   });
@@ -322,7 +323,7 @@ CacheDirectory::Glance CacheDirectory::glance_at(const File& shard) {
 
 std::optional<CacheDirectory::Record> CacheDirectory::parse_record(const std::string& name,
                                                                    const std::string& bytes) {
-  // No record has a fraction. A number that fits no integer comes as one.
+  // Valid records have no fractions. The parser turns integers that overflow into floats.
   bool has_fraction = false;
   const auto json = nlohmann::json::parse(
       bytes, [&](int /*depth*/, nlohmann::json::parse_event_t, const nlohmann::json& value) {
@@ -396,7 +397,7 @@ std::optional<Note> CacheDirectory::read_note(const std::string& name,
   } catch (const CannotMap&) {
     throw;
   } catch (const Error&) {
-    return std::nullopt;  // there is none, or none that can be read
+    return std::nullopt;  // missing or unreadable
   }
   const std::string_view file = note->file.bytes();
   NoteHeader header;
@@ -431,7 +432,7 @@ void CacheDirectory::write_note(const std::string& name, const Hash128& shard_ha
   file.file().write({reinterpret_cast<const char*>(&header), sizeof header});
   file.file().write(text);
   SHARDWISE_FAULT_POINT("shard_cache.note_written");
-  // Without a sync, which takes long: what a power cut damages fails its hashes, and is made again.
+  // Not synced, which is slow. A note damaged by a power cut fails its hashes, and is made again.
   file.keep_as(note_path(name));
   SHARDWISE_FAULT_POINT("shard_cache.note_kept");
 }
@@ -467,7 +468,7 @@ void touch(const std::string& path) noexcept {
   timespec times[2] = {};
   ::clock_gettime(CLOCK_REALTIME, &times[0]);
   times[1].tv_nsec = UTIME_OMIT;
-  // If this fails, the shard is merely evicted sooner than it should be.
+  // On failure, the shard is merely evicted sooner than it should be.
   static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW));
 }
 

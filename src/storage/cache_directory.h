@@ -12,8 +12,8 @@
 
 namespace shardwise::detail {
 
-/// The files of a shard cache, as docs/formats/cache-directory.md draws them. Immutable; any thread
-/// and process.
+/// The files of a shard cache, specified in docs/formats/cache-directory.md. Immutable.
+/// Threads: any. Processes: any.
 class CacheDirectory {
  public:
   struct Shard {
@@ -22,7 +22,7 @@ class CacheDirectory {
     std::int64_t last_use_ns = 0;
   };
   struct Temporary {
-    std::string name;  ///< name of the shard that it is to become
+    std::string name;  ///< of the shard that it will become
     std::string path;
     std::uint64_t size_bytes = 0;
     std::int64_t mtime_ns = 0;
@@ -36,14 +36,14 @@ class CacheDirectory {
     std::vector<std::string> temporary_notes;  ///< paths
     std::vector<std::string> foreign;          ///< file names
   };
-  /// Shows at a glance that nobody wrote to a shard.
+  /// A quick check that a shard was not written to.
   struct Glance {
     std::int64_t mtime_ns = 0;
     std::uint64_t start_hash = 0;
 
     friend bool operator==(const Glance&, const Glance&) = default;
   };
-  /// A record, as that page specifies it.
+  /// A record, specified on that page.
   struct Record {
     std::string url;
     std::string validator;
@@ -56,20 +56,20 @@ class CacheDirectory {
     Glance glance;
   };
 
-  /// Who reads and writes it, besides other processes of this user.
+  /// The users, besides this one, who may read and write the cache.
   enum class Sharing : std::uint8_t {
-    kOwn,       ///< nobody; read only, if this user may not write to what is this user's or root's
-    kGroup,     ///< its group
-    kReadOnly,  ///< whoever may; this process writes nothing
+    kOwn,       ///< root at most; read-only if this user may not write to the directory
+    kGroup,     ///< members of its group
+    kReadOnly,  ///< any; this process writes nothing
   };
+  /// @param create  create the directory if it is missing.
   /// Errors: as ShardCache::open.
-  /// @param create  make the directory if there is none.
   CacheDirectory(std::string path, bool create, Sharing sharing);
 
   bool is_read_only() const noexcept { return is_read_only_; }
   bool is_own() const noexcept { return sharing_ == Sharing::kOwn; }
-  /// True if another user than root may change the open shard, or may have put it there: by the
-  /// rights that it, its folders and those above them have now. Its record is worth no more.
+  /// True if another user than root may change the open shard, or may have put it there, by the
+  /// current permissions of the file and of all folders above it. If so, its record proves nothing.
   bool may_be_changed_by_others(const File& shard) const;
 
   const std::string& path() const noexcept { return path_; }
@@ -82,25 +82,26 @@ class CacheDirectory {
 
   enum class Listed : std::uint8_t {
     kAll,
-    kBytes,  ///< no records and notes: what takes of the budget, and what is not the cache's
+    kBytes,  ///< shards and temporaries, which count against the budget, and foreign files
   };
-  /// Lists the files that are there. A shard that gets its name meanwhile is counted once.
+  /// Lists the files. A shard that is renamed meanwhile is counted once.
   Contents scan(Listed listed = Listed::kAll) const;
   [[nodiscard]] static Glance glance_at(const File& shard);
   struct RecordFile {
-    std::optional<Record> record = {};  ///< nothing if there is none, or none that can be read
-    bool is_damaged = false;            ///< it is not empty, but no record of this shard
+    std::optional<Record> record = {};  ///< nullopt if missing or unreadable
+    bool is_damaged = false;            ///< not empty, but not a record of this shard
   };
-  /// Writes a temporary file's source on it, without what may be secret: where its file system
-  /// keeps no such attributes, nothing is known of what comes.
+  /// Records the source of a temporary file in an extended attribute, without secrets. It does
+  /// nothing if the file system has no such attributes.
   static void note_source(const File& temporary, const std::string& url) noexcept;
-  /// What was written; empty: nothing.
+  /// Returns what note_source() wrote; may be empty.
   [[nodiscard]] static std::string source_of(const std::string& temporary_path);
-  /// Lets those read a file of the cache who may read the cache, before it gets its name.
+  /// Makes a new file of the cache readable for all who may read the cache. Called before its
+  /// rename.
   void publish(const File& file) const noexcept;
   RecordFile read_record(const std::string& name) const;
   void write_record(const std::string& name, const Record& record) const;
-  /// The note of the shard whose bytes have this hash: nothing if there is none that is intact.
+  /// Returns the note of the shard whose bytes have this hash; nullopt if missing or damaged.
   /// Errors: CannotMap.
   std::optional<Note> read_note(const std::string& name, const Hash128& shard_hash) const;
   /// Errors: kIo, kNoSpace.
@@ -112,7 +113,7 @@ class CacheDirectory {
 
  private:
   Contents list(Listed listed, bool& moved) const;
-  /// Parses a record; returns nothing if it is another shard's. Throws what parsing does.
+  /// Returns nullopt if the record is of another shard. Throws what the JSON parser throws.
   [[nodiscard]] static std::optional<Record> parse_record(const std::string& name,
                                                           const std::string& bytes);
 
@@ -125,7 +126,7 @@ class CacheDirectory {
   const bool is_read_only_;
 };
 
-/// The size of a regular file; nothing if there is none.
+/// The size of a regular file; nullopt if it does not exist.
 std::optional<std::uint64_t> find_size(const std::string& path);
 /// Sets the shard's last use to now.
 void touch(const std::string& path) noexcept;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr char kFutureMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'X', '\n'};
 constexpr std::uint64_t kFutureVersion = 1;
-constexpr std::uint64_t kReachedAt = 64;  ///< the slot that was reached: all that changes
+constexpr std::uint64_t kReachedAt = 64;  ///< of the slot reached; only this changes
 constexpr std::uint64_t kUsesAt = 128;
 constexpr std::uint64_t kMaxUses = 10'000'000;
 constexpr std::string_view kFutureSuffix = ".future";
@@ -34,7 +34,7 @@ struct FutureHeader {
   char magic[8];
   std::uint64_t version;
   std::uint64_t num_uses;
-  std::uint64_t slots_before;  // done by the user before the first slot of this file
+  std::uint64_t slots_before;  // slots that the user completed before the first slot of this file
   std::int64_t began_ns;
   std::uint64_t bytes_per_slot;
   std::uint64_t uses_hash;
@@ -75,14 +75,14 @@ std::shared_ptr<const UserFuture> read_uses(const File& file, const FutureHeader
   return std::make_shared<const UserFuture>(std::move(uses));
 }
 
-/// Slots a ns, as far as it is known.
+/// Slots per nanosecond; nullopt while unknown.
 std::optional<double> speed_of(const UserPace& pace, std::int64_t now_ns) noexcept {
   if (pace.slots_done == 0 || now_ns <= pace.began_ns) return std::nullopt;
   return static_cast<double>(pace.slots_done) / static_cast<double>(now_ns - pace.began_ns);
 }
 
-/// How many slots of `mine` pass in the time of one of `other`. Of users of which nothing is known
-/// yet, each reads as many bytes as the other.
+/// Slots of `mine` that pass during one slot of `other`. While a speed is unknown, both users
+/// are assumed to read equally many bytes.
 double slots_for_one(const UserPace& mine, const UserPace& other, std::int64_t now_ns) noexcept {
   const auto my_speed = speed_of(mine, now_ns);
   const auto its_speed = speed_of(other, now_ns);
@@ -98,7 +98,7 @@ std::uint64_t to_slot(double slot) noexcept {
   return static_cast<std::uint64_t>(std::clamp(slot, 0.0, kMax));
 }
 
-/// Ranks of one order: at the end of an epoch they wait for the slowest.
+/// Ranks of one order, which wait for the slowest at the end of an epoch.
 class WaitingRanks {
  public:
   WaitingRanks(const UserPace& pace, std::uint64_t hash, const std::vector<OtherUser>& others)
@@ -107,11 +107,11 @@ class WaitingRanks {
       if (other.future->hash() == hash) slowest_ = std::min(slowest_, other.pace.now);
     }
   }
-  /// Where a rank stands once another is at the slot `at`.
+  /// The position of a rank once another is at the slot `at`.
   std::uint64_t from(std::uint64_t slot, std::uint64_t at) const noexcept {
     return at >= waits_at_ ? std::max(slot, waits_at_) : slot;
   }
-  /// Slots by which a use comes later for a rank that has to wait before it.
+  /// Slots by which a rank's wait at the end of the epoch delays a use.
   std::uint64_t wait(const NextUse& next, std::uint64_t from, std::uint64_t now) const noexcept {
     const bool waits =
         next.kind == NextUse::Kind::kAt && from < waits_at_ && next.position >= waits_at_;
@@ -123,12 +123,12 @@ class WaitingRanks {
   std::uint64_t slowest_;
 };
 
-/// Others are looked at again after this time.
+/// How long a view of the other users is reused.
 constexpr std::int64_t kLookAgainNs = 1'000'000;
 
 }  // namespace
 
-/// True for a file that PostedFuture makes, and for what it is before it has its name.
+/// True for a file of PostedFuture, under its final or its temporary name.
 bool is_of_a_user(std::string_view file) {
   constexpr std::size_t kDigits = 2 * kNameDigits;
   return file.size() > kDigits && is_hex(file.substr(0, kDigits)) &&
@@ -222,7 +222,7 @@ PostedFuture::PostedFuture(const std::string& folder, const UserFuture& future,
   std::memcpy(header.magic, kFutureMagic, sizeof kFutureMagic);
   header.version = kFutureVersion;
   header.num_uses = future.uses().size();
-  header.slots_before = pace.slots_done - pace.now;  // modulo 2^64, as it is added again
+  header.slots_before = pace.slots_done - pace.now;  // modulo 2^64: the reader adds them again
   header.began_ns = pace.began_ns;
   header.bytes_per_slot = pace.bytes_per_slot;
   header.uses_hash = future.hash();
@@ -241,7 +241,7 @@ void PostedFuture::reach(std::uint64_t slot) noexcept {
   if (file_.file().fd() < 0) return;
   try {
     file_.file().write_at(kReachedAt, {reinterpret_cast<const char*>(&slot), sizeof slot});
-  } catch (const std::exception&) {  // others then take it to be slower than it is
+  } catch (const std::exception&) {  // others then take this user for slower than it is
   }
 }
 
@@ -269,7 +269,7 @@ std::vector<OtherUser> FutureBoard::others(const std::string& own_file) noexcept
   std::vector<OtherUser> found;
   try {
     std::unordered_map<std::string, std::shared_ptr<const UserFuture>> known;
-    // A member of the group may have put a link in its place, to a folder of this user's.
+    // A member of the group may have replaced the folder by a link to a folder of this user.
     if (std::filesystem::is_symlink(folder_)) return found;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
       const std::string path = entry.path();
@@ -283,12 +283,12 @@ std::vector<OtherUser> FutureBoard::others(const std::string& own_file) noexcept
           known.emplace(name, other->future);
           found.push_back(*std::move(other));
         }
-      } catch (const Error&) {  // its user is gone by now, or there is no descriptor
+      } catch (const Error&) {  // its user ended meanwhile, or no descriptor is left
       }
     }
     const Lock lock(mutex_);
     known_ = std::move(known);
-  } catch (const std::exception&) {  // what was found will do
+  } catch (const std::exception&) {  // return what was found
   }
   return found;
 }
@@ -300,10 +300,10 @@ std::vector<std::pair<std::int64_t, OtherUser>> FutureBoard::users_by_process() 
       if (!name.ends_with(kFutureSuffix)) continue;
       try {
         if (auto user = read(folder_ + "/" + name, name)) found.emplace_back(pid, *std::move(user));
-      } catch (const Error&) {  // its user is gone by now
+      } catch (const Error&) {  // its user ended meanwhile
       }
     }
-  } catch (const std::exception&) {  // what was found will do
+  } catch (const std::exception&) {  // return what was found
   }
   return found;
 }
@@ -319,7 +319,7 @@ CacheUser::CacheUser(const std::string& cache_directory, std::vector<PostedUse> 
   try {
     make_directory(futures_folder(cache_directory));
     posted_ = std::make_unique<PostedFuture>(futures_folder(cache_directory), future_, pace);
-  } catch (const Error&) {  // the others then take it for one of whom nothing is known
+  } catch (const Error&) {  // others then know nothing of this user's future
   }
 }
 

@@ -16,14 +16,14 @@
 #include "shardwise/base/hash.h"
 #include "storage/eviction.h"
 
-// What the users of a shard cache will need, as they tell each other: in files of the cache
-// (docs/formats/cache-directory.md), so that nobody evicts what another is about to read. A user is
-// one reader of a known order. Its clock are its slots, which differ from user to user; how fast it
-// goes through them tells when that will be.
+// Users of a shard cache post which shards they will need, in files of the cache
+// (docs/formats/cache-directory.md). A user therefore does not evict what another is about to read.
+// A user is one reader of a known order. It counts time in its own slots, and its speed converts
+// them to another user's slots.
 
 namespace shardwise::detail {
 
-/// The folder of a cache in which users tell what they will need.
+/// The folder of a cache in which users post what they will need.
 std::string futures_folder(const std::string& cache_directory);
 
 /// A shard that a user needs in the slots [begin, end).
@@ -37,25 +37,25 @@ struct PostedUse {
 
 /// How far a user is in its order, and how fast.
 struct UserPace {
-  std::uint64_t now = 0;             ///< all slots before this one have been read
-  std::uint64_t slots_done = 0;      ///< since it began
+  std::uint64_t now = 0;             ///< the first slot that is not yet read
+  std::uint64_t slots_done = 0;      ///< since the user began
   std::int64_t began_ns = 0;         ///< of the machine's monotonic clock
   std::uint64_t bytes_per_slot = 0;  ///< of shards, on average
-  /// The end of the epoch, where the user waits for others of the same future, as ranks do. 0: it
-  /// waits for nobody. It is not told to others.
+  /// The end of the epoch, where the user waits for others of the same future, as ranks do. 0 means
+  /// it waits for no others. It is not posted.
   std::uint64_t waits_at = 0;
 };
 
-/// All that a user will need. Immutable.
+/// All uses that a user will make of shards. Immutable.
 class SHARDWISE_EXPORT UserFuture {
  public:
-  /// @param uses  any order.
+  /// @param uses  in any order.
   explicit UserFuture(std::vector<PostedUse> uses);
 
-  /// When the shard is needed, if the user stands at `slot`, and has read all before `now`.
+  /// When the shard is needed, if the user is at `slot` and has read all slots before `now`.
   NextUse next_use(const Hash128& name, std::uint64_t slot, std::uint64_t now) const noexcept;
   const std::vector<PostedUse>& uses() const noexcept { return uses_; }
-  /// The same for users that need the same shards at the same slots, as ranks of one node do.
+  /// Equal for users that need the same shards at the same slots, as ranks of one node do.
   std::uint64_t hash() const noexcept { return hash_; }
 
  private:
@@ -63,16 +63,17 @@ class SHARDWISE_EXPORT UserFuture {
   const std::uint64_t hash_;
 };
 
-/// Another user, as it is now.
+/// Another user, as of now.
 struct OtherUser {
   std::shared_ptr<const UserFuture> future;
   UserPace pace;
 };
 
-/// When a shard is needed next by a user and all others together, in the slots of that user. What
-/// ranks of one order need behind the end of their epoch, they need once the slowest is there.
-/// @param mine   as the user itself knows it, for a new shard that is needed from slot `at` on.
-/// @param pace   of that user; `hash` is of its future.
+/// When a shard is needed next by any user, in slots of one of them. After its epoch, a rank needs
+/// nothing until the slowest rank of the same order finishes.
+/// @param mine    that user's own next use, given that the new shard is needed from slot `at` on.
+/// @param pace    of that user.
+/// @param hash    of that user's future.
 /// @param now_ns  on the machine's monotonic clock.
 SHARDWISE_EXPORT NextUse joint_next_use(NextUse mine, const Hash128& name, std::uint64_t at,
                                         const UserPace& pace, std::uint64_t hash,
@@ -80,11 +81,12 @@ SHARDWISE_EXPORT NextUse joint_next_use(NextUse mine, const Hash128& name, std::
 
 SHARDWISE_EXPORT std::int64_t monotonic_ns() noexcept;
 
-/// The number that the text of a shard's name stands for.
+/// The number that a shard's name spells in hex.
 SHARDWISE_EXPORT Hash128 number_of_name(std::string_view name) noexcept;
 
-/// The file by which a user tells what it will need; goes with this object, or counts for nothing
-/// once its process has ended. One thread, but for reach(). A forked child's copy does nothing.
+/// The file in which a user posts what it will need. This object's destructor removes it; others
+/// ignore it once its process has ended. A forked child's copy does nothing.
+/// Threads: one, except for reach().
 class SHARDWISE_EXPORT PostedFuture {
  public:
   /// Errors: kIo, kNoSpace.
@@ -93,9 +95,9 @@ class SHARDWISE_EXPORT PostedFuture {
   PostedFuture(const PostedFuture&) = delete;
   PostedFuture& operator=(const PostedFuture&) = delete;
 
-  /// All slots before `slot` have been read. Cost: a system call.
+  /// Reports that all slots before `slot` have been read. Cost: a system call.
   void reach(std::uint64_t slot) noexcept;
-  /// Its file, without the folder.
+  /// The file's name, without the folder.
   const std::string& file_name() const noexcept { return name_; }
 
  private:
@@ -109,12 +111,11 @@ class SHARDWISE_EXPORT FutureBoard {
  public:
   explicit FutureBoard(std::string folder) : folder_(std::move(folder)) {}
 
-  /// Reads what is new, and removes files of users that are gone. Never throws: a file that cannot
-  /// be read tells nothing.
-  /// @param own_file  is passed over.
+  /// Reads new files, and removes files of users that have ended. Never throws: unreadable files
+  /// are skipped.
+  /// @param own_file  name of the file to skip.
   std::vector<OtherUser> others(const std::string& own_file) noexcept;
-  /// The process of each user and what it will need; of users whose process can be seen. Removes
-  /// nothing.
+  /// The process and the future of each user whose process is visible. Removes nothing.
   std::vector<std::pair<std::int64_t, OtherUser>> users_by_process() noexcept;
 
  private:
@@ -126,24 +127,24 @@ class SHARDWISE_EXPORT FutureBoard {
       SHARDWISE_GUARDED_BY(mutex_);  // by file name
 };
 
-/// A user of a cache, as it and the others of the cache see each other. Where it cannot post its
-/// future, as on a full disk, it still sees those of others.
+/// A user of a cache, which posts its own future and sees those of others. If it cannot post its
+/// future, e.g. on a full disk, it still sees the others.
 ///
 /// Threads: safe concurrently.
 class SHARDWISE_EXPORT CacheUser {
  public:
-  /// @param cache_directory  of a cache that is open.
-  /// @param is_read_only  nothing is written, and nobody seen: a cache that evicts nothing needs
+  /// @param cache_directory  of an open cache.
+  /// @param is_read_only  write nothing and see no others: a cache that evicts nothing needs
   ///   neither.
   CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses, const UserPace& pace,
             bool is_read_only = false);
 
-  /// All slots before `slot` have been read.
+  /// Reports that all slots before `slot` have been read.
   void reach(std::uint64_t slot) noexcept;
   UserPace pace() const noexcept;
-  /// As joint_next_use(), of the others as they were some ms ago at most.
+  /// Calls joint_next_use() with a view of the others that may be some ms old.
   NextUse joint(const NextUse& mine, const std::string& name, std::uint64_t at) const;
-  /// Others whose process lives.
+  /// The number of others whose process lives.
   std::size_t num_others() const { return others()->size(); }
 
  private:

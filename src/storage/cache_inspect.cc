@@ -42,7 +42,7 @@ std::uint64_t ShardCache::used_bytes() const {
 
 namespace {
 
-/// Which processes hold and expect the shards of a cache, as it is now.
+/// The processes that hold and expect the shards of a cache, as of now.
 class Company {
  public:
   explicit Company(const detail::CacheDirectory& directory)
@@ -56,7 +56,7 @@ class Company {
     }
   }
 
-  /// Adds to an entry what its record says, and who has to do with it.
+  /// Fills an entry from the shard's record, and adds its users.
   void describe(const detail::CacheDirectory& directory, ShardCache::Entry& entry) const {
     if (const auto record = directory.read_record(entry.name).record) {
       entry.url = record->url;
@@ -108,7 +108,7 @@ std::vector<ShardCache::Entry> ShardCache::coming() const {
   const Company company(impl_->directory);
   std::map<std::string, ShardCache::Entry> by_name;
   for (const auto& temporary : impl_->directory.scan().temporaries) {
-    auto& entry = by_name[temporary.name];  // a compressed one has two
+    auto& entry = by_name[temporary.name];  // a compressed shard has two temporary files
     entry.name = temporary.name;
     entry.size_bytes += temporary.size_bytes;
     entry.last_use_ns = std::max(entry.last_use_ns, temporary.mtime_ns);

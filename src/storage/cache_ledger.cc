@@ -20,13 +20,13 @@ constexpr char kLedgerMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'U', '\n'};
 constexpr std::uint64_t kLedgerVersion = 1;
 constexpr std::uint64_t kDoubtAt = 64;
 
-/// The file's first bytes; the word of doubt follows at kDoubtAt.
+/// The start of the file; the word of doubt follows at kDoubtAt.
 struct Counted {
   char magic[8];
   std::uint64_t version;
   std::uint64_t used_bytes;
   std::uint64_t changes;
-  std::uint64_t doubt;     // the word of doubt when this was counted
+  std::uint64_t doubt;     // the word of doubt at the time of this count
   std::uint64_t checksum;  // hash64 of the bytes before this one
 };
 static_assert(sizeof(Counted) == 48);
@@ -45,7 +45,7 @@ std::uint64_t word_of(const File& file) {
   return read_at(file, kDoubtAt, word) ? word : 0;
 }
 
-/// Writes a word of doubt that was not there before, and returns it.
+/// Writes and returns a new word of doubt.
 std::uint64_t cast_doubt(File& file) {
   std::random_device random;
   const std::uint64_t word = (std::uint64_t{random()} << 32 | random()) | 1;
@@ -81,7 +81,7 @@ void write_to(File& file, std::uint64_t used_bytes, std::uint64_t changes, std::
 CacheLedger::Count CacheLedger::read() const noexcept {
   try {
     return read_from(File::open_read(directory_.ledger_path()));
-  } catch (const std::exception&) {  // there is none yet, or it cannot be opened
+  } catch (const std::exception&) {  // missing, or it cannot be opened
     return {};
   }
 }
@@ -101,7 +101,7 @@ void CacheLedger::doubt() const noexcept {
     share_as_folder(file);
     cast_doubt(file);
   } catch (
-      const std::exception&) {  // no descriptor, or a full disk: without the file all is listed
+      const std::exception&) {  // no descriptor, or a full disk: unlink it, so that all is listed
     forget();
   }
 }
@@ -116,7 +116,7 @@ void CacheLedger::change(const std::function<std::int64_t()>& change,
     share_as_folder(file);
     before = read_from(file);
     word = cast_doubt(file);
-  } catch (const std::exception&) {  // no descriptor, or a full disk: the next one lists the files
+  } catch (const std::exception&) {  // no descriptor, or a full disk: the next user lists the files
     file.close();
     forget();
   }

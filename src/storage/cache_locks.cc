@@ -15,8 +15,8 @@
 namespace shardwise::detail {
 namespace {
 
-/// The locks file, which only those may open who may write to the directory: a lock of another
-/// user's, who may read it, would hold up all of them.
+/// The locks file. Only users who may write to the directory may open it: a lock of a user who may
+/// only read would block all others.
 File open_locks(const CacheDirectory& directory) {
   File file = File::open_or_create(directory.locks_path(), 0600);
   share_as_folder(file);
@@ -24,7 +24,7 @@ File open_locks(const CacheDirectory& directory) {
 }
 
 std::uint64_t number_in(std::string_view name) {
-  return hash64(name) >> 3;  // so that 2k + 2 is still an offset, which is signed
+  return hash64(name) >> 3;  // 2k + 2 must fit a signed offset
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std:
     File file = open_locks(directory);
     if (!file.try_lock_byte(byte, true)) return std::nullopt;
     if (file.has_name()) return ByteLock(std::move(file));
-    // The file was unlinked before it was locked: other processes lock a new one.
+    // The file was unlinked before it was locked; other processes lock a new file.
   }
 }
 
@@ -62,7 +62,7 @@ void LockWatch::look_now() {
     is_foreign_ = !holder_ && File::open_read(path).is_byte_shared(byte_);
   } catch (const NoDescriptor&) {
     throw;
-  } catch (const Error&) {  // it was removed: the lock is taken in a new one
+  } catch (const Error&) {  // it was removed: the lock is taken in a new file
     is_foreign_ = false;
   }
   if (is_foreign_) holder_ = find_lock_holder(path, byte_, false);
@@ -91,8 +91,8 @@ bool ByteLocks::try_take(std::uint64_t byte) {
     if (is_first) file_ = open_locks(directory_);
     if (!file_.try_lock_byte(byte, true)) return false;
     if (file_.has_name()) return true;
-    // As in ByteLock::try_take(), the file was unlinked. With locks held in it, it cannot be
-    // exchanged for the new one.
+    // The file was unlinked, see ByteLock::try_take(). It holds locks, so it cannot be replaced by
+    // the new file.
     if (!is_first) return false;
     file_.close();
   }
@@ -111,8 +111,8 @@ std::optional<PinTable::Pin> PinTable::try_pin(const std::string& name) {
   renew();
   Users& users = users_[name];
   if (directory_.is_read_only()) {
-    // A lock keeps the shard from being evicted. Where there can be none, a mapping stays readable
-    // all the same.
+    // A lock keeps the shard from being evicted. If locking fails, a mapping stays readable all the
+    // same.
     if (!users.is_locked) users.is_locked = try_lock_without_writing(use_byte(name));
     ++users.own;
     return Pin{.process = process_, .is_shared = false};
@@ -165,14 +165,14 @@ void PinTable::renew() {
       file_ = File::open_read(directory_.locks_path());
     } catch (const NoDescriptor&) {
       throw;
-    } catch (const Error&) {  // there is none, or this user may not read it
+    } catch (const Error&) {  // missing, or this user may not read it
     }
     return;
   }
   while (file_.fd() < 0 || !file_.has_name()) {
     File fresh = open_locks(directory_);
     for (auto& [name, users] : users_) {
-      // This may fail, if the shard is being evicted by now. Its mapping stays readable.
+      // This fails if the shard is being evicted by now. Its mapping stays readable.
       users.is_locked = fresh.try_lock_byte(use_byte(name), false);
     }
     file_ = std::move(fresh);
@@ -213,12 +213,11 @@ PinTable::Pin CacheLocks::pin(const std::string& name, const CancelToken& cancel
                   [&] { return pins.try_pin(name); });
 }
 
-// A process that fetches may be silent for as long as it likes: it asks how large the shard is,
-// waits for room, for its server, or between two tries, expands, syncs. It has a limit of its own
-// (Fetchers::Options::retry_for), and its lock goes with it. So this waits for as long as the
-// process is seen to live, unless it stays stopped for wait_timeout. A process that cannot be seen,
-// as in another container, is judged by its files, and may be silent for as long as a fetch of this
-// process.
+// A process that fetches may be silent for long: it asks for the size, waits for room, for its
+// server or between retries, expands, syncs. Its own limit is Fetchers::Options::retry_for, and its
+// lock ends with the process. This call therefore waits while the process is seen to live, unless
+// it stays stopped for wait_timeout. A process that cannot be seen, e.g. in another container, is
+// judged by its files. It may be silent for as long as a fetch of this process.
 ByteLock CacheLocks::lock_fetch(const CacheRequest& request, const std::string& name) {
   Pause pause;
   LockWatch watch(directory_, fetch_byte(name));
@@ -265,7 +264,8 @@ void CacheLocks::require_progress(const CacheRequest& request, const LockWatch& 
 }
 
 std::int64_t CacheLocks::latest_write_ns(const std::string& name) const {
-  // Sizes are reserved from the start. A compressed shard has two files, of which one rests.
+  // The mtime counts, as sizes are reserved from the start. A compressed shard has two files, and
+  // only one of them grows.
   std::int64_t latest_ns = 0;
   for (const auto& temporary : directory_.scan().temporaries) {
     if (temporary.name == name) latest_ns = std::max(latest_ns, temporary.mtime_ns);

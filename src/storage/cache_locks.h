@@ -19,56 +19,55 @@
 #include "storage/cache_metrics.h"
 #include "storage/cache_request.h"
 
-// The locks of a shard cache: bytes of its locks file, as docs/formats/cache-directory.md lists
-// them. shard_cache.cc says in which order they are taken.
+// The locks of a shard cache: bytes of its locks file, listed in docs/formats/cache-directory.md.
+// shard_cache.cc says in which order they are taken.
 
 namespace shardwise::detail {
 
-/// The byte of the locks file that is locked while room is made, ...
+/// The byte of the locks file that is locked while room is made.
 inline constexpr std::uint64_t kRoomByte = 0;
-/// ... while the shard is fetched, ...
+/// The byte that is locked while the shard is fetched.
 std::uint64_t fetch_byte(std::string_view name);
-/// ... and, shared, while it is in use.
+/// The byte that is locked, shared, while the shard is in use.
 std::uint64_t use_byte(std::string_view name);
 
-/// An exclusive lock on a byte of the locks file; freed when this is destroyed or the process ends.
+/// An exclusive lock on a byte of the locks file. Freed on destruction, or when the process ends.
 /// Movable.
 class [[nodiscard]] ByteLock {
  public:
-  /// Takes the lock; returns nothing if another holds it.
+  /// Takes the lock; returns nullopt if another holder has it.
   [[nodiscard]] static std::optional<ByteLock> try_take(const CacheDirectory& directory,
                                                         std::uint64_t byte);
 
  private:
   explicit ByteLock(File file) : file_(std::move(file)) {}
-  File file_;  // of its own: closing it frees the lock
+  File file_;  // not shared: closing it frees the lock
 };
 
-/// Watches who holds a lock that a thread waits for. One thread.
+/// Watches the holder of a lock that a thread waits for.
 ///
-/// Times are of this thread's waiting: while it is stopped itself, as all processes of a job may
-/// be, no time passes.
+/// Threads: one.
+/// Units: time counts only while this thread runs; it does not pass while the whole job is stopped.
 class LockWatch {
  public:
   LockWatch(const CacheDirectory& directory, std::uint64_t byte)
       : directory_(directory), byte_(byte) {}
 
-  /// To be called between tries. About once a second it looks who holds the lock, and returns true.
+  /// Call between tries. About once a second it looks up the holder, and returns true.
   bool look();
   void look_now();
   std::chrono::milliseconds waited() const noexcept { return rounded(waited_); }
-  /// For how long the holder has been seen stopped, up to the last look.
+  /// How long the holder has been seen stopped, up to the last look.
   std::chrono::milliseconds stopped_for() const noexcept { return rounded(stopped_); }
-  /// As it was at the last look; nothing if it cannot be seen.
+  /// The holder at the last look; nullopt if it cannot be seen.
   const std::optional<LockHolder>& holder() const noexcept { return holder_; }
   bool is_own() const noexcept;
-  /// For how long the lock has been seen to be a shared one, up to the last look. No program takes
-  /// such a lock on a byte that is fetched or made room under: whoever holds it is no user of the
-  /// cache.
+  /// How long the lock has been seen as a shared one, up to the last look. A cache takes only
+  /// exclusive locks on the fetch and room bytes, so such a holder is not a user of the cache.
   std::chrono::milliseconds foreign_for() const noexcept { return rounded(foreign_); }
-  /// Who holds the lock, as far as this process can see, in parentheses.
+  /// The lock's holder in parentheses, as far as this process can see.
   std::string who() const;
-  /// What to do about a holder that is stuck, for error texts.
+  /// The remedy for a stuck holder, for error messages.
   std::string remedy() const;
 
  private:
@@ -85,12 +84,12 @@ class LockWatch {
   bool is_foreign_ = false;
 };
 
-/// Exclusive locks on any number of bytes of the locks file, with one descriptor; freed when this
-/// is destroyed or the process ends.
+/// Exclusive locks on any number of bytes of the locks file, with one descriptor. Freed on
+/// destruction, or when the process ends.
 class ByteLocks {
  public:
   explicit ByteLocks(const CacheDirectory& directory) : directory_(directory) {}
-  /// False if another holds it.
+  /// False if another holder has it.
   [[nodiscard]] bool try_take(std::uint64_t byte);
 
  private:
@@ -100,8 +99,8 @@ class ByteLocks {
 
 /// The shards that this process pins. Threads: internally synchronised.
 ///
-/// After fork() the parent's pins stay the parent's. The child has pins of its own on the shards
-/// that the parent shared, from the time on at which it first pins or unpins one.
+/// After fork() the parent's pins stay the parent's. The child gets copies of the pins that the
+/// parent shared, when it first pins or unpins a shard.
 class PinTable {
  public:
   explicit PinTable(const CacheDirectory& directory) : directory_(directory) {}
@@ -112,9 +111,9 @@ class PinTable {
     std::uint64_t process = 0;
     bool is_shared = false;
   };
-  /// Returns nothing while the shard is being evicted, which is brief.
+  /// Returns nullopt while the shard is being evicted, which is brief.
   [[nodiscard]] std::optional<Pin> try_pin(const std::string& name);
-  /// Marks a pin that forked children get a copy of, and will unpin.
+  /// Marks a pin as inherited by forked children, each of which unpins its copy.
   void share(const std::string& name, Pin& pin) noexcept;
   void unpin(const std::string& name, const Pin& pin) noexcept;
 
@@ -124,21 +123,21 @@ class PinTable {
     std::size_t shared = 0;  // with children
     bool is_locked = false;
   };
-  /// In a forked child: drops the users that are the parent's alone.
+  /// In a forked child: drops the pins that are the parent's alone.
   void adopt() noexcept SHARDWISE_REQUIRES(mutex_);
-  /// Opens the locks file if that has not been done by this process, or if it was unlinked.
+  /// Opens the locks file if this process has not done so, or if it was unlinked.
   void renew() SHARDWISE_REQUIRES(mutex_);
-  /// In a directory that is only read: takes the lock where that is possible.
+  /// In a read-only directory: takes the lock if possible.
   bool try_lock_without_writing(std::uint64_t byte) SHARDWISE_REQUIRES(mutex_);
 
   const CacheDirectory& directory_;
   Mutex mutex_;
-  File file_ SHARDWISE_GUARDED_BY(mutex_);  // a child finds it closed
+  File file_ SHARDWISE_GUARDED_BY(mutex_);  // closed in a forked child
   std::uint64_t process_ SHARDWISE_GUARDED_BY(mutex_) = process_generation();
   std::map<std::string, Users> users_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
-/// Waits between the tries of a lock, longer each time.
+/// Waits between tries of a lock, longer each time.
 class Pause {
  public:
   void operator()() {
@@ -151,10 +150,10 @@ class Pause {
   std::chrono::microseconds next_{100};
 };
 
-/// Takes the locks of a cache, and waits for them with a limit. Threads: internally synchronised.
+/// Takes the locks of a cache, and waits for them with a timeout. Threads: internally synchronised.
 class CacheLocks {
  public:
-  /// @param retry_for  how long a fetch is tried again.
+  /// @param retry_for  retry budget of a fetch.
   CacheLocks(const CacheDirectory& directory, const ShardCache::Options& options,
              std::chrono::milliseconds retry_for, CacheCounts& counts)
       : pins(directory),
@@ -163,14 +162,14 @@ class CacheLocks {
         retry_for_(retry_for),
         counts_(counts) {}
 
-  /// The lock on kRoomByte. Functions that take one as an argument need it held.
+  /// The lock on kRoomByte. Functions that take a Room require the lock.
   struct Room {
     ByteLock lock;
   };
-  /// Errors of all that wait: kIo if it takes too long; Cancelled.
+  /// Errors of all calls that wait: kIo on timeout; Cancelled.
   Room lock_room(const CancelToken& cancel) const;
   std::optional<Room> try_lock_room() const;
-  /// Pins a shard: waits for a process that evicts it, which is brief.
+  /// Pins a shard. Waits for a process that evicts it, which is brief.
   PinTable::Pin pin(const std::string& name, const CancelToken& cancel);
   /// Waits for the lock to fetch the shard, for as long as its owner may fetch.
   ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
@@ -184,9 +183,9 @@ class CacheLocks {
   template <class Attempt>
   auto wait_for(std::uint64_t byte, std::string_view failure, const CancelToken& cancel,
                 const Attempt& attempt) const;
-  /// When a temporary file of the shard was written to; 0: there is none. Cost: O(shards).
+  /// The latest write to a temporary file of the shard; 0 if it has no file. Cost: O(shards).
   std::int64_t latest_write_ns(const std::string& name) const;
-  /// Calls on_wait, once a shard, and once more if the process that is waited for is stopped.
+  /// Calls on_wait, once per shard, and once more if the awaited process is stopped.
   void report_wait(const CacheRequest& request, const std::string& name, const LockWatch& watch);
   void require_progress(const CacheRequest& request, const LockWatch& watch,
                         std::chrono::milliseconds silent) const;
@@ -196,7 +195,7 @@ class CacheLocks {
   const std::chrono::milliseconds retry_for_;
   CacheCounts& counts_;
   Mutex mutex_;
-  /// Shards that on_wait was called for, and whether their process was stopped then.
+  /// Shards for which on_wait was called, and whether their process was stopped then.
   std::set<std::pair<std::string, bool>> reported_ SHARDWISE_GUARDED_BY(mutex_);
 };
 

@@ -12,7 +12,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// A value of a label: in UTF-8, with the three escapes of the format.
+/// The value of a label in UTF-8, with the three escapes of the format.
 std::string label_value(std::string_view value) {
   std::string text;
   for (const char c : escaped(value)) {
@@ -22,7 +22,7 @@ std::string label_value(std::string_view value) {
   return text;
 }
 
-/// Makes the text, one family after the other.
+/// Builds the text, family by family.
 class Exposition {
  public:
   explicit Exposition(std::string labels) : labels_(std::move(labels)) {}
@@ -44,7 +44,7 @@ class Exposition {
   std::string take() { return std::move(text_); }
 
  private:
-  /// Independent of the locale.
+  /// Seconds as text, independent of the locale.
   static std::string seconds(std::int64_t ns) {
     char fraction[16];
     constexpr std::int64_t kNsInSecond = 1'000'000'000;

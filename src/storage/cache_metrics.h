@@ -11,28 +11,30 @@
 #include "shardwise/storage/shard_cache.h"
 
 // Statistics in Prometheus' text format, version 0.0.4, for node_exporter's textfile collector.
-// Every sample has the label `directory`; what one process did has the label `pid`, too, so that
-// the files of several processes go together.
+// Every sample has the label `directory`. Samples of one process have the label `pid` as well, so
+// that the files of several processes can be combined.
 
 namespace shardwise::detail {
 
-/// What one process did with a cache. Pure.
+/// The metrics of one process's use of a cache. Pure.
 SHARDWISE_EXPORT std::string process_metrics(const ShardCache::Stats& stats,
                                              const ShardCache::Options& options, std::int64_t pid);
 
-/// What lies in a cache. Pure.
-/// @param entries  of whole shards; `coming` of those that are being fetched.
+/// The metrics of a cache's contents. Pure.
+/// @param entries  whole shards.
+/// @param coming   shards that are being fetched.
 SHARDWISE_EXPORT std::string directory_metrics(const std::vector<ShardCache::Entry>& entries,
                                                const std::vector<ShardCache::Entry>& coming,
                                                std::string_view directory);
 
-/// Writes a file that appears whole, by rename, as the collector wants it. Not synced.
-/// Errors: InvalidArgument (a device has the name), kIo, kNoSpace.
+/// Writes a file atomically, by rename, as the collector requires. Not synced.
+/// Errors: InvalidArgument if `path` is a device; kIo; kNoSpace.
 SHARDWISE_EXPORT void write_metrics(const std::string& path, std::string_view text);
 
-/// Counts what this process does with a cache, and writes its metrics file, if it is to have one.
-/// Threads: internally synchronised. Processes: a forked child never writes the file, which is its
-/// parent's.
+/// Counts what this process does with a cache, and writes its metrics file if the options name one.
+///
+/// Threads: internally synchronised.
+/// Processes: a forked child never writes the file, which is its parent's.
 class CacheCounts {
  public:
   explicit CacheCounts(const ShardCache::Options& options) : options_(options) {}
@@ -47,7 +49,7 @@ class CacheCounts {
   }
   ShardCache::Stats stats() const;
   std::string metrics() const;
-  /// Writes the file, if it is due. What cannot be written is tried again.
+  /// Writes the file if it is due. A failed write is retried when it is next due.
   void write_if_due() noexcept;
 
  private:

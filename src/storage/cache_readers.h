@@ -12,11 +12,11 @@
 
 namespace shardwise::detail {
 
-/// How many of something this process has: one for each Slot that lives. A forked child begins at
-/// 0. Threads: internally synchronised.
+/// The number of live Slots in this process. A forked child begins at 0.
+/// Threads: internally synchronised.
 class LiveCount {
  public:
-  /// REQUIRES: the LiveCount outlives it.
+  /// REQUIRES: the LiveCount outlives the Slot.
   class [[nodiscard]] Slot {
    public:
     explicit Slot(LiveCount& of) : of_(of) {}
@@ -32,7 +32,7 @@ class LiveCount {
     const std::uint64_t process_ = process_generation();
   };
   std::unique_ptr<Slot> add() { return add_up_to(~std::uint64_t{0}); }
-  /// Null if there are `max` already.
+  /// Returns null if there are `max` already.
   std::unique_ptr<Slot> add_up_to(std::uint64_t max);
   bool is_zero() const;
 
@@ -41,19 +41,21 @@ class LiveCount {
   mutable PerProcess<std::uint64_t> number_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
-/// What the threads of this process do with shards of a cache: which they have mapped, and which
-/// they fetch. Threads: internally synchronised. Processes: a forked child fetches nothing.
+/// The shards of a cache that threads of this process have mapped, and those they fetch.
+///
+/// Threads: internally synchronised.
+/// Processes: a forked child fetches nothing.
 class CacheReaders {
  public:
   void add_releaser(std::weak_ptr<void> owner, CacheAccess::Releaser releaser);
-  /// Has all who hold the shard idle let go of it; true if somebody did.
+  /// Asks all releasers to unmap the shard if it is idle; true if one of them did.
   bool ask_to_release(const std::string& name);
-  /// True if the shard is in use, as by a batch that has samples of it.
+  /// True if the shard is in use, e.g. by a batch that has samples of it.
   bool is_in_use(const std::string& name);
 
-  /// Notes a shard whose fetch begins, for readers that follow it.
+  /// Registers a shard whose fetch begins, for readers that follow it.
   std::shared_ptr<ComingShard> begin_coming(const std::string& name);
-  /// The shard, if it is being fetched and can be followed; else null.
+  /// Returns the shard if it is being fetched and can be followed; else null.
   std::shared_ptr<ComingShard> find_coming(const std::string& name) const;
 
   LiveCount fetches;
@@ -64,7 +66,7 @@ class CacheReaders {
     std::weak_ptr<void> owner;
     CacheAccess::Releaser ask;
   };
-  /// Those whose owners live. They take locks of their own, so they are called without the mutex.
+  /// The releasers whose owners live. They take locks, so call them without the mutex.
   std::vector<std::pair<std::shared_ptr<void>, CacheAccess::Releaser>> living();
 
   mutable Mutex mutex_;

@@ -20,34 +20,34 @@ namespace shardwise::detail {
 // How room is made:
 //
 //   used    = all shards under their names + all temporary files that are locked (survey())
-//   allowed = budget_bytes - what is wanted
+//   allowed = budget_bytes - size of the wanted shard
 //
-//   make_if_counted()  with the room byte: if the ledger is sure that it fits, the temporary file
-//                      is made
+//   make_if_counted()  with the room byte: if the ledger's count says that it fits, makes the
+//                      temporary file
 //   make_plan()        without it: lists the files, asks when each is needed, chooses victims
-//                      (eviction.h), and locks their use bytes. That fails while any process pins
-//                      the shard, this one included; so the pools of this process are first asked
-//                      to unmap it (CacheReaders::ask_to_release())
+//                      (eviction.h), and locks their use bytes. Locking fails while a process pins
+//                      the shard; so the pools of this process are first asked to unmap it
+//                      (CacheReaders::ask_to_release())
 //   apply()            with the room byte: verifies that nothing changed since the listing, removes
 //                      the victims, and makes the temporary file; otherwise a new plan is made
 //
-// So under the room byte, which all processes of the machine may want, nothing is listed, synced,
-// or asked of others. A temporary file gets its full size before the byte is free again; where the
-// source does not say how large the shard is, ShardFetch::Impl::grow() makes room for each further
-// step. So two processes never count the same free bytes.
+// All processes of the machine contend for the room byte. No thread lists files, syncs, or calls
+// others while it holds that byte. A temporary file gets its full size before the byte is released.
+// If the source does not say how large the shard is, ShardFetch::Impl::grow() makes room step by
+// step. Two processes therefore never count the same free bytes.
 //
-// A request that fails evicts only what already exceeded the budget. What the caller does with the
-// answers:
+// A request that fails evicts only what already exceeded the budget. The answers, and what the
+// caller does then:
 //
 //   kMade    the temporary file was made
-//   kNotNow  a victim is pinned, or needed before the new shard  come back later (next_stage())
-//   kNone    all that may go is gone, or it never will fit       fetch outside the budget, or read
+//   kNotNow  a victim is pinned, or needed before the new shard  retry later (next_stage())
+//   kNone    no victim is left, or it will never fit             fetch outside the budget, or read
 //                                                                single samples from the source
 
 namespace {
 
-/// After so many plans in vain, the last one is carried out although the cache changed meanwhile.
-/// The count is then as exact as the ledger's.
+/// After this many failed plans, the last one is applied although the cache changed meanwhile. The
+/// count is then as exact as the ledger's.
 constexpr int kMaxListings = 5;
 
 std::int64_t realtime_ns() noexcept {
@@ -56,7 +56,8 @@ std::int64_t realtime_ns() noexcept {
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-/// True if a file of this size is refused for the disk's sake, and not by a limit of this process.
+/// True if the disk is too full for a file of this size. False if a limit of this process is the
+/// cause.
 bool is_full_disk(const Error& error, std::uint64_t size_bytes) {
   rlimit limit{};
   const bool has_limit = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size_bytes;
@@ -92,7 +93,7 @@ bool CacheRoom::evict_stale(const ByteLock&, const CacheRequest& request, const 
     }
     if (std::chrono::steady_clock::now() - start >= timeout) return false;
     request.cancel.throw_if_cancelled();
-    pause();  // a process that only examines the shard, as find() does, unpins it soon
+    pause();  // a process that merely examines the shard, as find() does, unpins it soon
   }
 }
 
@@ -107,7 +108,7 @@ bool CacheRoom::evict_unused(const std::string& name) {
 bool CacheRoom::has_room(const std::string& name) {
   const auto before = ledger.read();
   {
-    // No file is made without a change of the ledger.
+    // Every new file changes the ledger.
     const Lock lock(mutex_);
     const auto at = without_room_.find(name);
     if (at != without_room_.end() && before.doubt != 0 && at->second == before) return false;
@@ -127,7 +128,7 @@ bool CacheRoom::has_room(const std::string& name) {
 }
 
 std::optional<std::uint64_t> CacheRoom::remove(const CacheLocks::Room&, const std::string& name) {
-  // Since it was listed, it may have gone, or another have come under its name.
+  // The shard may have been evicted or replaced since it was listed.
   const auto size_bytes = find_size(directory_.shard_path(name));
   directory_.remove(name);
   return size_bytes;
@@ -152,12 +153,12 @@ void CacheRoom::spare_unknown(Survey& found) const {
     ++num_unknown;
     began_ns = std::min(began_ns, user.pace.began_ns);
   }
-  // Among themselves the least recently used leaves first.
+  // If all users' orders are unknown, plain LRU applies.
   if (num_unknown == 0 || num_unknown == users.size()) return;
   const std::uint64_t share = options_.budget_bytes / users.size() * num_unknown;
   std::vector<EvictionCandidate*> candidates;
   for (Candidate& candidate : found.shards) candidates.push_back(&candidate);
-  // Users tell the monotonic clock's time, files the real one's.
+  // Users post monotonic times; files have real times.
   const std::int64_t since = realtime_ns() - (monotonic_ns() - began_ns);
   spare_share(candidates, share, since);
 }
@@ -193,7 +194,7 @@ void CacheRoom::mark_stuck(Survey& found) {
   auto before = std::exchange(stuck_since_, {});
   for (Candidate& candidate : found.shards) {
     const auto at = before.find(candidate.shard.name);
-    // A reader that is about to need it may hold it: then it counts anew.
+    // A reader that is about to need the shard may hold it. The time then starts anew.
     if (at == before.end() || !candidate.next.may_go_now) continue;
     candidate.is_stuck = now - at->second >= options_.room_timeout;
     stuck_since_.insert(before.extract(at));
@@ -236,7 +237,7 @@ std::optional<std::uint64_t> CacheRoom::trim(const Survey& found, std::uint64_t 
   ByteLocks locks(directory_);
   std::vector<std::size_t> victims;
   std::uint64_t evicted = 0;
-  std::uint64_t left = found.bytes;  // but for what counts as evicted
+  std::uint64_t left = found.bytes;  // except for what counts as evicted
   for (std::size_t i = 0; i < found.shards.size() && left > max_bytes; ++i) {
     const Candidate& candidate = found.shards[i];
     const bool is_spared =
@@ -262,10 +263,10 @@ bool CacheRoom::trim_to_budget(const std::string& pinned, const NextUseOf& next_
     const std::uint64_t pinned_bytes =
         pinned.empty() ? 0 : find_size(directory_.shard_path(pinned)).value_or(0);
     const std::uint64_t max = options_.budget_bytes - std::min(options_.budget_bytes, pinned_bytes);
-    if (found.bytes <= max) return true;
     const auto evicted = trim(found, max, spare, nullptr);
-    return evicted && (spare == Spare::kNone || found.bytes - *evicted <= max);
-  } catch (const Error&) {  // the shards can be read all the same, and the next call tries again
+    // A shard that is fetched beyond the budget counts in `used_bytes` alone until its rename.
+    return evicted && (spare == Spare::kNone || found.used_bytes - *evicted <= max);
+  } catch (const Error&) {  // the shards stay readable, and the next call tries again
     return false;
   }
 }
@@ -287,7 +288,7 @@ Room CacheRoom::make(const Wanted& wanted, const MakeFile& make_file) {
       return make_within(budget_bytes, wanted, make_file);
     } catch (const Error& full) {
       if (!is_full_disk(full, wanted.size_bytes)) throw;
-      // The disk holds less than the budget: what is there now is all that it holds.
+      // The disk holds less than the budget: take the bytes there now as the budget.
       const std::uint64_t used = survey(wanted.name, nullptr).used_bytes;
       const bool is_vain = used < wanted.size_bytes || (!is_first && used >= budget_bytes);
       if (is_vain) throw;
@@ -337,9 +338,9 @@ CacheRoom::Plan CacheRoom::make_plan(std::uint64_t budget_bytes, const Wanted& w
     return found;
   };
   Plan plan{.found = look(), .locks = ByteLocks(directory_), .eviction = {}};
-  // Shards that were kept under a larger budget, or while they were in use, go first, though they
-  // are needed: otherwise no fetch would find room while they stay. Pinned ones count as evicted,
-  // so that no shard that is needed sooner goes in their place.
+  // Trim first what exceeds the budget, because it was in use or the budget was larger. Otherwise
+  // no fetch would find room while it stays. Pinned shards count as evicted, so that no shard that
+  // is needed sooner is evicted in their place.
   if (plan.found.bytes > options_.budget_bytes) {
     const bool spares_needed = !is_disk_full && may_exceed_budget(wanted.urgency);
     if (trim(plan.found, options_.budget_bytes, spares_needed ? Spare::kNeeded : Spare::kPinned,
@@ -405,7 +406,7 @@ void CacheRoom::remove_leftovers(const CacheDirectory::Contents& contents) const
     }
   }
   for (const std::string& name : without_shard) {
-    // The lock: a record without a shard may be one that a fetch has just written.
+    // Lock: a fetch may have just written this record, before its shard.
     const auto lock = locks_.try_lock_fetch(name);
     if (lock && !find_size(directory_.shard_path(name))) {
       directory_.remove_record(name);
@@ -423,7 +424,8 @@ void CacheRoom::take_stock() {
   for (const auto& temporary : contents.temporaries) {
     if (find_size(temporary.path)) used_bytes += temporary.size_bytes;
   }
-  // Whoever has the room byte may be stopped: nobody waits for it before the first shard is needed.
+  // The holder of the room byte may be stopped. Do not wait for it before the first shard is
+  // needed.
   const auto room = locks_.try_lock_room();
   if (!room || !ledger.is_same(before)) return ledger.doubt();
   ledger.change([] { return 0; }, used_bytes);

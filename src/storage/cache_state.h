@@ -22,26 +22,26 @@
 #include "storage/coming_shard.h"
 #include "storage/failed_fetches.h"
 
-// A shard cache has five parts, each with a mutex and an interface of its own:
+// A shard cache has five parts, each with its mutex and its interface:
 //
 //   CacheLocks     the locks that processes share, and which shards this process pins
-//   CacheReaders   what the threads of this process read and fetch
-//   CacheRoom      what is evicted, and when
-//   FailedFetches  what fetches failed with
+//   CacheReaders   the shards that threads of this process read and fetch
+//   CacheRoom      evictions
+//   FailedFetches  recent failures of fetches
 //   CacheCounts    statistics and the metrics file
 //
-// shard_cache.cc finds a shard, or has it fetched by shard_fetch.cc; cache_inspect.cc lists,
+// shard_cache.cc finds a shard, or has it fetched by shard_fetch.cc. cache_inspect.cc lists,
 // verifies and removes shards.
 
 namespace shardwise {
 
 namespace detail {
 
-/// Bytes that are read or written at once.
+/// Bytes per read or write.
 inline constexpr std::size_t kCachePieceBytes = std::size_t{1} << 20;
 
 /// hash128 of a file's bytes. Errors: NotFound, kIo; Cancelled.
-/// @param progress  is given how many bytes were read now; may be empty.
+/// @param progress  takes the number of bytes just read; may be empty.
 Hash128 hash_of_file(const File& file, const CancelToken& cancel,
                      const std::function<void(std::uint64_t bytes)>& progress = nullptr);
 
@@ -56,16 +56,16 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  /// Throws for what a cache that is only read cannot do. Errors: Unsupported.
+  /// Errors: Unsupported if the cache is read-only.
   void require_writable(std::string_view what) const;
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
-  /// Pins the shard, whether it is there or not. Errors: kIo; Cancelled.
+  /// Pins the shard's name, whether or not the shard exists. Errors: kIo; Cancelled.
   CachedShard pin(const CacheRequest& request, const std::string& name);
-  /// Pins the shard's name, and finds out how much room it takes. Makes none yet.
-  /// @param lock  the one to fetch the shard.
+  /// Pins the shard's name, and finds out how much room it takes. Makes no room yet.
+  /// @param lock  the lock to fetch the shard.
   std::unique_ptr<ShardFetch::Impl> begin_fetch(detail::ByteLock lock, const CacheRequest& request,
                                                 const std::string& name, const NextUseOf& next_use);
-  /// Writes the note of a shard; if that fails, the shard has none.
+  /// Writes the note of a shard. On failure the shard has no note.
   void write_note(const std::string& name, const Hash128& shard_hash, std::string_view text) const;
 
   const ShardCache::Options options;
@@ -78,20 +78,20 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   detail::CacheRoom room;
 
  private:
-  /// Compares the pinned shard under the name with what is known of the wanted one.
+  /// True if the pinned shard under the name matches the request.
   bool is_as_asked(const CacheRequest& request, const std::string& name) const;
-  /// False if others may have changed the shard or its record, and it is not what the index has, or
-  /// nothing tells. Where they may, `shard` is bound to the file that was checked.
-  /// Errors: StaleIndex if it is wrong, and no right one can be fetched.
+  /// False if others may have changed the shard or its record, and it fails the index's hashes or
+  /// there are no hashes. If others may change it, `shard` is bound to the file that was checked.
+  /// Errors: StaleIndex if it is wrong and the cache is read-only.
   bool is_genuine(const CacheRequest& request, CachedShard& shard);
-  /// Whether the shard's bytes are still those of its record, which is brought up to date.
+  /// True if the shard's bytes still match its record; if so, updates the record.
   bool has_recorded_bytes(const CacheRequest& request, const std::string& name,
                           Record& record) const;
-  /// Writes the record of a shard that is there, if no other process does and the disk has room.
+  /// Writes the record of an existing shard, unless another process does or the disk is full.
   void renew_record(const std::string& name, const Record& record) const;
 
   Mutex mutex;
-  /// Files that others may change, and that were checked by this process.
+  /// Files that others may change, and that this process has checked.
   std::set<detail::FileIdentity> checked SHARDWISE_GUARDED_BY(mutex);
 };
 
@@ -102,7 +102,7 @@ struct CachedShard::Pin {
     const bool was_overflow = overflow_file != nullptr;
     overflow_file.reset();
     overflow.reset();
-    if (was_overflow) cache->room.ledger.doubt();  // its bytes are gone
+    if (was_overflow) cache->room.ledger.doubt();  // its bytes are freed
     cache->locks.pins.unpin(name, pin);
   }
   Pin(const Pin&) = delete;
@@ -126,33 +126,37 @@ struct ShardFetch::Impl {
 
   CachedShard run();
   CachedShard run_once();
-  /// What the fetchers are asked for.
+  /// The request for the fetchers.
   Fetcher::Request source_request() const;
-  /// How large the shard will be in the cache; 0 means: unknown. Asks the source if need be.
+  /// The shard's size in the cache; 0 if unknown. Asks the source if need be.
   std::uint64_t size_wanted() const;
-  /// Fetches the shard, and checks it. What came wrong is fetched again before it is an error.
+  /// Fetches the shard and checks it. Retries a wrong shard before throwing.
   Source fetch_checked(FileSink& sink);
   Source transfer(FileSink& sink);
   Source copy_local(FileSink& sink);
   void expand(FileSink& sink, std::string_view compressed, const std::string& name);
-  /// Makes room, and with it the temporary file, of the size that the shard will have.
+  /// Makes room, and the temporary file with the size that the shard will have.
   Room make_room(Urgency urgency, std::uint64_t needed_at = 0, bool may_overflow = false);
-  /// Waits for room, stage by stage; without any, makes the file outside the budget. False: the
-  /// caller is to read single samples from the source.
+  /// Waits for room, stage by stage; without any, makes the file outside the budget. Returns false
+  /// if the caller must read single samples from the source.
   bool find_room();
-  /// Makes the file outside the budget; the name is in use by another version of the shard.
+  /// Makes the file outside the budget, since another version of the shard is in use under the
+  /// name.
   void make_overflow_file();
   void make_file();
   std::unique_ptr<AtomicFile> new_file() const;
+  /// Extends the temporary file to this size, and counts the growth.
   void grow(std::uint64_t size_bytes);
-  /// Fetches a compressed shard to a file that goes as soon as it is expanded.
+  /// Truncates the temporary file to the bytes received, and counts the cut.
+  void cut(std::uint64_t size_bytes);
+  /// Fetches a compressed shard to a file that is deleted as soon as it is expanded.
   Source fetch_compressed(FileSink& sink);
   Source fetch_to(FileSink& sink);
   void require_source_hash(const Hash128& hash) const;
   detail::CacheRoom::Wanted wanted(std::uint64_t size_bytes) const {
     return {.request = request, .name = name, .size_bytes = size_bytes, .next_use = next_use};
   }
-  /// Keeps the shard under its name, with its record and note.
+  /// Renames the shard into the cache, with its record and note.
   CachedShard keep_in_cache(const Source& source, const FileSink& sink);
   CachedShard keep_outside_budget();
   void require_size(std::optional<std::uint64_t> wanted, std::uint64_t size_bytes) const;
@@ -165,18 +169,18 @@ struct ShardFetch::Impl {
   NextUseOf next_use;
   CachedShard pinned;
   detail::ByteLock lock;
-  std::uint64_t reserved_bytes = 0;
-  bool is_overflow = false;  ///< its file lies outside the budget
+  std::uint64_t reserved_bytes = 0;  ///< size of the temporary file, as counted
+  bool is_overflow = false;          ///< its file is outside the budget
   std::unique_ptr<detail::LiveCount::Slot> overflow = nullptr;
   std::optional<std::chrono::milliseconds> retry_for = {};
-  /// Casts doubt on the ledger, unless the shard came into the cache.
+  /// Casts doubt on the ledger, unless the shard entered the cache.
   struct Uncounted {
     void operator()(const detail::CacheLedger* ledger) const noexcept { ledger->doubt(); }
   };
   std::unique_ptr<const detail::CacheLedger, Uncounted> uncounted = nullptr;
   std::unique_ptr<AtomicFile> file = nullptr;
-  bool is_one_stream = false;  // it was tried in parts
-  /// Ends before the file goes.
+  bool is_one_stream = false;  // after a failed attempt in parts
+  /// Ended before the file is deleted.
   struct Coming {
     std::shared_ptr<detail::ComingShard> shard = nullptr;
     Coming() = default;
@@ -188,7 +192,7 @@ struct ShardFetch::Impl {
     detail::ComingShard* operator->() const noexcept { return shard.get(); }
     detail::ComingShard& operator*() const noexcept { return *shard; }
     explicit operator bool() const noexcept { return shard != nullptr; }
-  } coming = {};  // none: it cannot be followed
+  } coming = {};  // null if it cannot be followed
 };
 
 }  // namespace shardwise

@@ -14,32 +14,36 @@
 
 namespace shardwise::detail {
 
-/// The bytes of a plain shard while this process fetches it into a cache, for those of its readers
-/// that do not wait for the whole.
+/// The bytes of a plain shard while this process fetches it into a cache, for readers that do not
+/// wait for the whole shard.
 ///
-/// What came stays as it is: a fetch that begins anew does so in another file, and this is over.
-/// Nothing here says that the bytes are right; see CacheAccess::follow().
+/// Bytes that arrived do not change: if the fetch restarts, it uses another file, and this object
+/// is over. The bytes are unverified; see CacheAccess::follow().
 ///
-/// Threads: internally synchronised. Processes: to a forked child it is over.
+/// Threads: internally synchronised.
+/// Processes: in a forked child it is over.
 class SHARDWISE_EXPORT ComingShard {
  public:
-  /// The shard is fetched into `file`, which has the shard's size and lives until end().
+  /// Reports that the shard is fetched into `file`, which has the shard's size and lives until
+  /// end().
   void begin(const File& file);
-  /// The bytes in [begin, end) are in the file.
+  /// Reports that the bytes in [begin, end) are in the file.
   void came(std::uint64_t begin, std::uint64_t end);
-  /// No more bytes come into the file. Of several calls the first counts.
+  /// Reports that no more bytes will be written to the file. Only the first call counts.
   /// @param is_kept  the shard passed all checks, and is in the cache.
-  /// @return  true if somebody has mapped it.
+  /// @return  true if a reader has mapped the file.
   bool end(bool is_kept) noexcept;
-  /// Of each reader that waits, the first byte that it lacks; in the order in which they asked.
+  /// The first missing byte of each waiting reader, in the order of their calls.
   std::vector<std::uint64_t> wanted() const;
 
-  /// True if there is nothing to follow: the shard is to be asked for as a whole.
+  /// True if the shard can no longer be followed; call CacheAccess::get() instead.
   bool is_over() const;
-  /// Waits until the fetch began, and maps the whole shard; nothing if it is over. The bytes are
-  /// those of the shard only where wait_for() says so. Errors: CannotMap; Cancelled.
+  /// Waits until the fetch begins, and maps the whole shard; nullopt if it is over. Read only bytes
+  /// that wait_for() has confirmed.
+  /// Errors: CannotMap; Cancelled.
   std::optional<MappedFile> map(const CancelToken& cancel);
-  /// Waits until these bytes are there. False: the fetch failed, or began anew. Errors: Cancelled.
+  /// Waits until these bytes are there; returns false if the fetch failed or restarted.
+  /// Errors: Cancelled.
   [[nodiscard]] bool wait_for(std::uint64_t begin, std::uint64_t end, const CancelToken& cancel);
 
  private:
@@ -51,10 +55,10 @@ class SHARDWISE_EXPORT ComingShard {
   mutable Mutex mutex_;
   Condition changed_;
   State state_ SHARDWISE_GUARDED_BY(mutex_) = State::kWaiting;
-  const File* file_ SHARDWISE_GUARDED_BY(mutex_) = nullptr;  // while it is coming
+  const File* file_ SHARDWISE_GUARDED_BY(mutex_) = nullptr;  // null unless it is being fetched
   bool is_mapped_ SHARDWISE_GUARDED_BY(mutex_) = false;
   ByteRanges there_ SHARDWISE_GUARDED_BY(mutex_);
-  std::list<std::uint64_t> waiting_ SHARDWISE_GUARDED_BY(mutex_);  // where those who wait begin
+  std::list<std::uint64_t> waiting_ SHARDWISE_GUARDED_BY(mutex_);  // byte that each reader awaits
 };
 
 }  // namespace shardwise::detail

@@ -16,9 +16,9 @@ namespace {
 constexpr std::size_t kMaxIdle = 32;
 constexpr int kCancelInterval = 50;  // milliseconds
 
-/// Starts libcurl, once in a process and on one thread, as older versions need.
+/// Initialises libcurl, once per process and on one thread, as older versions require.
 void initialise_curl() {
-  const ForkSection section;  // it takes some ms
+  const ForkSection section;  // slow: takes some ms
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (code != CURLE_OK) {
     throw FetchError("cannot start libcurl", curl_easy_strerror(code), "check its installation");
@@ -71,7 +71,7 @@ CurlPool::Idle& CurlPool::mine() {
   Idle* idle = idle_.load(std::memory_order_acquire);
   const pid_t pid = ::getpid();
   if (idle->pid == pid) return *idle;
-  // The parent's pool is leaked, since its mutex may be held for ever.
+  // The parent's pool is leaked: its mutex may stay locked.
   auto fresh = std::make_unique<Idle>(pid);
   if (idle_.compare_exchange_strong(idle, fresh.get(), std::memory_order_acq_rel)) {
     return *fresh.release();
@@ -84,7 +84,7 @@ CurlHandle CurlPool::take() {
   {
     const Lock lock(idle.mutex);
     if (!idle.handles.empty()) {
-      CurlHandle handle = std::move(idle.handles.back());  // its connections are the youngest
+      CurlHandle handle = std::move(idle.handles.back());  // with the youngest connections
       idle.handles.pop_back();
       return handle;
     }
@@ -100,7 +100,7 @@ void CurlPool::give_back(CurlHandle handle) noexcept {
   if (idle->handles.size() >= kMaxIdle) return;
   try {
     idle->handles.push_back(std::move(handle));
-  } catch (const std::bad_alloc&) {  // then it is closed
+  } catch (const std::bad_alloc&) {  // drop the handle
   }
 }
 

@@ -14,15 +14,15 @@
 
 namespace shardwise {
 
-/// libcurl's handle of a transfer, and that of what performs it, which keeps the open connections.
-/// (curl_easy_perform() would look only once a second whether to stop.)
+/// A libcurl easy handle and the multi handle that performs it and keeps connections open.
+/// curl_easy_perform() is unsuitable: it checks only once a second whether to stop.
 class CurlHandle {
  public:
   /// Errors: std::bad_alloc.
   CurlHandle();
   CURL* get() const noexcept { return easy_.get(); }
-  /// Performs one transfer. CURLE_ABORTED_BY_CALLBACK, within a tenth of a second, if `cancel` says
-  /// so. Until finish() the transfer can be asked about.
+  /// Performs one transfer. Returns CURLE_ABORTED_BY_CALLBACK soon after `cancel` is cancelled.
+  /// Until finish(), information about the transfer can be read.
   CURLcode perform(const CancelToken& cancel) noexcept;
   void finish() noexcept;
 
@@ -51,10 +51,11 @@ class CurlHeaders {
   curl_slist* list_ = nullptr;
 };
 
-/// Idle libcurl handles, each with its open connections, for the next transfers.
+/// Idle libcurl handles with open connections, for the next transfers.
 ///
-/// Threads: internally synchronised. Processes: a forked child starts with none, and never touches
-/// its parent's, whose connections it would write to.
+/// Threads: internally synchronised.
+/// Processes: a forked child starts with an empty pool. It never touches its parent's handles,
+///   since it would write to the parent's connections.
 class CurlPool {
  public:
   CurlPool();
@@ -62,7 +63,7 @@ class CurlPool {
   CurlPool(const CurlPool&) = delete;
   CurlPool& operator=(const CurlPool&) = delete;
 
-  /// A handle with default options.
+  /// Returns a handle with default options.
   CurlHandle take();
   void give_back(CurlHandle handle) noexcept;
 
@@ -78,7 +79,7 @@ class CurlPool {
   std::atomic<Idle*> idle_;
 };
 
-/// Keeps SIGPIPE from the calling thread while it lives: TLS libraries write to closed connections.
+/// Blocks SIGPIPE for the calling thread while it lives: TLS libraries write to closed connections.
 class [[nodiscard]] SigpipeGuard {
  public:
   SigpipeGuard() noexcept;

@@ -9,65 +9,67 @@
 
 #include "shardwise/base/export.h"
 
-// Which shards leave a full cache. Pure: what is there goes in, and what leaves comes out. The
-// cache (cache_room.cc) and plan_fetches() (data/cache_simulation.cc) both ask here, so that a run
-// does what was planned.
+// Chooses which shards to evict from a full cache. Pure functions. Both the cache (cache_room.cc)
+// and plan_fetches() (data/cache_simulation.cc) call them, so that a run does what was planned.
 
 namespace shardwise::detail {
 
-/// The rule by which a shard leaves a full cache. Under both, no shard leaves that is in use.
+/// The rule for choosing a victim. Neither rule evicts a shard in use.
 enum class Replacement : std::uint8_t {
-  kLru,      ///< the one whose latest use began longest ago
-  kNextUse,  ///< the one that is needed again last, or never
+  kLru,      ///< the shard whose latest use began longest ago
+  kNextUse,  ///< the shard that is needed again last, or never
 };
 
-/// When a shard of the cache is needed next, in slots of an order, counted over its epochs.
+/// When a shard of the cache is needed next, in slots of an order, counted across epochs.
 struct NextUse {
   enum class Kind : std::uint8_t {
-    kUnknown,  ///< the cache knows only when it was used last
+    kUnknown,  ///< the cache knows only its last use
     kAt,       ///< at the slot `position`
     kNever,
-    kInUse,  ///< when the new shard is needed: it must stay
+    kInUse,  ///< when the new shard is needed, so it must stay
   };
   Kind kind = Kind::kUnknown;
   std::uint64_t position = 0;
-  std::uint64_t shard = 0;  ///< its number, which decides between equals
-  /// False: it is needed before the new shard is, so it may not go yet.
+  std::uint64_t shard = 0;  ///< its number, which breaks ties
+  /// False if it is needed before the new shard, so it may not be evicted yet.
   bool may_go_now = true;
 
   bool is_known() const noexcept { return kind != Kind::kUnknown; }
   bool is_in_use() const noexcept { return kind == Kind::kInUse; }
 };
 
-/// A cached shard that may have to leave.
+/// A cached shard that may be evicted.
 struct EvictionCandidate {
   std::uint64_t size_bytes = 0;
-  std::int64_t last_use = 0;  ///< slots or ns: when its latest use began
+  std::int64_t last_use = 0;  ///< slots or ns: start of its latest use
   NextUse next = {};
-  /// Its next use is not known, but it is of the fair share of users that read in an order which
-  /// nobody knows.
+  /// Its next use is unknown, but it belongs to the fair share of users of unknown order.
   bool is_spared = false;
-  /// It could have gone for long, but somebody holds it: whoever wants room waits for it no more.
+  /// It has been pinned for too long since it may be evicted; do not wait for it any more.
   bool is_stuck = false;
 };
 
-/// True if `x` leaves before `y`. Under kNextUse: first those whose next use is not known, the
-/// least recently used first; then those whose next use is farthest away; then those that are
-/// spared, the least recently used first; at last those that are in use. For a pair of different
-/// known shards either this or the reverse is true: if their uses do not decide, the larger one
-/// leaves first, then the one of lower number.
+/// True if `x` is evicted before `y`. Order under kNextUse:
+///
+///   1. next use unknown, least recently used first
+///   2. never needed again, then those needed last
+///   3. spared, least recently used first
+///   4. in use
+///
+/// Ties go to the larger shard, then to the lower number, so the order of different known shards is
+/// total.
 SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
                                     Replacement replacement) noexcept;
 
-/// Marks as spared what users of unknown order used last, up to their fair share.
-/// @param share_bytes  of the budget.
-/// @param since        what was last used before counts as nobody's.
+/// Marks the shards that users of unknown order used last as spared, up to their fair share.
+/// @param share_bytes  their share of the budget.
+/// @param since        shards last used before this are not theirs.
 SHARDWISE_EXPORT void spare_share(const std::vector<EvictionCandidate*>& candidates,
                                   std::uint64_t share_bytes, std::int64_t since);
 
-/// How urgently room is needed. It decides about the preferred victim if that is pinned, or needed
-/// before the new shard: wait until it may go, count it as evicted, or pass over it. The cache
-/// exceeds its budget by what counts as evicted, until that is unpinned.
+/// How urgently room is needed. It decides what happens if the preferred victim is pinned, or is
+/// needed before the new shard: wait for it, count it as evicted, or skip it. The cache exceeds its
+/// budget by what counts as evicted, until that is unpinned.
 ///
 ///              waits for it                          counts it as evicted
 ///   kAhead     yes, and for all needed sooner        never
@@ -76,52 +78,52 @@ SHARDWISE_EXPORT void spare_share(const std::vector<EvictionCandidate*>& candida
 ///   kOverflow  no                                    if it is in use
 ///   kNow       no                                    as kPolite
 ///
-/// A caller that needs the shard goes from kPolite to kOverflow: next_stage().
+/// A caller that needs the shard proceeds from kPolite to kOverflow: next_stage().
 enum class Urgency : std::uint8_t { kAhead, kPolite, kOverrun, kOverflow, kNow };
 
 constexpr bool waits_for_victim(Urgency urgency) noexcept { return urgency <= Urgency::kOverrun; }
 
-/// The next stage of a caller that was told to come back later.
-/// @param waited  since it first asked.
-/// @param quiet   since a fetch of this process last ran, or since it first asked. Until then the
-///                work that needs the victim proceeds. Afterwards that work may wait for this very
-///                caller, so it must not wait any longer.
+/// The next stage of a caller whose request returned kNotNow.
+/// @param waited  time since it first asked.
+/// @param quiet   time since a fetch of this process last ran, or since it first asked. Until
+///   `quiet` is long, the work that needs the victim proceeds. Afterwards that work may be waiting
+///   for this very caller, which must therefore stop waiting.
 constexpr Urgency next_stage(std::chrono::nanoseconds waited, std::chrono::nanoseconds quiet,
                              std::chrono::nanoseconds room_timeout) noexcept {
-  // A thread that is done with a sample unpins its shard at once. So the cache exceeds its budget
-  // only for a shard that stays pinned for longer than this.
+  // A thread that is done with a sample unpins its shard at once. The grace keeps the cache within
+  // its budget unless a shard stays pinned for longer.
   constexpr std::chrono::nanoseconds kGrace = std::chrono::milliseconds(5);
   if (quiet >= room_timeout) return Urgency::kOverflow;
   return waited >= std::min(kGrace, room_timeout / 40) ? Urgency::kOverrun : Urgency::kPolite;
 }
 
-/// What room is needed for.
+/// The request for room.
 struct EvictionNeed {
   std::uint64_t size_bytes = 0;    ///< of the new shard
   std::uint64_t budget_bytes = 0;  ///< of the cache
-  std::uint64_t used_bytes = 0;    ///< of all shards in it, those being fetched included
+  std::uint64_t used_bytes = 0;    ///< of all its shards, including those being fetched
   Urgency urgency = Urgency::kNow;
-  std::uint64_t needed_at = 0;  ///< kAhead: the position at which the new shard is needed
-  bool is_disk_full = false;    ///< then no pinned shard counts as evicted
+  std::uint64_t needed_at = 0;  ///< kAhead: slot at which the new shard is needed
+  bool is_disk_full = false;    ///< if so, no pinned shard counts as evicted
 };
 
 enum class Room : std::uint8_t {
   kMade,
-  kNotNow,  ///< the victim is needed before the new shard is, or somebody holds it
-  kNone     ///< no shard may go, or all that may are not enough
+  kNotNow,  ///< the victim is pinned, or needed before the new shard
+  kNone     ///< no shard may be evicted, or all that may are not enough
 };
 
-/// Where there is room if its victims leave: candidates, by their place in the order. None, unless
-/// `room` is kMade.
+/// The result of choose_victims(). `victims` are indexes into its candidates; empty unless `room`
+/// is kMade.
 struct Eviction {
   Room room = Room::kNone;
   std::vector<std::size_t> victims = {};
   bool has_overrun = false;  ///< a pinned shard counts as evicted
 };
 
-/// Once anything leaves, more leaves as long as the cache stays above its budget less these bytes,
-/// its low-water mark: so a cache of very many shards is not listed again for each fetch. Of shards
-/// that are larger than this, none leaves beforehand.
+/// Once a shard is evicted, more are evicted until the cache is this far below its budget (the
+/// low-water mark). A cache of very many shards is therefore not listed again for each fetch. Early
+/// eviction stops at a shard larger than the bytes that are left to the mark.
 constexpr std::uint64_t low_water_bytes(std::uint64_t budget_bytes) noexcept {
   return budget_bytes / 256;
 }
@@ -148,10 +150,10 @@ bool counts_as_evicted(const Candidate& candidate, const EvictionNeed& need, boo
 
 /// Chooses victims.
 /// @param in_order  the candidates, in the order of leaves_before().
-/// @param try_take  is given a candidate, and says whether nobody holds it. Called in order, as far
-///                  as it takes.
-/// @param is_held   is given one that cannot be had, and says whether it is in use here now, which
-///                  it does not end.
+/// @param try_take  takes a candidate, and returns true if it is free to be evicted. Called in
+///   order until there is room.
+/// @param is_held   takes a candidate that is not free, and returns true if this process is using
+///   it and will not release it.
 template <class InOrder, class TryTake, class IsHeld = NobodyHolds>
 Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const TryTake& try_take,
                         const IsHeld& is_held = {}) {
@@ -168,8 +170,8 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const
     const bool is_enough = used <= allowed;
     if (next.is_in_use()) break;
     if (is_enough && (used <= mark || candidate.size_bytes > used - mark)) break;
-    // Passing over the preferred victim would evict one that is needed sooner: wait instead. And a
-    // shard that is needed before the one that is fetched ahead must not go for it.
+    // Skipping the preferred victim would evict a shard that is needed sooner: wait instead. For a
+    // fetch ahead, a shard needed before the new one must stay.
     const bool is_early = (next.is_known() && can_wait && !next.may_go_now) ||
                           (need.urgency == Urgency::kAhead && next.kind == NextUse::Kind::kAt &&
                            next.position <= need.needed_at);

@@ -10,22 +10,21 @@
 
 namespace shardwise::detail {
 
-/// What the fetches of this process failed with last, by the shard's name. Threads: internally
-/// synchronised.
+/// The last failure of each shard's fetches in this process. Threads: internally synchronised.
 class FailedFetches {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// @param retry_for  how long a fetch is tried again; older failures are forgotten.
+  /// @param retry_for  retry budget of a fetch; older failures are forgotten.
   explicit FailedFetches(std::chrono::milliseconds retry_for) : retry_for_(retry_for) {}
 
-  /// Notes the exception that is being handled.
+  /// Records the exception that is being handled.
   void add(const std::string& name);
   void forget(const std::string& name);
-  /// How long a fetch that begins now may be tried again. A failed fetch spends the retry budget;
-  /// it refills at one second per second. Nothing: for the whole of retry_for.
+  /// How long a fetch that begins now may be retried; nullopt means for the whole of retry_for. A
+  /// failed fetch spends the retry budget; it refills at one second per second.
   std::optional<std::chrono::milliseconds> retry_budget(const std::string& name) const;
-  /// What a fetch of the shard failed with since then; null if none did.
+  /// The error of a fetch of the shard that failed since then; null if none did.
   std::exception_ptr since(Clock::time_point when, const std::string& name) const;
 
  private:

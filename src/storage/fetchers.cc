@@ -29,7 +29,7 @@ bool is_printable_line(std::string_view text) {
       text, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7F; });
 }
 
-/// True for "Name: value" which changes nothing of the request itself.
+/// True for "Name: value" unless the header would change the request itself.
 bool is_header(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string name = to_lower(text.substr(0, colon));
@@ -119,7 +119,7 @@ struct Fetchers::Impl {
   }
   /// Errors: as Fetchers::stat.
   std::shared_ptr<Fetcher> find_for(const std::string& url) const;
-  /// The request for where its file is today.
+  /// The request with the file's current URL.
   Fetcher::Request located(const Fetcher::Request& request) const;
 
   const Options options;
@@ -147,7 +147,7 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
 Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const {
   if (options.moved.empty() && !options.resolve) return request;
   Fetcher::Request today = request;
-  std::string url = unsigned_url(request.url);  // an old signature does not go along
+  std::string url = unsigned_url(request.url);  // drops an old signature
   for (const Options::Moved& move : options.moved) {
     const auto rebased = rebased_url(url, move.from, move.to);
     if (!rebased) continue;
@@ -156,7 +156,8 @@ Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const 
   }
   if (!options.resolve) return today;
   today.url = options.resolve(url);
-  if (scheme_of(today.url).empty() && !is_command_url(today.url)) {  // it may hold a signature
+  if (scheme_of(today.url).empty() &&
+      !is_command_url(today.url)) {  // may hold a signature: not quoted
     throw InvalidArgument(
         "the resolver gave no URL", "for " + in_quotes(redacted_url(url)),
         "give a whole one, as https://host/data/0.tar; file:///data/0.tar for a file here");

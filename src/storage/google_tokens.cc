@@ -22,7 +22,7 @@ constexpr char kScope[] = "https://www.googleapis.com/auth/devstorage.read_only"
 constexpr char kImpersonationScope[] = "https://www.googleapis.com/auth/cloud-platform";
 constexpr char kTokenUrl[] = "https://oauth2.googleapis.com/token";
 
-/// The file of credentials; empty if there is none.
+/// The path of the credentials file; empty if missing.
 std::string credentials_file() {
   std::string named = environment("GOOGLE_APPLICATION_CREDENTIALS");
   if (!named.empty()) return named;
@@ -32,7 +32,7 @@ std::string credentials_file() {
   return ::access(path.c_str(), R_OK) == 0 ? path : std::string();
 }
 
-/// A text in the file of credentials. Errors: InvalidArgument, if it is not there.
+/// A text field of the credentials file. Errors: InvalidArgument if it is missing.
 std::string required(const nlohmann::json& json, const char* name, const std::string& path) {
   std::string text = json_text(json, name);
   if (!text.empty()) return text;
@@ -45,7 +45,8 @@ std::string source_of(const std::string& path) {
   return "the Google credentials in " + in_quotes(path);
 }
 
-/// The subject token in what a file or an address gave, which is text, or JSON with a field.
+/// Extracts the subject token from the content of a file or an address: plain text, or a JSON
+/// field.
 std::string subject_token_in(const std::string& text, const nlohmann::json& format,
                              const std::string& path) {
   std::string token(trimmed(text));
@@ -58,7 +59,7 @@ std::string subject_token_in(const std::string& text, const nlohmann::json& form
                         "see what its credential_source names");
 }
 
-/// A part of the file of credentials that is an object itself; an empty one if it is not there.
+/// An object within the credentials file; empty if missing.
 nlohmann::json part_of(const nlohmann::json& json, const char* name) {
   const auto found = json.find(name);
   return found != json.end() && found->is_object() ? *found : nlohmann::json::object();

@@ -11,28 +11,33 @@
 
 namespace shardwise {
 
-/// Tokens for Google's services, as their libraries find them ("application default credentials"):
-/// the file that GOOGLE_APPLICATION_CREDENTIALS names, or the one that `gcloud auth
-/// application-default login` left: a service account, a user, or an external account (workload
-/// identity federation: another provider's token, from a file or an address, is exchanged for one
-/// of Google's, and that for a service account's, if one is to be impersonated); else the metadata
-/// server of a machine of Google's. Without any of these: none.
+/// Tokens for Google's services, from the "application default credentials" of Google's libraries.
+///
+/// The first of these sources is used:
+/// * the file that GOOGLE_APPLICATION_CREDENTIALS names;
+/// * the file that `gcloud auth application-default login` stored;
+/// * the metadata server of a machine at Google.
+///
+/// A file describes a service account, a user, or an external account (workload identity
+/// federation). For an external account, another provider's token is exchanged for one of Google's,
+/// and that for a service account's if the file names one to impersonate.
 ///
 /// Threads: internally synchronised.
 class GoogleTokens {
  public:
   explicit GoogleTokens(const Fetchers::Options& options);
 
-  /// @param refused  the server refused it, so that another is needed.
-  /// Errors: InvalidArgument (a file that is malformed), Unsupported (credentials of another kind),
-  ///   FetchError, Cancelled. No text holds a key or a token.
+  /// Returns a token; empty without any source of tokens.
+  /// @param refused  the token that the server refused; another is returned.
+  /// Errors: InvalidArgument (malformed file), Unsupported (other kinds of credentials),
+  ///   FetchError, Cancelled. No message holds a key or a token.
   AccessToken find(const Refused& refused, const CancelToken& cancel);
 
  private:
   AccessToken of_file(const std::string& path, const CancelToken& cancel);
   AccessToken of_external_account(const nlohmann::json& json, const std::string& path,
                                   const CancelToken& cancel);
-  /// The token of the other provider.
+  /// Gets the token of the other provider.
   std::string subject_token(const nlohmann::json& json, const std::string& path,
                             const CancelToken& cancel);
   AccessToken impersonated(const nlohmann::json& json, const std::string& url,
@@ -46,9 +51,9 @@ class GoogleTokens {
   KeptCredentials<AccessToken> kept_;
 };
 
-/// What a service account sends to be given a token: a JSON Web Token (RFC 7519), signed with its
-/// key by RS256.
-/// @param json_claims  the text of its claims.
+/// The JSON Web Token (RFC 7519) that a service account exchanges for an access token, signed with
+/// its key by RS256.
+/// @param json_claims  the claims as JSON text.
 std::string signed_jwt(const std::string& json_header, const std::string& json_claims,
                        const std::string& key_pem);
 

@@ -14,7 +14,7 @@ namespace {
 
 constexpr char kGsForm[] = "gs://bucket/object";
 
-/// Google's own, or the emulator that the environment names.
+/// Google's endpoint, or the emulator that the environment names.
 std::string gs_endpoint() {
   std::string endpoint = environment("STORAGE_EMULATOR_HOST");
   if (endpoint.empty()) return "https://storage.googleapis.com";
@@ -62,7 +62,7 @@ class GsFetcher : public Fetcher {
     return target(gs_endpoint() + "/" + bucket + "/" + percent_encoded(key, "/"), request);
   }
 
-  /// The address `url`, with a token of each attempt's time. REQUIRES: `request` outlives it.
+  /// The target at `url`. Each attempt gets a fresh token. REQUIRES: `request` outlives the target.
   HttpTarget target(const std::string& url, const Fetcher::Request& request) {
     HttpTarget target{.url = url};
     target.renew = [this, url, &request](const Refused& refused) {

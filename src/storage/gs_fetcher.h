@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-/// For gs://bucket/object: Google Cloud Storage, with the credentials of the environment. See
+/// Fetches gs://bucket/object from Google Cloud Storage, with credentials from the environment. See
 /// docs/remote.md.
 std::unique_ptr<Fetcher> make_gs_fetcher(const Fetchers::Options& options);
 

@@ -27,7 +27,7 @@ std::string hub_endpoint() {
   return endpoint.empty() ? "https://huggingface.co" : endpoint;
 }
 
-/// HF_TOKEN, or what `hf auth login` left; empty if there is none.
+/// HF_TOKEN, or the token that `hf auth login` stored; may be empty.
 std::string hub_token() {
   std::string token = environment("HF_TOKEN");
   if (!token.empty()) return token;
@@ -38,7 +38,7 @@ std::string hub_token() {
                                            : std::string();
 }
 
-/// Takes what is before the next slash.
+/// Cuts off and returns the text before the next slash.
 std::string next_part(std::string_view& rest) {
   const std::size_t slash = std::min(rest.find('/'), rest.size());
   std::string part(rest.substr(0, slash));
@@ -83,7 +83,7 @@ class HfFetcher : public Fetcher {
   }
 
  private:
-  /// Files lie elsewhere: the Hub redirects there, to where the token does not go along.
+  /// The Hub redirects to the file's actual host; the token is not forwarded there.
   HttpTarget target(const std::string& url) const {
     HttpTarget target{.url = url};
     const bool is_safe = keeps_secrets(url);
@@ -105,11 +105,11 @@ class HfFetcher : public Fetcher {
                   below(file.revision) + "/" + encoded_path(file, file.path));
   }
 
-  /// A part of a path. A bucket has no revisions.
+  /// The revision as part of a path; empty for a bucket, which has no revisions.
   static std::string below(const std::string& revision) {
     return revision.empty() ? "" : "/" + percent_encoded(revision);
   }
-  /// The Hub takes the path in a bucket as one part of its own path.
+  /// The Hub takes a path in a bucket as a single part of its URL.
   static std::string encoded_path(const HubPath& of, const std::string& path) {
     return percent_encoded(path, of.kind == "buckets" ? "" : "/");
   }
@@ -143,7 +143,7 @@ HubPath parse_hub_path(const std::string& url, bool may_be_start) {
   const std::size_t at = name.find('@');
   if (at != std::string::npos) {
     if (is_bucket) refuse("a bucket has no revisions");
-    // A revision has its slashes encoded, as my%2Fbranch, but for the Hub's own: refs/pr/1 and
+    // A revision has its slashes encoded, e.g. my%2Fbranch, except for the Hub's refs/pr/1 and
     // refs/convert/parquet.
     hub.revision = percent_decoded(name.substr(at + 1)).value_or("");
     name.resize(at);

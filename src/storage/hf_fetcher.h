@@ -7,7 +7,7 @@
 
 namespace shardwise {
 
-/// For hf://datasets/owner/name[@revision]/path and hf://buckets/owner/name/path: files of the
+/// Fetches hf://datasets/owner/name[@revision]/path and hf://buckets/owner/name/path from the
 /// Hugging Face Hub, with the token of the environment. See docs/remote.md.
 std::unique_ptr<Fetcher> make_hf_fetcher(const Fetchers::Options& options);
 
@@ -15,12 +15,12 @@ std::unique_ptr<Fetcher> make_hf_fetcher(const Fetchers::Options& options);
 struct HubPath {
   std::string kind;  ///< "datasets", "spaces", "models", "kernels", or "buckets"
   std::string repository;
-  std::string revision;  ///< "main" unless it is given; empty for a bucket, which has none
+  std::string revision;  ///< "main" by default; empty for a bucket, which has no revisions
   std::string path;
 };
 
-/// Takes an hf: URL apart.
-/// @param may_be_start  the path may be empty: it is the beginning of paths.
+/// Parses an hf: URL.
+/// @param may_be_start  the path is a prefix, and may be empty.
 /// Errors: InvalidArgument.
 HubPath parse_hub_path(const std::string& url, bool may_be_start = false);
 

@@ -9,15 +9,16 @@
 
 namespace shardwise {
 
-/// Lets only so many transfers at a time talk to one host.
+/// Limits the number of concurrent transfers per host.
 ///
-/// Threads: internally synchronised. Processes: each counts its own; a forked child begins at 0.
+/// Threads: internally synchronised.
+/// Processes: each process counts separately; a forked child begins at 0.
 class HostGate {
  public:
-  /// @param max  0 means: no limit.
+  /// @param max  0 means no limit.
   explicit HostGate(int max) : max_(max) {}
 
-  /// A place among the transfers of a host, while it lives.
+  /// One transfer among those of a host, while this object lives.
   class [[nodiscard]] Turn {
    public:
     Turn(HostGate& gate, const std::string& origin) : gate_(gate), origin_(origin) {}
@@ -32,7 +33,8 @@ class HostGate {
     const std::uint64_t generation_ = process_generation();
   };
 
-  /// Waits for a place. `origin` is scheme://host[:port]. Errors: Cancelled.
+  /// Waits until the host has a free place. Errors: Cancelled.
+  /// @param origin  scheme://host[:port].
   Turn enter(const std::string& origin, const Fetcher::Request& request);
 
  private:

@@ -14,7 +14,7 @@
 namespace shardwise {
 namespace {
 
-/// All of `text` as a number of bytes, below what a signed number holds.
+/// Parses all of `text` as a number of bytes that a signed integer can hold.
 std::optional<std::uint64_t> parse_bytes(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -27,7 +27,7 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
 
 std::optional<std::chrono::seconds> parse_retry_after(const std::string& text) {
   if (const auto seconds = parse_bytes(text)) {
-    constexpr std::uint64_t kMax = 1'000'000;  // days
+    constexpr std::uint64_t kMax = 1'000'000;  // 11 days
     return std::chrono::seconds(std::min(*seconds, kMax));
   }
   const std::time_t when = curl_getdate(text.c_str(), nullptr);

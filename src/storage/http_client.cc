@@ -28,7 +28,7 @@ bool is_passing(const HttpResult& result) {
   switch (result.code) {
     case CURLE_OK: {
       const int status = result.answer.status;
-      const bool is_for_good = status == 501 || status == 505;  // it does not know such requests
+      const bool is_for_good = status == 501 || status == 505;  // such requests are not supported
       return status == 408 || status == 429 || (status / 100 == 5 && !is_for_good);
     }
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -46,14 +46,14 @@ bool is_passing(const HttpResult& result) {
   }
 }
 
-/// True if nobody answered. A timeout too: some networks let what they do not carry vanish.
+/// True if the server did not answer. Includes timeouts: some networks drop packets silently.
 bool is_not_reached(const HttpResult& result) {
   return !result.was_stopped &&
          (result.code == CURLE_COULDNT_RESOLVE_HOST || result.code == CURLE_COULDNT_CONNECT ||
           result.code == CURLE_OPERATION_TIMEDOUT);
 }
 
-/// True if that, with a host that has never answered, tells that the URL is wrong.
+/// True if, for a host that has never answered, this failure suggests a wrong URL.
 bool may_be_misspelt(const HttpResult& result) {
   return result.code == CURLE_COULDNT_RESOLVE_HOST || result.code == CURLE_COULDNT_RESOLVE_PROXY ||
          result.code == CURLE_SSL_CONNECT_ERROR;
@@ -62,7 +62,7 @@ bool may_be_misspelt(const HttpResult& result) {
 constexpr std::string_view kTryLater =
     "try again later, or for longer (Fetchers::Options::retry_for)";
 
-/// What to do if a server's certificate, or the authorities' themselves, are not accepted.
+/// The remedy for a server's certificate, or an authorities' file, that is not accepted.
 std::string trust_remedy(CURLcode code, const Authorities& authorities) {
   const std::string& path = authorities.file.empty() ? authorities.folder : authorities.file;
   if (!authorities.setting.empty() && code == CURLE_SSL_CACERT_BADFILE) {
@@ -133,19 +133,19 @@ std::string reason_of(const HttpResult& result) {
   throw_fetch_error(request.url, reason, remedy);
 }
 
-/// Wants no body.
+/// Takes no body.
 class NoBody : public HttpBody {
  public:
   void begin(const HttpAnswer&) override {}
   bool write(std::string_view) override { return false; }
 };
 
-/// How long a host that has never answered is asked again where its URL may be misspelt.
+/// Retry budget for a host that has never answered and whose URL may be misspelt.
 constexpr std::chrono::milliseconds kFirstContact{30'000};
 
 constexpr std::size_t kMaxTextBytes = std::size_t{16} << 20;
 
-/// Keeps a text.
+/// Collects a text.
 class TextBody : public HttpBody {
  public:
   void begin(const HttpAnswer&) override { text_.clear(); }
@@ -164,7 +164,7 @@ HttpTarget renewed(const HttpTarget& target, const Refused& refused) {
   return target.renew ? target.renew(refused) : target;
 }
 
-/// True if the server says that the credentials are void, and there may be others.
+/// True if the server says that the credentials are invalid, and others may exist.
 bool is_refused(const HttpResult& result, const HttpTarget& target) {
   if (!target.renew || result.code != CURLE_OK) return false;
   const int status = result.answer.status;
@@ -174,8 +174,8 @@ bool is_refused(const HttpResult& result, const HttpTarget& target) {
   return status == 401 || ((status == 400 || status == 403) && is_expired);
 }
 
-/// Decides whether a request is repeated at once in another way: by other credentials, or where the
-/// server says. Each is tried once.
+/// Decides whether to repeat a request at once in another way: with other credentials, or as the
+/// answer says. Each way is tried once.
 class OtherWay {
  public:
   explicit OtherWay(const HttpTarget& target) : target_(target) {}
@@ -190,24 +190,24 @@ class OtherWay {
     return target_.learn && result.code == CURLE_OK && !result.has_file() && !has_learned_ &&
            (has_learned_ = target_.learn(result));
   }
-  /// Credentials may expire again.
+  /// Allows one more renewal, as credentials may expire again.
   void bytes_came() { has_renewed_ = false; }
 
  private:
   const HttpTarget& target_;
   bool has_renewed_ = false, has_learned_ = false;
-  Refused refused_;  // by the last attempt
+  Refused refused_;  // in the last attempt
 };
 
-/// A redirect named the version of what lies behind it. The last hop has validators of its own, so
-/// none is sent there.
+/// Removes the conditions of a query. A redirect has named the file's version, and the last host
+/// uses different validators.
 HttpQuery without_conditions(HttpQuery query) {
   query.if_match.clear();
   query.if_range.clear();
   return query;
 }
 
-/// The time limit of an answer without a length, which may have no end. A longer retry_for counts.
+/// Time limit of an answer without a length, which may be endless. A longer retry_for replaces it.
 constexpr std::chrono::milliseconds kMaxWithoutLength = std::chrono::hours(1);
 
 }  // namespace
@@ -221,7 +221,7 @@ std::string clock_remedy(const HttpResult& result) {
   } else if (result.answer.date) {
     theirs = *result.answer.date;
   }
-  constexpr std::int64_t kNoticeable = std::int64_t{5} * 60;  // some servers permit no more
+  constexpr std::int64_t kNoticeable = std::int64_t{5} * 60;  // some servers allow only this much
   const std::int64_t ours = std::time(nullptr);
   const bool is_said = result.error_name == "RequestTimeTooSkewed";
   const bool may_be = result.is_signed && theirs && std::abs(*theirs - ours) >= kNoticeable;
@@ -355,7 +355,7 @@ Fetcher::Stat HttpClient::stat(const HttpTarget& target, const Fetcher::Request&
   NoBody body;
   HttpResult result = ask_patiently(target, {.head_only = true}, request, body);
   const int status = result.answer.status;
-  // A URL may be signed for GET only, and some servers know no HEAD.
+  // A URL may be signed for GET only, and some servers do not support HEAD.
   if (status == 400 || status == 403 || status == 405 || status == 501) {
     result = ask_patiently(target, {.range = "0-0"}, request, body);
   }
@@ -390,7 +390,7 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
     try {
       result = ask(other_way.next(), download.next_query(), request, download);
       if (download.finish(result)) return download.file();
-    } catch (const FetchError& wrong) {  // no file came, but say a proxy's page
+    } catch (const FetchError& wrong) {  // not the file, e.g. a proxy's page
       if (download.is_endless() || !download.start_over() ||
           !backoff.wait_after_wrong(wrong.what())) {
         throw;
@@ -404,8 +404,8 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
       return stat(target, request);  // the file ends where the range begins
     }
     if (result.code == CURLE_OK && answer.status == 412 && download.stop_matching()) {
-      stat(target, request);  // throws StaleIndex, with what the file is now
-      continue;               // the file is the right one: the server does not understand If-Match
+      stat(target, request);  // throws StaleIndex if the file has another version
+      continue;               // the file is right; the server does not understand If-Match
     }
     if (!is_passing(result) && !result.has_file()) {
       throw_failure(result, target, request, options_, backoff.attempts());

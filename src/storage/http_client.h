@@ -13,12 +13,13 @@
 
 namespace shardwise {
 
-/// What to do where an answer refused a signature, and the clocks of this machine and the server
-/// differ; empty where they do not.
+/// The remedy if a server refused a signature and its clock differs from this machine's; may be
+/// empty.
 std::string clock_remedy(const HttpResult& result);
 
-/// Requests files over http(s): follows redirects, retries, resumes after cuts. Errors: as Fetcher.
+/// Requests files over http(s): follows redirects, retries, and resumes after cuts.
 /// Threads: internally synchronised.
+/// Errors: as Fetcher.
 class HttpClient {
  public:
   explicit HttpClient(const Fetchers::Options& options)
@@ -30,27 +31,27 @@ class HttpClient {
 
   struct Text {
     HttpResult result;
-    std::string text;  ///< of a 200, 16 MiB at most
+    std::string text;  ///< body of a 200, up to 16 MiB
   };
-  /// Asks a service, whose answer is a text.
-  /// The text at an address. Errors: as fetch().
-  /// @param next_page  if not null: takes where its Link says that the next page.
+  /// Returns the text at an address. Errors: as fetch().
+  /// @param next_page  if not null, receives the address of the next page from the Link header.
   std::string get_text(const HttpTarget& target, const Fetcher::Request& request,
                        const HttpQuery& query = {}, std::string* next_page = nullptr);
+  /// Sends a request to a service, and returns its answer, whatever its status. Errors: as fetch().
   Text ask_for_text(const HttpTarget& target, const HttpQuery& query,
                     const Fetcher::Request& request);
 
  private:
-  /// One request, once its host may be asked.
+  /// Sends one request, after waiting for the host's gate.
   HttpResult exchange(const HttpTarget& target, const HttpQuery& query,
                       const Fetcher::Request& request, HttpBody& body);
-  /// One attempt, redirects followed.
+  /// Makes one attempt, following redirects.
   HttpResult ask(HttpTarget target, const HttpQuery& query, const Fetcher::Request& request,
                  HttpBody& body);
-  /// Makes attempts until one does not fail for a transient reason.
+  /// Makes attempts until one succeeds or fails permanently.
   HttpResult ask_patiently(const HttpTarget& target, const HttpQuery& query,
                            const Fetcher::Request& request, HttpBody& body);
-  /// Waits for the time of the next attempt after this one. False: there are to be no more.
+  /// Waits until the next attempt; returns false if the retry budget is spent.
   bool try_again(Backoff& backoff, const HttpResult& result, const Fetcher::Request& request);
   HttpTarget redirected(const HttpTarget& from, const std::string& to,
                         const Fetcher::Request& request) const;
@@ -62,7 +63,7 @@ class HttpClient {
 
   struct Host {
     bool has_answered = false;
-    bool is_said_to_fail = false;  ///< on_retry was called, and it does not work again yet
+    bool is_said_to_fail = false;  ///< on_retry was called, and the host has not recovered
   };
   Mutex mutex_;
   std::map<std::string, Host> hosts_ SHARDWISE_GUARDED_BY(mutex_);  // by origin

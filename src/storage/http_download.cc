@@ -8,18 +8,18 @@
 namespace shardwise {
 namespace {
 
-/// Bytes that are collected for a sink: libcurl delivers only 16 KiB at a time.
+/// Bytes collected per write to the sink, since libcurl delivers only 16 KiB at a time.
 constexpr std::size_t kWriteBufferBytes = std::size_t{256} * 1024;
 
 constexpr std::string_view kLyingServer = "the server or a proxy before it is at fault";
 
 std::string bytes_text(std::uint64_t count) { return human_count(count) + " bytes"; }
 
-/// Two versions of one size within this time are more likely those of two nodes than of two times.
+/// Two versions of equal size within this time probably come from two nodes, not from a change.
 constexpr std::chrono::seconds kSoon{10};
 constexpr std::size_t kMaxSeen = 4096;
 
-/// "Content-Encoding: gzip", if what was sent is not what is stored; else empty.
+/// "Content-Encoding: gzip", if the bytes sent differ from those stored; else empty.
 std::string encoding_of(const HttpAnswer& answer) {
   if (!answer.content_encoding.empty()) {
     return "Content-Encoding: " + escaped(answer.content_encoding);
@@ -30,13 +30,13 @@ std::string encoding_of(const HttpAnswer& answer) {
                    ", sent without it";
 }
 
-/// `reason`, and how the answer is encoded if it is: then that may be why.
+/// `reason`, followed by the answer's encoding if it has one, as a possible cause.
 std::string with_encoding(std::string_view reason, const HttpAnswer& answer) {
   const std::string encoding = encoding_of(answer);
   return std::string(reason) + (encoding.empty() ? "" : "; the answer has " + encoding);
 }
 
-/// True for encodings that are neither read nor meant to be stored.
+/// True for encodings that are not supported, and are never those of stored files.
 bool is_unreadable(std::string_view encoding) {
   return encoding == "br" || encoding == "deflate" || encoding == "compress" ||
          encoding == "x-compress";
@@ -90,8 +90,8 @@ HttpQuery HttpDownload::next_query() {
     if (range.end) query.range += std::to_string(*range.end - 1);
     if (position_ > range.begin) query.if_range = validator_;
   }
-  // Other validators are only compared with the answer's: If-Match fails for every weak ETag, and a
-  // file that was changed back to an older one passes If-Unmodified-Since.
+  // Other validators are only compared with the answer's. If-Match fails for every weak ETag, and a
+  // file that was reverted to an older one passes If-Unmodified-Since.
   if (matches_ && is_strong_etag(request_.validator)) query.if_match = request_.validator;
   return query;
 }
@@ -125,7 +125,7 @@ void HttpDownload::begin(const HttpAnswer& answer) {
   if (!is_same) versions_.take(request_, answer.file(), answer);
   if (is_later && !is_same && answer.range_validator() != validator_) {
     restart("the file changed while it was fetched");
-    if (answer.status == 206) {  // of a file that was not begun: ask for all of it
+    if (answer.status == 206) {  // part of another version: request the whole file
       was_restarted_ = true;
       return;
     }
@@ -239,8 +239,8 @@ void HttpDownload::flush() {
 bool HttpDownload::finish(const HttpResult& result) {
   if (result.has_file() && !has_begun_) begin(result.answer);
   flush();
-  // Of an answer whose every byte came it does not matter how the connection ended, as by libcurl's
-  // finding just then that the last ones had come too slowly: there is nothing left to ask for.
+  // If all bytes arrived, ignore how the connection ended. For example, libcurl may find just then
+  // that the last bytes came too slowly.
   const bool has_all = has_begun_ && end_ && position_ == *end_;
   if ((!result.has_file() && !has_all) || was_restarted_) return false;
   if (result.has_excess) {

@@ -14,13 +14,13 @@
 
 namespace shardwise {
 
-/// Remembers the versions that servers named lately, by URL. It tells a file that was replaced from
-/// a server whose nodes name several versions.
+/// Remembers the versions that servers named recently, by URL. It distinguishes a replaced file
+/// from a server whose nodes name different versions.
 /// Threads: internally synchronised.
 class SeenVersions {
  public:
-  /// Takes what an answer says of the file.
-  /// Errors: StaleIndex, if the request wants another version.
+  /// Records what an answer says of the file.
+  /// Errors: StaleIndex if the request wants another version.
   void take(const Fetcher::Request& request, const Fetcher::Stat& file, const HttpAnswer& answer);
 
  private:
@@ -32,14 +32,15 @@ class SeenVersions {
   std::map<std::string, Seen> by_url_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
-/// Puts one range of a file together from as many answers as it takes. Checks each answer against
-/// its own headers and the answers before. One thread.
+/// Assembles one range of a file from as many answers as needed. Checks each answer against its
+/// headers and the previous answers.
+/// Threads: one.
 ///
 ///     begin           position        end
 ///       |== taken ======|-- wanted -----|
 class HttpDownload : public HttpBody {
  public:
-  /// @param max_without_length  how long an answer may take that says no length.
+  /// @param max_without_length  time limit of an answer without a length.
   HttpDownload(const Fetcher::Request& request, Fetcher::Sink& sink, SeenVersions& versions,
                std::chrono::milliseconds max_without_length)
       : request_(request),
@@ -48,18 +49,18 @@ class HttpDownload : public HttpBody {
         max_without_length_(max_without_length),
         position_(request.range.begin) {}
 
-  /// The request for what is still wanted: everything, if the answers name no version.
+  /// The request for the missing bytes, or for the whole range if the answers name no version.
   HttpQuery next_query();
-  /// Sends no If-Match from now on; the answers are still checked for the wanted version. False if
-  /// it was called before.
+  /// Stops sending If-Match; the answers are still checked for the wanted version. Returns false if
+  /// called before.
   bool stop_matching() noexcept { return std::exchange(matches_, false); }
   /// Takes the result of an exchange. True if everything has arrived.
   bool finish(const HttpResult& result);
-  /// Discards what was taken, to ask for all of it again. False if the sink cannot do that.
+  /// Discards the bytes received, to request all of them again. False if the sink cannot restart.
   bool start_over();
   /// True if the last exchange delivered bytes.
   bool has_progress() const noexcept { return has_progress_; }
-  /// True if an answer without a length took too long.
+  /// True if an answer without a length exceeded its time limit.
   bool is_endless() const noexcept { return is_endless_; }
   std::uint64_t position() const noexcept { return position_; }
   const Fetcher::Stat& file() const noexcept { return file_; }
@@ -71,7 +72,7 @@ class HttpDownload : public HttpBody {
   void begin_whole(const HttpAnswer& answer);
   void begin_part(const HttpAnswer& answer);
   void require_it_may_end();
-  /// Discards what was taken. Errors: FetchError, if the sink cannot do so.
+  /// Discards the bytes received. Errors: FetchError if the sink cannot restart.
   void restart(std::string_view why);
   void flush();
 
@@ -79,17 +80,17 @@ class HttpDownload : public HttpBody {
   Fetcher::Sink& sink_;
   SeenVersions& versions_;
   const std::chrono::milliseconds max_without_length_;
-  std::chrono::steady_clock::time_point began_;  ///< this answer
+  std::chrono::steady_clock::time_point began_;  ///< start of this answer
   bool is_endless_ = false;
   std::uint64_t position_;
-  std::optional<std::uint64_t> end_;  ///< where this answer ends
-  bool has_begun_ = false;            ///< this answer
+  std::optional<std::uint64_t> end_;  ///< end of this answer
+  bool has_begun_ = false;            ///< in this answer
   bool has_progress_ = false;
-  bool was_restarted_ = false;  ///< the part that arrived is void: ask for the whole
-  bool matches_ = true;         ///< If-Match is sent, where the validator permits that
-  std::string validator_;       ///< of the answers so far, for If-Range
+  bool was_restarted_ = false;  ///< the part that arrived is void: request the whole range
+  bool matches_ = true;         ///< send If-Match, if the validator permits it
+  std::string validator_;       ///< for If-Range, from the answers so far
   Fetcher::Stat file_;
-  std::string buffer_;  ///< taken, and not yet in the sink
+  std::string buffer_;  ///< received, and not yet in the sink
 };
 
 }  // namespace shardwise

@@ -21,9 +21,9 @@ namespace {
 
 constexpr std::uint64_t kMaxNetrcBytes = std::uint64_t{16} << 20;
 
-/// The file with users and passwords by host; empty if there is none.
-/// Errors: InvalidArgument, if the one that was named cannot be read, or if one is no text: libcurl
-///   reads it, and finds nobody then.
+/// The file with users and passwords by host; empty if missing.
+/// Errors: InvalidArgument if a named file cannot be read, or a file is not text. libcurl would
+///   silently find no passwords in it.
 std::string find_netrc(const std::string& named) {
   constexpr std::string_view kWhat = "the netrc file";
   std::string path = named.empty() ? environment("NETRC") : named;
@@ -51,7 +51,7 @@ bool has_authorization(const std::vector<std::string>& headers) {
   });
 }
 
-/// Adds what the options say of who asks.
+/// Adds the credentials that the options give.
 void identify(HttpTarget& target, const Url& url, const Fetchers::Options& options,
               const CancelToken& cancel) {
   target.headers = options.headers;
@@ -74,7 +74,7 @@ void identify(HttpTarget& target, const Url& url, const Fetchers::Options& optio
   target.login_remedy = "check the token in " + in_quotes(options.bearer_token_file);
 }
 
-/// Where `url` points; its userinfo becomes user and password.
+/// The target of `url`. Its userinfo becomes user and password.
 HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
                      const CancelToken& cancel) {
   const Url parsed = parse_url(url);
@@ -99,7 +99,7 @@ HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
   target.user = *user;
   target.password = *password;
   identify(target, parsed, options, cancel);
-  if (!options.bearer_token_file.empty()) {  // it may have been renewed
+  if (!options.bearer_token_file.empty()) {  // the token may be renewed meanwhile
     target.renew = [url, &options, cancel](const Refused&) {
       return target_of(url, options, cancel);
     };

@@ -9,15 +9,15 @@
 
 namespace shardwise {
 
-/// For http and https.
+/// Fetches http and https URLs.
 std::unique_ptr<Fetcher> make_http_fetcher(const Fetchers::Options& options);
 
-/// The headers of the options that belong to a store and are sent to it: their names begin so.
-/// @param beginning  in lower case, say "x-amz-". Empty means that the store has no such headers.
+/// The headers of the options that are sent to a store: those whose names begin with `beginning`.
+/// @param beginning  in lower case, e.g. "x-amz-". Empty means that the store has no such headers.
 std::vector<std::string> headers_of_store(const Fetchers::Options& options,
                                           std::string_view beginning);
-/// A note for the end of a remedy: some options that say who asks were not sent to the store. Empty
-/// means that all were sent.
+/// A suffix for a remedy, if some credentials of the options were not sent to the store; else
+/// empty.
 std::string unsent_headers(const Fetchers::Options& options, std::string_view beginning = {});
 
 }  // namespace shardwise

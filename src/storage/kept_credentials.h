@@ -14,26 +14,28 @@
 
 namespace shardwise {
 
-/// The id() of credentials that a server just refused; nothing: it did not.
+/// The id() of credentials that a server just refused; nullopt if it did not.
 using Refused = std::optional<std::string>;
 
-/// Credentials that a service gave, kept until a quarter of their time is left, 5 minutes at most.
+/// Caches credentials from a service. They are renewed when a quarter of their lifetime, or 5
+/// minutes, is left, whichever is less.
 ///
-/// From then on one thread asks for new ones while the others go on with these. If that fails,
-/// these are used up to their end, and the failure is the error from then on. A `Credentials` has
-/// are_there(), id(), and `expires`: when they are void; nothing: never, as far as is known.
+/// From then on one thread requests new credentials while the others use the old ones. If the
+/// request fails, the old ones are used until they expire; then its error is thrown.
 ///
-/// Threads: internally synchronised. Processes: a forked child keeps what its parent had.
-/// @tparam Clock  whose times `expires` has; tests have one of their own.
+/// Threads: internally synchronised.
+/// Processes: a forked child inherits the cached credentials.
+/// @tparam Credentials  has are_there(), id(), and `expires` (nullopt if unknown or never).
+/// @tparam Clock  clock of `expires`; replaced in tests.
 template <class Credentials, class Clock = std::chrono::system_clock>
 class KeptCredentials {
  public:
   using Ask = std::function<Credentials(const CancelToken&)>;
 
-  /// Those that are kept, or what `ask` gives.
-  /// @param name     tells whose they are: those of another are asked for anew.
-  /// @param refused  the server refused these, so that others are needed.
-  /// Errors: those of `ask`; Cancelled.
+  /// Returns the cached credentials, or new ones from `ask`.
+  /// @param name     identifies the origin: credentials of another name are requested anew.
+  /// @param refused  the id() that the server refused; others are returned.
+  /// Errors: errors of `ask`; Cancelled.
   Credentials get(const std::string& name, Refused refused, const Ask& ask,
                   const CancelToken& cancel);
 
@@ -53,7 +55,7 @@ class KeptCredentials {
   Mutex mutex_;
   Condition renewed_;
   std::optional<Kept> kept_ SHARDWISE_GUARDED_BY(mutex_);
-  /// One more than the generation of the process in which a thread asks; 0: none does.
+  /// 1 + generation of the process in which a thread calls `ask`; 0 if no thread does.
   std::uint64_t renewing_ SHARDWISE_GUARDED_BY(mutex_) = 0;
 };
 
@@ -99,7 +101,7 @@ Credentials KeptCredentials<Credentials, Clock>::get(const std::string& name, Re
         break;
       }
       renewed_.wait(mutex_, cancel);
-      if (renewing_ == 0) refused.reset();  // what another thread brought is new
+      if (renewing_ == 0) refused.reset();  // another thread has brought new ones
     }
     renewing_ = process_generation() + 1;
   }

@@ -9,16 +9,16 @@
 
 namespace shardwise {
 
-/// Adds the URLs of one page of a list, and returns the name of the next one; empty: it was the
+/// Adds the URLs of one page of a list, and returns the name of the next page; empty after the
 /// last.
 using ListPage =
     std::function<std::string(const std::string& page, std::vector<std::string>& urls)>;
 
-/// All URLs of a list that comes in pages, bytewise sorted. `page` is first called with "".
-/// Errors: FetchError, if a page names itself as the next one; Cancelled; those of `page`.
+/// All URLs of a paged list, sorted bytewise. `page` is first called with "".
+/// Errors: FetchError if a page names itself as the next; Cancelled; errors of `page`.
 std::vector<std::string> list_pages(const Fetcher::Request& request, const ListPage& page);
 
-/// Throws FetchError: what the server sent is no list.
+/// Throws FetchError: the server's answer is not a list.
 [[noreturn]] void throw_no_list(const std::string& url);
 
 }  // namespace shardwise

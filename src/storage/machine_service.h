@@ -8,18 +8,18 @@
 
 namespace shardwise {
 
-/// The service of a cloud that tells a machine who it is, at an address that no other machine has.
+/// A cloud's service that gives a machine its credentials, at an address local to that machine.
 ///
 /// Threads: internally synchronised.
 class MachineService {
  public:
   explicit MachineService(const Fetchers::Options& options);
 
-  /// What it answers; nothing if there is no such service here, or it knows nobody. That there is
-  /// none is known after 2 seconds or so.
-  /// @param promised_by  what says that there is one, as a variable of the environment: then it is
-  ///                     an error if it is not reached for a minute. Empty: nothing does.
-  /// Errors: FetchError, if it is there, and cannot answer now (429, 5xx), also after retries.
+  /// Returns the answer; nullopt if there is no such service, or it has no credentials. A missing
+  /// service is detected within seconds.
+  /// @param promised_by  the environment variable that promises the service; may be empty. With a
+  ///   promise, it is an error if the service is not reached for a minute.
+  /// Errors: FetchError if it exists, but fails (429, 5xx) even after retries.
   std::optional<std::string> ask(const HttpTarget& target, const HttpQuery& query,
                                  std::string_view promised_by, const CancelToken& cancel);
 

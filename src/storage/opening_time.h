@@ -6,11 +6,11 @@
 
 namespace shardwise::detail {
 
-/// How long this thread has waited in total for shards that were not open: until they were fetched,
-/// unpacked, mapped and checked, by this thread or by another.
+/// The total time that this thread has waited for shards to be opened: fetched, unpacked, mapped
+/// and checked, by this thread or another.
 [[nodiscard]] SHARDWISE_EXPORT std::chrono::nanoseconds opening_time() noexcept;
 
-/// Adds the time while it lives to this thread's opening_time(). They are not nested.
+/// Adds its lifetime to this thread's opening_time(). Must not be nested.
 class SHARDWISE_EXPORT OpeningTimer {
  public:
   OpeningTimer() noexcept : begin_(std::chrono::steady_clock::now()) {}

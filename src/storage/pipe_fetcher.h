@@ -9,11 +9,12 @@
 
 namespace shardwise {
 
-/// For pipe:command. Runs what the URL says: only for those who allowed it.
+/// Fetches pipe:command by running the command. Only for users who allowed it.
 std::unique_ptr<Fetcher> make_pipe_fetcher();
 
-/// The words of a command, by the rules at Fetchers. `url` is for the error text.
-/// Errors: InvalidArgument for an open quote, a control character, or no word at all.
+/// Splits a command into words, by the rules at Fetchers.
+/// @param url  for error messages.
+/// Errors: InvalidArgument for an open quote, a control character, or an empty command.
 std::vector<std::string> split_command(std::string_view command, std::string_view url);
 
 }  // namespace shardwise

@@ -13,31 +13,31 @@
 #include "storage/byte_ranges.h"
 #include "storage/fetch_failure.h"
 
-// Each thread takes the next piece of what nobody has asked for, fetches it with a request of its
-// own, and takes another. So the pieces come nearly in order, which is what a reader of the shard
-// wants and what the hash of the whole needs: the calling thread follows behind the first gap.
+// Each thread takes the next piece that is not yet requested, fetches it with a separate request,
+// and takes another. Pieces arrive nearly in order, as readers of the shard and the hash of the
+// file need them. The calling thread processes them up to the first gap.
 //
 //   |== there ==|-- coming, piece 5 --|== there (6) ==|-- coming, 7 --|   left_   |
 //               ^ advance(end)                                        ^ the next piece
 //
-// A reader that waits for a byte far ahead has the next piece begin there.
+// If a reader waits for a byte far ahead, the next piece begins there.
 //
-// A piece is never begun anew by itself once it has delivered bytes: its thread resumes it where it
-// was cut, or fails. So what was written is never written again, and readers may map it.
+// A piece that has delivered bytes is never restarted: its thread resumes it after the cut, or
+// fails. Bytes are therefore written only once, and readers may map them.
 //
-// The first failure stops the others, by a flag that all their requests look at.
+// The first failure stops the others by a flag that all their requests poll.
 
 namespace shardwise {
 namespace {
 
 using detail::ByteRanges;
 
-/// A piece takes a connection long enough that asking for it costs little, and not so long that one
-/// who wants something else waits for it. Of very large files the pieces are larger.
+/// A piece is large enough that a request costs little, and small enough that urgent bytes do not
+/// wait long. Very large files have larger pieces.
 constexpr std::uint64_t kMinPieceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kMaxPieceBytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t kPieces = 32;
-/// A piece for one who waits begins at a multiple of this, so that writes are of whole pages.
+/// An urgent piece begins at a multiple of this, so that writes are of whole pages.
 constexpr std::uint64_t kAlignment = 4096;
 
 class Download {
@@ -63,7 +63,7 @@ class Download {
  private:
   using Piece = std::pair<std::uint64_t, std::uint64_t>;
 
-  /// Those that fetch. None is left when this goes.
+  /// The threads that fetch. The destructor stops and joins them.
   class Threads {
    public:
     explicit Threads(Download& of) : of_(of) {}
@@ -83,7 +83,7 @@ class Download {
         threads_.start([&of = of_] { of.work(); }, "sw-part");
       } catch (...) {
         const Lock lock(of_.mutex_);
-        if (--of_.num_running_ == 0) throw;  // otherwise those that are there do it all
+        if (--of_.num_running_ == 0) throw;  // otherwise the running threads do all the work
       }
     }
     void join() { threads_.join(); }
@@ -93,7 +93,7 @@ class Download {
     WorkerThreads threads_;
   };
 
-  /// Passes a piece on, and keeps count of what came.
+  /// Writes a piece, and records the bytes received.
   class PieceSink : public Fetcher::Sink {
    public:
     PieceSink(Download& to, const Piece& piece) : to_(to), begin_(piece.first), at_(piece.first) {}
@@ -121,7 +121,7 @@ class Download {
     Piece piece = left_.first();
     for (const std::uint64_t byte : wanted) {
       const auto gap = left_.find(byte);
-      if (!gap) continue;  // it is coming already
+      if (!gap) continue;  // already being fetched
       piece = {std::max(gap->first, byte - byte % kAlignment), gap->second};
       break;
     }
@@ -152,7 +152,7 @@ class Download {
     }
     {
       const Lock lock(mutex_);
-      // That of those which were stopped for it comes later.
+      // Later failures are those of threads that this one stopped.
       if (failure && !failure_) failure_ = failure;
       if (failure) stop_ = true;
       --num_running_;
@@ -160,7 +160,7 @@ class Download {
     changed_.notify_all();
   }
 
-  /// Follows behind what came, until no thread is at work.
+  /// Processes the received bytes in order, until no thread is running.
   void follow() {
     for (std::uint64_t done = 0;;) {
       std::uint64_t end = 0;
@@ -186,8 +186,8 @@ class Download {
   std::atomic<bool> stop_{false};
   Mutex mutex_;
   Condition changed_;
-  ByteRanges left_ SHARDWISE_GUARDED_BY(mutex_);   // that nobody has asked for
-  ByteRanges there_ SHARDWISE_GUARDED_BY(mutex_);  // that were written
+  ByteRanges left_ SHARDWISE_GUARDED_BY(mutex_);   // not yet requested
+  ByteRanges there_ SHARDWISE_GUARDED_BY(mutex_);  // written
   std::uint64_t num_running_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::exception_ptr failure_ SHARDWISE_GUARDED_BY(mutex_);
 };

@@ -21,7 +21,7 @@
 namespace shardwise {
 namespace {
 
-/// The first libcurl that is known to sign all headers, in order. Before 7.86 it signed only two.
+/// The first libcurl known to sign all headers, in order. Before 7.86 it signed only two.
 constexpr unsigned kFirstSigningCurl = 0x075800;
 
 /// The hash of empty content. S3 requires it, and libcurl before version 8 does not send it.
@@ -34,12 +34,12 @@ bool is_printable(std::string_view text) {
 
 constexpr char kS3Form[] = "s3://bucket/key";
 
-/// True if certificates for *.host cover bucket.host.
+/// True if a certificate for *.host covers bucket.host.
 bool fits_host_name(const std::string& bucket) {
   return std::ranges::all_of(bucket, [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
 }
 
-/// scheme://host[:port] and the path before the bucket, without its last slash.
+/// An endpoint: scheme://host[:port], and the path before the bucket without its last slash.
 struct Endpoint {
   std::string scheme, host, path;
 };
@@ -59,8 +59,8 @@ Endpoint endpoint_of(const S3Access& access) {
   return {url.scheme, url.host + (url.port ? ":" + std::to_string(*url.port) : ""), path};
 }
 
-/// True for a region's name. It is part of a host's name at Amazon. Other servers, as OpenStack's
-/// RegionOne, choose freely what is signed.
+/// True for a region's name. At Amazon it is part of a host's name. Other servers sign any name,
+/// e.g. OpenStack's RegionOne.
 bool is_region(std::string_view text, bool is_amazon) {
   return !text.empty() && std::ranges::all_of(text, [&](char c) {
     const bool is_common = is_lower(c) || is_digit(c) || c == '-';
@@ -88,7 +88,7 @@ void check_access(const S3Access& access) {
   }
 }
 
-/// Errors: Unsupported. libcurl resolves such parts before it signs, and would ask for another key.
+/// Errors: Unsupported. libcurl would resolve such parts before signing, and request another key.
 void check_signable(const std::string& key, const std::string& url) {
   for (std::size_t begin = 0; begin <= key.size();) {
     const std::size_t end = std::min(key.find('/', begin), key.size());
@@ -102,7 +102,7 @@ void check_signable(const std::string& key, const std::string& url) {
   }
 }
 
-/// The region that an answer names as the bucket's, by its header or its text; empty if it is none.
+/// The bucket's region according to an answer's header or text; may be empty.
 std::string named_region(const HttpResult& result) {
   const int status = result.answer.status;
   if (status / 100 != 3 && status != 400 && status != 403) return {};
@@ -111,7 +111,7 @@ std::string named_region(const HttpResult& result) {
   return is_region(region, false) ? region : std::string();
 }
 
-/// What an answer of S3 says to do; empty: nothing.
+/// The remedy that S3's answer suggests; may be empty.
 std::string advice_of(const HttpResult& result) {
   const int status = result.answer.status;
   const std::string region = named_region(result);
@@ -146,14 +146,14 @@ class S3Fetcher : public Fetcher {
     const std::string bucket = "s3://" + parse_object_url(request.url, kS3Form, true).bucket + "/";
     return list_pages(request, [&](const std::string& page, std::vector<std::string>& urls) {
       const std::string text = list_page(request, page);
-      const bool is_encoded = xml_text(text, "EncodingType") == "url";  // not all servers do it
+      const bool is_encoded = xml_text(text, "EncodingType") == "url";  // not all servers encode
       for (const std::string_view entry : xml_elements(text, "Contents")) {
         std::string key = xml_text(entry, "Key");
         if (!is_encoded) {
           urls.push_back(bucket + key);
           continue;
         }
-        std::ranges::replace(key, '+', ' ');  // so it is encoded, and a plus as %2B
+        std::ranges::replace(key, '+', ' ');  // spaces come as +, and a plus as %2B
         const auto bytes = percent_decoded(key);
         if (!bytes) throw_no_list(request.url);
         urls.push_back(bucket + *bytes);
@@ -177,12 +177,12 @@ class S3Fetcher : public Fetcher {
         request, [&request](const S3Access& access) { return s3_target(request.url, access); });
   }
 
-  /// The target that `make` gives, with the keys of each attempt's time and the region that the
-  /// bucket was said to be in. REQUIRES: `request` outlives it.
+  /// The target of `make`. Each attempt has current keys, and the bucket's region as learned.
+  /// REQUIRES: `request` outlives the target.
   HttpTarget signed_target(const Fetcher::Request& request,
                            std::function<HttpTarget(const S3Access&)> make) {
     const std::string bucket = parse_object_url(request.url, kS3Form, true).bucket;
-    const auto asked = std::make_shared<std::string>();  // the region, by the last attempt
+    const auto asked = std::make_shared<std::string>();  // region of the last attempt
     HttpTarget target{.url = request.url, .is_aws = true};
     target.renew = [=, this, &request, make = std::move(make)](const Refused& refused) {
       S3Access access = resolve_s3_access(options_, keys_.find(refused, request.cancel));
@@ -213,11 +213,12 @@ class S3Fetcher : public Fetcher {
   AwsKeyChain keys_;
   HttpClient client_;
   Mutex mutex_;
-  /// By bucket, where a server named another than was asked.
+  /// The regions that servers named, by bucket, if they differ from the requested ones.
   std::map<std::string, std::string> regions_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
-/// The target below a bucket. @param rest  path and query, encoded.
+/// The target below a bucket.
+/// @param rest  path and query, encoded.
 HttpTarget in_bucket(const std::string& bucket, const std::string& rest, const S3Access& access) {
   check_access(access);
   const Endpoint endpoint = endpoint_of(access);
@@ -261,7 +262,7 @@ HttpTarget s3_target(const std::string& url, const S3Access& access) {
 
 HttpTarget s3_list_target(const std::string& url, const std::string& page, const S3Access& access) {
   const auto [bucket, prefix] = parse_object_url(url, kS3Form, true);
-  std::string query = "?";  // its names sorted, as they are signed
+  std::string query = "?";  // names sorted, as required for signing
   if (!page.empty()) query += "continuation-token=" + percent_encoded(page) + "&";
   query += "encoding-type=url&list-type=2";
   if (!prefix.empty()) query += "&prefix=" + percent_encoded(prefix);

@@ -8,17 +8,17 @@
 
 namespace shardwise {
 
-/// The credentials and the place for requests to S3, once everything was looked up.
+/// The resolved credentials, region and endpoint for requests to S3.
 struct S3Access {
   AwsKeys keys;
   std::string region;
-  std::string endpoint;                 ///< empty: AWS's own
-  std::optional<bool> path_style = {};  ///< as Fetchers::S3Options has it
+  std::string endpoint;                 ///< empty means AWS's own
+  std::optional<bool> path_style = {};  ///< see Fetchers::S3Options
 };
 
-/// Looks up the place, where Fetchers::S3Options leaves it open, in the order that it documents:
-/// the environment and two small files are read.
-/// Errors: InvalidArgument: a named profile that is in neither file.
+/// Resolves what Fetchers::S3Options leaves open, in the order documented there. Reads the
+/// environment and two small files.
+/// Errors: InvalidArgument if a named profile is in neither file.
 S3Access resolve_s3_access(const Fetchers::S3Options& options, const AwsKeys& keys);
 
 }  // namespace shardwise

@@ -23,9 +23,9 @@ using detail::find_size;
 using detail::touch;
 
 // How processes share one directory. docs/formats/cache-directory.md specifies the files and the
-// bytes that are locked; this is the order in which they are locked here.
+// locked bytes. This is the order in which they are locked here.
 //
-//   lock                  taken by                  how        by a thread that holds
+//   lock                  taken by                  how        while the thread holds
 //   fetch byte of a shard lock_fetch()              waits      no lock of get()'s own
 //                         begin_ahead(), follow(),
 //                         remove_leftovers(),
@@ -36,22 +36,21 @@ using detail::touch;
 //   use byte, exclusive   try_to_remove(), prune(),
 //                         remove()                  tries      any
 //
-// Why nobody waits for ever. The use byte is exclusive, and the room byte is taken, only for as
-// long as files are unlinked; fetching is done with neither. Who has the room byte waits for none.
-// A fetch byte is held for as long as a fetch takes, and its owner may need a shard out of the way
-// that the waiting thread still reads. So nobody waits for a shard to fall out of use without a
-// limit: get() waits politely only for a while (room_timeout), then fetches to a file of its own
-// (next_stage()).
+// Why no thread waits forever. The use byte is locked exclusively, and the room byte at all, only
+// while files are unlinked, never while fetching. A holder of the room byte waits for no other
+// lock. A fetch byte is held throughout a fetch, whose owner may need to evict a shard that the
+// waiting thread still reads. Waiting for a shard to become unused is therefore limited: get()
+// waits politely for room_timeout, then fetches to a separate file (next_stage()).
 //
-// Deleting. A shard, and its record and note with it, is deleted only by a holder of the room byte
-// and of the shard's use byte, exclusively. A record or a note alone is deleted only by a holder of
-// the fetch byte, and where there is no shard. A fetch takes its shared hold before it writes them,
-// so nobody evicts what is about to appear. Whoever holds a shard may replace its note, by rename.
-// A temporary file is deleted by its owner, or by whoever gets the lock on it.
+// Deleting. A shard, with its record and note, is deleted only by a holder of the room byte who
+// locks the shard's use byte exclusively. A record or a note alone is deleted only by a holder of
+// the fetch byte, and only if there is no shard. A fetch locks the use byte, shared, before it
+// writes them, so that the new shard is not evicted at once. Any holder of a shard may replace its
+// note, by rename. A temporary file is deleted by its owner, or by a process that can lock it.
 //
-// Locks belong to open files, not to processes: each ByteLock opens `locks` anew. So two threads of
-// one process exclude each other as two processes do, and a process cannot evict what it holds.
-// A killed process leaves no lock; at most a temporary file, or a record without its shard.
+// Locks belong to open files, not to processes: each ByteLock opens `locks` anew. Two threads of
+// one process exclude each other as two processes do, and a process cannot evict what it holds. A
+// killed process leaves no lock; at most a temporary file, or a record without its shard.
 
 namespace {
 
@@ -116,13 +115,13 @@ CachedShard ShardCache::Impl::pin(const CacheRequest& request, const std::string
 }
 
 void ShardCache::Impl::renew_record(const std::string& name, const Record& record) const {
-  if (directory.is_read_only()) return;  // each reader examines it in full
-  // Everyone who writes or removes a record alone holds this lock.
+  if (directory.is_read_only()) return;  // each reader examines the shard in full
+  // Every process that writes or removes a record alone holds this lock.
   const auto lock = locks.try_lock_fetch(name);
-  if (!lock) return;  // another process writes it now, and the next reader looks again
+  if (!lock) return;  // another process is writing it, and the next reader tries again
   try {
     directory.write_record(name, record);
-  } catch (const Error&) {  // the shard is merely examined in full again the next time
+  } catch (const Error&) {  // the next reader examines the shard in full again
   }
 }
 
@@ -131,7 +130,7 @@ void ShardCache::Impl::write_note(const std::string& name, const Hash128& shard_
   if (directory.is_read_only()) return;
   try {
     directory.write_note(name, shard_hash, text);
-  } catch (const Error&) {  // it is merely made again
+  } catch (const Error&) {  // the note is made again
   }
 }
 
@@ -149,7 +148,7 @@ bool ShardCache::Impl::has_recorded_bytes(const CacheRequest& request, const std
   } catch (const NoDescriptor&) {
     throw;
   } catch (const Error&) {
-    return false;  // it cannot be read
+    return false;  // unreadable
   }
   renew_record(name, record);
   return true;
@@ -157,7 +156,7 @@ bool ShardCache::Impl::has_recorded_bytes(const CacheRequest& request, const std
 
 bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::string& name) const {
   auto [record, is_damaged] = directory.read_record(name);
-  if (is_damaged) return false;  // whatever damaged the record may have damaged the shard
+  if (is_damaged) return false;  // the cause may have damaged the shard as well
   if (request.source.source_hash && (!record || record->source_hash != *request.source.source_hash))
     return false;
   if (record && !has_recorded_bytes(request, name, *record)) return false;
@@ -170,7 +169,7 @@ bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::strin
   } catch (const Error&) {
     return false;
   }
-  if (record) {  // so that it need not be checked again
+  if (record) {  // saves the next check
     record->checked_as = request.admission.checked_as;
     renew_record(name, *record);
   }
@@ -182,8 +181,8 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
   try {
     File file = File::open_read(shard.path());
     if (!directory.may_be_changed_by_others(file)) return true;
-    // Without hashes nothing tells whether a file that others wrote is the right one: a group
-    // trusts its members, and who asked to read another's cache its owner.
+    // Without hashes a file that others wrote cannot be verified. A group trusts its members; a
+    // user who asked to read another's cache trusts its owner.
     if (!admission.check_content && directory.is_own() && may_be_written_by_others(file)) {
       return false;
     }
@@ -193,7 +192,7 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
       return checked.contains(identity);
     };
     if (!is_known()) {
-      // By the descriptor: the name may have gone to another file.
+      // By the descriptor: the name may refer to another file by now.
       const std::string path = "/proc/self/fd/" + std::to_string(file.fd());
       if (admission.check_content) {
         admission.check_content(path, request.cancel);
@@ -222,7 +221,7 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
 
 std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
                                                   const std::string& name) {
-  // It is pinned first: what is seen then cannot be evicted before it is returned.
+  // Pin first, so that the shard cannot be evicted between this look and the return.
   CachedShard shard = pin(request, name);
   const auto size = find_size(shard.path());
   if (!size || request.admission.fetch_again) return std::nullopt;
@@ -239,7 +238,7 @@ std::unique_ptr<ShardFetch::Impl> ShardCache::Impl::begin_fetch(ByteLock lock,
                                                                 const CacheRequest& request,
                                                                 const std::string& name,
                                                                 const NextUseOf& next_use) {
-  // From here on nobody can evict the shard between run()'s rename and its return.
+  // From here on the shard cannot be evicted between run()'s rename and its return.
   CachedShard pinned = pin(request, name);
   auto begun = std::make_unique<ShardFetch::Impl>(ShardFetch::Impl{.cache = shared_from_this(),
                                                                    .request = request,
@@ -276,7 +275,7 @@ std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options)
   own.metrics_file = at_home(std::move(own.metrics_file));
   auto impl = std::make_shared<Impl>(own);
   if (!impl->directory.is_read_only()) impl->room.take_stock();
-  // Now, so that a file that cannot be written is an error here, and none in a long run.
+  // Write now, so that an unwritable file is an error here and not in a long run.
   if (!own.metrics_file.empty()) detail::write_metrics(own.metrics_file, impl->counts.metrics());
   return std::shared_ptr<ShardCache>(new ShardCache(std::move(impl)));
 }
@@ -330,14 +329,15 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   } stopwatch{*cache.impl_};
 
   ByteLock lock = cache.impl_->locks.lock_fetch(request, name);
-  // The owner that this waited for has most likely brought the shard.
+  // The awaited owner has most likely fetched the shard.
   if (auto shard = cache.impl_->find(request, name)) return *std::move(shard);
-  // Or a thread of this process had all the patience that there is, while this one waited for it.
+  // Or a thread of this process spent the whole retry budget while this thread waited for it.
   if (const auto error = cache.impl_->failures.since(stopwatch.start, name)) {
     std::rethrow_exception(error);
   }
-  // Another version that is still in use under the name stays. Single samples are not read then:
-  // the source said the same of two versions, and they could be of either. Shards are checked.
+  // A different version that is still in use under the name stays. Single samples are not read
+  // then: the source gave both versions the same validator, so the samples could be of either.
+  // Whole shards are checked.
   const bool is_free =
       cache.impl_->room.evict_stale(lock, request, name, cache.impl_->options.room_timeout);
   const auto fetch = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);
@@ -405,14 +405,14 @@ Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
                                std::uint64_t needed_at, const NextUseOf& next_use,
                                std::optional<ShardFetch>& fetch) {
   const std::string name = name_of(request);
-  if (cache.is_read_only()) return Ahead::kPresent;  // whoever needs it finds it, or an error
+  if (cache.is_read_only()) return Ahead::kPresent;  // a read-only cache cannot fetch
   if (const auto shard = cache.impl_->find(request, name)) {
     cache.impl_->room.trim_once(name, next_use);
     return Ahead::kPresent;
   }
   auto lock = cache.impl_->locks.try_lock_fetch(name);
-  // The owner of the lock may not have room yet. It goes first: a shard that is fetched for later
-  // must not take that room.
+  // The owner of the lock may not have room yet. It takes precedence: a fetch ahead must not take
+  // that room.
   if (!lock) return cache.impl_->room.has_room(name) ? Ahead::kPresent : Ahead::kNotNow;
   if (cache.impl_->find(request, name)) return Ahead::kPresent;
   if (!cache.impl_->room.evict_stale(*lock, request, name, milliseconds::zero()))

@@ -26,10 +26,10 @@ using detail::ComingShard;
 using detail::kCachePieceBytes;
 using detail::Pause;
 
-// How a shard comes into the cache: Fetch::Impl::run(), step by step. The fetch byte and a shared
-// hold on the use byte are held throughout (shard_cache.cc says what for).
+// How a shard enters the cache: Fetch::Impl::run(), step by step. The fetch byte and a shared lock
+// on the use byte are held throughout (see shard_cache.cc).
 //
-//   step                         files then                      if the process is killed behind it
+//   step                         files then                      if the process is killed after it
 //   make_file(), under the room  <name>.tar.<random>.tmp,        the file's lock is free: the next
 //     byte                       locked, of its full size        that makes room removes it
 //   transfer(), check            the same, with its bytes        the same
@@ -40,38 +40,40 @@ using detail::Pause;
 //   rename, under it             <name>.tar + both               the shard is there, whole
 //   sync of the directory        the same                        the same
 //
-// The record precedes the shard, so that no process finds a shard of which it does not know the
-// hash. The bytes are synced before the rename, so that a name never stands for missing bytes.
+// The record precedes the shard, so that no process finds a shard with an unknown hash. The bytes
+// are synced before the rename, so that a name never refers to missing bytes.
 //
-// If a step throws, the members of Fetch::Impl go in reverse order: the temporary file first, then
-// the fetch byte, then the hold. Whoever waits for the fetch byte so finds nothing of this attempt.
+// If a step throws, the members of Fetch::Impl are destroyed in reverse order: the temporary file,
+// the fetch byte, the use byte. A thread that waits for the fetch byte therefore finds no trace of
+// this attempt.
 //
-// While the bytes of a plain shard come, readers of this process may map the temporary file and see
-// what is there (ComingShard). So bytes that were written are never written again: where the
-// transfer begins anew, renew_file() puts another temporary file in the place of a mapped one.
+// While a plain shard is fetched, readers of this process may map the temporary file and read the
+// bytes that have arrived (ComingShard). Bytes are therefore written only once. If the transfer
+// restarts, renew_file() replaces a mapped temporary file by another.
 //
 // A fetch that overflows the budget stops after the check. Its shard is the temporary file, which
-// gets no name and no record, stays locked while the CachedShard lives, and goes with it.
+// gets no name and no record. The file stays locked while the CachedShard lives, and is deleted
+// with it.
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// A caller waits for room at most this many room_timeouts, however many shards come meanwhile.
+/// A caller waits at most this many room_timeouts for room, however many fetches end meanwhile.
 constexpr int kMaxRoomTimeouts = 10;
 
 constexpr std::uint64_t kWriteBackBytes = std::uint64_t{8} << 20;
-/// Room grows in these steps where the source does not say how large the shard is.
+/// Room grows by this much if the source does not say how large the shard is.
 constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
-/// More than a record takes of the disk.
+/// An upper bound of the disk space of a record.
 constexpr std::uint64_t kRecordBytes = std::uint64_t{16} << 10;
 
-/// A shard below this size comes in one stream: asking for parts would cost more than it gains.
+/// A smaller shard is fetched in one stream: requests for parts would cost more than they gain.
 constexpr std::uint64_t kMinPartedBytes = std::uint64_t{32} << 20;
 
-/// True if other bytes may come if it is fetched again: of a proxy's page, or of what was changed
-/// on the way, anything may be said.
+/// True if a retry may bring other bytes. A proxy's page, or bytes changed in transit, may cause
+/// any of these errors.
 bool may_be_wrong_bytes(ErrorCode code) noexcept {
   return code == ErrorCode::kStaleIndex || code == ErrorCode::kCorruptShard ||
          code == ErrorCode::kMismatch || code == ErrorCode::kUnsupported;
@@ -79,14 +81,14 @@ bool may_be_wrong_bytes(ErrorCode code) noexcept {
 
 }  // namespace
 
-/// Writes the bytes that arrive to a file from its start, hashes them, and has the kernel begin to
-/// write them out.
+/// Writes arriving bytes to a file from its start, hashes them, and makes the kernel start
+/// write-back.
 class FileSink : public Fetcher::Sink {
  public:
   using Grow = std::function<void(std::uint64_t size_bytes)>;
   FileSink(File& file, Grow grow) : file_(&file), grow_(std::move(grow)) {}
-  /// @param coming  is told what came, until the transfer begins anew.
-  /// @param renew   makes the file that it then goes to, if the first one is mapped.
+  /// @param coming  receives the ranges that arrived, until the transfer restarts.
+  /// @param renew   makes the file for a restarted transfer, if the first file is mapped.
   FileSink(File& file, Grow grow, ComingShard& coming, std::function<File&()> renew)
       : file_(&file), grow_(std::move(grow)), coming_(&coming), renew_(std::move(renew)) {}
 
@@ -95,13 +97,13 @@ class FileSink : public Fetcher::Sink {
     write_part(size_, bytes);
     add(bytes);
   }
-  /// Writes what lies anywhere. Several threads, but not beside write().
+  /// Writes bytes at any offset. Threads: several, but not concurrently with write().
   void write_part(std::uint64_t offset, std::string_view bytes) {
     file_->write_at(offset, bytes);
     if (coming_ != nullptr) coming_->came(offset, offset + bytes.size());
     SHARDWISE_FAULT_POINT("shard_cache.written");
   }
-  /// Takes into account that all bytes before `end` were written by write_part().
+  /// Hashes and counts all bytes before `end`, which write_part() has written.
   void advance(std::uint64_t end) {
     std::string piece;
     while (size_ < end) {
@@ -114,7 +116,7 @@ class FileSink : public Fetcher::Sink {
       add(piece);
     }
   }
-  /// What readers that wait lack, the most urgent first.
+  /// The bytes that waiting readers lack, most urgent first.
   std::vector<std::uint64_t> wanted() const {
     return coming_ == nullptr ? std::vector<std::uint64_t>() : coming_->wanted();
   }
@@ -133,7 +135,7 @@ class FileSink : public Fetcher::Sink {
     hasher_.update(bytes);
     size_ += bytes.size();
     if (size_ - written_back_ >= kWriteBackBytes) {
-      // The sync at the end then finds little left to do.
+      // Leaves little work for the sync at the end.
       ::sync_file_range(file_->fd(), static_cast<off_t>(written_back_),
                         static_cast<off_t>(size_ - written_back_), SYNC_FILE_RANGE_WRITE);
       written_back_ = size_;
@@ -187,14 +189,14 @@ bool ShardFetch::Impl::find_room() {
     request.cancel.throw_if_cancelled();
     try {
       if (make_room(stage) == Room::kNone) {
-        // One shard of a process lies outside the budget, and more if they cannot be read so.
+        // A process has one shard outside the budget; more only if samples cannot be read uncached.
         if (!overflow) overflow = cache->readers.overflows.add_up_to(1);
         if (!overflow && may_read_uncached()) return false;
         if (!overflow) overflow = cache->readers.overflows.add();
         make_room(stage, 0, true);
       }
     } catch (const Error& e) {
-      // No shard may go from a full disk: there is room for single samples only.
+      // The disk is full and no shard may be evicted: there is room for single samples only.
       if (e.code() != ErrorCode::kNoSpace || !may_read_uncached()) throw;
       return false;
     }
@@ -232,7 +234,7 @@ void ShardFetch::Impl::make_file() {
   file = std::move(made);
 }
 
-/// Goes on in a new file: what readers have mapped stays as it is.
+/// Continues in a new file, so that the mapped one does not change.
 File& ShardFetch::Impl::renew_file() {
   cache->room.ledger.doubt();
   auto made = new_file();
@@ -253,14 +255,27 @@ void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
   const auto grow_file = [&](bool) { file->file().reserve(reserved_bytes + more); };
   if (is_overflow) {
-    cache->room.ledger.doubt();
-    grow_file(true);
+    const auto room = cache->locks.lock_room(request.cancel);
+    cache->room.ledger.change([&] {
+      grow_file(true);
+      return static_cast<std::int64_t>(more);
+    });
   } else {
     cache->room.require_within_budget(request, size_bytes);
-    // The temporary file counts at its present size: only the growth is new.
+    // The temporary file already counts with its present size; only the growth is new.
     is_overflow = cache->room.make(wanted(more), grow_file) != Room::kMade;
   }
   reserved_bytes += more;
+}
+
+void ShardFetch::Impl::cut(std::uint64_t size_bytes) {
+  if (size_bytes == reserved_bytes) return;
+  const auto room = cache->locks.lock_room(request.cancel);
+  cache->room.ledger.change([&] {
+    file->file().resize(size_bytes);
+    return static_cast<std::int64_t>(size_bytes - reserved_bytes);
+  });
+  reserved_bytes = size_bytes;
 }
 
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
@@ -280,8 +295,8 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
                    "run `shardwise index` again");
 }
 
-/// Fetches the file by several requests at a time, if it is large and its server allows that.
-/// Returns nothing if one request is to bring it from its start.
+/// Fetches the file with several concurrent requests, if it is large and its server allows that.
+/// Returns nullopt if one request must fetch it from its start.
 std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked, FileSink& sink) {
   const auto size_bytes = request.source.source_bytes;
   const Fetchers::Options& how = cache->fetchers->options();
@@ -292,7 +307,7 @@ std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked,
   if (!size_bytes || *size_bytes < kMinPartedBytes || num_connections < 2 || is_one_stream) {
     return std::nullopt;
   }
-  is_one_stream = true;  // if it has to begin anew
+  is_one_stream = true;  // for a restart
   const Fetcher::Stat found = cache->fetchers->stat(asked);
   if (!found.has_ranges || found.validator.empty() || found.size_bytes != *size_bytes) {
     return std::nullopt;
@@ -314,7 +329,7 @@ std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked,
   return found.validator;
 }
 
-/// Fetches the file as it is at its source.
+/// Fetches the file as stored at its source.
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
   const Fetcher::Request asked = source_request();
   std::optional<std::string> validator = fetch_parts(asked, sink);
@@ -341,7 +356,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::transfer(FileSink& sink) {
 }
 
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_compressed(FileSink& sink) {
-  // Of the budget, nothing is set aside for the compressed file. But the disk must hold it.
+  // The compressed file does not count against the budget. But the disk must have room for it.
   AtomicFile stored(cache->directory.shard_path(name), 0600);
   share_as_folder(stored.file());
   std::uint64_t stored_bytes = 0;
@@ -364,7 +379,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_compressed(FileSink& sink) {
   return source;
 }
 
-/// Reads a source that lies on this machine: a local shard, or a local copy of a remote one.
+/// Reads a source on this machine: a local shard, or a local copy of a remote one.
 ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
   const bool is_copy = !request.source.local_copy.empty();
   const std::string& path = is_copy ? request.source.local_copy : request.source.url;
@@ -377,7 +392,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
     }
   }
   const MappedReadGuard guard(map.bytes().data(), map.bytes().size());
-  // A file that changes while it is read may fail in any way: that it changed is the better reason.
+  // If a file changes while it is read, any error may follow. Report the change, which explains it.
   const auto require_whole = [&] {
     if (!guard.damaged() && file_identity(path) == map.identity()) return;
     throw StaleIndex("the shard changed while it was read", in_quotes(path),
@@ -408,7 +423,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
     try {
       Source source = transfer(sink);
       require_size(request.source.size_bytes, sink.size_bytes());
-      file->file().resize(sink.size_bytes());
+      cut(sink.size_bytes());
       if (request.admission.check) request.admission.check(file->temporary_path());
       cache->counts.add([&](ShardCache::Stats& s) {
         ++s.fetched;
@@ -422,9 +437,6 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_checked(FileSink& sink) {
       if (!is_fetched || !may_be_wrong_bytes(e.code()) || !backoff.wait_after_wrong(e.what())) {
         throw;
       }
-      // What came may have been shorter, and the file was cut to it.
-      cache->room.with_disk_space(wanted(reserved_bytes),
-                                  [&] { file->file().reserve(reserved_bytes); });
       sink.restart();
     }
   }
@@ -466,7 +478,7 @@ CachedShard ShardFetch::Impl::keep_outside_budget() {
   cache->counts.add([](ShardCache::Stats& s) { ++s.bypassed; });
   pinned.path_ = file->temporary_path();
   pinned.pin_->overflow_file = std::move(file);
-  if (!overflow) overflow = cache->readers.overflows.add();  // it outgrew the budget as it came
+  if (!overflow) overflow = cache->readers.overflows.add();  // it outgrew the budget
   pinned.pin_->overflow = std::move(overflow);
   static_cast<void>(uncounted.release());
   return std::move(pinned);
@@ -505,11 +517,11 @@ CachedShard ShardFetch::Impl::keep_in_cache(const Source& source, const FileSink
   file->file().sync();
   SHARDWISE_FAULT_POINT("shard_cache.before_rename");
   {
-    // A process that counts under the room byte sees the shard under exactly one name.
+    // Under the room byte, so that a process that counts sees the shard under exactly one name.
     const auto room = cache->locks.lock_room(request.cancel);
     cache->room.ledger.change([&] {
       file->keep_as(pinned.path());
-      return static_cast<std::int64_t>(sink.size_bytes() - reserved_bytes);
+      return 0;
     });
     static_cast<void>(uncounted.release());
     new_record.stays = true;

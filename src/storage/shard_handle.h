@@ -15,21 +15,21 @@ class ShardPool;
 
 namespace shardwise::detail {
 
-/// Counts who holds an opened shard, and lives until its pool and the last holder are gone.
+/// Counts the holders of an opened shard. Lives until its pool and the last holder are gone.
 struct ShardPin {
   static constexpr std::uint64_t kHolder = 1;
-  static constexpr std::uint64_t kClosing = std::uint64_t{1} << 61;  ///< its last holder closes it
+  static constexpr std::uint64_t kClosing = std::uint64_t{1} << 61;  ///< the last holder closes it
   static constexpr std::uint64_t kOpen = std::uint64_t{1} << 62;     ///< there is a shard to hold
-  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;   ///< the pool is there
-  static constexpr std::uint64_t kIdle = kPooled | kOpen;            ///< nobody holds it
+  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;   ///< the pool exists
+  static constexpr std::uint64_t kIdle = kPooled | kOpen;            ///< without holders
 
-  /// @param close_this  closes the shard of the only holder, whose hold stays; false if it is not
-  ///   the only one. Of a pin that is never kClosing: null.
+  /// @param close_this  closes the shard if the caller is its only holder, and returns true; the
+  ///   caller still holds it. Null for a pin that is never kClosing.
   explicit ShardPin(void (*destroy_this)(ShardPin*) noexcept,
                     bool (*close_this)(ShardPin*) noexcept = nullptr)
       : destroy(destroy_this), close(close_this) {}
 
-  /// False if there is no open shard; otherwise the caller is one more holder.
+  /// Adds a holder; returns false if no shard is open.
   [[nodiscard]] bool try_hold() noexcept {
     if ((state.fetch_add(kHolder, std::memory_order_acquire) & kOpen) != 0) return true;
     state.fetch_sub(kHolder, std::memory_order_relaxed);  // the caller keeps the pool alive
@@ -46,7 +46,7 @@ struct ShardPin {
     const std::uint64_t before = state.fetch_sub(kHolder, std::memory_order_acq_rel);
     if ((before & ~kClosing) == (kOpen | kHolder)) destroy(this);
   }
-  /// By the pool, at its end.
+  /// Called by the pool's destructor.
   void leave_pool() noexcept {
     const std::uint64_t before = state.fetch_sub(kPooled, std::memory_order_acq_rel);
     if ((before & ~(kIdle | kClosing)) == 0) destroy(this);
@@ -57,7 +57,7 @@ struct ShardPin {
   bool (*const close)(ShardPin*) noexcept;
 
  private:
-  /// Who closes it does so while it still holds it: afterwards this may be gone.
+  /// Closes the shard before it drops the last hold: afterwards this object may be gone.
   void let_go_or_close() noexcept {
     for (std::uint64_t now = state.load(std::memory_order_relaxed);;) {
       if (now == (kIdle | kClosing | kHolder)) {
@@ -72,9 +72,9 @@ struct ShardPin {
   }
 };
 
-/// Shared ownership of a shard that a ShardPool opened: it stays open while a handle exists, also
-/// when the pool is gone. As shared_ptr in use and in thread-safety; half its cost to get, for the
-/// pool finds the shard and counts the holder in one step.
+/// Shared ownership of a shard that a ShardPool opened. The shard stays open while a handle exists,
+/// even after the pool's destruction. Used like a shared_ptr, with the same thread-safety. Getting
+/// one costs half as much: the pool finds the shard and counts the holder in one step.
 template <class Shard>
 class ShardHandle {
  public:
@@ -93,7 +93,7 @@ class ShardHandle {
     return *this;
   }
 
-  /// The only handle of a shard that is in no pool.
+  /// A handle for a shard outside any pool; its only holder.
   static ShardHandle of_one(std::unique_ptr<const Shard> shard) {
     struct Lone : ShardPin {
       explicit Lone(std::unique_ptr<const Shard> of)
@@ -111,12 +111,12 @@ class ShardHandle {
   const Shard& operator*() const noexcept { return *shard_; }
   const Shard* operator->() const noexcept { return shard_; }
   const Shard* get() const noexcept { return shard_; }
-  /// Gives up its holder of this pin to the caller, who is to let it go.
+  /// Transfers this handle's hold to the caller, who must call let_go().
   ShardPin* release() noexcept {
     shard_ = nullptr;
     return std::exchange(pin_, nullptr);
   }
-  /// One that takes over no holder: it must be released, not destroyed, and this one outlives it.
+  /// A handle without a hold. It must be released, not destroyed, and this handle must outlive it.
   [[nodiscard]] ShardPin* pin() const noexcept { return pin_; }
   [[nodiscard]] ShardHandle borrow() const noexcept { return {pin_, shard_}; }
   explicit operator bool() const noexcept { return shard_ != nullptr; }
@@ -126,7 +126,7 @@ class ShardHandle {
 
  private:
   friend class shardwise::ShardPool<Shard>;
-  /// Takes over one holder of `pin`.
+  /// Takes over one hold of `pin`.
   ShardHandle(ShardPin* pin, const Shard* shard) noexcept : pin_(pin), shard_(shard) {}
 
   ShardPin* pin_ = nullptr;

@@ -20,19 +20,19 @@
 namespace shardwise {
 
 struct ShardPoolOptions {
-  /// Mappings kept open at most. The kernel's own limit on mappings a process is 65,530 by default.
+  /// Maximum number of open mappings. The kernel's default limit is 65,530 mappings per process.
   std::size_t max_shards = 4096;
-  /// Address space kept mapped at most, in bytes of shards.
+  /// Maximum address space of open shards, in bytes.
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
-  /// True for a shard that is dear to open: it is closed after all others. Called under the pool's
-  /// lock; may be empty.
+  /// True for a shard that is expensive to open; such shards are closed last. Called under the
+  /// pool's lock; may be empty.
   std::function<bool(std::uint64_t number)> is_dear = nullptr;
-  /// As max_bytes, but of those that are not dear, for which no dear one is closed.
+  /// Maximum bytes of cheap shards. No expensive shard is closed for it.
   std::uint64_t max_cheap_bytes = std::numeric_limits<std::uint64_t>::max();
 };
 
 struct ShardPoolStats {
-  std::uint64_t opened = 0;  ///< shards opened, each time counted
+  std::uint64_t opened = 0;  ///< shards opened, with repeats
   std::uint64_t evicted = 0;
   std::size_t open_shards = 0;
   std::uint64_t open_bytes = 0;
@@ -40,21 +40,22 @@ struct ShardPoolStats {
 
 /// A bounded pool of opened shards, by number.
 ///
-/// `Shard` is whatever an opened shard is to the caller; it must have `size_bytes()`. The pool
-/// hands out shared ownership: what a caller holds stays valid however long, and a shard that
-/// somebody holds is pinned, not evicted; when all are pinned the pool exceeds its bounds until
-/// they are not. Eviction takes the shard that was least recently used, where "recently" is counted
-/// in openings: the order of uses between two openings is not kept, which makes a hit cheap.
+/// `Shard` is the caller's type of an opened shard, with a method `size_bytes()`. The pool evicts
+/// the least recently used shard. "Recently" is counted in openings: the order of uses between two
+/// openings is not kept, which makes a hit cheap.
 ///
-/// Threads: internally synchronised. A shard is opened by one thread; others that want it wait, and
-/// those that want another shard do not. After fork() the child goes on with a copy; what other
-/// threads of the parent were opening it opens itself, and what they held stays open in it.
-/// Cost: a hit is one atomic addition, and another when the handle goes.
+/// Lifetime: a handle shares ownership, and stays valid after the pool's end. A shard with a handle
+///   is pinned, not evicted; when all are pinned, the pool exceeds its bounds until they are not.
+/// Threads: internally synchronised. One thread opens a shard. Other threads that want the same
+///   shard wait; those that want another do not.
+/// Processes: a forked child continues with a copy. It reopens shards that other threads of the
+///   parent were opening. Shards that they held stay open in the child.
+/// Cost: a hit is one atomic addition, and one more when the handle is destroyed.
 template <class Shard>
 class ShardPool {
  public:
   using Handle = ShardHandle<Shard>;
-  /// Opens shard `number`; what it throws reaches the caller of get(), and nothing is kept.
+  /// Opens shard `number`. An exception reaches the caller of get(), and the pool stays unchanged.
   using Opener = std::function<std::unique_ptr<const Shard>(std::uint64_t number)>;
 
   ShardPool(std::size_t num_shards, Opener opener, ShardPoolOptions options = {})
@@ -68,13 +69,13 @@ class ShardPool {
   ShardPool(const ShardPool&) = delete;
   ShardPool& operator=(const ShardPool&) = delete;
 
-  /// The opened shard. REQUIRES: number < num_shards.
+  /// Returns the opened shard. REQUIRES: number < num_shards.
   Handle get(std::uint64_t number) {
     if (Handle opened = find(number)) return opened;
     return open(*slots_[number], number);
   }
 
-  /// The same if it is open; otherwise nothing. REQUIRES: number < num_shards.
+  /// Returns the shard if it is open; else an empty handle. REQUIRES: number < num_shards.
   Handle find(std::uint64_t number) noexcept {
     SHARDWISE_ASSERT_HOT(number < slots_.size());
     Slot& slot = *slots_[number];
@@ -86,21 +87,21 @@ class ShardPool {
     return {};
   }
 
-  /// Closes the least recently used shard that nobody holds; false if there is none.
+  /// Closes the least recently used idle shard; returns false if all are held.
   bool evict() {
-    std::unique_ptr<const Shard> victim;  // closed after the lock is gone
+    std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
     victim = drop_one();
     return victim != nullptr;
   }
 
-  /// Closes this shard, if it is open and nobody holds it; true if it did. If somebody holds it,
-  /// its last holder closes it, unless it lets go at this very moment: then the next call does.
+  /// Closes this shard if it is open and idle; true if it did. If it is held, its last holder
+  /// closes it. If that holder lets go at this very moment, the next call closes it.
   /// REQUIRES: number < num_shards.
   bool close(std::uint64_t number) {
     SHARDWISE_ASSERT(number < slots_.size());
     Slot& slot = *slots_[number];
-    std::unique_ptr<const Shard> victim;  // closed after the lock is gone
+    std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
     if ((slot.state.load(std::memory_order_relaxed) & Slot::kOpen) == 0) return false;
     slot.state.fetch_or(Slot::kClosing, std::memory_order_relaxed);
@@ -108,7 +109,7 @@ class ShardPool {
     return victim != nullptr;
   }
 
-  /// True if this shard is open, and somebody holds it. REQUIRES: number < num_shards.
+  /// True if this shard is open and held. REQUIRES: number < num_shards.
   bool is_held(std::uint64_t number) const noexcept {
     SHARDWISE_ASSERT(number < slots_.size());
     const auto state = slots_[number]->state.load(std::memory_order_relaxed);
@@ -121,11 +122,11 @@ class ShardPool {
   }
 
  private:
-  /// What is open. Shards that are held when the pool goes have it too.
+  /// The open shards. Shared by shards that are held when the pool is destroyed.
   struct Book {
     void reserve(std::size_t num_shards) {
       const Lock lock(mutex);
-      open.reserve(num_shards);  // add() must not fail: the shard is open already
+      open.reserve(num_shards);  // add() must not fail: the shard is already open
     }
     void add(std::uint64_t number, std::uint64_t size_bytes) noexcept SHARDWISE_REQUIRES(mutex) {
       open.push_back(number);
@@ -149,7 +150,7 @@ class ShardPool {
     Slot(std::shared_ptr<Book> of, std::uint64_t shard_number)
         : ShardPin([](ShardPin* pin) noexcept { delete static_cast<Slot*>(pin); },
                    [](ShardPin* pin) noexcept {
-                     std::unique_ptr<const Shard> gone;  // closed after the lock is gone
+                     std::unique_ptr<const Shard> gone;  // closed after the lock is released
                      Slot& slot = *static_cast<Slot*>(pin);
                      Book& open = *slot.book;
                      const Lock lock(open.mutex);
@@ -161,7 +162,7 @@ class ShardPool {
 
     const std::shared_ptr<Book> book;
     const std::uint64_t number;
-    std::unique_ptr<const Shard> shard;  // written under the book's lock while it is not kOpen
+    std::unique_ptr<const Shard> shard;  // written under the book's lock while not kOpen
     std::atomic<std::uint64_t> last_use{0};
   };
   struct LeavePool {
@@ -180,7 +181,7 @@ class ShardPool {
     return handle;
   }
 
-  /// The right to open a shard, of one thread at a time.
+  /// The right to open a shard, held by one thread at a time.
   class Turn {
    public:
     Turn(ShardPool& pool, Slot& slot, std::uint64_t number)
@@ -193,11 +194,12 @@ class ShardPool {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    /// The shard, if another thread has opened it; nothing: this one is to.
+    /// Returns the shard if another thread has opened it; empty if this thread must open it.
     /// Errors: Cancelled, by this thread's CancelScope.
     Handle wait() {
       const Lock lock(pool_.book_->mutex);
-      // A thread that began in the process that this one was forked from does not exist here.
+      // An entry of another generation is from a thread of the parent, which does not exist in this
+      // process.
       std::uint64_t& opening = pool_.opening_[number_];
       while (opening == process_generation()) {
         pool_.opened_.wait(pool_.book_->mutex, detail::CancelScope::joined({}));
@@ -206,10 +208,10 @@ class ShardPool {
       process_ = opening = process_generation();
       return {};
     }
-    /// Puts the shard, which was opened, into the pool.
+    /// Puts the opened shard into the pool.
     Handle end(std::unique_ptr<const Shard>&& shard, std::uint64_t size_bytes) {
       const Lock lock(pool_.book_->mutex);
-      // Forked while it was opened, and opened by another thread of the child meanwhile.
+      // After a fork during opening, another thread of the child may have opened it meanwhile.
       if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
       slot_.shard = std::move(shard);
       slot_.state.fetch_add(Slot::kOpen + Slot::kHolder, std::memory_order_release);
@@ -229,12 +231,12 @@ class ShardPool {
     ShardPool& pool_;
     Slot& slot_;
     const std::uint64_t number_;
-    std::uint64_t process_ = 0;  // what opening_ says, if this is whose turn it is
+    std::uint64_t process_ = 0;  // copy of opening_, if this has the turn; else 0
   };
 
   /// Closes one shard if the pool exceeds its bounds; false if it does not, or no shard is idle.
   bool make_room() {
-    std::unique_ptr<const Shard> victim;  // closed after the lock is gone
+    std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
     const std::uint64_t open_bytes = book_->stats.open_bytes;
     if (book_->open.size() > options_.max_shards || open_bytes > options_.max_bytes) {
@@ -254,7 +256,7 @@ class ShardPool {
     return bytes > options_.max_cheap_bytes;
   }
 
-  /// Takes an open shard out of the pool, if so many hold it; else nothing.
+  /// Takes an open shard out of the pool if it has exactly this many holders; else returns null.
   static std::unique_ptr<const Shard> take(Book& book, Slot& slot,
                                            std::uint64_t holders = 0) noexcept
       SHARDWISE_REQUIRES(book.mutex) {
@@ -269,7 +271,7 @@ class ShardPool {
     return std::move(slot.shard);
   }
 
-  /// Takes the least recently used shard that nobody holds.
+  /// Takes the least recently used idle shard out of the pool.
   std::unique_ptr<const Shard> drop_one(bool may_be_dear = true) SHARDWISE_REQUIRES(book_->mutex) {
     for (;;) {
       Slot* best = nullptr;
@@ -296,8 +298,8 @@ class ShardPool {
   const Opener opener_;
   const ShardPoolOptions options_;
   std::atomic<std::uint64_t> clock_{1};
-  Condition opened_;  // a shard, or not
-  // For each shard, the generation of the process of which a thread opens it; 0: none does.
+  Condition opened_;  // a shard was opened, or opening failed
+  // For each shard, the generation of the process in which a thread opens it; 0 if no thread does.
   std::vector<std::uint64_t> opening_ SHARDWISE_GUARDED_BY(book_->mutex);
 };
 

@@ -22,7 +22,7 @@ void append_utf8(std::string& out, unsigned long code) {
   }
 }
 
-/// Adds what the reference &name; stands for. False if it is none that XML knows by itself.
+/// Appends the character of the reference &name;. False if XML does not predefine it.
 bool append_reference(std::string& out, std::string_view name) {
   constexpr auto kNamed = std::to_array<std::pair<std::string_view, char>>(
       {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}});

@@ -6,13 +6,13 @@
 
 namespace shardwise {
 
-// Answers of services are small documents without attributes that matter, comments or CDATA: what
-// stands between a tag and its end is all that is asked of them.
+// Answers of services are small documents without comments, CDATA or relevant attributes. Only the
+// text between a tag and its end is needed.
 
-/// What stands in the first <tag>, with &amp; and the like resolved; empty if there is none.
+/// The content of the first <tag>, with references such as &amp; resolved; empty if missing.
 std::string xml_text(std::string_view document, std::string_view tag);
 
-/// What stands in each <tag>, as it is written: for documents within.
+/// The content of each <tag>, unresolved, since it may hold nested elements.
 std::vector<std::string_view> xml_elements(std::string_view document, std::string_view tag);
 
 }  // namespace shardwise

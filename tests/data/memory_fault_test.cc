@@ -12,10 +12,13 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "base/ordered_pipeline.h"
 #include "data/shards.h"
 #include "shardwise/data/dataset.h"
+#include "shardwise/data/shard_prefetcher.h"
+#include "shardwise/order/sampler.h"
 #include "support/support.h"
 
 namespace {
@@ -243,6 +246,38 @@ TEST_P(MemoryFaultTest, BringingAnIndexUpToDate) {
     fs::remove_all(folder);
     fs::remove_all(shards_.dir() / "old");
   }
+}
+
+TEST_P(MemoryFaultTest, APrefetcherThatCannotBeginAnEpochStaysAsItWas) {
+  std::vector<std::string> compressed;
+  for (const std::string& path : shards_.paths()) {
+    compressed.push_back(path + ".gz");
+    test::write_file(compressed.back(), test::compress(test::read_file(path), Compression::kGzip));
+  }
+  const std::string index = shards_.dir() / "compressed.idx";
+  build_index(index, compressed);
+  const Dataset data =
+      Dataset::open(index, {.cache = ShardCache::open({.directory = shards_.dir() / "cache"})});
+  const auto known = make_sampler(data, {.kind = Sharded{}}, {});
+  const auto unknown = make_sampler(data, {.kind = Resampled{}}, {});
+  ShardPrefetcher prefetcher(data, *unknown, {.fetch_threads = 0});
+  std::int64_t failures = 0;
+  for (std::int64_t n = 1;; ++n) {
+    prefetcher.begin_epoch(*unknown);
+    ASSERT_FALSE(prefetcher.is_active());
+    of_new.arm(n, GetParam());
+    try {
+      prefetcher.begin_epoch(*known);
+      of_new.disarm();
+    } catch (const std::bad_alloc&) {
+      of_new.disarm();
+      ++failures;
+      ASSERT_FALSE(prefetcher.is_active()) << "after the failure of allocation " << n;
+    }
+    if (!of_new.fired()) break;
+  }
+  EXPECT_TRUE(prefetcher.is_active());
+  EXPECT_GT(failures, 10);
 }
 
 // What a thread cannot allocate for the pipeline itself comes to the consumer, too.

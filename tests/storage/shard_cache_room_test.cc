@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <thread>
 
 #include "base/fault_point.h"
 #include "base/file.h"
+#include "base/hasher.h"
 #include "shardwise/storage/shard_cache.h"
 #include "storage/cache_directory.h"
 #include "storage/cache_ledger.h"
@@ -33,6 +35,21 @@ constexpr std::size_t kShardBytes = 100'000;
 class ShardCacheRoomTest : public test::ServedShardsTest {
  protected:
   ShardCacheRoomTest() : ServedShardsTest(kShardBytes) {}
+
+  /// The bytes that the cache's ledger counts; nothing if it is in doubt.
+  std::optional<std::uint64_t> counted_bytes() const {
+    const auto of = directory();
+    return detail::CacheLedger(of).read().used_bytes;
+  }
+  void cast_doubt() const {
+    const auto of = directory();
+    detail::CacheLedger(of).doubt();
+  }
+
+ private:
+  detail::CacheDirectory directory() const {
+    return detail::CacheDirectory(cache_path(), false, detail::CacheDirectory::Sharing::kOwn);
+  }
 };
 
 TEST_F(ShardCacheRoomTest, WhatALargerBudgetLeftGoesWithTheFirstShardThatIsAskedFor) {
@@ -332,9 +349,7 @@ TEST_F(ShardCacheRoomTest, ThatAnotherHasNoRoomYetIsListedOnlyWhenItMayHaveChang
   EXPECT_EQ(listings_of_a_try(), 0);
   test::write_file(
       dir_ / "cache/shards/" + CacheAccess::name_of(request(1)) + ".tar.0123456789ab.tmp", "x");
-  const detail::CacheDirectory directory(dir_ / "cache", false,
-                                         detail::CacheDirectory::Sharing::kOwn);
-  detail::CacheLedger(directory).doubt();
+  cast_doubt();
   EXPECT_EQ(CacheAccess::begin_ahead(*cache, request(1), 30, nullptr, fetch), Ahead::kPresent);
   set_fault_handler(nullptr);
 }
@@ -445,6 +460,71 @@ TEST_F(ShardCacheRoomTest, ACountOfItsBytesThatIsInDoubtOrDamagedIsCountedAgain)
   const auto again = ShardCache::open(options(4));
   read(*again, 1);
   EXPECT_EQ(again->used_bytes(), 4 * kShardBytes) << "whoever opens the cache counts";
+}
+
+// A shard whose size nobody says takes room in steps, and its file is cut to its size at the end.
+TEST_F(ShardCacheRoomTest, AFileThatIsCutIsCountedOnce) {
+  server_.serve("/chunked.tar",
+                {.body = body(7), .has_ranges = false, .has_head = false, .is_chunked = true});
+  const auto cache = ShardCache::open(options(2000));
+  CacheRequest wanted{.source = {.url = server_.url("/chunked.tar")}};
+  wanted.admission.check = [&](const std::string&) {
+    cast_doubt();  // so that the next one lists the files
+    read(*cache, 0);
+    EXPECT_EQ(counted_bytes(), 2 * kShardBytes);
+  };
+  CacheAccess::get(*cache, wanted);
+  EXPECT_EQ(counted_bytes(), 2 * kShardBytes);
+}
+
+TEST_F(ShardCacheRoomTest, AFileOutsideTheBudgetThatGrowsWhileItIsListedIsCounted) {
+  // Under its name another version is in use, so the second one becomes a file of its own.
+  server_.serve("/chunked.tar",
+                {.body = body(6), .has_ranges = false, .has_head = false, .is_chunked = true});
+  ShardCache::Options quick = options(2000);
+  quick.room_timeout = std::chrono::milliseconds(1);
+  const auto cache = ShardCache::open(quick);
+  CacheRequest wanted{.source = {.url = server_.url("/chunked.tar")}};
+  wanted.source.source_hash = hash128(body(6));
+  const CachedShard used = CacheAccess::get(*cache, wanted);
+  server_.serve("/chunked.tar",
+                {.body = body(7), .has_ranges = false, .has_head = false, .is_chunked = true});
+  wanted.source.source_hash = hash128(body(7));
+
+  // Whoever opens the cache while the file grows lists it, and counts it.
+  static std::function<void()> open_another;
+  open_another = [&] { static_cast<void>(ShardCache::open(quick)); };
+  set_fault_handler([](const char* point) {
+    if (std::string_view(point) != "shard_cache.in_doubt" || !open_another) return;
+    std::exchange(open_another, nullptr)();
+  });
+  wanted.admission.check = [&](const std::string&) {
+    EXPECT_FALSE(open_another);
+    EXPECT_EQ(counted_bytes().value_or(cache->used_bytes()), cache->used_bytes());
+  };
+  const CachedShard own = CacheAccess::get(*cache, wanted);
+  set_fault_handler(nullptr);
+  EXPECT_TRUE(own.is_overflow());
+}
+
+TEST_F(ShardCacheRoomTest, AnOverrunIsTrimmedThoughItWasLookedForBeforeTheLastShardCame) {
+  const auto cache = ShardCache::open(options(2));
+  const auto reader = std::make_shared<int>();
+  CacheAccess::add_releaser(*cache, reader,
+                            {.release = [](const std::string&) { return false; },
+                             .holds = [](const std::string&) { return true; }});
+  std::deque<CachedShard> batch;
+  for (const int i : {0, 1}) batch.push_back(CacheAccess::get(*cache, request(i)));
+  const auto later = [](const std::string&) {
+    return NextUse{.kind = NextUse::Kind::kAt, .position = 100};
+  };
+  CacheRequest third = request(2);
+  third.admission.check = [&](const std::string&) { CacheAccess::trim_overrun(*cache, later); };
+  batch.push_back(CacheAccess::get(*cache, third, later));
+  ASSERT_EQ(cache->used_bytes(), 3 * kShardBytes) << "all are in use";
+  batch.clear();
+  CacheAccess::trim_overrun(*cache, later);
+  EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes);
 }
 
 }  // namespace
