@@ -159,11 +159,7 @@ class Reference:
         lines = [f"# {header}", f"```cpp\n#include <{header}>\n```"]
         for compound in self.types.get(header, []):
             lines += self.type_page(compound)
-        functions = [
-            member
-            for member in self.members.get(header, [])
-            if "operator" not in member.findtext("name", "") and member.get("kind") != "friend"
-        ]
+        functions = self.shown_members(header)
         if functions:
             lines.append("## Functions and values")
         before = ""
@@ -171,6 +167,10 @@ class Reference:
             lines += self.member(member, "", 3, before)
             before = member.findtext("name", "")
         return "\n\n".join(lines) + "\n"
+
+    def shown_members(self, header: str) -> list[Element]:
+        found = self.members.get(header, [])
+        return [member for member in found if "operator" not in member.findtext("name", "") and member.get("kind") != "friend"]
 
     def overview(self) -> str:
         lines = [
@@ -185,10 +185,11 @@ class Reference:
                 if header.split("/")[1] != room:
                     continue
                 named = [f"[{code(name_of(t))}]({self.page_of[t.get('id', '')]})" for t in self.types.get(header, []) if "::" not in name_of(t)]
-                named += sorted({code(m.findtext("name", "") + "()") for m in self.members.get(header, []) if m.get("kind") == "function" and "operator" not in m.findtext("name", "")})
-                rows.append(f"| [{header}]({page_name(header)}) | {', '.join(named)} |")
+                functions = dict.fromkeys(m.findtext("name", "") for m in self.shown_members(header) if m.get("kind") == "function")
+                named += [f"[{code(name + '()')}]({page_name(header)}#{anchor(name)})" for name in functions]
+                rows.append(f"- [{header.removeprefix('shardwise/')}]({page_name(header)}): {', '.join(named) or 'names of types'}")
             if rows:
-                lines += [f"## {title}", "| header | has |\n|---|---|\n" + "\n".join(rows)]
+                lines += [f"## {title}", "\n".join(rows)]
         return "\n\n".join(lines) + "\n"
 
 

@@ -1,9 +1,10 @@
-"""What mkdocs.yml does not name: the formats, and the headers of the C++ reference, whose pages are made."""
+"""What mkdocs.yml cannot say: pages that are made, the place of docs/index.md, and pipes in tables."""
 
 from __future__ import annotations
 
 import glob
 import os
+import re
 from typing import Any
 
 
@@ -31,3 +32,12 @@ def on_files(files: Any, config: Any) -> Any:
     file.dest_uri = "docs/the-index.html"
     file.url = "docs/the-index.html"
     return files
+
+
+def on_page_markdown(markdown: str, **kwargs: Any) -> str:
+    """Code in tables: GitHub wants its | escaped, and Python-Markdown shows the escape."""
+
+    def unescaped(row: re.Match[str]) -> str:
+        return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0])
+
+    return re.sub(r"^\|.*\|$", unescaped, markdown, flags=re.M)
