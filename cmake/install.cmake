@@ -89,7 +89,7 @@ endif()
 # The pages, placed so that the links between them hold, and the licence.
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.cc" PATTERN "CMakeLists.txt" PATTERN "*.ipynb")
 install(FILES tests/faults.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tests)

@@ -2,7 +2,7 @@
 # Installs what Shardwise is built with, on Debian 12 or newer and Ubuntu 22.04 or newer, as root or
 # through sudo. Only what is missing is installed. The list is packages.txt beside this script.
 #
-#   tools/setup.sh [GROUP...]     GROUP is build, python, libtorch, test, fresh or ci
+#   tools/setup.sh [GROUP...]     GROUP is build, python, libtorch, test, fresh, site or ci
 #
 # Without any: build libtorch.
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that the table of commands in README.md has the commands of the program, and no others.
+"""Checks that the table of commands in docs/commands.md has the commands of the program, and no others.
 
-    check_commands.py PROGRAM README"""
+    check_commands.py PROGRAM PAGE"""
 
 import re
 import subprocess
@@ -12,5 +12,5 @@ COMMANDS = set(re.findall(r"^  ([a-z]+)  ", HELP, re.M)) - {"help", "version"}
 with open(sys.argv[2], encoding="utf-8") as FILE:
     TABLE = set(re.findall(r"^\| `shardwise ([a-z]+)", FILE.read(), re.M))
 if COMMANDS != TABLE or len(COMMANDS) < 10:
-    print(f"only the program has {sorted(COMMANDS - TABLE)}, only README.md has {sorted(TABLE - COMMANDS)}")
+    print(f"only the program has {sorted(COMMANDS - TABLE)}, only the page has {sorted(TABLE - COMMANDS)}")
     sys.exit(1)

@@ -1,8 +1,8 @@
-// The two loaders of README.md, as they stand there between the marks. They run here, are ended in
+// The two loaders of docs/cpp.md, as they stand there between the marks. They run here, are ended in
 // the middle, go on from their tokens, and prove their epochs.
 
 // clang-format off
-// [README]
+// [cpp.md]
 #include <functional>
 #include <string>
 #include <shardwise/loader.h>
@@ -33,7 +33,7 @@ std::string train(Loader& loader, const std::string& token, const std::function<
   }
   return {};
 }
-// [README]
+// [cpp.md]
 // clang-format on
 
 #include <map>
@@ -109,13 +109,13 @@ TEST(ReadmeLoadersTest, TokensArePackedOnceEachEpochHoweverOftenTheRunEnds) {
   }
 }
 
-TEST(ReadmeLoadersTest, AreThoseOfTheReadme) {
+TEST(ReadmeLoadersTest, AreThoseOfThePage) {
   const std::string source = test::source_dir();
   const std::string text = test::read_file(source + "/tests/loader/readme_loaders_test.cc");
-  const std::string mark = "// [README]\n";
+  const std::string mark = "// [cpp.md]\n";
   const std::size_t begin = text.find(mark) + mark.size();
   const std::string code = text.substr(begin, text.find(mark, begin) - begin);
-  EXPECT_THAT(test::read_file(source + "/README.md"),
+  EXPECT_THAT(test::read_file(source + "/docs/cpp.md"),
               testing::HasSubstr("```cpp\n" + code + "```\n"));
 }
 

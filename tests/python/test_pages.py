@@ -1,20 +1,28 @@
-"""The Python of the pages: each page's blocks run one after another, on shards as they name them."""
+"""The Python of the pages: each page's blocks run one after another, on shards as they name them.
+
+README.md and start.md begin with nothing: they run in an empty folder, the shell commands of start.md included.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import shardwise
 from conftest import write_shown_files
 
 ROOT = Path(__file__).parents[2]
+FROM_NOTHING = ["README.md", "start.md"]
 NEEDS = {
     "README.md": ["numpy"],
+    "start.md": ["numpy"],
     "python-torch.md": ["torch", "lightning"],
     "python-loader.md": ["torch"],
     "ray.md": ["ray", "torch"],
@@ -36,6 +44,9 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
     for module in NEEDS.get(page.name, []):
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"no {module}")
+    if page.name in FROM_NOTHING:
+        run_all(page, tmp_path)
+        return
     write_shown_files(tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     script = tmp_path / "page.py"
@@ -44,6 +55,32 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
         [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def run_all(page: Path, folder: Path) -> None:
+    """Runs the blocks of Python in one process, and those of shell commands (of docs/) between them."""
+    beside = Path(shardwise.__file__).parents[2] / "bin"  # of a build folder
+    path = os.pathsep.join([str(beside), os.environ["PATH"]])
+    languages = "python|sh" if page.parent.name == "docs" else "python"
+    if "sh" in languages and shutil.which("shardwise", path=path) is None:
+        pytest.skip("no program shardwise")
+    script = ["import subprocess"]
+    for language, code in re.findall(
+        rf"^```({languages})\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL
+    ):
+        if language == "sh":
+            code = f"subprocess.run(['bash', '-exo', 'pipefail', '-c', {code!r}], check=True)"
+        script.append(code)
+    environment = os.environ | {"PATH": path, "XDG_CACHE_HOME": str(folder / "user-cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(script)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "each exactly once: proven" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["first_epochs", "ray_cluster"])
