@@ -425,8 +425,8 @@ class Loader:
 
         Every rank calls it and gets the same result; save one rank's. At the end of an epoch it
         proves the epoch, and the state is the beginning of the next. If the last next() raised,
-        e.g. from a column's function, the state precedes the batch that could not be made. Raises
-        at the end of an epoch what prove() raises; Mismatch, on all ranks, also if ranks took
+        e.g. from a column's function, the state precedes the batch that could not be made. At
+        the end of an epoch raises what prove() raises; Mismatch, on all ranks, also if ranks took
         different numbers of steps; NotExact if batches followed one that could not be made.
         Cost: one small all-reduce.
         """

@@ -113,13 +113,15 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   spec.order = order;
   spec.order.skip = {};
   spec.num_samples = samples.size();
-  if (order.epoch_size == samples.size()) spec.order.epoch_size = 0;  // the default, written out
+  if (order.epoch_size == samples.size())
+    spec.order.epoch_size = 0;  // the default, given
+                                // explicitly
   if (is_pass && spec.order.epoch_size != 0 && order.tail != Order::Tail::kExact) {
     throw InvalidArgument(
         "tail " + std::string(tail_name(order.tail)) + " cannot be used with an epoch_size", {},
         "use tail exact, and choose an epoch_size that the ranks can share evenly");
   }
-  if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;  // nothing is drawn
+  if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;  // no random draws
   if (is_wids) {
     spec.world_size = ranks.world_size / ranks.replicas;
     auto& wids = std::get<Wids>(spec.order.kind);

@@ -57,7 +57,7 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments);
 /// Adds --metrics. `file` must live as long as `command` does.
 CLI::Option* add_metrics_option(CLI::App& command, std::string& file, const std::string& what);
 
-/// @param index  as in fetching_of().
+/// @param index  see fetching_of().
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments,
                                               const std::string& index = {});
 /// The cache, which reports waiting on standard error; null without --cache.

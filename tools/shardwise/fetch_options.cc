@@ -60,7 +60,7 @@ bool is_url(const std::string& text) {
 }
 
 /// Parses "https://old/data=s3://bucket/data", split at the first = before a URL. For a URL without
-/// OLD, `from` is empty: see fetching_of().
+/// OLD, `from` is empty (see fetching_of()).
 /// Errors: wrong usage.
 Fetchers::Options::Moved parse_moved(const std::string& given) {
   for (std::size_t at = 0; (at = given.find('=', at)) != std::string::npos; ++at) {

@@ -78,7 +78,7 @@ std::string title_of(const CLI::Option& option) {
 /// Options without a group come first; among them help and version come last.
 std::vector<HelpGroup> option_groups(const CLI::App& app) {
   std::vector<HelpGroup> groups;
-  // A required option group of CLI11 is a sub-command without a name.
+  // An option group of CLI11 (one of its options is required) is a sub-command without a name.
   for (const CLI::App* part : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (!part->get_name().empty()) continue;
     for (const CLI::Option* option : part->get_options()) {

@@ -35,7 +35,7 @@ struct OrderArguments {
   bool allow_part = false;
   std::uint64_t replicas = 1;
 
-  /// The options that --token and --checkpoint exclude, because a token has the order.
+  /// Options that a token sets: --token and --checkpoint exclude them.
   std::vector<CLI::Option*> order_options;
 };
 

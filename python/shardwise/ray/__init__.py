@@ -6,7 +6,7 @@
     data.count()                                   # known from the index: nothing is read
     shardwise.ray.write(data.map(smaller), "small", index="small.idx")
 
-Only this subpackage imports ray, pyarrow and NumPy. Every node needs shardwise, and the index at
+Importing this package imports ray, pyarrow and NumPy; nothing else in shardwise imports ray. Every node needs shardwise, and the index at
 the same path. docs/ray.md describes the workflow.
 """
 

@@ -44,7 +44,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
 
     len() is the exact number of samples of this rank. A pass does not advance the epoch: call
     set_epoch() before each. Memory is constant; a step costs about as much as one of range(). A
-    pickled sampler continues at the same epoch. Threads: one at a time.
+    pickled sampler continues at the same epoch. Threads: one.
 
     Raises InvalidArgument; Distributed if the environment contradicts itself.
     """
