@@ -291,8 +291,7 @@ def decoded(
     *,
     lock: bool = False,
 ) -> Column:
-    """A column that your decoder makes from a field's bytes: [N, ...], or ragged if ``shape`` is
-    None.
+    """A column that your decoder makes from a field's bytes: [N, ...], or ragged without ``shape``.
 
     decode: called as ``decode(data, random)``, like the function of function(); ``data`` holds the
         bytes of the field, expanded if the field is compressed. lock: as that of function().

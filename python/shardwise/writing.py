@@ -142,10 +142,12 @@ class ShardWriter(_Writer):
     complete. If an exception leaves the block, complete shards remain, and no index is made. A
     writer that is dropped without close() warns of the samples that are lost.
 
-    pattern: one number, "train-%06d.tar" or "train-{:06}.tar". max_samples, max_bytes: maximum of a
-    shard. replace: replace existing shards instead of raising; close() removes those of an earlier
-    and larger set that a ShardWriter or `shardwise pack` wrote. index: a path. columns: metadata
-    that the index takes from fields. encoders: as for encoded().
+    pattern: one number, "train-%06d.tar" or "train-{:06}.tar".
+    max_samples, max_bytes: maximum of a shard.
+    replace: replace existing shards instead of raising. close() removes those of an earlier and
+        larger set that a ShardWriter or `shardwise pack` wrote.
+    index: path of the index. columns: metadata that it takes from fields. encoders: as for
+        encoded().
     """
 
     def __init__(

@@ -14,11 +14,11 @@ namespace shardwise::detail {
 /// A pure function of the step, the world and the sizes, in integers: every rank computes the same
 /// deal, and picks its part. Tests hold golden vectors, and kVersion changes with them.
 ///
-/// Source: docs/formats/order.md (Balanced bytes, version 2), with reasons.
-///
-/// Quality: with log-normal sizes (sigma 1) and 32 samples per rank, the largest sum of bytes is on
-/// average 1.007 times the mean for 8 ranks, and 1.03 times for 64, where the largest sample decides.
+/// Quality: for log-normal sizes (sigma 1) and 32 samples per rank, the largest sum of bytes over
+/// the mean is on average 1.007 for 8 ranks. It is 1.03 for 64 ranks, where the largest sample
+/// decides.
 /// Threads: one; buffers are kept from step to step.
+/// Source: docs/formats/order.md (Balanced bytes, version 2), with reasons.
 class Dealer {
  public:
   static constexpr unsigned kVersion = 2;

@@ -354,7 +354,7 @@ EpochAudit::Verdict EpochAudit::verdict(const EpochAudit::Expectation& expectati
   verdict.claim = expectation.claim();
   verdict.num_repeated_on_purpose = expectation.num_repeated();
   verdict.num_left_out_on_purpose = expectation.num_left_out();
-  // Nothing is proven over no samples: a condition that no sample fulfils would look proven.
+  // An epoch without samples is not proven: a condition that no sample fulfils would look proven.
   const bool is_as_expected = sum_ == expectation.sum();
   verdict.proven = is_as_expected && expectation.num_samples() > 0;
   if (is_as_expected) {

@@ -15,11 +15,10 @@
 
 namespace shardwise::detail {
 
-/// Several data sets mixed by weight, with exact epochs of each: the draws from data set d, over
-/// all ranks and epochs, are its epoch 0, then its epoch 1, and so on. MixtureDraws maps each slot
-/// to a data set and a draw; the order of that data set maps the draw to a sample. Within a block
-/// of 256 slots draws come in permuted order. Sample numbers are those of the concatenated data
-/// sets.
+/// Several data sets mixed by weight, each in exact epochs. Over all ranks and epochs, the draws
+/// from data set d are its epoch 0, then its epoch 1, and so on. MixtureDraws maps each slot to a
+/// data set and a draw; the order of that data set maps the draw to a sample. Within a block of 256
+/// slots draws come in permuted order. Sample numbers are those of the concatenated data sets.
 /// Memory: 6 KB, and two orders of each data set.
 /// Source: docs/formats/order.md (Mixtures, version 2).
 class MixtureSlots final : public SlotOrder {

@@ -36,13 +36,14 @@ struct SHARDWISE_EXPORT PermutationDomain {
 /// n, so the time does not depend on n. Rounds add, so subtraction undoes each. All products have
 /// factors below 2^32, so that two or more fit a vector.
 ///
-/// Not every permutation can occur: a key has 127 effective bits, and 34! exceeds 2^127. For n >= 34
-/// only some of the n! permutations exist. For such n tests check how often one and two numbers come
-/// to each place, and how neighbours are placed.
+/// Not every permutation can occur: a key has 127 effective bits, and 34! exceeds 2^127. For n >=
+/// 34 only some of the n! permutations exist. For such n tests check how often one and two numbers
+/// come to each place, and how neighbours are placed.
 ///
 /// Odd and even permutations are equally likely, except where n > 64 and a and b are both odd. Then
 /// a = b, n is in (a * (a - 1), a * a], and the rounds are an even permutation of the grid. The
-/// permutation of the n numbers then nearly always has the parity of a * b - n; always if n = a * b.
+/// permutation of the n numbers then nearly always has the parity of a * b - n, and always if n = a
+/// * b.
 class SHARDWISE_EXPORT Permutation {
  public:
   static constexpr unsigned kVersion = 1;

@@ -26,8 +26,8 @@ void apply_portable(const Grid& grid, std::span<std::uint64_t> values) noexcept 
 
 /// Applies one round trip at a time to `values`, in blocks that hide the latency of
 /// multiplications. Values that are then not below the size (a few percent in a small grid) wait
-/// until they fill a separate block, since one value costs about as much as a small block.
-/// Left-over values wait in the same way. A large block is at most twice a small one.
+/// until they fill a separate block: one value costs about as much as a small block. Left-over
+/// values wait in the same way. A large block is at most twice a small one.
 template <unsigned kRounds, typename Path>
 void apply_in_blocks(const Grid& grid, std::span<std::uint64_t> values) noexcept {
   constexpr std::size_t kLarge = Path::kLargeBlock;
@@ -146,8 +146,8 @@ SHARDWISE_AVX2 inline __m256i half_round(__m256i half, __m256i other, __m256i ro
 /// The cells of four numbers below 2^63, by division in floating point.
 ///
 /// A quotient is below 2^32, and its estimate is off by less than 2^-18 for any rounding of
-/// operations. 2^-10 is added, so the floor of the estimate is the quotient or one more. If it is
-/// one more, the remainder is negative, but not below -columns >= -2^31. The code corrects both
+/// operations. Since 2^-10 is added, the floor of the estimate is the quotient or one more. If it
+/// is one more, the remainder is negative, but not below -columns >= -2^31. The code corrects both
 /// exactly.
 SHARDWISE_AVX2 inline void cells(__m256i i, __m256i columns, __m256d inverse, __m256i& l,
                                  __m256i& r) noexcept {

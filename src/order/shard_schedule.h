@@ -27,11 +27,12 @@ class KeptSlots;
 /// Guarantees for the uses of a node:
 ///
 /// - Every sample that the node delivers comes in a slot inside a use of its shard.
-/// - A shard has a use of [begin, end) only if a piece of the order with its samples is delivered in
-///   slots from begin to end, and a rank of the node delivers one of these slots. A piece is the part of one group that is in one stream. A group is the `window` chunks that are
-///   mixed together; in order, one shard; for wids one chunk. A piece is not split: a shard with
-///   few samples in it counts for all of it, even if other ranks or another stream take those few.
-///   With one node and one stream every listed shard is needed.
+/// - A shard has a use of [begin, end) only if a piece of the order with its samples is delivered
+///   in slots from begin to end, and the node delivers one of these slots. A piece is the part of
+///   one group that is in one stream. A group is the `window` chunks that are mixed together; in
+///   order, one shard; for wids one chunk. A piece is not split: a shard with few samples in it
+///   counts for all of it, even if other ranks or another stream take those few. With one node and
+///   one stream every listed shard is needed.
 /// - In a mixture a piece reaches from the block of 256 slots with its first sample to the end of
 ///   the block with its last. With balanced bytes, uses are whole steps.
 /// - Pieces of a shard that meet or overlap are one use. Uses are sorted by begin, then by shard.
@@ -39,7 +40,7 @@ class KeptSlots;
 ///   bytes, its use is the whole last step.
 ///
 /// The future is unknown for resampled orders, and for orders that touch more than `max_touches`
-/// pieces of shards (chunks of a few samples: then every shard is needed all the time). With
+/// pieces of shards. (With chunks of a few samples, every shard is needed all the time.) With
 /// balanced bytes it is unknown for a part of the ranks.
 ///
 /// Threads: immutable; safe from any thread.

@@ -20,8 +20,8 @@ inline constexpr std::uint64_t kMaxWeights = (std::uint64_t{1} << 32) - 1;
 ///
 /// REQUIRES: whole >= 2^32 * the number of weights.
 /// Memory: 8 bytes per weight. Cost: O(weights).
-/// Errors: InvalidArgument for a weight that is negative or not finite, naming it with `unit`
-/// ("data set", "sample") and its number; for weights that are all 0; for more than kMaxWeights.
+/// Errors: InvalidArgument for a negative or non-finite weight, naming it with `unit` ("data set",
+/// "sample") and its number; if all weights are 0; for more than kMaxWeights.
 /// Source: docs/formats/order.md (Shares of weights, version 1); part of every order that uses it.
 std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::uint64_t whole,
                                          std::string_view unit);

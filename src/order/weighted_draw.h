@@ -12,8 +12,8 @@ namespace shardwise::detail {
 /// Walker's table lays into n columns. A weight above 0 is drawn with a probability of at least
 /// about 1 / (n * 2^32), a weight of 0 never; probabilities equal the shares to within n / 2^63.
 ///
-/// Why a table of aliases and not of running sums: both take 8 bytes per sample, but the aliases
-/// need no search, so that a draw from many samples costs one cache miss.
+/// Why a table of aliases and not of running sums: both take 8 bytes per sample, but aliases need
+/// no search. A draw from many samples costs one cache miss.
 ///
 /// Threads: immutable; safe from any thread.
 /// Memory: 8 bytes per sample, twice that during construction.

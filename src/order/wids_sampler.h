@@ -13,9 +13,9 @@
 namespace shardwise::detail {
 
 /// The order of Python wids, bit for bit: for runs that began with it, and for comparisons. Not the
-/// default, because it keeps its faults: uneven ranks, the same block of samples for a rank in
-/// every epoch, no resuming on other ranks, O(epoch) to seek to a position. The exact samplers have
-/// none of these faults, with the same seed, chunk_size and shards.
+/// default, because it keeps the faults of wids. Ranks are uneven, and a rank has the same block of
+/// samples in every epoch. A run cannot resume on other ranks, and seeking costs O(epoch). The
+/// exact samplers have none of these faults, with the same seed, chunk_size and shards.
 ///
 /// Positions: rank r's sample i is at position i * world_size + r of an epoch. In wids an epoch
 /// advances only when the iterator is exhausted; here set_epoch() decides.

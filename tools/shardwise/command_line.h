@@ -30,9 +30,9 @@ constexpr int kExitWrongUsage = 2;
 std::optional<int> parse_command_line(CLI::App& program, int argc, const char* const* argv,
                                       Output& out);
 
-/// The candidate that `name` most likely means, if at most a third of it is mistyped; swapped
-/// neighbours are one mistake. With 3 or more characters, also the only candidate that begins with
-/// `name`.
+/// The candidate that `name` most likely means, if at most a third of it (one of 2 letters) is
+/// mistyped; swapped neighbours are one mistake. Otherwise, for 3 or more letters, the only
+/// candidate that begins with `name`.
 std::optional<std::string> nearest_name(std::string_view name,
                                         const std::vector<std::string>& names);
 

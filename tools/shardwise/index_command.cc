@@ -146,7 +146,7 @@ Index::Content content_of(const IndexOptions& options, Index::Content content) {
   return content;
 }
 
-/// "--hash, --column cls=cls": options kept from `content` that were not given now, and have an effect.
+/// "--hash, --column cls=cls": options kept from `content` that were not given now.
 std::string kept_options(const IndexOptions& options, const Index::Content& content) {
   const Index::Content given = content_of(options, {});
   std::string text;

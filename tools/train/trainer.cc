@@ -178,7 +178,7 @@ void take_over(const libtorch::Checkpoint& checkpoint, Run& run) {
 
 // --------------------------------------------------------------------------------------- progress
 
-/// Prints for rank 0: results on stdout, progress on stderr.
+/// Prints the results to stdout, and progress to stderr, on rank 0 only.
 class Reporter {
  public:
   Reporter(const Options& options, bool speaks)

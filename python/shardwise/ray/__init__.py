@@ -6,8 +6,8 @@
     data.count()                                   # known from the index: nothing is read
     shardwise.ray.write(data.map(smaller), "small", index="small.idx")
 
-Importing this package imports ray, pyarrow and NumPy; nothing else in shardwise imports ray. Every node needs shardwise, and the index at
-the same path. docs/ray.md describes the workflow.
+Importing this package imports ray, pyarrow and NumPy; nothing else in shardwise imports ray. Every
+node needs shardwise, and the index at the same path. The page docs/ray.md describes the workflow.
 """
 
 from __future__ import annotations

@@ -216,8 +216,8 @@ class IndexSource(ray.data.Datasource):
         self, reading: Reading, parts: int, target: int
     ) -> list[tuple[Reading, Planned, int, int]]:
         """Runs of equal rows, one of each rank in turn. streaming_split(equal=False) gives a run to
-        the consumer that has the fewest rows, which is the one of the run's rank. There are at least `parts`
-        runs, unless each has one row: Ray would split the blocks of fewer tasks."""
+        the consumer with the fewest rows, which is then the one of the run's rank. There are at
+        least `parts` runs, unless each has one row: Ray would split the blocks of fewer tasks."""
         ranks = [
             reading._replace(rank=rank, world_size=self._deal) for rank in range(self._deal)
         ]

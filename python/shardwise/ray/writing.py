@@ -258,9 +258,9 @@ def write(
     files. A killed process leaves a folder that the next write() refuses.
 
     Raises InvalidArgument (a shard or the index exists, another write is running, or rows have no
-    key), Unsupported (a dataset with a checkpoint_config), NotFound, BadField, OSError; for the
-    index what shardwise.index() raises, and Mismatch if it has another number of samples than there
-    were rows.
+    key), Unsupported (a dataset with a checkpoint_config), NotFound, BadField, OSError. For
+    the index, raises what shardwise.index() raises, and Mismatch if it has another number of
+    samples than there were rows.
     """
     require("data", data, ray.data.Dataset, "give a ray.data.Dataset")
     directory = local_path("directory", directory)

@@ -40,8 +40,8 @@ def refuse_other_size(batch_size: int | None, caller: Mapping[str, Any]) -> None
 
 
 def refuse_uneven(numbers: _core.SamplerIterator, caller: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument if the caller would make more batches on one rank than on another; a
-    later load_state_dict() raises it, too."""
+    """Raises InvalidArgument if the caller would make more batches on one rank than on another. A
+    later load_state_dict() checks it again."""
     batches = _batches(caller)
     if batches is not None:
         numbers.require_even(*batches)

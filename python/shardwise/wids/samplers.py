@@ -1,9 +1,10 @@
 """The samplers of wids, with the order of wids bit for bit.
 
-They keep its faults. Of several ranks the last ones get fewer samples or none, though all report
-the same length; each rank has the same samples in every epoch. The argument ``exact=True``, or
-SHARDWISE_WIDS_EXACT=1 in the environment, selects the exact order of shardwise: over all ranks each
-sample comes once per epoch, the ranks differ by at most one sample, and len() is exact.
+They keep its faults. With several ranks, the last ranks get fewer samples or none, though all
+report the same length, and each rank has the same samples in every epoch. The argument
+``exact=True``, or SHARDWISE_WIDS_EXACT=1 in the environment, selects the exact order of shardwise.
+Then each sample comes once per epoch over all ranks, the ranks differ by at most one sample, and
+len() is exact.
 
 The order is random.Random's, seeded by ``seed + 1289738273 * epoch``.
 """
