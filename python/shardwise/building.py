@@ -53,9 +53,7 @@ def index(
     progress: Callable[[Progress], object] | None = None,
     cache: _core.ShardCache | None = None,
 ) -> BuildReport:
-    """Scans shards, and makes the index `output`, or brings the one that is there up to date.
-
-    Scans shards and makes the index `output`, or brings an existing one up to date.
+    """Scans shards and makes the index `output`, or brings an existing one up to date.
 
     sources: shards, in the order that numbers the samples: files, directories, patterns
         ("train-{000..146}.tar"), URLs, wids descriptors (.json), "@list.txt", or lists of these.

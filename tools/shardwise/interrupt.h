@@ -6,10 +6,10 @@
 namespace shardwise::tools {
 
 /// Installs handlers: the first SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 or SIGXCPU cancels the
-/// token below. If it comes again, a second or more later, it ends the process at once. A signal
-/// that is ignored when the program starts (nohup, a background job of a script) stays ignored.
-/// SIGPIPE and SIGXFSZ are ignored, so that a write to a closed pipe, or beyond the limit on file
-/// sizes, is an error.
+/// token below. Another one of the same kind, a second or more later, ends the process at once. A
+/// signal that is ignored when the program starts (nohup, a background job of a script) stays
+/// ignored. SIGPIPE and SIGXFSZ are ignored, so that a write to a closed pipe, or beyond the limit
+/// on file sizes, is an error.
 void install_signal_handlers();
 
 /// Cancelled at the first of these signals; ends long work in the library.
