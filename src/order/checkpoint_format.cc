@@ -100,7 +100,7 @@ Front parse_front(std::string_view bytes, const std::string& path) {
   const std::string_view token = take_line(rest, path);
   const std::string_view writer = take_line(rest, path);
   const auto num_parts = number_of<std::uint64_t>(take_line(rest, path), path);
-  // Lines are parsed only after their hash is verified.
+  // The lines of parts are parsed only after the hash is verified.
   std::vector<std::string_view> lines;
   for (std::uint64_t i = 0; i < num_parts; ++i) lines.push_back(take_line(rest, path));
   const std::string_view before = bytes.substr(0, bytes.size() - rest.size());

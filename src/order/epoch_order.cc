@@ -37,9 +37,9 @@ using detail::divide;
 // The short end. Only chunk m - 1 may be short, and it may be at any place. In the layout, all
 // later places begin missing_ earlier than if all chunks were full. Therefore
 //
-// - groups after the short one begin missing_ earlier (chunked_group(), group_at()), and
-// - in its own group, layout positions from short_end_ (13 above) on are first moved up by missing_
-//   ("padded"); division by chunk_size_ then gives place and offset.
+//   - groups after the short one begin missing_ earlier (chunked_group(), group_at()), and
+//   - in its own group, layout positions from short_end_ (13 above) on are first moved up by
+//     missing_ ("padded"); division by chunk_size_ then gives place and offset.
 //
 // If chunk_size_ divides n, missing_ is 0, and all of this has no effect. The last group has the
 // remaining places, here one. With window_ 1 a group is a chunk, and no position is moved.
@@ -101,8 +101,8 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
   EpochOrder order(Kind::kChunked, n, num_chunks, shuffle, chunk_size);
   order.chunk_reciprocal_ = detail::reciprocal_of(chunk_size);
   order.group_size_ = order.window_ * chunk_size;
-  // With r = ceil(2^64 / chunk_size) = (2^64 + e) / chunk_size, 0 <= e < chunk_size, the product x
-  // * r / 2^64 exceeds x / chunk_size by (x * e / 2^64) / chunk_size. While x * e < 2^64, that
+  // With r = ceil(2^64 / chunk_size) = (2^64 + e) / chunk_size, 0 <= e < chunk_size, the product
+  // x * r / 2^64 exceeds x / chunk_size by (x * e / 2^64) / chunk_size. While x * e < 2^64, that
   // changes no floor. (For chunk_size 1, r does not fit 64 bits.)
   if (chunk_size > 1 && order.group_size_ <= ~std::uint64_t{0} / chunk_size) {
     order.exact_reciprocal_ = order.chunk_reciprocal_ + 1;

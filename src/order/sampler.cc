@@ -141,9 +141,7 @@ std::size_t Sampler::next_batch(std::span<std::uint64_t> batch) {
   const std::uint64_t first = position() + buffered;
   const auto rest =
       static_cast<std::size_t>(std::min<std::uint64_t>(batch.size() - buffered, size_ - first));
-  if (rest > 0)
-    evaluate(first, batch.subspan(buffered, rest));  // may throw; no state has changed
-                                                     // yet
+  if (rest > 0) evaluate(first, batch.subspan(buffered, rest));  // may throw; nothing has moved
   std::copy_n(buffer_.begin() + static_cast<std::ptrdiff_t>(cursor_), buffered, batch.begin());
   if (rest > 0) {
     buffer_first_ = first + rest;

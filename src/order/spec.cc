@@ -113,9 +113,7 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   spec.order = order;
   spec.order.skip = {};
   spec.num_samples = samples.size();
-  if (order.epoch_size == samples.size())
-    spec.order.epoch_size = 0;  // the default, given
-                                // explicitly
+  if (order.epoch_size == samples.size()) spec.order.epoch_size = 0;  // the default, written out
   if (is_pass && spec.order.epoch_size != 0 && order.tail != Order::Tail::kExact) {
     throw InvalidArgument(
         "tail " + std::string(tail_name(order.tail)) + " cannot be used with an epoch_size", {},

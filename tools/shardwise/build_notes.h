@@ -34,7 +34,7 @@ std::vector<std::string> unknown_files(const std::vector<std::string>& files);
 void say_what_is_fetched(const BuildPlan::RemoteReading& remote);
 /// Notes files in folders that are not named like a shard.
 void say_files_left_out(const std::vector<std::string>& files);
-/// Notes members that are not in `index`, and samples without a value for a column.
+/// Notes members that the index at `index` leaves out, and members that gave a column no value.
 void say_members_left_out(std::uint64_t num_members, const std::string& index);
 /// ", with the rest of 2 shards behind damage, 1.5 MiB": bytes that are in no sample; or "".
 std::string rests_text(const Index& index);

@@ -255,9 +255,7 @@ void note_repeated_fetches(const ShardCache::Stats& stats, const MixedDataset& d
                            bool is_sharded) {
   const std::uint64_t num_shards = data.shard_starts().size() - 1;
   if (stats.fetched <= num_shards) return;
-  if (stats.evicted + stats.bypassed == 0)
-    return;  // fetched again after damage or removal by
-             // others
+  if (stats.evicted + stats.bypassed == 0) return;  // damaged, or removed by others
   say("note",
       fmt::format(
           "{} were fetched {} times: the order returns to shards that the cache had no room to "

@@ -141,9 +141,7 @@ void run(const LsOptions& options, Output& out) {
   const std::shared_ptr<const Index> index =
       Index::open(index_path(options.index, options.first_use));
   if (options.left_out) {
-    if (options.shard)
-      static_cast<void>(index->shard(*options.shard));  // throws if it does not
-                                                        // exist
+    if (options.shard) static_cast<void>(index->shard(*options.shard));  // throws if missing
     list_left_out(options, *index, out);
     return;
   }

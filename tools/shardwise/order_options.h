@@ -95,8 +95,7 @@ struct Run {
   std::optional<MixedDataset> data;  ///< nullopt with --size
   std::unique_ptr<Sampler> sampler;  ///< of --rank, or of rank 0, at the run's position
   std::uint64_t position = 0;        ///< position in the epoch
-  std::optional<EpochAudit::Sum> delivered_before;  ///< sum of this epoch's earlier deliveries,
-                                                    ///< from the token
+  std::optional<EpochAudit::Sum> delivered_before;  ///< in this epoch, from the token
 };
 
 /// The samples of a step, as in RankOptions.

@@ -20,8 +20,7 @@ struct Options {
   std::string eval_index;  ///< empty means: no evaluation
   std::uint64_t epochs = 10;
   std::int64_t batch_size = 32;        ///< samples per step on each rank
-  std::int64_t global_batch_size = 0;  ///< samples per step on all ranks together; 0 means: use
-                                       ///< batch_size
+  std::int64_t global_batch_size = 0;  ///< samples per step on all ranks; 0 means: batch_size
   std::uint64_t max_bad = 0;           ///< bad samples allowed in the run
   std::optional<unsigned> threads;     ///< loading threads per rank; nullopt means: chosen
   int compute_threads = 0;             ///< LibTorch's threads per rank; 0 means: chosen
@@ -34,10 +33,8 @@ struct Options {
   std::string checkpoint;    ///< empty means: no checkpoint
   std::string sample_log;    ///< prefix of files with the samples of each step; empty means: no log
   int keep = 2;              ///< number of checkpoints kept
-  std::uint64_t checkpoint_steps = 0;  ///< steps between checkpoints in an epoch; 0 means: only at
-                                       ///< its end
-  double checkpoint_minutes = 0;       ///< minutes between checkpoints; 0 means: no such
-                                       ///< checkpoints
+  std::uint64_t checkpoint_steps = 0;  ///< steps between checkpoints; 0 means: none in an epoch
+  double checkpoint_minutes = 0;       ///< minutes between checkpoints; 0 means: not by time
   double max_minutes = 0;              ///< the run stops after this time; 0 means: no limit
   std::uint64_t patience = 0;          ///< evaluations without improvement; 0 means: no limit
   double timeout_seconds = 300;        ///< how long a rank waits for the others in one call

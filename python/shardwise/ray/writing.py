@@ -67,7 +67,7 @@ class ShardSink(Datasink[_Written]):
 
     @property
     def min_bytes_per_write(self) -> int:
-        """The bytes at which a task makes one shard, where blocks are smaller than shards."""
+        """Minimum bytes of a task, so that each makes one shard if blocks are smaller than shards."""
         block = ray.data.DataContext.get_current().target_max_block_size or 0
         return max(self._max_bytes // 2, self._max_bytes - block)
 
@@ -241,7 +241,7 @@ def write(
 ) -> WriteReport:
     """Writes the rows of a dataset as samples into shards, in the dataset's order.
 
-    directory: a path without shards, on a file system that all nodes share; not a URL. It is made
+    directory: a folder without shards, on a file system that all nodes share; not a URL. It is made
         if it is missing. The shards in it are prefix-000000.tar, prefix-000001.tar ... Neither name
         may have a brace.
     fields: names of the columns that become fields, or a dict of the fields' names by column; by
