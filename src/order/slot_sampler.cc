@@ -98,8 +98,8 @@ void look_through(const SlotOrder& slots, std::uint64_t epoch, const SkipList& s
   }
 }
 
-/// The slots of an epoch without those that `skip` leaves out. With `whole_epoch`, without samples
-/// that are left out from a later point of this epoch on, either.
+/// The slots of an epoch without those that `skip` leaves out. With `whole_epoch`, also drops
+/// samples that are left out only from a later point of this epoch on.
 KeptSlots kept_slots(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                      bool whole_epoch) {
   std::vector<KeptSlots::Range> gaps;

@@ -67,7 +67,7 @@ class ShardSink(Datasink[_Written]):
 
     @property
     def min_bytes_per_write(self) -> int:
-        """Minimum bytes of a task, so that each makes one shard if blocks are smaller than shards."""
+        """Minimum bytes of a task: each makes one shard, even if blocks are smaller than shards."""
         block = ray.data.DataContext.get_current().target_max_block_size or 0
         return max(self._max_bytes // 2, self._max_bytes - block)
 

@@ -157,8 +157,8 @@ def _can_be_lazy(shards: list[dict[str, Any]], sources: list[str]) -> bool:
 class ShardListDataset(Generic[T_co]):
     """The samples of a list of shards, by number: ``dataset[i]`` is a dict, decoded.
 
-    shards: a descriptor (JSON), as a path, a URL or an open stream; or a list of ``{"url": ...,
-        "nsamples": ...}``.
+    shards: a descriptor (JSON), as a path, a URL or an open stream; or a list of
+        ``{"url": ..., "nsamples": ...}``.
     transformations: applied to each sample: "PIL" or "numpy" (see default_decoder()), a function,
         or a list of these; [] leaves the fields as io.BytesIO.
     cache_dir: the folder for remote shards. Its sub-folder "shardwise" is a shard cache that all
