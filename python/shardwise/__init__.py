@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from .ragged import Ragged
     from .writing import ShardWriter, TarWriter, pack
 
-# The modules of these names are imported when the first of them is asked for: nobody waits for what
-# is not used.
+# A module listed here is imported when one of its names is first used, so that importing shardwise
+# stays quick.
 _LATER = {
     "columns": ["columns"],
     "ranks": ["ranks"],

@@ -1,4 +1,4 @@
-"""What users give, as the library takes it; what is not valid is an error that names it."""
+"""Checks and converts what users give; an invalid value raises an error that names it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 def refuse(name: str, value: Any, advice: str) -> NoReturn:
-    """Raises InvalidArgument: what was given, shortened, and what to give."""
+    """Raises InvalidArgument, which shows the value, shortened, and the advice."""
     raise InvalidArgument(f"not valid: {name}={reprlib.repr(value)}; {advice}")
 
 
 def whole_number(name: str, value: Any, most: int = 2**64 - 1) -> int:
-    """The value as an int, if it is a whole number from 0 to ``most``."""
+    """The value as an int. Raises InvalidArgument unless it is a whole number from 0 to
+    ``most``."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -34,14 +35,14 @@ def whole_number(name: str, value: Any, most: int = 2**64 - 1) -> int:
 def require(
     name: str, value: Any, kind: Union[type, tuple[type, ...]], advice: str, none: bool = False
 ) -> None:
-    """Raises InvalidArgument if the value is not of this type, or with ``none`` None."""
+    """Raises InvalidArgument unless the value has this type; with ``none``, None is valid."""
     if not isinstance(value, kind) and not (none and value is None):
         refuse(name, value, advice)
 
 
 def path_of(path: str | os.PathLike[str]) -> str:
-    """A path, or a URL, as text, with the home folder for a leading ``~``. Raises TypeError;
-    InvalidArgument for a name it cannot take."""
+    """A path or URL as text; a leading ``~`` becomes the home folder. Raises TypeError;
+    InvalidArgument for a NUL character, or text that is not UTF-8."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(
@@ -59,7 +60,7 @@ def path_of(path: str | os.PathLike[str]) -> str:
 
 
 def paths_of(sources: Iterable[Any]) -> list[str]:
-    """Paths and URLs, and those in lists of them, one behind the other."""
+    """Paths and URLs as text; lists among them are flattened."""
     paths: list[str] = []
     for source in sources:
         if isinstance(source, (list, tuple)):
@@ -70,7 +71,7 @@ def paths_of(sources: Iterable[Any]) -> list[str]:
 
 
 def columns_of(columns: Iterable[str]) -> list[str]:
-    """The names of columns."""
+    """The names of columns as a list. Raises InvalidArgument for a single str."""
     if isinstance(columns, str):
         raise InvalidArgument(
             f"columns are a list of names, and not one text: {columns!r}; write [{columns!r}]"

@@ -1,4 +1,4 @@
-"""Making indexes, and looking at them: index(), update(), merge(), verify(), query()."""
+"""Builds and inspects indexes: index(), update(), merge(), verify(), query(), plan()."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _policies(on_bad: str | Mapping[str, str]) -> str:
 
 
 def _part(part: tuple[int, int]) -> tuple[int, int]:
-    """The number of a part, and how many there are."""
+    """The part's number, from 1, and the number of parts."""
     if not isinstance(part, (tuple, list)) or len(part) != 2:
         refuse("part", part, "give the part's number from 1, and the number of parts: (1, 4)")
     return whole_number("part", part[0]), whole_number("part", part[1])
@@ -53,28 +53,32 @@ def index(
     progress: Callable[[Progress], object] | None = None,
     cache: _core.ShardCache | None = None,
 ) -> BuildReport:
-    """Scans shards, and makes the index `output`, or brings the one that is there up to date.
+    """Scans shards and makes the index `output`, or brings an existing one up to date.
 
     sources: shards, in the order that numbers the samples: files, directories, patterns
-        ("train-{000..146}.tar"), URLs, wids descriptors (.json), "@list.txt", or lists of such.
-    columns: metadata to take from fields, for queries: "cls", "json:$.width", "w=json:$.size[0]". One
-        that no sample has a value for is warned of; the report counts those without.
+        ("train-{000..146}.tar"), URLs, wids descriptors (.json), "@list.txt", or lists of these.
+    columns: metadata taken from fields for queries: "cls", "json:$.width", "w=json:$.size[0]". A
+        column for which no sample has a value causes a warning; the report counts samples without
+        one.
     hashes: also hash every byte, for verify(full=True).
-    unique_keys: a key that comes in two shards is an error.
-    on_bad: what becomes of members that break a rule: "error" or "skip"; or by kind, as
-        {"damage": "skip", "repeated_key": "keep"}, where the others are errors. The kinds are
-        damage, no_field, duplicate_field, repeated_key ("keep" takes all), and link ("resolve"
-        gives a hard link the bytes of its target).
-    drop_missing: leave out shards that do not exist. accept_times: take over copied shards.
-    threads: that scan; by default one a core. 0: the calling one.
-    part: (i, n), with i from 1: only the i-th of n parts of the shards, for merge(). A descriptor
-        is not held against a part.
-    progress: is called now and then, by one thread at a time; what it raises ends the build.
-    cache: URLs are fetched as this one fetches them (who asks, from where); nothing is put into it.
+    unique_keys: raise an error if a key occurs in two shards.
+    on_bad: how to treat members that break a rule: "error" or "skip", or a dict by kind, e.g.
+        {"damage": "skip", "repeated_key": "keep"}; other kinds are errors. The kinds are damage,
+        no_field, duplicate_field, repeated_key ("keep" takes all), and link ("resolve" gives a hard
+        link the bytes of its target).
+    drop_missing: leave out shards that do not exist. accept_times: accept copies of shards although
+        their modification times differ.
+    threads: threads that scan, by default one per core. 0 means: the calling thread.
+    part: (i, n), with i from 1: index only the i-th of n parts of the shards, for merge(). A part
+        is not checked against a descriptor.
+    progress: called now and then, by one thread at a time; an exception that it raises ends the
+        build.
+    cache: a ShardCache whose options (credentials, URL bases) apply to fetches of URLs; nothing is
+        stored in it.
 
-    The index appears when it is whole, and a build that was interrupted goes on where it was.
-    Raises NotFound, CorruptShard (shard, offset and member), Unsupported, Mismatch (a descriptor
-    that lies), OSError; KeyboardInterrupt on Ctrl-C.
+    The index appears only when it is complete. An interrupted build continues where it stopped.
+    Raises NotFound, CorruptShard (shard, offset and member), Unsupported, Mismatch (shards differ
+    from a descriptor), OSError; KeyboardInterrupt on Ctrl-C.
 
     >>> shardwise.index("new.idx", "train-{000000..000003}.tar", columns=["cls"]).num_samples
     400
@@ -101,7 +105,7 @@ def index(
 
 
 def warn_of_empty(columns: Sequence[str], stacklevel: int) -> None:
-    """Warns of columns that no sample has a value for, as of a field that was mistyped."""
+    """Warns of columns for which no sample has a value, e.g. because a field was mistyped."""
     if columns:
         warnings.warn(
             f"no sample has a value for the columns {', '.join(map(repr, columns))}: they are "
@@ -125,7 +129,7 @@ def update(
     progress: Callable[[Progress], object] | None = None,
     cache: _core.ShardCache | None = None,
 ) -> BuildReport:
-    """Brings an index up to date with the sources that it was built from. As index()."""
+    """Brings an index up to date with the sources that it was built from. Options as index()."""
     report = _core.update(
         path_of(path),
         drop_missing=drop_missing,
@@ -141,9 +145,9 @@ def merge(
     output: str | os.PathLike[str],
     *parts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
 ) -> BuildReport:
-    """Joins all parts of an index, in any order. Raises Mismatch if parts do not fit.
+    """Joins all parts of an index, given in any order. Raises Mismatch if parts do not fit.
 
-    The parts are what index(part=(i, n)), or ``shardwise index --part I/N``, makes on N machines.
+    index(part=(i, n)), or ``shardwise index --part I/N``, makes the parts on N machines.
 
     >>> for i in (1, 2):
     ...     part = shardwise.index(f"part-{i}.idx", "train-{000000..000003}.tar", part=(i, 2))
@@ -160,11 +164,11 @@ def verify(
     progress: Callable[[Progress], object] | None = None,
     cache: _core.ShardCache | None = None,
 ) -> list[Finding]:
-    """Holds every shard against the index: what differs, by shard; empty if all is as indexed. The
-    text of one that could not be read begins with "not verified: ".
+    """Checks every shard against the index and returns the differences, by shard; empty if there
+    are no differences. The text of a shard that could not be read begins with "not verified: ".
 
-    full: compares every byte with the hashes that the index was built with. progress: as of
-    index(), of one shard at a time. cache: as of index().
+    full: compares every byte with the hashes that the index was built with. progress: as for
+    index(), of one shard at a time. cache: as for index().
 
     >>> shardwise.verify("train.idx")
     []
@@ -176,7 +180,8 @@ def verify(
 
 
 def query(path: str | os.PathLike[str], sql: str) -> Rows:
-    """The rows of an SQL SELECT over an index: tables samples, members, shards, fields, skipped.
+    """The rows of an SQL SELECT over an index. Its tables: samples, members, shards, fields,
+    skipped.
 
     >>> shardwise.query("train.idx", "SELECT cls, count(*) FROM samples GROUP BY cls").rows[:2]
     [(0, 40), (1, 40)]
@@ -199,10 +204,10 @@ def plan(
 ) -> FetchPlan:
     """Predicts, before a run, what the shard cache of each node will fetch. No shard is read.
 
-    nodes: each has an equal block of the world_size ranks, and a cache of cache_bytes. epochs: from
-    first_epoch on, with caches that are empty at first. Some 0.1 us for each use of a shard. Raises
-    InvalidArgument (nodes that do not divide the world); Unsupported (an order whose future is not
-    known).
+    nodes: each has an equal block of the world_size ranks, and a cache of cache_bytes. epochs: the
+    number planned, from first_epoch on, with caches that are empty at first.
+    Raises InvalidArgument (nodes does not divide world_size); Unsupported (the order's future is
+    unknown).
 
     >>> ds = shardwise.open("train.idx")
     >>> plan = shardwise.plan(ds, nodes=2, cache_bytes=1 << 20, world_size=4, epochs=1)

@@ -1,4 +1,4 @@
-"""The shard caches that this process has open: one object for all that name a directory."""
+"""The shard caches that this process has open: one object per directory and options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from . import _core
 from .errors import Unsupported
 
-# Directory, budget, and the other options that are not as by default.
+# Directory, budget, and the options that differ from their defaults.
 Name = tuple[Any, ...]
 
 _lock = threading.Lock()
@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def cache_at(*name: Any) -> _core.ShardCache:
-    """The cache that remember() gave this name, or another one as it."""
+    """The cache that remember() registered by this name; opened if this process has none."""
     directory, budget_bytes, *given = name
     with _lock:
         cache = _caches.get(name)
@@ -56,7 +56,7 @@ def cache_at(*name: Any) -> _core.ShardCache:
 
 
 def reference(cache: _core.ShardCache) -> tuple[Any, ...]:
-    """What a cache pickles to: the same cache where it arrives, one for all of a process."""
+    """The form in which a cache pickles: all references to it in one process share one cache."""
     name = remember(cache)
     if name is None:
         raise Unsupported(
@@ -67,8 +67,8 @@ def reference(cache: _core.ShardCache) -> tuple[Any, ...]:
 
 
 def remember(cache: _core.ShardCache) -> Name | None:
-    """The cache's name, by which cache_at() gives it here, and the same in other processes, so that
-    what is unpickled shares it; None if there cannot be the same."""
+    """Registers the cache and returns its name. cache_at() opens the same cache by it, here and in
+    other processes, so that unpickled objects share it. Returns None for a cache with resolve=."""
     if cache.options is None:
         return None
     given = (

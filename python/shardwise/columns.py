@@ -1,16 +1,16 @@
-"""What a Loader makes of each sample: one array of its batches for each column.
+"""The columns of a Loader: each makes one array of a batch from the samples.
 
-A field is named as in the data set; several with semicolons between them stand for the first that a
-sample has: "jpg;png". The column has the first one's name, unless ``column.named(name)`` gives it
-another. A field that is compressed by its name ("json.gz", "npy.zst") is expanded, but by bytes().
+A field is named as in the data set. Names joined by semicolons, e.g. "jpg;png", select the first
+field that a sample has. The column has the first name unless ``column.named(name)`` gives another.
+A field that is compressed by its name ("json.gz", "npy.zst") is expanded, except by bytes().
 
-A sample whose field is missing, or is not what the column says, is a bad sample: see
-Loader(max_bad=). Fields that are pickles by name (.pt, .pth, .pkl, .pickle) can run code when they
-are read: only bytes() takes them.
+A sample whose field is missing, or does not fit the column, is a bad sample: see Loader(max_bad=).
+Fields that are pickles by name (.pt, .pth, .pkl, .pickle) can run code when they are read: only
+bytes() takes them.
 
-A dtype is a name as "float32", or NumPy's or torch's type of that name.
+A dtype is a name, e.g. "float32", or the type of that name in NumPy or torch.
 
-A column pickles, as other processes and Ray need it, if the function in it does.
+A column pickles, as other processes and Ray need it, if its function does.
 """
 
 from __future__ import annotations
@@ -90,14 +90,15 @@ def _require_transform(transform: Any) -> None:
 
 
 def _made(module: str, function: str, *arguments: Any) -> Column:
-    """The column that a function of an extension makes, which knows how it was made."""
+    """The column that a function of an extension makes. It keeps its arguments, so that it can
+    pickle."""
     made: Any = getattr(_core if module == "_core" else _media(), function)(*arguments)
     column: Column = made._made_from((module, function, *arguments))
     return column
 
 
 def made_again(how: tuple[Any, ...], name: str) -> Column:
-    """The column that was pickled."""
+    """Rebuilds a pickled column."""
     return _made(*how).named(name)
 
 
@@ -119,7 +120,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Locked:
-    """A function that runs while no other such function does."""
+    """A function that never runs at the same time as another function of this class."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -135,17 +136,17 @@ def _locked(function: Any, lock: bool) -> Any:
 
 
 def bytes(fields: str) -> Column:
-    """The bytes of a field, as they are: uint8, ragged."""
+    """The bytes of a field, unchanged: uint8, ragged."""
     return _made("_core", "column_of_kind", "bytes", _fields(fields))
 
 
 def text(fields: str) -> Column:
-    """A field that is UTF-8: uint8, ragged; ``batch.text(name)`` has its rows as a list of str."""
+    """A UTF-8 field: uint8, ragged; ``batch.text(name)`` returns its rows as a list of str."""
     return _made("_core", "column_of_kind", "text", _fields(fields))
 
 
 def json(fields: str) -> Column:
-    """As text(), checked to be valid JSON: one value, of any kind."""
+    """A field that is one valid JSON value of any kind; rows as those of text()."""
     return _made("_core", "column_of_kind", "json", _fields(fields))
 
 
@@ -163,15 +164,16 @@ def key(name: str = "__key__") -> Column:
 def tokens(fields: str, dtype: Any = "int32") -> Column:
     """A field of raw little-endian integers, as ``ndarray.tofile()`` writes them: ragged.
 
-    dtype: uint16, int32, uint32 or int64; nothing in the field tells it.
+    dtype: uint16, int32, uint32 or int64; the field does not record it.
     """
     return _made("_core", "tokens_column", _fields(fields), _dtype(dtype))
 
 
 def array(fields: str, dtype: Any, shape: Union[Sequence[int], None] = None) -> Column:
-    """A field that is a NumPy .npy file: ragged, or [N, ...] if ``shape`` is that of all.
+    """A field that is a NumPy .npy file: ragged, or [N, ...] if ``shape`` gives the shape of all
+    rows.
 
-    Another dtype or shape is a bad sample.
+    A sample with another dtype or shape is a bad sample.
 
     >>> columns.array("feature.npy", "float32", (768,))
     <shardwise.columns.Column 'feature.npy' of float32>
@@ -190,11 +192,11 @@ def image(
     transform: ImageTransform = ImageTransform(),
     decoding: ImageDecoding = ImageDecoding(),
 ) -> Column:
-    """An image: [N, 3, H, W] or [N, H, W, 3], of the type that the transform says.
+    """An image: [N, 3, H, W] or [N, H, W, 3]; the transform determines the type.
 
-    fields: "" stands for the sample's one field that is an image by its name.
-    Unless the transform gives all images one size, those of a batch must be of one.
-    Costs: only the part of an image that the transform shows is decoded.
+    fields: "" selects the sample's one field that is an image by its name.
+    The images of a batch must have one size, which a transform can give them.
+    Cost: only the part of an image that the transform shows is decoded.
     """
     require("decoding", decoding, ImageDecoding, "give a shardwise.transforms.ImageDecoding")
     _require_transform(transform)
@@ -206,7 +208,7 @@ def _require_clip(clip: Any, kind: type) -> None:
 
 
 def _media() -> ModuleType:
-    """The extension that has FFmpeg's libraries, loaded when it is first needed."""
+    """The extension with FFmpeg's libraries, loaded at first use."""
     try:
         return importlib.import_module("._video", __package__)
     except ModuleNotFoundError:
@@ -222,7 +224,8 @@ def video(
     """A clip of each video: [N, T, 3, H, W] or [N, T, H, W, 3].
 
     All frames of a clip get the same crop, flip and colours. Decoding begins at the key frame
-    before the clip, and ends with it. Raises Unsupported if the package was built without FFmpeg.
+    before the clip, and ends with the clip. Raises Unsupported if the package was built without
+    FFmpeg.
     """
     _require_clip(clip, VideoClip)
     _require_transform(transform)
@@ -230,16 +233,18 @@ def video(
 
 
 def video_times(fields: str, clip: VideoClip = VideoClip()) -> Column:
-    """When each frame of the clip is shown, in seconds: float64 [N, T]. Nothing is decoded.
+    """The time at which each frame of the clip is shown, in seconds: float64 [N, T]. No frame is
+    decoded.
 
-    The column has the name of the field with "_times" behind it.
+    The column has the field's name with "_times" appended.
     """
     _require_clip(clip, VideoClip)
     return _made("_video", "video_times_column", _fields(fields), clip)
 
 
 def audio(fields: str, clip: AudioClip = AudioClip()) -> Column:
-    """A part of each sound, also of a video's: float32, ragged rows [C, S], or [N, C, S]."""
+    """A part of each sound, which may be that of a video: float32, ragged rows [C, S], or [N, C,
+    S]."""
     _require_clip(clip, AudioClip)
     return _made("_video", "audio_column", _fields(fields), clip)
 
@@ -252,23 +257,22 @@ def function(
     *,
     lock: bool = False,
 ) -> Column:
-    """What a function of yours gives for each sample: [N, ...], or ragged if ``shape`` is None.
+    """A column made by your function, row by row: [N, ...], or ragged without ``shape``.
 
-    make: is called as ``make(sample, random)`` by the loader's threads, by one at a time (with the
-        GIL), and gives an array of this dtype and shape (of NumPy, torch, anything with a buffer),
-        bytes, or numbers. random: a whole number of 128 bits, of its own for each epoch and
-        sample, whatever thread, batch and rank: seed with it whatever is random.
-    lock: no two calls of functions that have it run at the same time. For what seeds, and draws
-        from, a generator that all threads share, as torch's and random's own: a call that releases
-        the GIL would lose it to the next one. Those calls then run one after another. A generator
-        that is made in the call needs no lock.
+    make: called as ``make(sample, random)`` by the loader's threads, by one at a time (with the
+        GIL). It returns an array of this dtype and shape (of NumPy, torch, anything with a buffer),
+        bytes, or numbers. random: a whole number of 128 bits, fixed by epoch and sample,
+        independent of thread, batch and rank. Seed all random draws with it.
+    lock: no two calls of functions with lock=True run at the same time; the calls run one after
+        another. Needed where the function seeds, and draws from, a generator that all threads
+        share, e.g. those of torch and random: while a call releases the GIL, another call would
+        change the generator. A generator that the call itself makes needs no lock.
 
-    What it raises is raised by the loader, in the place of the batch. Raise errors.BadField for a
-    sample that may be left out (max_bad). A row of another shape is a bad sample, too.
+    The loader raises an exception of the function in place of the batch. Raise errors.BadField for
+    a sample that may be left out (max_bad). A row of another shape makes a bad sample.
 
-    Costs: 1 us a sample beside what it does, and all threads wait for each other while they run
-    Python; what releases the GIL (much of NumPy, Pillow, torch) runs side by side. A thread keeps
-    its threading.local() while the epoch lasts.
+    Cost: threads wait for each other while they run Python; code that releases the GIL (much of
+    NumPy, Pillow, torch) runs in parallel. A thread keeps its threading.local() for the epoch.
 
     >>> length = columns.function("length", "int64", (), lambda sample, random: len(sample["txt"]))
     >>> next(iter(shardwise.Loader(ds, columns=[length], batch_size=3)))["length"].shape
@@ -287,15 +291,15 @@ def decoded(
     *,
     lock: bool = False,
 ) -> Column:
-    """What a decoder of yours makes of a field's bytes: [N, ...], or ragged without ``shape``.
+    """A column that your decoder makes from a field's bytes: [N, ...], or ragged without ``shape``.
 
-    decode: is called as ``decode(data, random)``, as the function of function(); ``data`` are the
-        bytes of the field, expanded if it is compressed. lock: as that of function().
+    decode: called as ``decode(data, random)``, like the function of function(); ``data`` holds the
+        bytes of the field, expanded if the field is compressed. lock: as that of function().
 
-    Any Exception that it raises says that the bytes are bad: the loader raises BadField with its
-    class and text, or leaves the sample out (max_bad). MemoryError, KeyboardInterrupt, errors of
-    the program (NameError, ImportError, SyntaxError, SystemError, ReferenceError), and errors of
-    shardwise other than BadField end the batch as they are.
+    If it raises an Exception, the bytes are bad: the loader raises BadField with its class and
+    text, or leaves the sample out (max_bad). These end the batch unchanged: MemoryError,
+    KeyboardInterrupt, errors of the program (NameError, ImportError, SyntaxError, SystemError,
+    ReferenceError), and errors of shardwise except BadField.
     """
     decode = _locked(_callable("decode", decode), lock)
     return _made("_core", "decoded_column", _fields(fields), _dtype(dtype), _sizes(shape), decode)

@@ -1,4 +1,4 @@
-"""How values become the bytes of fields. What a field would lose is refused."""
+"""Encodes values as the bytes of fields. A value that a field cannot keep in full is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _number(value: Any) -> bytes:
         raise ValueError("wanted a whole number, got one with a mask, which would be lost")
     try:
         number = operator.index(value)
-    except TypeError:  # as 5.0 is one
+    except TypeError:  # e.g. 5.0
         whole = int(value) if math.isfinite(value) else None
         if whole is None or whole != value:
             raise ValueError(f"wanted a whole number, got {value!r}") from None
@@ -37,7 +37,8 @@ def _number(value: Any) -> bytes:
 
 
 def _require_own_keys(value: Any) -> None:
-    """Raises ValueError if two keys of an object are one text in JSON: readers keep one of them."""
+    """Raises ValueError if two keys of an object become the same text in JSON: readers keep only
+    one."""
     import json
 
     if isinstance(value, dict):
@@ -70,7 +71,8 @@ def _require_json(text: bytes) -> None:
 
 
 def _null_count(value: Any) -> int:
-    """That of a column of Arrow, Polars or pandas; 0 for what counts none."""
+    """The number of nulls in a column of Arrow, Polars or pandas; 0 for a value that counts no
+    nulls."""
     import numpy
 
     kind = getattr(value, "dtype", None)
@@ -83,20 +85,20 @@ def _null_count(value: Any) -> int:
 
 
 def has_mask(value: Any) -> bool:
-    """Whether an array of the value would lose its mask, or its nulls."""
+    """Whether an array made of the value would lose its mask or its nulls."""
     import numpy
 
     if isinstance(value, (list, tuple)):
         return any(map(has_mask, value))
     if isinstance(value, numpy.ndarray):
         return isinstance(value, numpy.ma.MaskedArray)
-    # Tables of Arrow have their columns there, those of pandas names, and Polars has a function.
+    # The columns of an Arrow table are in `columns`; pandas has names there, Polars a function.
     columns = value.get_columns() if hasattr(value, "get_columns") else ()
     return any(map(_null_count, (value, *columns, *getattr(value, "columns", ()))))
 
 
 def _names_of_columns(value: Any) -> list[Any]:
-    """Those that a table has, unless they are the numbers that pandas gives by itself."""
+    """The names of a table's columns; empty for the numbers that pandas assigns by default."""
     import numpy
 
     if isinstance(value, (list, tuple)):
@@ -109,7 +111,7 @@ def _names_of_columns(value: Any) -> list[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether NumPy takes its values as they are."""
+    """Whether NumPy takes the value's elements unchanged."""
     import numpy
 
     kind = getattr(value, "dtype", None)
@@ -120,21 +122,21 @@ def _is_plain(value: Any) -> bool:
 def _differs(made: Any, item: Any) -> bool:
     try:
         return bool(made != item and item == item)
-    except TypeError:  # so says pandas.NA, which equals nothing
+    except TypeError:  # pandas.NA, which equals nothing, raises this
         return True
 
 
 def _require_equal(array: Any, value: Any, name: str) -> None:
-    """Raises ValueError if the array has other values than what it was made of: NumPy makes floats
-    of large whole numbers and of pandas.NA, and texts of what stands beside a text."""
+    """Raises ValueError if the array's values differ from those that it was made from: NumPy turns
+    large whole numbers and pandas.NA into floats, and values beside a text into texts."""
     import numpy
 
     if array.dtype.kind in "mM" and not isinstance(value, (list, tuple)):
-        return  # pandas has classes of its own for these
+        return  # pandas has separate classes for dates
     exact = value
-    if hasattr(value, "astype"):  # a table of pandas makes floats of NA whatever type is asked of it
+    if hasattr(value, "astype"):  # a pandas table turns NA into float for any requested type
         exact = value.astype(object)
-    elif hasattr(value, "to_list"):  # and Polars of what is missing inside, or has names there
+    elif hasattr(value, "to_list"):  # Polars does so for nested nulls, or has names there
         exact = value.to_list()
     given = [
         item.item() if isinstance(item, numpy.generic) else item
@@ -152,7 +154,7 @@ def _require_equal(array: Any, value: Any, name: str) -> None:
 
 
 def _is_kept(kind: Any) -> bool:
-    """Whether NumPy's format gives this dtype back: not those of ml_dtypes, as bfloat16."""
+    """Whether NumPy's format restores this dtype; it does not for ml_dtypes, e.g. bfloat16."""
     import numpy
 
     form = numpy.lib.format
@@ -208,7 +210,7 @@ def _npz(value: Any) -> bytes:
     if not isinstance(value, Mapping):
         raise TypeError(f"wanted a dict of arrays by their names, got {type(value).__name__}")
     stream = io.BytesIO()
-    # numpy.savez_compressed takes some names for options of its own.
+    # numpy.savez_compressed takes some names as its options.
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, item in value.items():
             if not isinstance(name, str) or "\0" in name:
@@ -222,7 +224,7 @@ def _npz(value: Any) -> bytes:
 
 
 def _pixels(array: Any) -> Any:
-    """As uint8. As in webdataset, floats are of [0, 1], and may be a thousandth beyond."""
+    """The pixels as uint8. Floats are in [0, 1], with a tolerance of 0.001, as in webdataset."""
     if array.ndim != 2 and not (array.ndim == 3 and 2 <= array.shape[2] <= 4):
         raise ValueError(
             f"an image is an array [H, W] or [H, W, 3], also with alpha, and not one of shape "
@@ -245,8 +247,9 @@ _ORIENTATION = 0x0112  # the tag of Exif
 
 
 def _upright(image: Any) -> Any:
-    """The one frame of an image, turned as its orientation says: nothing else stores that. What
-    was made of a file's image keeps the tag, turned or not; it is refused."""
+    """The only frame of an image, turned as its orientation says, because no stored field keeps the
+    orientation. An image derived from a file's image keeps the tag whether or not it was turned:
+    refused."""
     frames = getattr(image, "n_frames", 1)
     if frames > 1:
         raise ValueError(
@@ -255,7 +258,7 @@ def _upright(image: Any) -> Any:
         )
     try:
         orientation = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # what is damaged turns nothing, as in viewers
+    except Exception:  # damaged Exif data turns nothing, as in viewers
         orientation = 1
     if orientation not in range(2, 9):
         return image
@@ -271,7 +274,7 @@ def _upright(image: Any) -> Any:
 
 
 def _fitted(image: Any, kind: str) -> Any:
-    """The image as the format has it, with all its values."""
+    """The image in a mode of the format, with no value lost."""
     if image.mode == "I" and kind == "PNG":
         least, most = image.getextrema()
         if least < 0 or most > 0xFFFF:
@@ -284,7 +287,7 @@ def _fitted(image: Any, kind: str) -> Any:
             f"pixels of mode {image.mode} have more than the 8 bits of {kind}; give png (16 bits), "
             "npy, or convert them"
         )
-    if kind == "WEBP":  # Pillow makes alpha of a transparent colour, but not in this mode
+    if kind == "WEBP":  # Pillow turns a transparent colour into alpha, but not in this mode
         is_keyed = image.mode == "RGB" and image.has_transparency_data
         return image.convert("RGBA") if is_keyed else image
     if image.has_transparency_data:
@@ -306,7 +309,7 @@ def _image(kind: str, **options: Any) -> Encoder:
             raise ValueError("an image has pixels, and this one has none")
         upright = _upright(value)
         stream = io.BytesIO()
-        # PNG keeps the profile by default. A profile of other colours does not fit RGB.
+        # PNG keeps the profile by default. A profile for another colour space does not fit RGB.
         profile = value.info.get("icc_profile")
         if kind in ("JPEG", "WEBP") and profile and value.mode in ("RGB", "RGBA", "P"):
             _fitted(upright, kind).save(stream, format=kind, icc_profile=profile, **options)
@@ -329,12 +332,12 @@ _OF_KIND: dict[str, Encoder] = {"text": _text, "integer": _number, "json": _json
 
 
 def _encoder_of(name: str) -> Encoder | None:
-    """By the last part of a field's name."""
+    """The encoder for the last part of a field's name, or None."""
     return _OF_NAME.get(name) or _OF_KIND.get(_core.field_kind(name))
 
 
 def encoders_of(encoders: Mapping[str, Encoder] | None) -> Mapping[str, Encoder] | None:
-    """Raises InvalidArgument for an encoder that no field would be given to."""
+    """Returns the encoders. Raises InvalidArgument for a key that no field's name can end with."""
     for kind, encode in (encoders or {}).items():
         if not isinstance(kind, str) or kind != kind.lower() or "." in kind or not callable(encode):
             raise InvalidArgument(
@@ -345,8 +348,8 @@ def encoders_of(encoders: Mapping[str, Encoder] | None) -> Mapping[str, Encoder]
 
 
 def _is_bytes(value: Any, kind: str) -> bool:
-    """True for bytes, and for a buffer of them; of a buffer of other values only where nothing else
-    is known of the field."""
+    """True for bytes and buffers of bytes. A buffer of other values counts only if the field's kind
+    has no encoder."""
     if isinstance(value, memoryview) and _encoder_of(kind):
         return value.ndim == 1 and value.format in ("B", "b", "c")
     return isinstance(value, (bytes, bytearray, memoryview))
@@ -379,24 +382,31 @@ def _bytes_of(field: str, value: Any, encoders: Mapping[str, Encoder] | None) ->
 
 
 def encoded(field: str, value: Any, encoders: Mapping[str, Encoder] | None = None) -> bytes:
-    """The bytes that a value is stored as in a field, by the last part of the field's name.
+    """Encodes a value as the bytes of a field; the last part of the field's name selects the
+    encoding.
 
-    bytes (and other buffers that are no array) stay as they are. str is UTF-8 in every field that
-    can be text, and JSON already in json.
-    Otherwise txt: str; cls, id, index: a whole number of 64 bits (5.0 is one); json: JSON as
-    Sample.json() reads it; npy, npz: NumPy's (no pickles, no masks or nulls, no types that NumPy
-    lacks, as bfloat16, no tables, whose columns have names); jpg, png, ppm, webp: an image of PIL, or an array [H, W, 3] of whole
-    numbers from 0 to 255, or of floats in [0, 1]; with ".gz" behind it, compressed. Pickled fields
-    (pkl, pt, pth) are not written: reading them runs code. encoders: your own by the last part of a
-    field's name; they come first.
+    bytes, and buffers that are not arrays, are stored unchanged. A str is stored as UTF-8 in every
+    field that can be text; in json it must already be JSON.
 
-    Of an image the pixels are kept, turned as its orientation says, and its colour profile where
-    the format has one; no other metadata. One that was changed or copied since its file was opened,
-    and still has an orientation, is refused: call PIL.ImageOps.exif_transpose() first. One of
-    several frames, transparent pixels in jpg and ppm, and more than 8 bits anywhere but in png are
-    refused.
+    ``txt``: a str.
+    ``cls``, ``id``, ``index``: a whole number of 64 bits; 5.0 counts.
+    ``json``: JSON as Sample.json() reads it.
+    ``npy``, ``npz``: NumPy's formats, without pickles, masks, nulls, types that NumPy lacks (e.g.
+    bfloat16), or tables, whose columns have names.
+    ``jpg``, ``png``, ``ppm``, ``webp``: an image of PIL, or an array [H, W, 3] of whole numbers
+    from 0 to 255 or of floats in [0, 1].
+    A name that ends with ".gz" compresses the field. Pickled fields (pkl, pt, pth) are refused,
+    because reading them runs code.
 
-    Raises BadField if a value cannot be stored so.
+    encoders: your encoders by the last part of a field's name; they take precedence.
+
+    An image keeps its pixels, turned as its orientation says, and its colour profile where the
+    format has one; other metadata is dropped. An image that was changed or copied since its file
+    was opened, and still has an orientation, is refused: call PIL.ImageOps.exif_transpose() first.
+    Images of several frames, transparent pixels in jpg and ppm, and more than 8 bits outside png
+    are refused.
+
+    Raises BadField if a value cannot be stored this way.
     """
     try:
         return _bytes_of(field, value, encoders)

@@ -1,12 +1,12 @@
 """The exceptions that shardwise raises: one class for each kind of error, all derived from Error.
 
-Each has one argument, its text, which says what failed, where, and what to do. So they can be
-pickled, and torch's workers and Ray raise them again as what they are. ``code`` is the kind's name,
-the same as in C++.
+Each has one argument, its text, which says what failed, where, and what to do. The exceptions
+therefore pickle, and torch's workers and Ray raise them again with their class. ``code`` is the
+kind's name, the same as in C++.
 
-Where Python has an exception for such an error, the class is one of those, too: an OutOfRange is an
-IndexError, which ends iteration; a NotFound is a LookupError (not a KeyError, whose text is shown
-in quotes); an InvalidArgument is a ValueError; Io and NoSpace are OSErrors.
+Where Python has an exception for such an error, the class derives from it. OutOfRange is an
+IndexError, which ends iteration. NotFound is a LookupError (not a KeyError, whose text is shown in
+quotes). InvalidArgument is a ValueError; Io and NoSpace are OSErrors.
 """
 
 
@@ -17,7 +17,7 @@ class Error(Exception):
 
 
 class InvalidArgument(Error, ValueError):
-    """An option or argument that is not valid; the text lists what is."""
+    """An option or argument is invalid; the text lists the valid values."""
 
     code = "InvalidArgument"
 
@@ -41,7 +41,7 @@ class Io(Error, OSError):
 
 
 class NoSpace(Io):
-    """The disk, a quota or a limit on files' sizes is full."""
+    """The disk, a quota or a limit on file sizes is full."""
 
     code = "NoSpace"
 
@@ -53,7 +53,7 @@ class CorruptShard(Error):
 
 
 class Unsupported(Error):
-    """Valid, but not read by this version, or not in this way."""
+    """Valid, but this version does not read it, or not in this way."""
 
     code = "Unsupported"
 
@@ -77,13 +77,13 @@ class VersionMismatch(Error):
 
 
 class BadField(Error, ValueError):
-    """A field's bytes are not what was asked for: a number, an image."""
+    """A field's bytes are not of the requested kind, e.g. a number or an image."""
 
     code = "BadField"
 
 
 class Mismatch(Error):
-    """A resume token, pickled reference or part that belongs to something else."""
+    """A resume token, pickled reference or part belongs to something else."""
 
     code = "Mismatch"
 
@@ -101,7 +101,7 @@ class Cancelled(Error):
 
 
 class Distributed(Error):
-    """The ranks could not agree, or one of them was lost."""
+    """The ranks could not agree, or a rank was lost."""
 
     code = "Distributed"
 

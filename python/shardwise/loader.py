@@ -1,4 +1,4 @@
-"""shardwise.Loader: batches of any columns, by threads."""
+"""shardwise.Loader: batches of any columns, made by threads."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .ranks import Reducer, launched_ranks, require_alone
 
 
 class ByLength(NamedTuple):
-    """Batches of samples of similar length, so that little of a padded batch is padding.
+    """Batches of samples of similar length, so that a padded batch holds little padding.
 
-    The samples of a window of the order are sorted by length and cut into batches, and these are
+    Each window of the order is sorted by length and cut into batches; the batches are then
     shuffled. Each sample still comes exactly once. docs/formats/length-batches.md specifies it.
     """
 
@@ -49,8 +49,8 @@ class ByLength(NamedTuple):
 
 
 class Mixup(NamedTuple):
-    """Mixup and cutmix: each image of a batch is mixed with the one before it, the first with the
-    last. The columns "x_lambda", float32 [N], and "x_partner", int64 [N], say how labels follow:
+    """Mixup and cutmix: each image of a batch is mixed with the previous one, the first with the
+    last. The columns "x_lambda", float32 [N], and "x_partner", int64 [N], say how to mix labels:
     ``lambda * f(output, label) + (1 - lambda) * f(output, label[partner])``.
     """
 
@@ -65,7 +65,7 @@ class Mixup(NamedTuple):
 
 
 class Forgiven(NamedTuple):
-    """Damage of images that was forgiven, of one kind; see ImageDecoding.strict."""
+    """Forgiven damage of images, of one kind; see ImageDecoding.strict."""
 
     kind: str
     images: int
@@ -73,9 +73,9 @@ class Forgiven(NamedTuple):
 
 
 class LoaderStats(NamedTuple):
-    """What a run did so far, in all its epochs, and where its time went.
+    """Work of a run so far, over all its epochs, and where its time went.
 
-    Times are in seconds; those of threads are sums over all of them.
+    Times are in seconds; times of threads are sums over all threads.
     """
 
     batches: int
@@ -117,7 +117,7 @@ class LoaderStats(NamedTuple):
 
 
 class Epoch:
-    """One epoch of a loader: its batches, and at its end the proof."""
+    """One epoch of a loader: its batches, and the proof at its end."""
 
     def __init__(self, loader: Loader, number: int) -> None:
         self._loader = loader
@@ -125,14 +125,14 @@ class Epoch:
 
     @property
     def steps(self) -> int:
-        """Steps that were left when it began, the same number on all ranks."""
+        """Steps left when the epoch began; the same number on all ranks."""
         return self._loader.steps
 
     def __len__(self) -> int:
         return self.steps
 
     def __iter__(self) -> Iterator[Batch]:
-        """Starts, or goes on with, the epoch. Raises NotExact if the loader has moved on."""
+        """Starts or continues the epoch. Raises NotExact if the loader has moved on."""
         self._require()
         if self._loader.has_ended:
             raise InvalidArgument(
@@ -142,7 +142,7 @@ class Epoch:
         return self._loader._batches()
 
     def prove(self) -> str:
-        """As Loader.prove(). Raises NotExact, too, if the loader has moved on."""
+        """Like Loader.prove(). Raises NotExact if the loader has moved on."""
         self._require()
         return self._loader.prove()
 
@@ -177,42 +177,43 @@ class Loader:
     >>> images.shape, labels.shape, batch.text("txt")[0]  # of the last batch
     ((16, 3, 12, 16), (16,), 'no. ...')
 
-    Threads make the rows straight in the batches' memory, without the GIL; there are no worker
-    processes, and nothing is pickled. What a batch holds depends on the data, the options, the
+    Threads write the rows directly into the batches' memory, without the GIL; there are no worker
+    processes, and nothing is pickled. The contents of a batch depend on the data, the options, the
     epoch and the ranks, never on the number of threads.
 
     data: a Dataset, or several of them: mix([...], weights).
     columns: see shardwise.columns; their names differ. order: an Order.
-    batch_size: samples a step on each rank; global_batch_size: on all ranks together, instead.
+    batch_size: samples per step on each rank. global_batch_size: on all ranks together, instead.
     replicas: neighbouring ranks that get the same batches, as tensor parallel groups need them.
     by_length: a ByLength. mix: a Mixup.
-    threads: that make rows ahead; 0: the work is done when a batch is asked for.
-    max_bad: samples that may turn out bad in a run: they are left out of their batches, the proof
-        expects it, and tokens list them. One more is an error, as is the first by default; and an
-        epoch whose samples are all bad, or a run that begins with 100 on a rank.
-    prefetch: batches in flight at most; 0: two a thread. max_bytes_ahead: no batch is begun while
-        those in flight take so many bytes. max_expanded_bytes: what a compressed field may expand
-        to. fetch_threads: shards that are fetched into the data set's cache ahead at once.
-    memory: where the memory of batches comes from: a function of a number of bytes that gives an
-        object with data_ptr(), as torch_memory() does; by default the C++ library's.
-    ranks: how the ranks of a run agree: ranks.torch_ranks(), or a ranks.Reducer; every rank gives
-        the same data and the same options, but for threads, prefetch, max_bytes_ahead,
-        fetch_threads and memory. "auto": ranks.torch_ranks() where torch.distributed is
-        initialised, so that every rank has to make the loader; else this process alone, which is
-        InvalidArgument if it was launched as one of several, becomes one of several before the
-        batches are asked for, or is one of several workers of a DataLoader. None: this process
-        alone, whatever was launched.
-    restart: each ``iter()``, so each ``for`` loop, begins the epoch anew, as evaluation has it.
-        False: it goes on behind a loop that is not at its end, as training has it, and a warning
-        says so the first time. None: True in the order "sequential" until load_state_dict() is called.
+    threads: threads that make rows ahead. 0 means: the caller makes a batch when it asks for one.
+    max_bad: bad samples allowed in a run. They are left out of their batches, the proof expects
+        this, and tokens list them. One more raises an error; by default the first does. An epoch
+        whose samples are all bad raises, and so does a run that begins with 100 bad samples on a
+        rank.
+    prefetch: maximum batches in flight; 0 means: two per thread. max_bytes_ahead: no batch is begun
+        while those in flight hold this many bytes. max_expanded_bytes: maximum size of an expanded
+        field. fetch_threads: shards fetched ahead at the same time into the data set's cache.
+    memory: allocates the memory of batches: a function that takes a number of bytes and returns an
+        object with data_ptr(), e.g. torch_memory(); by default the C++ library allocates.
+    ranks: how the ranks of a run agree: ranks.torch_ranks(), or a ranks.Reducer. Every rank gives
+        the same data and options, except threads, prefetch, max_bytes_ahead, fetch_threads and
+        memory. "auto" means ranks.torch_ranks() if torch.distributed is initialised: then every
+        rank has to make the loader. Otherwise it means this process alone; that raises
+        InvalidArgument if the process was launched as one of several, becomes one of several before
+        the first batch, or is one of several workers of a DataLoader. None means this process alone
+        in every case.
+    restart: True: each ``iter()``, so each ``for`` loop, restarts the epoch, as evaluation needs.
+        False: it continues after a loop that was left early, as training needs, and warns the first
+        time. None: True in the order "sequential" until load_state_dict() is called.
 
-    One thread uses a loader; stop(), stats() and summary() may be called from any. Threads stay
-    with the process that made them: a forked child has to make a loader of its own, and the
-    loader's methods say so. It does not pickle. Leaving a loop early, dropping the loader, or
-    ending the interpreter does not hang. Ctrl-C ends waiting for a batch within 0.1 s, and no
-    batch is lost by it: the loader goes on. With threads=0 it is then stopped, as by stop().
+    Threads: one thread uses a loader; any thread may call stop(), stats() and summary(). The
+    loader's threads stay in the process that made them: a forked child has to make its own loader,
+    and the loader's methods raise there. It does not pickle. Leaving a loop early, dropping the
+    loader, or ending the interpreter does not hang. Ctrl-C ends waiting for a batch within 0.1 s
+    and loses no batch: the loader continues. With threads=0 it then stops, as by stop().
 
-    Raises InvalidArgument, which names the option and what is valid.
+    Raises InvalidArgument, which names the option and the valid values.
     """
 
     def __init__(
@@ -277,17 +278,17 @@ class Loader:
         self._taken_before = 0
         self._restarts = order.kind == "sequential" if restart is None else restart
         self._goes_on_after_load = restart is None
-        self._was_looped = False  # a loop took batches of this epoch, and did not come to its end
+        self._was_looped = False  # a loop took batches of this epoch and did not reach its end
         self._has_warned = False
         self._newest_loop = 0
         self._is_stopped = False
         _open_loaders.add(self._core)
 
     def epochs(self, end: Union[int, None] = None) -> Iterator[Epoch]:
-        """The epochs from the current one (0, or where load_state_dict() left it) to ``end``, the
-        number of epochs of the whole run, also of one that is resumed. None: for ever.
+        """The epochs from the current one (0, or where load_state_dict() put it) to ``end``, the
+        number of epochs of the whole run, including those before a resume. None means: without end.
 
-        Goes on with the current epoch, or with the next one if its end was reached.
+        Continues the current epoch, or begins the next one if its end was reached.
         """
         if end is not None:
             end = whole_number("end", end)
@@ -302,11 +303,11 @@ class Loader:
             number += 1
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of the current epoch that are left, or with ``restart`` all of them; if its
-        end was reached, those of the next one. So ``for batch in loader`` gives one epoch after
-        another."""
+        """The remaining batches of the current epoch; all of them with ``restart``. If its end was
+        reached, the batches of the next epoch: repeated ``for batch in loader`` gives one epoch
+        after another."""
         if self._is_stopped:
-            pass  # the first batch is Cancelled
+            pass  # the first next() raises Cancelled
         elif self.has_ended:
             self.set_epoch(self.epoch + 1)
         elif self._restarts and self._taken > 0:
@@ -315,16 +316,16 @@ class Loader:
         return self._batches(self._newest_loop)
 
     def __len__(self) -> int:
-        """Batches of the current epoch: its steps, and where it was resumed those taken before."""
+        """Batches of the current epoch: its steps, plus those taken before a resume."""
         return self._taken_before + self._core.steps
 
     @property
     def _taken(self) -> int:
-        """Batches of this epoch that were given out, here."""
+        """Batches of this epoch that were given out since it began or was resumed."""
         return self._core.steps - self._core.steps_left
 
     def _batches(self, loop: Union[int, None] = None) -> Iterator[Batch]:
-        """loop: its number, or None for an Epoch, which goes on wherever its loader stands."""
+        """loop: its number, or None for an Epoch, which continues wherever its loader is."""
         number = self.epoch
         is_first = loop is not None
         while True:
@@ -356,23 +357,24 @@ class Loader:
                 return
             self._was_looped = True
             yield batch
-            del batch  # its memory may serve the next one
+            del batch  # its memory can serve the next batch
 
     def next(self) -> Union[Batch, None]:
-        """The next batch of the epoch, or None at its end. Waits for it, without the GIL.
+        """The next batch of the epoch, or None at its end. Waits without the GIL.
 
-        Raises BadField, StaleIndex and others, naming shard and key, and what functions of columns
-        raise; the loader then goes on with the batch behind it, but the epoch cannot be proven any
-        more. InvalidArgument if images of one batch differ in size. Cancelled after stop().
+        Raises BadField, StaleIndex and others, naming shard and key, and exceptions of columns'
+        functions. The loader then continues with the next batch, but the epoch cannot be proven any
+        more. Raises InvalidArgument if images of one batch differ in size; Cancelled after stop().
         """
         if self._is_taken_for_alone:
             require_alone()
         return self._core.next()
 
     def set_epoch(self, epoch: int) -> None:
-        """Moves to the beginning of an epoch; what was made ahead is dropped. In the current epoch,
-        unless its end was reached, it moves back to where the loader began: where load_state_dict()
-        put it, if that was called. So ``for epoch in range(loader.epoch, n)`` may call it."""
+        """Moves to the beginning of an epoch and drops batches made ahead. If it is the current
+        epoch, and its end was not reached, moves back to where the loader began: to the place of
+        load_state_dict(), if that was called. So ``for epoch in range(loader.epoch, n)`` may call
+        it."""
         keeps_place = epoch == self.epoch and not self.has_ended
         self._core.set_epoch(whole_number("epoch", epoch))
         self._was_looped = self._is_stopped = False
@@ -380,19 +382,19 @@ class Loader:
             self._taken_before = 0
 
     def start(self) -> None:
-        """Starts to read ahead now, and not with the first batch that is asked for."""
+        """Starts to read ahead now, instead of at the first next()."""
         self._core.start()
 
     def stop(self) -> None:
-        """Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or
-        load_state_dict(). Any thread, also of a loader that is closed. state_dict() stands
-        behind the batches given before."""
+        """Ends a waiting next(), and all later ones, with Cancelled, until set_epoch() or
+        load_state_dict(). Callable from any thread, and on a closed loader. state_dict() then
+        describes the place after the last batch given out."""
         self._is_stopped = True
         self._core.stop()
 
     def close(self) -> None:
-        """Ends the threads, and frees what was made ahead; the loader cannot be used afterwards.
-        Batches stay. Raises Unsupported if another thread is in a call."""
+        """Ends the threads and frees batches made ahead; the loader cannot be used afterwards.
+        Batches given out remain valid. Raises Unsupported if another thread is in a call."""
         if self._core.is_closed:
             return
         self._core.stop()
@@ -407,38 +409,38 @@ class Loader:
 
     def prove(self) -> str:
         """Proves, with all ranks, that their batches of this epoch held exactly the samples that
-        the order promises: "epoch 3: 20000 samples, each exactly once: proven".
-
-        Every rank calls it, after its last batch. Raises NotExact, on all ranks, with what is
-        missing or came twice; Mismatch, on all ranks, with what differs, if they have not the same
-        data, options, epoch and beginning; BadField if all ranks together found more than max_bad
-        bad samples.
-        Costs: one small all-reduce.
+        Every rank calls it, after its last batch. Raises NotExact, on all ranks, which names what
+        is missing or came twice; Mismatch, on all ranks, which names differences in their data,
+        options, epoch or beginning; BadField if all ranks together found more than max_bad bad
+        samples.
+        options, epoch or beginning; BadField if all ranks together found more than max_bad bad
+        samples.
+        Cost: one small all-reduce.
         """
         return self._core.prove()
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the run stands behind the batches that were given out, not those made ahead: call
-        it when the last of them has been used. For load_state_dict(), of any number of ranks.
+        """The place of the run after the batches given out, for load_state_dict() on any number of
+        ranks. Batches made ahead do not count. Call it when the last batch given out has been used.
 
-        Every rank calls it, and gets the same; save that of one. At the end of an epoch, the epoch
-        is proven, and the state stands at the beginning of the next. If next() raised last, as
-        what a function of a column raises, it stands before the batch that could not be made.
-        Raises as prove() there; Mismatch, on all ranks, also if these took different numbers of
-        steps; NotExact if batches came behind one that could not be made.
-        Costs: one small all-reduce.
+        Every rank calls it and gets the same result; save one rank's. At the end of an epoch it
+        proves the epoch, and the state is the beginning of the next. If the last next() raised,
+        e.g. from a column's function, the state precedes the batch that could not be made. At
+        the end of an epoch raises what prove() raises; Mismatch, on all ranks, also if ranks took
+        different numbers of steps; NotExact if batches followed one that could not be made.
+        Cost: one small all-reduce.
         """
         done = self._core.steps_done
         taken = self._taken_before + done if done < self._core.steps else 0
         return {"token": self._core.state(), "batches": taken}
 
     def load_state_dict(self, state_dict: dict[str, Any], *, allow_changes: bool = False) -> None:
-        """Goes on where state_dict() was asked, with any number of ranks, batch size and threads;
-        with by_length within an epoch only with the same rule and batch size.
+        """Continues where state_dict() was called, with any number of ranks, batch size and
+        threads. With by_length, within an epoch, the rule and the batch size must be the same.
 
-        allow_changes: at the beginning of an epoch also with other data or another order, unless
-        that would lose the rest of passes that are under way there, as other weights of a mix()
-        would. Raises Mismatch, naming all that differs; the loader then stays as it is.
+        allow_changes: at the beginning of an epoch, accepts other data or another order, unless
+        that would lose the rest of unfinished passes, as other weights of a mix() would. Raises
+        Mismatch, naming all that differs; the loader then stays unchanged.
         """
         token, taken = _parts_of_state(state_dict)
         is_within = self._core.restore(token, allow_changes)
@@ -449,8 +451,8 @@ class Loader:
 
     @property
     def bad_samples(self) -> dict[int, str]:
-        """Numbers of the samples that all ranks left out because they were bad, with the reasons;
-        known after prove() and state_dict()."""
+        """Numbers of the bad samples that all ranks left out, with the reasons; updated by prove()
+        and state_dict()."""
         return self._core.bad_samples()
 
     @property
@@ -460,32 +462,32 @@ class Loader:
 
     @property
     def steps(self) -> int:
-        """Steps of the current epoch from where it began, or was resumed; the same on all ranks."""
+        """Steps of the current epoch since it began or was resumed; the same on all ranks."""
         return self._core.steps
 
     @property
     def steps_left(self) -> int:
-        """Steps of it that are left."""
+        """Remaining steps of the current epoch."""
         return self._core.steps_left
 
     @property
     def has_ended(self) -> bool:
-        """Whether all its steps were taken."""
+        """Whether all steps of the current epoch were taken."""
         return self._core.has_ended
 
     def cache_warning(self) -> Union[str, None]:
-        """What to tell the user if the order uses more shards at one time than the data set's
-        cache may hold. Some ms for a large index."""
+        """A warning for the user if the order uses more shards at one time than the data set's
+        cache can hold, else None."""
         return self._core.cache_warning()
 
     def stats(self) -> LoaderStats:
-        """What the run did so far, and where its time went. Any thread."""
+        """Work of the run so far, and where its time went. Callable from any thread."""
         values = self._core.stats()
         values["forgiven"] = [Forgiven(*kind) for kind in values["forgiven"]]
         return LoaderStats(**values)
 
     def summary(self) -> str:
-        """One line: what limits the run, and what to try. Any thread."""
+        """One line: what limits the run, and what to try. Callable from any thread."""
         return self._core.summary()
 
     def __reduce__(self) -> Any:
@@ -494,7 +496,7 @@ class Loader:
             "make a loader where they arrive"
         )
 
-    if not TYPE_CHECKING:  # where it would say that every name is one
+    if not TYPE_CHECKING:  # type checkers would accept every name
 
         def __getattr__(self, name: str) -> Any:
             if name in ("dataset", "sampler", "batch_sampler"):
@@ -532,7 +534,7 @@ _OF_A_DATALOADER = {
 
 
 def _refuse_unknown(name: str) -> NoReturn:
-    """Raises the TypeError of an option that there is not, with the one to give."""
+    """Raises TypeError for an unknown option, with the option to use instead."""
     there = _OF_A_DATALOADER.get(name)
     if there is None:
         own = list(inspect.signature(Loader.__init__).parameters)
@@ -542,11 +544,11 @@ def _refuse_unknown(name: str) -> NoReturn:
     raise TypeError(f"a shardwise.Loader has no option {name!r}{advice}")
 
 
-_MOST_BATCHES = 2**62  # of an epoch, which has as many samples at most
+_MOST_BATCHES = 2**62  # of an epoch, which has no more samples than this
 
 
 def _parts_of_state(state_dict: Any) -> tuple[str, int]:
-    """The token, and the batches that were taken of its epoch. Raises InvalidArgument."""
+    """The token, and the batches already taken of its epoch. Raises InvalidArgument."""
     token = state_dict.get("token") if isinstance(state_dict, dict) else None
     taken = state_dict.get("batches", 0) if isinstance(state_dict, dict) else None
     if (
@@ -559,12 +561,12 @@ def _parts_of_state(state_dict: Any) -> tuple[str, int]:
 
 
 def torch_memory(pinned: bool = False) -> Callable[[int], Any]:
-    """For Loader(memory=): memory that torch allocates, page-locked for copies to a GPU if
+    """Memory allocated by torch, for Loader(memory=); page-locked for copies to a GPU if
     ``pinned``.
 
-    A copy with non_blocking=True reads a batch after the call: keep the batch, or its tensor, until
-    the copy is done (``torch.cuda.current_stream().synchronize()``, or an event), since a batch
-    that is gone gives its memory to the next one.
+    A copy with non_blocking=True reads the batch after the call returns. Keep the batch, or its
+    tensor, until the copy is done (``torch.cuda.current_stream().synchronize()``, or an event): a
+    dropped batch gives its memory to the next one.
     """
     import torch
 
@@ -578,7 +580,7 @@ _open_loaders: weakref.WeakSet[_core.Loader] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """Ends the threads of all loaders while they can still have the GIL."""
+    """Ends the threads of all loaders while they can still take the GIL."""
     left = list(_open_loaders)
     for loader in left:
         if not loader.is_closed:

@@ -20,10 +20,10 @@ class MixedDataset:
     """Several data sets numbered one after another. Loaders and samplers of shardwise draw from
     them by their weights.
 
-    ``mixed[i]`` is sample i of all, and its ``number`` is i; of data set d these are the numbers
-    from ``first_samples[d]`` on. A sample's ``index`` is that in its data set. With weights,
-    samplers of torch's own are refused: they would draw by the sizes of the data sets. A Subset or
-    ConcatDataset of torch, or random_split(), hides the weights from torch's samplers; mix views.
+    ``mixed[i]`` is sample i of all, and its ``number`` is i; numbers of data set d begin at
+    ``first_samples[d]``. A sample's ``index`` is its number in its data set. With weights, samplers
+    of torch are refused: they would draw by the sizes of the data sets. A Subset or ConcatDataset
+    of torch, or random_split(), hides the weights from torch's samplers; mix views instead.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class MixedDataset:
             require("datasets", dataset, _core.Dataset, "give each as a shardwise.Dataset")
         self.datasets = tuple(datasets)
         try:
-            if isinstance(weights, (str, bytes, Mapping, Set)):  # of texts, or of no order
+            if isinstance(weights, (str, bytes, Mapping, Set)):  # texts, or values without an order
                 raise TypeError
             self.weights = None if weights is None else tuple(float(weight) for weight in weights)
         except (TypeError, ValueError):
@@ -79,9 +79,8 @@ class MixedDataset:
 
 
 def _refuse_samplers(frame: Union[FrameType, None]) -> None:
-    """Raises InvalidArgument if the one who asks how many samples there are is a sampler of torch,
-    perhaps through the __len__ of data sets around this one: it knows nothing of weights, and
-    nobody would hear of it."""
+    """Raises InvalidArgument if a sampler of torch asks for the number of samples, perhaps through
+    the __len__ of data sets around this one: it would ignore the weights silently."""
     for _ in range(4):
         if frame is None:
             return
@@ -96,8 +95,8 @@ def _refuse_samplers(frame: Union[FrameType, None]) -> None:
 
 
 def refuse_hidden_weights(data: object) -> None:
-    """Raises InvalidArgument if what a sampler is made over has a mix() with weights in it: the
-    sampler would see its length, and not the weights."""
+    """Raises InvalidArgument if the data of a sampler contains a mix() with weights: the sampler
+    would see the mix's length and ignore its weights."""
     for held in getattr(data, "__dict__", {}).values():
         for one in held if isinstance(held, (list, tuple)) else (held,):
             if isinstance(one, MixedDataset) and one.weights is not None:
@@ -113,11 +112,11 @@ def mix(
 ) -> MixedDataset:
     """Several data sets, for a Loader, a Sampler, or the samplers of shardwise.torch.
 
-    weights: how often these draw from each, only the ratios count; within each it goes through
-        exact epochs of their own, in an order of the order's kind (chunked, sharded or sequential).
-        Draws are mixed within blocks of 256, so a sample may come before the epoch of its data set
-        that it is of, and samples of small data sets come again soon.
-        None: one after another, mixed by the order as if they were one.
+    weights: relative frequencies of draws from each data set; only ratios count. The draws from a
+        data set go through exact epochs of that data set, in the order's kind (chunked, sharded or
+        sequential). Draws are shuffled within blocks of 256, so a sample may come before the epoch
+        of its data set begins, and samples of small data sets come again soon. None means: one
+        after another, ordered as if they were one data set.
 
     >>> ds = shardwise.open("train.idx")
     >>> both = shardwise.mix([ds[:10], ds[50:]], weights=[0.8, 0.2])

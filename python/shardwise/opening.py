@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _absolute(source: str) -> str:
-    """A local path made absolute; URLs, lists and standard input stay."""
+    """Makes a local path absolute; URLs, lists and standard input stay unchanged."""
     if source == "-" or "://" in source or source.startswith(("pipe:", "file:", "/")):
         return source
     if source.startswith("@"):
@@ -22,13 +22,13 @@ def _absolute(source: str) -> str:
     return os.path.join(os.getcwd(), source)
 
 
-# Of open()'s arguments those that a reference to its dataset is not made of: what is opened does not
-# depend on them, or they are steps after it.
+# Arguments of open() that a reference to its dataset omits: they do not change what is opened, or
+# they are applied after it.
 _NOT_KEPT = ("cache_bytes", "where", "threads")
 
 
 def _defaults() -> dict[str, Any]:
-    """The options that a reference is made of, as open() has them by default."""
+    """The options that a reference contains, with the defaults of open()."""
     in_signature: dict[str, Any] = open.__kwdefaults__ or {}
     return {name: value for name, value in in_signature.items() if name not in _NOT_KEPT}
 
@@ -38,7 +38,8 @@ def open_as(
     cache: _core.ShardCache | None = None,
     threads: int | None = None,
 ) -> _core.Dataset:
-    """The dataset that these options name: sources, and pairs of what is not as by default."""
+    """The dataset that these options describe: sources, and pairs of the options that differ from
+    their defaults."""
     sources, *given = opening
     options = _defaults() | dict(given)
     named_cache = options.pop("cache")
@@ -74,26 +75,28 @@ def open(
 
     source: an index, as index() makes it; or shards: a directory, a pattern
         ("train-{000..146}.tar", "*.tar"), a tar, a URL, a wids descriptor (.json), "@list.txt", or
-        a list of such. Of shards an index is built at first use, and kept in index_directory
+        a list of these. For shards an index is built at first use and kept in index_directory
         ($XDG_CACHE_HOME/shardwise), unless build=False.
-    cache: a directory for shards that cannot be read in place (remote ones, compressed ones), with
-        a budget of cache_bytes; or a ShardCache, which also says how URLs are fetched.
-    access: "map" (samples are views of mapped shards), "read" (shards are read, and samples hold
-        copies: for shards that may change under a run), or "range" (as "read"; of remote shards
-        only the samples that are asked for are fetched).
-    where: an SQL condition; a view of the samples for which it holds.
-    columns: metadata that an index which is built takes from fields: "cls", "json:$.width". An index
-        that was there without one of them is NotFound.
-    lazily: of a wids descriptor with remote shards, no index is built: samples are numbered by its
-        nsamples, and a shard is fetched into the cache, scanned and held against the descriptor when
-        a sample of it is first asked for. Keys, where(), sizes() and columns are Unsupported then.
-    root: a folder below which all shards are looked for. accept_times: accept copies of shards,
-        which have times of their own. allow_part: accept an index that is one part of several.
-    max_open_shards: shards kept mapped at most. threads: that build an index; by default one a core.
+    cache: a directory for shards that cannot be read in place (remote or compressed), with a budget
+        of cache_bytes; or a ShardCache, which also says how URLs are fetched.
+    access: "map" (samples are views of mapped shards), "read" (samples hold copies: for shards that
+        may change during a run), or "range" (like "read"; of remote shards only the requested
+        samples are fetched).
+    where: an SQL condition; the dataset is then a view of the samples for which it holds.
+    columns: metadata that a newly built index takes from fields: "cls", "json:$.width". Raises
+        NotFound if an existing index lacks one of them.
+    lazily: for a wids descriptor with remote shards: build no index. The descriptor's nsamples
+        number the samples. When a sample of a shard is first requested, the shard is fetched into
+        the cache, scanned, and checked against the descriptor. Keys, where(), sizes() and columns
+        are then Unsupported.
+    root: a folder in which all shards are looked up. accept_times: accept copies of shards although
+        their modification times differ. allow_part: accept an index that is one part of several.
+    max_open_shards: maximum number of mapped shards. threads: threads that build an index, by
+        default one per core.
 
-    Costs: an index is mapped, so opening does not depend on its size; a shard is opened when it is
-    first touched. Raises NotFound, CorruptIndex, VersionMismatch, InvalidArgument, and of shards
-    what index() raises.
+    Cost: an index is mapped, so opening does not depend on its size; a shard is opened when it is
+    first used. Raises NotFound, CorruptIndex, VersionMismatch, InvalidArgument, and for shards what
+    index() raises.
 
     >>> len(shardwise.open("train.idx")), len(shardwise.open("train.idx", where="cls < 2"))
     (400, 80)

@@ -7,12 +7,12 @@ from typing import Any
 
 
 class Ragged:
-    """The rows of a column that differ in shape: all values in one array, and where rows begin.
+    """The rows of a column that differ in shape: all values in one array, with the rows' offsets.
 
-    values: [V], of all rows, one row after another. offsets: int64 [N + 1]: row i has
+    values: [V], all rows, one after another. offsets: int64 [N + 1]: row i is
     ``values[offsets[i]:offsets[i + 1]]``. shapes: int64 [N, D], the shape of each row. All three
-    are NumPy arrays, or torch tensors; of numbers that are one-dimensional
-    ``torch.nested.nested_tensor_from_jagged(r.values, r.offsets)`` is a nested tensor.
+    are NumPy arrays, or torch tensors. For one-dimensional numeric rows,
+    ``torch.nested.nested_tensor_from_jagged(r.values, r.offsets)`` makes a nested tensor.
 
     ``ragged[i]`` is row i, in its shape: a view of the values.
     """

@@ -1,6 +1,6 @@
-"""How the ranks of a run agree: what a Loader asks of a process group.
+"""How the ranks of a run agree: what a Loader needs of a process group.
 
-torch is imported when torch_ranks() is called, and not before.
+torch is imported only when torch_ranks() is called.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .errors import InvalidArgument
 
 
 class Reducer:
-    """Ranks whose loaders agree by one function: a sum over all of them.
+    """Ranks whose loaders agree by one function: a sum over all ranks.
 
-    all_reduce_sum: is given a list of whole numbers in [-2^63, 2^63), and gives their sums over
-        all ranks, number by number, in order. It is collective: every rank calls it alike, in
-        prove() and state_dict(), from the thread that called these.
-    local_rank, local_world_size: the same among the ranks of this node, which share its shard
-        cache; ranks of a node follow each other. By default all ranks are of one node.
+    all_reduce_sum: takes a list of whole numbers in [-2^63, 2^63) and returns their sums over all
+        ranks, number by number, in order. It is collective: every rank calls it alike, in prove()
+        and state_dict(), from the thread that called these.
+    local_rank, local_world_size: rank and number of ranks on this node, which share its shard
+        cache; ranks of a node are consecutive. By default all ranks are on one node.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Reducer:
 
 
 def alone() -> Reducer:
-    """This process alone, whatever else was launched: it gets every sample. As ranks=None."""
+    """This process alone, whatever else was launched: it gets every sample. Same as ranks=None."""
     return Reducer(0, 1, lambda words: words)
 
 
 def _local_ranks(dist: Any, group: Any, rank: int, world_size: int) -> tuple[int, int]:
-    """Which rank of this node this one is, and of how many. Collective."""
+    """This rank's place among the ranks of its node, and their number. Collective."""
     import socket
 
     nodes: list[Any] = [None] * world_size
@@ -68,19 +68,19 @@ def _local_ranks(dist: Any, group: Any, rank: int, world_size: int) -> tuple[int
     own = nodes[rank]
     here = [other for other in range(world_size) if nodes[other] == own]
     if here != list(range(here[0], here[0] + len(here))):
-        return 0, 1  # not one after another: each for itself
+        return 0, 1  # not consecutive: treat each rank as a node
     return rank - here[0], len(here)
 
 
 def torch_ranks(group: Any = None, *, device: Any = None) -> Reducer:
-    """The ranks of a process group of torch.distributed; by default of all of it.
+    """The ranks of a process group of torch.distributed, by default of the whole world.
 
-    group: as torch.distributed takes it; the loader's words are small, so a group of gloo beside
-        one of NCCL keeps them off the GPU. device: of the tensors that are summed up; by default
-        the current GPU for NCCL, else the CPU.
+    group: as torch.distributed takes it. The loader sends few words, so a gloo group beside one of
+        NCCL keeps them off the GPU. device: of the summed tensors; by default the current GPU for
+        NCCL, else the CPU.
 
-    Collective: every rank of the group calls it. Raises InvalidArgument if torch.distributed is
-    not initialised.
+    Collective: every rank of the group calls it. Raises InvalidArgument if torch.distributed is not
+    initialised.
     """
     import torch
     import torch.distributed as dist
@@ -134,9 +134,9 @@ def launched_ranks() -> Union[Reducer, None]:
 
 
 def require_alone() -> None:
-    """What launched_ranks() found may be known too early. Raises InvalidArgument if this process
-    has become one of several ranks, or is one of several workers of a DataLoader, which would all
-    give every sample."""
+    """Repeats the check of launched_ranks(), which may have run too early. Raises InvalidArgument
+    if this process has become one of several ranks, or is one of several workers of a DataLoader:
+    each would give every sample."""
     dist = _initialised_torch()
     if dist is not None and dist.get_world_size() > 1:
         raise InvalidArgument(
@@ -155,8 +155,9 @@ def require_alone() -> None:
 
 
 def present_ranks() -> tuple[int, int]:
-    """This process's rank and the number of ranks: those of torch.distributed, if it is initialised,
-    or what the launcher says; (0, 1) without one. Raises Distributed if its words contradict."""
+    """This process's rank and the number of ranks: from torch.distributed if it is initialised,
+    else from the launcher; (0, 1) without a launcher. Raises Distributed if the launcher's
+    variables contradict each other."""
     dist = _initialised_torch()
     if dist is not None:
         return int(dist.get_rank()), int(dist.get_world_size())

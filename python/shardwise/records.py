@@ -1,4 +1,4 @@
-"""Plain records that functions of shardwise give."""
+"""Plain records that functions of shardwise return."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Field(NamedTuple):
 
 
 class Info(NamedTuple):
-    """An index, summed up."""
+    """A summary of an index."""
 
     path: str
     num_shards: int
@@ -44,7 +44,7 @@ class Info(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far some long work has come. Numbers that a kind of work does not count are 0."""
+    """Progress of a long operation. Numbers that an operation does not count are 0."""
 
     bytes_done: int
     num_bytes: int
@@ -54,7 +54,7 @@ class Progress(NamedTuple):
 
 
 class BuildReport(NamedTuple):
-    """What building an index did, and what the index holds."""
+    """Work of an index build, and the contents of the index."""
 
     num_shards: int
     num_samples: int
@@ -81,7 +81,7 @@ class BuildReport(NamedTuple):
 
 
 class PackReport(NamedTuple):
-    """What packing files made."""
+    """The result of packing files."""
 
     paths: list[str]
     """Of the shards."""
@@ -108,7 +108,7 @@ class CacheCounts(NamedTuple):
 
 
 class EpochFetches(NamedTuple):
-    """What all nodes fetch in an epoch; shards and bytes are those of the node that needs most."""
+    """Fetches of all nodes in an epoch; shards and bytes are those of the node that needs most."""
 
     epoch: int
     shards: int
@@ -120,7 +120,7 @@ class EpochFetches(NamedTuple):
 
 
 class FetchPlan(NamedTuple):
-    """What the shard caches of a run's nodes will fetch."""
+    """Predicted fetches of the shard caches of a run's nodes."""
 
     num_shards: int
     total_bytes: int
@@ -134,7 +134,7 @@ class FetchPlan(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What differs between a shard and the index."""
+    """A difference between a shard and the index."""
 
     shard: int
     text: str

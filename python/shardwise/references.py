@@ -1,7 +1,7 @@
 """Pickled datasets and samples: references to an index, opened again where they arrive.
 
-A process opens an index once for all references to it that live at one time; the four that were
-used last stay open, so that samples that come one by one do not each open it.
+A process opens an index once for all references to it that are alive. The four used last stay open,
+so that samples that arrive one by one do not each open it.
 """
 
 from __future__ import annotations
@@ -58,21 +58,21 @@ def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
 
 
 def forget() -> None:
-    """References that come from now on open their indexes again."""
+    """Later references open their indexes again."""
     with _lock:
         _opened.clear()
         _kept.clear()
 
 
 def teach_torch() -> None:
-    """Where torch is loaded, its default_collate is to know what a batch of Samples is, also in a
-    worker that a DataLoader spawned."""
+    """If torch is loaded, registers collate() for batches of Samples with its default_collate;
+    needed also in a worker that a DataLoader spawned."""
     if "torch.utils.data" in sys.modules:
         from . import torch  # noqa: F401
 
 
 def packed_steps(steps: tuple[Any, ...], protocol: int) -> tuple[Any, ...]:
-    """The steps of a view; numbers out of band where the protocol can."""
+    """The steps of a view; numbers out of band if the protocol allows it."""
     if protocol < 5:
         return steps
     return tuple(
@@ -96,7 +96,7 @@ def open_again(
     steps: tuple[Any, ...],
     view_fingerprint: bytes,
 ) -> _core.Dataset:
-    """The dataset that was pickled. Raises Mismatch if another index lies there now."""
+    """The dataset that was pickled. Raises Mismatch if another index is at its path now."""
     teach_torch()
     data = _base(opening, fingerprint)
     for step in steps:
@@ -109,7 +109,8 @@ def open_again(
 def sample_again(
     opening: tuple[Any, ...], fingerprint: bytes, number: int, taken_by: Union[int, None] = None
 ) -> _core.Sample:
-    """The sample that was pickled, by its number in the index, with that in a view or mixture."""
+    """The sample that was pickled, by its number in the index; `taken_by` is its number in a view
+    or mixture."""
     sample: Any = _base(opening, fingerprint)[number]
     made: _core.Sample = sample if taken_by is None else sample._numbered(taken_by)
     return made

@@ -1,9 +1,9 @@
-"""What becomes of images, videos and sounds between their decoding and a batch.
+"""Transforms of images, videos and sounds, between their decoding and a batch.
 
-Everything random is drawn from the run's seed, the epoch and the sample: it is the same for any
-number of threads and ranks, any batch size, and after a resume. docs/formats/transforms.md
-specifies every step; they are torchvision.transforms.v2's, in distribution, and for given
-parameters in pixels up to 1 of 255. Resizing gives the bytes of Pillow 12.
+All random choices derive from the run's seed, the epoch and the sample. They are the same for any
+number of threads and ranks, any batch size, and after a resume. The page docs/formats/transforms.md
+specifies every step. The steps equal torchvision.transforms.v2 in distribution, and, for given
+parameters, in pixels up to 1 of 255. Resizing gives the bytes of Pillow 12.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RandomResizedCrop(NamedTuple):
 
 
 class Padding(NamedTuple):
-    """Pixels that are added on each side."""
+    """Pixels added on each side."""
 
     top: int = 0
     left: int = 0
@@ -37,7 +37,7 @@ class Padding(NamedTuple):
 
 
 class ColourJitter(NamedTuple):
-    """The four in random order. Factors of 1 and turns of 0 change nothing."""
+    """The four adjustments in random order. Factors of 1 and turns of 0 change nothing."""
 
     probability: float = 1.0
     brightness: Range = (1.0, 1.0)
@@ -55,7 +55,7 @@ class Normalize(NamedTuple):
 
 
 class RandomErasing(NamedTuple):
-    """Overwrites a rectangle of the result. Ten tries to find one that fits."""
+    """Overwrites a rectangle of the result; makes up to ten tries to find one that fits."""
 
     probability: float = 0.5
     scale: Range = (0.02, 0.33)
@@ -67,7 +67,7 @@ class RandomErasing(NamedTuple):
 
 
 class ImageTransform(NamedTuple):
-    """Steps for images. What is not asked for is left out; the others come in this order.
+    """Steps for images, in this order; steps that are not set are skipped.
 
     >>> from shardwise import columns
     >>> from shardwise.transforms import ImageTransform, Normalize, RandomResizedCrop
@@ -129,7 +129,7 @@ class ImageDecoding(NamedTuple):
 
 
 class VideoClip(NamedTuple):
-    """Which frames of each video a column shows."""
+    """The frames of each video that a column has."""
 
     frames: int = 16
     """T: from 1 to 65,536."""
@@ -148,7 +148,7 @@ class VideoClip(NamedTuple):
 
 
 class AudioClip(NamedTuple):
-    """Which part of each sound a column has, and how."""
+    """The part of each sound that a column has, and its format."""
 
     sample_rate: int = 0
     """Samples a second, resampled. 0: as stored."""

@@ -26,8 +26,8 @@ def _field_of(name: object) -> str:
 
 
 def _warn_of_loss(core: _core.ShardWriter, names: str, index: str | None, process: int) -> None:
-    """A writer is dropped, or the interpreter ends, and nobody has closed it."""
-    if core.num_samples == 0 or os.getpid() != process:  # a forked child has the writer, too
+    """Warns of unwritten samples when an unclosed writer is dropped, or the interpreter ends."""
+    if core.num_samples == 0 or os.getpid() != process:  # a forked child has a copy of the writer
         return
     lost = [f"the last {core.num_unfinished} of its {core.num_samples} samples are not written"]
     if index is not None:
@@ -40,7 +40,7 @@ def _warn_of_loss(core: _core.ShardWriter, names: str, index: str | None, proces
 
 
 class _Abandoned:
-    """In the place of a writer whose block was left by an exception."""
+    """Replaces the core of a writer whose block was left by an exception."""
 
     def __init__(self, paths: list[str], num_samples: int) -> None:
         self.paths = paths
@@ -51,8 +51,8 @@ class _Abandoned:
 
 
 class _Writer:
-    """What is closed at the end of a with block, unless an exception ends it. One that is dropped
-    before says what is lost."""
+    """Base of writers: closed at the end of a with block, unless an exception ends the block. If
+    dropped unclosed, it warns of the loss."""
 
     def __init__(
         self,
@@ -86,8 +86,8 @@ class _Writer:
     def write(self, sample: Mapping[str, Any]) -> None:
         """Writes a sample: "__key__", and values by field. Other names with "__" are left out.
 
-        Threads may share a writer; a forked child may not. Raises InvalidArgument if a reader would
-        not find this key with these fields; BadField.
+        Threads may share a writer; a forked child may not use it. Raises InvalidArgument if a
+        reader would not find this key with these fields; BadField.
         """
         require("sample", sample, Mapping, 'give a dict of "__key__" and of values by field')
         if "__key__" not in sample:
@@ -105,8 +105,8 @@ class _Writer:
         self._core.write(key, fields)
 
     def close(self) -> None:
-        """Finishes the last shard, and makes the index. Raises InvalidArgument without samples,
-        where there is to be an index or one shard."""
+        """Finishes the last shard, and makes the index. Without samples, raises InvalidArgument if
+        an index or a single shard was requested."""
         if self._loss.detach() is None or isinstance(self._core, _Abandoned):
             return
         self._core.close()
@@ -130,7 +130,7 @@ class _Writer:
 
 
 class ShardWriter(_Writer):
-    """Writes samples into tar shards, one after another, and an index beside them if asked.
+    """Writes samples into tar shards, one after another, and on request an index of them.
 
     >>> with shardwise.ShardWriter("new-%06d.tar", index="new-shards.idx") as sink:
     ...     for i in range(10):
@@ -138,14 +138,16 @@ class ShardWriter(_Writer):
     >>> shardwise.open("new-shards.idx")[5].json("json")
     {'number': 5}
 
-    Equal samples make equal bytes on every machine. A shard appears under its name when it is full,
-    whole or not at all. Leaving the block by an exception leaves the shards that were full, and
-    makes no index. A writer that is dropped without close() warns of the samples that are lost.
+    Equal samples make equal bytes on every machine. A shard appears under its name only when it is
+    complete. If an exception leaves the block, complete shards remain, and no index is made. A
+    writer that is dropped without close() warns of the samples that are lost.
 
-    pattern: one number, "train-%06d.tar" or "train-{:06}.tar". max_samples, max_bytes: of a shard,
-    at most. replace: replace shards that are there, instead of raising; close() removes those of an
-    earlier and larger set that a ShardWriter or `shardwise pack` wrote. index: a path. columns:
-    metadata that the index takes from fields. encoders: as of encoded().
+    pattern: one number, "train-%06d.tar" or "train-{:06}.tar".
+    max_samples, max_bytes: maximum of a shard.
+    replace: replace existing shards instead of raising. close() removes those of an earlier and
+        larger set that a ShardWriter or `shardwise pack` wrote.
+    index: path of the index. columns: metadata that it takes from fields. encoders: as for
+        encoded().
     """
 
     def __init__(
@@ -171,17 +173,18 @@ class ShardWriter(_Writer):
 
     @property
     def paths(self) -> list[str]:
-        """Of the shards that are finished."""
+        """Paths of the finished shards."""
         return self._core.paths
 
     @property
     def num_samples(self) -> int:
-        """Written so far."""
+        """Samples written so far."""
         return self._core.num_samples
 
 
 class TarWriter(_Writer):
-    """Writes samples into one shard, which appears when it is closed. As ShardWriter otherwise."""
+    """Writes samples into one shard, which appears when it is closed. Otherwise like
+    ShardWriter."""
 
     def __init__(
         self,
@@ -197,7 +200,7 @@ class TarWriter(_Writer):
         self._replace = replace
         if os.path.exists(path) and not replace:
             raise _there_already(path)
-        # The writer numbers its shards; this one is renamed when it is whole.
+        # The writer numbers its shards; this shard is renamed when it is complete.
         folder, name = os.path.split(os.path.abspath(path))
         part = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.part-")
         core = _core.ShardWriter(
@@ -215,7 +218,7 @@ class TarWriter(_Writer):
         super()._finish([self._names])
 
     def _take_place(self, part: str) -> None:
-        """Gives the shard its name, which another writer may have taken meanwhile."""
+        """Gives the shard its name, unless another writer has taken it meanwhile."""
         try:
             if not self._replace:
                 try:
@@ -228,7 +231,7 @@ class TarWriter(_Writer):
                         raise _there_already(self._names) from None
             os.replace(part, self._names)
         finally:
-            with contextlib.suppress(FileNotFoundError):  # which it is under its new name
+            with contextlib.suppress(FileNotFoundError):  # it exists no more after os.replace()
                 os.unlink(part)
 
 
@@ -259,12 +262,12 @@ def pack(
 ) -> PackReport:
     """Makes shards from files, as `shardwise pack` does: the same files give the same shards.
 
-    images: a folder with one folder of images per class; the class, from 0 in the order of the
-        folders' names, becomes the field cls. files: a folder of files that are grouped by their
-        names up to the first dot. One of the two.
-    pattern, max_samples, max_bytes, replace, index: as of ShardWriter. shuffle: mixes the samples,
-        by seed.
-    progress: is called once a shard.
+    images: a folder with one folder of images per class; the class number, from 0 in the order of
+        the folders' names, becomes the field cls. files: a folder of files that are grouped by
+        their names up to the first dot. Give one of the two.
+    pattern, max_samples, max_bytes, replace, index: as for ShardWriter. shuffle: shuffle the
+        samples, by seed.
+    progress: called once per shard.
 
     Raises NotFound (no folder, no sample), InvalidArgument, OSError.
     """

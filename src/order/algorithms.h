@@ -11,8 +11,8 @@
 namespace shardwise {
 namespace detail {
 
-/// The algorithms that decide an order. Each has a version of its own, which changes with the
-/// algorithm's results; a token names those that its order uses.
+/// The algorithms that decide an order. Their versions are separate: each changes with its
+/// algorithm's results. A token names the versions of the algorithms that its order uses.
 enum class Algorithm : std::uint8_t {
   kPermutation,  ///< Permutation::kVersion
   kEpochOrder,   ///< EpochOrder::kVersion
@@ -28,7 +28,7 @@ static_assert(kNumAlgorithms == static_cast<std::size_t>(Algorithm::kSkip) + 1);
 
 /// "permutation", "epoch order", "balance", "mixture", "resampled", "wids", "skip".
 SHARDWISE_EXPORT std::string_view algorithm_name(Algorithm algorithm) noexcept;
-/// The version that this library has.
+/// The version that this library implements.
 SHARDWISE_EXPORT unsigned algorithm_version(Algorithm algorithm) noexcept;
 
 }  // namespace detail

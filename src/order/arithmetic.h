@@ -23,7 +23,7 @@ constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
   return x ^ (x >> 31);
 }
 
-/// Another (the finaliser of MurmurHash3).
+/// Another such bijection (the finaliser of MurmurHash3).
 constexpr std::uint64_t mix64_b(std::uint64_t x) noexcept {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdU;
@@ -42,9 +42,8 @@ constexpr std::uint64_t reciprocal_of(std::uint64_t divisor) noexcept {
   return ~std::uint64_t{0} / divisor;
 }
 
-/// x / divisor by multiplication. 2^64 / divisor exceeds its reciprocal by at most 1, so the
-/// estimate falls short of x / divisor by less than 1, and its floor short of the quotient by at
-/// most 1.
+/// x / divisor by multiplication. 2^64 / divisor exceeds its reciprocal by at most 1. The estimate
+/// is therefore less than 1 below x / divisor, and its floor at most 1 below the quotient.
 inline Division divide(std::uint64_t x, std::uint64_t divisor, std::uint64_t reciprocal) noexcept {
   const std::uint64_t quotient = multiply_high(x, reciprocal);
   const std::uint64_t remainder = x - quotient * divisor;

@@ -14,16 +14,16 @@
 namespace shardwise::detail {
 namespace {
 
-/// More than any text before the values: a token with a million samples that are left out.
+/// Larger than any text before the values: a token with a million samples left out.
 constexpr std::uint64_t kMostBeforeValues = 64 << 20;
 constexpr std::size_t kMostNameBytes = 1000;
 
 struct Front {
-  CheckpointContent content;         // its parts have no bytes yet
+  CheckpointContent content;         // without the bytes of its parts
   std::vector<std::uint64_t> sizes;  // of the parts
-  std::vector<std::string> hashes;   // likewise
+  std::vector<std::string> hashes;   // of the parts
   std::size_t front_bytes = 0;
-  std::uint64_t file_bytes = 0;  // that the file has to have
+  std::uint64_t file_bytes = 0;  // required size of the file
 };
 
 std::string hash_text(std::string_view bytes) { return to_string(hash128(bytes)); }
@@ -42,7 +42,7 @@ std::string_view take_line(std::string_view& rest, const std::string& path) {
   return line;
 }
 
-/// Takes a word from the front of `line`, and the space behind it.
+/// Takes a word, and the space after it, from the front of `line`.
 std::string_view take_word(std::string_view& line) {
   const std::string_view word = line.substr(0, line.find(' '));
   line.remove_prefix(std::min(line.size(), word.size() + 1));
@@ -88,7 +88,7 @@ void take_part(std::string_view line, Front& front, const std::string& path) {
   front.content.parts.push_back(std::move(part));
 }
 
-/// Reads what precedes the values, from a file's beginning.
+/// Reads the text before the values, from a file's beginning.
 Front parse_front(std::string_view bytes, const std::string& path) {
   std::string_view rest = bytes;
   if (!bytes.starts_with(kCheckpointFirstWords)) throw_damaged("its first line is wrong", path);
@@ -100,7 +100,7 @@ Front parse_front(std::string_view bytes, const std::string& path) {
   const std::string_view token = take_line(rest, path);
   const std::string_view writer = take_line(rest, path);
   const auto num_parts = number_of<std::uint64_t>(take_line(rest, path), path);
-  // Nothing is believed before the hash of all this was seen.
+  // The lines of parts are parsed only after the hash is verified.
   std::vector<std::string_view> lines;
   for (std::uint64_t i = 0; i < num_parts; ++i) lines.push_back(take_line(rest, path));
   const std::string_view before = bytes.substr(0, bytes.size() - rest.size());

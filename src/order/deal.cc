@@ -10,8 +10,8 @@ namespace shardwise::detail {
 namespace {
 
 unsigned size_class(std::uint64_t scaled) noexcept {
-  // A double of up to 2^32 is exact: its exponent and the upper four bits of its fraction follow
-  // each other. (Faster than to look for the highest bit on processors without lzcnt.)
+  // A double of up to 2^32 is exact: its exponent and the upper four bits of its fraction are
+  // adjacent. (Faster than to search the highest bit on processors without lzcnt.)
   const auto bits =
       std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<std::int64_t>(scaled + 1)));
   return static_cast<unsigned>(bits >> 48) - 16 * 1023;
@@ -42,14 +42,14 @@ std::uint64_t Dealer::classify(std::span<const std::uint64_t> sizes, unsigned sh
 void Dealer::sort(std::span<const std::uint64_t> sizes) {
   classes_.resize(sizes.size());
   sorted_.resize(sizes.size() + 1);
-  // Sizes of more than 32 bits are rare enough to find out afterwards.
+  // Sizes of more than 32 bits are rare, so they are detected afterwards.
   unsigned shift = 0;
   const auto width = static_cast<unsigned>(std::bit_width(classify(sizes, 0)));
   if (width > 32) {
     shift = width - 32;
     classify(sizes, shift);
   }
-  // From numbers to where each class begins, from the highest that can occur.
+  // Turns counts into the beginning of each class, from the highest possible class down.
   std::uint32_t begin = 0;
   for (std::size_t i = 16 * std::min(width, 32U) + 1; begin < sizes.size();) {
     const std::uint32_t count = counts_[--i];
@@ -86,8 +86,8 @@ void Dealer::deal_waves(std::uint64_t step) {
     const std::uint64_t limit = least_load + std::max(scaled_size(sorted[next]), least_width);
     least_load = ~std::uint64_t{0};
     const auto visit = [&](Rank& waiting) {
-      // No branch, since it could not be predicted which rank takes a sample. A rank that takes
-      // none writes to a place that the next one overwrites.
+      // Without a branch: it would be unpredictable which rank takes a sample. A rank that takes no
+      // sample writes to a place that the next rank overwrites.
       const bool takes = waiting.load <= limit;
       const std::uint64_t load = waiting.load + (takes ? scaled_size(sorted[next]) : 0);
       dealt[next] = waiting.rank;

@@ -9,15 +9,16 @@
 
 namespace shardwise::detail {
 
-/// Deals the samples of a step to ranks so that all get as many samples and nearly as many bytes.
+/// Deals the samples of a step to ranks: equal numbers of samples, and nearly equal bytes.
 ///
-/// A pure function of the step, the world and the sizes, in integers: every rank computes the same,
-/// and picks its own. docs/formats/order.md specifies it (Balanced bytes, version 2) and says why
-/// it is so; tests hold golden vectors of it, and kVersion would change with it.
+/// A pure function of the step, the world and the sizes, in integers: every rank computes the same
+/// deal, and picks its part. Tests hold golden vectors, and kVersion changes with them.
 ///
-/// Quality: with log-normal sizes (sigma 1), the largest sum of bytes over the mean one is 1.007 on
-/// average for 8 ranks of 32 samples, and 1.03 for 64 of 32. (There it is the largest sample that
-/// decides.) One thread; buffers are kept from step to step.
+/// Quality: for log-normal sizes (sigma 1) and 32 samples per rank, the largest sum of bytes over
+/// the mean is on average 1.007 for 8 ranks. It is 1.03 for 64 ranks, where the largest sample
+/// decides.
+/// Threads: one; buffers are kept from step to step.
+/// Source: docs/formats/order.md (Balanced bytes, version 2), with reasons.
 class Dealer {
  public:
   static constexpr unsigned kVersion = 2;
@@ -25,13 +26,13 @@ class Dealer {
   /// REQUIRES: world > 0.
   explicit Dealer(std::uint64_t world) : world_(world) { SHARDWISE_ASSERT(world > 0); }
 
-  /// ranks[i] = who gets the sample in slot i of this step, of sizes[i] bytes.
+  /// Sets ranks[i] to the rank that gets the sample in slot i of this step, of sizes[i] bytes.
   /// REQUIRES: as many ranks as sizes, at most 2^31.
-  /// Cost: about 7 ns a sample; up to three times as much where sizes differ by magnitudes.
+  /// Cost: O(samples); higher where sizes differ by magnitudes.
   void deal(std::uint64_t step, std::span<const std::uint64_t> sizes,
             std::span<std::uint32_t> ranks);
 
-  /// Puts the slots that deal() gives to `rank` into `slots`, ascending. The rest as deal().
+  /// Puts the slots that deal() gives to `rank` into `slots`, ascending. Otherwise like deal().
   void slots_of(std::uint64_t rank, std::uint64_t step, std::span<const std::uint64_t> sizes,
                 std::vector<std::uint32_t>& slots);
 
@@ -40,7 +41,7 @@ class Dealer {
 
   struct Rank {
     std::uint64_t load;
-    std::uint32_t left;  ///< samples that it is still to get
+    std::uint32_t left;  ///< samples that it still needs
     std::uint32_t rank;
   };
 
@@ -53,8 +54,8 @@ class Dealer {
   std::uint64_t total_ = 0;             ///< the sum of all scaled sizes
   std::vector<std::uint16_t> classes_;  ///< by slot
   std::vector<std::uint64_t> sorted_;   ///< (scaled size, slot), in the order of dealing
-  std::vector<Rank> waiting_;           ///< for more samples, in the order of waves
-  std::vector<std::uint32_t> dealt_;    ///< who gets each of sorted_, and one to scribble on
+  std::vector<Rank> waiting_;           ///< ranks that need more samples, in the order of waves
+  std::vector<std::uint32_t> dealt_;    ///< the rank of each of sorted_, and one spare place
   std::array<std::uint32_t, kNumClasses> counts_{};
 };
 

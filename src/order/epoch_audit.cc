@@ -17,7 +17,7 @@ using detail::mix64_b;
 using detail::uint128;
 
 constexpr std::uint64_t kLow32 = 0xffffffffU;
-/// Most samples that an error text names.
+/// Maximum number of samples that an error text names.
 constexpr std::size_t kMaxNamed = 10;
 
 uint128 join(Hash128 h) noexcept { return (static_cast<uint128>(h.high) << 64) | h.low; }
@@ -113,7 +113,7 @@ EpochAudit::Sum EpochAudit::Sum::from_words(std::span<const std::int64_t, kNumWo
   const auto join_limbs = [&words](std::size_t first, std::size_t num_limbs) {
     uint128 value = 0;
     for (std::size_t i = 0; i < num_limbs; ++i) {
-      value += static_cast<uint128>(words[first + i]) << (32 * i);  // carries past 2^128 fall away
+      value += static_cast<uint128>(words[first + i]) << (32 * i);  // drops carries past 2^128
     }
     return value;
   };
@@ -167,7 +167,7 @@ std::uint64_t EpochAudit::Expectation::times(std::uint64_t sample) const {
   return at == exceptions_.end() || at->sample != sample ? base_times_ : at->times;
 }
 
-/// The samples, ascending, each with how often it is listed.
+/// The distinct samples, ascending, with the number of times each is listed.
 std::vector<EpochAudit::Expectation::Exception> EpochAudit::Expectation::counted(
     std::span<const std::uint64_t> samples) const {
   std::vector<std::uint64_t> sorted(samples.begin(), samples.end());
@@ -183,7 +183,7 @@ std::vector<EpochAudit::Expectation::Exception> EpochAudit::Expectation::counted
   return counts;
 }
 
-/// Puts `changed`, which is ascending, in place of what was known of its samples.
+/// Replaces the entries of the samples in `changed`, which is ascending.
 void EpochAudit::Expectation::merge(std::vector<Exception> changed) {
   std::vector<Exception> merged;
   merged.reserve(exceptions_.size() + changed.size());
@@ -313,8 +313,8 @@ void EpochAudit::reset() noexcept {
 
 namespace {
 
-/// Finds the single sample that is missing, came once too often, or came in place of another, if
-/// that alone explains the difference of the sums.
+/// Finds the single sample that is missing, came once too often, or replaced another one, if that
+/// alone explains the difference of the sums.
 void explain_by_one(const EpochAudit::Expectation& expectation, const EpochAudit::Sum& sum,
                     const Hash128& key, EpochAudit::Verdict& verdict) {
   const uint128 hashes = join(expectation.sum().hashes) - join(sum.hashes);
@@ -330,7 +330,7 @@ void explain_by_one(const EpochAudit::Expectation& expectation, const EpochAudit
     if (extra >= n || hash_of(sample, key) != uint128{0} - hashes) return;
     verdict.repeated = {{sample, 1}};
   } else if (verdict.expected == verdict.delivered) {
-    // missing - repeated = numbers, with both below n.
+    // missing - repeated = numbers, both below n.
     const auto shift = static_cast<std::uint64_t>(numbers);
     for (std::uint64_t repeated = 0; repeated < n; ++repeated) {
       const std::uint64_t missing = repeated + shift;
@@ -353,7 +353,7 @@ EpochAudit::Verdict EpochAudit::verdict(const EpochAudit::Expectation& expectati
   verdict.claim = expectation.claim();
   verdict.num_repeated_on_purpose = expectation.num_repeated();
   verdict.num_left_out_on_purpose = expectation.num_left_out();
-  // Over no sample a proof says nothing: a condition that no sample fulfils looks like it.
+  // An epoch without samples is not proven: a condition that no sample fulfils would look proven.
   const bool is_as_expected = sum_ == expectation.sum();
   verdict.proven = is_as_expected && expectation.num_samples() > 0;
   if (is_as_expected) {

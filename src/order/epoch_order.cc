@@ -30,24 +30,24 @@ using detail::divide;
 //   group         |------- 0 --------|------- 1 -------|-- 2 --|   window_ places each
 //   padded        0         5         10      15        20         place * chunk_size_
 //
-// A position p of group g (group_at()) goes to the layout position b + Q(p - b), where the group
-// begins at b and Q permutes its samples (permutation_of()); lay_out() then finds the place, the
-// chunk and the sample. So a group is computed without looking at any other.
+// A position p of group g (group_at()) maps to the layout position b + Q(p - b). Here b is the
+// group's first position, and Q permutes its samples (permutation_of()). lay_out() then finds the
+// place, the chunk and the sample. No other group is needed for this.
 //
-// The short end. Only one chunk, number m - 1, may be short, and it may lie at any place. All that
-// lies behind it in the layout comes missing_ earlier than if all chunks were full. Therefore
+// The short end. Only chunk m - 1 may be short, and it may be at any place. In the layout, all
+// later places begin missing_ earlier than if all chunks were full. Therefore
 //
-//   - groups behind the short one begin missing_ earlier (chunked_group(), group_at()), and
-//   - in its own group a layout position at or behind short_end_ (13 above) is first moved up by
+//   - groups after the short one begin missing_ earlier (chunked_group(), group_at()), and
+//   - in its own group, layout positions from short_end_ (13 above) on are first moved up by
 //     missing_ ("padded"); division by chunk_size_ then gives place and offset.
 //
-// If chunk_size_ divides n, missing_ is 0, and all of this changes nothing. The last group has the
-// places that are left, here one. With window_ 1 a group is a chunk, and no position is moved.
+// If chunk_size_ divides n, missing_ is 0, and all of this has no effect. The last group has the
+// remaining places, here one. With window_ 1 a group is a chunk, and no position is moved.
 //
-// Sharded, every chunk has its own length, so a table of where each place begins (ShardTable) and a
-// binary search take the place of the division.
+// In a sharded order chunks differ in length: a table of the places' beginnings (ShardTable) and a
+// binary search replace the division.
 
-/// As many positions as are computed in one go, on the stack.
+/// Number of positions computed at a time, on the stack.
 constexpr std::size_t kMapBlock = 512;
 
 void check_size(std::uint64_t n) {
@@ -58,7 +58,7 @@ void check_size(std::uint64_t n) {
 
 }  // namespace
 
-/// The layout of permuted shards: begin[i] is where place i begins, shard[i] what lies there.
+/// The layout of permuted shards: begin[i] is the beginning of place i, shard[i] the shard in it.
 struct EpochOrder::ShardTable {
   ShardOffsets offsets;
   std::vector<std::uint64_t> begin;
@@ -102,8 +102,8 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
   order.chunk_reciprocal_ = detail::reciprocal_of(chunk_size);
   order.group_size_ = order.window_ * chunk_size;
   // With r = ceil(2^64 / chunk_size) = (2^64 + e) / chunk_size, 0 <= e < chunk_size, the product
-  // x * r / 2^64 exceeds x / chunk_size by (x * e / 2^64) / chunk_size. That changes no floor while
-  // x * e < 2^64. (For chunk_size 1, r does not fit 64 bits.)
+  // x * r / 2^64 exceeds x / chunk_size by (x * e / 2^64) / chunk_size. While x * e < 2^64, that
+  // changes no floor. (For chunk_size 1, r does not fit 64 bits.)
   if (chunk_size > 1 && order.group_size_ <= ~std::uint64_t{0} / chunk_size) {
     order.exact_reciprocal_ = order.chunk_reciprocal_ + 1;
   }
@@ -157,7 +157,7 @@ std::uint64_t EpochOrder::at(std::uint64_t position) const {
 }
 
 EpochOrder::Group EpochOrder::chunked_group(std::uint64_t number) const noexcept {
-  // Groups after the short chunk begin earlier by what it lacks.
+  // Groups after the short chunk begin earlier by its missing samples.
   const std::uint64_t short_group = short_place_ / window_;
   const std::uint64_t begin = number * group_size_ - (number > short_group ? missing_ : 0);
   const std::uint64_t full_end =
@@ -230,7 +230,7 @@ void EpochOrder::map(std::span<std::uint64_t> positions) const {
     const Permutation permutation = permutation_of(group);
     bool more = true;
     while (more) {
-      // A block of neighbours in this group, as offsets in it.
+      // A block of neighbours in this group, as offsets from its beginning.
       const std::size_t begin = i;
       const std::size_t limit = std::min(positions.size(), begin + kMapBlock);
       for (; i < limit; ++i) {
@@ -268,18 +268,18 @@ void EpochOrder::lay_out_chunked(const Group& group,
     for (std::uint64_t& value : layout_positions) value += first_sample;
     return;
   }
-  // Relative to the group: past the end of the short chunk, everything lies `missing_` earlier.
+  // Relative to the group: after the end of the short chunk, all positions are `missing_` earlier.
   const std::uint64_t short_end =
       short_end_ >= group.begin ? short_end_ - group.begin : std::uint64_t{0};
   const bool has_short = short_place_ >= first_place && short_place_ - first_place < window_;
   const std::uint64_t limit = has_short ? short_end : ~std::uint64_t{0};
   std::array<std::uint64_t, kMapBlock> chunk;
   const std::size_t count = layout_positions.size();
-  if (window_ <= count) {  // all chunks of the group at once, then a table
+  if (window_ <= count) {  // all chunks of the group at once, in a table
     const std::uint64_t num_places = std::min(window_, chunks_.size() - first_place);
     for (std::uint64_t i = 0; i < num_places; ++i) chunk[i] = first_place + i;
     chunks_.apply({chunk.data(), num_places});
-    // How far each chunk moves, mod 2^64.
+    // The distance by which each chunk moves, mod 2^64.
     for (std::uint64_t i = 0; i < num_places; ++i) chunk[i] = (chunk[i] - i) * chunk_size_;
     if (exact_reciprocal_ != 0) {
       for (std::uint64_t& value : layout_positions) {

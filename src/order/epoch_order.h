@@ -17,15 +17,15 @@ SHARDWISE_EXPORT ShardOffsets shard_offsets_from_lengths(std::span<const std::ui
 
 /// One epoch's order of n samples: a bijection between positions [0, n) and sample numbers [0, n).
 ///
-/// The samples lie in chunks of consecutive numbers: of chunk_size samples each, or one a shard.
-/// The chunks are laid end to end in a permuted order, every `window` of them form a group, and the
-/// samples of a group are permuted. So samples never leave their group, and a group touches
-/// `window` chunks: 1 shuffles inside each chunk; chunk_size >= n, or a window of all chunks,
-/// shuffles everything together. With `phase` the borders of chunks lie elsewhere in each epoch, so
-/// that samples on two sides of a border are not kept apart for ever.
+/// The samples are in chunks of consecutive numbers: chunk_size samples each, or one chunk per
+/// shard. The chunks are laid end to end in a permuted order, every `window` of them form a group,
+/// and the samples of a group are permuted. Samples never leave their group, and a group touches
+/// `window` chunks. A window of 1 shuffles inside each chunk. If chunk_size >= n, or the window has
+/// all chunks, all samples are shuffled together. With `phase` the borders of chunks move in each
+/// epoch, so that no two neighbours are always in different chunks.
 ///
-/// Immutable; safe from any thread; copies are cheap. docs/formats/order.md specifies it (A pass,
-/// version 1); kVersion would change with it, and resume tokens name it.
+/// Threads: immutable; safe from any thread; copies are cheap.
+/// Source: docs/formats/order.md (A pass, version 1). kVersion changes with it, and tokens name it.
 class SHARDWISE_EXPORT EpochOrder {
  public:
   static constexpr unsigned kVersion = 1;
@@ -34,21 +34,21 @@ class SHARDWISE_EXPORT EpochOrder {
     std::uint64_t seed = 0;
     std::uint64_t epoch = 0;
     std::uint64_t window = 1;  ///< chunks mixed together
-    bool phase = false;        ///< chunks begin elsewhere in each epoch
+    bool phase = false;        ///< the borders of chunks move in each epoch
   };
 
   /// Errors (all three): InvalidArgument if n > kMaxSamples, or chunk_size or window is 0.
   [[nodiscard]] static EpochOrder sequential(std::uint64_t n);
-  /// O(1) memory and time.
+  /// Cost: O(1) memory and time.
   [[nodiscard]] static EpochOrder chunked(std::uint64_t n, std::uint64_t chunk_size,
                                           const Shuffle& shuffle);
-  /// Whole shards as chunks. 16 bytes a shard, and about 20 ns a shard to make.
-  /// Errors: InvalidArgument also if `offsets` is no such list, or with `phase`.
+  /// Whole shards as chunks. Cost: O(shards) time, 16 bytes per shard.
+  /// Errors: InvalidArgument also if `offsets` is not a valid list, or with `phase`.
   [[nodiscard]] static EpochOrder sharded(ShardOffsets offsets, const Shuffle& shuffle);
 
   std::uint64_t size() const noexcept { return n_; }
 
-  /// The sample at `position`. Cost: O(1), about 200 ns; sharded O(log shards).
+  /// The sample at `position`. Cost: O(1); sharded O(log shards).
   /// Errors: OutOfRange.
   std::uint64_t at(std::uint64_t position) const;
   std::uint64_t operator[](std::uint64_t position) const { return at(position); }
@@ -56,24 +56,25 @@ class SHARDWISE_EXPORT EpochOrder {
   /// The position of `sample`: the inverse of at(). Cost: as at(). Errors: OutOfRange.
   std::uint64_t position_of(std::uint64_t sample) const;
 
-  /// out[i] = the sample at first + i * stride. REQUIRES: all those positions < size(), stride > 0.
-  /// Cost: about 8 ns each where many fall in one group, 200 ns where each falls in another.
+  /// Sets out[i] to the sample at first + i * stride.
+  /// REQUIRES: all those positions < size(), stride > 0.
+  /// Cost: O(1) per position; lower where many of them are in one group.
   void fill(std::uint64_t first, std::uint64_t stride, std::span<std::uint64_t> out) const;
 
-  /// Replaces each position by the sample there. REQUIRES: every position < size(). They may come
-  /// in any order, and more than once.
-  /// Cost: about 8 ns each where many neighbours fall in one group, as in ascending positions; 200
-  /// ns where each falls in another than the one before.
+  /// Replaces each position by its sample. Positions may be unsorted, and repeated.
+  /// REQUIRES: every position < size().
+  /// Cost: O(1) per position; lower where neighbours are in one group, as ascending positions are.
   void map(std::span<std::uint64_t> positions) const;
 
   /// True for the order 0, 1, 2 ..., which has no groups.
   bool is_sequential() const noexcept { return kind_ == Kind::kSequential; }
   std::uint64_t num_groups() const noexcept;
-  /// A range of sample numbers, half-open.
+  /// A half-open range of sample numbers.
   using SampleRange = std::pair<std::uint64_t, std::uint64_t>;
-  /// Puts the samples of group `number` into `samples`: its chunks, as they are laid out; one that
-  /// goes on from sample n - 1 with 0 (see `phase`) as two ranges. Groups lie one behind the other.
-  /// REQUIRES: number < num_groups(). Cost: about 50 ns a chunk.
+  /// Puts the samples of group `number` into `samples`: its chunks in the order of their layout. A
+  /// chunk that continues from sample n - 1 with 0 (see `phase`) becomes two ranges. The groups'
+  /// positions follow one another.
+  /// REQUIRES: number < num_groups(). Cost: O(chunks of the group).
   void list_group(std::uint64_t number, std::vector<SampleRange>& samples) const;
 
  private:
@@ -106,11 +107,11 @@ class SHARDWISE_EXPORT EpochOrder {
   // Chunked:
   std::uint64_t chunk_size_ = 1;
   std::uint64_t chunk_reciprocal_ = 0;
-  std::uint64_t exact_reciprocal_ = 0;  ///< for all that lies in a group; 0: there is none
-  std::uint64_t phase_ = 0;             ///< how far the borders of chunks are moved
+  std::uint64_t exact_reciprocal_ = 0;  ///< for offsets in a group; 0 means: not available
+  std::uint64_t phase_ = 0;             ///< distance by which the borders of chunks move
   std::uint64_t group_size_ = 1;        ///< of a group of full chunks
-  std::uint64_t missing_ = 0;           ///< what the short chunk lacks
-  std::uint64_t short_place_ = 0;       ///< where the short chunk lies
+  std::uint64_t missing_ = 0;           ///< number of samples that the short chunk lacks
+  std::uint64_t short_place_ = 0;       ///< place of the short chunk
   std::uint64_t short_end_ = 0;         ///< layout position after it
   PermutationDomain full_group_{0};
 

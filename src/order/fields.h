@@ -12,8 +12,8 @@
 #include "shardwise/base/error.h"
 #include "shardwise/order/order.h"
 
-// The options of an order. What tokens hold of an order is these fields, in this order: a new one
-// is a new version of the token.
+// The options of an order. A token stores these fields, in this sequence: a new field needs a new
+// version of the token.
 
 namespace shardwise {
 
@@ -129,9 +129,9 @@ struct KindOption {
   std::string_view name;
   std::string_view option;  ///< on the command line
   std::vector<std::string_view> kinds;
-  std::string words;  ///< for all of them, with their defaults
+  std::string words;  ///< for all these kinds, with their defaults
 };
-/// Each once, in the order of the kinds.
+/// Lists each option once, in the sequence of the kinds.
 SHARDWISE_EXPORT std::vector<KindOption> kind_options();
 
 /// The value, as comparisons and help show it.
@@ -142,7 +142,7 @@ std::string shown(Enum value) {
   return std::string(choice_name(value));
 }
 
-/// Errors: InvalidArgument if a number is smaller than its field may be.
+/// Errors: InvalidArgument if a number is below the minimum of its field.
 template <HasFields Owner>
 void check_numbers(const Owner& owner) {
   visit_fields<Owner>([&]<class Value>(const Field<Owner, Value>& field) {

@@ -6,8 +6,9 @@
 
 namespace shardwise::detail {
 
-/// The slots of one epoch with some taken out: kept slots are numbered again without gaps.
-/// Immutable; safe from any thread. Look-ups cost O(log gaps); without gaps nothing.
+/// The slots of one epoch without the skipped ones: kept slots are renumbered without gaps.
+/// Threads: immutable; safe from any thread.
+/// Cost: look-ups take O(log gaps); none without gaps.
 class KeptSlots {
  public:
   struct Range {
@@ -17,13 +18,13 @@ class KeptSlots {
   struct Gap {
     std::uint64_t begin;
     std::uint64_t end;
-    std::uint64_t skipped;  ///< up to and with this gap
+    std::uint64_t skipped;  ///< slots skipped up to the end of this gap
     /// The first kept slot after it.
     std::uint64_t kept_begin() const noexcept { return end - skipped; }
   };
 
   explicit KeptSlots(std::uint64_t num_slots = 0) : num_slots_(num_slots) {}
-  /// `skipped`: ranges in any order, which may overlap and reach beyond num_slots.
+  /// @param skipped  ranges in any order; they may overlap and exceed num_slots.
   KeptSlots(std::uint64_t num_slots, std::vector<Range> skipped);
 
   std::uint64_t size() const noexcept { return num_slots_ - num_skipped(); }
@@ -32,12 +33,12 @@ class KeptSlots {
 
   /// The slot of kept slot `kept`; slots beyond the last follow without gaps.
   std::uint64_t slot(std::uint64_t kept) const noexcept;
-  /// How many kept slots from `kept` on lie in one piece.
+  /// The number of consecutive slots from kept slot `kept` on.
   std::uint64_t run_length(std::uint64_t kept) const noexcept;
-  /// How many kept slots lie before `slot`: its own number, if it is kept.
+  /// The number of kept slots before `slot`; for a kept slot this is its kept number.
   std::uint64_t kept_before(std::uint64_t slot) const noexcept;
   bool is_kept(std::uint64_t slot) const noexcept;
-  /// Ascending, apart from one another.
+  /// Ascending, and not adjacent.
   std::span<const Gap> gaps() const noexcept { return gaps_; }
 
  private:

@@ -7,30 +7,28 @@
 
 namespace shardwise::detail {
 
-/// The purpose of a key. Two purposes never share a key, so no draw depends on another. The numbers
-/// never change: docs/formats/order.md (Keys) lists them, with what stands for seed, epoch and
-/// index where those are something else.
+/// The purpose of a key. Two purposes never share a key, so draws for one are independent of the
+/// other. The numbers never change. docs/formats/order.md (Keys) lists them, and the values that
+/// replace seed, epoch and index for some purposes.
 enum class KeyPurpose : std::uint64_t {
   kChunks = 1,          ///< the order of the chunks (or shards) of an epoch
   kSamples = 2,         ///< the order of the samples in one group of chunks; index: the group
   kResampled = 3,       ///< draws of samples with replacement
   kResampledShard = 4,  ///< draws of shards with replacement
-  kResampledPass = 5,   ///< the order in which a drawn shard is read; index: how often before
+  kResampledPass = 5,   ///< the order in which a drawn shard is read; index: earlier passes
   kMixtureBlock = 6,    ///< the order of draws within a block; index: 0 the table, 1 the blocks
-  kMixturePhase = 7,    ///< where each branch of a mixture begins; epoch: the node
+  kMixturePhase = 7,    ///< the beginning of each branch of a mixture; epoch: the node
   kMixtureDataset = 8,  ///< the seed of one data set of a mixture; index: the data set
   kAudit = 9,           ///< the hash of sample numbers in an epoch's proof
-  kPhase = 10,          ///< where the borders of chunks lie in an epoch
-  kSample = 11,         ///< what is random about one sample in an epoch; see sample_key.h
+  kPhase = 10,          ///< the borders of chunks in an epoch
+  kSample = 11,         ///< random choices for one sample in an epoch; see sample_key.h
   kOperation = 12,      ///< one operation on a sample or batch; index: the operation
-  kBatch = 13,          ///< what is random about a batch; index: the position of its first sample
+  kBatch = 13,          ///< random choices for a batch; index: the position of its first sample
   kWindow = 14,         ///< the order of the batches by length of one window; index: the window
 };
 
-/// The one place where keys are made: a hash of the four numbers, see docs/formats/order.md.
-/// Seed and epoch are not added up, so (seed 0, epoch 1) and (seed 1, epoch 0) have nothing in
-/// common.
-/// Cost: about 10 ns.
+/// The only function that makes keys: a hash of the four numbers, see docs/formats/order.md. Seed
+/// and epoch are not added, so (seed 0, epoch 1) and (seed 1, epoch 0) give unrelated keys.
 SHARDWISE_EXPORT Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
                                     std::uint64_t index = 0) noexcept;
 

@@ -17,23 +17,23 @@ struct MixtureDraw {
   friend bool operator==(const MixtureDraw&, const MixtureDraw&) = default;
 };
 
-/// Which draw of which data set is in each slot of a mixture by weight. A mixture is an endless row
-/// of slots, 0 up to 2^62; the draws from each data set are numbered from 0, and each of them is in
-/// exactly one slot. Which sample a draw is, is up to the order of its data set.
+/// Maps each slot of a mixture by weight to a data set and a draw from it. A mixture is a sequence
+/// of slots, 0 up to 2^62. Draws from each data set are numbered from 0, and each is in exactly one
+/// slot. The order of the data set decides which sample a draw is.
 ///
-/// A function of (weights, seed, slot), which docs/formats/order.md specifies (Mixtures, version
-/// 2). At every border of blocks of 256 slots the counts are exact, and what comes before it is,
-/// for each data set, all draws below a number. Within a block the draws of one data set come in
-/// permuted order, and the count of a data set so far is that of a random order of the block's 256
-/// draws.
+/// A function of (weights, seed, slot). At every multiple of 256 slots (a block) the counts are
+/// exact, and the draws before it are, for each data set, all draws below a number. Within a block,
+/// the draws of one data set come in permuted order, and its count so far is that of a random order
+/// of the block's 256 draws.
 ///
-/// Why a tree: floors of running sums alone would give a data set now more, now less than it had
-/// before, since both ends of its part move. Here both sides of each node only grow. Why fractions
-/// of 2^64: one multiplication a node, no division. Why not Permutation for each block: a rank of
-/// many wants a few entries of every block, and one table stays in the cache.
+/// Why a tree: with floors of running sums alone, a data set's count could fall as well as rise,
+/// since both ends of its part move. In the tree both sides of each node only grow. Why fractions
+/// of 2^64: one multiplication per node, no division. Why not Permutation for each block: a rank of
+/// many needs a few entries of every block, and one table stays in the cache.
 ///
 /// Threads: immutable; safe from any thread.
-/// Memory: 600 bytes, 16 a leaf, 8 a data set.
+/// Memory: 600 bytes, 16 per leaf, 8 per data set.
+/// Source: docs/formats/order.md (Mixtures, version 2).
 class MixtureDraws {
  public:
   static constexpr unsigned kVersion = 2;
@@ -41,38 +41,39 @@ class MixtureDraws {
   static constexpr std::uint64_t kMaxSlots = std::uint64_t{1} << 62;
   static constexpr std::size_t kMaxDatasets = std::size_t{1} << 20;
 
-  /// Cost: about 50 ns a data set.
-  /// Errors: InvalidArgument: a weight that is negative or not finite, naming the data set; all
-  ///   weights 0; more than kMaxDatasets.
+  /// Cost: O(data sets).
+  /// Errors: InvalidArgument for a weight that is negative or not finite, naming the data set; for
+  /// weights that are all 0; for more than kMaxDatasets.
   MixtureDraws(std::span<const double> weights, std::uint64_t seed);
 
   std::size_t num_datasets() const noexcept { return shares_.size(); }
   /// Each data set's share of 2^62.
   const std::vector<std::uint64_t>& shares() const noexcept { return shares_; }
 
-  /// dataset[i], draw[i] = what is in slot first + i * stride.
-  /// REQUIRES: both of one size; all slots below kMaxSlots.
-  /// Cost: about 14, 20, 30, 70 ns a slot for 2, 3, 16, 1000 data sets, whatever the stride.
+  /// Sets dataset[i] and draw[i] to the content of slot first + i * stride.
+  /// REQUIRES: both spans have one size; all slots are below kMaxSlots.
+  /// Cost: O(log data sets) per slot, for any stride.
   void locate(std::uint64_t first, std::uint64_t stride, std::span<std::uint32_t> dataset,
               std::span<std::uint64_t> draw) const noexcept;
 
   /// The draw in `slot`. REQUIRES: slot < kMaxSlots.
   MixtureDraw at(std::uint64_t slot) const noexcept;
 
-  /// Draws from `dataset` in all slots before `slot`.
+  /// The number of draws from `dataset` in all slots before `slot`.
   /// REQUIRES: dataset < num_datasets(), slot <= kMaxSlots.
-  /// Cost: about 30 ns at a border of blocks, elsewhere up to 2 us.
+  /// Cost: O(log data sets) if `slot` is a multiple of kBlock; elsewhere plus up to kBlock steps.
   std::uint64_t draws_before(std::size_t dataset, std::uint64_t slot) const noexcept;
 
-  /// The slot of draw `draw` from `dataset`; nothing if the mixture ends before it, or the data set
-  /// has no weight. REQUIRES: dataset < num_datasets(). Cost: 35 ns, 60 ns for 16 data sets.
+  /// The slot of draw `draw` from `dataset`; nullopt if the mixture ends before it, or the data set
+  /// has weight 0.
+  /// REQUIRES: dataset < num_datasets(). Cost: O(log data sets).
   std::optional<std::uint64_t> slot_of(std::size_t dataset, std::uint64_t draw) const noexcept;
 
-  /// The block of that slot.
+  /// The block of the slot that slot_of() returns.
   std::optional<std::uint64_t> block_of(std::size_t dataset, std::uint64_t draw) const noexcept;
 
-  /// The blocks that hold draws [first, last) of `dataset`, as a half-open range of slots: the
-  /// least range of whole blocks. It ends with the mixture; {kMaxSlots, kMaxSlots} is nowhere.
+  /// The smallest range of whole blocks that holds draws [first, last) of `dataset`, as a half-open
+  /// range of slots. It ends with the mixture; {kMaxSlots, kMaxSlots} means: beyond the mixture.
   /// REQUIRES: first < last, dataset < num_datasets().
   std::pair<std::uint64_t, std::uint64_t> slots_of_draws(std::size_t dataset, std::uint64_t first,
                                                          std::uint64_t last) const noexcept;
@@ -86,8 +87,8 @@ class MixtureDraws {
   /// The draws of one leaf in one block.
   struct Part {
     std::uint64_t begin;  ///< draws before the block
-    std::uint64_t end;    ///< draws before the next
-    std::uint64_t entry;  ///< where its part of the list begins
+    std::uint64_t end;    ///< draws before the next block
+    std::uint64_t entry;  ///< the first entry of its part of the list
   };
 
   std::uint64_t block_key(std::uint64_t block) const noexcept;
@@ -97,7 +98,7 @@ class MixtureDraws {
   Part part(std::size_t dataset, std::uint64_t block) const noexcept;
 
   std::vector<std::uint64_t> shares_;
-  std::vector<Node> nodes_;  ///< the inner ones; nodes_[0] is none
+  std::vector<Node> nodes_;  ///< the inner nodes; nodes_[0] is unused
   unsigned depth_ = 0;       ///< k
   std::array<std::uint8_t, kBlock> table_;
   std::array<std::uint8_t, kBlock> inverse_;

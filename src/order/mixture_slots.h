@@ -15,12 +15,12 @@
 
 namespace shardwise::detail {
 
-/// Several data sets mixed by weight, each of them in exact epochs of its own: the draws from data
-/// set d, over all ranks and epochs, are its epoch 0, then its epoch 1, and so on. MixtureDraws
-/// says which data set each slot draws from, and the order of that data set which sample it draws.
-/// Within a block of 256 slots draws come in permuted order. Numbers are those of the data sets
-/// one after another. docs/formats/order.md specifies it (Mixtures, version 2).
+/// Several data sets mixed by weight, each in exact epochs. Over all ranks and epochs, the draws
+/// from data set d are its epoch 0, then its epoch 1, and so on. MixtureDraws maps each slot to a
+/// data set and a draw; the order of that data set maps the draw to a sample. Within a block of 256
+/// slots draws come in permuted order. Sample numbers are those of the concatenated data sets.
 /// Memory: 6 KB, and two orders of each data set.
+/// Source: docs/formats/order.md (Mixtures, version 2).
 class MixtureSlots final : public SlotOrder {
  public:
   static constexpr unsigned kVersion = MixtureDraws::kVersion;
@@ -35,7 +35,7 @@ class MixtureSlots final : public SlotOrder {
   bool is_exact() const override { return false; }
   std::string_view claim() const override { return "drawn from the mixture, as ordered"; }
 
-  /// For a spec: of the shard lengths that an order uses; 0: none does.
+  /// The hash of the shard lengths that an order uses, for a spec; 0 means: no order uses any.
   std::uint64_t layout() const { return layout_; }
   std::size_t num_datasets() const noexcept { return parts_.size(); }
   /// The number of the first sample of a data set. REQUIRES: dataset <= num_datasets().
@@ -47,7 +47,8 @@ class MixtureSlots final : public SlotOrder {
   /// The first slot of the epoch, counted over all epochs.
   std::uint64_t first_slot() const noexcept { return epoch_ * epoch_size_; }
   const MixtureDraws& draws() const noexcept { return *draws_; }
-  /// The order of data set `dataset` in its own epoch. Valid until two other ones were asked for.
+  /// The order of data set `dataset` in its epoch `number`. Lifetime: until two other epochs of it
+  /// were requested.
   const EpochOrder& pass(std::size_t dataset, std::uint64_t number) const;
 
  private:
@@ -58,7 +59,7 @@ class MixtureSlots final : public SlotOrder {
   struct Part {
     std::uint64_t num_samples;
     std::variant<Chunked, Sharded, Sequential> kind;
-    ShardOffsets starts;  ///< sharded
+    ShardOffsets starts;  ///< for sharded orders
     std::uint64_t seed;
   };
 
@@ -66,7 +67,7 @@ class MixtureSlots final : public SlotOrder {
 
   std::vector<Part> parts_;
   std::shared_ptr<const MixtureDraws> draws_;
-  std::vector<std::uint64_t> first_;  ///< of each data set, then the number of samples
+  std::vector<std::uint64_t> first_;  ///< first sample of each data set, then the number of samples
   std::uint64_t epoch_size_;
   std::uint64_t layout_ = 0;
   std::uint64_t epoch_ = 0;

@@ -36,7 +36,7 @@ std::string valid_streams(std::uint64_t world_size, std::uint64_t streams) {
 }
 
 /// "8 or 16": the world sizes nearest below and above `world_size` that can share `streams`
-/// streams. Looks 100,000 ranks far; beyond that it names a multiple of streams, or one rank.
+/// streams. Searches 100,000 ranks far; beyond that it names a multiple of streams, or one rank.
 std::string valid_world_sizes(std::uint64_t world_size, std::uint64_t streams) {
   constexpr std::uint64_t kFar = 100'000;
   const auto valid = [streams](std::uint64_t w) { return streams % w == 0 || w % streams == 0; };

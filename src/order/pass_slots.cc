@@ -12,7 +12,7 @@ namespace shardwise::detail {
 
 namespace {
 
-/// As many slots as are computed in one go, on the stack.
+/// Number of slots computed at a time, on the stack.
 constexpr std::size_t kRun = 512;
 
 }  // namespace
@@ -50,7 +50,7 @@ void PassSlots::set_epoch(std::uint64_t epoch) {
                               std::to_string(epoch_size_) + " samples an epoch",
                           {}, "all epochs together have at most 2^62 samples");
   }
-  // Making the pass in which the epoch begins may throw, so it comes before any change.
+  // Making the first pass of the epoch may throw, so it precedes any change.
   if (n_ > 0) pass(is_exact() ? epoch : epoch * epoch_size_ / n_);
   epoch_ = epoch;
 }
@@ -82,7 +82,7 @@ void PassSlots::fill_pass(const EpochOrder& order, std::uint64_t first, std::uin
     order.fill(streams_.position_of_slot(first), stride / num_streams, out);
     return;
   }
-  // They go round these streams; in each of them they are neighbours.
+  // The slots take turns among these streams; within a stream they are neighbours.
   const std::uint64_t shared = num_streams / stride;
   std::array<std::uint64_t, kRun> run;
   for (std::size_t begin = 0; begin < out.size(); begin += kRun) {

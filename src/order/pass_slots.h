@@ -14,9 +14,9 @@
 
 namespace shardwise::detail {
 
-/// Chunked, sharded and sequential orders: exact passes over the data, each in an EpochOrder of its
-/// own, laid end to end and cut into epochs. Slot x of epoch e is slot e * epoch_size + x of them
-/// all; without an epoch_size an epoch is a pass.
+/// Chunked, sharded and sequential orders: exact passes over the data, laid end to end and cut into
+/// epochs. Each pass has a separate EpochOrder. Slot x of epoch e is slot e * epoch_size + x of all
+/// passes; without an epoch_size an epoch is a pass.
 class PassSlots final : public SlotOrder {
  public:
   using Kind = std::variant<Chunked, Sharded, Sequential>;
@@ -37,7 +37,7 @@ class PassSlots final : public SlotOrder {
   const Streams& streams() const noexcept { return streams_; }
   /// The order of the pass in which the epoch begins.
   const EpochOrder& current_pass() const { return pass(is_exact() ? epoch_ : first_slot() / n_); }
-  /// The order of a pass. Valid until two other ones were asked for.
+  /// The order of a pass. Lifetime: until two other passes were requested.
   const EpochOrder& pass(std::uint64_t number) const;
 
  private:

@@ -18,14 +18,14 @@ namespace shardwise::detail {
 //   above       a grid of rows * columns >= n cells, in which number i is the cell in row
 //               i / columns and column i % columns; Grid in permutation_grid.h
 //
-// A round adds to the row a function of the column, or to the column a function of the row. It can
-// be undone by subtraction, so the rounds permute the grid. The grid has up to rows - 1 cells more
-// than n numbers. A number that comes out at one of those is sent through the rounds again until it
-// comes out below n. The cells form cycles, and leaving the surplus ones out of each cycle keeps it
-// a cycle: so this permutes the n numbers, and inverse() walks the cycles backwards.
+// A round adds to the row a function of the column, or to the column a function of the row.
+// Subtraction undoes it, so the rounds permute the grid. The grid has up to rows - 1 cells more
+// than n numbers. A number that reaches a surplus cell takes the rounds again until it is below n.
+// The cells form cycles, and a cycle without its surplus cells is still a cycle. Therefore this
+// permutes the n numbers, and inverse() walks the cycles backwards.
 //
-// domain_.rounds == 0 means the table. A small grid needs more rounds to be mixed as well: 12 below
-// 512, else 8.
+// domain_.rounds == 0 means the table. A smaller grid needs more rounds for the same mixing: 12
+// below 512, else 8.
 
 namespace {
 

@@ -14,7 +14,7 @@ namespace shardwise::detail {
 
 namespace {
 
-/// Bit i tells that value i of a block is not below the size yet, and takes the rounds again.
+/// Bit i means: value i of a block is not below the size yet, and takes the rounds again.
 using Unfinished = std::uint64_t;
 
 template <unsigned kRounds>
@@ -25,9 +25,9 @@ void apply_portable(const Grid& grid, std::span<std::uint64_t> values) noexcept 
 #if defined(__x86_64__)
 
 /// Applies one round trip at a time to `values`, in blocks that hide the latency of
-/// multiplications. Those that are then not below the size (a few in a hundred of a small grid)
-/// wait until they fill a block of their own, since one value costs about as much as a small block.
-/// So do those left over. A large block is at most twice a small one.
+/// multiplications. Values that are then not below the size (a few percent in a small grid) wait
+/// until they fill a separate block: one value costs about as much as a small block. Left-over
+/// values wait in the same way. A large block is at most twice a small one.
 template <unsigned kRounds, typename Path>
 void apply_in_blocks(const Grid& grid, std::span<std::uint64_t> values) noexcept {
   constexpr std::size_t kLarge = Path::kLargeBlock;
@@ -115,7 +115,7 @@ struct Sse2 {
         r[v] = half_round(r[v], l[v], odd_key, column_range);
       round_key += 2 * grid.k1;
     }
-    // The number of a cell, and the sign of (size - 1 - number): below 2^63 both.
+    // The number of a cell, and the sign of (size - 1 - number); both are below 2^63.
     const __m128i last = _mm_set1_epi64x(static_cast<long long>(grid.size - 1));
     Unfinished unfinished = 0;
     for (std::size_t v = 0; v < kVectors; ++v) {
@@ -130,8 +130,8 @@ struct Sse2 {
 
 #define SHARDWISE_AVX2 __attribute__((target("avx2")))
 
-/// As half_round() of two values, on four. The sum of the halves is below 2^32, so the sum minus
-/// `range` (mod 2^32) is larger than the sum exactly where the difference is negative.
+/// half_round() on four values. The sum of the halves is below 2^32. Therefore the sum minus
+/// `range` (mod 2^32) exceeds the sum exactly where the difference is negative.
 SHARDWISE_AVX2 inline __m256i half_round(__m256i half, __m256i other, __m256i round_key,
                                          __m256i range) noexcept {
   const __m256i m1 = _mm256_set1_epi64x(static_cast<long long>(kGridMultiplier1));
@@ -145,9 +145,10 @@ SHARDWISE_AVX2 inline __m256i half_round(__m256i half, __m256i other, __m256i ro
 
 /// The cells of four numbers below 2^63, by division in floating point.
 ///
-/// A quotient is below 2^32 and its estimate off by less than 2^-18, however operations are
-/// rounded. 2^-10 is added, so the floor of the estimate is the quotient or one more, and the
-/// remainder then negative, but not below -columns >= -2^31. All of this is put right exactly.
+/// A quotient is below 2^32, and its estimate is off by less than 2^-18 for any rounding of
+/// operations. Since 2^-10 is added, the floor of the estimate is the quotient or one more. If it
+/// is one more, the remainder is negative, but not below -columns >= -2^31. The code corrects both
+/// exactly.
 SHARDWISE_AVX2 inline void cells(__m256i i, __m256i columns, __m256d inverse, __m256i& l,
                                  __m256i& r) noexcept {
   const __m256d two_52 = _mm256_set1_pd(0x1p52);

@@ -16,7 +16,7 @@ inline constexpr std::uint64_t kGridMultiplier1 = 0x9e3779b1U;
 inline constexpr std::uint64_t kGridMultiplier2 = 0x85ebca77U;
 inline constexpr std::uint64_t kLow32 = 0xffffffffU;
 
-/// The permutation of more than 64 numbers, as docs/formats/order.md specifies it: a grid and the
+/// The permutation of more than 64 numbers, as specified by docs/formats/order.md: a grid and the
 /// two words of a key, in registers.
 ///
 /// rows and columns are at most 2^31, and rows * columns is below size + rows < 2^63.
@@ -97,12 +97,12 @@ struct Grid {
 enum class BulkPath : std::uint8_t {
   kPortable,  ///< one after another
   kSse2,      ///< x86-64
-  kAvx2,      ///< x86-64, where the processor has it
+  kAvx2,      ///< x86-64, if the processor supports it
 };
 
-/// True if this build and this processor can do it.
+/// True if this build and this processor support `path`.
 bool is_supported(BulkPath path) noexcept;
-/// The fastest path that is supported. Cost: a load, since it is found out once.
+/// The fastest supported path. Cost: one load; the path is determined once.
 BulkPath fastest_bulk_path() noexcept;
 
 /// Replaces each value by its image, in `rounds` (8 or 12) rounds.

@@ -11,8 +11,7 @@
 
 namespace shardwise::detail {
 
-/// Draws samples with replacement; WebDataset calls it resampled. docs/formats/order.md specifies
-/// it (Resampled orders, version 1).
+/// Draws samples with replacement; WebDataset calls it resampled.
 ///
 /// NOT exact: an epoch of n draws from n samples has about 63 % of them, some several times. Every
 /// draw is a function of (seed, epoch, position), so any position is found in O(1).
@@ -20,9 +19,11 @@ namespace shardwise::detail {
 /// - By sample: position p draws a sample, uniformly, or by the weights of a metadata column.
 /// - By shard: each draw takes a shard, with a probability proportional to its length. The next L
 ///   positions read it in shuffled order; L is the mean length, rounded up. A longer shard is read
-///   in part, a shorter one again in another order. So every sample is equally likely.
+///   in part, a shorter one repeatedly in different orders. Every sample is therefore equally
+///   likely.
 ///
-/// Samples that are left out are found by looking through the epoch: 20 ns a draw.
+/// Cost: to find samples to leave out, the whole epoch is searched, O(draws).
+/// Source: docs/formats/order.md (Resampled orders, version 1).
 class ResampledSlots final : public SlotOrder {
  public:
   static constexpr unsigned kVersion = 1;
@@ -38,7 +39,7 @@ class ResampledSlots final : public SlotOrder {
   bool is_exact() const override { return false; }
   std::string_view claim() const override { return "drawn with replacement, as ordered"; }
 
-  /// For a spec: of the shard lengths, or of the weights; 0: none.
+  /// The hash of the shard lengths, or of the weights, for a spec; 0 means: neither is used.
   std::uint64_t layout() const;
 
  private:
@@ -50,9 +51,9 @@ class ResampledSlots final : public SlotOrder {
   std::uint64_t seed_;
   std::uint64_t epoch_size_;
   Streams streams_;
-  ShardOffsets starts_;                           ///< by shard
-  std::uint64_t draw_size_ = 1;                   ///< by shard: L
-  std::shared_ptr<const WeightedDraw> weighted_;  ///< with weights
+  ShardOffsets starts_;                           ///< when drawing by shard
+  std::uint64_t draw_size_ = 1;                   ///< when drawing by shard: L
+  std::shared_ptr<const WeightedDraw> weighted_;  ///< when drawing with weights
   std::uint64_t epoch_ = 0;
 };
 

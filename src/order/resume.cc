@@ -80,7 +80,7 @@ std::string from_base64(std::string_view text) {
       bytes += static_cast<char>((bits >> num_bits) & 0xff);
     }
   }
-  // So that no two texts are one token.
+  // Otherwise several texts would be the same token.
   const std::uint32_t left = bits & ((1U << num_bits) - 1);
   if (num_bits == 6 || left != 0) throw_damaged("it ends in a character too many, or in another");
   return bytes;
@@ -112,7 +112,7 @@ class Writer {
   std::string bytes_;
 };
 
-/// Reads what Writer wrote; every read is checked against the end.
+/// Reads the output of Writer; every read is checked against the end.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -148,7 +148,7 @@ class Reader {
     bytes_.remove_prefix(size);
     return text;
   }
-  /// A number of things of at least a byte each.
+  /// A count of items of at least one byte each.
   std::uint64_t count() {
     const std::uint64_t number = varint();
     need(number);
@@ -237,7 +237,7 @@ void take(Reader& in, Owner& owner) {
   visit_fields<Owner>([&](const auto& field) { take(in, owner.*field.member); });
 }
 
-// Comparing: what differs, in words.
+// Comparison: differences in words.
 
 std::string shown(const std::string& value) { return in_quotes(value); }
 
@@ -262,7 +262,7 @@ class Comparison {
     say(std::string(name) + " " + shown(there) + " there, " + shown(here) + " here");
   }
   void compare_field(std::string_view /*name*/, const SkipList& /*there*/,
-                     const SkipList& /*here*/) {}  // of a spec it is empty
+                     const SkipList& /*here*/) {}  // empty in a spec
   void compare_field(std::string_view name, const OrderKind& there, const OrderKind& here) {
     if (there.index() != here.index()) {
       say(std::string(name) + " " + std::string(name_of(there)) + " there, " +
@@ -333,7 +333,7 @@ std::string_view without_space(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-/// "sw2." of a token; empty if `text` does not begin with such a thing.
+/// The "sw2." of a token; empty if `text` does not begin with such a prefix.
 std::string_view version_of(std::string_view text) {
   const std::string_view version = text.substr(0, text.find('.') + 1);
   const bool is_one = version.size() > 3 && version.starts_with("sw") &&

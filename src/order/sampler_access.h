@@ -11,13 +11,13 @@
 
 namespace shardwise::detail {
 
-/// One step whose bytes are balanced, as one rank sees it.
+/// One step with balanced bytes, as one rank sees it.
 struct Dealt {
   explicit Dealt(std::uint64_t world) : dealer(world) {}
 
   std::uint64_t step = ~std::uint64_t{0};
   std::vector<std::uint64_t> samples;  ///< of this rank, by slot
-  std::vector<std::uint64_t> rows;     ///< where each lies: slots of the walk
+  std::vector<std::uint64_t> rows;     ///< their slots in the walk
 
   // Kept from step to step, so that dealing does not allocate.
   Dealer dealer;
@@ -26,17 +26,17 @@ struct Dealt {
   std::vector<std::uint32_t> places;
 };
 
-/// The part of an epoch from the point where a sampler began to the end. The slots that are kept
-/// and come after that point are numbered from 0: the walk. Rank r of W gets its slots r, r + W,
-/// r + 2 W ...; where bytes are balanced, it gets as many of each step, but others.
+/// The part of an epoch from the sampler's beginning to the end. The walk numbers the kept slots
+/// after that point from 0. Rank r of W gets its slots r, r + W, r + 2 W ...; with balanced bytes
+/// it gets equally many slots of each step, but others.
 struct Walk {
   KeptSlots kept;
   std::uint64_t first_kept = 0;  ///< kept slot of walk slot 0
   Partition partition;           ///< of the walk
-  KeptSlots pads;  ///< what walk slots beyond the last hold, from the epoch's beginning
-  Dealt dealt;     ///< the step that was dealt last
+  KeptSlots pads;                ///< slots that pads repeat, from the epoch's beginning
+  Dealt dealt;                   ///< the step that was dealt last
 
-  /// The slot of the epoch in which walk slot `number` lies.
+  /// The slot of the epoch for walk slot `number`.
   std::uint64_t slot(std::uint64_t number) const noexcept {
     const std::uint64_t size = partition.num_slots();
     if (number < size) return kept.slot(first_kept + number);
@@ -44,7 +44,7 @@ struct Walk {
   }
 };
 
-/// For what belongs to the samplers: explanations and schedules.
+/// Access for classes that explain and schedule samplers.
 struct SamplerAccess {
   [[nodiscard]] static const SlotOrder& slots(const SlotSampler& sampler) {
     return *sampler.slots_;
@@ -59,11 +59,11 @@ struct SamplerAccess {
   [[nodiscard]] static std::uint64_t first_position(const Sampler& sampler) {
     return sampler.first_position();
   }
-  /// Slots that all ranks deliver together from where the sampler began.
+  /// Slots that all ranks deliver together from the sampler's beginning.
   [[nodiscard]] static std::uint64_t delivered(const Sampler& sampler) {
     return sampler.delivered();
   }
-  /// A token for the first `count` of these.
+  /// A token after the first `count` of these slots.
   [[nodiscard]] static ResumeToken token_at(const Sampler& sampler, std::uint64_t count) {
     return sampler.token_at(count);
   }

@@ -41,7 +41,8 @@ std::uint64_t shard_of(std::span<const std::uint64_t> starts, std::uint64_t samp
 
 }  // namespace
 
-/// Takes an epoch apart. Every function returns false once the order touches too many shards.
+/// Splits an epoch into pieces. Every function returns false once the order touches too many
+/// shards.
 class ShardSchedule::Maker {
  public:
   Maker(ShardSchedule& schedule, std::span<const std::uint64_t> starts, std::uint64_t max_touches)
@@ -71,7 +72,7 @@ class ShardSchedule::Maker {
   ShardSchedule& schedule_;
   std::span<const std::uint64_t> starts_;
   std::uint64_t max_touches_;
-  std::vector<Group> groups_;  // of the order that is looked at
+  std::vector<Group> groups_;  // of the current order
 };
 
 /// Appends the shards that hold these samples, whose numbers count from `base`.
@@ -132,8 +133,8 @@ void ShardSchedule::Maker::add_piece(const Group& group, std::uint64_t first, st
   schedule_.pieces_.push_back({first, stride, count, group.first_touch, group.last_touch});
 }
 
-/// Adds a pass that begins `pass_begin` slots into the epoch; modulo 2^64, since it may begin
-/// before the epoch does.
+/// Adds a pass that begins `pass_begin` slots into the epoch. The number is modulo 2^64, since the
+/// pass may begin before the epoch.
 bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& order,
                                     std::uint64_t pass_begin) {
   if (!list_groups(order, 0)) return false;
@@ -162,7 +163,7 @@ bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& or
       if (first < last) {
         add_piece(part, first * num_streams + stream + pass_begin, num_streams, last - first);
       }
-      if (part.end > run_end) break;  // it goes on in the next stream
+      if (part.end > run_end) break;  // the group continues in the next stream
       ++group;
     }
   }
@@ -224,7 +225,7 @@ bool ShardSchedule::Maker::add_wids(const WidsSampler& sampler) {
   return true;
 }
 
-/// The slots that come again at the end hold what the epoch's first slots hold.
+/// Pads at the end repeat the epoch's first slots.
 void ShardSchedule::Maker::add_padding(const SlotSampler& sampler) {
   const detail::Walk& walk = detail::SamplerAccess::walk(sampler);
   for (std::uint64_t slot = walk.partition.num_slots(); slot < walk.partition.delivered_slots();
@@ -272,27 +273,27 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   return schedule;
 }
 
-/// True if one of slots first, first + stride, ... (`count` of them) is delivered by these shares.
+/// True if these shares deliver one of the `count` slots first, first + stride, ...
 bool ShardSchedule::delivers(const RankOptions::Range& shares, std::uint64_t first,
                              std::uint64_t stride, std::uint64_t count) const noexcept {
   if (count == 0) return false;
   const std::uint64_t share = first % num_shares_;
   if (share >= shares.first && share - shares.first < shares.count) return true;
   if (stride >= num_shares_) return false;  // a multiple: all slots are of one share
-  // Shares go up by the stride and round: the next one at or after shares.first.
+  // Shares advance by the stride, modulo num_shares_: find the next one at or after shares.first.
   const std::uint64_t ahead = (shares.first + num_shares_ - share) % num_shares_;
   const std::uint64_t steps = ceil_div(ahead, stride);
   return steps < count && steps * stride - ahead < shares.count;
 }
 
-/// The slots in which `piece` is delivered, counted from where the sampler began; nothing if these
-/// shares have no part of it.
+/// The slots in which `piece` is delivered, counted from the sampler's beginning; nullopt if these
+/// shares deliver no part of it.
 std::optional<UseInterval> ShardSchedule::delivered_part(const Piece& piece,
                                                          const RankOptions::Range& shares) const {
   std::optional<UseInterval> found;
   bool is_delivered = false;
   std::uint64_t index = 0;
-  if (first_kept_ > 0) {  // what came before the sampler began
+  if (first_kept_ > 0) {  // skips slots before the sampler's beginning
     const std::uint64_t first_slot = kept_->slot(first_kept_);
     if (first_slot > piece.first) index = ceil_div(first_slot - piece.first, piece.stride);
   }
@@ -304,7 +305,7 @@ std::optional<UseInterval> ShardSchedule::delivered_part(const Piece& piece,
       index = ceil_div(kept_->slot(number) - piece.first, piece.stride);
       continue;
     }
-    // Up to the next gap, or the end of the piece, or of what is delivered.
+    // Up to the next gap, the end of the piece, or the last delivery.
     const std::uint64_t first = number - first_kept_;
     const std::uint64_t run = std::min(kept_->run_length(number), num_slots_ - first);
     const std::uint64_t count = std::min(piece.count - index, ceil_div(run, piece.stride));

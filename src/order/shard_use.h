@@ -5,7 +5,7 @@
 
 namespace shardwise {
 
-/// A shard is needed while an epoch is between two of its slots: by slots in [begin, end).
+/// An interval in which a shard is needed: by slots in [begin, end) of an epoch.
 struct UseInterval {
   std::uint64_t shard = 0;
   std::uint64_t begin = 0;
@@ -14,11 +14,11 @@ struct UseInterval {
   friend auto operator<=>(const UseInterval&, const UseInterval&) = default;
 };
 
-/// When each shard is needed in one epoch. Made by order, which knows no caches; used by storage,
-/// which knows no orders.
+/// The intervals in which each shard is needed in one epoch. The order module makes it without
+/// knowing caches; the storage module uses it without knowing orders.
 struct EpochSchedule {
   std::uint64_t num_slots = 0;  ///< of the epoch, all ranks together; no use ends later
-  /// By begin, then by shard. Uses of one shard are apart from each other: end < next begin.
+  /// Sorted by begin, then by shard. Uses of one shard do not touch: end < next begin.
   std::vector<UseInterval> uses;
 };
 

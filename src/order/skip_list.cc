@@ -11,7 +11,7 @@ namespace shardwise {
 
 namespace {
 
-/// Returns `reason`, or its beginning: whole words or parts of a path, with dots behind.
+/// Returns `reason`, or its beginning: whole words or parts of a path, followed by dots.
 std::string shortened(std::string_view reason) {
   constexpr std::string_view kDots = "...";
   if (reason.size() <= SkipList::kMaxReason) return std::string(reason);
@@ -23,12 +23,12 @@ std::string shortened(std::string_view reason) {
   if (end != std::string_view::npos && end > kept.size() / 2) {
     kept = kept.substr(0, end);
   } else {
-    while (!kept.empty() && is_inside()) kept.remove_suffix(1);  // of a character in UTF-8
+    while (!kept.empty() && is_inside()) kept.remove_suffix(1);  // inside a UTF-8 character
   }
   return std::string(kept) += kDots;
 }
 
-/// Returns `text` as one line: characters that would break it become spaces.
+/// Returns `text` as one line: control characters become spaces.
 std::string one_line(std::string_view reason) {
   std::string text = shortened(reason);
   std::replace_if(
@@ -51,7 +51,7 @@ void SkipList::add_positions(std::uint64_t epoch, std::uint64_t begin, std::uint
         {}, "the range ends before it begins");
   }
   if (begin == end) return;
-  // Ranges that overlap or touch the new one become one with it.
+  // Merges ranges that overlap or touch the new one.
   auto at = ranges_.upper_bound({epoch, begin});
   if (at != ranges_.begin()) {
     const auto before = std::prev(at);

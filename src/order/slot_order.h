@@ -11,31 +11,33 @@
 
 namespace shardwise::detail {
 
-/// Which sample lies in which slot of an epoch, before anything is left out or dealt to ranks. Slot
-/// numbers are what the public headers call positions of an epoch. One thread.
+/// Maps each slot of an epoch to a sample, before samples are left out or dealt to ranks. The
+/// public headers call slot numbers positions of an epoch.
+/// Threads: one.
 class SlotOrder {
  public:
   virtual ~SlotOrder() = default;
   virtual std::unique_ptr<SlotOrder> clone() const = 0;
 
-  /// Changes nothing if it throws. Errors: InvalidArgument if there is no such epoch.
+  /// Changes nothing if it throws. Errors: InvalidArgument if the epoch does not exist.
   virtual void set_epoch(std::uint64_t epoch) = 0;
   /// Slots of an epoch.
   virtual std::uint64_t num_slots() const = 0;
-  /// out[i] = the sample in slot first + i * stride. REQUIRES: all of them below num_slots();
-  /// stride and the order's number of streams divide one another.
+  /// Sets out[i] to the sample in slot first + i * stride.
+  /// REQUIRES: all slots are below num_slots(); stride and the order's number of streams divide one
+  /// another.
   virtual void fill(std::uint64_t first, std::uint64_t stride,
                     std::span<std::uint64_t> out) const = 0;
-  /// Whether fill() may be asked for `count` slots from `first` on.
+  /// Whether fill() accepts `count` slots from `first` on.
   bool in_epoch(std::uint64_t first, std::uint64_t stride, std::size_t count) const {
     return count == 0 || (first < num_slots() && (num_slots() - 1 - first) / stride >= count - 1);
   }
-  /// True if slots_of() works. If not, finding a sample takes a look at every slot of the epoch.
+  /// True if slots_of() works. Otherwise every slot of the epoch must be searched.
   virtual bool can_find() const { return true; }
   /// The slots of the epoch that hold `sample`, ascending. REQUIRES: the sample exists.
-  /// Errors: InvalidArgument if that cannot be told.
+  /// Errors: InvalidArgument if can_find() is false.
   virtual std::vector<std::uint64_t> slots_of(std::uint64_t sample) const = 0;
-  /// True if each sample lies in exactly one slot.
+  /// True if each sample is in exactly one slot.
   virtual bool is_exact() const = 0;
   /// The words of a proof for an epoch that is not exact: "drawn with replacement, as ordered".
   virtual std::string_view claim() const = 0;

@@ -41,19 +41,19 @@ using detail::Walk;
 //   walk slot -> slot       Walk::slot(): kept.slot(first_kept + w); beyond num_slots() a pad
 //   rank, index -> walk     partition.slot(index) = index * num_shares() + share()
 //
-// A pad repeats the slots of the whole epoch from its slot 0, not those of the walk: what a run
-// pads does not depend on where it was resumed. `pads` also lacks samples that are left out only
-// later in this epoch, so that no padding brings one back.
+// A pad repeats slots of the whole epoch from its slot 0, not of the walk: the pads of a run do not
+// depend on where it was resumed. `pads` also lacks samples that are left out only later in this
+// epoch, so that no pad brings one back.
 //
-// Pads apart, walk slot w is the same sample whatever the number of ranks. So the first t walk
-// slots are one set, and a token needs only the slot of walk slot t (position_after()).
-// Balanced bytes keep this for whole steps alone: deal() hands the walk slots of a step to the
-// ranks in another way, and `rows` remembers which of them this rank got.
+// Except for pads, walk slot w is the same sample for any number of ranks. Therefore the first t
+// walk slots are one set, and a token needs only the slot of walk slot t (position_after()). With
+// balanced bytes this holds only for whole steps: deal() assigns the walk slots of a step to ranks
+// differently, and `rows` stores those of this rank.
 //
-// A Walk never changes but for `dealt`, a cache of the last step. prepare() makes all of a new one
-// before it replaces the old, so that what throws changes nothing.
+// A Walk never changes, except `dealt`, a cache of the last step. prepare() completes a new one
+// before it replaces the old, so that an exception changes nothing.
 
-/// Slots whose samples are looked up in one go.
+/// Number of slots whose samples are looked up at a time.
 constexpr std::size_t kSlotsAtOnce = 4096;
 
 /// The part of the spec that only the slots know.
@@ -68,8 +68,8 @@ std::uint64_t layout_of(const SlotOrder& slots, const SampleSet& samples, const 
   return 0;
 }
 
-/// Adds the slots of the samples that are left out, of an order that can find them. For
-/// `whole_epoch` see kept_slots().
+/// Adds the slots of samples that are left out, for an order that can find them. For `whole_epoch`
+/// see kept_slots().
 void find_samples(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                   bool whole_epoch, std::vector<KeptSlots::Range>& gaps) {
   for (const auto& [sample, entry] : skip.samples()) {
@@ -81,7 +81,7 @@ void find_samples(const SlotOrder& slots, std::uint64_t epoch, const SkipList& s
   }
 }
 
-/// As find_samples(), of an order that cannot find them: looks at every slot.
+/// Does the work of find_samples() for an order that cannot find samples: searches every slot.
 void look_through(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                   bool whole_epoch, std::vector<KeptSlots::Range>& gaps) {
   std::vector<std::uint64_t> samples(kSlotsAtOnce);
@@ -98,7 +98,7 @@ void look_through(const SlotOrder& slots, std::uint64_t epoch, const SkipList& s
   }
 }
 
-/// The slots of an epoch without those that `skip` leaves out. With `whole_epoch` also without
+/// The slots of an epoch without those that `skip` leaves out. With `whole_epoch`, also drops
 /// samples that are left out only from a later point of this epoch on.
 KeptSlots kept_slots(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                      bool whole_epoch) {
@@ -142,9 +142,9 @@ SlotSampler::SlotSampler(const SampleSet& samples, const Order& order, const Ran
     : Sampler(samples, detail::make_spec(samples, order, ranks), order.skip, ranks),
       slots_(detail::make_slot_order(samples, spec().order)),
       bytes_(order.balance_bytes ? samples.sample_bytes() : nullptr) {
-  // With one sample a rank in each step there is nothing to balance.
+  // With one sample per rank in each step, balancing has no effect.
   if (batch_size() == 1) bytes_ = nullptr;
-  // Only this Partition is given the streams, and so checks them against the number of ranks.
+  // Only this Partition gets the streams, and so checks them against the number of ranks.
   Partition(0, num_shares(), share(), order.tail, order.streams);
   mutable_spec().layout = layout_of(*slots_, samples, order);
   set_exact(slots_->is_exact());
@@ -191,15 +191,15 @@ void SlotSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) co
   }
 }
 
-/// out[i] = the sample in slot first + i * stride of the walk, padded slots included.
+/// Sets out[i] to the sample in slot first + i * stride of the walk, padded slots included.
 /// REQUIRES: stride is 1 or num_shares().
 void SlotSampler::fill_row(std::uint64_t first, std::uint64_t stride,
                            std::span<std::uint64_t> out) const {
   SHARDWISE_ASSERT(stride == 1 || stride == num_shares());
   const std::uint64_t num_slots = walk_->partition.num_slots();
   while (!out.empty()) {
-    // Where no gap lies between, walk slots are consecutive slots, and fill() takes them at once.
-    std::size_t count = 1;  // pads: at most one a rank, so one by one
+    // Without a gap between them, walk slots are consecutive slots, which fill() takes together.
+    std::size_t count = 1;  // pads: at most one per rank, so one by one
     if (first < num_slots) {
       const std::uint64_t run =
           std::min(num_slots - first, walk_->kept.run_length(walk_->first_kept + first));
@@ -211,11 +211,11 @@ void SlotSampler::fill_row(std::uint64_t first, std::uint64_t stride,
   }
 }
 
-/// Deals out a step to all ranks, and keeps what this one gets.
+/// Deals out a step to all ranks, and keeps this rank's part.
 const detail::Dealt& SlotSampler::deal(std::uint64_t step) const {
   detail::Dealt& dealt = walk_->dealt;
   if (dealt.step == step) return dealt;
-  dealt.step = ~std::uint64_t{0};  // none, should bytes_() throw below
+  dealt.step = ~std::uint64_t{0};  // invalid, in case bytes_() throws below
   const std::uint64_t per_step = num_shares() * batch_size();
   const std::uint64_t first = step * per_step;
   dealt.all_samples.resize(std::min(per_step, walk_->partition.delivered_slots() - first));
@@ -292,7 +292,7 @@ void SlotSampler::expect(EpochAudit::Expectation& expectation) const {
     expectation.leave_out(samples);
     return;
   }
-  // Slot by slot: of the whole epoch, but for what was left out or dropped.
+  // All slots of the epoch, except those left out or dropped.
   const std::uint64_t end = walk.first_kept + std::min(delivered, num_slots);
   samples.resize(kSlotsAtOnce);
   for (std::uint64_t kept = 0; kept < end;) {
@@ -327,7 +327,7 @@ std::vector<Sampler::Delivery> SlotSampler::find_deliveries(std::uint64_t sample
       found.push_back({number % num_shares(), number / num_shares()});
       continue;
     }
-    // Only dealing out its step tells which rank gets it.
+    // The rank is known only after dealing out the step.
     const std::uint64_t step = number / (num_shares() * batch_size());
     for (std::uint64_t share = 0; share < num_shares(); ++share) {
       const std::unique_ptr<Sampler> other = for_rank(share * replicas());

@@ -119,7 +119,7 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
         "tail " + std::string(tail_name(order.tail)) + " cannot be used with an epoch_size", {},
         "use tail exact, and choose an epoch_size that the ranks can share evenly");
   }
-  if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;  // nothing is drawn
+  if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;  // no random draws
   if (is_wids) {
     spec.world_size = ranks.world_size / ranks.replicas;
     auto& wids = std::get<Wids>(spec.order.kind);

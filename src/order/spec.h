@@ -10,27 +10,27 @@
 
 namespace shardwise::detail {
 
-/// The hash of the shard lengths that a resume token keeps.
+/// The hash of the shard lengths that a resume token stores.
 std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets);
-/// Errors: InvalidArgument if they are no list of shard offsets.
+/// Errors: InvalidArgument if they are not a valid list of shard offsets.
 const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
 
-/// The spec of `order` over `samples`, without a layout. Options that have no effect are at their
-/// defaults, so that two specs are equal if and only if the orders are.
-/// Errors: InvalidArgument for options that do not go together, naming them.
+/// The spec of `order` over `samples`, without a layout. Options without effect get their defaults,
+/// so that two specs are equal if and only if the orders are.
+/// Errors: InvalidArgument for options that exclude each other, naming them.
 ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
                                  const RankOptions& ranks);
 
-/// What a change of the order at the beginning of `epoch` would lose: for each pass over the data
-/// that is under way there, how far it is: "398 of 787 samples of data set 1". Empty where epochs
-/// are whole passes, or draws.
+/// Progress that a change of the order at the beginning of `epoch` would lose. For each unfinished
+/// pass over the data, e.g. "398 of 787 samples of data set 1". Empty if epochs are whole passes,
+/// or draws.
 std::vector<std::string> open_passes(const ResumeToken::OrderSpec& spec, std::uint64_t epoch);
 
-/// True if several chunks or shards are mixed, so that a smaller window can be chosen.
+/// True if several chunks or shards are mixed, so that a smaller window is possible.
 SHARDWISE_EXPORT bool has_smaller_window(const Order& order);
 
 /// Returns `ranks`. Errors: InvalidArgument if the rank does not exist, or the number of replicas
-/// does not divide that of the ranks.
+/// does not divide the number of ranks.
 const RankOptions& checked(const RankOptions& ranks);
 
 }  // namespace shardwise::detail

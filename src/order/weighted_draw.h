@@ -8,32 +8,32 @@ namespace shardwise::detail {
 
 /// Draws a sample with a probability in proportion to its weight, from a uniform number.
 ///
-/// Draws are the same on every platform: n samples have shares of n * 2^32 (weight_shares()), which
-/// Walker's table lays into n columns; docs/formats/order.md specifies it (Draws by weight, version
-/// 1). A weight above 0 is drawn with a probability of at least about 1 / (n * 2^32), a weight of 0
-/// never; probabilities are the shares to within n / 2^63.
+/// Draws are the same on every platform. n samples have shares of n * 2^32 (weight_shares()), which
+/// Walker's table lays into n columns. A weight above 0 is drawn with a probability of at least
+/// about 1 / (n * 2^32), a weight of 0 never; probabilities equal the shares to within n / 2^63.
 ///
-/// Why a table of aliases and not of running sums: each of the two takes 8 bytes a sample, but
-/// there is nothing to search, so that a draw from many samples costs one miss of the cache.
+/// Why a table of aliases and not of running sums: both take 8 bytes per sample, but aliases need
+/// no search. A draw from many samples costs one cache miss.
 ///
 /// Threads: immutable; safe from any thread.
-/// Memory: 8 bytes a sample, twice that while it is made.
+/// Memory: 8 bytes per sample, twice that during construction.
+/// Source: docs/formats/order.md (Draws by weight, version 1).
 class WeightedDraw {
  public:
   static constexpr unsigned kVersion = 1;
 
-  /// Cost: about 50 ns a sample.
-  /// Errors: InvalidArgument: a weight that is negative or not finite, naming the first such
-  /// sample; all weights 0; 2^32 weights or more.
+  /// Cost: O(samples).
+  /// Errors: InvalidArgument for a weight that is negative or not finite, naming the first such
+  /// sample; for weights that are all 0; for 2^32 weights or more.
   explicit WeightedDraw(std::span<const double> weights);
 
   std::uint64_t num_samples() const noexcept { return columns_.size(); }
 
-  /// The sample that `uniform` means.
-  /// Cost: about 4 ns while the table fits a cache; beyond, one miss of it, 50 ns for 10^7 samples.
+  /// The sample for the number `uniform`.
+  /// Cost: O(1); a cache miss if the table exceeds the cache.
   std::uint64_t operator()(std::uint64_t uniform) const noexcept;
 
-  /// XXH3, 64 bits, of the shares as little-endian numbers of 64 bits: weights of the same digest
+  /// XXH3, 64 bits, of the shares as little-endian numbers of 64 bits: weights with the same digest
   /// give the same draws.
   std::uint64_t digest() const noexcept { return digest_; }
 

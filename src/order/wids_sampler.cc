@@ -18,7 +18,7 @@ const Order& checked_wids(const Order& order) {
   throw InvalidArgument("the order is not that of wids", {}, "give an order whose kind is Wids");
 }
 
-/// How many of a share's positions lie before `position`.
+/// The number of a share's positions before `position`.
 std::uint64_t index_at(std::uint64_t position, std::uint64_t shares, std::uint64_t share) {
   return position / shares + (position % shares > share ? 1 : 0);
 }
@@ -84,7 +84,7 @@ std::unique_ptr<WidsWalk> WidsSampler::begin_replay(std::uint64_t epoch) const {
 }
 
 void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
-  if (!skip.empty()) {  // of a token from another order
+  if (!skip.empty()) {  // skip of a token from another order
     throw InvalidArgument("skip does not apply to the wids sampler", {},
                           "it is for chunked, sharded, sequential and mixture; begin the run anew");
   }
@@ -93,7 +93,7 @@ void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
   for (const WidsWalk::Range& range : replay->ranges) size += range.end - range.begin;
   replay_ = std::move(replay);
   first_index_ = index_at(point.position, num_shares(), share());
-  // As many as if every rank had a whole block: what does not exist lies at the ranks' ends.
+  // Counts as if every rank had a whole block: missing samples are at the ranks' ends.
   set_walk(num_positions() - point.position, size - std::min(size, first_index_));
 }
 

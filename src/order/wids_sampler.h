@@ -12,30 +12,31 @@
 
 namespace shardwise::detail {
 
-/// The order of Python wids, bit for bit: for runs that were begun with it, and for comparisons.
-/// Not the default, because it keeps what was wrong with it: uneven ranks, each with the same block
-/// of samples in every epoch, no resuming on other ranks, O(epoch) to enter at a position. The
-/// exact samplers have none of this, with the same seed, chunk_size and shards.
-///
-/// docs/formats/wids-order.md specifies it (version 1), and lists what the other orders do better.
-/// Source: wids.ChunkedSampler, DistributedChunkedSampler and ShardListSampler with shuffle=True.
+/// The order of Python wids, bit for bit: for runs that began with it, and for comparisons. Not the
+/// default, because it keeps the faults of wids. Ranks are uneven, and a rank has the same block of
+/// samples in every epoch. A run cannot resume on other ranks, and seeking costs O(epoch). The
+/// exact samplers have none of these faults, with the same seed, chunk_size and shards.
 ///
 /// Positions: rank r's sample i is at position i * world_size + r of an epoch. In wids an epoch
-/// moves on by itself when the iterator is exhausted, and only then; here set_epoch() decides.
+/// advances only when the iterator is exhausted; here set_epoch() decides.
 ///
-/// Threads: one thread. Memory: a chunk's numbers, and 8 bytes a chunk.
-/// Cost:    about 15 ns a sample in sequence; at() and seek() replay from where the sampler stands,
-///          or from the beginning.
+/// Threads: one.
+/// Memory: a chunk's numbers, and 8 bytes per chunk.
+/// Cost: O(1) per sample in sequence; at() and seek() replay from the current position, or from the
+/// beginning.
+/// Source: docs/formats/wids-order.md (version 1), which lists the advantages of other orders;
+/// wids.ChunkedSampler, DistributedChunkedSampler and ShardListSampler with shuffle=True.
 class SHARDWISE_EXPORT WidsSampler final : public Sampler {
  public:
   static constexpr unsigned kVersion = 1;
 
-  /// DistributedChunkedSampler; with one rank, ChunkedSampler. `order.kind` is Wids.
+  /// The order of DistributedChunkedSampler; with one rank, of ChunkedSampler. `order.kind` is
+  /// Wids.
   /// Errors: InvalidArgument.
   explicit WidsSampler(const SampleSet& samples, const Order& order = {.kind = Wids{}},
                        const RankOptions& ranks = {});
-  /// ShardListSampler: shards as chunks, one process. Errors: InvalidArgument also if there is more
-  /// than one rank, or a chunk_size.
+  /// The order of ShardListSampler: shards as chunks, one process.
+  /// Errors: InvalidArgument also for more than one rank, or with a chunk_size.
   [[nodiscard]] static WidsSampler shard_list(const SampleSet& samples,
                                               const Order& order = {.kind = Wids{}});
 
@@ -43,11 +44,11 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
   WidsSampler& operator=(const WidsSampler&) = delete;
   WidsSampler(WidsSampler&&) noexcept = default;
 
-  /// The number that wids' len() returns: ceil(n / world_size), delivered or not.
+  /// The result of wids' len(): ceil(n / world_size), which may exceed the number of deliveries.
   std::uint64_t wids_len() const noexcept { return block_size_; }
 
-  /// This rank's chunks in the order in which this epoch reads them, as ranges of sample numbers.
-  /// Without shuffling too. Cost: O(chunks).
+  /// This rank's chunks as ranges of sample numbers, in the order in which this epoch reads them,
+  /// with or without shuffling. Cost: O(chunks).
   std::vector<EpochOrder::SampleRange> chunks_in_order() const;
 
   std::unique_ptr<Sampler> clone() const override;
@@ -71,7 +72,7 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
 
   ShardOffsets offsets_;
   std::uint64_t block_size_;
-  std::uint64_t first_index_ = 0;  ///< of the block, where the sampler began
+  std::uint64_t first_index_ = 0;  ///< index in the block where the sampler began
   std::unique_ptr<WidsWalk> replay_;
 };
 

@@ -56,7 +56,7 @@ class InitByArray {
   std::vector<std::uint32_t> key_;
 };
 
-/// A seed sequence that is the state itself.
+/// A seed sequence that returns given words as the state.
 struct Words {
   using result_type = std::uint32_t;
 
@@ -89,7 +89,7 @@ void PythonRandom::shuffle(std::vector<std::uint64_t>& values) {
   for (std::size_t i = values.size(); i-- > 1;) std::swap(values[i], values[below(i + 1)]);
 }
 
-/// _randbelow(n): as many bits as n has, until they make a number below n.
+/// _randbelow(n): draws as many bits as n has, until the number is below n.
 std::uint64_t PythonRandom::below(std::uint64_t n) {
   const auto num_bits = static_cast<unsigned>(std::bit_width(n));
   std::uint64_t value = bits(num_bits);
@@ -97,7 +97,7 @@ std::uint64_t PythonRandom::below(std::uint64_t n) {
   return value;
 }
 
-/// getrandbits(num_bits), from 1 to 64: words from the low end, the last one cut.
+/// getrandbits(num_bits), from 1 to 64: words from the low end, the last one truncated.
 std::uint64_t PythonRandom::bits(unsigned num_bits) {
   if (num_bits <= 32) return std::uint64_t{engine_()} >> (32 - num_bits);
   const std::uint64_t low = engine_();

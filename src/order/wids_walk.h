@@ -14,7 +14,8 @@ namespace shardwise::detail {
 class SHARDWISE_EXPORT PythonRandom {
  public:
   explicit PythonRandom(uint128 seed);
-  /// One that was just seeded: the words of getstate()[1], the last of which is the place in them.
+  /// A freshly seeded generator, from the words of getstate()[1]; the last word is the place in
+  /// them.
   /// Errors: InvalidArgument for other words.
   explicit PythonRandom(std::span<const std::uint32_t> state);
 
@@ -28,8 +29,9 @@ class SHARDWISE_EXPORT PythonRandom {
   std::mt19937 engine_;
 };
 
-/// iterate_ranges() of wids, stopped inside one of its ranges: the ranges shuffled or not, and the
-/// numbers in each. Memory: 24 bytes a range, and the numbers of one.
+/// iterate_ranges() of wids, stopped inside one of its ranges: the ranges, shuffled or not, and the
+/// numbers in each.
+/// Memory: 24 bytes per range, and the numbers of one.
 struct WidsWalk {
   struct Range {
     std::uint64_t begin;
@@ -38,7 +40,7 @@ struct WidsWalk {
 
   SHARDWISE_EXPORT WidsWalk(PythonRandom random_state, std::vector<Range> all_ranges,
                             bool shuffles_ranges, bool shuffles_numbers);
-  /// Goes on to the next range; false if there is none.
+  /// Advances to the next range; returns false if there is no next range.
   SHARDWISE_EXPORT bool advance();
 
   PythonRandom random;
@@ -46,7 +48,7 @@ struct WidsWalk {
   bool shuffles_samples;
   std::vector<std::uint64_t> places;  ///< numbers of the ranges, in the order of the walk
   std::size_t next_place = 0;
-  std::uint64_t first = 0;             ///< how many numbers the ranges before this one have
+  std::uint64_t first = 0;             ///< number of samples in the earlier ranges
   std::vector<std::uint64_t> samples;  ///< of this range
 };
 

@@ -11,10 +11,9 @@
 
 namespace shardwise::tools {
 
-// What is said of a build on standard error, by `shardwise index` and where an index is built at
-// first use.
+// Notes about a build on standard error, for `shardwise index` and for an index built at first use.
 
-/// Of a build that was interrupted and left a journal.
+/// For a build that was interrupted and left a journal.
 inline constexpr const char* kInterruptedAndKept =
     "interrupted; what was read is kept: run the same command to continue";
 
@@ -23,21 +22,21 @@ void show(Progress& progress, const shardwise::Progress& at);
 /// "a.tar, b.tar and 12 more"
 std::string some_of(const std::vector<std::string>& paths);
 
-/// What `shardwise pack --images` writes beside the shards.
+/// The file that `shardwise pack --images` writes beside the shards.
 inline constexpr std::string_view kClassesFile = "classes.json";
 
-/// `files` without kClassesFile and index files (`*.idx`), which other programs keep beside shards.
+/// `files` without kClassesFile and index files (`*.idx`), which may be among shards.
 std::vector<std::string> unknown_files(const std::vector<std::string>& files);
 
-// These say nothing where there is nothing to say.
+// Each function writes nothing if there is nothing to report.
 
-/// Of shards that are about to be read: how much comes from other machines.
+/// Notes how much of the shards about to be read comes from other machines.
 void say_what_is_fetched(const BuildPlan::RemoteReading& remote);
-/// Of files in folders that are not named like a shard.
+/// Notes files in folders that are not named like a shard.
 void say_files_left_out(const std::vector<std::string>& files);
-/// Of members that `index` has left out, and of those that gave a column no value.
+/// Notes members that the index at `index` leaves out, and members that gave a column no value.
 void say_members_left_out(std::uint64_t num_members, const std::string& index);
-/// ", with the rest of 2 shards behind damage, 1.5 MiB": what no sample has either; or nothing.
+/// ", with the rest of 2 shards behind damage, 1.5 MiB": bytes that are in no sample; or "".
 std::string rests_text(const Index& index);
 
 }  // namespace shardwise::tools

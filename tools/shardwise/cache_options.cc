@@ -24,7 +24,7 @@ double parse_percent(const std::string& option, const std::string& text) {
   double percent = 0;
   const char* const end = text.data() + text.size() - 1;
   const auto [stop, error] = std::from_chars(text.data(), end, percent, std::chars_format::fixed);
-  // The comparison is false for what is no number.
+  // The comparison is false for NaN.
   if (error != std::errc() || stop != end || !(percent > 0 && percent <= 100)) {
     throw CLI::ValidationError(option,
                                in_quotes(text) + " is not a percentage above 0% and up to 100%");
@@ -40,7 +40,7 @@ CacheBytes parse_cache_bytes(const std::string& option, const std::string& text)
                                          "500MB, or a percentage of all shards, as 20%");
 }
 
-/// What all shards that need a cache take in it.
+/// Bytes that all shards that need a cache would take in it.
 std::uint64_t cached_bytes(const Dataset& data) {
   const std::vector<std::uint64_t> sizes = FetchPlan::Shards::of(data).sizes_bytes;
   return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});

@@ -20,10 +20,11 @@ class Option;
 
 namespace shardwise::tools {
 
-/// A cache's budget: bytes, or a part of what all shards of the data take in a cache.
+/// A cache's budget: bytes, or a percentage of the bytes that all shards of the data take in a
+/// cache.
 struct CacheBytes {
   std::uint64_t bytes = 0;
-  double percent = 0;  ///< if not 0, instead of bytes
+  double percent = 0;  ///< if not 0, used instead of bytes
 
   std::uint64_t of(std::uint64_t data_bytes) const;
 };
@@ -32,8 +33,8 @@ struct CacheBytes {
 CLI::Option* add_cache_bytes(CLI::App& command, const char* name, CacheBytes& value,
                              const char* text);
 
-/// Where shards are kept that cannot be read where they lie, and how they are brought. The same for
-/// every command that reads shards.
+/// The cache for shards that cannot be read in place, and how they are fetched. Shared by all
+/// commands that read shards.
 struct CacheArguments {
   std::string directory;
   CacheBytes budget = {.bytes = ShardCache::Options{}.budget_bytes};
@@ -42,35 +43,34 @@ struct CacheArguments {
   bool group_shared = false;
   std::string metrics_file;
   Fetchers::Options fetching = {};
-  const CLI::App* command = nullptr;  ///< whose --quiet counts
+  const CLI::App* command = nullptr;  ///< the command whose --quiet applies
 };
 
 /// Adds --root and --accept-times, for commands that open shards. `lookup` must live as long as
 /// `command` does.
 void add_lookup_options(CLI::App& command, Index::Lookup& lookup);
 
-/// Adds --cache, --cache-bytes, --cache-bypass-large, --cache-read-only,
-/// --cache-group, --metrics, and what add_fetch_options() adds.
-/// `arguments` must live as long as `command` does.
+/// Adds --cache, --cache-bytes, --cache-bypass-large, --cache-read-only, --cache-group, --metrics,
+/// and the options of add_fetch_options(). `arguments` must live as long as `command` does.
 void add_cache_options(CLI::App& command, CacheArguments& arguments);
 
 /// Adds --metrics. `file` must live as long as `command` does.
 CLI::Option* add_metrics_option(CLI::App& command, std::string& file, const std::string& what);
 
-/// @param index  as of fetching_of().
+/// @param index  see fetching_of().
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments,
                                               const std::string& index = {});
-/// The cache, saying on standard error when it waits; nothing without --cache.
-/// Errors: wrong usage, where the budget is a part of data that are not known.
+/// The cache, which reports waiting on standard error; null without --cache.
+/// Errors: wrong usage, if the budget is a percentage and the size of the data is unknown.
 std::shared_ptr<ShardCache> open_cache(const CacheArguments& arguments,
                                        std::optional<std::uint64_t> data_bytes = {},
                                        const std::string& index = {});
-/// A data set with its cache. The last three arguments as Dataset::Options has them.
+/// Opens a data set with its cache. The last three arguments are those of Dataset::Options.
 Dataset open_dataset(const FoundIndex& index, const Index::Lookup& lookup, Dataset::Access access,
                      const CacheArguments& arguments, bool allow_part,
                      const CancelToken& cancel = {}, bool wait_for_whole_shards = false);
-/// Opens indexes as open_dataset() does, all over one cache: that of the first. A budget that is a
-/// part of the data is a part of the first.
+/// Opens indexes as open_dataset() does, all with the cache of the first. A budget in percent
+/// refers to the first index.
 std::function<Dataset(const FoundIndex& index)> dataset_opener(const Index::Lookup& lookup,
                                                                Dataset::Access access,
                                                                const CacheArguments& arguments,

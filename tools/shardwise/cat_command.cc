@@ -23,7 +23,7 @@ struct CatOptions {
   std::string index;
   FirstUse first_use;
   std::optional<std::string> key;
-  std::optional<std::string> sample;  ///< with --key there is none, and FIELD comes in its place
+  std::optional<std::string> sample;  ///< with --key: FIELD, since there is no number
   std::optional<std::string> field;
   std::string access = "map";
   Index::Lookup lookup;
@@ -47,7 +47,7 @@ std::optional<std::string> field_of(const CatOptions& options) {
   return options.sample;
 }
 
-/// True for what is no text, or would command the terminal.
+/// True for bytes that are not text, or that contain control characters for the terminal.
 bool is_binary(std::string_view bytes) {
   constexpr std::string_view kHarmless = "\t\n\r\f\b";
   const bool has_control = std::any_of(bytes.begin(), bytes.end(), [&](char c) {
@@ -104,7 +104,7 @@ void run(const CatOptions& options, Output& out) {
   const Dataset data = open_dataset(find_index(options.index, first_use), options.lookup,
                                     parse_access(options.access), options.cache,
                                     /*allow_part=*/true, interrupt_token(),
-                                    // What comes is to stay in the cache for the next one.
+                                    // The next call reads the shard from the cache.
                                     /*wait_for_whole_shards=*/true);
   check_servers(options.cache.fetching, urls_of(data.index()), options.first_use.quiet);
   const Sample sample = options.key ? data.get(*options.key) : data[number];

@@ -17,7 +17,7 @@
 namespace shardwise::tools {
 namespace {
 
-/// A word that is no command of `app`, or none where one is needed.
+/// A word that does not name a command of `app`, or a missing command.
 class WrongCommand : public CLI::ParseError {
  public:
   WrongCommand(const CLI::App& app, std::string text)
@@ -28,7 +28,7 @@ class WrongCommand : public CLI::ParseError {
   const CLI::App* app_;
 };
 
-/// Damerau and Levenshtein's distance, where neighbours that change places are one mistake.
+/// Damerau-Levenshtein distance: swapped neighbours are one mistake.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);
@@ -85,8 +85,8 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Finds what is wrong with the words that name a command, before CLI11 sees them: it would only
-/// say that one is required.
+/// Checks the words that name a command before CLI11 does, which would only report that a command
+/// is required.
 void require_commands(const CLI::App& program, int argc, const char* const* argv) {
   const CLI::App* at = &program;
   for (int i = 1;; ++i) {
@@ -96,7 +96,7 @@ void require_commands(const CLI::App& program, int argc, const char* const* argv
       throw WrongCommand(*at, fmt::format("{} needs a command: {}", full_name(*at), listed(names)));
     }
     const std::string word = argv[i];
-    if (looks_like_option(word)) return;  // CLI11 knows what to do
+    if (looks_like_option(word)) return;  // CLI11 reports it
     const auto commands =
         at->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
     if (commands.empty()) {
@@ -107,7 +107,7 @@ void require_commands(const CLI::App& program, int argc, const char* const* argv
   }
 }
 
-/// An option that stands where it is not known, and the command that should know it.
+/// Text for an option at a place where it is unknown; names the command that knows it.
 std::string unknown_option(const CLI::App& app, const std::string& argument,
                            const CLI::App& innermost) {
   const std::string name = argument.substr(0, argument.find('='));
@@ -118,8 +118,8 @@ std::string unknown_option(const CLI::App& app, const std::string& argument,
   return fmt::format("no option {}{}", escaped(name), suggestion(name, option_names(app)));
 }
 
-/// What was not expected: options first, because a word behind a mistyped one may be its value.
-/// Nothing if all was.
+/// The first unexpected argument, or nullopt. Options come first, because a word after a mistyped
+/// option may be its value.
 std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, bool only_options) {
   for (const CLI::App* app : apps) {
     for (const std::string& argument : app->remaining(false)) {
@@ -140,8 +140,8 @@ std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, 
   return std::nullopt;
 }
 
-/// Text of CLI11's validators, as people say it: of IsMember "--on-bad: x not in {a,b}", of Range
-/// "--batch: Value 0 not in range 1 to 9", in newer ones "[1 - 9]".
+/// Rewords texts of CLI11's validators: IsMember gives "--on-bad: x not in {a,b}", Range gives
+/// "--batch: Value 0 not in range 1 to 9", in newer versions "[1 - 9]".
 std::string plain_validation(const std::string& text) {
   const std::size_t colon = text.find(": ");
   if (colon == std::string::npos) return text;
@@ -170,8 +170,9 @@ std::string plain_validation(const std::string& text) {
   return text;
 }
 
-/// Refuses empty values of options, as an unset variable of a shell gives them: --token "$TOKEN"
-/// would otherwise be as if it were not there. What may be empty has a default that is not.
+/// Refuses empty values of options, which come from unset shell variables: --token "$TOKEN" would
+/// otherwise act as if the option were missing. Options that accept an empty value have a default
+/// that is not empty.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* const option : app.get_options()) {
     if (option->get_items_expected_max() == 0 || option->get_positional()) continue;
@@ -185,8 +186,8 @@ void refuse_empty_values(CLI::App& app) {
   }
 }
 
-/// Puts the home folder in the place of "~" in the values of options that name files, as of
-/// --cache=~/c, which shells leave as it is. Where sources and indexes are named, the library does.
+/// Replaces "~" by the home folder in values of options that name files, e.g. --cache=~/c, which
+/// shells do not expand. For sources and indexes the library does it.
 void put_at_home(CLI::App& app) {
   constexpr std::string_view kFiles[] = {"DIR", "FILE", "INDEX", "OUT", "PREFIX", "FILE|TEXT"};
   for (CLI::Option* const option : app.get_options()) {
@@ -200,7 +201,7 @@ void put_at_home(CLI::App& app) {
   }
 }
 
-/// "A excludes B" and the like, as people say it.
+/// Rewords texts of CLI11, e.g. "A excludes B".
 std::string plain_text(const CLI::ParseError& error) {
   std::string text = error.what();
   const auto split = [&](std::string_view between, std::string_view words) {
@@ -244,7 +245,7 @@ std::string text_of_wrong_usage(const CLI::App& program, const CLI::ParseError& 
     app = &wrong->app();
     text = wrong->what();
   } else {
-    // A mistyped option first, because it may be why something else is missing or too much.
+    // A mistyped option comes first: other errors may follow from it.
     const bool only_options = dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr;
     text = unexpected(apps, only_options).value_or(plain_text(error));
   }
@@ -263,7 +264,7 @@ std::optional<std::string> nearest_name(std::string_view name,
   std::optional<std::string> nearest;
   std::vector<std::string> begun;
   for (const std::string& candidate : names) {
-    if (candidate.size() <= dashes + 1) continue;  // a single letter is like everything
+    if (candidate.size() <= dashes + 1) continue;  // a single letter resembles every name
     if (letters >= 3 && candidate.starts_with(name)) begun.push_back(candidate);
     const std::size_t d = distance(name, candidate);
     if (d < best || (d == best && !nearest)) {
@@ -304,7 +305,7 @@ CLI::App& find_command(CLI::App& program, const std::vector<std::string>& words)
 
 std::optional<int> parse_command_line(CLI::App& program, int argc, const char* const* argv,
                                       Output& out) {
-  static const std::string name = program.get_name();  // for messages, to the end of the process
+  static const std::string name = program.get_name();  // read by messages until the process ends
   set_program_name(name.c_str());
   try {
     require_commands(program, argc, argv);

@@ -10,29 +10,29 @@
 
 namespace shardwise::tools {
 
-// What `shardwise` and `shardwise-train` have in common in how they take their arguments.
+// Argument handling that `shardwise` and `shardwise-train` share.
 
 constexpr int kExitDone = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitWrongUsage = 2;
 
-/// Parses the command line of `program`, whose name messages begin with from now on, and runs the
-/// callbacks of its commands.
+/// Parses the command line of `program`, and runs the callbacks of its commands. From now on
+/// messages begin with the program's name.
 ///
-/// Help, folded to the terminal's width, and versions go to `out`, flushed. Wrong usage is said on
-/// standard error in one line that names the argument and where help is:
+/// Help, folded to the terminal's width, and versions go to `out`, flushed. Wrong usage is reported
+/// on standard error in one line that names the argument, and the command that shows help:
 ///
 ///     shardwise: error: no option --limt; did you mean --limit? see shardwise ls --help
 ///
-/// @return  nothing if the program is to go on: all was right, and callbacks have run. Otherwise
-///          what to exit with: 0, or 2 for wrong usage.
-/// Errors: those of callbacks; those of `out`, as when help does not fit on the disk.
+/// @return  nullopt if the program should continue: the arguments are valid, and callbacks have
+///          run. Otherwise the exit code: 0, or 2 for wrong usage.
+/// Errors: those of callbacks; those of `out`, e.g. when help does not fit on the disk.
 std::optional<int> parse_command_line(CLI::App& program, int argc, const char* const* argv,
                                       Output& out);
 
-/// The name that is most like `name`, if one is near enough to be what was meant: at most a third
-/// of it mistyped, where an exchange of neighbours is one mistake; or, of 3 characters on, the only
-/// one that begins with `name`.
+/// The candidate that `name` most likely means, if at most a third of it (one of 2 letters) is
+/// mistyped; swapped neighbours are one mistake. Otherwise, for 3 or more letters, the only
+/// candidate that begins with `name`.
 std::optional<std::string> nearest_name(std::string_view name,
                                         const std::vector<std::string>& names);
 
@@ -42,8 +42,8 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& na
 /// The names of the sub-commands of `app`.
 std::vector<std::string> command_names(const CLI::App& app);
 
-/// The sub-command of `program` called by these words, as {"cache", "prune"}.
-/// Errors: CLI::ExtrasError, whose text names the word that is none.
+/// The sub-command of `program` called by these words, e.g. {"cache", "prune"}.
+/// Errors: CLI::ExtrasError, whose text names the unknown word.
 CLI::App& find_command(CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace shardwise::tools

@@ -7,7 +7,7 @@
 namespace shardwise::tools {
 
 // Each adds one sub-command. Parsing runs it: results go to `out`, everything else to standard
-// error; what fails leaves as an exception, wrong usage as a CLI::ParseError.
+// error. Failures are thrown as exceptions, wrong usage as a CLI::ParseError.
 
 void add_index_command(CLI::App& program, Output& out);
 void add_merge_command(CLI::App& program, Output& out);

@@ -19,7 +19,7 @@ constexpr std::size_t kUsualWidth = 80;
 constexpr std::size_t kLargestWidth = 10'000;
 
 const char* name_of_program = "shardwise";
-LongMutex console_mutex;  // a terminal may be stopped for long
+LongMutex console_mutex;  // a stopped terminal may block for long
 bool bar_is_drawn SHARDWISE_GUARDED_BY(console_mutex) = false;
 
 void wipe() SHARDWISE_REQUIRES(console_mutex) {
@@ -54,7 +54,7 @@ const char* program_name() { return name_of_program; }
 void print_message(std::string_view line) {
   const Lock lock(console_mutex);
   wipe();
-  // What cannot be said is no reason to fail: fmt::print() would throw.
+  // A message that cannot be written is not an error: fmt::print() would throw.
   std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   std::fflush(stderr);
 }

@@ -6,29 +6,29 @@
 
 namespace shardwise::tools {
 
-// Standard error as people see it: whole lines, and at most one progress bar, which is wiped before
-// anything else is written where it stands. Safe from any thread.
+// Standard error for people: whole lines, and at most one progress bar, which is wiped before other
+// text is written in its line. Threads: any.
 
 bool is_terminal(int fd);
 
-/// How many columns to fill on `fd`: the variable COLUMNS if it is a number above 0, else what the
-/// terminal says, else 80.
+/// The number of columns to fill on `fd`: the variable COLUMNS if it is a number above 0, else the
+/// terminal's width, else 80.
 std::size_t terminal_width(int fd);
 
-/// What messages begin with: "shardwise", until set_program_name() says otherwise. Set it once, at
-/// the start; `name` must live as long as the process.
+/// The name with which messages begin: "shardwise" unless set_program_name() changes it. Call it
+/// once, at the start; `name` must live as long as the process.
 void set_program_name(const char* name);
 const char* program_name();
 
 /// Writes a line, and its end, to standard error.
 void print_message(std::string_view line);
-/// Draws `bar` in the last line of the terminal, instead of the one that is there.
+/// Draws `bar` in the last line of the terminal, replacing an earlier bar.
 void draw_bar(std::string_view bar);
 /// Wipes the bar, if there is one.
 void clear_bar();
 
-/// Writes "<program>: <kind>: <text>" and a line end to standard error. In an error, what the
-/// library calls an option is replaced by what the command line calls it: see with_option_names().
+/// Writes "<program>: <kind>: <text>" and a line end to standard error. In an error, names of
+/// library options are replaced by those of the command line: see with_option_names().
 void say(std::string_view kind, std::string_view text);
 
 }  // namespace shardwise::tools

@@ -30,17 +30,17 @@ using detail::LoaderAccess;
 using detail::TraceEvent;
 
 constexpr std::uint64_t kAllBad = std::numeric_limits<std::uint64_t>::max();
-/// Bad samples that people are shown; the file of --bad-list, and --json, have all.
+/// Bad samples shown to people; the file of --bad-list, and --json, have all.
 constexpr std::size_t kBadShown = 20;
 
-/// Events kept: some 10 MB.
+/// Events kept: about 10 MB.
 constexpr std::size_t kMaxEvents = 100'000;
 
-/// One of several ranks whose parts are loaded by this process, one after another. Nothing is
-/// agreed on: the command proves the epoch by itself.
+/// One of several ranks whose parts this process loads, one after another. The ranks do not
+/// communicate: the command proves the epoch by itself.
 class OneRank final : public Reducer {
  public:
-  /// @param node  the ranks that share its cache; count 0: it does not share it.
+  /// @param node  the ranks that share the rank's cache; count 0 means: it has its own cache.
   OneRank(std::uint64_t rank, std::uint64_t world_size, const RankOptions::Range& node)
       : rank_(rank), world_size_(world_size), node_(node) {
     if (node_.count == 0) node_ = {.first = rank, .count = 1};
@@ -116,7 +116,7 @@ void add(std::vector<Loader::Stats::Forgiven>& sum,
   }
 }
 
-/// Of several loaders, one after another.
+/// Adds up the statistics of loaders that ran one after another.
 void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
   const Loader::Stats before = sum;
   detail::visit_fields<Loader::Stats>([&](const auto& field) {
@@ -134,7 +134,7 @@ void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
 }  // namespace
 
 struct DecodedEpoch::Impl {
-  /// A loader that stands where `sampler` does.
+  /// A loader at the position of `sampler`.
   std::unique_ptr<Loader> loader_at(const MixedDataset& data, const Sampler& sampler,
                                     const std::optional<EpochAudit::Sum>& delivered_before) const {
     auto loader = std::make_unique<Loader>(
@@ -155,13 +155,13 @@ struct DecodedEpoch::Impl {
     return loader;
   }
 
-  /// All are wanted where only a list of them is asked for.
+  /// Unlimited if only --bad-list is given.
   std::uint64_t max_bad() const {
     return arguments.max_bad.value_or(arguments.bad_list.empty() ? 0 : kAllBad);
   }
 
-  /// The first `num_kept` of the loader's are kept already. The ranks' loaders do not know of each
-  /// other: here all are counted. Errors: BadField.
+  /// Keeps the loader's bad samples from number `num_kept` on. The ranks' loaders do not know each
+  /// other, so this counts those of all ranks. Errors: BadField.
   void keep_bad(const Loader& loader, std::size_t num_kept, const MixedDataset& data) {
     const auto& rows = LoaderAccess::bad_rows(loader);
     for (std::size_t i = num_kept; i < rows.size(); ++i) {
@@ -200,7 +200,7 @@ struct DecodedEpoch::Impl {
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   Loader::Stats stats{};
   std::vector<TraceEvent> events{};
-  std::vector<std::uint64_t> bad{};  // as often as they came
+  std::vector<std::uint64_t> bad{};  // repeated if they came repeatedly
   std::map<std::uint64_t, std::string> reasons{};
 };
 
@@ -250,9 +250,9 @@ std::chrono::duration<double> DecodedEpoch::waited() const { return impl_->stats
 std::uint64_t DecodedEpoch::bytes_read() const { return impl_->stats.bytes_read; }
 
 std::string limit_text(std::string summary) {
-  // How many batches are in flight is no option.
+  // There is no option for the number of batches in flight.
   if (summary.starts_with("prefetch-bound")) summary.erase(summary.find("; try "));
-  if (std::string_view(program_name()) == "shardwise-train") {  // nor there how many are fetched
+  if (std::string_view(program_name()) == "shardwise-train") {  // nor one there for fetch threads
     const std::size_t at = summary.find("fetch_threads = ");
     if (at != std::string::npos) summary.erase(at, summary.find("a larger cache", at) - at);
   }

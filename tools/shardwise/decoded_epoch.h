@@ -20,7 +20,7 @@ class App;
 
 namespace shardwise::tools {
 
-/// What `shardwise epoch` does with the samples beside reading them.
+/// Options of `shardwise epoch` for decoding samples, and for bad ones.
 struct DecodeArguments {
   std::string decode = "none";
   std::string image_field;
@@ -38,32 +38,32 @@ struct DecodeArguments {
 /// does.
 void add_decode_options(CLI::App& command, DecodeArguments& arguments);
 
-/// Errors: CLI::ValidationError for options that do not go together; InvalidArgument if --trace or
-/// --bad-list names a file that cannot be written, or that holds what they did not write.
+/// Errors: CLI::ValidationError for options that exclude each other; InvalidArgument if --trace or
+/// --bad-list names a file that cannot be written, or that the same option did not write.
 void check_decode_options(const DecodeArguments& arguments);
 
-/// What the file of --trace begins with. One that begins otherwise is none of ours.
+/// The beginning of a --trace file. A file with another beginning is never overwritten.
 inline constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
 
-/// What limits a run, as Loader::Stats::summary() says it, by options of this program. What is no
-/// option of it is not advised.
+/// The summary of Loader::Stats::summary() in options of this program. Advice on options that the
+/// program lacks is dropped.
 std::string limit_text(std::string summary);
 
-/// Parts of an epoch, loaded by shardwise::loader. One thread.
+/// Parts of an epoch, loaded by shardwise::loader. Threads: one.
 class DecodedEpoch {
  public:
   struct Settings {
     std::uint64_t batch_size = 1;
     unsigned threads = 0;
     unsigned fetch_threads = 0;
-    /// The ranks that share this node's cache; count 0: the one that is loaded.
+    /// The ranks that share this node's cache; count 0 means: only the loaded rank.
     RankOptions::Range node = {.first = 0, .count = 0};
   };
-  /// What one batch was.
+  /// A loaded batch.
   struct Loaded {
     std::vector<std::uint64_t> samples;
     std::uint64_t images = 0;
-    std::uint64_t bytes_read = 0;  ///< of fields, up to now, by all batches
+    std::uint64_t bytes_read = 0;  ///< bytes of fields read so far, by all batches
   };
   using Use = std::function<void(const Loaded&)>;
 
@@ -73,14 +73,14 @@ class DecodedEpoch {
   DecodedEpoch(const DecodedEpoch&) = delete;
   DecodedEpoch& operator=(const DecodedEpoch&) = delete;
 
-  /// Loads what the rank of `sampler` gets from where that stands, and gives it to `use`.
-  /// @param delivered_before  in this epoch, as the token says where the run stands within one.
-  /// Errors: BadField for one bad sample more than --max-bad allows, when the file of --bad-list
-  /// has those that were found; others, naming the sample; Cancelled after Ctrl-C.
+  /// Loads the samples of the rank of `sampler`, from its position on, and gives them to `use`.
+  /// @param delivered_before  the sum of this epoch's earlier deliveries, from the token.
+  /// Errors: BadField if there are more bad samples than --max-bad allows, after the file of
+  /// --bad-list is written; others, naming the sample; Cancelled after Ctrl-C.
   void load(const MixedDataset& data, const Sampler& sampler,
             const std::optional<EpochAudit::Sum>& delivered_before, const Use& use);
-  /// Loads the first batch of that, and gives it to `use` so many times.
-  /// @return  the time that those took.
+  /// Loads the first batch of these samples, and gives it to `use` `times` times.
+  /// @return  the time of these calls.
   /// Errors: as load(); InvalidArgument if there is no batch.
   std::chrono::duration<double> replay(const MixedDataset& data, const Sampler& sampler,
                                        const std::optional<EpochAudit::Sum>& delivered_before,
@@ -88,20 +88,20 @@ class DecodedEpoch {
 
   [[nodiscard]] std::chrono::duration<double> waited() const;
   [[nodiscard]] std::uint64_t bytes_read() const;
-  /// What limited the loading, and what to try, by options of the command line.
+  /// The limit of the loading, and advice in options of the command line.
   [[nodiscard]] std::string limit() const;
-  /// What decoders forgave, a line for each kind.
+  /// Damage that decoders forgave, one line per kind.
   [[nodiscard]] std::vector<std::string> forgiven() const;
   [[nodiscard]] nlohmann::ordered_json forgiven_json() const;
-  /// Where the time went.
+  /// Times by stage.
   [[nodiscard]] nlohmann::ordered_json stages_json() const;
-  /// Samples that were left out, of all ranks, as often as they came.
+  /// Samples left out, of all ranks, repeated if they came repeatedly.
   [[nodiscard]] std::vector<std::uint64_t> bad_samples() const;
-  /// Those, each once, with the reason: some as lines for people, all as JSON.
+  /// The bad samples, each once, with the reason: a few as lines for people, all as JSON.
   [[nodiscard]] std::vector<std::string> bad() const;
   [[nodiscard]] nlohmann::ordered_json bad_json() const;
-  /// Writes the files of --trace and --bad-list: the last events of all ranks as Chrome's trace
-  /// format, and the bad samples as --skip reads them. Call it at the end.
+  /// Writes the files of --trace and --bad-list: the last events of all ranks in Chrome's trace
+  /// format, and the bad samples in the format of --skip. Call it at the end.
   /// Errors: those of writing; BadField if samples of `data` were loaded, and all were bad.
   void finish(const MixedDataset& data) const;
 

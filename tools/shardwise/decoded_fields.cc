@@ -59,7 +59,7 @@ class DecodedFields final : public ColumnMaker {
   }
 
  private:
-  /// True if it was an image.
+  /// Returns true for an image.
   bool decode(const RowInput& input, std::size_t place, FieldKind kind) const {
     detail::read_pages(input.sample.field(place).bytes);
     switch (kind) {
@@ -67,7 +67,7 @@ class DecodedFields final : public ColumnMaker {
         static_cast<void>(detail::integer_of(input, place));
         break;
       case FieldKind::kBytes:
-        input.add_bytes(input.sample.field(place).bytes.size());  // they were read
+        input.add_bytes(input.sample.field(place).bytes.size());  // counted as read
         break;
       default:
         decode_content(input, place, kind);
@@ -84,12 +84,12 @@ class DecodedFields final : public ColumnMaker {
       checked(input.sample, place, "an image", [&] { decode_image(input, bytes.view()); });
     } else if (kind == FieldKind::kNpy) {
       checked(input.sample, place, "an array", [&] { decode_array(bytes.view()); });
-    } else if (!is_utf8(bytes.view())) {  // a text, or JSON
+    } else if (!is_utf8(bytes.view())) {  // text or JSON
       detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
     }
   }
 
-  /// A DecodeFailure becomes a BadField.
+  /// Runs `work`; a DecodeFailure becomes a BadField.
   template <class Work>
   static void checked(const Sample& sample, std::size_t place, std::string_view type,
                       const Work& work) {

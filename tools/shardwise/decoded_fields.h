@@ -7,11 +7,11 @@
 
 namespace shardwise::tools {
 
-/// A column that decodes what is in a sample, drops it, and says how many images that were: int64
-/// [N].
-/// @param every_field  each by its name; otherwise the image.
-/// @param image_field  its field, "jpg;png"; empty: the sample's one image.
-/// @param transform    of the images.
+/// A column that decodes fields of a sample, drops the results, and returns the number of images:
+/// int64 [N].
+/// @param every_field  decode each field by its name; otherwise only the image.
+/// @param image_field  the image's field, "jpg;png"; empty means: the sample's one image.
+/// @param transform    applied to images.
 /// Errors, when a sample is loaded: BadField, NotFound.
 Column decoded_fields(bool every_field, const std::string& image_field,
                       const std::optional<ImageTransform>& transform);

@@ -8,9 +8,9 @@
 
 namespace shardwise::tools {
 
-/// For a command that has just built `index`: holds what the descriptors among its
-/// sources claim against it, with a progress bar while shards are read for their md5sum.
-/// Errors: those of check_against_descriptor. The index stays: it says what the shards hold.
+/// For a command that has just built `index`: checks it against the claims of the descriptors among
+/// its sources, with a progress bar while shards are read for their md5sum.
+/// Errors: those of check_against_descriptor. The index stays: it describes the shards correctly.
 void check_descriptor_claims(const Index& index, const std::vector<WidsDescriptor>& descriptors,
                              const RemoteAccess& remote, bool md5, bool quiet);
 

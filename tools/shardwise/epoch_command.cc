@@ -54,7 +54,7 @@ struct PlannedBatch {
   detail::ReadFrontier::Part reading;
 };
 
-/// What a loader's thread makes of a batch: every byte of every field was read.
+/// The result of loading a batch: every byte of every field was read.
 struct LoadedBatch {
   Batch samples;
   std::uint64_t bytes = 0;
@@ -82,18 +82,18 @@ struct EpochReport {
 
   EpochAudit audit;
   std::uint64_t bytes = 0;
-  /// Of all contents; does not depend on their order. Not of what is decoded.
+  /// Checksum of all contents, independent of their order; unused when decoding.
   std::uint64_t checksum = 0;
   std::uint64_t images = 0;
   std::chrono::duration<double> waited{};
-  std::vector<std::uint64_t> bad;  ///< samples left out, as often as they came
+  std::vector<std::uint64_t> bad;  ///< samples left out, repeated if they came repeatedly
 };
 
-/// Loads all that `sampler` gives, from where it stands.
+/// Loads all samples of `sampler`, from its position on.
 void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& sampler,
                const RankOptions::Range& node, std::uint64_t num_samples, Progress& progress,
                EpochReport& report) {
-  // What several data sets need from one cache is not known ahead.
+  // Prefetching cannot plan for several data sets in one cache.
   std::optional<ShardPrefetcher> prefetcher;
   ShardPrefetcher::Options prefetch = options.prefetch;
   prefetch.node = node;
@@ -126,7 +126,7 @@ void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& s
   report.waited += loader.waited();
 }
 
-/// The same with --decode.
+/// Loads a rank with --decode.
 void load_decoded_rank(DecodedEpoch& decoded, const Run& run, const Sampler& sampler,
                        std::uint64_t num_samples, Progress& progress, EpochReport& report) {
   decoded.load(*run.data, sampler, run.delivered_before, [&](const DecodedEpoch::Loaded& loaded) {
@@ -140,8 +140,8 @@ void load_decoded_rank(DecodedEpoch& decoded, const Run& run, const Sampler& sam
   report.waited = decoded.waited();
 }
 
-/// The ranks that read at the same time through this node's cache; none but the one that is loaded,
-/// if nothing is said of others. Errors: wrong usage.
+/// The ranks that read at the same time through this node's cache; only the loaded rank, unless
+/// --nodes or a launcher says otherwise. Errors: wrong usage.
 RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) {
   const std::uint64_t rank = sampler.rank(), world = sampler.world_size();
   if (!options.nodes) return options.run.node.value_or(RankOptions::Range{rank, 1});
@@ -167,8 +167,8 @@ std::vector<std::uint64_t> ranks_to_load(const Sampler& sampler, bool whole) {
   return ranks;
 }
 
-/// Throws NotExact unless these ranks together got what their orders say, from where the run
-/// stands, but for bad samples.
+/// Throws NotExact unless these ranks together got the samples of their orders, from the run's
+/// position on, except bad samples.
 void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& ranks,
                       const EpochReport& report) {
   EpochAudit::Sum expected;
@@ -189,8 +189,8 @@ void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& 
                  "this is a fault in shardwise: please report it");
 }
 
-/// Of one rank that it got what its order says: whether the epoch is whole only all ranks can tell.
-/// Of all ranks the same where a token does not say what was delivered before.
+/// Proves the epoch if all its deliveries are known. Otherwise, i.e. for one rank, or after a token
+/// without earlier deliveries, proves only that the ranks got the samples of their orders.
 std::string prove(const Run& run, bool whole, const EpochReport& report) {
   const Sampler& sampler = *run.sampler;
   const std::uint64_t samples = report.audit.sum().count;
@@ -218,7 +218,7 @@ std::uint64_t peak_memory_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-/// Memory that is this process's own, mapped shards not counted.
+/// Private memory of this process, without mapped shards.
 std::uint64_t private_memory_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -250,7 +250,7 @@ void print_cache(const ShardCache::Stats& stats, Output& out) {
                 : fmt::format("; {} did not fit into it", human_count(stats.bypassed)));
 }
 
-/// Says what helps where the cache is too small for the order.
+/// Advises on a cache that is too small for the order.
 void note_repeated_fetches(const ShardCache::Stats& stats, const MixedDataset& data,
                            bool is_sharded) {
   const std::uint64_t num_shards = data.shard_starts().size() - 1;
@@ -264,7 +264,7 @@ void note_repeated_fetches(const ShardCache::Stats& stats, const MixedDataset& d
           is_sharded ? "" : ", and --sampler sharded reads one shard after another"));
 }
 
-/// Opens the data set, or all those of a mixture over one cache.
+/// Opens the data set, or all data sets of a mixture with one cache.
 Run open_epoch(const EpochOptions& options) {
   const auto open = dataset_opener(options.lookup, parse_access(options.access), options.cache,
                                    options.run.order.allow_part, interrupt_token());
@@ -278,7 +278,7 @@ Run open_epoch(const EpochOptions& options) {
   return run;
 }
 
-/// @param node  the ranks of this node; count 0: those that are loaded are alone.
+/// @param node  the ranks of this node; count 0 means: only the loaded ranks.
 DecodedEpoch::Settings decode_settings(const EpochOptions& options,
                                        const RankOptions::Range& node) {
   return {.batch_size = options.batch,
@@ -296,7 +296,7 @@ void print_images(std::uint64_t images, double seconds, Output& out) {
             human_count(static_cast<std::uint64_t>(per_second(images, seconds))));
 }
 
-/// --replay: of one rank, its first batch.
+/// --replay: repeats the first batch of one rank.
 void replay(const EpochOptions& options, const Run& run, Output& out) {
   DecodedEpoch decoded(options.decode, decode_settings(options, {.first = 0, .count = 0}));
   const std::uint64_t times = *options.decode.replay;

@@ -7,9 +7,8 @@
 
 namespace shardwise::tools {
 
-/// A page as text, folded to a width: what a command does, how it is called, its arguments, its
-/// options by group, its commands by group, notes and examples. An example is broken only as a
-/// shell allows.
+/// A page as text, folded to `width`: description, usage, arguments, options by group, commands by
+/// group, notes and examples. An example is broken only where a shell allows it.
 std::string to_text(const HelpPage& page, std::size_t width);
 
 /// The help of a program or of one of its sub-commands, for standard output.

@@ -50,7 +50,7 @@ std::string text_of(const CLI::Option& option) {
 }
 
 HelpOption help_option(const CLI::Option& option) {
-  // After a colon CLI11 says what the checks of the option take.
+  // After a colon CLI11 describes the checks of the option.
   const std::string type = option.get_type_name();
   std::vector<std::string> choices = choices_of(type);
   std::string shown = choices.empty() ? type.substr(0, type.find(':')) : joined(choices, "|");
@@ -69,16 +69,16 @@ std::vector<HelpOption>& options_of(std::vector<HelpGroup>& groups, const std::s
   return groups.emplace_back(HelpGroup{title, {}}).options;
 }
 
-/// CLI11 calls the group of what has none "Options" or, of late, "OPTIONS".
+/// CLI11 calls the default group "Options" or, in newer versions, "OPTIONS".
 std::string title_of(const CLI::Option& option) {
   const std::string& group = option.get_group();
   return group == "OPTIONS" ? std::string(kUsualOptions) : group;
 }
 
-/// Those without a group come first, and of them help and version last.
+/// Options without a group come first; among them help and version come last.
 std::vector<HelpGroup> option_groups(const CLI::App& app) {
   std::vector<HelpGroup> groups;
-  // An option group of CLI11, of which one is needed, is a sub-command without a name.
+  // An option group of CLI11 (one of its options is required) is a sub-command without a name.
   for (const CLI::App* part : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (!part->get_name().empty()) continue;
     for (const CLI::Option* option : part->get_options()) {

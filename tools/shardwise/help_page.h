@@ -16,11 +16,11 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
 
 /// An option or an argument, as help shows it.
 struct HelpOption {
-  std::vector<std::string> names;    ///< "-o" and "--output"; of an argument its name alone
+  std::vector<std::string> names;    ///< "-o" and "--output"; for an argument its name
   std::string type;                  ///< "N", "error|skip"; empty for a flag and an argument
-  std::vector<std::string> choices;  ///< the values that it may have, if they are a fixed set
-  std::string text;                  ///< what it is, with its default and what it needs
-  bool is_many = false;              ///< an argument that may be given several times
+  std::vector<std::string> choices;  ///< the allowed values, if they are a fixed set
+  std::string text;                  ///< the description, with its default and its requirements
+  bool is_many = false;              ///< an argument that can be repeated
 
   /// "-o, --output INDEX", "SOURCE...".
   std::string label() const;
@@ -33,10 +33,10 @@ struct HelpGroup {
 
 struct HelpCommands {
   std::string title;
-  std::vector<std::pair<std::string, std::string>> commands;  ///< name, and what it does
+  std::vector<std::pair<std::string, std::string>> commands;  ///< name, description
 };
 
-/// What help says of a program or of one of its commands. All documents are made of it: --help, the
+/// The help of a program or of one of its commands. All documents derive from it: --help, the
 /// manual pages, cli.md, and the completions of shells.
 struct HelpPage {
   std::string name;  ///< "shardwise cache prune"
@@ -44,16 +44,16 @@ struct HelpPage {
   std::string usage;  ///< "shardwise cache prune --to SIZE [OPTION...] DIR"
   std::vector<HelpOption> arguments;
   std::vector<HelpCommands> commands;
-  std::vector<HelpGroup> options;     ///< first the usual ones, if there are any without a group
+  std::vector<HelpGroup> options;     ///< options without a group first, if there are any
   std::vector<std::string> notes;     ///< paragraphs
-  std::vector<std::string> examples;  ///< one command each, which may be wider than a line
+  std::vector<std::string> examples;  ///< one command each; may exceed the width of a line
 };
 
 /// The title of the options that belong to no other group.
 inline constexpr const char* kUsualOptions = "Options";
 
-/// In the footer of `app` the indented lines are the examples. The others are joined to paragraphs,
-/// which blank lines end; a title of the examples is not needed.
+/// Reads notes and examples from the footer of `app`. Indented lines are the examples. Other lines
+/// are joined to paragraphs, which blank lines end; the examples need no title.
 HelpPage help_page(const CLI::App& app);
 
 /// The page of a program or command, and those of the commands below it, in the order of its help.
@@ -63,7 +63,7 @@ struct HelpTree {
 };
 HelpTree help_tree(const CLI::App& app);
 
-/// "shardwise cache prune": a command with those that it belongs to.
+/// "shardwise cache prune": a command with its parents.
 std::string full_name(const CLI::App& app);
 
 }  // namespace shardwise::tools

@@ -35,7 +35,7 @@ struct IndexOptions {
   std::string index;
   std::vector<std::string> sources;
   std::optional<unsigned> threads = {};
-  std::string on_bad;  ///< empty, as those that follow: as the index has it, else an error
+  std::string on_bad;  ///< empty, like the next ones: as in the existing index, else an error
   std::string on_no_field;
   std::string on_duplicate_field;
   std::string on_repeated_key;
@@ -63,7 +63,7 @@ std::vector<std::string> shown(const std::vector<std::string>& paths) {
   return texts;
 }
 
-/// The shards that a report is about, by path, without secrets; and what lies beside them.
+/// Paths of the shards in a report, without secrets; and other files beside them.
 struct Noted {
   Noted(const BuildReport& report, std::vector<std::string> other_files)
       : without_end_marker(shown(report.without_end_marker)),
@@ -78,12 +78,12 @@ struct Noted {
   std::vector<std::string> concatenated;
   std::vector<std::string> with_trailing_bytes;
   std::vector<std::string> without_checksum;
-  std::vector<std::string> left_out;  ///< files that are no shards
+  std::vector<std::string> left_out;  ///< files that are not shards
   std::vector<std::string> dropped;
   std::vector<std::string> gone;
 };
 
-/// The index that was built; nothing, with a note, if that of another build lies there by now.
+/// The index that was built; null, with a note, if another build has replaced it since.
 std::shared_ptr<const Index> built_index(const IndexOptions& options, const BuildReport& report) {
   std::shared_ptr<const Index> index = Index::open(options.index);
   const Index::Summary summary = index->summary();
@@ -97,7 +97,7 @@ std::shared_ptr<const Index> built_index(const IndexOptions& options, const Buil
   return nullptr;
 }
 
-/// Adds the paths as an array of `name`; those that are not UTF-8 in hexadecimal as another.
+/// Adds the paths as an array `name`; paths that are not UTF-8 in hexadecimal as `name`_hex.
 void add_paths(nlohmann::ordered_json& json, const std::string& name,
                const std::vector<std::string>& paths) {
   json[name] = nlohmann::ordered_json::array();
@@ -112,7 +112,7 @@ void add_paths(nlohmann::ordered_json& json, const std::string& name,
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-/// What the index that is there already was built with, unless it is to be forgotten.
+/// Build options of the existing index, unless --forget is given.
 struct KeptContent {
   explicit KeptContent(const IndexOptions& options) {
     if (options.forget || !is_there(options.index)) return;
@@ -126,10 +126,10 @@ struct KeptContent {
   }
 
   Index::Content content;
-  bool is_lost = false;  ///< it cannot be read, and is built anew with what is given
+  bool is_lost = false;  ///< the index cannot be read, and is rebuilt with the given options
 };
 
-/// The content that is asked for: what is given, and else as `content` has it.
+/// The requested content: the given options, with those of `content` for the rest.
 Index::Content content_of(const IndexOptions& options, Index::Content content) {
   if (!options.on_bad.empty())
     content.policies = DefectPolicies::all(parse_on_defect(options.on_bad));
@@ -146,7 +146,7 @@ Index::Content content_of(const IndexOptions& options, Index::Content content) {
   return content;
 }
 
-/// "--hash, --column cls=cls": what of `content` was not given now, and is not what it would be.
+/// "--hash, --column cls=cls": options kept from `content` that were not given now.
 std::string kept_options(const IndexOptions& options, const Index::Content& content) {
   const Index::Content given = content_of(options, {});
   std::string text;
@@ -161,7 +161,7 @@ std::string kept_options(const IndexOptions& options, const Index::Content& cont
   return text;
 }
 
-/// "'c1', 'c2'": the columns that the index before had and this one has not.
+/// "'c1', 'c2'": columns that the earlier index had and this one lacks.
 std::string dropped_columns(const Index::Content& before, const Index::Content& now) {
   std::string text;
   for (const Index::Column& column : before.columns) {
@@ -173,7 +173,7 @@ std::string dropped_columns(const Index::Content& before, const Index::Content& 
   return text;
 }
 
-/// What lies in the directories and is not named like a shard, without the index's own files.
+/// Files in the directories that are not named like a shard, without the index's own files.
 std::vector<std::string> left_out(const IndexOptions& options, const SourceList& sources) {
   namespace fs = std::filesystem;
   const fs::path index(options.index);
@@ -345,7 +345,7 @@ void print_plan(const IndexOptions& options, const BuildPlan& plan, Output& out)
   say("note", text + "; nothing was written");
 }
 
-/// Runs a build; where it ends early and leaves a journal, says that the next one goes on from it.
+/// Runs a build. If it ends early and leaves a journal, says that the next build continues from it.
 template <class Build>
 BuildReport saying_how_to_continue(const IndexOptions& options, const Build& build) {
   try {
@@ -406,9 +406,9 @@ bool has_remote_shards(const SourceList& sources) {
                      [](const std::string& shard) { return is_fetched_url(shard); });
 }
 
-/// The index that says what NEW of --url-base, given alone, stands for: the one that is brought up
-/// to date by what it was built from; empty if it is not.
-/// Errors: wrong usage, if NEW is given alone, and there is none.
+/// The index that a NEW of --url-base without OLD refers to: the one that is updated from its own
+/// sources; otherwise "".
+/// Errors: wrong usage, if such a NEW is given without such an index.
 std::string index_of_url_base(const IndexOptions& options) {
   if (options.sources.empty() && options.relocations.empty()) return options.index;
   for (const Fetchers::Options::Moved& move : options.cache.fetching.moved) {

@@ -33,7 +33,7 @@ nlohmann::ordered_json name_json(const char* name, std::string_view bytes) {
 
 struct CompressedShards {
   std::uint64_t count = 0;
-  std::uint64_t unchecked = 0;  ///< of them, without a checksum over their content
+  std::uint64_t unchecked = 0;  ///< of these, shards without a checksum over their content
 };
 
 CompressedShards compressed_shards(const Index& index) {

@@ -13,18 +13,18 @@ namespace shardwise::tools {
 namespace {
 
 CancelToken::Flag interrupted{false};
-/// The signal that came first; 0 before.
+/// The first signal; 0 before it.
 std::atomic<int> first_signal{0};
 
-/// When each signal came first, in ms of the monotonic clock; 0: it did not.
+/// Time of each signal's first arrival, in ms of the monotonic clock; 0 means: not yet.
 std::array<std::atomic<std::int64_t>, NSIG> first_ms{};
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
-/// `timeout` signals its child, and then the child's group: signals of a kind that come within this
-/// time are one.
+/// `timeout` signals its child, and then the child's group: repeated signals within this time count
+/// as one.
 constexpr std::int64_t kOneSignalMs = 1000;
 
-/// Calls only what is safe in a handler.
+/// Calls only async-signal-safe functions.
 void on_signal(int signal) {
   const int saved = errno;
   int none = 0;
@@ -45,7 +45,7 @@ void on_signal(int signal) {
 }  // namespace
 
 void install_signal_handlers() {
-  // Those that a terminal, a scheduler or a limit on CPU time sends, and that end a program.
+  // Signals of terminals, schedulers and CPU limits that end a program.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     struct sigaction old {};
     ::sigaction(signal, nullptr, &old);

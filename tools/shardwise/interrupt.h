@@ -5,29 +5,29 @@
 
 namespace shardwise::tools {
 
-/// From now on the first SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 or SIGXCPU cancels the token
-/// below. One more of its kind that comes a second later or more ends the process at once. A signal
-/// that is ignored when the program starts (nohup, a job in the background of a script) stays
-/// ignored. Also ignores SIGPIPE and SIGXFSZ, so that a write to a closed pipe, or beyond the limit
-/// on the size of files, is an error.
+/// Installs handlers: the first SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 or SIGXCPU cancels the
+/// token below. Another one of the same kind, a second or more later, ends the process at once. A
+/// signal that is ignored when the program starts (nohup, a background job of a script) stays
+/// ignored. SIGPIPE and SIGXFSZ are ignored, so that a write to a closed pipe, or beyond the limit
+/// on file sizes, is an error.
 void install_signal_handlers();
 
-/// Says at the first Ctrl-C that long work in the library shall stop.
+/// Cancelled at the first of these signals; ends long work in the library.
 const CancelToken& interrupt_token();
-/// The flag of that token, for a CancelScope.
+/// The flag of interrupt_token(), for a CancelScope.
 const CancelToken::Flag& interrupt_flag();
 
-/// Thrown instead of Cancelled where there is more to say than that nothing was left half-written.
+/// Thrown instead of Cancelled if the message has to tell more, e.g. how to continue.
 class Interrupted : public Cancelled {
  public:
   using Cancelled::Cancelled;
 };
 
-/// What a program that a signal interrupted exits with, as shells and schedulers know it: 128 and
-/// the number of the signal that came first, so 130 after Ctrl-C and 143 after SIGTERM.
+/// The exit code after a signal, as shells and schedulers expect it: 128 plus the number of the
+/// first signal, so 130 after Ctrl-C and 143 after SIGTERM.
 int interrupt_exit_code() noexcept;
 
-/// Throws Cancelled if Ctrl-C was pressed.
+/// Throws Cancelled after the first of these signals.
 void throw_if_interrupted();
 
 }  // namespace shardwise::tools

@@ -9,8 +9,8 @@
 namespace shardwise::tools {
 namespace {
 
-/// What the library says, and what it is on the command line. The first that fits is taken, so
-/// longer ones come first.
+/// Names in texts of the library, and those of the command line. The first match is used, so longer
+/// names come first.
 constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::string_view>>({
     // Sentences.
     {", or be more patient (Fetchers::Options: connect_timeout, low_speed_time, retry_for)",
@@ -46,13 +46,13 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"smaller images, or ImageDecoding::Scaling::kFast", "smaller images"},
     {"fetch_threads = ", "--prefetch "},
     {"threads = ", "--threads "},
-    // Options whose names are also words.
+    // Options whose names are also words of English.
     {"rank is", "--rank is"},
     {"window is", "--window is"},
     {"threads is", "--threads is"},
     {"replicas is", "--replicas is"},
     {"tail pad", "--tail pad"},
-    // Names that are nothing else.
+    // Names without another meaning.
     {"Dataset::Options::cache", "--cache"},
     {"Fetchers::Options::allow_pipe", "--allow-pipe"},
     {"Fetchers::Options::ca_file", "--ca-file"},
@@ -88,7 +88,7 @@ constexpr std::array kNames = std::to_array<std::pair<std::string_view, std::str
     {"label_field", "--label-field"},
 });
 
-/// An option by the name that it has in this program: shardwise-train calls some differently.
+/// An option's name in this program: shardwise-train names some differently.
 std::string_view name_here(std::string_view option) {
   if (std::string_view(program_name()) != "shardwise-train") return option;
   if (option == "--batch") return "--batch-size";
@@ -101,7 +101,7 @@ bool is_of_a_name(char c) {
          c == '-';
 }
 
-/// True if `name` stands in `text` at `at` as a whole.
+/// True if `name` is in `text` at `at` as a whole word.
 bool stands_at(std::string_view text, std::size_t at, std::string_view name) {
   if (text.substr(at, name.size()) != name) return false;
   const std::size_t end = at + name.size();
@@ -109,7 +109,7 @@ bool stands_at(std::string_view text, std::size_t at, std::string_view name) {
   return !is_of_a_name(name.back()) || end == text.size() || !is_of_a_name(text[end]);
 }
 
-/// Where the quotation that begins at `at` ends, or `at` if it is none but an apostrophe.
+/// The end of the quotation that begins at `at`; returns `at` for an apostrophe.
 std::size_t end_of_quotation(std::string_view text, std::size_t at) {
   if (text[at] != '\'' || (at > 0 && is_of_a_name(text[at - 1]))) return at;
   const std::size_t end = text.find('\'', at + 1);

@@ -5,10 +5,9 @@
 
 namespace shardwise::tools {
 
-/// An error text of the library, in which what C++ calls an option (`chunk_size`,
-/// `Fetchers::Options::allow_pipe`) is replaced by what the command line calls it (--chunk,
-/// --allow-pipe), and advice that only a C++ program can follow is left out. What stands in quotes,
-/// as the names of files do, stays as it is.
+/// An error text of the library, in words of the command line. Names of C++ options (`chunk_size`,
+/// `Fetchers::Options::allow_pipe`) become its options (--chunk, --allow-pipe). Advice that only a
+/// C++ program can follow is dropped. Quoted parts, e.g. file names, stay unchanged.
 std::string with_option_names(std::string_view text);
 
 }  // namespace shardwise::tools

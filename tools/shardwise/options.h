@@ -9,13 +9,13 @@
 
 namespace shardwise::tools {
 
-/// The type that help gives options which are sizes; it then shows kSizeRule, too.
+/// The type of options that are sizes; help then also shows kSizeRule.
 inline constexpr const char* kSizeType = "SIZE";
 inline constexpr std::string_view kSizeRule =
     "A SIZE is a number of bytes, or a number with a unit: 512M and 512MiB are 512 x 1024 x 1024 "
     "bytes, 512MB is 512,000,000 bytes. The units are K, M, G, T, P and E.";
 
-/// The help of --header, wherever a list can have one.
+/// The help of --header, for every list that can have one.
 inline constexpr const char* kHeaderHelp =
     "print the names of the columns, which a terminal always shows";
 
@@ -25,29 +25,29 @@ inline constexpr const char* kAccessHelp =
     "truncated meanwhile is an error and does not end the program by SIGBUS; range: of a remote "
     "shard only the samples, one request each";
 
-/// Bytes: "512", "512M", "20GiB", "2TB". A unit of one letter, or with "iB", is a power of 1,024;
-/// with "B" it is a power of 1,000. Upper and lower case are the same. Nothing if `text` is no such
-/// size, or does not fit.
+/// Parses bytes: "512", "512M", "20GiB", "2TB". A unit of one letter, or with "iB", is a power of
+/// 1,024; with "B" it is a power of 1,000. Case does not matter. Returns nullopt if `text` is
+/// invalid or too large.
 std::optional<std::uint64_t> parse_byte_size(std::string_view text);
 
-/// A time: "30s", "15m", "2h", "1d", "500ms", or "0". Nothing if `text` is no such time, or does
-/// not fit.
+/// Parses a time: "30s", "15m", "2h", "1d", "500ms", or "0". Returns nullopt if `text` is invalid
+/// or too large.
 std::optional<std::chrono::milliseconds> parse_duration(std::string_view text);
 
-/// Adds an option that is a size, as parse_byte_size() takes it. `value` must live as long as
+/// Adds an option that is a size, as parse_byte_size() reads it. `value` must live as long as
 /// `command` does.
 CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint64_t& value,
                            const std::string& text);
 
-/// For options that are bytes: turns the text into the number. add_byte_size() uses it, and names
-/// the type so that help says how sizes are written.
+/// For options that are bytes: converts the text into the number. add_byte_size() uses it, and
+/// names the type so that help explains sizes.
 extern const CLI::Validator kByteSize;
 
-/// For options that are whole numbers from 0 on. CLI11 alone would take -1 for 2^64 - 1.
+/// For options that are whole numbers from 0 on. CLI11 alone would accept -1 as 2^64 - 1.
 extern const CLI::Validator kWholeNumber;
-/// The same for whole numbers from 1 on.
+/// For options that are whole numbers from 1 on.
 extern const CLI::Validator kPositiveNumber;
-/// For options that are numbers of threads: 0 to 1,024, as the library's Loader takes them.
+/// For options that are numbers of threads: 0 to 1,024, the range of the library's Loader.
 extern const CLI::Validator kNumThreads;
 
 }  // namespace shardwise::tools

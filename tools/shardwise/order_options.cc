@@ -33,14 +33,14 @@ constexpr const char* kRareGroup = "Order of the samples, rarely needed";
   throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
 }
 
-/// Refuses an option that was given and means nothing to the sampler.
+/// Refuses an option that was given although the sampler does not use it.
 void require(bool holds, std::string_view option, const std::string& sampler,
              std::string_view used_by) {
   if (holds) return;
   throw_usage(fmt::format("{} does not apply to {}, only to {}", option, sampler, used_by));
 }
 
-/// What was given for an option, which its check has found to be valid.
+/// The value of an option whose text has been checked.
 template <class Value>
 Value value_of(const std::string& text) {
   if constexpr (detail::Choice<Value>) {
@@ -52,7 +52,7 @@ Value value_of(const std::string& text) {
   }
 }
 
-/// The kind that the options say, but for a mixture.
+/// The kind that the options select, before a mixture.
 OrderKind kind_of(const OrderArguments& arguments) {
   const std::string& name = arguments.sampler;
   const bool in_order = arguments.no_shuffle && (name == "chunked" || name == "sharded");
@@ -68,7 +68,7 @@ OrderKind kind_of(const OrderArguments& arguments) {
   const auto set = [&]<class Kind>(Kind& chosen) {
     detail::visit_fields<Kind>([&]<class Value>(const detail::Field<Kind, Value>& field) {
       const auto given = arguments.of_kind.find(field.text.option);
-      if constexpr (std::is_same_v<Value, bool>) {  // a flag: it was given, or not
+      if constexpr (std::is_same_v<Value, bool>) {  // a flag, given or not
         chosen.*field.member = given != arguments.of_kind.end();
       } else if constexpr (!std::is_same_v<Kind, Mixture>) {
         if (given != arguments.of_kind.end()) {
@@ -117,7 +117,7 @@ SkipList skip_of(const OrderArguments& arguments, const MixedDataset* data) {
   return skip;
 }
 
-/// Calls a function of the library for which wrong options are wrong usage.
+/// Calls a library function, and turns InvalidArgument into wrong usage.
 template <class Function>
 auto as_usage(Function function) {
   try {
@@ -141,7 +141,7 @@ void refuse_beside_token(const RunArguments& arguments) {
   }
 }
 
-/// What a token without a data set goes on with: its own samples, by number.
+/// The samples of a token without a data set, by number.
 SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeToken>& token) {
   if (token) {
     if (arguments.size && *arguments.size != token->spec.num_samples) {
@@ -158,7 +158,7 @@ SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeTo
 
 namespace {
 
-/// Adds the option of a field. `given` gets what was given for it; of a flag the empty text.
+/// Adds the option of a field. `given` is called with its text, which is empty for a flag.
 template <class Owner, class Value, class Given>
 CLI::Option* add_field(CLI::App& command, const detail::Field<Owner, Value>& field,
                        const std::string& words, const Given& given) {
@@ -181,7 +181,7 @@ CLI::Option* add_field(CLI::App& command, const detail::Field<Owner, Value>& fie
   return option->group(field.text.is_rare ? kRareGroup : kGroup);
 }
 
-/// Options of all kinds of order, as they stand in an Order.
+/// Adds options that all kinds of order have: the fields of Order.
 void add_shared_options(CLI::App& command, OrderArguments& arguments) {
   detail::visit_fields<Order>([&]<class Value>(const detail::Field<Order, Value>& field) {
     if (field.text.option.empty()) return;
@@ -201,7 +201,7 @@ void add_shared_options(CLI::App& command, OrderArguments& arguments) {
   });
 }
 
-/// Options of some kinds.
+/// Adds options that only some kinds have.
 void add_kind_options(CLI::App& command, OrderArguments& arguments) {
   std::vector<detail::KindOption> left = detail::kind_options();
   std::erase_if(left, [](const auto& option) { return option.option == "--no-shuffle"; });
@@ -316,7 +316,7 @@ StepSize checked(const StepSize& given) {
   if (step.batch_size == 0 && step.global_batch_size == 0) {
     throw CLI::RequiredError("--batch or --global-batch");
   }
-  step.batch_size = std::max<std::uint64_t>(step.batch_size, 1);  // or the other one counts
+  step.batch_size = std::max<std::uint64_t>(step.batch_size, 1);  // or global_batch_size applies
   return step;
 }
 
@@ -385,7 +385,7 @@ void go_by_launcher(RunArguments& arguments) {
 
 namespace {
 
-/// A token of a mixture wants its data sets, with the weights that it has.
+/// Checks that a token of a mixture gets its data sets, with its weights.
 void check_mixture(const OrderArguments& arguments, const Order& order, const MixedDataset* data) {
   const auto* const mixture = std::get_if<Mixture>(&order.kind);
   const std::vector<double> weights = parse_mix(arguments.mix).weights;
@@ -397,7 +397,7 @@ void check_mixture(const OrderArguments& arguments, const Order& order, const Mi
   if (!same) throw_usage("--mix has other indexes or weights than the token");
 }
 
-/// Puts a sampler where the options say that the run stands.
+/// A sampler at the position of the run that the options select.
 std::unique_ptr<Sampler> sampler_at(const RunArguments& arguments, const SampleSet& samples,
                                     const std::optional<ResumeToken>& token,
                                     const MixedDataset* data, const StepSize& step) {

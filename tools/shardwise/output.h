@@ -14,19 +14,19 @@
 
 namespace shardwise::tools {
 
-/// Thrown when the reader of standard output has gone away, as in `shardwise ls ... | head`: the
-/// program then ends quietly, since the reader has all that it wanted.
+/// Thrown when the reader of standard output has closed it, as in `shardwise ls ... | head`. The
+/// program then ends quietly, since the reader needs no more.
 struct ReaderGone {};
 
-/// Makes sure that descriptors 0 to 2 are taken, so that no file of ours becomes "standard output"
-/// when the program is started with that closed. Writing to it then fails.
+/// Fills descriptors 0 to 2, so that no file becomes standard output if the program is started with
+/// that closed. Writing to standard output then fails.
 void hold_standard_descriptors();
 
-/// Standard output, buffered. One thread. Nothing is written by the destructor: flush() reports the
-/// errors of what was written before it.
+/// Standard output, buffered. Threads: one. The destructor writes nothing: flush() reports the
+/// errors of earlier writes.
 ///
 /// Errors: ReaderGone; an Error when the disk is full or the descriptor is closed; Cancelled when
-/// Ctrl-C comes while a slow reader holds a write up.
+/// Ctrl-C comes while a slow reader blocks a write.
 class Output {
  public:
   explicit Output(int fd = STDOUT_FILENO) : fd_(fd) {}
@@ -38,11 +38,11 @@ class Output {
     if (buffer_.size() >= kFlushBytes) flush();
   }
   void flush();
-  /// Forgets what was not written yet.
+  /// Drops buffered text.
   void drop() noexcept { buffer_.clear(); }
 
   bool is_terminal() const;
-  /// Columns to fill where it is a terminal.
+  /// Columns to fill on a terminal.
   std::size_t width() const;
 
  private:
@@ -57,16 +57,16 @@ class Output {
 /// Appends `text`, which must be UTF-8, as a JSON string.
 void append_json_string(std::string& out, std::string_view text);
 
-/// Appends `"<name>":"<bytes>"`, or `"<name>_hex":"<hexadecimal>"` for what is not UTF-8: names in
-/// archives are bytes, and JSON holds only text.
+/// Appends `"<name>":"<bytes>"`, or `"<name>_hex":"<hexadecimal>"` if the bytes are not UTF-8:
+/// names in archives are bytes, and JSON holds only text.
 void append_json_name(std::string& out, std::string_view name, std::string_view bytes);
 
-/// One line of JSON. Paths that are not UTF-8 get U+FFFD for what is not.
+/// One line of JSON. Bytes of paths that are not UTF-8 become U+FFFD.
 std::string json_text(const nlohmann::ordered_json& json);
 
 /// "1 shard", "2,000 shards".
 std::string counted(std::uint64_t count, std::string_view singular);
-/// "1 shard is", "2,000 shards are": with the verb of one or of many.
+/// "1 shard is", "2,000 shards are": with a verb in singular or plural.
 std::string counted(std::uint64_t count, std::string_view singular, std::string_view verb_of_one,
                     std::string_view verb_of_many);
 

@@ -47,7 +47,7 @@ struct PackOptions {
 
 using PackReport = ShardWriter::Totals;
 
-/// How the shards in a folder are named; without one, their names alone.
+/// The names of shards in `folder`; without a folder, file names only.
 ShardWriter::Names shard_names(const PackOptions& options, const std::string& folder = {}) {
   return {.before = folder + options.prefix,
           .digits = kShardDigits,
@@ -58,12 +58,12 @@ std::string shard_name(const PackOptions& options, std::uint64_t number) {
   return shard_names(options).name(number);
 }
 
-/// The numbers of the shards that are in the directory, as far as shard_name could have named them.
+/// The numbers of existing shards in the directory whose names shard_name() could have made.
 std::vector<std::uint64_t> shards_there(const PackOptions& options) {
   return detail::numbers_there(shard_names(options, options.directory + "/"));
 }
 
-/// True if the file is what write_classes() writes.
+/// True if the file has the form that write_classes() writes.
 bool is_classes_file(const std::string& path) {
   constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
   const File file = File::open_read(path);
@@ -76,7 +76,7 @@ bool is_classes_file(const std::string& path) {
          json["classes"].is_array();
 }
 
-/// Throws if something that this program did not write would be replaced or removed.
+/// Throws if a file that another program wrote would be replaced or removed.
 void require_own(const PackOptions& options, bool has_classes) {
   const auto refuse = [](const std::string& path) {
     throw InvalidArgument("the file was not written by `shardwise pack`, and is not replaced",
@@ -128,7 +128,8 @@ class Packer {
 
   void finish() { writer_.close(); }
 
-  /// Shards that have their names, and stay whatever happens; in a dry run, that would have them.
+  /// Shards that have their final names; they remain after an error. In a dry run, shards that
+  /// would have them.
   std::size_t num_finished() const { return writer_.paths().size(); }
 
   const PackReport& report() const { return writer_.totals(); }

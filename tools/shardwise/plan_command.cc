@@ -33,7 +33,7 @@ struct PlanOptions {
   bool json = false;
 };
 
-/// @param has_window  whether a smaller --window can be chosen.
+/// @param has_window  set to true if a smaller --window is possible.
 FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
   if (options.run.rank) {
     throw CLI::ValidationError("--rank does not apply to a plan, which covers all ranks",

@@ -19,11 +19,11 @@ namespace {
 
 int failed(Output& out, std::string_view text) {
   try {
-    out.flush();  // what was found before the error
+    out.flush();  // results found before the error
   } catch (const std::exception&) {
-    // One error is enough.
+    // Only one error is reported.
   } catch (const ReaderGone&) {
-    // The error still counts.
+    // The exit code still reports the error.
   }
   say("error", text);
   return kExitFailed;
@@ -68,7 +68,7 @@ std::unique_ptr<CLI::App> make_program(Output& out) {
   program->set_help_flag("-h,--help", "show this help, and exit");
   program->require_subcommand(1);
   add_commands(*program, out);
-  // After the commands, which would inherit it.
+  // Set after the commands, which would inherit it.
   program->footer(
       "Each command has its own help, with an example: `shardwise help index`\n\n"
       "Examples:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'\n"

@@ -12,7 +12,7 @@ namespace shardwise::tools {
 
 enum class Unit : std::uint8_t { kBytes, kSamples };
 
-/// Where some long work stands.
+/// State of a long operation.
 struct ProgressState {
   std::uint64_t done = 0;
   std::uint64_t total = 0;
@@ -27,8 +27,8 @@ std::string progress_bar(std::string_view verb, const ProgressState& state, std:
 /// "indexing: 45 %, 1.2 GiB/s, 0:12 left, 12 of 100 shards"
 std::string progress_line(std::string_view verb, const ProgressState& state);
 
-/// Shows on standard error how far some work is: a bar on a terminal, a plain line every ten
-/// seconds elsewhere, nothing when quiet. One thread.
+/// Shows the progress of an operation on standard error: a bar on a terminal, a plain line every
+/// ten seconds elsewhere, nothing when quiet. Threads: one.
 class Progress {
  public:
   Progress(std::string verb, Unit unit, bool quiet);
@@ -37,9 +37,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Cheap; draws only now and then.
+  /// Cost: small; draws only at intervals.
   void update(std::uint64_t done, std::uint64_t total, const std::function<std::string()>& detail);
-  /// Updates it by the bytes that the library says are done.
+  /// A callback that updates the progress by bytes.
   ProgressCallback of_bytes();
   /// Wipes the bar, so that other text can be printed.
   void clear();

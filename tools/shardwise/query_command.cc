@@ -32,14 +32,13 @@ struct QueryOptions {
 
 constexpr const char* kHexSuffix = "_hex";
 
-/// Blobs are, and text that is not UTF-8, as other names and bytes are in JSON.
+/// Blobs, and text that is not UTF-8, are shown in hexadecimal.
 bool is_shown_as_hex(const Query::Value& value) {
   return value.type == Query::Value::Type::kBlob ||
          (value.type == Query::Value::Type::kText && !is_utf8(value.bytes));
 }
 
-/// The columns' names as names of one JSON object: text, and none twice, with "_hex" behind it or
-/// without.
+/// The columns' names as names of one JSON object: text, unique with and without the suffix "_hex".
 std::vector<std::string> json_names(const std::vector<std::string>& columns) {
   std::vector<std::string> names;
   std::set<std::string> taken;
@@ -64,7 +63,7 @@ void append_json_value(std::string& line, const Query::Value& value) {
       line += std::to_string(value.integer);
       break;
     case Query::Value::Type::kReal:
-      // JSON has no number for these, and they are no null. SQLite knows no NaN.
+      // JSON has no infinity, and null would be wrong. SQLite has no NaN.
       line += std::isfinite(value.real) ? fmt::format("{}", value.real)
               : value.real < 0          ? R"("-Infinity")"
                                         : R"("Infinity")";
@@ -76,7 +75,7 @@ void append_json_value(std::string& line, const Query::Value& value) {
   }
 }
 
-/// As the sqlite3 shell's tab-separated output, but with what would break a line escaped.
+/// Formats like the sqlite3 shell's tab-separated output, but escapes characters that break a line.
 std::string text_of(const Query::Value& value) {
   switch (value.type) {
     case Query::Value::Type::kNull:

@@ -7,15 +7,15 @@
 
 namespace shardwise::tools {
 
-/// A column of the tables that `shardwise query` can ask.
+/// A column of the tables that `shardwise query` offers.
 struct SchemaColumn {
   std::string table;
   std::string name;
-  std::string type;  ///< "any": of metadata, which may hold anything
-  std::string text;  ///< what it is, in one line
+  std::string type;  ///< "any" for metadata, which may have any type
+  std::string text;  ///< description, in one line
 };
 
-/// All of them, those that `index --column` made included.
+/// All columns, including those that `index --column` made.
 std::vector<SchemaColumn> query_schema(const Index& index);
 
 }  // namespace shardwise::tools

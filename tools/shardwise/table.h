@@ -9,20 +9,20 @@
 
 namespace shardwise::tools {
 
-/// Where a column's cells stand. By content: to the right if the first rows hold only numbers.
+/// Alignment of a column's cells. By content: right if the first rows hold only numbers.
 enum class Align : std::uint8_t { kLeft, kRight, kByContent };
 
 struct TableColumn {
   std::string name;
   Align align = Align::kLeft;
-  Cut cut = Cut::kEnd;  ///< where a text that is too wide loses characters; numbers are not cut
+  Cut cut = Cut::kEnd;  ///< where text that is too wide is cut; numbers are not cut
 };
 
 /// A list for people and for scripts. On a terminal: a header, columns aligned to the widest of the
-/// first rows, wider from a row on that needs it, and lines cut to the terminal's width. Elsewhere:
-/// cells separated by tabs, as they come, without a header unless it is asked for.
+/// first rows and widened by later rows, and lines cut to the terminal's width. Elsewhere:
+/// unchanged cells separated by tabs, with a header only on request.
 ///
-/// Rows are written as they come, but for the first kRowsMeasured on a terminal. One thread.
+/// Rows are written immediately, except the first kRowsMeasured on a terminal. Threads: one.
 /// Errors: those of Output.
 class Table {
  public:
@@ -32,9 +32,9 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  /// Cells are printable UTF-8, as escaped() makes it. REQUIRES: as many as there are columns.
+  /// Adds a row. Cells are printable UTF-8, as escaped() makes it. REQUIRES: one cell per column.
   void add(std::vector<std::string> cells);
-  /// Writes what is still kept. To be called once, after the last row.
+  /// Writes the rows that are still kept. Call it once, after the last row.
   void finish();
 
  private:

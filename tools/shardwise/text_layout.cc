@@ -76,7 +76,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-/// Words as a shell takes them: what is in quotes is not taken apart.
+/// Words as a shell splits them: quoted parts stay whole.
 std::vector<std::string_view> shell_words(std::string_view command) {
   std::vector<std::string_view> words;
   char quote = 0;

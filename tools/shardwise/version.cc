@@ -16,7 +16,7 @@
 namespace shardwise::tools {
 namespace {
 
-/// libarchive names the libraries that it was built with: "libarchive 3.6.2 zlib/1.2.13 ...".
+/// libarchive lists the libraries that it was built with: "libarchive 3.6.2 zlib/1.2.13 ...".
 nlohmann::ordered_json libraries_json() {
   const curl_version_info_data& curl = *curl_version_info(CURLVERSION_NOW);
   nlohmann::ordered_json libraries = {

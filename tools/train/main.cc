@@ -25,13 +25,13 @@ namespace {
 
 using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
 
-/// Under --local-ranks a rank ends with this if it lost a peer: the launcher says what happened.
+/// Exit code, under --local-ranks, of a rank that lost a peer: the launcher reports the cause.
 constexpr int kLostPeer = 75;
 constexpr const char* kChildVariable = "SHARDWISE_TRAIN_LOCAL_RANK";
 
-/// Lets OpenMP's threads sleep while they wait, unless a variable says how they wait. Threads that
-/// spin take the cores from loading threads, other ranks and other programs.
-/// @return  true if the environment was changed, which OpenMP reads before main() begins.
+/// Lets OpenMP's threads sleep while they wait, unless a variable chooses how they wait. Spinning
+/// threads would take cores from loading threads, other ranks and other programs.
+/// @return  true if the environment was changed; OpenMP reads it before main() begins.
 bool wait_asleep() {
   for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
     if (std::getenv(name) != nullptr) return false;
@@ -39,21 +39,21 @@ bool wait_asleep() {
   return ::setenv("OMP_WAIT_POLICY", "passive", 1) == 0;
 }
 
-/// False if LibTorch computes with one thread, which waits for no other.
+/// False if LibTorch computes with one thread, which has no thread to wait for.
 bool may_compute_in_threads(const train::Options& options) {
   if (options.compute_threads > 0) return options.compute_threads > 1;
   const char* const told = std::getenv("OMP_NUM_THREADS");
   return told == nullptr || std::strcmp(told, "1") != 0;
 }
 
-/// Begins again as the same process. Returns only if that is impossible; all goes on as it was.
+/// Restarts the program in the same process. Returns only if that fails, with no effect.
 void start_again(char** argv) {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) ::execv(program.c_str(), argv);
 }
 
-/// The exit codes from here on are those of signals.
+/// Exit codes above this are those of signals.
 constexpr int kSignals = 128;
 
 int interrupted(int exit_code) {
@@ -63,36 +63,35 @@ int interrupted(int exit_code) {
   return exit_code;
 }
 
-/// 2 for options that turned out not to be valid, or not to go together, else 1.
+/// 2 for options that are invalid, or exclude each other; else 1.
 int exit_code_of(const std::exception& e) {
   const bool is_usage = dynamic_cast<const CLI::Error*>(&e) != nullptr ||
                         dynamic_cast<const InvalidOption*>(&e) != nullptr;
   return is_usage ? tools::kExitWrongUsage : tools::kExitFailed;
 }
 
-/// Under --local-ranks: what the rank that failed says itself, or the launcher of one that ended.
+/// Under --local-ranks: true for errors that the failed rank, or the launcher, reports.
 bool is_said_elsewhere(const std::string& text) {
   return text.starts_with("a rank failed") || text.find("(a rank ended)") != std::string::npos ||
          text.find("(ranks ended)") != std::string::npos;
 }
 
 int run_rank(train::Options& options) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on the size of files is an error
-  // Never destroyed: without its handlers a signal that comes while the process ends would kill a
-  // run that is done.
+  std::signal(SIGXFSZ, SIG_IGN);  // makes a write beyond the limit on file sizes an error
+  // Never destroyed: without its handlers, a signal during the exit would kill a finished run.
   static libtorch::StopGuard* guard = nullptr;
   try {
     guard = new libtorch::StopGuard(train::guard_options(options));
     options.first_use.cancel = guard->token();
     train::train(options, *guard);
-    // Without a reason the ranks came to their end, and the signal later.
+    // Without a reason, the ranks finished before the signal came.
     const bool is_stopped = !guard->reason().empty() && guard->exit_code() > kSignals;
     return is_stopped ? interrupted(guard->exit_code()) : 0;
   } catch (const std::exception& e) {
     const auto* error = dynamic_cast<const Error*>(&e);
     const bool is_lost = error != nullptr && error->code() == ErrorCode::kDistributed;
     const bool is_cancelled = error != nullptr && error->code() == ErrorCode::kCancelled;
-    // Peers that stopped first look like lost ones.
+    // Peers that stopped first look like lost ranks.
     if (guard != nullptr && guard->exit_code() > kSignals && (is_lost || is_cancelled)) {
       return interrupted(guard->exit_code());
     }
@@ -104,13 +103,13 @@ int run_rank(train::Options& options) {
   }
 }
 
-/// What the ranks ended with if a signal stopped them, and no error: 130 after SIGINT; else 0.
+/// The exit code if a signal, and no error, stopped the ranks: 130 after SIGINT; else 0.
 int stop_code_of(const libtorch::LocalRanksResult& result) {
   int code = 0;
   for (const auto& end : result.ranks) {
     const bool is_lost = end.exit_code == kLostPeer;
     if (end.exit_code > 0 && end.exit_code < kSignals && !is_lost) return 0;
-    // Without one from outside, SIGTERM, which a rank got from here, is no reason of its own.
+    // The launcher itself stops ranks by SIGTERM, which counts only if a signal came from outside.
     const bool is_from_outside =
         result.forwarded_signal != 0 || !end.stopped_by_us || end.exit_code != kSignals + SIGTERM;
     if (end.exit_code > kSignals && is_from_outside) code = end.exit_code;
@@ -125,7 +124,7 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   libtorch::LocalRanksOptions launch;
   launch.num_ranks = options.local_ranks;
   launch.arguments = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  // The ranks get the same arguments; the variable tells them that they are ranks.
+  // The ranks get the same arguments; the variable marks them as ranks.
   for (int i = 1; i < argc; ++i) launch.arguments.emplace_back(argv[i]);
   launch.environment = {{kChildVariable, "1"}};
   const auto result = libtorch::run_local_ranks(launch);
@@ -135,7 +134,7 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   int killed = -1;
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
     const auto& end = result.ranks[rank];
-    // Also of one that was told to stop because a peer noticed first.
+    // Counts a rank that the launcher stopped because a peer noticed first.
     if (end.exit_code > 0 && end.exit_code != kLostPeer) was_said = true;
     if (end.signal != 0 && !end.stopped_by_us && killed < 0) killed = static_cast<int>(rank);
   }

@@ -53,9 +53,10 @@ double seconds_since(Clock::time_point start) {
 
 // ----------------------------------------------------------------------------------------- model
 
-/// 3x3 convolutions with group normalisation, halving the image between them, then the largest
-/// response of each channel wherever it is. Nothing depends on which samples share a batch, so how
-/// a step is spread over ranks changes only the rounding. Takes uint8 [N, 3, H, W] of any size.
+/// 3x3 convolutions with group normalisation, halving the image between them, then the maximum of
+/// each channel over all positions. No result depends on which samples share a batch, so the
+/// distribution of a step over ranks changes only the rounding. Takes uint8 [N, 3, H, W] of any
+/// size.
 struct SmallCnnImpl : torch::nn::Module {
   static constexpr std::array<std::int64_t, 4> kWidths = {16, 32, 64, 96};
 
@@ -88,9 +89,10 @@ struct SmallCnnImpl : torch::nn::Module {
 };
 TORCH_MODULE(SmallCnn);
 
-/// Warm-up over the first tenth of `total` samples, then a cosine to 0. Counted in samples, and not
-/// in steps, so that a run may go on with other ranks and batches.
-/// @param before  samples of earlier steps. @param step_size  of this one.
+/// Learning rate: warm-up over the first tenth of `total` samples, then a cosine to 0. Counts
+/// samples, not steps, so that a run may continue with other ranks and batches.
+/// @param before     samples of earlier steps.
+/// @param step_size  samples of this step.
 double rate_at(std::uint64_t before, std::uint64_t step_size, std::uint64_t total, double highest) {
   const double done =
       static_cast<double>(before) / static_cast<double>(std::max<std::uint64_t>(total, 1));
@@ -105,7 +107,7 @@ double rate_at(std::uint64_t before, std::uint64_t step_size, std::uint64_t tota
 
 // -------------------------------------------------------------------------------------------- run
 
-/// What a checkpoint holds, beside where the loader stands.
+/// The content of a checkpoint, except the loader's position.
 struct Run {
   explicit Run(std::int64_t num_classes)
       : classes(num_classes),
@@ -116,14 +118,14 @@ struct Run {
   SmallCnn model;
   torch::optim::AdamW optimizer;
   std::uint64_t step = 0;       ///< steps taken since the beginning of the run
-  std::uint64_t planned = 0;    ///< samples of the steps of this epoch so far, all ranks
-  double loss_sum = 0;          ///< of this epoch so far, all ranks
-  std::int64_t samples = 0;     ///< of this epoch so far, all ranks
-  bool evaluation_due = false;  ///< of the epoch that ended last
-  double loss_sum_here = 0;     ///< of this rank, not among them yet
+  std::uint64_t planned = 0;    ///< planned samples of this epoch so far, all ranks
+  double loss_sum = 0;          ///< sum of losses of this epoch so far, all ranks
+  std::int64_t samples = 0;     ///< delivered samples of this epoch so far, all ranks
+  bool evaluation_due = false;  ///< for the last finished epoch
+  double loss_sum_here = 0;     ///< losses of this rank, not yet in loss_sum
   std::int64_t samples_here = 0;
 
-  /// Adds what the ranks have not told each other yet. Collective.
+  /// Adds the sums that the ranks have not exchanged yet. Collective.
   void add_up(const ProcessGroup& group) {
     const Mean rest = libtorch::reduce_exact(loss_sum_here, samples_here, group);
     loss_sum += rest.sum;
@@ -166,7 +168,8 @@ void take_over(const libtorch::Checkpoint& checkpoint, Run& run) {
   run.step = static_cast<std::uint64_t>(checkpoint.integer("step"));
   run.samples = checkpoint.integer("samples");
   run.loss_sum = checkpoint.number("loss_sum");
-  // Older checkpoints have neither. Of the planned samples, those that were bad are not among them.
+  // Older checkpoints lack both. Then `samples` stands for the planned samples; it excludes bad
+  // ones.
   run.planned = static_cast<std::uint64_t>(
       checkpoint.contains("planned") ? checkpoint.integer("planned") : run.samples);
   run.evaluation_due =
@@ -175,7 +178,7 @@ void take_over(const libtorch::Checkpoint& checkpoint, Run& run) {
 
 // --------------------------------------------------------------------------------------- progress
 
-/// What rank 0 says: results on stdout, progress on stderr.
+/// Prints the results to stdout, and progress to stderr, on rank 0 only.
 class Reporter {
  public:
   Reporter(const Options& options, bool speaks)
@@ -227,7 +230,7 @@ class Reporter {
     }
   }
 
-  /// An evaluation that a run before this one did not come to.
+  /// An evaluation that an earlier run did not reach.
   void evaluated(std::uint64_t epoch, const Mean& accuracy) {
     accuracy_ = accuracy;
     if (!speaks_) return;
@@ -240,14 +243,14 @@ class Reporter {
     }
   }
 
-  /// What each rank did in an epoch.
+  /// Prints a table of each rank's work in an epoch.
   void report(const std::string& table) {
     if (!progress_) return;
     close_line();
     std::fputs(table.c_str(), stderr);
   }
 
-  /// @param checkpoint  that holds this step; empty: none does.
+  /// @param checkpoint  the one that holds this step; empty means: no checkpoint does.
   void stopped(const std::string& reason, std::uint64_t step, const std::string& checkpoint) {
     if (!speaks_) return;
     close_line();
@@ -286,7 +289,8 @@ class Reporter {
     }
   }
 
-  /// Throws what a result could not be written for. A run that may go on is not ended by that.
+  /// Throws the error of a result that could not be written; deferred, so that it does not end the
+  /// run.
   void require_written() const {
     if (unwritten_) std::rethrow_exception(unwritten_);
   }
@@ -297,14 +301,14 @@ class Reporter {
   }
 
  private:
-  /// A line of the results. After the first that cannot be written there are no more.
+  /// Writes a line of the results. After the first failure no more lines are written.
   void print(const std::string& line) {
     if (unwritten_ || reader_is_gone_) return;
     try {
       out_.write(line + "\n");
       out_.flush();
     } catch (const tools::ReaderGone&) {
-      reader_is_gone_ = true;  // it has all that it wanted
+      reader_is_gone_ = true;  // it needs no more lines
     } catch (const Error&) {
       unwritten_ = std::current_exception();
     }
@@ -359,15 +363,15 @@ libtorch::ImageLoader::Options loader_options(const Options& options, unsigned t
   return loader;
 }
 
-/// Samples of a step of all ranks.
+/// Samples of a step on all ranks.
 std::uint64_t step_size(const Options& options, const ProcessGroup& group) {
   if (options.global_batch_size > 0) return static_cast<std::uint64_t>(options.global_batch_size);
   return static_cast<std::uint64_t>(options.batch_size) *
          static_cast<std::uint64_t>(group.world_size()) / options.order.replicas;
 }
 
-/// One more than the largest label, from the columns of the indexes: no shard is read. Nothing
-/// where an index has no column of the labels, or there is more in it than classes.
+/// The largest label plus 1, from the columns of the indexes: no shard is read. Returns nullopt if
+/// an index has no column of the labels, or a value in it is not a class.
 std::optional<std::int64_t> classes_of_columns(const MixedDataset& data,
                                                const std::string& label_field) {
   double most = -1;
@@ -382,14 +386,14 @@ std::optional<std::int64_t> classes_of_columns(const MixedDataset& data,
         if (label < 0 || label >= 1 << 20 || label != std::floor(label)) return std::nullopt;
         most = std::max(most, label);
       }
-    } catch (const InvalidArgument&) {  // no number
+    } catch (const InvalidArgument&) {  // not a number
       return std::nullopt;
     }
   }
   return static_cast<std::int64_t>(most) + 1;
 }
 
-/// True if a shard has to be fetched to read it, whatever is in the cache.
+/// True if the index has a shard that must be fetched, unless it is cached.
 bool has_fetched_shards(const Index& index) {
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
     if (is_fetched_url(index.shard(shard).path)) return true;
@@ -397,8 +401,8 @@ bool has_fetched_shards(const Index& index) {
   return false;
 }
 
-/// The number of classes if it is known without a look at the labels.
-/// Errors: InvalidArgument if it is not, and that look would fetch all shards.
+/// The number of classes if it is known without reading labels.
+/// Errors: InvalidArgument if it is unknown, and reading labels would fetch all shards.
 std::optional<std::int64_t> known_classes(const MixedDataset& data, const Options& options) {
   if (options.classes > 0) return options.classes;
   if (const auto classes = classes_of_columns(data, options.label_field)) return classes;
@@ -419,8 +423,7 @@ void require_samples(const MixedDataset& data, const std::string& path) {
     throw InvalidArgument("the index has no samples", in_quotes(path), "name another");
 }
 
-/// One more than the largest label. Where nothing else tells it, each rank reads a part of the
-/// labels.
+/// The largest label plus 1. If no option or column gives it, each rank reads a part of the labels.
 std::int64_t count_classes(const MixedDataset& data, const Options& options,
                            const ProcessGroup& group, const CancelToken& cancel) {
   const auto world = static_cast<std::uint64_t>(group.world_size());
@@ -438,7 +441,7 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
     try {
       label = sample.integer(options.label_field);
     } catch (const Error& e) {
-      // What turns out bad is counted where it is read.
+      // Bad samples are counted when they are loaded.
       if (options.max_bad > 0) continue;
       throw Error(e.code(), std::string(e.what()) + "; --label-field names the field of the class");
     }
@@ -466,7 +469,7 @@ void require_classes(const libtorch::ImageLoader::Batch& batch, std::int64_t cla
                  "labels are numbers from 0, below --classes");
 }
 
-/// One step; returns the sum of this rank's losses.
+/// Takes one step; returns the sum of this rank's losses.
 double train_step(Run& run, libtorch::GradientAverager& gradients,
                   const libtorch::ImageLoader::Batch& batch, const ProcessGroup& group) {
   run.optimizer.zero_grad();
@@ -485,7 +488,7 @@ double train_step(Run& run, libtorch::GradientAverager& gradients,
   return loss_sum;
 }
 
-/// What each step of this rank was made of, for people who look for the cause of a spike.
+/// The samples of each step of this rank, to find the cause of a spike.
 class SampleLog {
  public:
   SampleLog(const std::string& prefix, int rank, bool append) {
@@ -514,10 +517,10 @@ class SampleLog {
 
 struct Threads {
   unsigned loading;
-  int compute;  ///< 0: as LibTorch has them
+  int compute;  ///< 0 means: LibTorch's default
 };
 
-/// True if a variable tells LibTorch its number of threads.
+/// True if an environment variable sets LibTorch's number of threads.
 bool has_own_threads() {
   return std::ranges::any_of(std::array{"OMP_NUM_THREADS", "MKL_NUM_THREADS"},
                              [](const char* name) {
@@ -599,7 +602,7 @@ void check(const Options& options, int world_size) {
   }
 }
 
-/// What all ranks must have alike, beside what the loaders compare.
+/// Checks that all ranks have the same values, except those that the loaders compare.
 void require_same_run(const Options& options, const std::optional<Dataset>& eval,
                       const ProcessGroup& group) {
   std::ostringstream rate;
@@ -666,7 +669,7 @@ class Training {
     is_set_up_ = true;
   }
 
-  /// All that is left, or until the ranks stop.
+  /// Trains until the last epoch, or until the ranks stop.
   void run() {
     if (run_->evaluation_due) {
       reporter_.evaluated(loader_->epoch_number() - 1, evaluate());
@@ -686,8 +689,8 @@ class Training {
     reporter_.run_done(num_epochs, loader_->bad_samples(), loader_->stats());
   }
 
-  /// The checkpoint of ranks that stop, unless the last one has it all, or a rank has not been set
-  /// up: then the model and the loader may stand at different steps. Collective.
+  /// Saves a checkpoint when ranks stop, unless the last one is current. If a rank has not been set
+  /// up, saves nothing: the model and the loader may be at different steps. Collective.
   void save_at_stop() {
     if (group_.any(!is_set_up_) || !file_ || !group_.any(run_->step != saved_step_)) return;
     save();
@@ -754,7 +757,8 @@ class Training {
     has_checkpoint_ = true;
   }
 
-  /// The accuracy after an epoch. Ranks that stop within it make it first when the run goes on.
+  /// The accuracy after an epoch. Ranks that stop during the evaluation repeat it when the run
+  /// continues.
   Mean evaluate() {
     const Mean accuracy = [&] {
       try {
@@ -769,7 +773,7 @@ class Training {
     return accuracy;
   }
 
-  /// False if the ranks stop within the epoch.
+  /// Returns false if the ranks stop within the epoch.
   bool run_epoch(const libtorch::ImageLoader::Epoch& epoch) {
     const auto start = Clock::now();
     Run& run = *run_;
@@ -792,7 +796,7 @@ class Training {
       run.planned += step_size_;
       samples += batch.size();
       report_progress(epoch, static_cast<double>(samples) / seconds_since(start));
-      // What ends with the epoch is saved there.
+      // The end of the epoch saves this.
       if (loader_->steps_left() == 0) {
         run.evaluation_due = eval_.has_value();
         continue;
@@ -849,10 +853,10 @@ class Training {
   std::optional<libtorch::GradientAverager> gradients_;
   std::optional<libtorch::EarlyStop> early_;
   libtorch::EvaluateOptions evaluation_;
-  std::uint64_t step_size_ = 0;   ///< samples of a step of all ranks
+  std::uint64_t step_size_ = 0;   ///< samples of a step on all ranks
   std::uint64_t epoch_size_ = 0;  ///< samples of an epoch
   std::uint64_t saved_step_ = 0;
-  bool has_checkpoint_ = false;  ///< of that step
+  bool has_checkpoint_ = false;  ///< the checkpoint of saved_step_
   bool is_set_up_ = false;
 };
 
@@ -860,7 +864,8 @@ class Training {
 
 void train(const Options& options, libtorch::StopGuard& guard) {
   const RankEnvironment ranks = rank_environment();
-  // One says whom all wait for; that it is rank 0, the others say, and each that it is interrupted.
+  // Rank 0 reports the rank it waits for; others report only that they wait for rank 0, or are
+  // interrupted.
   const auto notice = [&](const std::string& text) {
     const bool is_own = text.starts_with("waiting for rank 0 ") || text.starts_with("interrupted");
     if (options.first_use.quiet || (ranks.rank != 0 && !is_own)) return;

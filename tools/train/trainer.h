@@ -7,19 +7,19 @@
 
 namespace shardwise::train {
 
-/// Checks, before any rank is started, what every rank would stumble over.
+/// Checks, before a rank starts, for errors that every rank would report.
 /// Errors: as train().
 void check(const Options& options, int world_size);
 
-/// How the options have the ranks stop.
+/// The conditions on which the ranks stop.
 libtorch::StopGuard::Options guard_options(const Options& options);
 
-/// Runs this rank, which init_process_group() makes one of several, until the end, or until the
-/// guard stops it. Rank 0 prints.
+/// Runs this rank, which init_process_group() makes one of several, until the last epoch, or until
+/// the guard stops it. Rank 0 prints.
 /// Errors: those of the library.
 void train(const Options& options, libtorch::StopGuard& guard);
 
-/// What `--version` says: this program's version, LibTorch's, and how ranks meet.
+/// The text of --version: this program's version, LibTorch's, and how ranks communicate.
 std::string version();
 
 /// The rank and number of ranks of this process for error texts, as "rank 1 of 2: "; empty if

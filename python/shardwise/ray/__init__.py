@@ -6,8 +6,8 @@
     data.count()                                   # known from the index: nothing is read
     shardwise.ray.write(data.map(smaller), "small", index="small.idx")
 
-ray, pyarrow and NumPy are imported here, and nowhere else in the package. Every node needs
-shardwise, and the index at the same path. docs/ray.md has the whole way.
+Importing this package imports ray, pyarrow and NumPy; nothing else in shardwise imports ray. Every
+node needs shardwise, and the index at the same path. The page docs/ray.md describes the workflow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OF_TRAINING = ("ExactDataConfig", "ExactShard")
 
 
 def __getattr__(name: str) -> object:
-    """What needs Ray Train, which is not installed with Ray Data alone."""
+    """Names that need Ray Train, which Ray Data does not install."""
     if name not in _OF_TRAINING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -17,8 +17,8 @@ from .spec import Numbers, Reading, chosen, dataset_of, naming_the_node, numbers
 
 SPECIAL = ("__key__", "__index__", "__slot__", "__shard__")
 
-# What a column is made of, and its type. The metadata of an index has the types of SQLite, where
-# each value has its own: "mixed" has numbers and text.
+# The kind of a column, and its type. An index stores metadata with SQLite's types, where each value
+# has a type: "mixed" has numbers and text.
 _TYPES: dict[str, Any] = {
     "field": pa.large_binary(),
     "integer": pa.int64(),
@@ -41,7 +41,7 @@ class Column(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """All columns that a dataset has, and about how long their texts are."""
+    """All columns of a dataset, and the approximate lengths of their texts."""
 
     columns: tuple[Column, ...]
     text_bytes: dict[str, float]
@@ -66,9 +66,9 @@ def _kind_of(types: str | None) -> str:
 
 @functools.lru_cache(maxsize=4)
 def layout_of(reference: bytes) -> Layout:
-    """The columns of a dataset: its fields, the metadata of its index, and what all have. A column
-    of metadata goes before a field of the same name, and what all have before both. Costs 0.3 us a
-    sample if there is metadata.
+    """The columns of a dataset: its fields, the metadata of its index, and the special columns. A
+    metadata column hides a field of the same name; special columns hide both. Cost: with metadata,
+    one pass over the index.
     """
     data = dataset_of(reference)
     path = data.path
@@ -119,7 +119,7 @@ def row_bytes(
     columns: Sequence[Column],
     text_bytes: Mapping[str, float] | None = None,
 ) -> NDArray[np.int64]:
-    """The bytes of each row: those of fields exactly, of texts as `text_bytes` says, and 8 a
+    """The bytes of each row: exact for fields, estimated by `text_bytes` for texts, plus 8 per
     column."""
     texts = text_bytes or {}
     plain = sum(8 + texts.get(column.name, 0.0) for column in columns)
@@ -139,7 +139,7 @@ def _field(data: _core.Dataset, numbers: Numbers, name: str) -> Any:
     """The bytes of a field; null where a sample has none."""
     try:
         return _binary(None, *data.gather(numbers, name))
-    except NotFound:  # some of them have none, or a shard is gone, which is raised below
+    except NotFound:  # some samples lack the field, or a shard is gone, which raises below
         there = data.sizes(name, numbers) > 0
     for i in np.flatnonzero(~there):  # empty, or missing
         there[i] = name in data[int(numbers[i])]
@@ -202,7 +202,7 @@ def table_of(
 
 
 class Part(NamedTuple):
-    """What a read task is: a run of slots of a reading, and which columns of it."""
+    """A read task: a run of slots of a reading, and the columns to read."""
 
     reading: Reading
     first: int
@@ -212,7 +212,7 @@ class Part(NamedTuple):
     block_bytes: int
 
     def __call__(self) -> Iterator[Any]:
-        """The blocks, of some block_bytes each. Raises what opening and reading raise."""
+        """The blocks, each of about block_bytes. Raises what opening and reading raise."""
         with naming_the_node():
             data = dataset_of(self.reading.reference)
             numbers = numbers_of(self.reading, self.first, self.num_slots)
@@ -224,7 +224,7 @@ class Part(NamedTuple):
                 yield table_of(data, numbers[begin:end], slots[begin:end], self.columns)
 
     def _pieces(self, data: _core.Dataset, numbers: Numbers) -> Iterator[tuple[int, int]]:
-        """Ranges of the rows, each with about as many bytes as a block has."""
+        """Ranges of rows, each with about the bytes of a block."""
         ends = np.cumsum(row_bytes(data, numbers, self.columns))
         begin = 0
         while begin < len(numbers):

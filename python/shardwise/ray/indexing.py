@@ -26,7 +26,7 @@ def _build_part(
 
 
 class Parts:
-    """The parts of an index: built by tasks, merged by the driver. As of index()."""
+    """The parts of an index: tasks build them, the driver merges them. Options as index()."""
 
     def __init__(self, output: str, parts: int | None, content: dict[str, Any]) -> None:
         count = cluster_cpus() if parts is None else parts
@@ -34,7 +34,8 @@ class Parts:
         self._content = content | {"threads": 0}
 
     def build(self, sources: list[str], options: dict[str, Any]) -> int:
-        """How many samples the parts have, each built by a task with these options of Ray."""
+        """Builds each part in a task with these options of Ray; returns the samples of all
+        parts."""
         task = ray.remote(_build_part).options(**({"scheduling_strategy": "SPREAD"} | options))
         reports: list[BuildReport] = ray.get(
             [task.remote(path, sources, part, self._content) for path, part in self._numbered()]
@@ -67,17 +68,17 @@ def index(
 ) -> BuildReport:
     """Makes the index `output` as shardwise.index() does, by tasks that each scan some shards.
 
-    output, sources: on a file system that all nodes share, under the same paths; or sources are
-        URLs. Counts of wids descriptors are not held against the shards.
-    parts: tasks, and parts that are merged: by default as many as the cluster has CPUs. The index
-        has the table of a single build, byte for byte, however many there are.
-    columns, hashes, unique_keys, on_bad, drop_missing: as of shardwise.index().
-    max_retries: how often the part of a worker that died is built again: it goes on where that
-        one was. ray_remote_args: options of the tasks, as of ray.remote().
+    output, sources: on a file system that all nodes share, at the same paths; sources may be URLs.
+        Shards are not checked against counts of wids descriptors.
+    parts: number of tasks, each building one part; by default the cluster's number of CPUs. The
+        merged index has the table of a single build, byte for byte, for any number.
+    columns, hashes, unique_keys, on_bad, drop_missing: as for shardwise.index().
+    max_retries: how often the part of a dead worker is built again; the build continues where that
+        worker stopped. ray_remote_args: options of the tasks, as of ray.remote().
 
-    Costs: a CPU and a thread a task; the driver merges, and reads no shard. Raises what
-    shardwise.index() raises, with the node's name. Then parts that were built stay beside the
-    output, and the next call takes them over.
+    Cost: one CPU and one thread per task; the driver merges, and reads no shard. Raises what
+    shardwise.index() raises, with the node's name. Then finished parts remain beside the output,
+    and the next call reuses them.
     """
     output = local_path("output", output)
     named = [_absolute(source) for source in paths_of(sources)]

@@ -21,11 +21,11 @@ class _Stays(Exception):
 
 
 def to_sql(condition: Any, columns: tuple[Column, ...], data: _core.Dataset) -> str | None:
-    """A condition for Dataset.where() that holds for the same rows; None if there is none, or it
-    is not sure to be the same.
+    """A condition for Dataset.where() that holds for the same rows; None if there is no condition,
+    or no certain equivalent.
 
-    It may compare columns of metadata, "__key__" and "__index__" with numbers and texts, ask
-    whether they are in a list, or null, and join such conditions by and, or, not.
+    It may compare columns of metadata, "__key__" and "__index__" with numbers and texts, test for
+    membership in a list and for null, and join such conditions by and, or, not.
     """
     try:
         return _Translation(columns, data).sql(condition)
@@ -70,7 +70,7 @@ class _Translation:
         return f"({name} {sign} {self._literal(value, kind)})"
 
     def _listed(self, column: Any, values: Any, is_not: bool) -> str:
-        """Null is in no list, for Ray, and so not in all; for SQL it is neither."""
+        """For Ray a null is in no list, so "not in" holds; for SQL both are null."""
         name, kind = self._column(column)
         if not isinstance(values, (list, tuple)) or len(values) > _MOST_LISTED:
             raise _Stays
@@ -82,7 +82,7 @@ class _Translation:
         return f"({'NOT ' if is_not else ''}ifnull({name} IN ({', '.join(listed)}), 0))"
 
     def _column(self, expr: Any) -> tuple[str, str]:
-        """The name in SQL, and the kind."""
+        """The column's name in SQL, and its kind."""
         if not isinstance(expr, rx.ColumnExpr):
             raise _Stays
         kind = self._kinds.get(expr.name, "")
@@ -108,7 +108,7 @@ class _Translation:
             raise _Stays
         if not math.isfinite(value) or abs(value) > 2**53:
             raise _Stays
-        return repr(float(value) if isinstance(value, float) else int(value))  # also of NumPy's
+        return repr(float(value) if isinstance(value, float) else int(value))  # makes NumPy's plain
 
     def _whole(self, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -116,13 +116,14 @@ class _Translation:
         return value
 
     def _place(self, number: int) -> int | None:
-        """The number in the index of a sample of the dataset, if there is such a sample."""
+        """The number in the index of a sample of the dataset, or None if there is no such
+        sample."""
         if not 0 <= number < len(self._data):
             return None
         return self._data.number_in_index(number)
 
     def _of_number(self, sign: str, number: int) -> str:
-        """A comparison with a number of the dataset, as one with numbers of the index."""
+        """Turns a comparison with a number of the dataset into one with a number of the index."""
         if sign in ("=", "!="):
             place = self._place(number)
             return f"sample {sign} {-1 if place is None else place}"

@@ -46,7 +46,7 @@ _PLANNED_AT_ONCE = 1 << 20
 
 
 class Planned:
-    """Rows and bytes of the slots of a reading: those before each slot, and of all."""
+    """Cumulative rows and bytes of a reading: before each slot, and in total."""
 
     def __init__(self, rows: Numbers, ends: Numbers) -> None:
         self._rows = rows
@@ -63,13 +63,13 @@ class Planned:
         return int(self._ends[last] - self._ends[first])
 
     def most_bytes(self, width: int) -> int:
-        """Of a run of so many slots, at most."""
+        """The largest size of a run of `width` slots, in bytes."""
         starts = np.arange(0, self.num_slots, width)
         last = np.minimum(starts + width, self.num_slots)
         return int((self._ends[last] - self._ends[starts]).max(initial=0))
 
     def cut(self, parts: int) -> list[tuple[int, int]]:
-        """Runs of slots of about equal bytes, none without rows: so many, or fewer."""
+        """Cuts the slots into at most `parts` runs of about equal bytes, none without rows."""
         targets = np.arange(1, parts) * (self.bytes(0, self.num_slots) / parts)
         inner = np.searchsorted(self._ends, targets, side="left")
         bounds = np.unique(np.concatenate(([0], inner, [self.num_slots])))
@@ -79,7 +79,7 @@ class Planned:
 
 @functools.lru_cache(maxsize=2)
 def planned(reading: Reading, columns: tuple[Column, ...], condition: str | None) -> Planned:
-    """Goes through the order once: some 0.2 us a sample, and 16 bytes."""
+    """Goes through the order once; takes 16 bytes per slot."""
     data, slots = dataset_of(reading.reference), len(sampler_of(reading))
     texts = layout_of(reading.reference).text_bytes
     rows, ends = np.zeros(slots + 1, np.int64), np.zeros(slots + 1, np.int64)
@@ -96,9 +96,9 @@ def planned(reading: Reading, columns: tuple[Column, ...], condition: str | None
 
 
 class IndexSource(ray.data.Datasource):
-    """What Ray Data reads with: tasks are runs of the order's slots, cut by bytes.
+    """The data source of Ray Data: its tasks are runs of the order's slots, cut by bytes.
 
-    What filter() and select_columns() ask of its dataset is asked of the index, where it can be.
+    It answers filter() and select_columns() from the index where it can.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class IndexSource(ray.data.Datasource):
         return dataset_of(self.reading.reference)
 
     def placed(self, context: Any = None) -> Reading:
-        """What is read: as read() was told, or a rank of ExactDataConfig and its epoch."""
+        """The reading: as given to read(), or a rank of ExactDataConfig and its epoch."""
         context = ray.data.DataContext.get_current() if context is None else context
         return self.reading._replace(**context.get_config(PLACE, {}))
 
@@ -145,7 +145,7 @@ class IndexSource(ray.data.Datasource):
         clone = copy.copy(self)
         clone._columns = tuple(c for c in self._columns if c.name in projection_map)
         clone._projection_map = {column.name: column.name for column in clone._columns}
-        if not clone._columns:  # rows are counted: blocks without a column have none
+        if not clone._columns:  # only rows are counted: blocks without columns would have no rows
             clone._columns = (Column("__index__", "__index__"),)
         return clone
 
@@ -155,7 +155,7 @@ class IndexSource(ray.data.Datasource):
         return PUSHES
 
     def apply_predicate(self, predicate_expr: Any) -> IndexSource:
-        """Reads only the rows for which it holds; itself, if that is left to Ray."""
+        """Reads only the rows for which it holds; returns itself if Ray has to filter."""
         condition = to_sql(predicate_expr, self._all_columns, self.data)
         if condition is None:
             return self
@@ -182,8 +182,8 @@ class IndexSource(ray.data.Datasource):
         per_task_row_limit: int | None = None,
         data_context: Any = None,
     ) -> list[Any]:
-        """So many tasks, or as many as there are rows. Where nobody said how many, as many more as
-        there are blocks of the size that Ray aims at."""
+        """Returns `parallelism` tasks, fewer if there are fewer rows. If the user gave no number,
+        adds tasks until each has about one block of the size that Ray aims at."""
         context = ray.data.DataContext.get_current() if data_context is None else data_context
         reading = self.placed(context)
         target = context.target_max_block_size or 1 << 62
@@ -205,7 +205,7 @@ class IndexSource(ray.data.Datasource):
                 input_files=None,
                 exec_stats=None,
             )
-            schema = None if tasks else schema_of(self._columns)  # that of one is that of all
+            schema = None if tasks else schema_of(self._columns)  # all tasks share it
             tasks.append(ReadTask(part, metadata, schema=schema, **limits))
         return tasks
 
@@ -215,9 +215,9 @@ class IndexSource(ray.data.Datasource):
     def _dealt(
         self, reading: Reading, parts: int, target: int
     ) -> list[tuple[Reading, Planned, int, int]]:
-        """Runs of equal rows, one of each rank in turn: streaming_split(equal=False) gives each to
-        the consumer that has the fewest rows, so to the rank that it is of. Never fewer than
-        `parts`, unless they have one row each: Ray would split the blocks of fewer."""
+        """Runs of equal rows, one of each rank in turn. streaming_split(equal=False) gives a run to
+        the consumer with the fewest rows, which is then the one of the run's rank. There are at
+        least `parts` runs, unless each has one row: Ray would split the blocks of fewer tasks."""
         ranks = [
             reading._replace(rank=rank, world_size=self._deal) for rank in range(self._deal)
         ]
@@ -235,8 +235,8 @@ class IndexSource(ray.data.Datasource):
 
 
 def source_of(data: ray.data.Dataset) -> IndexSource:
-    """What a dataset reads from. Raises Unsupported if that is not one read() alone, or rows are
-    not those of a rank, in its order, when each rank does with its own what follows."""
+    """The source that a dataset reads from. Raises Unsupported if it does not come from one read()
+    alone, or if an operation would give other rows when each rank applies it to its samples."""
     operator = data._logical_plan.dag
     while len(operator.input_dependencies) == 1:
         kinds = [kind.__name__ for kind in type(operator).__mro__]
@@ -257,7 +257,7 @@ def source_of(data: ray.data.Dataset) -> IndexSource:
 
 
 def _opened(source: Any, opening: dict[str, Any]) -> _core.Dataset:
-    """The dataset, opened by the path of its index: workers do not build one."""
+    """The dataset, opened by the path of its index, so that workers do not build one."""
     if isinstance(source, _core.Dataset):
         if opening:
             raise InvalidArgument(
@@ -289,36 +289,36 @@ def read(
 ) -> ray.data.Dataset:
     """A dataset of Ray Data: the samples of an index, as rows, in an order.
 
-    source: as of shardwise.open(), or a Dataset. Its index has to lie at the same path on every
-        node; another one there, or none, is an error with the node's name. opening: options of
-        shardwise.open(): with cache=, each node reads through a shard cache of its own.
+    source: as for shardwise.open(), or a Dataset. Its index must be at the same path on every node;
+        if it is missing or differs there, the error names the node. opening: options of
+        shardwise.open(): with cache=, each node reads through its own shard cache.
     where: an SQL condition; only samples for which it holds are read, and ordered.
-    columns: names of those to be read; by default all. Each field of the samples is a column of
-        large_binary, null where a sample has none. Each metadata column of the index is one of
-        int64, float64 or string (or large_binary), and goes before a field of its name. And, before
-        both, "__key__", "__index__" (the sample's number in the dataset, from 0), "__slot__" (the
+    columns: names of the columns to read, by default all. Each field is a column of large_binary,
+        null where a sample lacks it. Each metadata column of the index is a column of int64,
+        float64 or string (or large_binary), and hides a field of its name. Special columns hide
+        both: "__key__", "__index__" (the sample's number in the dataset, from 0), "__slot__" (the
         row's place in the order) and "__shard__" (its path, or URL).
-    order: a shardwise.Order; by default the index's. epoch: of that order. resume: a token, as of
-        Sampler.token(): only what was left at that point is read.
-    deal: to how many consumers streaming_split(deal, equal=False) will give the rows: each gets
-        those of its rank, in order. Maps between them must keep the number of rows of a block, and
-        not make blocks that are larger than DataContext.target_max_block_size.
-    override_num_blocks: how many tasks; by default one for each CPU, two where each then has a MiB,
-        or more where their blocks would exceed the context's target_max_block_size. concurrency,
-        ray_remote_args: as of ray.data.read_datasource().
+    order: a shardwise.Order; by default the index's order. epoch: of that order. resume: a token of
+        Sampler.token(): only the samples after that point are read.
+    deal: number of consumers of streaming_split(deal, equal=False): each gets the samples of its
+        rank, in order. Maps between read() and the split must keep the number of rows of a block,
+        and not make blocks larger than DataContext.target_max_block_size.
+    override_num_blocks: number of tasks; by default one per CPU, two where each then has a MiB, or
+        more where their blocks would exceed the context's target_max_block_size. concurrency,
+        ray_remote_args: as for ray.data.read_datasource().
 
-    Rows come in order (its context has preserve_order). count(), schema() and size_bytes() are
-    known without reading: sizes exactly for fields, on average for texts. A task is a run of the
-    order, within shards, too; done again, it gives the same rows. With Ray 2.60 or newer, columns
-    that are not selected are not read, and filter() on metadata columns, "__key__" and "__index__"
-    leaves out rows before they are read, if all of it is comparisons with numbers and texts, lists,
-    and nulls.
+    Rows come in order (the dataset's context has preserve_order). count(), schema() and
+    size_bytes() need no reading: sizes are exact for fields, averages for texts. A task is a run of
+    the order, possibly within a shard; a repeated task gives the same rows. With Ray 2.60 or newer,
+    columns that are not selected are not read. A filter() on metadata columns, "__key__" and
+    "__index__" drops rows before they are read, if it consists only of comparisons with numbers and
+    texts, lists, and nulls.
 
-    Costs, here: some 0.2 us a sample, and 0.3 us more if the index has metadata columns; where= and
-    filters some 0.2 us a sample in each process; some us a shard once in each process. Raises what
-    shardwise.open() raises; NotFound (a column), InvalidArgument, Mismatch (the token). A task
-    whose shard is not the one that was indexed raises StaleIndex, and one whose index says anything
-    else of its shards or their metadata than here, Mismatch; both with the node's name.
+    Cost: the driver goes through the order once, and once through metadata columns; each process
+    applies where= and filters once, and opens each shard once.
+    Raises what shardwise.open() raises; NotFound (a column), InvalidArgument, Mismatch (the token).
+    A task raises StaleIndex if its shard is not the indexed one, and Mismatch if its index
+    describes shards or metadata differently; both name the node.
     """
     data = _opened(source, opening)
     if where is not None:
@@ -348,7 +348,7 @@ def read(
     if resume is not None:
         reading = resumed(reading, resume)
         reading = reading._replace(epoch=max(epoch, reading.epoch))
-    sampler_of(reading)  # what is wrong is said here
+    sampler_of(reading)  # raises errors of the order before any task starts
     reader = IndexSource(reading, chosen_columns(layout, names), deal, is_auto)
     made: ray.data.Dataset = ray.data.read_datasource(
         reader,
@@ -361,7 +361,7 @@ def read(
 
 
 def _named(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of tasks as read_datasource() takes them: by name, where this Ray has that name."""
+    """Options of tasks as read_datasource() takes them: by keyword, where this Ray has it."""
     known = inspect.signature(ray.data.read_datasource).parameters
     named = {name: value for name, value in options.items() if name in known}
     others = {name: value for name, value in options.items() if name not in known}
@@ -369,7 +369,7 @@ def _named(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _few_tasks(source: IndexSource) -> int:
-    """One for each CPU, or two where each then has a MiB: Ray itself would ask for 200, or one a
-    MiB, of 20 ms each."""
+    """One task per CPU, or two where each then has a MiB. Ray would ask for 200, or for one per
+    MiB, and starting a task takes 20 ms."""
     cpus = cluster_cpus()
     return max(cpus, min(2 * cpus, (source.estimate_inmemory_data_size() or 0) >> 20))

@@ -1,4 +1,4 @@
-"""Which samples a task reads: found again, in every process, from a few hundred bytes."""
+"""The samples that a task reads: each process reconstructs them from a few hundred bytes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _VERSION_BYTES = 32
 
 
 class Reading(NamedTuple):
-    """A dataset in the order in which one rank is given it, in one epoch."""
+    """A dataset in the order in which one rank receives it, in one epoch."""
 
     reference: bytes
     """Of the dataset, as of reference_of()."""
@@ -37,18 +37,19 @@ class Reading(NamedTuple):
 
 
 def reference_of(data: _core.Dataset) -> bytes:
-    """What dataset_of() takes: the dataset's version, and the pickled Dataset, which says where its
-    index is, and how a view was made. Raises Unsupported if it cannot be found again."""
+    """The argument of dataset_of(): the dataset's version, and the pickled Dataset, which says
+    where its index is, and how a view was made. Raises Unsupported if the dataset cannot be opened
+    again."""
     return data.version.encode() + pickle.dumps(data, protocol=5)
 
 
 @functools.lru_cache(maxsize=4)
 def dataset_of(reference: bytes) -> _core.Dataset:
-    """The dataset, opened once in a process. Raises NotFound; Mismatch if its index says anything
-    else of a shard than it did."""
+    """The dataset, opened once in a process. Raises NotFound; Mismatch if its index describes a
+    shard differently than before."""
     version, pickled = reference[:_VERSION_BYTES].decode(), reference[_VERSION_BYTES:]
     data = pickle.loads(pickled)
-    if data.version != version:  # the one of before, perhaps, which this process has open
+    if data.version != version:  # an earlier one, perhaps, which this process has open
         references.forget()
         data = pickle.loads(pickled)
     assert isinstance(data, _core.Dataset)
@@ -63,7 +64,7 @@ def dataset_of(reference: bytes) -> _core.Dataset:
 
 @functools.lru_cache(maxsize=16)
 def sampler_of(reading: Reading) -> _core.Sampler:
-    """The sampler of the rank, where the epoch begins, or where the token stands in it."""
+    """The sampler of the rank, at the beginning of the epoch, or at the place of the token."""
     sampler = _core.Sampler(
         dataset_of(reading.reference),
         reading.order,
@@ -78,8 +79,8 @@ def sampler_of(reading: Reading) -> _core.Sampler:
 
 
 def resumed(reading: Reading, token: str) -> Reading:
-    """The reading from where the token stands. Raises Mismatch if it is of other data or another
-    order."""
+    """The reading from the token's place on. Raises Mismatch if the token is of other data or
+    another order."""
     sampler = _core.Sampler(
         dataset_of(reading.reference),
         reading.order,
@@ -91,7 +92,7 @@ def resumed(reading: Reading, token: str) -> Reading:
 
 
 def numbers_of(reading: Reading, first: int, count: int) -> Numbers:
-    """The samples in these slots: what sampler[first], sampler[first + 1] ... are."""
+    """The samples in these slots: sampler[first], sampler[first + 1] ..."""
     walk = iter(sampler_of(reading))
     walk.load_state_dict(walk.state_dict() | {"position": first})
     return np.fromiter(itertools.islice(walk, count), np.int64, count)
@@ -103,7 +104,7 @@ def _numbers_in_index(data: _core.Dataset) -> Numbers:
 
 @functools.lru_cache(maxsize=4)
 def chosen(reference: bytes, condition: str) -> NDArray[np.bool_]:
-    """For each sample of the dataset whether a condition of SQL holds. 1 byte a sample."""
+    """For each sample of the dataset whether an SQL condition holds; 1 byte per sample."""
     data = dataset_of(reference)
     found = _numbers_in_index(data.where(condition))
     if data.is_view:
@@ -114,8 +115,8 @@ def chosen(reference: bytes, condition: str) -> NDArray[np.bool_]:
 
 
 def local_path(name: str, path: str | os.PathLike[str]) -> str:
-    """The absolute path of what is written. Raises InvalidArgument for a URL, of which a folder on
-    one node would be made."""
+    """The absolute path of an output. Raises InvalidArgument for a URL, which would become a folder
+    on one node."""
     text = path_of(path)
     if "://" in text:
         refuse(name, text, "it is written to a path that all nodes share, and not to a URL")
@@ -123,7 +124,7 @@ def local_path(name: str, path: str | os.PathLike[str]) -> str:
 
 
 def cluster_cpus() -> int:
-    """Of all nodes. Ray begins here, if it has not yet."""
+    """The CPUs of all nodes. Starts Ray if it is not initialised."""
     if not ray.is_initialized():
         ray.init()
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]
@@ -132,7 +133,7 @@ def cluster_cpus() -> int:
 
 @contextmanager
 def naming_the_node() -> Iterator[None]:
-    """Errors of what is raised on a node of the cluster begin with the node's name."""
+    """Prefixes errors of shardwise with the name of this node."""
     try:
         yield
     except Error as error:

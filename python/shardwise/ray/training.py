@@ -1,4 +1,4 @@
-"""Exact epochs for Ray Train: ExactDataConfig, and what it gives each worker."""
+"""Exact epochs for Ray Train: ExactDataConfig, and the ExactShard of each worker."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _sum_by_torch(words: list[int]) -> list[int]:
 
 @contextmanager
 def _current(context: Any) -> Iterator[None]:
-    """Makes a DataContext that of this process; older versions of Ray ask no other."""
+    """Makes a DataContext the current one of this process; older versions of Ray read no other."""
     before = ray.data.DataContext.get_current()
     ray.data.DataContext._set_current(context)
     try:
@@ -54,7 +54,7 @@ def _current(context: Any) -> Iterator[None]:
 
 
 def _holding(data: Any, bundles: Iterator[Any]) -> Iterator[Any]:
-    """The same, and the dataset while it lasts: one that is dropped ends what it executes, and rows
+    """The bundles, while keeping the dataset alive: a dropped dataset ends its execution, and rows
     would be missing."""
     yield from bundles
     del data
@@ -85,7 +85,7 @@ def _slice(batch: Any, first: int, last: int) -> Any:
 
 
 def _numbers(batch: Any) -> list[int] | None:
-    """The samples of a batch, if it says which they are."""
+    """The numbers of a batch's samples, or None if it lacks their column."""
     is_named = isinstance(batch, dict) or hasattr(batch, "iloc")
     names = batch if is_named else getattr(batch, "column_names", ())
     if INDEX not in names:
@@ -96,16 +96,16 @@ def _numbers(batch: Any) -> list[int] | None:
 
 
 class ExactShard(ray.data.DataIterator):
-    """What ray.train.get_dataset_shard() gives under ExactDataConfig: the samples of one rank.
+    """The samples of one rank, as ray.train.get_dataset_shard() gives them under ExactDataConfig.
 
-    Each pass (iter_batches(), iter_torch_batches() ...) has the samples of one epoch that are this
-    rank's, in order. When a pass was read to its end, the next one is that of the next epoch; one
-    that was left begins again. set_epoch() says which epoch is next.
+    Each pass (iter_batches(), iter_torch_batches() ...) has this rank's samples of one epoch, in
+    order. After a complete pass, the next one reads the next epoch; a pass that was left early
+    restarts its epoch. set_epoch() chooses the next epoch.
 
-    Ranks have the same number of batches: if one has a sample less, and so a batch less, it gives
-    its last sample in a batch of its own. Maps must then keep the number of rows.
+    All ranks have the same number of batches: if a rank has a sample less, and so a batch less, it
+    gives its last sample in a separate batch. Maps must then keep the number of rows.
 
-    If batches have a column "__index__", what was delivered is counted, for prove().
+    If batches have a column "__index__", delivered samples are counted, for prove().
     """
 
     def __init__(
@@ -115,13 +115,13 @@ class ExactShard(ray.data.DataIterator):
         self._options = options
         self._even = even
         self._next = reading
-        self._before: _Counted = [0] * 10  # what others delivered before `_next` begins
-        # Of batches: size, drop_last, even. None: their sizes are not known.
+        self._before: _Counted = [0] * 10  # samples that others delivered before `_next` begins
+        # Size, drop_last and even of batches; None if their sizes are unknown.
         self._rule: tuple[int, bool, bool] | None = (1, False, False)
-        self._done = 0  # batches that were delivered since `_next` began
-        self._pass: _Pass | None = None  # the one that was begun last
+        self._done = 0  # batches delivered since `_next` began
+        self._pass: _Pass | None = None  # the pass begun last
 
-    # Where it stands.
+    # Position.
 
     @property
     def rank(self) -> int:
@@ -133,34 +133,34 @@ class ExactShard(ray.data.DataIterator):
 
     @property
     def epoch(self) -> int:
-        """That of the next pass, or of the one that is being read."""
+        """The epoch of the next pass, or of the one that is being read."""
         return self._next.epoch
 
     @property
     def dataset(self) -> _core.Dataset:
-        """The dataset, whose samples "__index__" counts."""
+        """The dataset; "__index__" numbers its samples."""
         return dataset_of(self._next.reference)
 
     @property
     def sampler(self) -> _core.Sampler:
-        """The shardwise.Sampler of this rank: what the next pass, or the one being read, has."""
+        """The shardwise.Sampler of this rank, for the next pass or the one being read."""
         return sampler_of(self._next)
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is that of this epoch, from its beginning; or of the epoch in which it
-        is anyway, from where it begins: where resume() put it, if that was called."""
+        """The next pass reads this epoch, from its beginning. If this is already the next epoch,
+        the pass keeps its beginning, which resume() may have set."""
         if whole_number("epoch", epoch) != self._next.epoch:
             self._move(self._next._replace(epoch=epoch, token=None))
 
     def resume(self, token: str) -> None:
-        """The next pass is what was left of an epoch, on any number of ranks: token() says where.
-        Raises Mismatch if it is of other data or another order."""
+        """The next pass reads the rest of an epoch after a token of token(), on any number of
+        ranks. Raises Mismatch if the token is of other data or another order."""
         self._move(resumed(self._next, token))
 
     def token(self, batches: int | None = None) -> str:
-        """A resume token, for a checkpoint: after so many batches of each rank in the pass that is
-        being read; by default after those that this rank was given. The same on all ranks, if
-        these step together, and no batch is taken ahead of the training."""
+        """A resume token for a checkpoint: the place after `batches` batches of each rank in the
+        current pass; by default after the batches that this rank was given. All ranks get the same
+        token if they step together and no batch is taken ahead of the training."""
         done = self._done if batches is None else whole_number("batches", batches)
         if self._rule is None and done > 0:
             raise InvalidArgument(
@@ -170,28 +170,28 @@ class ExactShard(ray.data.DataIterator):
         return self.sampler.token_after_batches(done, size, drop_last, even)
 
     def state_dict(self, add_up: Sum = _sum_by_torch) -> dict[str, Any]:
-        """A checkpoint of all ranks, the same on each: the token, and what was counted. Collective.
+        """A checkpoint, the same on all ranks: the token, and the counts for prove(). Collective.
 
-        add_up: gives the sums of a list of numbers over all ranks; by default torch.distributed.
+        add_up: returns the sums of a list of numbers over all ranks; by default torch.distributed.
         """
         at, token = self._pass, self.token()
         counted: _Counted = self._before
-        if resumed(self._next, token).epoch != self._next.epoch:  # nothing is left of this one
+        if resumed(self._next, token).epoch != self._next.epoch:  # the epoch is complete
             counted = [0] * 10
         elif at is not None and at.reading == self._next:
             counted = at.sums(add_up)
         return {"token": token, "counted": counted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Goes on where state_dict() was asked, with any number of ranks; prove() then speaks of
-        the whole epoch, with what was delivered before."""
+        """Continues where state_dict() was called, with any number of ranks. prove() then covers
+        the whole epoch, including samples delivered before."""
         self.resume(state_dict["token"])
         self._before = state_dict["counted"]
 
     def prove(self, add_up: Sum = _sum_by_torch) -> str:
-        """Proves the epoch whose pass was begun last: "epoch 3: 20000 samples, each exactly once:
-        proven". Every rank calls it, at the pass's end. Raises NotExact, with what is missing or
-        came twice; InvalidArgument if batches had no "__index__"."""
+        """Proves the epoch of the pass begun last: "epoch 3: 20000 samples, each exactly once:
+        proven". Every rank calls it, at the pass's end. Raises NotExact, with the samples that are
+        missing or came twice; InvalidArgument if batches had no "__index__"."""
         words = None if self._pass is None else self._pass.sums(add_up)
         if self._pass is None or words is None:
             raise InvalidArgument(
@@ -201,7 +201,7 @@ class ExactShard(ray.data.DataIterator):
         return _core.Audit(sampler).prove(sampler, words)
 
     def _move(self, reading: Reading) -> None:
-        sampler_of(reading)  # raises what is wrong
+        sampler_of(reading)  # raises errors of the reading
         self._next, self._before, self._done, self._pass = reading, [0] * 10, 0, None
 
     # A pass.
@@ -229,7 +229,7 @@ class ExactShard(ray.data.DataIterator):
         if self._rule is not None and even:
             given = self._even_batches(given, sampler_of(at.reading), *self._rule)
         for batch in given:
-            if self._pass is at:  # one that was left, and is read on, stands nowhere
+            if self._pass is at:  # a pass that was left, and is read on, does not count
                 self._done += 1
             at.count(batch)
             yield batch
@@ -241,12 +241,13 @@ class ExactShard(ray.data.DataIterator):
     def _even_batches(
         batches: Iterator[Any], sampler: _core.Sampler, size: int, drop_last: bool, even: bool
     ) -> Iterator[Any]:
-        """The batches; the last sample in one of its own, where other ranks have a batch more."""
+        """The batches. If other ranks have a batch more, the last sample comes in a separate
+        batch."""
         own = sampler.num_batches(size, drop_last)
         wanted = sampler.num_batches(size, drop_last, even)
         left = len(sampler)
         for number, batch in enumerate(batches):
-            if wanted < own and number == wanted:  # of drop_last: others have no whole batch left
+            if wanted < own and number == wanted:  # with drop_last: others have no whole batch left
                 return
             rows = _rows(batch)
             left -= rows
@@ -255,10 +256,10 @@ class ExactShard(ray.data.DataIterator):
                 batch = _slice(batch, rows - 1, rows)
             yield batch
 
-    # What Ray asks.
+    # Methods that Ray calls.
 
     def _dataset(self) -> Any:
-        """A copy of the dataset, with a context of its own, that reads this rank and epoch."""
+        """A copy of the dataset, with a separate context, that reads this rank and epoch."""
         data = ray.cloudpickle.loads(self._pickled)
         data.context.execution_options = copy.deepcopy(self._options)
         names = ("epoch", "token", "rank", "world_size")
@@ -267,7 +268,7 @@ class ExactShard(ray.data.DataIterator):
 
     def _to_ref_bundle_iterator(self) -> Any:
         data = self._dataset()
-        with _current(data.context):  # tasks are planned now
+        with _current(data.context):  # plans the tasks
             bundles, *others = data.iterator()._to_ref_bundle_iterator()
         return _holding(data, bundles), *others
 
@@ -288,7 +289,7 @@ class ExactShard(ray.data.DataIterator):
 
 
 class _Pass:
-    """A pass, and what this rank was given in it."""
+    """A pass, and the samples that this rank was given in it."""
 
     def __init__(self, reading: Reading, before: _Counted) -> None:
         self.reading = reading
@@ -303,7 +304,7 @@ class _Pass:
             self._audit.add(numbers)
 
     def sums(self, add_up: Sum) -> _Counted:
-        """Over all ranks, with what was delivered before; None if that is not known."""
+        """The sums over all ranks, including earlier deliveries; None if batches had no numbers."""
         if self._before is None or self._audit is None:
             return None
         own = self._audit.words()
@@ -322,20 +323,20 @@ class _Restartable(Iterable[Any]):
 
 
 class ExactDataConfig(ray.train.DataConfig):
-    """Gives each worker of a trainer its own samples, in order: each sample once an epoch.
+    """Gives each worker of a trainer its samples, in order: each sample once per epoch.
 
         TorchTrainer(loop, datasets={"train": shardwise.ray.read("train.idx", order=order)},
                      dataset_config=shardwise.ray.ExactDataConfig(), ...)
 
-    ray.train.get_dataset_shard("train") is then an ExactShard. Ray's own DataConfig leaves out up
-    to one row less than there are workers, and does not say which.
+    ray.train.get_dataset_shard("train") then returns an ExactShard. Ray's own DataConfig drops up
+    to one row less than there are workers, without naming the rows.
 
-    datasets_to_split: names of the datasets whose samples are dealt out; every worker gets the
-        whole of the others. Those named are of shardwise.ray.read(), with maps if need be, but
-        nothing that each rank would do with its own rows alone: no limit, sort or shuffle.
-    even: all ranks have the same number of batches, see ExactShard; False: each has its own.
+    datasets_to_split: names of the datasets whose samples are dealt out; each worker gets all
+        samples of the other datasets. The named ones come from shardwise.ray.read(), with maps if
+        needed, but without a limit, sort or shuffle, which each rank would apply to its rows alone.
+    even: all ranks have the same number of batches, see ExactShard. False: each has its own number.
     local: tasks of a rank run on its node, which needs CPUs that no worker has reserved.
-    execution_options: as of ray.train.DataConfig. Order is kept in any case.
+    execution_options: as for ray.train.DataConfig. Order is kept in any case.
     """
 
     def __init__(
@@ -360,8 +361,8 @@ class ExactDataConfig(ray.train.DataConfig):
         worker_node_ids: Any = None,
         **kwargs: Any,
     ) -> list[dict[str, Any]]:
-        """What each worker gets, by rank and name. Raises InvalidArgument if a dataset that was to
-        be split is not there: each worker would be given the whole of the one that was meant."""
+        """The datasets of each worker, by rank and name. Raises InvalidArgument if a dataset to
+        split does not exist: each worker would get all of a dataset whose name was mistyped."""
         named = [] if self._split == "all" else self._split
         for name in named:
             if name not in datasets:

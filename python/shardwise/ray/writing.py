@@ -1,6 +1,6 @@
 """shardwise.ray.write(): a dataset of Ray Data as shards, in its order, with an index.
 
-A write goes to a fresh directory, and is whole once its index appears:
+A write goes to a fresh directory, and is complete once its index appears:
 
     step                                             if it fails          if the driver is killed
     1. DIRECTORY/.writing is made                    all that was made    it and what is in it stay:
@@ -30,11 +30,11 @@ from .indexing import Parts
 from .spec import local_path, naming_the_node
 
 _STAGING = ".writing"
-_SUFFIX = ".new"  # of what is not yet a shard
+_SUFFIX = ".new"  # of unfinished shards
 
 
 class WriteReport(NamedTuple):
-    """What writing a dataset made."""
+    """The result of writing a dataset."""
 
     paths: list[str]
     """Of the shards, in order."""
@@ -50,8 +50,8 @@ class _Written(NamedTuple):
 
 
 class ShardSink(Datasink[_Written]):
-    """Writes rows into shards in a folder. When all is written, `written` has those of the tasks
-    that count, in order: others are of tasks that died, or were done twice."""
+    """Writes rows into shards in a folder. At the end, `written` has the shards of the tasks that
+    count, in order; shards of dead or repeated tasks are not in it."""
 
     def __init__(
         self, folder: str, fields: dict[str, str] | None, max_samples: int, max_bytes: int
@@ -67,7 +67,7 @@ class ShardSink(Datasink[_Written]):
 
     @property
     def min_bytes_per_write(self) -> int:
-        """Tasks that make one shard each, where blocks are smaller than shards."""
+        """Minimum bytes of a task: each makes one shard, even if blocks are smaller than shards."""
         block = ray.data.DataContext.get_current().target_max_block_size or 0
         return max(self._max_bytes // 2, self._max_bytes - block)
 
@@ -113,7 +113,8 @@ class ShardSink(Datasink[_Written]):
 
 
 def _rows(block: Any) -> Any:
-    """Its rows. Those of pandas go through Arrow, where what pandas lacks is null, and not NaN."""
+    """The block's rows. Blocks of pandas go through Arrow, so that missing values are null, not
+    NaN."""
     table: Any = BlockAccessor.for_block(block).to_arrow()
     return BlockAccessor.for_block(table).iter_rows(public_row_format=True)
 
@@ -140,11 +141,12 @@ def _named_fields(fields: Any) -> dict[str, str] | None:
 
 
 def _index_path(index: str | os.PathLike[str], directory: str) -> str:
-    """Raises what the index would run into when all is written: no folder, or another file."""
+    """The index's absolute path. Raises now the errors that would otherwise come after all shards
+    are written: a missing or read-only folder, or another file."""
     path = local_path("index", index)
     folder = os.path.dirname(path)
     if folder == directory and not os.path.exists(directory):
-        return path  # it is made with the shards
+        return path  # the folder is made with the shards
     if not os.path.isdir(folder):
         raise NotFound(f"there is no folder for the index {path!r}; make it first")
     if not os.access(folder, os.W_OK):
@@ -159,7 +161,7 @@ def _index_path(index: str | os.PathLike[str], directory: str) -> str:
 @contextmanager
 def _staging(directory: str) -> Iterator[str]:
     """The folder in which the tasks of a write put shards. Raises InvalidArgument if the directory
-    has shards, or another write is at work there."""
+    has shards, or another write is running there."""
     os.makedirs(directory, exist_ok=True)
     shards = sorted(n for n in os.listdir(directory) if ".tar" in n or n.endswith(".tgz"))
     if shards:
@@ -178,7 +180,7 @@ def _staging(directory: str) -> Iterator[str]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # a task may be writing there yet
+        shutil.rmtree(folder, ignore_errors=True)  # a task may still be writing there
 
 
 def _publish(
@@ -190,8 +192,8 @@ def _publish(
     options: dict[str, Any],
 ) -> WriteReport:
     """Names the shards of the tasks that count, in order, and makes their index. Raises what
-    indexing raises, and Mismatch if the shards have another number of samples; then no shard
-    keeps its name."""
+    indexing raises, and Mismatch if the index has another number of samples than the shards; then
+    no shard keeps its name."""
     directory = os.path.dirname(staging)
     paths = [path for task in written for path in task.paths]
     num_samples = sum(task.num_samples for task in written)
@@ -239,25 +241,26 @@ def write(
 ) -> WriteReport:
     """Writes the rows of a dataset as samples into shards, in the dataset's order.
 
-    directory: a folder without shards, which is made if it is missing, on a file system that all
-        nodes share, and no URL. The shards are prefix-000000.tar, prefix-000001.tar ... in it.
-        Neither name has a brace.
+    directory: a folder without shards, on a file system that all nodes share; not a URL. It is made
+        if it is missing. The shards in it are prefix-000000.tar, prefix-000001.tar ... Neither name
+        may have a brace.
     fields: names of the columns that become fields, or a dict of the fields' names by column; by
-        default all columns but those with "__". The column "__key__" has the samples' keys. A value
-        that is null is left out; others become bytes as of shardwise.ShardWriter.
-    max_samples, max_bytes: of a shard, at most. Ray holds some max_bytes a task in memory.
-    index: a path, in the directory or elsewhere, where no file is; then tasks index the shards, and
-        `columns` from their fields. columns, hashes: as of shardwise.index().
-    concurrency: as of ray.data.Dataset.write_datasink(). ray_remote_args: options of the tasks that
-        write, and of those that index, as of ray.remote().
+        default all columns except those that begin with "__". The column "__key__" has the samples'
+        keys. Null values are left out; others become bytes as for shardwise.ShardWriter.
+    max_samples, max_bytes: maximum of a shard. Ray holds about max_bytes per task in memory.
+    index: path of the index, in the directory or elsewhere; the file must not exist. Tasks index
+        the shards, and `columns` from their fields. columns, hashes: as for shardwise.index().
+    concurrency: as for ray.data.Dataset.write_datasink(). ray_remote_args: options of the tasks
+        that write, and of those that index, as of ray.remote().
 
-    Shards get their names when all are written, and the index appears last: where it is, the write
-    is whole. A task that died is done again, and leaves nothing twice. A write that fails leaves
-    nothing; one whose process was killed leaves a folder that the next write() refuses.
+    Shards get their names when all are written, and the index appears last: if it exists, the write
+    is complete. A dead task is repeated, and no sample appears twice. A failed write leaves no
+    files. A killed process leaves a folder that the next write() refuses.
 
-    Raises InvalidArgument (a shard or the index is there, another write is at work, or rows have no
-    key), Unsupported (a dataset with a checkpoint_config), NotFound, BadField, OSError; of an index
-    what shardwise.index() raises, and Mismatch if it has not as many samples as there were rows.
+    Raises InvalidArgument (a shard or the index exists, another write is running, or rows have no
+    key), Unsupported (a dataset with a checkpoint_config), NotFound, BadField, OSError. For
+    the index, raises what shardwise.index() raises, and Mismatch if it has another number of
+    samples than there were rows.
     """
     require("data", data, ray.data.Dataset, "give a ray.data.Dataset")
     directory = local_path("directory", directory)

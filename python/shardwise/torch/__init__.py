@@ -10,8 +10,8 @@
         for batch in loader: ...
 
 Each is a torch.utils.data.DistributedSampler, so Lightning does not wrap it in another one.
-Importing this module also teaches torch's default_collate what a batch of Samples is: collate().
-docs/python-torch.md has more, among it what Accelerate and Lightning do.
+Importing this module registers collate() for batches of Samples with torch's default_collate.
+docs/python-torch.md has details, including the behaviour of Accelerate and Lightning.
 """
 
 from __future__ import annotations

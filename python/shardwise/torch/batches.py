@@ -17,12 +17,12 @@ class BatchSampler(torch.utils.data.BatchSampler):
     """Lists of a sampler's numbers, for DataLoader(batch_sampler=...): made in C++, and the same
     number of lists on every rank.
 
-    sampler: one of this module. batch_size: numbers of a list; the last one is shorter, or with
-        drop_last left out.
+    sampler: a sampler of this module. batch_size: numbers per list; the last list is shorter, or
+        left out with drop_last.
     even: all ranks have the same number of batches, though some may have a sample more: data
-        parallel training hangs if one rank has a batch less. Where the numbers would differ, the
-        ranks with less give their last sample in a batch of its own; no sample is repeated or left
-        out. With drop_last all stop where the first has no whole batch left.
+        parallel training hangs if one rank has a batch less. Where the numbers would differ, ranks
+        with fewer batches give their last sample in a separate batch; no sample is repeated or left
+        out. With drop_last all ranks stop where the first has no whole batch left.
 
     Raises InvalidArgument if the sampler is not of this module, or the batches cannot be even: with
     batches of 1, or fewer samples than ranks.
@@ -62,28 +62,28 @@ class BatchSampler(torch.utils.data.BatchSampler):
         return lists  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
-        """How many batches each rank has."""
+        """Batches per rank."""
         return self.sampler.core.num_batches(*self._rule())
 
     def set_epoch(self, epoch: int) -> None:
-        """That of the sampler."""
+        """Sets the sampler's epoch."""
         self.sampler.set_epoch(epoch)
 
     def resume(self, token: str, allow_changes: bool = False) -> None:
-        """That of the sampler."""
+        """Resumes the sampler."""
         self.sampler.resume(token, allow_changes)
 
     def token(self, batches: int) -> str:
-        """A resume token after this many batches that each rank has trained on, for a checkpoint;
+        """A resume token for a checkpoint, after this many batches that each rank has trained on;
         see DistributedSampler.token()."""
         return self.sampler.core.token_after_batches(batches, *self._rule())
 
 
 def prove(sampler: DistributedSampler | BatchSampler, audit: _core.Audit, group: Any = None) -> str:
     """Proves that all ranks together delivered the sampler's epoch: "epoch 3: 20000 samples, each
-    exactly once: proven". Each rank calls it, with the shardwise.Audit of what it delivered; group
-    is a process group of torch.distributed, by default all ranks. Raises NotExact, with what is
-    missing or came twice."""
+    exactly once: proven". Each rank calls it, with the shardwise.Audit of its deliveries. group: a
+    process group of torch.distributed, by default all ranks. Raises NotExact, with the samples that
+    are missing or came twice."""
     core = sampler.sampler.core if isinstance(sampler, BatchSampler) else sampler.core
     if core.world_size == 1:
         return audit.prove(core)

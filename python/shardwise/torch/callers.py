@@ -1,5 +1,5 @@
-"""Refuses those who would make an epoch of a sampler inexact. They do not say what they do with the
-numbers; so this looks who is asking for them."""
+"""Refuses callers that would make an epoch of a sampler inexact. They do not say how they use the
+numbers, so this module inspects the calling frames."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ _NO_DATA = "0" * 32
 
 
 def _batches(caller: Mapping[str, Any]) -> tuple[int, bool] | None:
-    """Size and drop_last of the batches that are made, if the local variables of who takes an
-    iterator are those of a BatchSampler of torch or torchdata: it tells nobody what batches it
-    makes."""
+    """Size and drop_last of the caller's batches, if its local variables are those of a
+    BatchSampler of torch or torchdata, which has no other interface for them."""
     owner = caller.get("self")
     size = caller.get("batch_size", getattr(owner, "batch_size", None))
     drop_last = caller.get("drop_last", getattr(owner, "drop_last", False))
@@ -30,8 +29,8 @@ def _batches(caller: Mapping[str, Any]) -> tuple[int, bool] | None:
 
 
 def refuse_other_size(batch_size: int | None, caller: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument if the caller makes batches of another size than the sampler's: its
-    tokens would count other batches than were trained on."""
+    """Raises InvalidArgument if the caller's batch size differs from the sampler's: tokens would
+    count other batches than were trained on."""
     batches = _batches(caller)
     if batch_size is not None and batches is not None and batches[0] != batch_size:
         raise InvalidArgument(
@@ -41,8 +40,8 @@ def refuse_other_size(batch_size: int | None, caller: Mapping[str, Any]) -> None
 
 
 def refuse_uneven(numbers: _core.SamplerIterator, caller: Mapping[str, Any]) -> None:
-    """Raises InvalidArgument if the caller would make more batches on one rank than on another;
-    so does load_state_dict() later."""
+    """Raises InvalidArgument if the caller would make more batches on one rank than on another. A
+    later load_state_dict() checks it again."""
     batches = _batches(caller)
     if batches is not None:
         numbers.require_even(*batches)
@@ -50,8 +49,7 @@ def refuse_uneven(numbers: _core.SamplerIterator, caller: Mapping[str, Any]) -> 
 
 def refuse_readers(core: _core.Sampler) -> None:
     """Raises InvalidArgument if the DataLoader that is about to read the sampler would leave out or
-    repeat samples. A DataLoader does not ask: so this looks who is calling. A Sampler calls it for
-    each iterator."""
+    repeat samples. A Sampler calls it for each iterator."""
     frame = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__")
@@ -74,8 +72,8 @@ def _refuse_accelerate(core: _core.Sampler, caller: object) -> None:
 
 
 def _refuse_out_of_order(caller: object) -> None:
-    """Of a DataLoader whose batches come as its workers finish them, nobody can say by a count which
-    were delivered."""
+    """Refuses a DataLoader that delivers batches as its workers finish them: a count does not say
+    which were delivered."""
     if not isinstance(caller, torch.utils.data.DataLoader) or caller.num_workers < 2:
         return
     if not getattr(caller, "in_order", True):
@@ -87,8 +85,8 @@ def _refuse_out_of_order(caller: object) -> None:
 
 
 def _refuse_other_data(core: _core.Sampler, caller: object) -> None:
-    """The numbers of a sampler are those in its own data set: a view has others."""
-    data = getattr(caller, "_dataset", None)  # of its iterator, which reads without it
+    """Refuses another data set than the sampler's: its numbers mean other samples there."""
+    data = getattr(caller, "_dataset", None)  # of its iterator, which reads without the DataLoader
     if isinstance(caller, torch.utils.data.DataLoader):
         data = caller.dataset
     if not isinstance(data, _core.Dataset) or core.fingerprint in (data.fingerprint, _NO_DATA):

@@ -11,13 +11,13 @@ from .. import _core
 
 
 def collate(batch: Sequence[_core.Sample], *, collate_fn_map: Any = None) -> dict[str, Any]:
-    """A batch of N samples as a dict: what torch's default_collate makes of Samples.
+    """A batch of N samples as a dict; torch's default_collate calls it for Samples.
 
-    "__key__" is a list of N str, "__index__" an int64 tensor [N] of their numbers: of samples of a
-    mix() those in the mixture. A field that holds a number by its name (cls, class, count, id,
-    index ...) is an int64 tensor [N], and every other field a list of N bytes, copied. Where a
-    sample lacks a field that another has, that field is a list, and None stands in its place.
-    Raises BadField, StaleIndex, OSError.
+    "__key__" is a list of N str; "__index__" is an int64 tensor [N] of the samples' numbers, in a
+    mix() their numbers in the mixture. A field that is a number by its name (cls, class, count, id,
+    index ...) is an int64 tensor [N]; every other field is a list of N bytes, copied. If a sample
+    lacks a field that another has, that field is a list with None in its place. Raises BadField,
+    StaleIndex, OSError.
     """
     del collate_fn_map
     copies = [sample.copy() for sample in batch]

@@ -18,7 +18,7 @@ from .callers import refuse_other_size, refuse_uneven
 
 
 class RankOptions(TypedDict, total=False):
-    """What all samplers here take."""
+    """Options of all samplers in this module."""
 
     rank: int | None
     world_size: int | None
@@ -30,23 +30,23 @@ class RankOptions(TypedDict, total=False):
 class DistributedSampler(torch.utils.data.DistributedSampler[int]):
     """The sample numbers that one rank delivers in an epoch, in any order.
 
-    data: a Dataset, or whatever has a length, or that length. The orders that go by shards need a
-        Dataset. order: a shardwise.Order.
-    rank, world_size: by default those of torch.distributed where it is initialised, else what
-        torchrun, mpirun or srun left in the environment, else 0 of 1. They are looked up whenever
-        a pass begins, so a sampler may be made before the process group is.
+    data: a Dataset, or an object with a length, or that length. Orders by shards need a Dataset.
+        order: a shardwise.Order.
+    rank, world_size: by default those of torch.distributed if it is initialised, else those of
+        torchrun, mpirun or srun in the environment, else 0 of 1. They are looked up when a pass
+        begins, so a sampler may be made before the process group.
     replicas: neighbouring ranks that get the same samples.
-    batch_size: that of the DataLoader; needed where the order has balance_bytes.
-    allow_uneven: with the order's tail "exact" some ranks have one sample more than others, and so
-        at some sizes a batch more. Data parallel training would then hang, so a DataLoader that
-        cuts such batches from this sampler gets InvalidArgument: take BatchSampler, which makes
-        them even, or allow it, where the ranks do not wait for each other.
+    batch_size: that of the DataLoader; needed if the order has balance_bytes.
+    allow_uneven: with the order's tail "exact" some ranks have one sample more than others, and so,
+        at some batch sizes, a batch more; data parallel training would then hang. A DataLoader that
+        cuts such batches from this sampler gets InvalidArgument: use BatchSampler, which makes them
+        even, or set allow_uneven if ranks do not wait for each other.
 
-    len() is the exact number of samples of this rank. A pass does not move the epoch on: call
-    set_epoch() before each. Constant memory; a step costs about as much as one of range(). Pickled,
-    it goes on at the same epoch. Of one thread.
+    len() is the exact number of samples of this rank. A pass does not advance the epoch: call
+    set_epoch() before each. Memory is constant; a step costs about as much as one of range(). A
+    pickled sampler continues at the same epoch. Threads: one.
 
-    Raises InvalidArgument; and Distributed where the environment contradicts itself.
+    Raises InvalidArgument; Distributed if the environment contradicts itself.
     """
 
     def __init__(
@@ -73,12 +73,12 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         self._warned = False
         self._asked_cache = False
         self._forget()
-        # What is wrong is said here, and not in the first pass. Ranks that are not given are not
-        # known yet, perhaps: any will do.
+        # Raises errors of the options here, not in the first pass. Ranks that are not given may be
+        # unknown yet, and do not matter for this.
         self._made((0, replicas) if rank is None or world_size is None else (rank, world_size))
 
     def _forget(self) -> None:
-        """Drops what another process, or another rank, makes anew."""
+        """Drops what depends on the process or the rank."""
         self._core: _core.Sampler | None = None
         self._place: tuple[int, int] = (0, 1)
         self._last: _core.SamplerIterator | None = None
@@ -112,12 +112,12 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
             made.resume(self._token, self._allow_changes)
         if not self._is_at_token:
             made.set_epoch(self._epoch)
-            made.reset()  # also in the epoch of the token
+            made.reset()  # needed also in the epoch of the token
         return made
 
     def __iter__(self) -> _core.SamplerIterator:
-        """An iterator from the beginning. It has state_dict() and load_state_dict(), by which
-        torchdata's StatefulDataLoader goes on exactly where this rank stood."""
+        """An iterator from the beginning. With its state_dict() and load_state_dict(), torchdata's
+        StatefulDataLoader continues exactly where this rank stopped."""
         caller = sys._getframe(1).f_locals
         refuse_other_size(self.batch_size, caller)
         numbers = self._begin(iter)
@@ -158,7 +158,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         )
 
     def __len__(self) -> int:
-        """How many samples this rank delivers, from where the sampler begins."""
+        """The number of samples that this rank delivers, from where the sampler begins."""
         return len(self.core)
 
     def __getitem__(self, index: int) -> int:
@@ -166,16 +166,16 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         return self.core[index]
 
     def set_epoch(self, epoch: int) -> None:
-        """Moves to the beginning of an epoch. In the epoch in which it is already it stays where it
-        begins: where resume() put it, if that was called. Set another epoch in between to have
-        the whole one again. Raises InvalidArgument."""
+        """Moves to the beginning of an epoch. In the current epoch the sampler keeps its beginning,
+        which resume() may have set; set another epoch in between to repeat the whole epoch. Raises
+        InvalidArgument."""
         if epoch < 0:
             raise InvalidArgument(f"no epoch {epoch}: epochs are numbered from 0")
         if epoch == self._epoch:
-            # At a token the place stays, and a second pass warns: a DataLoader with workers reads
-            # to the end before it delivers anything, so the end of a pass is not known here.
+            # At a token the place stays, and a second pass warns. A DataLoader with workers reads
+            # to the end before it delivers any batch, so this code cannot know the end of a pass.
             if not self._is_at_token and self._last is not None and self._last.position > 0:
-                self._last = None  # the same epoch again is what was asked for
+                self._last = None  # the caller asked for the same epoch again
             return
         if self._core is not None:
             self._core.set_epoch(epoch)
@@ -184,19 +184,19 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         self._move_fresh_iterator()
 
     def _move_fresh_iterator(self) -> None:
-        """An iterator that has given nothing yet begins where the sampler does now, as a generator
-        would: Lightning takes one before it sets the epoch."""
+        """Moves an unused iterator to the sampler's new beginning, as a generator would: Lightning
+        takes an iterator before it sets the epoch."""
         if self._last is not None and self._last.position == 0:
             self._last.restart(self.core)
         else:
             self._last = None
 
     def resume(self, token: str, allow_changes: bool = False) -> None:
-        """Goes on where a token stands: its epoch's rest is what the next pass has.
+        """Continues at a token: the next pass delivers the rest of its epoch.
 
-        token: as token() gave it, with any number of ranks and batch size. allow_changes: at the
-            beginning of an epoch the data or the order may be others.
-        Raises Mismatch if it is of other data or another order; VersionMismatch.
+        token: a result of token(), with any number of ranks and batch size. allow_changes: at the
+            beginning of an epoch the data or the order may differ.
+        Raises Mismatch if the token is of other data or another order; VersionMismatch.
         """
         place = self._ranks()
         before = self._token, self._allow_changes, self._is_at_token
@@ -212,12 +212,12 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
     def token(self, batches: int, batch_size: int | None = None) -> str:
         """A resume token: one line of text for a checkpoint, the same on all ranks.
 
-        batches: how many batches each rank has trained on since the sampler's beginning (that of
-            the epoch, or where resume() put it). batch_size: of the DataLoader, if the sampler does
-            not know it.
+        batches: batches that each rank has trained on since the sampler's beginning (of the epoch,
+            or where resume() put it). batch_size: of the DataLoader, if the sampler does not know
+            it.
 
-        Count what was trained on. How far the sampler was read is no checkpoint: a DataLoader with
-        workers takes samples long before it delivers them. Raises InvalidArgument.
+        Count batches that were trained on. The sampler's own progress is no checkpoint: a
+        DataLoader with workers takes samples long before it delivers them. Raises InvalidArgument.
         """
         size = self.batch_size if batch_size is None else batch_size
         if size is None or (self.batch_size is not None and size != self.batch_size):
@@ -244,7 +244,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
             f"rank {rank} of {world_size}>"
         )
 
-    # What torch's own has, for those who look at it.
+    # Properties of torch's DistributedSampler, for code that reads them.
 
     @property
     def epoch(self) -> int:
@@ -257,17 +257,17 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
 
     @property
     def rank(self) -> int:  # type: ignore[override]
-        """This rank, as it is known now."""
+        """This rank, as currently known."""
         return self._ranks()[0]
 
     @property
     def world_size(self) -> int:
-        """The number of ranks, as it is known now."""
+        """The number of ranks, as currently known."""
         return self._ranks()[1]
 
     @property
     def num_replicas(self) -> int:  # type: ignore[override]
-        """The number of ranks, in the words of torch's DistributedSampler."""
+        """The number of ranks; torch's DistributedSampler has this name."""
         return self.world_size
 
     @property
@@ -277,17 +277,17 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
 
     @property
     def shuffle(self) -> bool:  # type: ignore[override]
-        """Whether the order is another one in each epoch."""
+        """Whether the order differs between epochs."""
         return self.order.kind != "sequential"
 
     @property
     def drop_last(self) -> bool:  # type: ignore[override]
-        """Whether the order leaves out what does not fill all ranks."""
+        """Whether the order leaves out samples that do not fill all ranks."""
         return bool(self.order.options["tail"] == "drop")
 
     @property
     def num_samples(self) -> int:  # type: ignore[override]
-        """The same as len()."""
+        """Equal to len()."""
         return len(self)
 
     @property
@@ -299,15 +299,15 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
 
 
 def _order(kind: str, given: dict[str, Any]) -> _core.Order:
-    """The order that the arguments of a sampler's constructor say: its locals()."""
+    """The order with the arguments of a sampler's constructor, given as its locals()."""
     others = ("self", "data", "ranks", "__class__")
     return _core.Order(kind, **{name: given[name] for name in given if name not in others})
 
 
 class DistributedChunkedSampler(DistributedSampler):
-    """Chunks of chunk_size samples in a random order, window of them mixed together: shards are
-    read piece by piece, and few are in use at a time. The other options are those of
-    shardwise.Order and DistributedSampler."""
+    """Chunks of chunk_size samples in a random order, `window` chunks mixed together: shards are
+    read piece by piece, and few are in use at a time. Other options: those of shardwise.Order and
+    DistributedSampler."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ ChunkedSampler = DistributedChunkedSampler
 
 
 class ShardedSampler(DistributedSampler):
-    """Whole shards in a random order, window of them mixed together. Needs a Dataset."""
+    """Whole shards in a random order, `window` shards mixed together. Needs a Dataset."""
 
     def __init__(
         self,
@@ -351,7 +351,8 @@ class ShardedSampler(DistributedSampler):
 
 
 class SequentialSampler(DistributedSampler):
-    """Sample 0, 1, 2 ... dealt out to the ranks: for evaluation. No warning of a second pass."""
+    """Sample 0, 1, 2 ... dealt out to the ranks, for evaluation. A second pass causes no
+    warning."""
 
     def __init__(
         self,
@@ -366,9 +367,10 @@ class SequentialSampler(DistributedSampler):
 
 
 class ResampledSampler(DistributedSampler):
-    """Draws with replacement: NOT exact. unit: "sample" or "shard". weights: the name of a metadata
-    column with the weight of each sample, or "". epoch_size: draws in an epoch of all ranks; 0: as
-    many as there are samples."""
+    """Draws with replacement: NOT exact.
+
+    unit: "sample" or "shard". weights: a metadata column with the weight of each sample, or "".
+    epoch_size: draws per epoch over all ranks; 0 means: as many as there are samples."""
 
     def __init__(
         self,

@@ -6,9 +6,9 @@
     sampler = wids.DistributedChunkedSampler(dataset, chunksize=1000, shuffle=True)
     loader = torch.utils.data.DataLoader(dataset, sampler=sampler, batch_size=64, num_workers=4)
 
-Programs that were written for wids run unchanged: ``python -m shardwise.wids script.py``, or
-install() before they import it. docs/python-wids.md says what differs. Neither torch, NumPy
-nor Pillow is imported before it is needed.
+Programs written for wids run unchanged: use ``python -m shardwise.wids script.py``, or call
+install() before they import it. The page docs/python-wids.md lists the differences. This package
+imports torch, NumPy and Pillow only when needed.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def main() -> int:
     else:
         sys.argv = arguments
         sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
-        install()  # its folder comes before the program's, which may have a copy of wids
+        install()  # its folder must precede the program's, which may have a copy of wids
         runpy.run_path(arguments[0], run_name="__main__")
     return 0
 

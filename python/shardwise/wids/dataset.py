@@ -48,7 +48,7 @@ _NO_LIMIT = 1 << 62
 
 
 def interpret_transformations(transformations: Any, allow_pickle: bool = False) -> list[Transform]:
-    """The functions that "PIL", "numpy", a function, or a list of such stand for."""
+    """Converts "PIL", "numpy", a function, or a list of these into a list of functions."""
     given = transformations if isinstance(transformations, (list, tuple)) else [transformations]
     functions: list[Transform] = []
     for transformation in given:
@@ -66,13 +66,13 @@ def interpret_transformations(transformations: Any, allow_pickle: bool = False) 
 
 
 def hash_dataset_name(input_string: str) -> str:
-    """A name of 16 letters for a data set that has none."""
+    """A name of 16 letters for an unnamed data set."""
     digest = hashlib.sha256(input_string.encode()).digest()
     return base64.urlsafe_b64encode(digest)[:16].decode("ascii")
 
 
 class _Opening:
-    """How the shards of a dataset are opened; pickled with it, to open them again."""
+    """The options that open a dataset's shards; pickled with it, to open them again."""
 
     __slots__ = ("allow_pipe", "cache_bytes", "cache_dir", "lru_size")
 
@@ -90,7 +90,7 @@ class _Opening:
         cache = None
         if is_cached:
             self._make_cache_dir()
-            # A folder of its own in that of wids, whose files are not the shard cache's.
+            # A sub-folder of the wids folder, whose files the shard cache must not touch.
             cache = _core.ShardCache(
                 os.path.join(self.cache_dir, "shardwise"),
                 self.cache_bytes,
@@ -111,7 +111,8 @@ class _Opening:
             require_own(self.cache_dir)
 
     def open_list(self, shards: list[dict[str, Any]], index_directory: str) -> _core.Dataset:
-        """Opens remote shards by the word of their list, which is kept beside the cache."""
+        """Opens remote shards without an index, trusting their list, which is saved beside the
+        cache."""
         kept = ("url", "nsamples", "filesize", "md5sum")
         listed = [{name: shard[name] for name in kept if name in shard} for shard in shards]
         text = json.dumps({"wids_version": 1, "shardlist": listed}, sort_keys=True)
@@ -130,7 +131,7 @@ class _Opening:
 
 
 def _holds(path: str, text: str) -> bool:
-    """True if the file is there, with this text: power loss may have left another."""
+    """True if the file exists with this text; after a power loss its text may differ."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read() == text
@@ -139,7 +140,7 @@ def _holds(path: str, text: str) -> bool:
 
 
 def _can_be_lazy(shards: list[dict[str, Any]], sources: list[str]) -> bool:
-    """True if the list's word is enough to begin: every shard is remote, plain, and comes once."""
+    """True if the list suffices to begin: every shard is remote, uncompressed, and listed once."""
     return (
         all(
             is_remote(source)
@@ -158,33 +159,34 @@ class ShardListDataset(Generic[T_co]):
 
     shards: a descriptor (JSON), as a path, a URL or an open stream; or a list of
         ``{"url": ..., "nsamples": ...}``.
-    transformations: what each sample goes through: "PIL" or "numpy" (see default_decoder()), a
-        function, or a list of such; [] leaves the fields as io.BytesIO.
-    cache_dir: the folder in which remote shards are kept, in a shard cache that all processes of
-        this machine share: its sub-folder "shardwise"; by default that of localname, WIDS_CACHE,
-        or a folder in the temporary one. Local shards are read where they lie, whatever is said.
-    localname: a function from a URL to a path. If there is a file, it is read in place of the URL.
-    cache_size: bytes that the cached shards may take. keep: no limit.
-    lru_size: shards kept open at most. An open one costs address space, and no descriptor.
-    dataset_name: of a list. base: where relative URLs begin: by default at the descriptor's "base",
-        or beside it. options: replace keys of the descriptor.
+    transformations: applied to each sample: "PIL" or "numpy" (see default_decoder()), a function,
+        or a list of these; [] leaves the fields as io.BytesIO.
+    cache_dir: the folder for remote shards. Its sub-folder "shardwise" is a shard cache that all
+        processes of this machine share. By default the folder of localname, WIDS_CACHE, or a folder
+        in the temporary one. Local shards are always read in place.
+    localname: a function from a URL to a path. If the file exists, it is read instead of the URL.
+    cache_size: maximum bytes of cached shards. keep: no limit.
+    lru_size: maximum number of open shards. An open shard costs address space, and no descriptor.
+    dataset_name: name of a list. base: where relative URLs begin: by default at the descriptor's
+        "base", or beside it. options: replace keys of the descriptor.
 
-    And what wids has not:
+    Options that wids lacks:
 
-    claims: "check": a shard that has not as many samples as its nsamples says, or bytes as its
-        filesize says, is a Mismatch; "believe": its first nsamples are taken, as wids did. By
-        default what SHARDWISE_WIDS_CLAIMS says, or "check".
-    allow_pickle: .pkl and .pt are decoded; else they are Unsupported. allow_pipe: ``pipe:`` URLs
-        are run as commands; else they are InvalidArgument.
-    index: an index over these shards, made before by shardwise.index(); without it one is built
-        when the shards are first opened, and kept in index_directory ($XDG_CACHE_HOME/shardwise).
+    claims: "check": raises Mismatch if a shard differs from its nsamples or filesize; "believe":
+        the first nsamples are taken, as in wids. By default the value of SHARDWISE_WIDS_CLAIMS, or
+        "check".
+    allow_pickle: decode .pkl and .pt, which are otherwise Unsupported. allow_pipe: run ``pipe:``
+        URLs as commands; otherwise they raise InvalidArgument.
+    index: an existing index of these shards, made by shardwise.index(). Without it an index is
+        built when the shards are first opened, and kept in index_directory
+        ($XDG_CACHE_HOME/shardwise).
 
     A sample's keys are its fields with a leading dot, ``__key__``, ``__index__`` (its number),
-    ``__shard__`` (the URL of its shard), ``__shardindex__`` (its number in it) and
-    ``__dataset__``. A field of 16 KiB or more is an io.BytesIO that copies when it is first read.
+    ``__shard__`` (the URL of its shard), ``__shardindex__`` (its number in the shard) and
+    ``__dataset__``. A field of 16 KiB or more is an io.BytesIO that copies at the first read.
 
-    Any thread may read; after fork() the child may go on. Pickled, it is a reference to the index,
-    with its transformations. A sample costs about 2 us, and the copies of what is read.
+    Threads: any thread may read; after fork() the child may continue. Pickled, it is a reference to
+    the index, with its transformations. Cost: a sample copies the fields that are read.
 
     Raises InvalidArgument, Mismatch, NotFound, CorruptShard, FetchError, OSError.
     """
@@ -237,7 +239,8 @@ class ShardListDataset(Generic[T_co]):
     def _open(
         self, sources: list[str], index: str | None, index_directory: str, is_checked: bool
     ) -> _core.Dataset:
-        """The shards by their list alone, if that is enough; else by an index. Sets _is_cached."""
+        """Opens the shards by their list alone if that suffices, else by an index. Sets
+        _is_cached."""
         self._is_cached = any(needs_cache(source) for source in sources)
         if index is None and is_checked and _can_be_lazy(self.shards, sources):
             return self._opening.open_list(self.shards, index_directory)
@@ -245,7 +248,7 @@ class ShardListDataset(Generic[T_co]):
         data = self._opening.open(named, self._is_cached, index_directory)
         if self._is_cached or all(shard.compression == "none" for shard in data.shards):
             return data
-        self._is_cached = True  # compressed, whatever the name says
+        self._is_cached = True  # compressed, although the name does not say so
         return self._opening.open(data.path, True)
 
     def _take_list(
@@ -277,7 +280,7 @@ class ShardListDataset(Generic[T_co]):
         cache_dir: str | os.PathLike[str] | None,
         localname: Callable[[str], str] | None,
     ) -> None:
-        """Sets cache_dir and localname, as programs look at them."""
+        """Sets cache_dir and localname, which programs read."""
         self.cache_dir: str | None = None
         if cache_dir is not None:
             self.cache_dir = path_of(cache_dir)
@@ -318,14 +321,14 @@ class ShardListDataset(Generic[T_co]):
 
     @cached_property
     def cum_lengths(self) -> numpy.typing.NDArray[numpy.int64]:
-        """The number of samples in the shards up to each one. Needs NumPy."""
+        """The total number of samples up to the end of each shard. Needs NumPy."""
         import numpy
 
         return numpy.cumsum(self.lengths)
 
     @property
     def data_info(self) -> str:
-        """The data set in one line."""
+        """A one-line description of the data set."""
         num_bytes = sum(shard.get("filesize", 0) for shard in self.shards)
         return (
             f"{self.dataset_name}: {len(self.shards)} shards, {self.total_length} samples, "
@@ -333,16 +336,16 @@ class ShardListDataset(Generic[T_co]):
         )
 
     def add_transform(self, transform: Transform) -> ShardListDataset[T_co]:
-        """Adds a function that each sample goes through after the others. Gives the dataset."""
+        """Appends a function that each sample passes through. Returns the dataset."""
         self.transformations.append(transform)
         return self
 
     def get_stats(self) -> tuple[int, int]:
-        """Samples that were asked for, and those whose shard had to be opened."""
+        """Samples requested, and those among them whose shard had to be opened."""
         return self._reader.accesses, self._reader.misses
 
     def check_cache_misses(self) -> None:
-        """Warns if the shard had to be opened for more than 30 % of 100 samples or more."""
+        """Warns if, after more than 100 samples, over 30 % of them had to open their shard."""
         accesses, misses = self.get_stats()
         if accesses > 100 and misses > 0.3 * accesses:
             warnings.warn(
@@ -352,7 +355,7 @@ class ShardListDataset(Generic[T_co]):
             )
 
     def get_shard(self, index: int) -> tuple[ShardSamples, int, dict[str, Any]]:
-        """The shard of a sample, its number in that, and what the list says of the shard."""
+        """A sample's shard, its number in the shard, and the shard's entry in the list."""
         number = index + self.total_length if index < 0 else index
         ends = list(accumulate(self.lengths))
         shard = bisect_right(ends, number)
@@ -362,11 +365,11 @@ class ShardListDataset(Generic[T_co]):
         return ShardSamples(self.data, self._places[shard]), in_shard, self.shards[shard]
 
     def close(self) -> None:
-        """Forgets which shards were used. What was read stays valid."""
+        """Forgets which shards were used. Samples already read stay valid."""
         self.cache.clear()
 
     def __add__(self, other: Any) -> Any:
-        """Both after each other: torch's ConcatDataset."""
+        """Both, one after the other: torch's ConcatDataset."""
         from torch.utils.data import ConcatDataset  # type: ignore[import-not-found, unused-ignore]
 
         return ConcatDataset([self, other])  # type: ignore[list-item, unused-ignore]
@@ -381,7 +384,7 @@ class ShardListDataset(Generic[T_co]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         path, fingerprint = state.pop("data")
         self.__dict__.update(state)
-        # By its list, if it was opened by that and no index was there.
+        # Opened by its list if it was opened by a list, without an index.
         data = self._opening.open(path, self._is_cached, lazily=path.endswith(".json"))
         if data.fingerprint != fingerprint:
             raise Mismatch(
@@ -394,10 +397,10 @@ class ShardListDataset(Generic[T_co]):
 def _places(
     data: _core.Dataset, sources: Sequence[str], is_own_index: bool
 ) -> list[ShardPlace]:
-    """Where each source lies in the dataset. Raises Mismatch if one does not."""
+    """The place of each source in the dataset. Raises Mismatch if a source is not in it."""
     found = {shard.path: shard for shard in data.shards}
     if is_own_index and len(found) == len(set(sources)):
-        found = dict(zip(dict.fromkeys(sources), data.shards))  # however their paths are written
+        found = dict(zip(dict.fromkeys(sources), data.shards))  # however paths are written
     places = []
     for source in sources:
         shard = found.get(source)
@@ -412,7 +415,7 @@ def _places(
 
 
 def _lengths(shards: list[dict[str, Any]], places: list[ShardPlace], claims: str) -> list[int]:
-    """The samples of each shard. Raises Mismatch if a shard is not what is said of it."""
+    """The samples of each shard. Raises Mismatch if a shard differs from its entry."""
     lengths = [shard["nsamples"] for shard in shards]
     if claims == "believe":
         return lengths
@@ -430,11 +433,11 @@ def _lengths(shards: list[dict[str, Any]], places: list[ShardPlace], claims: str
 
 
 class ShardListDatasetMulti(ShardListDataset[T_co]):
-    """One dataset of several descriptors, one after the other: that of some forks of wids.
+    """One dataset of several descriptors, one after another, as in some forks of wids.
 
-    shards: a list whose entries are descriptors or lists of shards, or one of them.
-    sort_data_inseq: the shards are dealt to num_replicas runs, each with its part of every
-        descriptor's: for samplers that give each rank a run of samples.
+    shards: a list whose entries are descriptors or lists of shards; or a single entry.
+    sort_data_inseq: deals the shards to num_replicas runs, each with its part of every descriptor,
+        for samplers that give each rank a run of samples.
     The other options are those of ShardListDataset.
     """
 

@@ -1,7 +1,7 @@
-"""Decoding of fields by their names' endings, as the transformations of a dataset.
+"""Decodes fields by the endings of their names, as transformations of a dataset.
 
-Each function takes a sample and gives it back; keys that begin with ``__`` are left alone. What a
-field needs to be decoded (Pillow, NumPy, torch, msgpack, safetensors) is imported when one comes.
+Each function takes a sample and returns it; keys that begin with ``__`` stay unchanged. Libraries
+that a field needs (Pillow, NumPy, torch, msgpack, safetensors) are imported at first use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ MAX_GZ_BYTES = 1 << 30
 """What a .gz field may become when it is decompressed, unless it is said otherwise."""
 
 _IMAGES = ("jpg", "png", "ppm", "pgm", "pbm", "pnm")
-# Those of wids: programs open .jpeg and .webp themselves, and Pillow opens no opened image.
+# The list is that of wids: programs open .jpeg and .webp themselves, and Pillow cannot open an
+# image that is already open.
 
 
 def check_keys(sample: dict[str, Any]) -> None:
@@ -31,12 +32,13 @@ def check_keys(sample: dict[str, Any]) -> None:
 
 
 def _bytes(value: Any) -> bytes:
-    """What a field holds: of a stream, from where it stands."""
+    """The bytes of a field; of a stream, from its current position."""
     return bytes(value.read()) if hasattr(value, "read") else bytes(value)
 
 
 def _ending(key: str) -> str:
-    """The last part of a field's name, without the dot; of compressed ones the one before gz."""
+    """The last part of a field's name, without the dot; for compressed fields the part before
+    gz."""
     parts = key.lower().split(".")
     if parts[-1] == "gz" and len(parts) > 2:
         parts.pop()
@@ -48,8 +50,8 @@ def _fields(sample: dict[str, Any]) -> list[str]:
 
 
 def _bad_field(sample: dict[str, Any], key: str, error: Exception) -> Exception:
-    """What to raise for an error of a decoder, whatever class the decoder has for it: a BadField
-    that names the field; errors of shardwise, of memory and of imports as they are."""
+    """The exception to raise for an error of a decoder: a BadField that names the field. Errors of
+    shardwise, of memory and of imports stay unchanged."""
     if isinstance(error, (Error, ImportError, MemoryError)):
         return error
     where = f"sample {sample['__key__']!r}, " if "__key__" in sample else ""
@@ -58,7 +60,7 @@ def _bad_field(sample: dict[str, Any], key: str, error: Exception) -> Exception:
 
 
 def decompressed(data: bytes, max_bytes: int = MAX_GZ_BYTES) -> bytes:
-    """What is in gzip data. Raises BadField if it is damaged, or more than ``max_bytes``."""
+    """Decompresses gzip data. Raises BadField if it is damaged, or expands beyond ``max_bytes``."""
     pieces: list[bytes] = []
     left = max_bytes
     while data:
@@ -88,8 +90,8 @@ def decode_all_gz(
 ) -> dict[str, Any]:
     """Decompresses the fields whose names end in .gz, in place.
 
-    update_key: they lose the ending. max_bytes: of a field that is decompressed, at most: a few
-    KB of gzip can stand for as many GB. Raises BadField.
+    update_key: drop the ending from the name. max_bytes: maximum size of a decompressed field: a
+    few KB of gzip can expand to as many GB. Raises BadField.
     """
     check_keys(sample)
     for key in _fields(sample):
@@ -169,9 +171,9 @@ def decode_basic(
 ) -> dict[str, Any]:
     """Decodes the fields that are text, numbers or arrays, in place.
 
-    .txt .text (str), .cls .cls2 (int), .json, .npy (an array), .mp (msgpack), .safetensors; with
-    allow_pickle also .pkl .pickle .pt .pth, which run what their writer wants: without it they are
-    Unsupported. Each also with .gz after it, decompressed already.
+    .txt .text (str), .cls .cls2 (int), .json, .npy (an array), .mp (msgpack), .safetensors. Pickles
+    (.pkl .pickle .pt .pth) can run any code of their writer: without allow_pickle they are
+    Unsupported. Each ending may be followed by .gz, if the field is already decompressed.
     """
     check_keys(sample)
     for key in _fields(sample):
@@ -202,8 +204,8 @@ def decode_images_to_pil(
 ) -> dict[str, Any]:
     """Makes the images PIL.Image, in place: .jpg .png .ppm .pgm .pbm .pnm.
 
-    Pillow reads the pixels when they are first asked for, and then raises what it will. Raises
-    BadField for what begins like no image.
+    Pillow reads the pixels at first use, and raises its errors then. Raises BadField for data that
+    does not begin like an image.
     """
     check_keys(sample)
     for key in _fields(sample):
@@ -239,8 +241,8 @@ def default_decoder(
 ) -> dict[str, Any]:
     """A decoded copy of a sample: .gz, the basic types, and images by ``format``.
 
-    format: "PIL" or "numpy". gz_update_key: .gz is taken off the names. Raises BadField,
-    Unsupported (see decode_basic()), InvalidArgument for another format.
+    format: "PIL" or "numpy". gz_update_key: drop .gz from the names. Raises BadField, Unsupported
+    (see decode_basic()), InvalidArgument for another format.
     """
     images = {"pil": decode_images_to_pil, "numpy": decode_images_to_numpy}
     decode_images = images.get(str(format).lower())

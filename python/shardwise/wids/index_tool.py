@@ -23,7 +23,7 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 def expand_braces(pattern: str) -> list[str]:
-    """The names that a pattern stands for: ``a-{000..012}.tar``, ``{train,val}.tar``."""
+    """The names that a pattern expands to: ``a-{000..012}.tar``, ``{train,val}.tar``."""
     match = _BRACES.search(pattern)
     if match is None:
         return [pattern]
@@ -47,13 +47,13 @@ def format_with_suffix(number: float) -> str:
 
 
 def shorten_name(name: str) -> str:
-    """The words of a path that are no numbers, each once, with dashes between."""
+    """The words of a path except numbers, each once, joined by dashes."""
     words = [word for word in re.split(r"\W+", name) if word and not word.isdigit()]
     return "-".join(dict.fromkeys(words))
 
 
 def _write_json(path: str, data: dict[str, Any], keep: str | None = None) -> None:
-    """Writes a file as a whole or not at all. keep: what becomes of the one that was there."""
+    """Writes a file completely or not at all. keep: new name of a file that existed before."""
     folder = os.path.dirname(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=folder)
     try:
@@ -75,17 +75,18 @@ def _write_json(path: str, data: dict[str, Any], keep: str | None = None) -> Non
 
 @contextlib.contextmanager
 def AtomicJsonUpdate(filename: str) -> Iterator[dict[str, Any]]:  # noqa: N802
-    """The content of a JSON file, written back at the end; what was there stays as ``.bak``."""
+    """The content of a JSON file, written back at the end; the old file stays as ``.bak``."""
     data = load_remote_dsdesc_raw(filename)
     yield data
     _write_json(filename, data, keep=filename + ".bak")
 
 
 def describe_shards(urls: list[str], md5: bool = True) -> list[dict[str, Any]]:
-    """What a descriptor says of these shards: url, nsamples, filesize, md5sum.
+    """The descriptor's entries for these shards: url, nsamples, filesize, md5sum.
 
-    md5: not of remote shards, which would have to be fetched as a whole. Costs a pass over the
-    headers, with md5 over all bytes. Raises CorruptShard, NotFound, InvalidArgument.
+    md5: computed for local shards only, since a remote one would have to be fetched completely.
+    Cost: one pass over the headers; with md5 over all bytes. Raises CorruptShard, NotFound,
+    InvalidArgument.
     """
     sources = [url if is_remote(url) else os.path.abspath(local_path(url)) for url in urls]
     with tempfile.TemporaryDirectory() as folder:
@@ -285,7 +286,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The program. Gives its exit code: 1 if something failed, with a line that says what."""
+    """The program. Returns its exit code: 1, with a line on standard error, if it failed."""
     args = _parser().parse_args(arguments)
     try:
         args.run(args)

@@ -1,4 +1,4 @@
-"""install(): what programs import as wids."""
+"""install(): makes ``import wids`` import shardwise.wids."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import sys
 from types import ModuleType
 
-# The modules of wids, and those here that have what is in them.
+# The modules of wids, and the modules here that provide their names.
 _MODULES = {
     "wids": ("dataset", "samplers", "shards", "decode", "specs"),
     "wids_decode": ("decode",),
@@ -19,9 +19,9 @@ _MODULES = {
 def install() -> None:
     """Makes ``import wids`` mean shardwise.wids, with ``wids.wids``, ``wids.wids_specs`` and so on.
 
-    A package wids that is installed is not touched, and is not seen any more by this process and
-    by workers that it spawns. Does nothing the second time. Raises InvalidArgument if a program
-    has imported that package already.
+    An installed package wids is not changed; this process and workers that it spawns do not see it
+    any more. A second call does nothing. Raises InvalidArgument if that package has been imported
+    already.
     """
     here = sys.modules[__package__]
     present = sys.modules.get("wids")
@@ -34,8 +34,8 @@ def install() -> None:
             f"wids is imported already, from {getattr(present, '__file__', None)!r}: call "
             "shardwise.wids.install() before"
         )
-    # Workers that are spawned begin with this process's path, and find the package there, which
-    # calls this again.
+    # Spawned workers inherit this process's path. They find the alias package there, which calls
+    # this function again.
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "alias")
     if folder not in sys.path:
         sys.path.insert(0, folder)

@@ -1,4 +1,4 @@
-"""The dict that a dataset of shardwise.wids gives for a sample."""
+"""The dict that a dataset of shardwise.wids returns for a sample."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 class Sample(dict[str, Any]):
     """A sample: fields by their names with a leading dot, and the extras of wids.
 
-    An index knows the names of fields in lower case. So that programs written for shards with
-    ``.JPG`` find what they ask for, a name in upper case answers as the one in lower case.
+    An index has the names of fields in lower case. A name in upper case finds the one in lower
+    case, so that programs written for shards with ``.JPG`` work.
     """
 
     __slots__ = ()
@@ -26,7 +26,7 @@ class Sample(dict[str, Any]):
         return isinstance(key, str) and dict.__contains__(self, key.lower())
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value of a field; ``default`` if there is none of that name."""
+        """The value of a field, or ``default`` if there is no such field."""
         try:
             return self[key]
         except KeyError:

@@ -1,9 +1,10 @@
-"""The samplers of wids, whose order is that of wids bit for bit.
+"""The samplers of wids, with the order of wids bit for bit.
 
-They keep its faults, too: of several ranks the last ones get fewer samples or none, though all say
-the same length; each rank has the same samples in every epoch. With ``exact=True``, or
-SHARDWISE_WIDS_EXACT=1 in the environment, the order is the exact one of shardwise: over all ranks
-each sample comes once in an epoch, the ranks differ by one at most, and len() is what comes.
+They keep its faults. With several ranks, the last ranks get fewer samples or none, though all
+report the same length, and each rank has the same samples in every epoch. The argument
+``exact=True``, or SHARDWISE_WIDS_EXACT=1 in the environment, selects the exact order of shardwise.
+Then each sample comes once per epoch over all ranks, the ranks differ by at most one sample, and
+len() is exact.
 
 The order is random.Random's, seeded by ``seed + 1289738273 * epoch``.
 """
@@ -30,7 +31,7 @@ Range = tuple[int, int]
 
 
 def lengths_to_ranges(lengths: Iterable[int]) -> list[Range]:
-    """The numbers of the samples of each shard."""
+    """The range of sample numbers of each shard."""
     ranges = []
     begin = 0
     for length in lengths:
@@ -47,7 +48,7 @@ def iterate_ranges(
 ) -> Iterator[int]:
     """The numbers in some ranges: the ranges shuffled, and the numbers in each.
 
-    rng: a random.Random that was just seeded; what is drawn here does not show in it.
+    rng: a freshly seeded random.Random; its state does not change.
     """
     return WidsOrder(
         ranges,
@@ -64,7 +65,7 @@ def _wants_exact(exact: bool | None) -> bool:
 
 
 def _warn_of_large_chunks(dataset: object, ranges: Iterable[Range]) -> None:
-    """Warns if a chunk has samples of more shards than are kept open."""
+    """Warns if a chunk has samples of more shards than can stay open."""
     lengths = getattr(dataset, "lengths", None)
     capacity = getattr(getattr(getattr(dataset, "cache", None), "lru", None), "capacity", None)
     if lengths is None or capacity is None:
@@ -84,13 +85,13 @@ def _warn_of_large_chunks(dataset: object, ranges: Iterable[Range]) -> None:
 
 
 class _Epochs:
-    """What the samplers have in common: an epoch, which moves on when all of it was given."""
+    """Base of the samplers: an epoch, which advances after a complete walk."""
 
     seed: Any = 0
     epoch: int = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch that is given next."""
+        """Chooses the epoch that comes next."""
         self.epoch = epoch
 
     def _random(self) -> random.Random:
@@ -98,11 +99,11 @@ class _Epochs:
 
 
 class ShardListSampler(_Epochs):
-    """Shards in random order, and the samples of each in random order; of one process.
+    """Shards in random order, and the samples of each in random order, for one process.
 
-    dataset: a ShardListDataset, or whatever has ``lengths``, unless lengths are given: the samples
-    of each shard. In epoch 0 the shards come as they lie, unless shufflefirst. ``ranges``,
-    ``seed``, ``shufflefirst`` and ``epoch`` may be changed between epochs.
+    dataset: a ShardListDataset, or an object with ``lengths``. lengths: the samples of each shard,
+    instead. In epoch 0 the shards keep their order, unless shufflefirst. ``ranges``, ``seed``,
+    ``shufflefirst`` and ``epoch`` may be changed between epochs.
     """
 
     def __init__(
@@ -131,14 +132,15 @@ ShardedSampler = ShardListSampler
 
 
 class ChunkedSampler(_Epochs):
-    """Chunks of consecutive samples in random order, and those of each in random order.
+    """Chunks of consecutive samples in random order, and the samples of each in random order.
 
-    dataset: whatever has a length. num_samples: how many of it, or (first, one after the last).
-    chunksize: samples of a chunk. shuffle=False: as they lie. In epoch 0 the chunks come as they
-    lie, unless shufflefirst. dslength_per_replica: what len() says. exact: see the module.
+    dataset: an object with a length. num_samples: a number of its samples, or (first, one after the
+    last). chunksize: samples per chunk. shuffle=False: in their order. In epoch 0 the chunks keep
+    their order, unless shufflefirst. dslength_per_replica: the result of len(). exact: see the
+    module.
 
     ``ranges`` (the chunks), ``seed``, ``shuffle``, ``shufflefirst`` and ``epoch`` may be changed
-    between epochs; the epoch moves on by itself when all of it was given. A step costs about 50 ns.
+    between epochs; the epoch advances after a complete walk.
     """
 
     rank = 0
@@ -193,7 +195,7 @@ class ChunkedSampler(_Epochs):
 
 
 class _Exact:
-    """One rank's share of the exact order of some samples."""
+    """A rank's share of the exact order of some samples."""
 
     def __init__(self, first: int, end: int, rank: int, world_size: int) -> None:
         self.first, self.end, self.rank, self.world_size = first, end, rank, world_size
@@ -216,7 +218,7 @@ class _Exact:
 
 
 def _ranks(rank: int | None, num_replicas: int | None, asker: str) -> tuple[int, int]:
-    """Which rank this is, and of how many: what is given counts, then what torch knows."""
+    """This rank, and the number of ranks: from the arguments, else from torch."""
     if rank is None or num_replicas is None:
         distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -258,23 +260,24 @@ def DistributedChunkedSampler(
     chunksize: int = 1000000,
     exact: bool | None = None,
 ) -> ChunkedSampler:
-    """A ChunkedSampler for one rank: it gets one run of consecutive samples, in every epoch.
+    """A ChunkedSampler for one rank: it gets one run of consecutive samples, the same in every
+    epoch.
 
     rank, num_replicas: by default those of torch.distributed; if it is not initialized, one process
-    with all samples, and a warning. A rank that is given counts, 0 too. exact: see the module; then
-    the ranks share the whole, and get other samples in each epoch. drop_last is not heeded.
+    gets all samples, with a warning. A given rank takes precedence, even 0. exact: see the module;
+    ranks then share all samples, and get other samples in each epoch. drop_last is ignored.
 
-    Of several ranks it is a torch.utils.data.DistributedSampler as well if torch is loaded, so that
+    With several ranks, and torch loaded, it is also a torch.utils.data.DistributedSampler, so that
     Lightning does not divide the samples among the ranks a second time.
 
-    Raises InvalidArgument if there is no such rank.
+    Raises InvalidArgument if the rank does not exist.
     """
     _warn_of_drop_last(drop_last, "DistributedChunkedSampler")
     rank, num_replicas = _ranks(rank, num_replicas, "DistributedChunkedSampler")
     num_samples = num_samples or len(dataset)
     block = -(-num_samples // num_replicas)
     first = min(rank * block, num_samples)
-    # len() is counted of the data set, also where fewer samples are asked for: so it is in wids.
+    # len() counts the whole data set even if fewer samples are requested, as in wids.
     length = -(-len(dataset) // num_replicas)
     make = ChunkedSampler
     if num_replicas > 1 and "torch" in sys.modules:
@@ -298,8 +301,8 @@ def DistributedChunkedSampler(
 class DistributedRangedSampler:
     """One rank's run of consecutive samples, in order: the sampler of some forks of wids.
 
-    rank, num_replicas: as of DistributedChunkedSampler. All ranks have as many samples: those that
-    are left over at the end come nowhere. set_start(k) leaves out the first k, once.
+    rank, num_replicas: as for DistributedChunkedSampler. All ranks have equally many samples: those
+    left over at the end are dropped. set_start(k) skips the first k, once.
     """
 
     def __init__(
@@ -320,11 +323,11 @@ class DistributedRangedSampler:
         self.step_start = 0
 
     def set_start(self, start: int) -> None:
-        """Leaves out this many samples of the next walk: for going on in the middle."""
+        """Skips this many samples of the next walk, to continue in the middle."""
         self.step_start = start
 
     def set_epoch(self, epoch: int) -> None:
-        """Takes the epoch that training loops tell; the order is the same in each."""
+        """Accepts the epoch that training loops set; the order is the same in each."""
 
     def __iter__(self) -> Iterator[int]:
         yield from self.index[self.step_start :]

@@ -1,4 +1,4 @@
-"""Shards of a list, where they are read, and what is kept of them."""
+"""The shards of a list: where they are read from, and which are kept open."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ COMPRESSED = (".tgz", ".gz", ".zst", ".xz", ".bz2", ".lz4")
 
 
 def own_cache_dir() -> str:
-    """The folder that is used if nothing is said. Its name is known to all."""
+    """The default folder. Other users know its name."""
     import tempfile
 
     return os.path.join(tempfile.gettempdir(), f"_wids_cache_{os.getuid()}")
 
 
 def isown_cache_dir(folder: str) -> bool:
-    """True for the folder that is used if nothing is said: its name is known to all."""
+    """True for the default folder, whose name other users know."""
     return folder == own_cache_dir()
 
 
 def require_own(folder: str) -> None:
-    """Raises InvalidArgument if the folder exists and is another user's than root, or if others
-    may write to it. Who can write to it can change the bytes that are read."""
+    """Raises InvalidArgument if the folder exists, and its owner is neither this user nor root, or
+    others may write to it: they could change the bytes that are read."""
     if not os.path.lexists(folder):
         return
     status = os.lstat(folder)
@@ -45,7 +45,7 @@ def require_own(folder: str) -> None:
 
 
 def default_cache_dir() -> str:
-    """Where remote shards are kept if nothing is said: WIDS_CACHE, else a folder of this user."""
+    """The default folder for remote shards: WIDS_CACHE, else own_cache_dir()."""
     named = os.environ.get("WIDS_CACHE")
     if named:
         return path_of(named)
@@ -54,7 +54,7 @@ def default_cache_dir() -> str:
 
 
 class DefaultLocalname:
-    """Names a file for a URL, one that no other URL has, in a folder."""
+    """Names a file in a folder for a URL; no other URL has the same name."""
 
     def __init__(self, dldir: str | os.PathLike[str] | None = None) -> None:
         self._dldir = path_of(dldir) if dldir is not None else default_cache_dir()
@@ -64,7 +64,7 @@ class DefaultLocalname:
 
 
 class CacheLocalname:
-    """Names a file for a URL by the last part of its path, in a folder."""
+    """Names a file in a folder for a URL, by the last part of its path."""
 
     def __init__(self, cachedir: str | os.PathLike[str]) -> None:
         self._cachedir = path_of(cachedir)
@@ -78,7 +78,7 @@ default_localname = DefaultLocalname
 
 
 class ShardPlace(NamedTuple):
-    """Where the samples of a shard of a list lie in the dataset."""
+    """The place of a listed shard's samples in the dataset."""
 
     source: str
     """The path or URL that is read."""
@@ -88,7 +88,8 @@ class ShardPlace(NamedTuple):
 
 
 def source_of(url: str, localname: Callable[[str], str] | None) -> str:
-    """What is read for a shard: the copy that localname names, if it is there, else the shard."""
+    """The path or URL to read for a shard: the copy that localname names if it exists, else the
+    shard."""
     if localname is not None:
         local = os.fspath(localname(url))
         if os.path.exists(local):
@@ -97,12 +98,12 @@ def source_of(url: str, localname: Callable[[str], str] | None) -> str:
 
 
 def needs_cache(source: str) -> bool:
-    """True if a shard cannot be read where it lies: it is remote, or compressed."""
+    """True if a shard cannot be read in place because it is remote or compressed."""
     return is_remote(source) or source.lower().endswith(COMPRESSED)
 
 
 def check_sources(sources: list[str], allow_pipe: bool) -> None:
-    """Raises InvalidArgument if a shard is a command, or its name a pattern."""
+    """Raises InvalidArgument if a shard is a command, or its name is a pattern."""
     for source in sources:
         is_command = source.startswith("pipe:")
         if is_command and not allow_pipe:
@@ -140,15 +141,15 @@ class ShardSamples:
         return sample
 
     def close(self) -> None:
-        """Nothing: the dataset closes shards."""
+        """Does nothing: the dataset closes shards."""
 
     def __repr__(self) -> str:
         return f"<ShardSamples {self.path}>"
 
 
 class RecentShards(Mapping[str, ShardSamples]):
-    """The shards of a dataset that were used last, by URL, the last one at the end: what its
-    ``cache`` and ``cache.lru`` show."""
+    """The shards of a dataset that were used last, by URL, the latest at the end. A dataset shows
+    it as ``cache`` and ``cache.lru``."""
 
     def __init__(
         self,
@@ -161,16 +162,16 @@ class RecentShards(Mapping[str, ShardSamples]):
 
     @property
     def lru(self) -> RecentShards:
-        """The same."""
+        """This object."""
         return self
 
     @property
     def capacity(self) -> int:
-        """How many are kept open."""
+        """The maximum number of open shards."""
         return self._reader.capacity
 
     def get_shard(self, url: str) -> ShardSamples:
-        """The shard with this URL, used or not. Raises InvalidArgument if the dataset has none."""
+        """The shard with this URL, used or not. Raises InvalidArgument if the dataset lacks it."""
         if url not in self._urls:
             raise InvalidArgument(f"the data set has no shard {url!r}")
         return ShardSamples(self._data, self._places[self._urls.index(url)])

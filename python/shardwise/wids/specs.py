@@ -20,13 +20,13 @@ Shard = dict[str, Any]
 
 
 def urldir(url: str) -> str:
-    """The part of a URL or path before its file's name."""
+    """The part of a URL or path before its file name."""
     parts = urlparse(url)
     return parts._replace(path=os.path.dirname(parts.path)).geturl()
 
 
 def urlmerge(base: str, url: str) -> str:
-    """A URL or path as seen from ``base``: what it does not say is taken from there."""
+    """Resolves a URL or path relative to ``base``, which supplies missing parts."""
     if url.startswith("pipe:"):
         return url
     above, parts = urlparse(base), urlparse(url)
@@ -46,12 +46,12 @@ def urlmerge(base: str, url: str) -> str:
 
 
 def is_remote(url: str) -> bool:
-    """True for what is not a file of this machine: http, https, s3 and others, and ``pipe:``."""
+    """True for URLs of other machines (http, https, s3 and others), and for ``pipe:``."""
     return url.startswith("pipe:") or ("://" in url and not url.startswith("file:"))
 
 
 def local_path(url: str) -> str:
-    """The path that a path or a ``file:`` URL names."""
+    """The path of a path or a ``file:`` URL."""
     return urlparse(url).path if url.startswith("file:") else path_of(url)
 
 
@@ -61,9 +61,8 @@ def _shown(shards: list[Shard], number: int) -> str:
 
 
 def check_shards(shards: Any) -> list[Shard]:
-    """The list itself, if each of its entries has a ``url`` and a count ``nsamples``.
-
-    Raises InvalidArgument.
+    """Returns the list. Raises InvalidArgument unless each entry has a ``url`` and a count
+    ``nsamples``.
     """
     if not isinstance(shards, list):
         raise InvalidArgument(
@@ -82,7 +81,7 @@ def check_shards(shards: Any) -> list[Shard]:
 
 
 def set_all(shards: list[Shard], key: str, value: Any) -> None:
-    """Sets what each shard says of ``key``, where it says nothing and there is a value."""
+    """Sets ``key`` of each shard that lacks it; the value None sets nothing."""
     if value is None:
         return
     for shard in shards:
@@ -90,7 +89,7 @@ def set_all(shards: list[Shard], key: str, value: Any) -> None:
 
 
 def rebase_shardlist(shards: list[Shard], base: str | None) -> list[Shard]:
-    """Makes the URLs of the shards begin at ``base``, in place."""
+    """Resolves the URLs of the shards relative to ``base``, in place."""
     if base is not None:
         for shard in shards:
             if isinstance(shard, dict) and isinstance(shard.get("url"), str):
@@ -99,9 +98,9 @@ def rebase_shardlist(shards: list[Shard], base: str | None) -> list[Shard]:
 
 
 def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
-    """The JSON of a descriptor: of a path, a URL, or an open stream, as it is written.
+    """The unchanged JSON of a descriptor, from a path, a URL, or an open stream.
 
-    Raises OSError, NotFound, FetchError, InvalidArgument if it is no JSON object.
+    Raises OSError, NotFound, FetchError; InvalidArgument if it is not a JSON object.
     """
     if hasattr(source, "read"):
         text = source.read()
@@ -125,7 +124,8 @@ def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
 
 
 def _require_remote(shards: list[Shard], source: str) -> None:
-    """A descriptor from elsewhere must not have files of this machine read, or commands run."""
+    """Refuses local files and commands in a remote descriptor, which must not make this machine
+    read or run them."""
     for shard in shards:
         scheme = "pipe" if shard["url"].startswith("pipe:") else urlparse(shard["url"]).scheme
         if scheme in _LOCAL_SCHEMES:
@@ -136,7 +136,7 @@ def _require_remote(shards: list[Shard], source: str) -> None:
 
 
 def _home(descriptor: Mapping[str, Any], otherwise: str | None) -> str | None:
-    """Where the relative URLs of a descriptor begin."""
+    """The URL where the relative URLs of a descriptor begin."""
     base = descriptor.get("base")
     if base is None:
         return otherwise
@@ -177,9 +177,9 @@ def resolve_dsdesc(
 ) -> dict[str, Any]:
     """The descriptor with all its shards in ``shardlist``, and their URLs resolved.
 
-    options: replace keys of the descriptor. base: where its relative URLs begin, whatever it says
-    itself; otherwise they begin at its ``base``, or at ``home``. An entry of ``datasets`` may hold
-    a shardlist, or name another descriptor by its ``source_url``.
+    options: replace keys of the descriptor. base: where its relative URLs begin; by default at its
+    ``base``, or at ``home``. An entry of ``datasets`` may hold a shardlist, or name another
+    descriptor by its ``source_url``.
 
     Raises InvalidArgument, VersionMismatch if its wids_version is not 1, and what reading other
     descriptors raises.

@@ -1,4 +1,4 @@
-"""The streams of large fields, which are copied when they are first read."""
+"""Streams of large fields, which are copied at the first read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .. import _core
 
 
 class ReadStream(io.BytesIO):
-    """A FieldStream that has its bytes: from here on nothing but an io.BytesIO."""
+    """A FieldStream that has copied its bytes, and now acts as an io.BytesIO."""
 
     __slots__ = ("_place", "_sample")
 
@@ -19,7 +19,7 @@ class ReadStream(io.BytesIO):
 
 
 class FieldStream(io.BytesIO):
-    """The bytes of a field of a sample, copied when the first of them is asked for.
+    """The bytes of a field of a sample, copied at the first access.
 
     Until then it holds the sample, and so its shard. Reading raises StaleIndex or OSError if the
     shard was truncated meanwhile. Pickled, it is an io.BytesIO.
@@ -32,7 +32,7 @@ class FieldStream(io.BytesIO):
 
     def _fill(self) -> None:
         if type(self) is not FieldStream or self.closed:
-            return  # a method that was looked up before; or nothing is to be read any more
+            return  # already filled (a method looked up before), or closed
         data = _core.copy_field(self._sample, self._place)
         io.BytesIO.__init__(self, data)
         del self._sample
@@ -54,8 +54,8 @@ def _reading(name: str) -> Callable[..., Any]:
     return call
 
 
-# All that depends on the bytes. What does not, stays that of io.BytesIO: tell() is 0 before, and
-# close(), which is called at the end of a stream's life, too, reads nothing.
+# All methods that depend on the bytes. The others stay those of io.BytesIO: before a read tell() is
+# 0, and close(), which also ends a stream's life, reads nothing.
 for _name in (
     "__iter__",
     "__next__",

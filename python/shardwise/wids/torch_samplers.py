@@ -1,4 +1,4 @@
-"""Samplers that torch's classes know. Imported only where torch is."""
+"""Samplers that derive from torch's classes. Imported only if torch is loaded."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .samplers import ChunkedSampler
 
 
 class RankSampler(ChunkedSampler, DistributedSampler):  # type: ignore[misc,type-arg,unused-ignore]
-    """A ChunkedSampler for one rank of several, known as such to Lightning and others.
+    """A ChunkedSampler for one rank of several, which Lightning and others recognise as such.
 
-    Nothing of DistributedSampler is used but its name: the samples are those of ChunkedSampler.
+    It uses only the name of DistributedSampler: the samples are those of ChunkedSampler.
     """
 
     def __init__(self, dataset: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""Stands for wids where shardwise.wids.install() was called: see there."""
+"""Replaces wids in processes where shardwise.wids.install() was called; see there."""
 
 from shardwise.wids import install
 
