@@ -139,7 +139,7 @@ class Reference:
 
     def type_page(self, compound: Element) -> list[str]:
         name = name_of(compound)
-        depth = min(2 + name.count("::"), 4)
+        depth = min(2 + re.sub(r"^(libtorch|columns)::", "", name).count("::"), 4)
         lines = [f"{'#' * depth} {name} {{#{anchor(name)}}}", *self.description(compound)]
         fields: list[str] = []
         before = ""
@@ -267,7 +267,7 @@ def signature(member: Element) -> str:
 
 def tidy(text: str) -> str:
     text = re.sub(r"\s+", " ", text).replace("< ", "<").replace(" >", ">").replace("shardwise::", "").replace(" &", "& ").replace(" *", "* ")
-    return re.sub(r"([&*]) (?=[,)&>]|$)", r"\1", text).strip()
+    return re.sub(r"\s+", " ", re.sub(r"([&*]) (?=[,)&>]|$)", r"\1", text)).strip()
 
 
 def main() -> None:
