@@ -36,13 +36,19 @@ def with_lists(text: str, names: list[str]) -> str:
             continue
         before, *said = begin.split(re.sub(r"\s*\n\s*", "\n", paragraph))
         if said:
-            items = [f"- `{name}`: {' '.join(what.split())}" for name, what in zip(said[::2], said[1::2])]
+            items = [
+                f"- `{name}`: {' '.join(what.split())}" for name, what in zip(said[::2], said[1::2])
+            ]
             paragraphs[i] = "\n\n".join(filter(None, [before.strip(), "\n".join(items)]))
     return "\n\n".join(paragraphs)
 
 
 def parameters_of(function: Any) -> list[str]:
-    return [parameter.name for parameter in getattr(function, "parameters", []) if parameter.name != "self"]
+    return [
+        parameter.name
+        for parameter in getattr(function, "parameters", [])
+        if parameter.name != "self"
+    ]
 
 
 class Docstrings(griffe.Extension):
