@@ -55,8 +55,12 @@ class Picture:
     def text(self, x: float, y: float, text: str, kind: str = "t") -> None:
         self.add(f'<text x="{x:g}" y="{y:g}" class="{kind}">{escape(text)}</text>')
 
-    def rect(self, x: float, y: float, width: float, height: float, kind: str, radius: float = 0) -> None:
-        self.add(f'<rect x="{x:g}" y="{y:g}" width="{width:.4g}" height="{height:g}" rx="{radius:g}" class="{kind}"/>')
+    def rect(
+        self, x: float, y: float, width: float, height: float, kind: str, radius: float = 0
+    ) -> None:
+        self.add(
+            f'<rect x="{x:g}" y="{y:g}" width="{width:.4g}" height="{height:g}" rx="{radius:g}" class="{kind}"/>'
+        )
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
         self.add(f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" class="{kind}"/>')
@@ -85,16 +89,23 @@ class Program:
         self.path = os.path.abspath(path)
         self.folder = folder
         for shard in range(4):
-            with tarfile.open(os.path.join(folder, f"train-{shard:06}.tar"), "w", tarfile.USTAR_FORMAT) as tar:
+            with tarfile.open(
+                os.path.join(folder, f"train-{shard:06}.tar"), "w", format=tarfile.USTAR_FORMAT
+            ) as tar:
                 for i in range(100 * shard, 100 * shard + 100):
-                    for field, content in (("jpg", bytes(15000 + i * 7919 % 4000)), ("cls", b"%d" % (i % 10))):
+                    for field, content in (
+                        ("jpg", bytes(15000 + i * 7919 % 4000)),
+                        ("cls", b"%d" % (i % 10)),
+                    ):
                         member = tarfile.TarInfo(f"{i:06}.{field}")
                         member.size = len(content)
                         tar.addfile(member, io.BytesIO(content))
         self.run("index", "--quiet", "-o", "train.idx", "train-{000000..000003}.tar")
 
     def run(self, *arguments: str) -> str:
-        done = subprocess.run([self.path, *arguments], cwd=self.folder, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(
+            [self.path, *arguments], cwd=self.folder, stdout=subprocess.PIPE, text=True, check=True
+        )
         return done.stdout
 
 
@@ -122,9 +133,17 @@ def tar_to_tensor(program: Program) -> str:
     shards = sorted({row[0] for row in members})
     shard = shards.index(mine[0][0])
     order = ["--seed", "17", "--world", "4"]
-    step = [line.split("\t") for line in program.run("explain", "train.idx", *order, "--batch", "3", "--step", "0").splitlines()]
+    step = [
+        line.split("\t")
+        for line in program.run(
+            "explain", "train.idx", *order, "--batch", "3", "--step", "0"
+        ).splitlines()
+    ]
     proof = program.run("epoch", "train.idx", "--quiet", *order).splitlines()[-1]
-    picture = Picture("From tar to tensor", "A shard is scanned once into an index; an order deals samples to ranks; a loader makes batches; the epoch ends with a proof.")
+    picture = Picture(
+        "From tar to tensor",
+        "A shard is scanned once into an index; an order deals samples to ranks; a loader makes batches; the epoch ends with a proof.",
+    )
     y = 44
     boxes = [
         (
@@ -134,17 +153,26 @@ def tar_to_tensor(program: Program) -> str:
         ),
         (
             "index",
-            [f"sample {mine[0][1]}: shard {shard}, " + ", ".join(row[3] for row in mine), "about 20 bytes a field, mapped by all processes"],
+            [
+                f"sample {mine[0][1]}: shard {shard}, " + ", ".join(row[3] for row in mine),
+                "about 20 bytes a field, mapped by all processes",
+            ],
             "a formula, no list in memory",
         ),
         (
             "order: seed 17, epoch 0, 4 ranks",
-            [f"rank {rank}: " + ", ".join(row[1] for row in step if row[0] == str(rank)) + " ..." for rank in range(4)],
+            [
+                f"rank {rank}: " + ", ".join(row[1] for row in step if row[0] == str(rank)) + " ..."
+                for rank in range(4)
+            ],
             "each rank reads its own samples",
         ),
         (
             "batch of a rank",
-            ["images uint8 [3, 3, 224, 224], labels int64 [3]", "decoded by threads into the batch's memory"],
+            [
+                "images uint8 [3, 3, 224, 224], labels int64 [3]",
+                "decoded by threads into the batch's memory",
+            ],
             "one all-reduce",
         ),
     ]
@@ -153,7 +181,9 @@ def tar_to_tensor(program: Program) -> str:
         picture.rect(16, y, WIDTH - 32, height, "box", 6)
         picture.text(28, y + 20, title, "t b")
         for i, line in enumerate(lines):
-            picture.add(f'<text x="28" y="{y + 38 + 17 * i}" class="t m" xml:space="preserve">{escape(line)}</text>')
+            picture.add(
+                f'<text x="28" y="{y + 38 + 17 * i}" class="t m" xml:space="preserve">{escape(line)}</text>'
+            )
         picture.arrow_down(40, y + height, y + height + 32, below)
         y += height + 32
     picture.rect(16, y, WIDTH - 32, 34, "box", 6)
@@ -163,21 +193,47 @@ def tar_to_tensor(program: Program) -> str:
 
 def shuffle(program: Program) -> str:
     size, chunk, side = 4096, 32, 190
-    shown = [("window 1", chunk, 1), ("window 8", chunk, 8), ("window 64", chunk, 64), ("full shuffle: chunk 1", 1, size)]
-    picture = Picture("How well is it shuffled?", "Position in the epoch against position in the index, for windows of 1, 8 and 64 chunks, and for a full shuffle.")
+    shown = [
+        ("window 1", chunk, 1),
+        ("window 8", chunk, 8),
+        ("window 64", chunk, 64),
+        ("full shuffle: chunk 1", 1, size),
+    ]
+    picture = Picture(
+        "How well is it shuffled?",
+        "Position in the epoch against position in the index, for windows of 1, 8 and 64 chunks, and for a full shuffle.",
+    )
     picture.text(16, 48, f"{size:,} samples in chunks of {chunk}; every third is drawn", "s")
     for i, (name, samples, window) in enumerate(shown):
         x, y = 36 + i % 2 * 216, 84 + i // 2 * 262
-        order = program.run("order", "--size", str(size), "--seed", "17", "--chunk", str(samples), "--window", str(window))
+        order = program.run(
+            "order",
+            "--size",
+            str(size),
+            "--seed",
+            "17",
+            "--chunk",
+            str(samples),
+            "--window",
+            str(window),
+        )
         numbers = [int(line) for line in order.split()]
         batches = [len({n // chunk for n in numbers[at : at + 64]}) for at in range(0, size, 64)]
         picture.text(x, y - 8, name, "t b")
         picture.rect(x, y, side, side, "box")
-        dots = "".join(f"M{x + p * side / size:.1f} {y + side - n * side / size:.1f}h1" for p, n in enumerate(numbers) if p % 3 == 0)
+        dots = "".join(
+            f"M{x + p * side / size:.1f} {y + side - n * side / size:.1f}h1"
+            for p, n in enumerate(numbers)
+            if p % 3 == 0
+        )
         picture.add(f'<path d="{dots}" class="dots" stroke-width="1.3"/>')
-        picture.add(f'<text transform="translate({x - 7} {y + side / 2:g}) rotate(-90)" class="s c">index position</text>')
+        picture.add(
+            f'<text transform="translate({x - 7} {y + side / 2:g}) rotate(-90)" class="s c">index position</text>'
+        )
         picture.text(x + side / 2, y + side + 16, "epoch position", "s c")
-        picture.text(x, y + side + 34, f"a batch of 64: {sum(batches) / len(batches):.0f} chunks", "t")
+        picture.text(
+            x, y + side + 34, f"a batch of 64: {sum(batches) / len(batches):.0f} chunks", "t"
+        )
     return picture.drawn(84 + 262 + side + 52)
 
 
@@ -193,9 +249,19 @@ def cache(program: Program) -> str:
             )
         )  # fmt: skip
         later = plan["epochs"][1:]
-        points.append([sum(e[rule]["bytes_fetched"] for e in later) / sum(e["bytes"] for e in later) for rule in ("lru", "next_use")])
-    picture = Picture("What a cache fetches again", "Fetched bytes of an epoch after the first, against the size of the cache, for least recently used and for next use.")
-    picture.text(16, 48, f"one node, {shards} shards of 256 MiB, order sharded; epochs 1 and 2", "s")
+        points.append(
+            [
+                sum(e[rule]["bytes_fetched"] for e in later) / sum(e["bytes"] for e in later)
+                for rule in ("lru", "next_use")
+            ]
+        )
+    picture = Picture(
+        "What a cache fetches again",
+        "Fetched bytes of an epoch after the first, against the size of the cache, for least recently used and for next use.",
+    )
+    picture.text(
+        16, 48, f"one node, {shards} shards of 256 MiB, order sharded; epochs 1 and 2", "s"
+    )
     left, top, width, height = 72, 68, 352, 250
     for i in range(5):
         y = top + height - i * height / 4
@@ -203,19 +269,32 @@ def cache(program: Program) -> str:
         picture.text(left - 8, y + 4, f"{25 * i} %", "s e")
         picture.text(left + i * width / 4, top + height + 18, f"{25 * i} %", "s c")
     picture.text(left + width / 2, top + height + 38, "size of the cache, of all bytes", "s c")
-    picture.add(f'<text transform="translate(22 {top + height / 2:g}) rotate(-90)" class="s c">fetched, of all bytes</text>')
+    picture.add(
+        f'<text transform="translate(22 {top + height / 2:g}) rotate(-90)" class="s c">fetched, of all bytes</text>'
+    )
     for which, kind in ((0, "peerline"), (1, "ourline")):
-        path = " ".join(f"{left + s * width / 100:.1f},{top + height * (1 - p[which]):.1f}" for s, p in zip(sizes, points))
+        path = " ".join(
+            f"{left + s * width / 100:.1f},{top + height * (1 - p[which]):.1f}"
+            for s, p in zip(sizes, points)
+        )
         picture.add(f'<polyline points="{path}" class="line {kind}"/>')
     half = points[sizes.index(50)]
     picture.text(left + width, top + 28, f"LRU: {100 * half[0]:.0f} % at half", "peertext b e")
-    picture.text(left + 14, top + height * 0.86, f"next use (Shardwise): {100 * half[1]:.0f} % at half", "ours b")
+    picture.text(
+        left + 14,
+        top + height * 0.86,
+        f"next use (Shardwise): {100 * half[1]:.0f} % at half",
+        "ours b",
+    )
     return picture.drawn(top + height + 54)
 
 
 def exact() -> str:
     rows = table_of("Python, side by side", "of 1,003 samples")[1:]
-    picture = Picture("Who delivers each sample exactly once?", "Samples missing and repeated in one epoch of 1,003 samples on 7 ranks, by package.")
+    picture = Picture(
+        "Who delivers each sample exactly once?",
+        "Samples missing and repeated in one epoch of 1,003 samples on 7 ranks, by package.",
+    )
     picture.text(16, 48, "1,003 samples, 7 ranks with 2 workers each, one epoch", "s")
     picture.text(316, 74, "missing", "s e")
     picture.text(384, 74, "repeated", "s e")
@@ -225,32 +304,51 @@ def exact() -> str:
         missing, repeated = counts.split(", ")
         is_exact = missing == repeated == "0"
         picture.line(16, y, 444, y, "grid")
-        names = plain(name).replace("shardwise.", "").split("; ") if "Loader" in name else [plain(name)]
-        title, _, detail = ("Shardwise" + ": " + ", ".join(names)).partition(": ") if "Loader" in name else plain(name).partition(", ")
+        names = (
+            plain(name).replace("shardwise.", "").split("; ") if "Loader" in name else [plain(name)]
+        )
+        title, _, detail = (
+            ("Shardwise" + ": " + ", ".join(names)).partition(": ")
+            if "Loader" in name
+            else plain(name).partition(", ")
+        )
         picture.text(16, y + 19, title, "t b" if "Loader" in name else "t")
         height = 28
         if detail:
             picture.text(16, y + 35, detail, "s m")
             height = 44
         for x, count in ((316, missing), (384, repeated)):
-            picture.text(x, y + 19, count.replace(" to ", "–"), "t e" if count == "0" else "bad b e")
-        picture.text(444, y + 19, "yes" if is_exact else "no", "good b e" if is_exact else "bad b e")
+            picture.text(
+                x, y + 19, count.replace(" to ", "–"), "t e" if count == "0" else "bad b e"
+            )
+        picture.text(
+            444, y + 19, "yes" if is_exact else "no", "good b e" if is_exact else "bad b e"
+        )
         y += height
     return picture.drawn(y + 12)
 
 
 def speed() -> str:
     head, *rows = table_of("Python, side by side", "an epoch: samples a second")
-    picture = Picture("Speed beside other packages", "Samples a second of each package: decoded pictures, 80 KB and 300 bytes.")
+    picture = Picture(
+        "Speed beside other packages",
+        "Samples a second of each package: decoded pictures, 80 KB and 300 bytes.",
+    )
     picture.text(16, 48, "2 threads or worker processes, one epoch, samples a second", "s")
     y = 62
-    for column, title, is_log in ((3, "JPEG of 500 x 375, decoded", False), (1, "80 KB, bytes", True), (2, "300 bytes, bytes", True)):
-        assert title.split(",")[0].replace("of ", "") in head[column].replace("samples ", ""), head[column]
+    for column, title, is_log in (
+        (3, "JPEG of 500 x 375, decoded", False),
+        (1, "80 KB, bytes", True),
+        (2, "300 bytes, bytes", True),
+    ):
+        assert title.split(",")[0].replace("of ", "") in head[column].replace("samples ", ""), head[
+            column
+        ]
         found = []
         for row in rows:
-            value = re.match(r"([\d,]+)", row[column].split(";")[0].strip())
-            if value:
-                found.append((plain(row[0]), number(value[1])))
+            rate = re.match(r"([\d,]+)", row[column].split(";")[0].strip())
+            if rate:
+                found.append((plain(row[0]), number(rate[1])))
         picture.text(16, y + 18, title + (", logarithmic from 100 on" if is_log else ""), "t b")
         y += 28
         most = max(value for _, value in found)
@@ -286,7 +384,9 @@ def main() -> int:
         if options.check:
             with open(path, encoding="utf-8") as file:
                 if file.read() != drawn:
-                    print(f"docs/pictures/{name}.svg is not what the program and docs/figures.md say; run tools/pictures.py PROGRAM")
+                    print(
+                        f"docs/pictures/{name}.svg is not what the program and docs/figures.md say; run tools/pictures.py PROGRAM"
+                    )
                     differ = 1
         else:
             with open(path, "w", encoding="utf-8") as file:

@@ -6,13 +6,14 @@
 #   --serve   shows the site at http://127.0.0.1:8000 until Ctrl-C
 #
 # Installs the group `site` of packages.txt, and the packages of tools/site/requirements.txt into build-site/venv.
-# The references are made of what build-test/ has built, which this builds first where it is missing.
+# The references are made of the Python package and the program in build-test/, as tools/test.sh configures it, or in
+# build-site/build/ where that has no Python package. This builds what is missing of them.
 # Exits 0 only if neither Doxygen nor MkDocs warns, and every link leads somewhere. Writes to build-site/, and
 # removing that undoes all but the installed packages.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$SHARDWISE_SOURCE_DIR"
 site=$SHARDWISE_SOURCE_DIR/build-site
-build=$SHARDWISE_SOURCE_DIR/build-test
+build=$SHARDWISE_SOURCE_DIR/build-test # or another, see below
 
 heading "Setting up"
 install_groups build python site
@@ -26,10 +27,12 @@ if ! cmp -s tools/site/requirements.txt "$site/installed.txt"; then
   cp tools/site/requirements.txt "$site/installed.txt"
 fi
 
-heading "Building the Python package and the program (build-test/)"
+heading "Building the Python package and the program"
 if ! grep -qs 'SHARDWISE_BUILD_PYTHON:BOOL=ON' "$build/CMakeCache.txt"; then
-  make_python_environment "$build/venv" test || fail "$NO_PYTHON"
-  cmake --preset test -DSHARDWISE_WITH_LIBTORCH=OFF -DSHARDWISE_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$build/venv/bin/python"
+  build=$site/build
+  make_python_environment "$build/venv" || fail "$NO_PYTHON"
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON -DSHARDWISE_BUILD_TESTS=OFF -DSHARDWISE_WITH_LIBTORCH=OFF \
+    -DSHARDWISE_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$build/venv/bin/python"
 fi
 cmake --build "$build" --target shardwise_package shardwise_manual_pages
 

@@ -1,5 +1,5 @@
-// The two loaders of docs/cpp.md, as they stand there between the marks. They run here, are ended in
-// the middle, go on from their tokens, and prove their epochs.
+// The two loaders of docs/cpp.md, as they stand there between the marks. They run here, are ended
+// in the middle, go on from their tokens, and prove their epochs.
 
 // clang-format off
 // [cpp.md]

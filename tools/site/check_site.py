@@ -29,12 +29,19 @@ class Page(HTMLParser):
             if values.get(name):
                 self.ids.add(values[name] or "")
         for name in ("href", "src"):
-            if values.get(name) and not (tag == "link" and values.get("rel") in ("canonical", "edit")):
+            if values.get(name) and not (
+                tag == "link" and values.get("rel") in ("canonical", "edit")
+            ):
                 self.links.append((tag, values[name] or ""))
 
 
 def problems(site: str) -> list[str]:
-    paths = [os.path.join(folder, name) for folder, _, names in os.walk(site) for name in names if name.endswith(".html")]
+    paths = [
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(site)
+        for name in names
+        if name.endswith(".html")
+    ]
     pages = {os.path.normpath(path): Page(path) for path in sorted(paths)}
     found = []
     for path, page in pages.items():
@@ -48,7 +55,12 @@ def problems(site: str) -> list[str]:
             target = path
             if parts.path:
                 base = site if parts.path.startswith("/") else os.path.dirname(path)
-                target = os.path.normpath(os.path.join(base, unquote(parts.path).lstrip("/") if base == site else unquote(parts.path)))
+                target = os.path.normpath(
+                    os.path.join(
+                        base,
+                        unquote(parts.path).lstrip("/") if base == site else unquote(parts.path),
+                    )
+                )
             if os.path.isdir(target):
                 target = os.path.join(target, "index.html")
             if not os.path.exists(target):

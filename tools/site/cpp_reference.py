@@ -32,17 +32,26 @@ class Reference:
         self.compounds: dict[str, Element] = {}
         for name in sorted(os.listdir(folder)):
             if name.endswith(".xml") and name not in ("index.xml", "Doxyfile.xml"):
-                compound = ElementTree.parse(os.path.join(folder, name)).getroot().find("compounddef")
+                compound = (
+                    ElementTree.parse(os.path.join(folder, name)).getroot().find("compounddef")
+                )
                 if compound is not None:
                     self.compounds[compound.get("id", "")] = compound
         self.page_of: dict[str, str] = {}  # of a type's id: header without .h, and anchor
-        self.types: dict[str, list[Element]] = {}  # of a header, in the order in which they stand there
+        self.types: dict[
+            str, list[Element]
+        ] = {}  # of a header, in the order in which they stand there
         self.members: dict[str, list[Element]] = {}
         for compound in self.compounds.values():
-            if compound.get("kind") in ("class", "struct") and compound.get("prot", "public") == "public":
+            if (
+                compound.get("kind") in ("class", "struct")
+                and compound.get("prot", "public") == "public"
+            ):
                 header = header_of(compound)
                 self.types.setdefault(header, []).append(compound)
-                self.page_of[compound.get("id", "")] = f"{page_name(header)}#{anchor(name_of(compound))}"
+                self.page_of[compound.get("id", "")] = (
+                    f"{page_name(header)}#{anchor(name_of(compound))}"
+                )
             elif compound.get("kind") == "namespace":
                 for member in compound.iter("memberdef"):
                     self.members.setdefault(header_of(member), []).append(member)
@@ -98,17 +107,23 @@ class Reference:
         if child.tag in ("verbatim", "preformatted"):
             return ["```cpp\n" + "".join(child.itertext()).strip("\n") + "\n```"]
         if child.tag == "programlisting":
-            lines = ["".join(" " if part.tag == "sp" else (part.text or "") for part in walk(line)) for line in child]
+            lines = [
+                "".join(" " if part.tag == "sp" else (part.text or "") for part in walk(line))
+                for line in child
+            ]
             return ["```cpp\n" + "\n".join(lines).strip("\n") + "\n```"]
         if child.tag in ("itemizedlist", "orderedlist"):
-            return ["\n".join("- " + " ".join(self.blocks(item)) for item in child.findall("listitem"))]
+            return [
+                "\n".join("- " + " ".join(self.blocks(item)) for item in child.findall("listitem"))
+            ]
         if child.tag == "simplesect":
-            title = "".join(child.find("title").itertext()) if child.find("title") is not None else child.get("kind", "").capitalize()
+            title = all_text(child, "title") or child.get("kind", "").capitalize()
             return [f"**{title}:** " + "\n\n".join(self.blocks(child))]
         if child.tag == "parameterlist":
             return [
                 "\n".join(
-                    f"- {code(''.join(item.find('parameternamelist').itertext()).strip())}: " + " ".join(self.blocks(item.find("parameterdescription")))
+                    f"- {code(all_text(item, 'parameternamelist'))}: "
+                    + " ".join(self.blocks(item.find("parameterdescription")))
                     for item in child.findall("parameteritem")
                 )
             ]
@@ -130,7 +145,8 @@ class Reference:
         lines.append("```cpp\n" + signature(member) + "\n```")
         lines += self.description(member)
         values = [
-            f"- {code(value.findtext('name', ''))}" + (": " + " ".join(said) if (said := self.description(value)) else "")
+            f"- {code(value.findtext('name', ''))}"
+            + (": " + " ".join(said) if (said := self.description(value)) else "")
             for value in member.findall("enumvalue")
         ]
         if values:
@@ -139,17 +155,23 @@ class Reference:
 
     def type_page(self, compound: Element) -> list[str]:
         name = name_of(compound)
-        depth = min(2 + name.count("::"), 4)
+        depth = min(2 + re.sub(r"^(libtorch|columns)::", "", name).count("::"), 4)
         lines = [f"{'#' * depth} {name} {{#{anchor(name)}}}", *self.description(compound)]
         fields: list[str] = []
         before = ""
         for member in sorted(compound.iter("memberdef"), key=line_of):
-            if member.get("prot") != "public" or member.get("kind") == "friend" or "operator" in member.findtext("name", ""):
+            if (
+                member.get("prot") != "public"
+                or member.get("kind") == "friend"
+                or "operator" in member.findtext("name", "")
+            ):
                 if not is_shown_operator(member):
                     continue
             if member.get("kind") == "variable":
                 said = " ".join(self.description(member))
-                fields.append(f"- {code(signature(member).rstrip(';'))}" + (f"<br>{said}" if said else ""))
+                fields.append(
+                    f"- {code(signature(member).rstrip(';'))}" + (f"<br>{said}" if said else "")
+                )
             else:
                 lines += flush(fields) + self.member(member, name, depth + 1, before)
                 before = member.findtext("name", "")
@@ -170,7 +192,11 @@ class Reference:
 
     def shown_members(self, header: str) -> list[Element]:
         found = self.members.get(header, [])
-        return [member for member in found if "operator" not in member.findtext("name", "") and member.get("kind") != "friend"]
+        return [
+            member
+            for member in found
+            if "operator" not in member.findtext("name", "") and member.get("kind") != "friend"
+        ]
 
     def overview(self) -> str:
         lines = [
@@ -184,10 +210,23 @@ class Reference:
             for header in self.headers():
                 if header.split("/")[1] != room:
                     continue
-                named = [f"[{code(name_of(t))}]({self.page_of[t.get('id', '')]})" for t in self.types.get(header, []) if "::" not in name_of(t)]
-                functions = dict.fromkeys(m.findtext("name", "") for m in self.shown_members(header) if m.get("kind") == "function")
-                named += [f"[{code(name + '()')}]({page_name(header)}#{anchor(name)})" for name in functions]
-                rows.append(f"- [{header.removeprefix('shardwise/')}]({page_name(header)}): {', '.join(named) or 'names of types'}")
+                named = [
+                    f"[{code(name_of(t))}]({self.page_of[t.get('id', '')]})"
+                    for t in self.types.get(header, [])
+                    if "::" not in name_of(t)
+                ]
+                functions = dict.fromkeys(
+                    m.findtext("name", "")
+                    for m in self.shown_members(header)
+                    if m.get("kind") == "function"
+                )
+                named += [
+                    f"[{code(name + '()')}]({page_name(header)}#{anchor(name)})"
+                    for name in functions
+                ]
+                rows.append(
+                    f"- [{header.removeprefix('shardwise/')}]({page_name(header)}): {', '.join(named) or 'names of types'}"
+                )
             if rows:
                 lines += [f"## {title}", "\n".join(rows)]
         return "\n\n".join(lines) + "\n"
@@ -201,6 +240,11 @@ def walk(element: Element) -> Iterable[Element]:
         tail = ElementTree.Element("tail")
         tail.text = child.tail
         yield tail
+
+
+def all_text(element: Element, tag: str) -> str:
+    child = element.find(tag)
+    return "" if child is None else "".join(child.itertext()).strip()
 
 
 def flush(fields: list[str]) -> list[str]:
@@ -229,7 +273,9 @@ def page_name(header: str) -> str:
 
 def anchor(name: str) -> str:
     """Of a type or member; operator[] and the like by the codes of their characters."""
-    words = re.sub(r"operator(\W+)$", lambda found: "operator" + "".join(f"{ord(c):x}" for c in found[1]), name)
+    words = re.sub(
+        r"operator(\W+)$", lambda found: "operator" + "".join(f"{ord(c):x}" for c in found[1]), name
+    )
     return re.sub(r"\W+", "-", words.replace("~", "destroy-")).strip("-").lower()
 
 
@@ -242,7 +288,12 @@ def code(text: str) -> str:
 
 
 def is_shown_operator(member: Element) -> bool:
-    return member.get("prot") == "public" and member.findtext("name") in ("operator[]", "operator()", "operator bool", "operator*")
+    return member.get("prot") == "public" and member.findtext("name") in (
+        "operator[]",
+        "operator()",
+        "operator bool",
+        "operator*",
+    )
 
 
 def signature(member: Element) -> str:
@@ -251,12 +302,16 @@ def signature(member: Element) -> str:
     if kind == "enum":
         return f"enum class {name};" if member.get("strong") == "yes" else f"enum {name};"
     if kind == "typedef":
-        return "using " + name + " = " + tidy("".join(member.find("type").itertext())) + ";"  # type: ignore[union-attr]
+        return "using " + name + " = " + tidy(all_text(member, "type")) + ";"
     definition = tidy(member.findtext("definition", ""))
     definition = re.sub(r"(?:\w+::)+(?=(?:operator\W|~)?" + re.escape(name) + r"$)", "", definition)
     if kind == "variable":
         return tidy(definition + " " + (member.findtext("initializer") or "")).strip() + ";"
-    arguments = tidy(member.findtext("argsstring", "")).replace("=default", " = default").replace("=delete", " = delete")
+    arguments = (
+        tidy(member.findtext("argsstring", ""))
+        .replace("=default", " = default")
+        .replace("=delete", " = delete")
+    )
     arguments = arguments.replace("=nullptr", " = nullptr").replace("={}", " = {}")
     if len(definition + arguments) > 88 and member.find("param") is not None:
         inside, _, after = arguments[1:].rpartition(")")
@@ -266,14 +321,25 @@ def signature(member: Element) -> str:
 
 
 def tidy(text: str) -> str:
-    text = re.sub(r"\s+", " ", text).replace("< ", "<").replace(" >", ">").replace("shardwise::", "").replace(" &", "& ").replace(" *", "* ")
-    return re.sub(r"([&*]) (?=[,)&>]|$)", r"\1", text).strip()
+    text = (
+        re.sub(r"\s+", " ", text)
+        .replace("< ", "<")
+        .replace(" >", ">")
+        .replace("shardwise::", "")
+        .replace(" &", "& ")
+        .replace(" *", "* ")
+    )
+    return re.sub(r"\s+", " ", re.sub(r"([&*]) (?=[,)&>]|$)", r"\1", text)).strip()
 
 
 def main() -> None:
     reference = Reference(sys.argv[1])
     os.makedirs(sys.argv[2], exist_ok=True)
-    pages = {page_name(header): reference.page(header) for header in reference.headers() if header.startswith("shardwise/")}
+    pages = {
+        page_name(header): reference.page(header)
+        for header in reference.headers()
+        if header.startswith("shardwise/")
+    }
     pages["index.md"] = reference.overview()
     for name, text in pages.items():
         with open(os.path.join(sys.argv[2], name), "w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Docstrings as Markdown: an example with >>> becomes a block of code, and so does what is indented."""
+"""Docstrings as Markdown: an example with >>> becomes a block of code, and a list of parameters a list."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import griffe
 
 
-def as_markdown(text: str) -> str:
+def with_code(text: str) -> str:
+    """Each example between fences: it ends at an empty line."""
     lines: list[str] = []
     is_example = False
     for line in text.splitlines():
-        begins = line.lstrip().startswith(">>>")
-        if begins and not is_example:
+        if line.lstrip().startswith(">>>") and not is_example:
             lines += ["", "```pycon"]
             is_example = True
         elif is_example and not line.strip():
@@ -25,7 +25,41 @@ def as_markdown(text: str) -> str:
     return re.sub(r"``([^`\n]+)``", r"`\1`", "\n".join(lines))
 
 
+def with_lists(text: str, names: list[str]) -> str:
+    """A paragraph that says of the parameters `name: what it is. other: ...` as a list."""
+    if not names:
+        return text
+    begin = re.compile(r"(?:^|(?<=[.;)] )|(?<=\n))(" + "|".join(map(re.escape, names)) + r"): ")
+    paragraphs = text.split("\n\n")
+    for i, paragraph in enumerate(paragraphs):
+        if "```" in paragraph or ">>>" in paragraph or paragraph.startswith("    "):
+            continue
+        before, *said = begin.split(re.sub(r"\s*\n\s*", "\n", paragraph))
+        if said:
+            items = [
+                f"- `{name}`: {' '.join(what.split())}" for name, what in zip(said[::2], said[1::2])
+            ]
+            paragraphs[i] = "\n\n".join(filter(None, [before.strip(), "\n".join(items)]))
+    return "\n\n".join(paragraphs)
+
+
+def parameters_of(function: Any) -> list[str]:
+    return [
+        parameter.name
+        for parameter in getattr(function, "parameters", [])
+        if parameter.name != "self"
+    ]
+
+
 class Docstrings(griffe.Extension):
-    def on_instance(self, *, obj: Any, **kwargs: Any) -> None:
-        if obj.docstring is not None:
-            obj.docstring.value = as_markdown(obj.docstring.value)
+    def on_package(self, *, pkg: griffe.Module, **kwargs: Any) -> None:
+        self.change(pkg)
+
+    def change(self, found: Any) -> None:
+        if found.docstring is not None:
+            function = found.members.get("__init__") if found.is_class else found
+            text = with_lists(found.docstring.value, parameters_of(function))
+            found.docstring.value = with_code(text)
+        for member in found.members.values():
+            if not member.is_alias:
+                self.change(member)

@@ -21,7 +21,10 @@ def on_config(config: Any) -> Any:
         if "C++" in part:
             overview = "reference/cpp/index.md"
             headers = [path for path in found("reference/cpp") if path != overview]
-            named = [{os.path.basename(path).removesuffix(".md").replace("-", "/", 1) + ".h": path} for path in headers]
+            named = [
+                {os.path.basename(path).removesuffix(".md").replace("-", "/", 1) + ".h": path}
+                for path in headers
+            ]
             part["C++"].append({"Reference": [overview, {"Headers": named}]})
     return config
 
