@@ -592,7 +592,6 @@ void Engine::close_up(Work& work) const {
   std::sort(work.bad.begin(), work.bad.end());
   std::vector<bool> good(work.num_rows(), true);
   MadeBatch& made = work.made;
-  made.planned = work.num_rows();
   for (auto& [row, reason] : work.bad) {
     good[row] = false;
     made.bad.push_back({work.plan.samples[row], work.plan.positions[row], std::move(reason)});

@@ -45,7 +45,6 @@ struct BatchPlan {
 
 struct MadeBatch {
   Batch batch;
-  std::size_t planned = 0;    ///< rows, those that were left out among them
   std::vector<BadRow> bad{};  ///< by position in the plan
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "loader/engine.h"
+#include "loader/epoch_plan.h"
 #include "loader/packing.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/loader/loader.h"
@@ -56,37 +57,33 @@ class SampleLengths {
 /// Threads: one. A copy serves another thread.
 class LengthBatches {
  public:
-  /// A number of batches of the window that begins at a position.
-  struct Place {
-    std::uint64_t position = 0;
-    std::uint64_t batches = 0;
-  };
+  using Point = EpochPlan::Point;
 
-  /// @param kept the samples that are delivered, for one rank alone: a sampler that stands where a
-  ///               window begins.
-  /// @param whole  the same order with nothing left out, in the same epoch.
-  /// @param begin  where to begin: `begin.position` is where `kept` begins.
-  /// Errors: Mismatch if there is no such place.
+  /// @param kept  what is delivered, in the epoch: it outlives the batches.
+  /// @param whole  the same order with nothing left out, in the same epoch, for one rank.
+  /// @param begin  where to begin: at the beginning of a window.
+  /// Errors: Mismatch if there is no such point.
   LengthBatches(std::shared_ptr<const SampleLengths> lengths, const Loader::ByLength& rule,
-                std::uint64_t batch_size, std::unique_ptr<Sampler> kept,
-                std::unique_ptr<Sampler> whole, Place begin);
+                std::uint64_t batch_size, const Sampler& kept, std::unique_ptr<Sampler> whole,
+                Point begin);
   LengthBatches(const LengthBatches& other);
   LengthBatches& operator=(const LengthBatches&) = delete;
 
   /// Batches from the beginning to the end of the epoch.
   [[nodiscard]] std::uint64_t size() const noexcept { return first_.back() - begin_.batches; }
   /// Where `number` batches end. REQUIRES: number <= size().
-  [[nodiscard]] Place place_after(std::uint64_t number) const noexcept;
+  [[nodiscard]] Point point_after(std::uint64_t number) const noexcept;
   /// The samples of a batch, less those that are left out. REQUIRES: number < size().
-  [[nodiscard]] BatchPlan batch(std::uint64_t number);
+  [[nodiscard]] BatchPlan batch(std::uint64_t number) {
+    return from_first(begin_.batches + number);
+  }
   /// The samples in the batches of the first window that come before the beginning.
   [[nodiscard]] std::uint64_t delivered_before();
 
  private:
   struct Window {
     std::uint64_t number = ~std::uint64_t{0};
-    std::vector<std::uint64_t> samples;  // by position, those that are left out among them
-    std::vector<bool> is_kept;
+    std::vector<std::uint64_t> samples;  // by position, also those that are left out
     std::vector<std::uint64_t> lengths;
     std::vector<std::vector<std::uint32_t>> batches;
     std::vector<std::vector<std::uint64_t>> starts;  // of packed ones
@@ -96,18 +93,20 @@ class LengthBatches {
     return begin_.position + window * window_size_;
   }
   [[nodiscard]] std::uint64_t rows_of(std::uint64_t window) const noexcept;
+  /// The window of a batch, which is counted from the first batch of the first window.
+  [[nodiscard]] std::uint64_t window_of(std::uint64_t batch) const noexcept;
+  [[nodiscard]] BatchPlan from_first(std::uint64_t batch);
   void load(std::uint64_t window);
   void pack(std::uint64_t window);
-  void load_kept();
 
   std::shared_ptr<const SampleLengths> lengths_;
   std::uint64_t window_size_;
   std::uint64_t max_rows_;
   std::uint64_t max_tokens_;
   std::uint64_t pack_to_;
-  std::unique_ptr<Sampler> kept_;
+  const Sampler& kept_;
   std::unique_ptr<Sampler> whole_;
-  Place begin_;
+  Point begin_;
   std::vector<std::uint64_t> first_;  // of each window from begin_ on, its first batch; then all
   Window window_;                     // that was looked at last
 };

@@ -147,12 +147,12 @@ void LoadMeter::add_use(std::chrono::nanoseconds used) {
   stats_.elapsed += used;
 }
 
-void LoadMeter::add_batch(std::uint64_t samples, std::uint64_t bad_samples, std::uint64_t bytes) {
+void LoadMeter::add_batch(const Batch& batch, std::uint64_t bad_samples) {
   const Lock lock(mutex_);
   ++stats_.batches;
-  stats_.samples += samples;
+  stats_.samples += batch.size();
   stats_.bad_samples += bad_samples;
-  stats_.bytes_made += bytes;
+  for (const Batch::Array& array : batch.arrays()) stats_.bytes_made += array.bytes().size();
 }
 
 Loader::Stats LoadMeter::stats() const {

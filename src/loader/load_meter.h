@@ -74,8 +74,8 @@ class LoadMeter {
                   std::chrono::nanoseconds waited);
   /// It asked for no other, after so much time.
   void add_use(std::chrono::nanoseconds used);
-  /// It got one.
-  void add_batch(std::uint64_t samples, std::uint64_t bad_samples, std::uint64_t bytes);
+  /// It got one, without so many bad samples.
+  void add_batch(const Batch& batch, std::uint64_t bad_samples);
 
   [[nodiscard]] Loader::Stats stats() const;
 
