@@ -18,7 +18,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Errors: InvalidArgument for options that batches by length do not go together with.
+/// Errors: InvalidArgument if batches by length cannot be combined with other options.
 void require_by_length(const Loader::Options& options) {
   const auto refuse_if = [](bool is_wrong, const std::string& what, const char* advice) {
     if (is_wrong) throw InvalidArgument("batches by length cannot be made", what, advice);
@@ -61,7 +61,7 @@ void require_names(const Loader::Options& options) {
   }
 }
 
-/// Errors: InvalidArgument for a number that is larger than its field may be.
+/// Errors: InvalidArgument if a number exceeds the limit of its field.
 void require_range(const Loader::Options& options) {
   visit_fields<Loader::Options>([&]<class Value>(const Field<Loader::Options, Value>& field) {
     if constexpr (std::is_integral_v<Value>) {
@@ -74,7 +74,7 @@ void require_range(const Loader::Options& options) {
   });
 }
 
-/// A sampler that stands at the beginning of epoch 0. Errors: InvalidArgument, for any option.
+/// Makes a sampler at the beginning of epoch 0. Errors: InvalidArgument if an option is invalid.
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
                                      const RankOptions& ranks) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
@@ -98,7 +98,7 @@ RankOptions rank_options(const Loader::Options& options, std::uint64_t rank,
                          std::uint64_t world_size) {
   return {.rank = rank,
           .world_size = world_size,
-          // Where global_batch_size says how large steps are, batch_size does not count.
+          // If global_batch_size sets the size of steps, batch_size is ignored.
           .batch_size = options.global_batch_size != 0 ? 1 : options.batch_size,
           .global_batch_size = options.global_batch_size,
           .replicas = options.replicas};
@@ -121,7 +121,7 @@ class Counted final : public EpochPlan {
   std::uint64_t slot_read(std::uint64_t num_rows) const override { return num_rows; }
 
   Engine::Source source() override {
-    // A sampler of its own, which runs ahead of what is delivered.
+    // A separate sampler, which runs ahead of what is delivered.
     return [ahead = std::shared_ptr<Sampler>(sampler().clone()),
             step = std::uint64_t{0}]() mutable -> std::optional<BatchPlan> {
       if (step == ahead->steps()) return std::nullopt;
@@ -142,17 +142,17 @@ class Counted final : public EpochPlan {
   }
 };
 
-/// How far one rank is with batches by length, whose samples come from anywhere in a window: the
-/// slot in which the window begins that it reads from.
+/// The progress of one rank with batches by length, whose samples come from anywhere in a window.
+/// It is the slot in which the window begins that the rank reads from.
 ///
 /// Threads: internally synchronised.
 class WindowProgress {
  public:
-  /// @param slot  of the first batch's window.
+  /// @param slot  where the window of the first batch begins.
   explicit WindowProgress(std::uint64_t slot) : slot_(slot) {}
 
-  /// A batch of so many rows was planned, and this rank's next one is of the window that begins in
-  /// `slot`. Called in the order of batches.
+  /// Notes that a batch of `num_rows` rows was planned. This rank's next batch is of the window
+  /// that begins in `slot`. Called in the order of batches.
   void plan(std::uint64_t num_rows, std::uint64_t slot) {
     const Lock lock(mutex_);
     rows_planned_ += num_rows;
@@ -160,8 +160,8 @@ class WindowProgress {
     if (slot > last) ends_.push_back({rows_planned_, slot});
   }
 
-  /// The slot before which all has been read, once the first `num_rows` planned rows have. Calls
-  /// may overtake each other.
+  /// Returns the slot before which all is read once the first `num_rows` planned rows are read.
+  /// Calls may overtake each other.
   std::uint64_t slot_after(std::uint64_t num_rows) {
     const Lock lock(mutex_);
     for (; !ends_.empty() && ends_.front().rows <= num_rows; ends_.pop_front()) {
@@ -171,7 +171,7 @@ class WindowProgress {
   }
 
  private:
-  /// With so many rows this rank is done with the windows before the one of `slot`.
+  /// After `rows` rows, this rank is done with the windows before the one that begins in `slot`.
   struct End {
     std::uint64_t rows;
     std::uint64_t slot;
@@ -185,7 +185,7 @@ class WindowProgress {
 
 class ByLength final : public EpochPlan {
  public:
-  /// What all plans of a loader have in common.
+  /// The part that all plans of a loader share.
   struct Rule {
     SampleLengths lengths;
     std::unique_ptr<Sampler> order;  ///< for one rank, with nothing left out
@@ -221,14 +221,14 @@ class ByLength final : public EpochPlan {
   ResumeToken token_after(std::uint64_t num_steps) const override {
     if (num_steps == steps()) return sampler().token_after(sampler().steps());
     ResumeToken token = sampler().token_after(0);
-    token.epoch = sampler().epoch();  // if all is left out, it stands in the next one
+    token.epoch = sampler().epoch();  // token_after(0) is in the next one if all is left out
     const Point point = point_before(num_steps * num_shares());
     token.position = point.position;
     if (point.position > 0 || point.batches > 0) token.batches = {rule_->text, point.batches};
     return token;
   }
 
-  /// Where the window begins of this rank's next batch: in samples that all ranks deliver.
+  /// Returns where the window of this rank's next batch begins, in samples that all ranks deliver.
   std::uint64_t slot_after(std::uint64_t num_steps) const override {
     return sampler().deliveries_before(point_before(num_steps * num_shares() + share()).position) -
            sampler().deliveries_before(batches_.point_after(0).position);
@@ -263,7 +263,7 @@ class ByLength final : public EpochPlan {
                          begin_);
   }
 
-  /// Where the batch with this number begins; the end of the epoch, if there is none.
+  /// Returns where this batch begins, or the end of the epoch if it has fewer batches.
   Point point_before(std::uint64_t batch) const {
     return batches_.point_after(std::min(batch, batches_.size()));
   }
@@ -311,11 +311,11 @@ std::unique_ptr<EpochPlan> EpochPlan::resume(const ResumeToken& token,
                    "take tokens from the loader's state()");
   }
   Order order = options_.order;
-  ResumeToken plain = token;  // a sampler knows nothing of batches
+  ResumeToken plain = token;  // samplers do not know batches
   if (token.batches) {
     plain.batches.reset();
-    // What is delivered of this window stays delivered, so new entries hold behind it: all that is
-    // left out comes from the token.
+    // Deliveries of this window stand, so new entries apply only after it. Samples that are left
+    // out before its end come from the token.
     order.skip = {};
     plain.skip.merge_from(options_.order.skip, {token.epoch, token.position + window()});
   }
@@ -330,7 +330,7 @@ std::unique_ptr<EpochPlan> EpochPlan::whole(std::uint64_t epoch, const SkipList&
   token.epoch = epoch;
   token.position = 0;
   token.skip.merge(bad);
-  // After a token within a window the sampler's list holds behind that window only.
+  // After a token within a window, the sampler's list applies only after that window.
   token.skip.merge_from(options_.order.skip, {epoch, 0});
   auto sampler = sampler_->clone();
   sampler->resume(token);

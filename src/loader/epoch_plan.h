@@ -12,27 +12,28 @@
 
 namespace shardwise::detail {
 
-/// What all ranks of a run deliver, step by step, from a point of an epoch to its end, and the
-/// batches that one of them gets. There are two kinds: a step of Counted is a number of consecutive
-/// samples of the order; in a step of ByLength each rank takes one of the LengthBatches.
+/// The steps of all ranks from a point of an epoch to its end, and the batches that one rank gets.
+/// A step of Counted is a number of consecutive samples of the order. In a step of ByLength each
+/// rank takes one of the LengthBatches.
 ///
-/// A plan never moves: the loader counts the steps that it took.
+/// A plan never moves: the loader counts the steps that it has taken.
 /// Threads: one, but for source() and slot_read().
 class EpochPlan {
  public:
   /// A point of an epoch at which a plan may begin.
   struct Point {
     std::uint64_t position = 0;
-    std::uint64_t batches = 0;  ///< of the window that begins there: those that come before
+    std::uint64_t batches = 0;  ///< of the window that begins there: those before the point
   };
 
-  /// Epoch 0 for one rank. `data` and `options` outlive all plans that come from this one.
+  /// Makes the plan of epoch 0 for one rank. `data` and `options` must outlive all plans made from
+  /// it.
   /// Errors: those of Loader's constructor.
   [[nodiscard]] static std::unique_ptr<EpochPlan> make(const MixedDataset& data,
                                                        const Loader::Options& options,
                                                        std::uint64_t rank,
                                                        std::uint64_t world_size);
-  /// Throws what make() would for one of `world_size` ranks, but makes no batches.
+  /// Throws what make() would throw for one of `world_size` ranks, but makes no batches.
   static void validate(const MixedDataset& data, const Loader::Options& options,
                        std::uint64_t world_size);
 
@@ -40,33 +41,35 @@ class EpochPlan {
   EpochPlan(const EpochPlan&) = delete;
   EpochPlan& operator=(const EpochPlan&) = delete;
 
-  /// A plan from where `token` stands to the end of its epoch. Errors: those of Loader::restore()
-  /// that are not about what was delivered.
+  /// Returns the plan from the point of `token` to the end of its epoch. Errors: those of
+  /// Loader::restore(), except those about what was delivered.
   [[nodiscard]] std::unique_ptr<EpochPlan> resume(const ResumeToken& token,
                                                   Sampler::Changes changes) const;
-  /// A plan of a whole epoch, which leaves out the samples of `bad`, too.
+  /// Returns the plan of a whole epoch, which also leaves out the samples of `bad`.
   [[nodiscard]] std::unique_ptr<EpochPlan> whole(std::uint64_t epoch, const SkipList& bad) const;
 
-  /// The order, with what is left out. It stands where the plan begins.
+  /// The order, with the samples that it leaves out; it stands where the plan begins.
   [[nodiscard]] const Sampler& sampler() const noexcept { return *sampler_; }
-  /// Whether samples of the epoch come before the plan.
+  /// Whether the plan begins within its epoch.
   [[nodiscard]] bool is_rest() const noexcept { return begin_.position + begin_.batches > 0; }
-  /// Samples that all ranks delivered in this epoch before the plan.
+  /// Samples that all ranks together delivered in this epoch before the plan.
   [[nodiscard]] virtual std::uint64_t delivered_before();
-  /// The same for all ranks.
+  /// Number of steps, equal on all ranks.
   [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
-  /// The token of all ranks after that many steps, without an audit.
+  /// The token of all ranks after `num_steps` steps, without an audit.
   [[nodiscard]] virtual ResumeToken token_after(std::uint64_t num_steps) const = 0;
 
-  /// This rank's batches, from the first step on; one thread at a time calls it. Only the source
-  /// that was made last is in use, and the plan outlives it.
+  /// Returns the source of this rank's batches, from the first step on. One thread at a time calls
+  /// it. Only the source made last is valid, and only while the plan lives.
   [[nodiscard]] virtual Engine::Source source() = 0;
-  /// The slot, as ShardPrefetcher counts, before which this rank needs no sample after `num_steps`.
+  /// The slot before which this rank needs no sample after `num_steps`, counted as by
+  /// ShardPrefetcher.
   [[nodiscard]] virtual std::uint64_t slot_after(std::uint64_t num_steps) const = 0;
-  /// The slot before which it needs none once the first `num_rows` rows of the source were read.
-  /// Any thread; calls may overtake each other.
+  /// The slot before which this rank needs no sample once the source's first `num_rows` rows are
+  /// read.
+  /// Threads: any; calls may overtake each other.
   [[nodiscard]] virtual std::uint64_t slot_read(std::uint64_t num_rows) const = 0;
-  /// Positions whose samples come in any order, as ShardPrefetcher::Options::window.
+  /// Positions within which samples come in any order, as in ShardPrefetcher::Options::window.
   [[nodiscard]] std::uint64_t window() const noexcept {
     return options_.by_length ? options_.by_length->window : 0;
   }
@@ -76,12 +79,12 @@ class EpochPlan {
             std::unique_ptr<Sampler> sampler, Point begin)
       : data_(data), options_(options), sampler_(std::move(sampler)), begin_(begin) {}
 
-  /// Another plan of this kind, from where `sampler` stands.
+  /// Makes a plan of the same kind that begins where `sampler` stands.
   [[nodiscard]] virtual std::unique_ptr<EpochPlan> from(std::unique_ptr<Sampler> sampler,
                                                         Point begin) const = 0;
-  /// How batches by length are made, for tokens: where it is the same, so are the batches.
+  /// Describes how batches by length are made, for tokens; equal texts mean equal batches.
   [[nodiscard]] virtual std::string_view rule() const { return {}; }
-  /// Ranks that get different samples, and which of them this one is.
+  /// Number of ranks that get different samples; share() is this rank's number among them.
   [[nodiscard]] std::uint64_t num_shares() const {
     return sampler_->world_size() / sampler_->replicas();
   }

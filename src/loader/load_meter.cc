@@ -10,10 +10,10 @@ namespace {
 
 thread_local unsigned number_of_thread = 0;
 
-/// Kinds of what is forgiven that are told apart: names in damaged files make many.
+/// Limit of kinds of tolerated defects: names in damaged files make many kinds.
 constexpr std::size_t kMaxKinds = 32;
 
-/// The statistic of each stage.
+/// The statistic of each stage, in the order of Stage.
 constexpr std::array kStageTimes = {&Loader::Stats::planning,     &Loader::Stats::opening,
                                     &Loader::Stats::reading,      &Loader::Stats::decoding,
                                     &Loader::Stats::transforming, &Loader::Stats::functions,

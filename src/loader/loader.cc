@@ -41,16 +41,17 @@ using detail::StepWatch;
 using detail::throw_all_bad;
 using detail::throw_too_many_bad;
 
-/// At the end of what ranks have alike: what they need not while an epoch is under way.
+/// Items, the last ones of those that ranks have alike, that may differ while an epoch is under
+/// way.
 constexpr std::size_t kStepItems = 2;
 
-/// How far one rank is in a plan.
+/// The progress of one rank in a plan.
 struct Position {
   std::uint64_t steps_taken = 0;
-  std::uint64_t steps_failed = 0;  ///< of these, those since the last batch that was handed out
-  std::uint64_t steps_lost = 0;    ///< and those before it: their batches could not be made
-  std::size_t num_bad = 0;         ///< samples that were left out
-  EpochAudit::Sum delivered{};     ///< of the epoch, also before the plan
+  std::uint64_t steps_failed = 0;  ///< of these, failed since the last batch that was handed out
+  std::uint64_t steps_lost = 0;    ///< of these, failed before that batch
+  std::size_t num_bad = 0;         ///< samples left out
+  EpochAudit::Sum delivered{};     ///< in the epoch, including before the plan
 
   /// Steps that a token counts: those up to the last batch that was handed out.
   std::uint64_t steps_done() const { return steps_taken - steps_failed; }
@@ -61,11 +62,11 @@ std::size_t batches_ahead(const Loader::Options& options) {
   return std::max<std::size_t>(std::size_t{2} * options.threads, 1);
 }
 
-/// A run whose first samples are all bad, this many, is an error.
+/// A run is an error if its first samples, this many, are all bad.
 constexpr std::size_t kMaxBadFirst = 100;
 
-/// The only rank. Errors: InvalidArgument if this process was launched as one of several; those of
-/// rank_environment().
+/// Returns the Reducer of a single process. Errors: InvalidArgument if this process was launched as
+/// one of several; those of rank_environment().
 std::shared_ptr<Reducer> only_rank() {
   const RankEnvironment found = rank_environment();
   if (found.world_size == 1) return single_process();
@@ -83,7 +84,7 @@ struct Loader::Impl {
         options(std::move(loader_options)),
         ranks(reducer ? std::move(reducer) : only_rank()),
         watch(dynamic_cast<StepWatch*>(ranks.get())),
-        // For each array one block is with the consumer, and those of the batches ahead.
+        // For each array, the consumer has a block, and so has each of the batches ahead.
         pool(std::make_shared<BufferPool>(
             options.memory, (options.columns.size() + 5) * (batches_ahead(options) + 2))),
         plan(EpochPlan::make(data, options, ranks->rank(), ranks->world_size())),
@@ -97,9 +98,9 @@ struct Loader::Impl {
   const Sampler& sampler() const { return plan->sampler(); }
   std::uint64_t epoch() const { return sampler().epoch(); }
 
-  /// Drops the engine, with what was made ahead.
+  /// Drops the engine, and the batches made ahead.
   void drop_engine() {
-    std::unique_ptr<Engine> dropped;  // waits for its threads without the mutex
+    std::unique_ptr<Engine> dropped;  // destroyed, and its threads joined, without the mutex
     const Lock lock(mutex);
     stopped = false;
     dropped.swap(engine);
@@ -111,7 +112,7 @@ struct Loader::Impl {
     return stopped;
   }
 
-  /// What is done with a batch whose rows are made.
+  /// Returns the function that completes a batch whose rows are made.
   std::function<void(Batch&, const BatchPlan&)> finish() const {
     std::optional<detail::Packer> packer;
     if (const auto& rule = options.by_length; rule && rule->pack_to != 0) {
@@ -151,9 +152,9 @@ struct Loader::Impl {
     if (stopped) engine->stop();
   }
 
-  /// Tells the cache, if there is one, what this node's ranks will read.
+  /// Tells the cache, if there is one, which shards this node's ranks will read.
   void follow() {
-    // The shards that several data sets need from one cache are not known in advance.
+    // If several data sets share a cache, the shards that they need are not known in advance.
     if (data.num_parts() > 1 || !data.part(0).cache()) return;
     if (prefetcher) return prefetcher->begin_epoch(sampler());
     const ShardPrefetcher::Options ahead{
@@ -161,14 +162,14 @@ struct Loader::Impl {
     prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), sampler(), ahead);
   }
 
-  /// The ranks of this node. Batches by length go to whichever rank is next, so all shards of a
-  /// window are needed by every node.
+  /// The ranks whose shards this node reads. Batches by length go to whichever rank is next, so
+  /// every node needs all shards of a window.
   RankOptions::Range node() const {
     if (plan->window() > 0) return {.first = 0, .count = ranks->world_size()};
     return {.first = ranks->rank() - ranks->local_rank(), .count = ranks->local_world_size()};
   }
 
-  /// What all ranks must have alike, so that their batches together are an epoch.
+  /// The items that all ranks must have alike, so that their batches together are an epoch.
   RankAgreement common() const {
     ResumeToken order = plan->token_after(0);
     ResumeToken left_out;
@@ -176,7 +177,7 @@ struct Loader::Impl {
     const std::string begin = std::to_string(order.position) + " " +
                               std::to_string(order.batches ? order.batches->delivered : 0) + " " +
                               left_out.to_text();
-    // What is left says nothing but what the order is made of.
+    // Clear everything but the description of the order.
     order.fingerprint = {};
     order.epoch = 0;
     order.position = 0;
@@ -185,8 +186,8 @@ struct Loader::Impl {
     detail::Record alike = detail::agreed_options(options);
     alike.insert(alike.begin(),
                  {{"data set", to_string(data.fingerprint())},
-                  // A token has no seed of an order in which nothing is drawn; what
-                  // is random of a row has it all the same.
+                  // A token has no seed if its order draws nothing; random rows use the seed all
+                  // the same.
                   {"order", order.to_text() + " " + std::to_string(options.order.seed)}});
     alike.insert(alike.end(), {{"epoch", std::to_string(epoch())},
                                {"point from which it goes on", begin},
@@ -195,18 +196,18 @@ struct Loader::Impl {
     return RankAgreement(std::move(alike));
   }
 
-  /// Adds up what the ranks delivered in this epoch, by replica; afterwards every rank knows all
-  /// bad samples, too. Collective.
-  /// Errors: Mismatch, on all ranks, if they differ; also in the steps taken, if `in_step`.
+  /// Adds up what the ranks delivered in this epoch, by replica. Afterwards every rank knows all
+  /// bad samples. Collective.
+  /// Errors: Mismatch, on all ranks, if they differ; with `in_step` also if their steps taken do.
   std::vector<EpochAudit::Sum> agree(bool in_step) {
     constexpr std::size_t kWords = EpochAudit::Sum::kNumWords;
     const RankAgreement alike = common();
-    // As many words on all ranks, however they differ.
+    // The number of words is the same on all ranks, even if options differ.
     std::vector<std::int64_t> words = alike.words();
     const std::size_t first = words.size();
     words.resize(first + kWords + 1);
     const auto own = at.delivered.to_words();
-    // Which of the ranks that get the same batches this one is.
+    // This rank's number among the ranks that get the same batches.
     const std::uint64_t replica = sampler().rank() % sampler().replicas();
     const bool speaks = replica == 0;  // the other replicas found the same
     if (speaks) {
@@ -215,7 +216,7 @@ struct Loader::Impl {
     }
     ranks->add(words);
     alike.require(words, sampler().world_size(), in_step ? 0 : kStepItems);
-    // Of the other replicas.
+    // Sums of the other replicas.
     std::vector<std::int64_t> others(kWords * (sampler().replicas() - 1));
     if (!speaks) {
       std::copy(own.begin(), own.end(),
@@ -231,7 +232,7 @@ struct Loader::Impl {
     return sums;
   }
 
-  /// Tells all ranks the bad samples of each, as tokens, which hold lists already; a sample that
+  /// Sends each rank's bad samples to all ranks, in tokens, whose format has lists. A sample that
   /// was bad twice counts twice. Collective.
   void exchange_bad(bool speaks) {
     std::string text;
@@ -257,7 +258,7 @@ struct Loader::Impl {
         "the first of them is sample " + std::to_string(sample) + ": " + entry.reason);
   }
 
-  /// Collective. Errors: NotExact; Mismatch, also if the steps taken differ, if `in_step`.
+  /// Collective. Errors: NotExact; Mismatch, with `in_step` also if the steps taken differ.
   std::string prove(bool in_step) {
     const std::vector<EpochAudit::Sum> sums = agree(in_step);
     const Hash128 fingerprint = data.fingerprint();
@@ -314,8 +315,8 @@ struct Loader::Impl {
     }
   }
 
-  /// Begins where `begin` does.
-  /// @param before  within an epoch, what this rank counts as delivered before.
+  /// Replaces the plan by `begin`, and stands at its beginning.
+  /// @param before  set within an epoch: what this rank counts as delivered earlier in it.
   void stand(std::unique_ptr<EpochPlan> begin,
              const std::optional<EpochAudit::Sum>& before = std::nullopt) {
     drop_engine();
@@ -323,7 +324,7 @@ struct Loader::Impl {
     delivered_before = before;
     begin_again();
   }
-  /// Goes back to where the plan begins.
+  /// Goes back to the beginning of the plan.
   void begin_again() {
     drop_engine();
     waiting_since.reset();
@@ -333,7 +334,7 @@ struct Loader::Impl {
     bad_here.clear();
   }
 
-  /// Notes where the batches of the step begin that is not whole yet.
+  /// Notes where the batches of the current, not yet whole step begin.
   void keep_place() {
     if (watch == nullptr) return;
     const std::uint64_t whole = watch->num_whole_steps();
@@ -341,7 +342,8 @@ struct Loader::Impl {
     last_whole = {whole, at};
   }
 
-  /// Waits for the next batch, as long as this rank is not to stop: what is ready is handed out.
+  /// Waits for the next batch, unless this rank must stop. A batch that is ready is handed out
+  /// anyway.
   /// @return  true if it had to wait. Errors: Cancelled.
   bool wait_unless_stopping() {
     constexpr std::chrono::milliseconds kSlice{50};
@@ -352,8 +354,8 @@ struct Loader::Impl {
     return true;
   }
 
-  /// After a step that was given up: back to where the last whole one ended, as all ranks have it.
-  /// What was handed out since is not delivered; the loader is as after stop(). Collective.
+  /// After a step was given up, goes back to the end of the last whole step, as all ranks do.
+  /// Batches handed out since are not delivered; the loader is as after stop(). Collective.
   /// Errors: Mismatch.
   void go_back() {
     const bool is_open = last_whole && last_whole->number == watch->num_whole_steps();
@@ -389,31 +391,32 @@ struct Loader::Impl {
   const MixedDataset data;
   const Loader::Options options;
   const std::shared_ptr<Reducer> ranks;
-  StepWatch* const watch;  ///< the same object; nullptr: the ranks do not stop together
+  StepWatch* const watch;  ///< same object; nullptr if the ranks do not stop together
   const std::shared_ptr<BufferPool> pool;
   std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of the resumed rest
   Position at;
-  /// In this epoch before the plan, by the ranks for which this one speaks; none: it is whole.
+  /// Delivered in this epoch before the plan, by the ranks that this one speaks for. Not set if the
+  /// plan is a whole epoch.
   std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
-  std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once: the same in every epoch
+  std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once; equal in all epochs
   struct WholeStep {
     std::uint64_t number;  ///< in the run
     Position end;
   };
-  std::optional<WholeStep> last_whole;        ///< of a watch only
-  bool ended = false;                         ///< next() has said so
-  bool has_good_sample = false;               ///< a batch of this rank had one
+  std::optional<WholeStep> last_whole;        ///< with a watch only
+  bool ended = false;                         ///< next() has returned the end
+  bool has_good_sample = false;               ///< this rank had a batch with one
   bool may_all_be_bad = false;                ///< see LoaderAccess
   std::vector<BadRow> bad_here;               ///< of this rank, in this epoch or its rest
   std::vector<std::uint64_t> bad_everywhere;  ///< of all ranks, as agreed last
   SkipList bad;                               ///< of all ranks in all epochs, as agreed last
   std::vector<std::uint64_t> samples_read;    ///< of the last batch
   std::chrono::nanoseconds waited_before{};
-  std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< by LoaderAccess::wait()
+  std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< for stop(), from any thread
   std::unique_ptr<ShardPrefetcher> prefetcher;
   Mutex mutex;                     ///< for stop(), which comes from any thread
-  std::unique_ptr<Engine> engine;  ///< nullptr: not started; changed under the mutex
+  std::unique_ptr<Engine> engine;  ///< nullptr until start(); changed under the mutex
   bool stopped = false;            ///< under the mutex
 };
 
@@ -450,7 +453,7 @@ std::optional<Batch> Loader::next() {
     impl.ended = true;
     return std::nullopt;
   }
-  // The time that threads take to start is waited, too, also where they are quicker than this one.
+  // Starting threads counts as waiting, even if they are ready before this thread waits.
   auto since = std::exchange(impl.waiting_since, std::nullopt);
   const auto asked = LoadMeter::Clock::now();
   if (!impl.engine && !since) since = asked;
@@ -458,10 +461,10 @@ std::optional<Batch> Loader::next() {
   if (impl.wait_unless_stopping() && !since) since = asked;
   const Position before = impl.at;
   ++impl.at.steps_taken;
-  ++impl.at.steps_failed;  // if the batch cannot be made
+  ++impl.at.steps_failed;  // until the batch is made
   auto made = impl.engine->next(since);
   if (!made) {
-    impl.at = before;  // it was not handed out, and a token says so
+    impl.at = before;  // it was not handed out, so tokens must not count it
     throw_stopped();
   }
   impl.at.steps_lost += std::exchange(impl.at.steps_failed, 0) - 1;
@@ -489,7 +492,7 @@ ResumeToken Loader::state() {
                    "go on from a state that was taken before");
   }
   ResumeToken token = impl.token_after(done);
-  // Of replicas that got the same it does not matter which; what one of them lacks is not proven.
+  // Take the replica that delivered least: a sample that one replica lacks is not proven.
   token.audit = *std::ranges::min_element(sums, {}, &EpochAudit::Sum::count);
   return token;
 }
