@@ -240,7 +240,7 @@ void Engine::run(unsigned thread) noexcept {
   }
 }
 
-/// Returns rows to make, and plans a batch if there are none. Returns no rows at the end.
+/// Returns rows to make; plans a batch if no rows are left. Returns no rows at the end.
 Engine::Claim Engine::wait_for_claim() {
   for (;;) {
     std::chrono::nanoseconds idle{};

@@ -41,8 +41,7 @@ using detail::StepWatch;
 using detail::throw_all_bad;
 using detail::throw_too_many_bad;
 
-/// Items, the last ones of those that ranks have alike, that may differ while an epoch is under
-/// way.
+/// Number of items at the end of common() that may differ while an epoch is under way.
 constexpr std::size_t kStepItems = 2;
 
 /// The progress of one rank in a plan.
@@ -413,9 +412,9 @@ struct Loader::Impl {
   SkipList bad;                               ///< of all ranks in all epochs, as agreed last
   std::vector<std::uint64_t> samples_read;    ///< of the last batch
   std::chrono::nanoseconds waited_before{};
-  std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< for stop(), from any thread
+  std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< set by LoaderAccess::wait()
   std::unique_ptr<ShardPrefetcher> prefetcher;
-  Mutex mutex;                     ///< for stop(), which comes from any thread
+  Mutex mutex;                     ///< for stop(), from any thread
   std::unique_ptr<Engine> engine;  ///< nullptr until start(); changed under the mutex
   bool stopped = false;            ///< under the mutex
 };
