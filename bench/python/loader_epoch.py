@@ -1,4 +1,4 @@
-"""An epoch by shardwise.Loader, compared with wids in torch's DataLoader, and with bare libjpeg-turbo.
+"""shardwise.Loader compared with wids in torch's DataLoader and with bare libjpeg-turbo: an epoch.
 
     python bench/python/loader_epoch.py raw FOLDER [--rounds 7]
     python bench/python/loader_epoch.py jpeg FOLDER [--rounds 7] [--bare IMAGE_LOADER_BENCH]
@@ -84,7 +84,7 @@ def original(data: shardwise.Dataset, workers: int) -> Union[Callable[[], int], 
 
 
 def bare(program: str, data_directory: str) -> Callable[[], float]:
-    """Returns a function that measures libjpeg-turbo with 2 threads, by the program of bench/loader."""
+    """Returns a function that measures libjpeg-turbo, 2 threads, with bench/loader's program."""
 
     def run() -> float:
         done = subprocess.run(

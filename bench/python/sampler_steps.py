@@ -1,4 +1,4 @@
-"""One step of a sampler in a for loop: shardwise.torch compared with torch, wids, and a bare range().
+"""A sampler's step in a for loop: shardwise.torch compared with torch, wids, and a bare range().
 
     python bench/python/sampler_steps.py [--samples 200000] [--rounds 21]
 

@@ -13,8 +13,8 @@ reported and left out. Each is used as its documentation says, with 2 worker pro
 Tasks: `raw` and `tiny`, an epoch of bytes; `whole` and `crop`, an epoch of decoded pictures, whole
 or by a random resized crop to 224; `item`, the wall time of one random sample (`item-tiny`: of a
 small one). `first` is the time to the first batch of large samples, from the program's start and
-from its imports. `resume` is a new loader's time to its first batch at 90 % of an epoch, and whether
-it delivers exactly the rest. `exact` shows which peers deliver each of 1,003 samples exactly once,
+from its imports. `resume` is a new loader's time to its first batch at 90 % of an epoch, and
+whether it delivers exactly the rest. `exact` shows which peers deliver each of 1,003 samples exactly once,
 on 7 ranks with 2 workers each, and the batches that each rank gets.
 
 Each peer runs in a separate process, and the peers take turns in each round. An earlier round, not
@@ -77,7 +77,7 @@ class Child:
         )
 
     def read(self) -> Answer:
-        """Returns the next answer. Kills a process without an answer in time, and all that it started."""
+        """Returns the next answer. On a timeout, kills the process and all that it started."""
         limit = threading.Timer(LIMIT_S, self._kill)
         limit.start()
         assert self._process.stdout is not None

@@ -19,7 +19,7 @@ class _Pictures(streaming.StreamingDataset):  # type: ignore[misc]
 
 
 def _together(samples: list[dict[str, Any]]) -> dict[str, Any]:
-    """Collates to a dict: given a list, the loader takes the first sample's size as the batch size."""
+    """Collates to a dict: the loader takes the first item's size of a list as the batch size."""
     return {"data": [sample["data"] for sample in samples]}
 
 
