@@ -1,5 +1,5 @@
-// The loader on 256 JPEGs of 500 x 375 pixels and about 80 KB: page cache warm, in the chunked
-// order of a training run, in batches of 64, with 1 and 2 threads.
+// The loader on 256 JPEGs of 500 x 375 pixels and about 80 KB, page cache warm. The order is the
+// chunked one of a training run, in batches of 64, with 1 and 2 threads.
 //
 //   BM_Images_Bare      the limit: threads that call libjpeg-turbo on the mapped bytes, into one
 //                       buffer each

@@ -1,5 +1,5 @@
 // Raw bytes by the loader, page cache warm: 1 M tiny samples (300 bytes, 100 shards) and 10,000
-// images (80,000 bytes, 10 shards), in the chunked order of a training run.
+// images (80,000 bytes, 10 shards). The order is the chunked one of a training run.
 //
 //   Memcpy       the limit: the same bytes in the same order from the mapped shards into one buffer
 //                of a batch, addresses known beforehand, one thread

@@ -8,8 +8,9 @@ WORK is a folder in which shards are written once: --images samples of 80 KB wit
 nothing else uses them.
 
 Tasks on the tiny samples: `count`, their number, and `tiny`, an epoch. Tasks on the images:
-`epoch`, in order; `shuffled`, in another order (Ray: random_shuffle()); `column`, the classes alone (Ray: suffixes=["cls"]). Figures are medians over the rounds, with the first and third
-quartile, and the median of the ratios round by round. Ours and Ray's take turns.
+`epoch`, in order; `shuffled`, in another order (Ray: random_shuffle()); `column`, the classes alone
+(Ray: suffixes=["cls"]). Figures are medians over the rounds, with the first and third quartile, and
+the median of the ratios round by round. Ours and Ray's take turns.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ reported and left out. Each is used as its documentation says, with 2 worker pro
 (see bench/python/peers/). All samples are in memory.
 
 Tasks: `raw` and `tiny`, an epoch of bytes; `whole` and `crop`, an epoch of decoded pictures, whole
-or by a random resized crop to 224; `item`, the wall time of one random sample (`item-tiny`: of a
+or by a random resized crop to 224. `item` is the wall time of one random sample (`item-tiny`: of a
 small one). `first` is the time to the first batch of large samples, from the program's start and
 from its imports. `resume` is a new loader's time to its first batch at 90 % of an epoch, and
-whether it delivers exactly the rest. `exact` shows which peers deliver each of 1,003 samples exactly once,
-on 7 ranks with 2 workers each, and the batches that each rank gets.
+whether it delivers exactly the rest. `exact` shows which peers deliver each of 1,003 samples
+exactly once, on 7 ranks with 2 workers each, and the batches that each rank gets.
 
 Each peer runs in a separate process, and the peers take turns in each round. An earlier round, not
 measured, adds up all delivered bytes or pixels. A peer is marked if this sum, or its number of

@@ -1,4 +1,4 @@
-"""The packages that side_by_side.py measures, each in a module of its own.
+"""The packages that side_by_side.py measures, each in a separate module.
 
 Each is imported only in the process that works with it; see child.py.
 """

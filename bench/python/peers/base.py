@@ -94,7 +94,7 @@ class Peer:
         """Returns the number of samples of a batch of bytes, and their size. Must be cheap."""
         return len(batch), sum(map(len, batch))
 
-    # The measured tasks. None means that the package cannot do it; `without` says why.
+    # The measured tasks; None if the package cannot do a task (`without` says why).
     without: dict[str, str] = {}
     epoch: Callable[[], Callable[[], Iterator[Any]]] | None = None
     pictures: Callable[[int], Callable[[], Iterator[Any]]] | None = None
