@@ -20,7 +20,7 @@ namespace shardwise::detail {
 ///   kSized         | row 0 | 1 |    row 2    |    the same: the index knows their sizes
 ///   kRagged             RowBuffer, RowBuffer, ...      joined by finish()
 ///
-/// Threads: output(), and writes to the memory of different rows, concurrently; all else by one.
+/// Threads: output() and the memory of different rows may be used concurrently; all else by one.
 class BatchBuilder {
  public:
   /// REQUIRES: `columns` and `pool` outlive it.

@@ -497,7 +497,7 @@ void Engine::make_rows(Claim& claim) {
   times.move_to_opening(opening_time() - opening_before);
   const auto rows = static_cast<std::int64_t>(claim.last - claim.first);
   const std::int64_t fitting = kClaimTime / std::max(took / rows, std::chrono::nanoseconds(1));
-  // Halve at most: a slow claim may only mean that this thread had no processor for a while.
+  // Halve or double at most: a claim may be slow only because this thread had no processor.
   const std::size_t before = claim_rows_.load(std::memory_order_relaxed);
   claim_rows_.store(std::clamp<std::size_t>(static_cast<std::size_t>(fitting), (before + 1) / 2,
                                             std::min(before * 2, kMaxClaim)),

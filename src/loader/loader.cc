@@ -197,7 +197,7 @@ struct Loader::Impl {
 
   /// Adds up what the ranks delivered in this epoch, by replica. Afterwards every rank knows all
   /// bad samples. Collective.
-  /// Errors: Mismatch, on all ranks, if they differ; with `in_step` also if their steps taken do.
+  /// Errors: Mismatch, on all ranks, if they differ; with `in_step`, also in the steps taken.
   std::vector<EpochAudit::Sum> agree(bool in_step) {
     constexpr std::size_t kWords = EpochAudit::Sum::kNumWords;
     const RankAgreement alike = common();
