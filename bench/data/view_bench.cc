@@ -1,8 +1,8 @@
 // Views of samples: 1 M tiny samples (300 bytes, 100 shards) and 10,000 images (80,000 bytes, 10
-// shards), page cache warm, every page mapped before the clock starts.
+// shards). The page cache is warm, and every page is mapped before the clock starts.
 //
 //   BM_TinyView_*, BM_ImageView_*   one random sample: find its bytes, read the first one. All rows
-//                                   follow the same order, each thread from its own place in it
+//                                   follow one order; each thread starts at another place in it
 //     Bare       the limit: an array of offsets, and the mapped shards' addresses
 //     Lmdb       the peer: mdb_get of the same bytes by an 8-byte integer key, one read transaction
 //     Dataset    data[i], then the field by name
@@ -12,7 +12,7 @@
 //   BM_ImageEpoch_*                 all images in order, each hashed
 //     PlainLoop  for (i...) work(data[i])
 //
-// SHARDWISE_BENCH_SAMPLES makes the fixtures smaller, SHARDWISE_BENCH_DIR says where they lie.
+// SHARDWISE_BENCH_SAMPLES reduces the fixtures; SHARDWISE_BENCH_DIR is their folder.
 #include <benchmark/benchmark.h>
 #include <lmdb.h>
 
@@ -47,7 +47,7 @@ void require_lmdb(int code) {
   if (code != MDB_SUCCESS) throw std::runtime_error(std::string("lmdb: ") + mdb_strerror(code));
 }
 
-/// The same payloads as a shard set's, by number.
+/// The payloads of a shard set, by number.
 class LmdbStore {
  public:
   LmdbStore(const ShardSet& set, const Dataset& data) {
@@ -71,7 +71,7 @@ class LmdbStore {
   LmdbStore(const LmdbStore&) = delete;
   LmdbStore& operator=(const LmdbStore&) = delete;
 
-  /// A read transaction; one thread.
+  /// A read transaction. Threads: one.
   class Reader {
    public:
     explicit Reader(const LmdbStore& store) {
@@ -113,7 +113,7 @@ class LmdbStore {
   MDB_env* env_ = nullptr;
 };
 
-/// What all rows over one shard set share.
+/// The part that all rows over one shard set share.
 struct Fixture {
   explicit Fixture(const ShardSet& shard_set)
       : set(shard_set), data(open(shard_set)), lmdb(shard_set, data), order(set.num_samples) {
@@ -128,7 +128,7 @@ struct Fixture {
              static_cast<std::uint32_t>(segment.members(i)[0].data_offset() / kTarBlockBytes)});
       }
     }
-    // Reads every sample by every way: the page cache is warm, and all pages are mapped.
+    // Read every sample in every way, so that the page cache is warm and all pages are mapped.
     const LmdbStore::Reader reader(lmdb);
     for (std::uint64_t i = 0; i < set.num_samples; ++i) {
       const Sample sample = data[i];
@@ -211,7 +211,7 @@ void BM_View_Dataset(benchmark::State& state, GetFixture get_fixture) {
   });
 }
 
-/// Runs of the common random order, again and again: each thread from its own place in it.
+/// Returns runs of the common random order, endlessly; each thread starts at another place in it.
 class Runs {
  public:
   Runs(const benchmark::State& state, const std::vector<std::uint64_t>& order, std::size_t length)
@@ -269,7 +269,7 @@ void BM_View_FindByKey(benchmark::State& state, GetFixture get_fixture) {
   });
 }
 
-/// As much work on an image as reading each of its bytes.
+/// Hashes an image: about the work of reading each of its bytes.
 std::uint64_t work(const Sample& sample) { return hash64(sample["jpg"]); }
 
 void report_epoch(benchmark::State& state) {

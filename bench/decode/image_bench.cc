@@ -1,6 +1,6 @@
-// Decoding JPEGs of 500 x 375 pixels and about 80 KB, on one thread; made at run time.
+// Decoding JPEGs of 500 x 375 pixels and about 80 KB, made at run time, on one thread.
 //
-//   BM_Jpeg_Bare             the limit: libjpeg-turbo, rows into one buffer that is used again
+//   BM_Jpeg_Bare             the limit: libjpeg-turbo, rows into one reused buffer
 //   BM_Jpeg_Ours             decode_rgb, the same
 //   BM_JpegCrop_*            boxes as random resized crops draw them, by jpeg_crop_scanline and
 //                            jpeg_skip_scanlines; bare ones have wrong pixels at their edges

@@ -1,13 +1,13 @@
-// What happens to pixels after decoding, an image of 500 x 375 unless said otherwise:
+// Steps on pixels after decoding. Images are 500 x 375 unless a row says otherwise:
 //
 //   BM_Copy           the limit: memcpy of the image
 //   BM_SplitScalar    the peer: a plain loop
 //   BM_Split          to planes
 //   BM_ResizeFloat    the peer: float32, down before across, as of 2026-11-22
-//   BM_Resize         to 224 x 224; target: 0 for the machine's best instruction set, 1 the next
-//   BM_ResizeWithoutDots  by the best without products of bytes (dot_kernels-inl.h)
+//   BM_Resize         to 224 x 224; target 0 is the machine's best instruction set, 1 the next
+//   BM_ResizeWithoutDots  with the best one without products of bytes (dot_kernels-inl.h)
 //   BM_ResizeFloats   the same, normalised to float32
-//   BM_Adjust         of 224 x 224 pixels the 0 brightness, 1 contrast, 2 saturation, 3 hue
+//   BM_Adjust         224 x 224 pixels; 0 is brightness, 1 contrast, 2 saturation, 3 hue
 #include <benchmark/benchmark.h>
 
 #include <hwy/targets.h>
@@ -125,7 +125,7 @@ void BM_ResizeFloat(benchmark::State& state) {
 }
 BENCHMARK(BM_ResizeFloat)->Unit(benchmark::kMicrosecond);
 
-/// Names the instruction set, or skips if there are not that many.
+/// Selects the instruction set and names it; skips the row if the machine has fewer.
 bool choose_target(benchmark::State& state) {
   const auto targets = hwy::SupportedAndGeneratedTargets();
   const auto number = static_cast<std::size_t>(state.range(0));

@@ -2,14 +2,14 @@
 //
 //   BM_IndexScan_HeaderWalk    the limit: map each shard, step from size field to size field, unmap
 //   BM_IndexScan_Libarchive    the peer: libarchive's archive_read_next_header alone, same maps
-//   BM_IndexScan_ScanTar       scan_tar without building anything
+//   BM_IndexScan_ScanTar       scan_tar alone
 //   BM_IndexBuild/threads:N    build_index into a fresh index, both files synced to the disk
 //   BM_IndexBuild_Unchanged    build_index again when nothing changed
 //   BM_IndexOpen               Index::open
 //
-// Counters: items_per_second are members; x_walk is the time in units of the fastest header walk of
-// the same run. SHARDWISE_BENCH_SAMPLES makes it smaller, SHARDWISE_BENCH_DIR says where the
-// fixture lies; the index is written beside it, so the disk's own sync is part of BM_IndexBuild.
+// Counters: items_per_second counts members; x_walk is the time relative to the fastest header walk
+// of the same run. SHARDWISE_BENCH_SAMPLES reduces the fixture; SHARDWISE_BENCH_DIR is its folder.
+// The index is written next to it, so the disk's sync is part of BM_IndexBuild.
 #include <archive.h>
 #include <archive_entry.h>
 #include <benchmark/benchmark.h>
@@ -44,7 +44,7 @@ const ShardSet& fixture() {
   return set;
 }
 
-/// Times the iterations of a row itself, so that the fastest can be held against the fastest walk.
+/// Times the iterations of a row, so that the fastest can be compared with the fastest walk.
 class RowTimer {
  public:
   void start() { start_ = std::chrono::steady_clock::now(); }
@@ -131,7 +131,7 @@ void BM_IndexScan_ScanTar(benchmark::State& state) {
   timer.report(state);
 }
 
-/// An index path in a directory that is empty now, beside the fixture.
+/// Returns an index path in an empty directory next to the fixture.
 std::string fresh_index_path() {
   const std::string dir = fixture_dir() + "/index_bench";
   fs::remove_all(dir);

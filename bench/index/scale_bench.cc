@@ -1,14 +1,14 @@
-// A large index: SHARDWISE_BENCH_SCALE samples (10,000,000 unless told otherwise) of two members in
-// shards of 100,000. Only its two files are made, by the library's own writers; shards there are
-// none, and what is asked needs none.
+// A large index: SHARDWISE_BENCH_SCALE samples (default 10,000,000) of two members, in shards of
+// 100,000. Only the two files of the index are made, with the library's writers. No shards exist,
+// and no row needs them.
 //
-//   BM_ScaleOpen        Index::open; private_mib is the process's own memory that it took
+//   BM_ScaleOpen        Index::open; private_mib is the private memory that it took
 //   BM_ScaleShardOf     sample -> shard
 //   BM_ScaleFind        a random key -> sample
-//   BM_ScaleFindMiss    a key that there is not
+//   BM_ScaleFindMiss    a key that does not exist
 //
-// Counters: record_bytes_a_member is what the table holds beside keys; lookup_bytes_a_key is what
-// it holds for a key beside the key's own bytes.
+// Counters: record_bytes_a_member is the size of the table without keys, per member.
+// lookup_bytes_a_key is its size per key, without the bytes of the key.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,19 +1,20 @@
 // Raw bytes by the loader from cold storage: samples of 1,000, 80,000 and 1,000,000 bytes, in
-// chunks of 1,000 samples and in fully random order. Before each iteration the shards are taken out
-// of the page cache; then an epoch over some of their samples is read, 40,000 or 320 MB of them.
+// chunks of 1,000 samples and in fully random order. Before each iteration the shards are evicted
+// from the page cache. The iteration then reads an epoch over 40,000 of their samples, or 320 MB if
+// that is less.
 //
-//   Pread   the limit: one pread() a sample from open files, offsets known beforehand, by as many
-//           threads as are to be in flight. fio --ioengine=psync --numjobs=N does the same
-//   Samples the bytes of data[i] copied, by as many threads: nothing is read ahead but what the
-//           kernel reads around a page
+//   Pread   the limit: one pread() a sample from open files, offsets known beforehand, with a
+//           thread for each read in flight. fio --ioengine=psync --numjobs=N does the same
+//   Samples the bytes of data[i] copied, with as many threads; only the kernel reads ahead, around
+//           each page
 //   Loader  batches of 64 rows, a bytes column, with N threads
 //
-// A virtual disk is often cached by its host, so compare rows of one run, taken in turns:
+// A host often caches a virtual disk, so compare rows of one run, taken in turns:
 //
 //   cold_bench --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
 //
-// SHARDWISE_BENCH_SAMPLES makes the fixtures smaller, SHARDWISE_BENCH_DIR says where they
-// lie: on the disk that is to be measured.
+// SHARDWISE_BENCH_SAMPLES reduces the fixtures; SHARDWISE_BENCH_DIR is their folder, on the disk to
+// be measured.
 #include <benchmark/benchmark.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -68,10 +69,10 @@ struct Fixture {
     }
   }
 
-  /// The samples that are read.
+  /// Opens the samples that are read.
   Dataset open() const { return Dataset::open(index).subset(chosen); }
 
-  /// Takes the shards out of the page cache. No one may have them mapped.
+  /// Evicts the shards from the page cache. REQUIRES: no process has them mapped.
   void forget() const {
     for (const std::string& shard : set.shards) {
       const File file = File::open_read(shard);
@@ -92,7 +93,7 @@ void report(benchmark::State& state, const Fixture& fixture) {
   state.SetBytesProcessed(samples * static_cast<std::int64_t>(fixture.set.field_bytes));
 }
 
-/// Calls read(at, bytes) for every sample of the epoch, by `in_flight` threads, in its order.
+/// Calls read(at, bytes) for every sample of the epoch, in its order, with `in_flight` threads.
 template <class Read>
 void read_all(std::int64_t in_flight, const Fixture& fixture, const Read& read) {
   std::atomic<std::size_t> next{0};

@@ -1,5 +1,5 @@
-// 256 JPEGs of 500 x 375 pixels and about 80 KB by the loader, page cache warm, in the chunked
-// order of a training run, in batches of 64, with 1 and 2 threads.
+// The loader on 256 JPEGs of 500 x 375 pixels and about 80 KB, page cache warm. The order is the
+// chunked one of a training run, in batches of 64, with 1 and 2 threads.
 //
 //   BM_Images_Bare      the limit: threads that call libjpeg-turbo on the mapped bytes, into one
 //                       buffer each
@@ -10,11 +10,11 @@
 //   BM_Crops_Loader     random resized crops of 224 x 224
 //   BM_Scaled_Bare      at the scale by which the row below decodes
 //   BM_Scaled_Loader    resized to 224 x 224 with ImageDecoding::Scaling::kFast
-//   BM_FirstBatch       from a new loader to its first batch of 256 whole images; threads:0 is one
-//                       thread without any beside it
+//   BM_FirstBatch       from a new loader to its first batch of 256 whole images; with threads:0
+//                       the consumer makes it
 //
-// `cpu_us` is the processor's time for an image, of all threads together.
-// SHARDWISE_BENCH_DIR says where the pictures lie.
+// `cpu_us` is the CPU time of an image, summed over all threads. SHARDWISE_BENCH_DIR is the folder
+// of the pictures.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -63,7 +63,7 @@ struct Fixture {
   Dataset data;
   std::vector<Sample> held;              // keeps the shards mapped
   std::vector<std::uint64_t> numbers;    // in the order of the epoch
-  std::vector<std::string_view> images;  // the same
+  std::vector<std::string_view> images;  // in the order of the epoch
 };
 
 const Fixture& fixture() {
@@ -77,7 +77,7 @@ double process_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// Calls `run` again and again; it goes through `images` images.
+/// Calls `run` repeatedly; each call processes `images` images.
 template <class Run>
 void measure(benchmark::State& state, std::uint64_t images, Run&& run) {
   fixture();
@@ -88,7 +88,7 @@ void measure(benchmark::State& state, std::uint64_t images, Run&& run) {
   state.counters["cpu_us"] = (process_seconds() - begin) * 1e6 / count;
 }
 
-/// Threads call `decode(jpeg, i)` for every image, the next one each.
+/// Threads call `decode(jpeg, i)` for every image; each thread takes the next one.
 template <class Decode>
 void decode_all(benchmark::State& state, Decode&& decode) {
   measure(state, kImages, [&] {

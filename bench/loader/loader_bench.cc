@@ -1,13 +1,13 @@
 // Raw bytes by the loader, page cache warm: 1 M tiny samples (300 bytes, 100 shards) and 10,000
-// images (80,000 bytes, 10 shards), in the chunked order of a training run.
+// images (80,000 bytes, 10 shards). The order is the chunked one of a training run.
 //
 //   Memcpy       the limit: the same bytes in the same order from the mapped shards into one buffer
 //                of a batch, addresses known beforehand, one thread
 //   DataLoop     for (i : order) data[i], its bytes copied out: what a user writes without a loader
 //   Loader       batches of 256 rows, a bytes column, with N threads
-//   *Label       the same two, with the label beside the bytes, as an integer
+//   *Label       the same two, with the label, an integer, in addition to the bytes
 //
-// SHARDWISE_BENCH_SAMPLES makes the fixtures smaller, SHARDWISE_BENCH_DIR says where they lie.
+// SHARDWISE_BENCH_SAMPLES reduces the fixtures; SHARDWISE_BENCH_DIR is their folder.
 #include <benchmark/benchmark.h>
 
 #include <cstring>

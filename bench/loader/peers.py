@@ -3,8 +3,8 @@
 
     bench/loader/peers.py IMAGE_LOADER_BENCH [--rounds N] [--env DIR] [--site DIR]
 
-IMAGE_LOADER_BENCH is the program; its shards are used (SHARDWISE_BENCH_DIR says where). Every row has
-2 threads, or 2 worker processes:
+IMAGE_LOADER_BENCH is the program; all rows use its shards, in SHARDWISE_BENCH_DIR. Every row has 2
+threads, or 2 worker processes:
 
     ours    BM_Images_Loader/threads:2
     bare    BM_Images_Bare/threads:2, libjpeg-turbo alone
@@ -12,12 +12,12 @@ IMAGE_LOADER_BENCH is the program; its shards are used (SHARDWISE_BENCH_DIR says
     dali    NVIDIA DALI's pipeline for the CPU, its reader for WebDataset
     grain   Grain's threads, simplejpeg
 
-In each round every row goes through the images twice, one row after the other, and the second time
-counts. Printed are medians of images a second, of the CPU time for an image of all threads and
-processes together, and of the ratios of both to ours within a round.
+In each round the rows take turns. Each goes through the images twice, and only the second time
+counts. The output has medians of images a second, and of the CPU time for an image, summed over all
+threads and processes. It also has the medians of the ratios of both to ours within a round.
 
-Peers are installed with pip into a virtual environment in DIR (--env); one that cannot be installed
-is named, and left out. torch is large: --site names a folder of packages that has it already.
+Peers are installed with pip into a virtual environment in DIR (--env). A peer that cannot be
+installed is reported and left out. torch is large: --site names a folder of packages that has it.
 """
 
 import argparse
@@ -43,7 +43,7 @@ THREADS = 2
 
 
 def jpegs_of(shards):
-    """The places of all JPEGs: (shard, offset, size)."""
+    """Returns (shard, offset, size) of all JPEGs."""
     places = []
     for shard in shards:
         with tarfile.open(shard) as tar:
@@ -76,7 +76,7 @@ def wids_epochs(shards):
     loader = torch.utils.data.DataLoader(images, BATCH, sampler=sampler, num_workers=THREADS)
     while True:
         yield sum(batch.shape[0] for batch in loader)
-        directory.name  # it lives as long
+        directory.name  # the folder lives as long
 
 
 def dali_epochs(shards):
@@ -142,7 +142,7 @@ def run_ours(bench, row):
 
 
 def environment(directory, sites):
-    """The python of a virtual environment, the variables for it, and the peers that it has."""
+    """Returns the python of a virtual environment, its variables, and the peers that it has."""
     python = directory / "bin" / "python"
     if not python.exists():
         venv.create(directory, with_pip=True)

@@ -1,14 +1,14 @@
-// What the arithmetic of a mixture and of weighted draws costs, without the orders of the data
-// sets. One item is one slot, or one draw.
+// Costs of the arithmetic of a mixture and of weighted draws, without the orders of the data sets.
+// One item is one slot, or one draw.
 //
 //   BM_MixtureDraws_Locate   slots of one rank, in batches of 1024; the stride: number of ranks
-//   BM_MixtureDraws_SlotOf   the slot of a draw, in no order
-//   BM_MixtureDraws_Before   the draws before a slot, in no order
+//   BM_MixtureDraws_SlotOf   the slot of a draw, in random order
+//   BM_MixtureDraws_Before   the draws before a slot, in random order
 //   BM_WeightedDraw_Draw     draws with replacement by weight
 //   BM_WeightedDraw_Make     making the table
 //   BM_Peer_RunningSums      the same draws by a binary search in running sums
 //
-// Nothing here touches files; caches are warm.
+// No files are touched; caches are warm.
 
 #include <benchmark/benchmark.h>
 

@@ -1,20 +1,18 @@
-// What one step of a sampler costs, through the calls that users make. One item is one sample
-// number.
+// Costs of a step of a sampler, through the calls that users make. One item is one sample number.
 //
 //   BM_Step_*         one rank walks through an epoch of n samples by iterator (or by next_batch)
-//   BM_FirstIndex_*   makes a sampler over n samples and takes its first number; state_bytes is
-//                     what it holds, and does not grow with n
-//   BM_At_*           any position of the epoch, in no order
+//   BM_FirstIndex_*   makes a sampler over n samples and takes its first number; state_bytes is its
+//                     size, which does not grow with n
+//   BM_At_*           positions of the epoch in random order
 //   BM_Map_*          many positions of an epoch, ascending
 //   BM_Deal           one step's samples dealt to ranks by their bytes
 //   BM_Permutation_*  the permutation alone
-//   BM_Audit_*        adding delivered samples to an epoch's proof; working out what to expect
-//   BM_Peer_*         the limits and the peers: a vector of random numbers sorted out as
-//                     torch.randperm does it (Fisher and Yates over a vector of int64),
-//                     std::shuffle, and the bare walk through such a vector; state_bytes is the
-//                     vector
+//   BM_Audit_*        adding delivered samples to an epoch's proof; computing what it expects
+//   BM_Peer_*         the limits and the peers: a vector of numbers shuffled as torch.randperm does
+//                     it (Fisher and Yates over a vector of int64), std::shuffle, and the bare walk
+//                     through such a vector; state_bytes is the size of the vector
 //
-// Nothing here touches files; caches are warm.
+// No files are touched; caches are warm.
 
 #include <benchmark/benchmark.h>
 
@@ -41,7 +39,7 @@ namespace {
 
 constexpr std::uint64_t kSteps = 1 << 16;
 
-/// Walks through the sampler by iterator, again from the beginning where it ends.
+/// Walks through the sampler by iterator, and begins again at its end.
 void walk(benchmark::State& state, Sampler& sampler) {
   std::uint64_t sum = 0;
   std::uint64_t steps = 0;
@@ -159,7 +157,7 @@ BENCHMARK(BM_Step_Mixture)->ArgName("world_size")->Arg(1)->Arg(64);
 
 void BM_Step_Balanced(benchmark::State& state) {
   const SampleSet samples = SampleSet(10'000'000).with_bytes([](std::uint64_t sample) {
-    return (sample * 0x9e3779b97f4a7c15U) >> 47;  // sizes cost what an index takes to tell them
+    return (sample * 0x9e3779b97f4a7c15U) >> 47;  // a size costs as much as from an index
   });
   const auto sampler = make_sampler(samples, {.seed = 1, .balance_bytes = true},
                                     {.world_size = static_cast<std::uint64_t>(state.range(0)),
@@ -238,7 +236,7 @@ BENCHMARK(BM_Map_Thin)
     ->Args({1000, 64})
     ->Args({100'000, 64});
 
-/// Log-normal sizes; one item is one sample that is dealt to somebody.
+/// Log-normal sizes; one item is one dealt sample.
 void BM_Deal(benchmark::State& state) {
   const auto world = static_cast<std::uint64_t>(state.range(0));
   const auto batch = static_cast<std::uint64_t>(state.range(1));
@@ -312,7 +310,7 @@ void BM_Audit_Expect(benchmark::State& state) {
 }
 BENCHMARK(BM_Audit_Expect);
 
-/// torch.randperm: n int64 numbers, each swapped with one behind it, drawn by 64 bits modulo.
+/// torch.randperm: n int64 numbers, each swapped with a later one, drawn by 64 bits modulo.
 void BM_Peer_TorchRandperm(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   std::mt19937_64 random(1);

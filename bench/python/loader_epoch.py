@@ -1,14 +1,14 @@
-"""An epoch by shardwise.Loader, beside wids in torch's DataLoader, and beside bare libjpeg-turbo.
+"""shardwise.Loader compared with wids in torch's DataLoader and with bare libjpeg-turbo: an epoch.
 
     python bench/python/loader_epoch.py raw FOLDER [--rounds 7]
     python bench/python/loader_epoch.py jpeg FOLDER [--rounds 7] [--bare IMAGE_LOADER_BENCH]
 
-FOLDER has tars whose samples have jpg and cls. `raw` hands out batches of their bytes: by 2 threads,
-and by wids (where it can be imported; 0.1.11 needs torch) with 2 worker processes. `jpeg` hands out
-decoded images of one size by 2 threads; with --bare, the program of bench/loader is run between the
-rounds for what libjpeg-turbo alone does on the same pictures (SHARDWISE_BENCH_DIR). All shards are
-in memory, and all run in turn; figures are medians over the rounds, in samples a second, with the
-first and third quartile.
+FOLDER has tars whose samples have jpg and cls. `raw` delivers batches of their bytes, with 2
+threads; wids does so with 2 worker processes, if it can be imported (0.1.11 needs torch). `jpeg`
+delivers decoded images of one size, with 2 threads. With --bare, the program of bench/loader also
+measures libjpeg-turbo alone on the same pictures (SHARDWISE_BENCH_DIR). All shards are in memory,
+and the rows take turns. Figures are medians over the rounds, in samples a second, with the first
+and third quartile.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ BATCH = 64
 
 
 def rate_of(work: Callable[[], int]) -> float:
-    """Samples a second of work that says how many it had."""
+    """Returns samples a second of `work`, which returns its number of samples."""
     begin = time.perf_counter()
     samples = work()
     return samples / (time.perf_counter() - begin)
 
 
 def ours(data: shardwise.Dataset, *made: columns.Column) -> Callable[[], int]:
-    """One epoch after another, of one loader."""
+    """Returns a function that runs the next epoch of one loader."""
     loader = shardwise.Loader(
         data, columns=list(made), order=shardwise.Order(seed=17), batch_size=BATCH, threads=2
     )
@@ -54,12 +54,12 @@ def ours(data: shardwise.Dataset, *made: columns.Column) -> Callable[[], int]:
 
 
 def take_bytes(samples: list[dict[str, Any]]) -> tuple[list[bytes], list[bytes]]:
-    """A batch of wids' samples as what ours has: bytes."""
+    """Converts a batch of wids' samples to bytes, as ours has them."""
     return [s[".jpg"].getvalue() for s in samples], [s[".cls"].getvalue() for s in samples]
 
 
 def original(data: shardwise.Dataset, workers: int) -> Union[Callable[[], int], None]:
-    """An epoch by wids and torch's DataLoader, or None where they are not there."""
+    """Returns a function that runs an epoch of wids in torch's DataLoader, or None without them."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             import torch
@@ -84,7 +84,7 @@ def original(data: shardwise.Dataset, workers: int) -> Union[Callable[[], int], 
 
 
 def bare(program: str, data_directory: str) -> Callable[[], float]:
-    """The rate of libjpeg-turbo by 2 threads, as the program of bench/loader has it."""
+    """Returns a function that measures libjpeg-turbo, 2 threads, with bench/loader's program."""
 
     def run() -> float:
         done = subprocess.run(
@@ -101,7 +101,7 @@ def bare(program: str, data_directory: str) -> Callable[[], float]:
 
 
 def in_turn(rows: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """The rates of each in all rounds but the first, which warms up."""
+    """Returns the rates of each row in all rounds except the first, which warms up."""
     rates: dict[str, list[float]] = {name: [] for name in rows}
     for turn in range(rounds + 1):
         for name, run in rows.items():
@@ -112,7 +112,7 @@ def in_turn(rows: dict[str, Callable[[], float]], rounds: int) -> dict[str, list
 
 
 def show(rates: dict[str, list[float]]) -> None:
-    """A line for each row, with its ratio to the last one, round by round."""
+    """Prints a line for each row, with its median ratio, round by round, to the last row."""
     last = list(rates)[-1]
     for name, values in rates.items():
         low, middle, high = statistics.quantiles(values, n=4)

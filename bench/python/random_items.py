@@ -1,14 +1,15 @@
-"""One random item: shardwise.wids beside wids, and beside what shardwise gives without it.
+"""One random item: shardwise.wids compared with wids, and with shardwise's own API.
 
     python bench/python/random_items.py FOLDER... [--samples 2000] [--rounds 11]
 
-Each FOLDER has tars. What is timed: the same random samples, all shards open and in memory, in
-rounds in which each takes its turn. The figures are medians over the rounds of the CPU time of the
-thread, in us a sample, with the first quartile and the third; so a machine that others use matters
-less. wids is the package on PyPI, where it can be imported (0.1.11 needs torch); samples of both
-are compared before. "one read" reads the first field, too: shardwise.wids copies large fields then,
-and wids when the sample is asked for. "the copy alone" is bytes() of the same memoryviews, made
-before: the bound of whatever gives bytes of its own, for Python copies them into memory of theirs.
+Each FOLDER has tars. All rows read the same random samples and take turns; all shards are open and
+in memory. Figures are medians over the rounds, in us a sample, with the first and third quartile.
+They are CPU time of the thread, which depends less on other users of the machine. wids is the
+package on PyPI, if it can be imported (0.1.11 needs torch). Samples of both are compared first.
+
+"one read" also reads the first field: shardwise.wids copies large fields only then, wids when the
+sample is requested. "the copy alone" is bytes() of memoryviews made before. It is the lower bound
+of every way that returns bytes, as Python copies them into new memory.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from shardwise.wids import ChunkedSampler, ShardListDataset
 
 
 def original(shards: list[dict[str, Any]]) -> Any:
-    """The dataset of wids itself, or None. The shards are read where they lie."""
+    """Returns the dataset of wids itself, or None without it. Shards are read in place."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             import wids
@@ -43,7 +44,7 @@ def original(shards: list[dict[str, Any]]) -> Any:
 
 
 def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether two samples are the same, their streams by what is in them."""
+    """Whether two samples are equal; streams are compared by content."""
 
     def plain(sample: dict[str, Any]) -> dict[str, Any]:
         return {k: v.getvalue() if hasattr(v, "getvalue") else v for k, v in sample.items()}
@@ -119,7 +120,7 @@ def bench_items(folder: str, num_samples: int, rounds: int) -> None:
     size = sum(s.size_bytes for s in data.shards) // len(data)
     print(f"{folder}: {len(data)} samples of about {size} bytes in {len(paths)} shards")
     for work in walks.values():
-        us_each(work, numbers)  # all shards are open, and their bytes in memory
+        us_each(work, numbers)  # opens all shards, and reads their bytes into memory
     times: dict[str, list[float]] = {name: [] for name in walks}
     for _ in range(rounds):
         for name, work in walks.items():

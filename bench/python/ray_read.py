@@ -1,16 +1,16 @@
-"""shardwise.ray.read() beside Ray's own read_webdataset: counting, epochs, one column.
+"""shardwise.ray.read() compared with Ray's read_webdataset: counting, epochs, one column.
 
     python bench/python/ray_read.py WORK [--images 2000] [--tiny 100000] [--rounds 3] [--cpus 2]
         [--store-mb 600] [--only TASK...] [--json FILE]
 
 WORK is a folder in which shards are written once: --images samples of 80 KB with a class, and
---tiny of 300 bytes. Both read raw bytes, from memory; blocks are made and counted by Ray, and go
-no further.
+--tiny samples of 300 bytes. Both read raw bytes, from memory. Ray makes and counts the blocks;
+nothing else uses them.
 
-Tasks: `count` and `tiny`, of the tiny samples how many there are, and an epoch; `epoch`, one of the
-images in order; `shuffled`, one in another order (Ray: random_shuffle()); `column`, the classes of
-the images alone (Ray: suffixes=["cls"]). Figures are medians over the rounds, with the first and
-third quartile, and the median of the ratios round by round. Ours and Ray's take turns.
+Tasks on the tiny samples: `count`, their number, and `tiny`, an epoch. Tasks on the images:
+`epoch`, in order; `shuffled`, in another order (Ray: random_shuffle()); `column`, the classes alone
+(Ray: suffixes=["cls"]). Figures are medians over the rounds, with the first and third quartile, and
+the median of the ratios round by round. Ours and Ray's take turns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ORDER = shardwise.Order(seed=17, chunk_size=100, window=8)
 
 
 def write_shards(folder: str, samples: int, field_bytes: int, shards: int) -> str:
-    """Shards of samples with a field of random bytes and a class; the path of their index."""
+    """Writes shards of samples with random bytes and a class. Returns the path of their index."""
     index = os.path.join(folder, "all.idx")
     if os.path.exists(index):
         return index
@@ -53,18 +53,18 @@ def write_shards(folder: str, samples: int, field_bytes: int, shards: int) -> st
 
 
 def consumed(data: Any) -> int:
-    """Has all blocks made; how many rows they had."""
+    """Makes all blocks. Returns their number of rows."""
     return sum(bundle.num_rows() for bundle in data.iter_internal_ref_bundles())
 
 
 def raw(index: str, **options: Any) -> Any:
-    """The same shards by Ray's own reader, without decoding."""
+    """Reads the same shards with Ray's reader, without decoding."""
     shards = [shard.path for shard in shardwise.open(index).shards]
     return ray.data.read_webdataset(shards, decoder=None, **options)
 
 
 def tasks(images: str, tiny: str) -> dict[str, tuple[Callable[[], int], Callable[[], int]]]:
-    """Of each task ours and Ray's, which give a number of rows."""
+    """Returns, for each task, our function and Ray's. Both return a number of rows."""
     read = shardwise.ray.read
     fields = ["__key__", "bin", "cls"]
     return {
@@ -120,7 +120,7 @@ def main() -> None:
     names = options.only or list(all_tasks)
     sizes = {"count": options.tiny, "tiny": options.tiny}
     taken: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in names}
-    for number in range(-1, options.rounds):  # the first is not counted: workers start
+    for number in range(-1, options.rounds):  # the first round does not count: workers start
         for name in names:
             for mine, run in zip(taken[name], all_tasks[name], strict=True):
                 seconds = timed(run, sizes.get(name, options.images))

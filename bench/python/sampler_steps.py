@@ -1,10 +1,10 @@
-"""One step of a sampler in a for loop: shardwise.torch beside torch, wids, and a bare range().
+"""A sampler's step in a for loop: shardwise.torch compared with torch, wids, and a bare range().
 
     python bench/python/sampler_steps.py [--samples 200000] [--rounds 21]
 
-What is timed: a whole pass, with what iter() does, in rounds in which each takes its turn; the
-figures are medians over the rounds, in ns a sample, and the spread is from the first quartile to
-the third. wids is the package on PyPI (0.1.11), left out where it cannot be imported.
+Each row times a whole pass, including iter(); the rows take turns in each round. Figures are
+medians over the rounds, in ns a sample, with the first and third quartile. The row of wids
+measures the package on PyPI (0.1.11); it is left out if that cannot be imported.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=21)
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # the same epoch is read again and again
+    warnings.simplefilter("ignore")  # an epoch is read repeatedly
     print(
         f"shardwise {shardwise.__version__}, torch {torch.__version__}, Python "
         f"{sys.version.split()[0]}, {options.samples} samples, {options.rounds} rounds"

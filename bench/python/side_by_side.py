@@ -1,27 +1,27 @@
-"""shardwise beside what else reads training data in Python: wids, webdataset, MosaicML streaming,
-litdata, Grain, SPDL, and torch's DataLoader over files.
+"""shardwise compared with other readers of training data in Python: wids, webdataset, MosaicML
+streaming, litdata, Grain, SPDL, and torch's DataLoader over files.
 
     python bench/python/side_by_side.py WORK [--images FOLDER] [--tiny FOLDER] [--pictures FOLDER]
         [--only TASK...] [--peers PEER...] [--rounds 5] [--json FILE]
 
-WORK is a folder in which each package finds the same samples in a format of its own; they are
-written there once. FOLDERs have tars: --images of large samples, --tiny of small ones, --pictures
-of JPEGs of one size; --images-shards 4 takes the first four, and so on. A package that cannot be imported is named,
-and left out. Each is used as its own documentation says, with 2 worker processes or threads
-(bench/python/peers/ has how). All is in memory.
+WORK is a folder in which the same samples are written once in each package's format. FOLDERs have
+tars: --images of large samples, --tiny of small ones, --pictures of JPEGs of one size.
+--images-shards 4 takes the first four tars, and so on. A package that cannot be imported is
+reported and left out. Each is used as its documentation says, with 2 worker processes or threads
+(see bench/python/peers/). All samples are in memory.
 
 Tasks: `raw` and `tiny`, an epoch of bytes; `whole` and `crop`, an epoch of decoded pictures, whole
-and by a random resized crop to 224; `item`, one random sample (`item-tiny`: a small one), the wall
-time; `first`, the time to the first batch of large samples, from a program's start and from its
-imports on; `resume`, a new loader's time to its first batch at 90 % of an epoch, and whether what it
-gives is the rest; `exact`, who delivers each of 1,003 samples exactly once on 7 ranks with 2 workers
-each, and the batches that each rank gets.
+or by a random resized crop to 224. `item` is the wall time of one random sample (`item-tiny`: of a
+small one). `first` is the time to the first batch of large samples, from the program's start and
+from its imports. `resume` is a new loader's time to its first batch at 90 % of an epoch, and
+whether it delivers exactly the rest. `exact` shows which peers deliver each of 1,003 samples
+exactly once, on 7 ranks with 2 workers each, and the batches that each rank gets.
 
-A peer works in a process of its own, and all take their turns in each round. Before, a round that
-is not measured adds up all bytes, or pixels, that come out: a peer for which this, or the number of
-samples, differs from the others is marked. Figures are medians over the rounds, with the first and
-third quartile, and the median of the ratios to shardwise round by round; of epochs the CPU time of
-a sample in all processes, too, which says more where others use the machine.
+Each peer runs in a separate process, and the peers take turns in each round. An earlier round, not
+measured, adds up all delivered bytes or pixels. A peer is marked if this sum, or its number of
+samples, differs from the others'. Figures are medians over the rounds, with the first and third
+quartile, and the median of the ratios to shardwise round by round. Epochs also show the CPU time of
+a sample, over all processes; it is the better figure if others use the machine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Answer = dict[str, Any]
 
 
 class Child:
-    """A process of peers.child."""
+    """A process that runs peers.child."""
 
     def __init__(
         self, peer: str, corpus: Corpus, task: str, *arguments: str, **environment: str
@@ -77,7 +77,7 @@ class Child:
         )
 
     def read(self) -> Answer:
-        """The next answer. A process that gives none in time is ended, with all that it started."""
+        """Returns the next answer. On a timeout, kills the process and all that it started."""
         limit = threading.Timer(LIMIT_S, self._kill)
         limit.start()
         assert self._process.stdout is not None
@@ -90,12 +90,12 @@ class Child:
         return answer
 
     def ask(self) -> None:
-        """Has it begin a round, whose answer read() gives."""
+        """Starts a round; read() returns its answer."""
         assert self._process.stdin is not None
         try:
             print("round", file=self._process.stdin, flush=True)
         except BrokenPipeError:
-            pass  # it ended, as read() finds
+            pass  # the process has ended; read() reports it
 
     def round(self) -> Answer:
         self.ask()
@@ -129,7 +129,7 @@ def corpus_of(name: str, folder: str, work: str, shards: int | None = None) -> C
 
 
 def write_exact(folder: str) -> None:
-    """1,003 samples that tell their numbers, in 30 shards."""
+    """Writes 1,003 samples that contain their numbers, in 30 shards."""
     os.makedirs(folder, exist_ok=True)
     for shard in range(30):
         with tarfile.open(os.path.join(folder, f"exact-{shard:06}.tar"), "w") as tar:
@@ -144,7 +144,7 @@ def show(peer: str, text: str) -> None:
 
 
 def prepared(peers: list[str], corpus: Corpus) -> list[str]:
-    """The peers that can be imported, and have the samples."""
+    """Returns the peers that can be imported and have the samples."""
     there = []
     for peer in peers:
         child = Child(peer, corpus, "prepare")
@@ -159,10 +159,10 @@ def prepared(peers: list[str], corpus: Corpus) -> list[str]:
 
 
 def started(peers: list[str], corpus: Corpus, task: str, *arguments: str) -> list[Child]:
-    """Children of the peers that can do this, after the round that is not measured."""
+    """Starts the peers that can do the task. Returns them after the unmeasured round."""
     children, sums = [], {}
     begun = [Child(peer, corpus, task, *arguments) for peer in peers]
-    for child in begun:  # all at once: what others do on the machine matters less
+    for child in begun:  # all at once, so that other load on the machine matters less
         answer = child.read()
         if "absent" in answer or "failed" in answer:
             if answer.get("absent") != "":
@@ -182,7 +182,7 @@ def started(peers: list[str], corpus: Corpus, task: str, *arguments: str) -> lis
     reference = next(iter(sums.values()), {})
     for peer, answer in sums.items():
         samples, total = reference.get("samples"), reference.get("sum", 0)
-        # Decoders differ by some thousandths.
+        # Sums of different decoders differ by some thousandths.
         tolerance = total / 100 if task == "pictures" else 0
         differs = abs(answer.get("sum", 0) - total) > tolerance and arguments != ("224",)
         differs |= answer.get("shapes") != reference.get("shapes")
@@ -209,7 +209,7 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def tabulate(answers: dict[str, list[Answer]], key: str, unit: str, digits: int) -> None:
-    """A line a peer; more is better only of rates."""
+    """Prints a line for each peer. More is better for rates only."""
     base: list[float] = []
     work: list[Any] = []  # samples and bytes
     for peer, rounds in answers.items():
@@ -235,7 +235,7 @@ def tabulate(answers: dict[str, list[Answer]], key: str, unit: str, digits: int)
 
 def first_batches(peers: list[str], corpus: Corpus, rounds: int) -> dict[str, list[Answer]]:
     answers: dict[str, list[Answer]] = {}
-    for turn in range(rounds + 1):  # the first may write them, and reads what is not in memory
+    for turn in range(rounds + 1):  # the first round may write samples, and read from disk
         for peer in list(peers):
             child = Child(peer, corpus, "first")
             answer = child.read()
@@ -258,7 +258,7 @@ def free_port() -> int:
 
 
 def delivered(peer: str, corpus: Corpus) -> list[Answer]:
-    """What each rank says that it was given."""
+    """Returns the answers of all ranks about the samples that they got."""
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     sizes = {"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1"}
     children = [
@@ -267,7 +267,7 @@ def delivered(peer: str, corpus: Corpus) -> list[Answer]:
     ]
     answers: list[Answer] = []
     for child in children:
-        if not answers or "failed" not in answers[-1]:  # the others would wait for it
+        if not answers or "failed" not in answers[-1]:  # other ranks would wait for the failed one
             answers.append(child.read())
     for child in children:
         child.close()
@@ -275,7 +275,7 @@ def delivered(peer: str, corpus: Corpus) -> list[Answer]:
 
 
 def exactness(peer: str, corpus: Corpus) -> str | None:
-    """A line of the table of who delivers each sample exactly once."""
+    """Returns a peer's line in the table of exact delivery."""
     ranks = delivered(peer, corpus)
     for answer in ranks:
         if "absent" in answer:
@@ -298,7 +298,7 @@ def exactness(peer: str, corpus: Corpus) -> str | None:
 
 
 class Run:
-    """The tasks, one after another."""
+    """Runs the tasks, one after another."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options

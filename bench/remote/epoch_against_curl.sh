@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What an epoch over shards of a local web server takes, against curl fetching the same files one
-# after another: to nothing, and to files on the same disk. The server's files are in the page
+# The time of an epoch over shards of a local web server, compared with curl fetching the same files
+# one after another: to nothing, and to files on the same disk. The server's files are in the page
 # cache; the shard cache starts cold. Prints seconds of each round, and the medians.
 #
 #   bench/remote/epoch_against_curl.sh SHARDWISE [SHARDS] [ROUNDS]

@@ -1,17 +1,17 @@
-// A shard cache that holds 10 shards, 1,000, and 100,000, of one block each.
+// A shard cache with 10, 1,000 or 100,000 shards of one block each.
 //
 //   BM_ShardCache_Open             opens it
-//   BM_ShardCache_FetchThatFits    fetches a shard of a file into it, within the budget
-//   BM_ShardCache_FetchThatEvicts  the same, where as much must leave: with the listings, spread
-//                                  over the fetches that do without one
+//   BM_ShardCache_FetchThatFits    fetches a shard from a file, within the budget
+//   BM_ShardCache_FetchThatEvicts  the same, and evicts as much; the cost of a listing is
+//                                  spread over the fetches until the next one
 //   BM_Bare_List                   the limit of an open: readdir(), and fstatat() of each shard
-//   BM_Bare_Fetch                  the limit of a fetch: both files made in such a directory, one
-//                                  synced and renamed, the directory synced
-//   BM_Bare_FetchThatEvicts        the same, both files of another shard unlinked, and the bare
-//                                  listing once for as many fetches as the cache lists once for
+//   BM_Bare_Fetch                  the limit of a fetch: makes both files in such a directory,
+//                                  syncs and renames one, syncs the directory
+//   BM_Bare_FetchThatEvicts        the same, and unlinks both files of another shard; the bare
+//                                  listing runs as rarely as that of the cache
 //
-// SHARDWISE_BENCH_DIR says where it lies. A fetch ends with two syncs, so the disk counts. The page
-// cache is warm: each cache was made just before.
+// SHARDWISE_BENCH_DIR is the cache's folder. A fetch ends with two syncs, so the disk matters. The
+// page cache is warm: each cache was made just before.
 #include <benchmark/benchmark.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ std::string folder() {
 
 void write(const std::string& path) { std::ofstream(path) << std::string(kShardBytes, 'x'); }
 
-/// A cache with this many shards, made anew.
+/// A new cache with this many shards.
 class FilledCache {
  public:
   FilledCache(std::uint64_t num_shards, std::uint64_t budget_shards)
@@ -74,7 +74,7 @@ void BM_ShardCache_Open(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(filled.open());
 }
 
-/// The bytes of all shards.
+/// Returns the bytes of all shards.
 std::uint64_t list_bare() {
   std::uint64_t bytes = 0;
   DIR* const shards = ::opendir((folder() + "/shards").c_str());
@@ -115,7 +115,7 @@ void make_bare(std::uint64_t number, int shards) {
   if (::rename((path + ".tmp").c_str(), path.c_str()) != 0 || ::fsync(shards) != 0) std::abort();
 }
 
-/// @param evict  is given the number of fetches before this one.
+/// @param evict  gets the number of fetches before this one.
 template <class Evict>
 void fetch_bare(benchmark::State& state, const Evict& evict) {
   const auto num_shards = static_cast<std::uint64_t>(state.range(0));
@@ -134,7 +134,7 @@ void BM_Bare_Fetch(benchmark::State& state) {
 }
 
 void BM_Bare_FetchThatEvicts(benchmark::State& state) {
-  // One leaves for the shard that comes, and as many more as are let go beforehand.
+  // A listing evicts one shard for the new one, and as many more as the low-water mark frees.
   const auto num_shards = static_cast<std::uint64_t>(state.range(0));
   const std::uint64_t fetches_a_listing = 1 + low_water_bytes(num_shards);
   fetch_bare(state, [&](std::uint64_t number) {

@@ -40,7 +40,7 @@ void append_member(std::string& tar, const std::string& name, std::string_view c
   tar.append((kBlockBytes - content.size() % kBlockBytes) % kBlockBytes, '\0');
 }
 
-/// Makes the shards unless a run before has: the last thing it wrote is the file "complete".
+/// Makes the shards unless an earlier run has made them; the file "complete" is written last.
 ShardSet make_shards(const std::string& name, std::uint64_t num_shards, std::uint64_t num_samples,
                      const std::string& field, std::uint64_t field_bytes) {
   ShardSet set{.dir = fixture_dir() + "/" + name + "-" + std::to_string(num_samples),

@@ -6,11 +6,11 @@
 
 namespace shardwise::bench {
 
-/// Where fixtures lie: SHARDWISE_BENCH_DIR, else shardwise-bench in the system's temporary
+/// The folder of the fixtures: SHARDWISE_BENCH_DIR, or shardwise-bench in the system's temporary
 /// directory. They are made at first use, kept between runs, and may be removed at any time.
 std::string fixture_dir();
 
-/// Samples of the tiny fixture: SHARDWISE_BENCH_SAMPLES, else 1,000,000.
+/// Samples of the tiny fixture: SHARDWISE_BENCH_SAMPLES, default 1,000,000.
 std::uint64_t num_tiny_samples();
 
 /// A set of shards on disk. Sample i has the key key_of(i) and two fields: `field`, of field_bytes
@@ -23,14 +23,14 @@ struct ShardSet {
   std::uint64_t field_bytes = 0;
 };
 
-/// 100 shards; "bin" of 300 bytes, so that header and data of a member take 1,024 bytes: 2 GB for
-/// 1,000,000 samples.
+/// 100 shards. Field "bin" has 300 bytes, so that a member takes 1,024 bytes with its header: 2 GB
+/// for 1,000,000 samples.
 ShardSet tiny_shards();
 
-/// 10 shards; "jpg" of 80,000 bytes, one sample for every 100 tiny ones: 0.8 GB.
+/// 10 shards. Field "jpg" has 80,000 bytes. There is one sample for every 100 tiny ones: 0.8 GB.
 ShardSet image_shards();
 
-/// 10 shards of 0.64 GB in all, for 1,000,000 tiny samples; "bin" of so many bytes.
+/// 10 shards, 0.64 GB in all for 1,000,000 tiny samples. Field "bin" has `field_bytes` bytes.
 ShardSet cold_shards(std::uint64_t field_bytes);
 
 std::string key_of(std::uint64_t sample);

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned kPictures = 16;
 constexpr int kQuality = 87;
 
-/// Waves of many lengths, and noise: the detail of a photograph, and its size when compressed.
+/// Waves of many lengths, and noise: detail and compressed size are those of a photograph.
 std::vector<std::uint8_t> picture(unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> noise(0, 11);

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-// libjpeg needs stdio.h before it.
+// jpeglib.h needs stdio.h before it.
 #include <jpeglib.h>
 
 #include <string>
@@ -17,19 +17,19 @@ namespace shardwise::bench {
 inline constexpr std::size_t kPictureHeight = 375;
 inline constexpr std::size_t kPictureWidth = 500;
 
-/// A JPEG of kPictureHeight x kPictureWidth pixels and about 80 KB, the same for the same seed.
+/// Returns a JPEG of kPictureHeight x kPictureWidth pixels and about 80 KB, a function of the seed.
 std::string make_jpeg(unsigned seed, bool progressive);
 
-/// 4 shards of `num_samples` samples together, of 16 such pictures in turn: "jpg" and "cls".
+/// 4 shards with `num_samples` samples in total, of 16 such pictures in turn: "jpg" and "cls".
 ShardSet picture_shards(std::uint64_t num_samples);
 
-/// libjpeg-turbo as one would call it by hand: rows into one buffer that is used again.
+/// libjpeg-turbo, called by hand: rows into one reused buffer.
 class BareJpeg {
  public:
   void read_header(std::string_view bytes);
-  /// @param scale  eighths of the size.
+  /// @param scale  eighths of the original size.
   void decode(std::string_view bytes, unsigned scale = 8);
-  /// By jpeg_crop_scanline and jpeg_skip_scanlines: pixels at the edges are wrong.
+  /// Uses jpeg_crop_scanline and jpeg_skip_scanlines: pixels at the edges are wrong.
   void decode_part(std::string_view bytes, std::size_t top, std::size_t left, std::size_t height,
                    std::size_t width);
 

@@ -21,7 +21,7 @@ std::string text(const std::string& value) { return "'" + escaped(value) + "'"; 
 std::string text(bool value) { return value ? "true" : "false"; }
 template <class Number>
 requires std::integral<Number> || std::floating_point<Number> std::string text(Number value) {
-  std::array<char, 64> digits{};  // the shortest text that is this number and no other
+  std::array<char, 64> digits{};  // the shortest text that reads back as this number
   return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), value).ptr};
 }
 template <Choice Enum>
@@ -46,7 +46,7 @@ std::string text(const ImageTransform::Range& range) {
 template <class Value>
 std::string text(const std::optional<Value>& value);
 
-/// All fields that have not their defaults.
+/// Lists the fields that do not have their defaults.
 template <HasFields Owner>
 std::string text(const Owner& owner) {
   std::string all;
@@ -68,7 +68,7 @@ std::string text(const Column& column) {
   std::string all =
       text(column.name()) + ": " + maker.describe() + ", " + std::string(to_string(maker.dtype()));
   if (maker.layout() != ColumnMaker::Layout::kFixed) return all;
-  all += " of shape";  // [] is one, too
+  all += " of shape";  // which may be []
   for (const std::int64_t size : maker.row_shape()) all += " " + text(size);
   return all;
 }
@@ -85,7 +85,7 @@ Record agreed_options(const Loader::Options& options) {
   Record all;
   visit_fields<Loader::Options>([&]<class Value>(const Field<Loader::Options, Value>& field) {
     if (field.text.may_differ) return;
-    // Of the order the sampler knows more.
+    // The sampler's token describes the order.
     if constexpr (!std::is_same_v<Value, Order> && !std::is_same_v<Value, Memory>) {
       const bool is_used = field.name != "batch_size" || options.global_batch_size == 0;
       all.emplace_back(field.key(), is_used ? text(options.*field.member) : "not used");

@@ -11,12 +11,13 @@
 
 namespace shardwise::detail {
 
-/// The options of a loader that all ranks must have alike, by name, but for the order: whatever
-/// decides what a batch holds, or which samples are bad. As many names for any options.
+/// Returns the options of a loader that all ranks must have alike, by name: those that decide what
+/// a batch holds, or which samples are bad. The order is not among them. The names are the same for
+/// all options; only the texts differ.
 [[nodiscard]] SHARDWISE_EXPORT Record agreed_options(const Loader::Options& options);
 
-// Options as text: "{horizontal_flip=0.5, resize=224x224}". Different options are different texts.
-// What has its default is left out.
+// Options as text: "{horizontal_flip=0.5, resize=224x224}". Different options give different texts.
+// Options that have their defaults are omitted.
 [[nodiscard]] SHARDWISE_EXPORT std::string text_of(const ImageTransform& transform);
 [[nodiscard]] SHARDWISE_EXPORT std::string text_of(const ImageDecoding& decoding);
 [[nodiscard]] SHARDWISE_EXPORT std::string text_of(const Column::VideoClip& clip);

@@ -57,7 +57,7 @@ std::string text_of(std::span<const std::int64_t> shape) {
 
 class ArrayColumn final : public ColumnMaker {
  public:
-  /// @param member  of .npz files; of .npy files empty.
+  /// @param member  of .npz files; empty for .npy files.
   ArrayColumn(const std::string& fields, std::string member, DType dtype,
               const std::vector<std::int64_t>& shape)
       : ColumnMaker(dtype, shape.empty() ? Layout::kRagged : Layout::kFixed, shape),

@@ -14,4 +14,16 @@ void throw_bad_field(const Sample& sample, std::size_t place, std::string_view t
                  sample.describe(), "mend the member, or leave the sample out with max_bad");
 }
 
+void throw_too_many_bad(std::size_t found, std::uint64_t max_bad, const std::string& which) {
+  throw BadField(std::to_string(found) + " bad samples, more than the " + std::to_string(max_bad) +
+                     " that max_bad allows",
+                 which, "or raise max_bad");
+}
+
+void throw_all_bad(const std::string& which, const std::string& first) {
+  throw BadField(which, "the first: " + first,
+                 "max_bad is for single samples: mend the columns and their functions; samples "
+                 "that are bad in a row can be left out of the data");
+}
+
 }  // namespace shardwise::detail

@@ -13,7 +13,7 @@ struct TypeRow {
   std::string_view name;
   std::size_t bytes;
   std::size_t alignment;
-  char kind;  ///< as kind_of_number of what values() gives
+  char kind;  ///< kind_of_number of the type that values() returns
 };
 
 // In the order of DType.

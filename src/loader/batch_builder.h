@@ -20,45 +20,45 @@ namespace shardwise::detail {
 ///   kSized         | row 0 | 1 |    row 2    |    the same: the index knows their sizes
 ///   kRagged             RowBuffer, RowBuffer, ...      joined by finish()
 ///
-/// Threads: output() and what it gives of different rows concurrently; the rest by one.
+/// Threads: output() and the memory of different rows may be used concurrently; all else by one.
 class BatchBuilder {
  public:
   /// REQUIRES: `columns` and `pool` outlive it.
   BatchBuilder(std::span<const Column> columns, std::size_t num_rows, BufferPool& pool);
 
-  /// Takes the memory of a column of kFixed or kLikeFirst. Errors (of all that take memory):
-  /// InvalidArgument if a batch of this shape cannot be, or there is no memory for it.
+  /// Allocates the memory of a kFixed or kLikeFirst column.
+  /// Errors: (all calls that allocate) InvalidArgument if the batch is too large for memory.
   void set_row_shape(std::size_t column, const std::vector<std::int64_t>& shape);
-  /// Takes that of a column of kSized. @param sizes  of each row, in bytes.
+  /// Allocates the memory of a kSized column. @param sizes  of each row, in bytes.
   void set_sizes(std::size_t column, std::span<const std::uint64_t> sizes);
 
-  /// Bytes taken so far.
+  /// Bytes that set_row_shape() and set_sizes() have allocated.
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return size_bytes_; }
 
-  /// Where to write a row. REQUIRES: the column's memory was taken.
+  /// Returns where to write a row. REQUIRES: the column's memory is allocated, or it is kRagged.
   [[nodiscard]] RowOutput output(std::size_t column, std::size_t row) noexcept;
 
-  /// Where to write the rows from `row` on. REQUIRES: the same, and the column is not kRagged.
+  /// Returns where to write the rows from `row` on. REQUIRES: the column's memory is allocated.
   [[nodiscard]] RowSlots slots(std::size_t column, std::size_t row) const noexcept;
 
-  /// The batch of the rows that are `good`, in order; those that are not are closed up.
+  /// Returns the batch of the rows whose `good` is true, in order and without gaps.
   /// @param samples, positions  of all rows.
   [[nodiscard]] Batch finish(const std::vector<bool>& good, std::span<const std::uint64_t> samples,
                              std::span<const std::uint64_t> positions);
 
-  /// Puts an array [num_rows, ...] in the place of the one of that name, or behind all.
+  /// Adds an array [num_rows, ...] to the batch, or replaces the array of that name.
   static void set_array(Batch& batch, const std::string& name, DType dtype, std::size_t num_rows,
                         std::vector<std::int64_t> row_shape, std::shared_ptr<std::byte> memory);
 
  private:
-  /// One column's.
+  /// The rows of one column.
   struct Rows {
     DType dtype = DType::kUInt8;
     ColumnMaker::Layout layout = ColumnMaker::Layout::kFixed;
     std::vector<std::int64_t> shape;     // of a row: kFixed, kLikeFirst
-    std::size_t row_bytes = 0;           // the same
-    std::shared_ptr<std::byte> memory;   // all but kRagged
-    std::vector<std::int64_t> offsets;   // kSized
+    std::size_t row_bytes = 0;           // of each row: kFixed, kLikeFirst
+    std::shared_ptr<std::byte> memory;   // kRagged: in finish() only
+    std::vector<std::int64_t> offsets;   // kSized; kRagged: in finish() only
     std::vector<RowBuffer> row_buffers;  // kRagged
   };
 

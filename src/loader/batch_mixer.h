@@ -10,14 +10,15 @@
 
 namespace shardwise::detail {
 
-/// Mixes the images of whole batches, as Loader::Mix says. Immutable; safe from any thread.
+/// Mixes the images of whole batches, as Loader::Mix specifies. Immutable; safe from any thread.
 class BatchMixer {
  public:
-  /// Errors: InvalidArgument if `mix` cannot be done to one of `columns`.
+  /// Errors: InvalidArgument if `mix` is invalid, or cannot be applied to `columns`.
   BatchMixer(const Loader::Mix& mix, std::span<const Column> columns, std::uint64_t seed);
 
-  /// Mixes in place, and adds the arrays "_lambda" and "_partner". The draw is that of the first
-  /// sample that is there: a bad one before it is left out at once, or by a later run's skip list.
+  /// Mixes in place, and adds the arrays "_lambda" and "_partner". The first good sample's position
+  /// keys the draw. A bad sample before it thus changes nothing, whether it is found now or already
+  /// on the skip list of a later run.
   void mix(Batch& batch, std::uint64_t epoch, BufferPool& pool) const;
 
  private:

@@ -9,11 +9,11 @@
 namespace shardwise::detail {
 namespace {
 
-/// A spare block is used for no less than this part of its size, so that small batches do not sit
-/// in the memory of large ones.
+/// A request must need 1 / kLeastPart of a spare block to get it, so that small batches do not
+/// occupy the memory of large ones.
 constexpr std::size_t kLeastPart = 4;
-/// Sizes are rounded up to an eighth of their power of two, so that blocks of nearly the same size,
-/// as ragged columns need, can take each other's place.
+/// Rounds a size up to an eighth of its power of two. Blocks of nearly equal sizes, as ragged
+/// columns need, can thus replace each other.
 std::size_t rounded(std::size_t size) {
   constexpr std::size_t kLeast = 4096;
   if (size <= kLeast) return kLeast;
@@ -42,7 +42,7 @@ struct BufferPool::Core {
     resource().deallocate(block.data, block.size, kAlignment);
   }
 
-  /// A spare block that fits; no data if there is none.
+  /// Returns a spare block that fits, or a block without data.
   Block find(std::size_t size) {
     const Lock lock(mutex);
     auto best = spare.end();
@@ -57,7 +57,7 @@ struct BufferPool::Core {
     return found;
   }
 
-  /// Keeps a block for later; the one that has waited longest goes if there are too many.
+  /// Keeps a block for reuse. If there are too many, frees the one that was kept longest.
   void give_back(const Block& block) noexcept {
     Block dropped = block;
     {
@@ -74,7 +74,7 @@ struct BufferPool::Core {
     if (dropped.data != nullptr) free(dropped);
   }
 
-  /// Frees what is kept; from now on nothing is.
+  /// Frees the kept blocks, and keeps no others from now on.
   void close() noexcept {
     std::vector<Block> dropped;
     {
@@ -104,7 +104,7 @@ std::shared_ptr<std::byte> BufferPool::take(std::size_t size) {
     block = {static_cast<std::byte*>(core_->resource().allocate(wanted, kAlignment)), wanted};
   }
   const auto give_back = [core = core_, block](std::byte*) { core->give_back(block); };
-  return {block.data, give_back};  // calls give_back if it cannot be made
+  return {block.data, give_back};  // calls give_back also if it throws
 }
 
 }  // namespace shardwise::detail

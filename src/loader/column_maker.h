@@ -20,33 +20,33 @@
 
 namespace shardwise::detail {
 
-/// What one row of all columns is made of.
+/// The input of a row, the same for all columns.
 struct RowInput {
   const Sample& sample;
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
   std::uint64_t number = 0;  ///< of the sample, in the loader's data
-  /// In the epoch, where a sample may come twice in one.
+  /// Position in the epoch; set only if a sample may occur in an epoch more than once.
   std::optional<std::uint64_t> position;
-  /// Of the thread, for what takes long; none: nobody counts.
+  /// Times of the thread; nullptr means that they are not counted.
   StageTimes* times = nullptr;
-  /// What a compressed field may expand to.
+  /// Limit for the expanded bytes of a compressed field.
   std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;
 
-  /// The key of what is random about the row.
+  /// Returns the key of the row's random draws.
   [[nodiscard]] Hash128 random() const noexcept {
     return position ? sample_key(seed, epoch, number, *position) : sample_key(seed, epoch, number);
   }
-  /// From now on the time belongs to this stage.
+  /// Counts time for `stage` from now on.
   void enter(Stage stage) const noexcept {
     if (times != nullptr) times->enter(stage);
   }
-  /// What a decoder forgave an image of the sample.
+  /// Records the defects that a decoder tolerated in an image of the sample.
   void forgive(const std::vector<std::string>& warnings) const {
     if (times == nullptr || warnings.empty()) return;
     times->add_forgiven({warnings, number, sample.describe()});
   }
-  /// So many bytes of a field are read.
+  /// Counts bytes of a field as read.
   void add_bytes(std::size_t bytes) const noexcept {
     if (times != nullptr) times->add_bytes(bytes);
   }
@@ -57,13 +57,15 @@ struct RowOutput;
 /// The memory of one row of a ragged column, until all rows of its batch are made.
 class SHARDWISE_EXPORT RowBuffer {
  public:
-  /// Gives the row this shape. Errors: InvalidArgument if it has negative numbers, or one already.
+  /// Allocates a row of this shape. Errors: InvalidArgument if a size is negative, if the row has a
+  /// shape already, or if memory does not suffice.
   std::span<std::byte> resize(std::span<const std::int64_t> shape, std::size_t value_bytes);
 
-  /// As a user's function sees it.
+  /// Returns the row that a user's function sees.
   [[nodiscard]] static columns::Row row(RowOutput& output) noexcept;
 
-  /// Whether it was given one. A row without is empty, of as many dimensions as the others.
+  /// Whether resize() was called. A row without a shape is empty, and has as many dimensions as the
+  /// other rows.
   [[nodiscard]] bool has_shape() const noexcept { return bytes_ != nullptr; }
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {bytes_.get(), size_}; }
@@ -74,19 +76,19 @@ class SHARDWISE_EXPORT RowBuffer {
   std::vector<std::int64_t> shape_;
 };
 
-/// Where a row is written.
+/// The destination of a row.
 struct RowOutput {
-  std::span<std::byte> slot;    ///< its place in the batch; of kRagged columns empty
-  RowBuffer* ragged = nullptr;  ///< of kRagged columns
+  std::span<std::byte> slot;    ///< its place in the batch; empty for kRagged columns
+  RowBuffer* ragged = nullptr;  ///< kRagged columns only
   DType dtype = DType::kUInt8;
-  std::span<const std::int64_t> shape;  ///< of the row; of kRagged and kSized columns empty
+  std::span<const std::int64_t> shape;  ///< of the row; empty for kRagged and kSized columns
 };
 
-/// Where several rows are written, of a column whose rows' sizes are known.
+/// The destination of consecutive rows, for a column whose row sizes are known.
 struct RowSlots {
   std::byte* memory = nullptr;            ///< of the first row
-  std::size_t row_bytes = 0;              ///< of each; not of kSized columns
-  const std::int64_t* offsets = nullptr;  ///< of kSized columns: of these rows, and of their end
+  std::size_t row_bytes = 0;              ///< of each row; unused for kSized columns
+  const std::int64_t* offsets = nullptr;  ///< kSized columns only: of these rows, and of their end
 
   [[nodiscard]] std::span<std::byte> operator[](std::size_t row) const noexcept {
     if (offsets == nullptr) return {memory + row * row_bytes, row_bytes};
@@ -98,15 +100,15 @@ struct RowSlots {
 /// Makes the rows of one column. Immutable; make() is called by several threads at once.
 class SHARDWISE_EXPORT ColumnMaker {
  public:
-  /// How large rows are.
+  /// How the size of a row is found.
   enum class Layout : std::uint8_t {
-    kFixed,      ///< all as row_shape() says
-    kLikeFirst,  ///< in each batch all as its first: as row_shape_of() says
-    kSized,      ///< as many bytes as the index says of what fields() names
-    kRagged,     ///< make() says
+    kFixed,      ///< every row has row_shape()
+    kLikeFirst,  ///< every row of a batch has row_shape_of() of its first good row
+    kSized,      ///< the index has the size of the field that fields() names
+    kRagged,     ///< make() decides
   };
 
-  /// @param row_shape  of kFixed, where it is known beforehand.
+  /// @param row_shape  of kFixed columns, if known at construction.
   ColumnMaker(DType dtype, Layout layout, std::vector<std::int64_t> row_shape = {})
       : dtype_(dtype), layout_(layout), row_shape_(std::move(row_shape)) {}
   virtual ~ColumnMaker();
@@ -114,22 +116,23 @@ class SHARDWISE_EXPORT ColumnMaker {
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] Layout layout() const noexcept { return layout_; }
 
-  /// What it makes, of which fields, and its options, but for type and shape: "integer 'cls'". All
-  /// ranks must have the same.
+  /// Returns what the column makes, of which fields, and its options, but not type and shape:
+  /// "integer 'cls'". The text must be the same on all ranks.
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// Whether a row takes so long, some us, that the clock may be read for each.
+  /// Whether a row takes long enough, some us, that the clock may be read for each.
   [[nodiscard]] virtual bool takes_long() const { return false; }
-  /// Of kFixed.
+  /// The shape of every row; kFixed only.
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape() const { return row_shape_; }
-  /// Of kLikeFirst. Errors: as make().
+  /// The shape of the sample's row; kLikeFirst only. Errors: those of make().
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape_of(const RowInput&) const { return {}; }
-  /// The field that a row is made of. None: of kSized the key, else perhaps several, or any.
+  /// The fields to make a row of. A kSized column without fields is made of the key; other columns
+  /// without fields may use several fields, or any.
   [[nodiscard]] virtual const FieldChoice* fields() const { return nullptr; }
-  /// Whether a row needs only some parts of its field, as a clip of a video does: then it is not
-  /// read ahead.
+  /// Whether a row needs only parts of its field, e.g. a clip of a video. Such fields are not read
+  /// ahead.
   [[nodiscard]] virtual bool reads_parts() const { return false; }
 
-  /// Of images: where the channels are.
+  /// Where the channels are, for columns of images.
   [[nodiscard]] virtual std::optional<ImageTransform::Layout> image_layout() const {
     return std::nullopt;
   }
@@ -138,11 +141,11 @@ class SHARDWISE_EXPORT ColumnMaker {
   /// Errors: NotFound, BadField, Unsupported if the sample is bad.
   virtual void make(const RowInput& input, RowOutput& output) const = 0;
 
-  /// Whether make_rows() can do it.
+  /// Whether make_rows() is implemented.
   [[nodiscard]] virtual bool makes_rows() const { return false; }
-  /// Writes the rows of several samples, for less than make() one by one; of all but kRagged.
-  /// @param bytes  is raised by those of fields that were read.
-  /// @return  false if one of them cannot be made: make() is to say why.
+  /// Writes the rows of several samples, faster than make() one by one; not for kRagged columns.
+  /// @param bytes  is increased by the bytes of the fields that were read.
+  /// @return  false if a row cannot be made; make() then reports the error.
   [[nodiscard]] virtual bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
                                        std::size_t& bytes) const {
     static_cast<void>(samples), static_cast<void>(slots), static_cast<void>(bytes);
@@ -155,7 +158,8 @@ class SHARDWISE_EXPORT ColumnMaker {
   const std::vector<std::int64_t> row_shape_;
 };
 
-/// The shape of the rows of the column `name`. Errors: InvalidArgument if a number is negative.
+/// Returns `shape`, of the rows of the column `name`. Errors: InvalidArgument if a size is
+/// negative.
 [[nodiscard]] std::vector<std::int64_t> required_shape(std::vector<std::int64_t> shape,
                                                        const std::string& name);
 

@@ -12,36 +12,36 @@
 
 // One batch is a Work. Its way through works_:
 //
-//   plan_one()    one thread at a time takes a plan, and the memory of the batch as far as its size
-//                 is known; then it is appended, so works_ has the order of the plans
-//   next_claim()  threads take rows of the first Work that has some left: those of one batch are
-//                 made by all threads, so that the first batch comes soon
-//   finish()      the thread that made the last row closes the batch up, and says that it is ready
-//   next()        takes the front, when it is ready
+//   plan_one()    one thread at a time takes a plan, allocates the batch as far as its size is
+//                 known, and appends the Work; so works_ has the order of the plans
+//   next_claim()  threads take rows of the first Work that has some left; all threads make rows of
+//                 one batch, so that the first batch is ready soon
+//   finish()      the thread that made the last row completes the batch, and marks it as ready
+//   next()        takes the front once it is ready
 //
-// mutex_ is held to claim rows and to count them, and never while anything is planned, read or
-// made. What a Work holds belongs to the thread that plans it until it is appended; then each row
-// to the thread that claimed it, and what all share (errors, counts) to mutex_; after the last row,
-// to the thread that made that; after `ready`, to the consumer. Work objects stay where they are,
-// so threads keep pointers to those that have rows of theirs.
+// mutex_ is held to claim rows and to count them, never while anything is planned, read or made. A
+// Work belongs to the thread that plans it, until it is appended. Each row then belongs to the
+// thread that claimed it; mutex_ guards what rows share (errors, counts). After the last row the
+// Work belongs to the thread that made that row, and after `ready` to the consumer. Work objects
+// never move, so threads keep pointers to those whose rows they claimed.
 //
-// The meter has a lock of its own, which is never taken with mutex_ held.
+// The meter has its own lock, which is never taken while mutex_ is held.
 //
-// A thread that fails tells so at its row; rows behind it need not be made. The first row that
-// failed is the batch's error, whichever thread was first.
+// A thread that fails records the error at its row; later rows need not be made. The batch's error
+// is that of its first failed row, whichever thread failed first.
 
 namespace shardwise::detail {
 namespace {
 
-/// Rows are claimed so many at a time that a claim takes about this long: threads that claim single
-/// tiny rows would only wait for each other.
+/// A claim has as many rows as take about this long. With single tiny rows, threads would only wait
+/// for each other.
 constexpr std::chrono::nanoseconds kClaimTime = std::chrono::microseconds(30);
 constexpr std::size_t kMaxClaim = 256;
 constexpr std::size_t kNoRow = ~std::size_t{0};
 
 }  // namespace
 
-/// The samples of some rows of a batch, one after another.
+/// Reads the samples of some rows of a batch, one after another.
 class Engine::RowReader {
  public:
   RowReader(const MixedDataset& data, std::span<const std::uint64_t> samples)
@@ -49,8 +49,8 @@ class Engine::RowReader {
     if (data.num_parts() == 1) cursor_.emplace(data.part(0), samples);
   }
 
-  /// The next ones, one or more. Valid until the next call. What it throws is about the next one
-  /// alone. REQUIRES: not all were read.
+  /// Returns the next samples, one or more, valid until the next call. Throws only for the next
+  /// sample alone. REQUIRES: not all were read.
   std::span<const Sample> next_run() {
     if (cursor_) return cursor_->next_run();
     const std::uint64_t number = samples_[at_++];
@@ -58,7 +58,7 @@ class Engine::RowReader {
     const Sample& sample = sample_.emplace(data_.part(part_)[number - data_.first_sample(part_)]);
     return {&sample, 1};
   }
-  /// The number of the first sample in the data set of the last run.
+  /// The number of the first sample of the data set that the last run is from.
   [[nodiscard]] std::uint64_t first_of_part() const noexcept { return data_.first_sample(part_); }
 
  private:
@@ -66,7 +66,7 @@ class Engine::RowReader {
   const std::span<const std::uint64_t> samples_;
   std::optional<SampleCursor> cursor_;  // of a single data set
   std::size_t at_ = 0;                  // of a mixture
-  std::optional<Sample> sample_;        // the same
+  std::optional<Sample> sample_;        // of a mixture
   std::size_t part_ = 0;
 };
 
@@ -80,11 +80,11 @@ struct Engine::Work {
 
   BatchPlan plan;
   BatchBuilder builder;
-  std::vector<std::uint64_t> read;  // the samples that were read, which are to be those of the plan
+  std::vector<std::uint64_t> read;  // samples that were read; they should be those of the plan
   std::uint64_t first_row = 0;      // counted over all plans
-  std::size_t next_row = 0;         // the first that nobody claimed
-  std::size_t rows_left = 0;        // that are not made
-  std::atomic<std::size_t> failed_row{kNoRow};  // the first that failed; written under the mutex
+  std::size_t next_row = 0;         // the first unclaimed row
+  std::size_t rows_left = 0;        // rows not yet made
+  std::atomic<std::size_t> failed_row{kNoRow};  // the first failed row; written under mutex_
   std::exception_ptr error;
   std::vector<std::pair<std::size_t, std::string>> bad;  // rows, with the reason
   MadeBatch made;
@@ -171,7 +171,7 @@ std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point
 
 bool Engine::wait(std::chrono::nanoseconds time) {
   if (threads_.empty()) make_first();
-  if (!threads_.empty() && !threads_.are_here()) return true;  // next() says so
+  if (!threads_.empty() && !threads_.are_here()) return true;  // next() throws
   const auto start = LoadMeter::Clock::now();
   const Lock lock(mutex_);
   while (!has_answer()) {
@@ -183,7 +183,7 @@ bool Engine::wait(std::chrono::nanoseconds time) {
   return has_answer();
 }
 
-/// Without threads: the same way through works_, by the consumer alone.
+/// Without threads, the consumer alone takes works through the same steps.
 void Engine::make_first() {
   const CancelScope scope(stopping_);
   for (;;) {
@@ -197,7 +197,7 @@ void Engine::make_first() {
   }
 }
 
-/// The answer is there, though it may be that there is no batch.
+/// Counts an answer, which may be that there is no batch.
 void Engine::note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer) {
   const auto now = had_answer ? asked : LoadMeter::Clock::now();
   const auto used = answered_ ? asked - *answered_ : std::chrono::nanoseconds{};
@@ -222,7 +222,7 @@ std::optional<MadeBatch> Engine::take_front() {
     work = std::move(works_.front());
     works_.pop_front();
     --num_ready_;
-    if (claimed_ > 0) --claimed_;  // no claim may have come by since its last row
+    if (claimed_ > 0) --claimed_;  // 0 if next_claim() has not run since its last row
     bytes_ahead_ -= work->builder.size_bytes();
   }
   work_there_.notify_one();
@@ -240,7 +240,7 @@ void Engine::run(unsigned thread) noexcept {
   }
 }
 
-/// Rows to make, planning a batch if there are none; no rows at the end.
+/// Returns rows to make; plans a batch if no rows are left. Returns no rows at the end.
 Engine::Claim Engine::wait_for_claim() {
   for (;;) {
     std::chrono::nanoseconds idle{};
@@ -251,7 +251,7 @@ Engine::Claim Engine::wait_for_claim() {
   }
 }
 
-/// As wait_for_claim(); nothing: the caller is to plan.
+/// Returns what wait_for_claim() does, or nothing if the caller must plan first.
 std::optional<Engine::Claim> Engine::claim_or_plan(std::chrono::nanoseconds& idle) {
   const Lock lock(mutex_);
   for (;;) {
@@ -287,7 +287,7 @@ Engine::Claim Engine::next_claim() {
   return {};
 }
 
-/// Appends the next plan's Work, or notes the end. REQUIRES: the caller set planning_.
+/// Appends the Work of the next plan, or notes the end. REQUIRES: the caller set planning_.
 void Engine::plan_one() noexcept {
   const auto begin = LoadMeter::Clock::now();
   const auto opening_before = opening_time();
@@ -356,7 +356,7 @@ RowInput Engine::input_of(const Sample& sample, const Work& work, std::size_t ro
   return input;
 }
 
-/// Takes the memory whose size is known before the rows are made.
+/// Allocates the memory whose size is known before the rows are made.
 void Engine::prepare(Work& work) {
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     const ColumnMaker& maker = *columns_[c].maker();
@@ -399,21 +399,21 @@ void Engine::take_sizes(Work& work, std::size_t column) {
   work.builder.set_sizes(column, sizes);
 }
 
-/// The shape of the first row that is not bad; of a batch without any, that of the data set's first
-/// such sample.
+/// Returns the shape of the first good row. If the batch has none, returns that of the data set's
+/// first good sample.
 std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
                                                    const ColumnMaker& maker) const {
   const std::vector<std::uint64_t>& rows = work.plan.samples;
-  std::optional<std::uint64_t> first;  // its shape is right if another row has the same
+  std::optional<std::uint64_t> first;  // where `shape` is from; right if another row has the same
   std::optional<std::vector<std::int64_t>> shape;
   for (std::uint64_t i = 0; i < rows.size() + data_.size(); ++i) {
     if (i >= rows.size() && shape) break;
     const std::uint64_t number = i < rows.size() ? rows[i] : i - rows.size();
-    // Behind the rows come samples that are not of the batch: none of them fails it.
+    // Samples after the rows are not of the batch; their errors do not fail it.
     auto other = shape_of(number, maker, options_.skip_bad || i >= rows.size());
     if (!other) continue;
     if (!options_.skip_bad || other == shape) return *other;
-    // Of two shapes one may be a lie, in a field that is bad.
+    // The shapes differ: one may be false, stated by a bad field.
     if (shape && can_be_made(*first, maker, *shape)) break;
     first = number;
     shape = std::move(other);
@@ -421,7 +421,7 @@ std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
   return shape ? *shape : maker.row_shape();
 }
 
-/// The shape of a sample's row; none if it is bad, and may be left out.
+/// Returns the shape of a sample's row, or nothing if the sample is bad and may be left out.
 std::optional<std::vector<std::int64_t>> Engine::shape_of(std::uint64_t number,
                                                           const ColumnMaker& maker,
                                                           bool may_leave_out) const {
@@ -434,7 +434,7 @@ std::optional<std::vector<std::int64_t>> Engine::shape_of(std::uint64_t number,
   return std::nullopt;
 }
 
-/// Whether a sample's row can be made, and has this shape.
+/// Whether a sample's row can be made, with this shape.
 bool Engine::can_be_made(std::uint64_t number, const ColumnMaker& maker,
                          const std::vector<std::int64_t>& shape) const {
   RowBuffer memory;
@@ -459,7 +459,7 @@ void Engine::make_rows(Claim& claim) {
   const auto opening_before = opening_time();
   auto row_begin = times.begin();
   Work& work = *claim.work;
-  const Sample* last = nullptr;  // that was read
+  const Sample* last = nullptr;  // the sample read last
   const std::span<const std::uint64_t> samples = work.plan.samples;
   RowReader reader(data_, samples.subspan(claim.first, claim.last - claim.first));
   const auto end_row = [&](const Sample* sample) {
@@ -475,7 +475,7 @@ void Engine::make_rows(Claim& claim) {
     try {
       run = reader.next_run();
     } catch (...) {
-      fail(work, row++, std::current_exception());  // its shard is not there, say: not its fault
+      fail(work, row++, std::current_exception());  // not its fault: the shard may be missing
       end_row(nullptr);
       continue;
     }
@@ -497,7 +497,7 @@ void Engine::make_rows(Claim& claim) {
   times.move_to_opening(opening_time() - opening_before);
   const auto rows = static_cast<std::int64_t>(claim.last - claim.first);
   const std::int64_t fitting = kClaimTime / std::max(took / rows, std::chrono::nanoseconds(1));
-  // By half at a time: that this thread had no processor for a while says nothing of the rows.
+  // Halve or double at most: a claim may be slow only because this thread had no processor.
   const std::size_t before = claim_rows_.load(std::memory_order_relaxed);
   claim_rows_.store(std::clamp<std::size_t>(static_cast<std::size_t>(fitting), (before + 1) / 2,
                                             std::min(before * 2, kMaxClaim)),
@@ -515,14 +515,14 @@ void Engine::note_slowest(std::chrono::nanoseconds time, const Sample* sample) {
   if (sample != nullptr && meter_->is_slowest(time)) meter_->add_slowest(time, sample->describe());
 }
 
-/// Whether it is still of use to make a row.
+/// Whether the row still needs to be made.
 bool Engine::may_make(const Work& work, std::size_t row) const noexcept {
   return !stopping_.load(std::memory_order_relaxed) &&
          work.failed_row.load(std::memory_order_relaxed) >= row;
 }
 
-/// Makes the rows of a run from `first` on, one column after the other; false: one by one they will
-/// say what is wrong.
+/// Makes the rows of a run from `first` on, column by column. Returns false if one fails; the
+/// caller then makes them one by one, which reports the error.
 bool Engine::make_run(Work& work, std::size_t first, std::span<const Sample> run,
                       StageTimes& times) const {
   std::size_t bytes = 0;
@@ -554,8 +554,8 @@ void Engine::make_row(Work& work, std::size_t row, const Sample& sample, StageTi
 }
 
 void Engine::fail(Work& work, std::size_t row, std::exception_ptr error) {
-  // An error that is replaced goes when the mutex is free: what a user's function threw may do
-  // anything then, as wait for the lock of an interpreter.
+  // A replaced error is destroyed after mutex_ is released: an exception of a user's function may
+  // do anything then, e.g. wait for the lock of an interpreter.
   std::exception_ptr replaced = std::move(error);
   const Lock lock(mutex_);
   if (row >= work.failed_row.load(std::memory_order_relaxed)) return;
@@ -563,7 +563,7 @@ void Engine::fail(Work& work, std::size_t row, std::exception_ptr error) {
   std::swap(work.error, replaced);
 }
 
-/// Counts the rows of a claim as made; with the last of a batch, makes the batch of them.
+/// Counts the rows of a claim as made. After the last row of a batch, completes the batch.
 void Engine::finish(const Claim& claim) {
   Work& work = *claim.work;
   {
@@ -592,7 +592,6 @@ void Engine::close_up(Work& work) const {
   std::sort(work.bad.begin(), work.bad.end());
   std::vector<bool> good(work.num_rows(), true);
   MadeBatch& made = work.made;
-  made.planned = work.num_rows();
   for (auto& [row, reason] : work.bad) {
     good[row] = false;
     made.bad.push_back({work.plan.samples[row], work.plan.positions[row], std::move(reason)});

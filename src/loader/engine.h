@@ -34,51 +34,51 @@ struct BadRow {
   std::string reason;
 };
 
-/// The content of one batch: decided in order by a sampler, made by any thread.
+/// The content of one batch: a sampler decides it, in order; any thread may make the batch.
 struct BatchPlan {
   std::vector<std::uint64_t> samples;
   std::vector<std::uint64_t> positions;
-  // Of packed batches only: where each sample's sequence begins, and how long it is.
+  // Packed batches only: where each sample's sequence begins, and its length.
   std::vector<std::uint64_t> starts{};
   std::vector<std::uint64_t> lengths{};
 };
 
 struct MadeBatch {
   Batch batch;
-  std::size_t planned = 0;    ///< rows, those that were left out among them
   std::vector<BadRow> bad{};  ///< by position in the plan
 };
 
 struct EngineOptions {
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
-  /// Threads that make rows. 0: none; the work is done in next(), by the consumer.
+  /// Threads that make rows. 0 means that the consumer makes them, in next().
   unsigned threads = 2;
   /// Batches in flight at most: being made, or made and not yet taken.
   std::size_t max_batches = 4;
-  /// No more is begun while those in flight take this much memory, as far as it is known.
+  /// Once the batches in flight take this much memory, as far as it is known, no other is begun.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
-  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< of a compressed field
+  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a compressed field
   bool skip_bad = false;  ///< leave bad samples out, instead of failing
-  /// Told how many of all planned rows have been read, from the first on, that read shards may
-  /// leave a cache; or nothing. Called by any thread; calls may overtake each other.
+  /// Called with the number of planned rows that have been read, from the first on without a gap,
+  /// so that a cache may evict shards. May be empty. Any thread calls it; calls may overtake each
+  /// other.
   std::function<void(std::uint64_t num_rows)> note_read{};
-  bool has_repeated_samples = false;  ///< a sample may come twice: rows are told apart by position
-  /// What becomes of a batch when its rows are made, by whichever thread made the last; or nothing.
+  bool has_repeated_samples = false;  ///< positions tell rows apart: a sample may occur twice
+  /// Completes a batch whose rows are made, in the thread that made the last row. May be empty.
   std::function<void(Batch&, const BatchPlan&)> finish{};
 };
 
-/// Makes the batches of plans, row by row, by several threads, and delivers them in order.
+/// Makes the batches of plans, row by row, with several threads, and delivers them in order.
 ///
-/// Threads: next() is for one consumer; stop() any thread.
-/// Errors: what a row throws is thrown by next() in its batch's place, that of the first such row;
-///   the engine goes on with the next batch. What the source throws is thrown in its place, and in
-///   that of all that would have come after it.
-/// Processes: its threads stay with the process that made it. In a forked child next() throws
-///   Unsupported, unless there are none; destroying it and stop() do no harm.
+/// Threads: one consumer calls next(); any thread may call stop().
+/// Errors: next() throws the error of a batch's first failed row in the place of that batch; the
+///   next call continues with the next batch. An error of the source is thrown in its place, and by
+///   every later call.
+/// Processes: the threads belong to the process that made the engine. In a forked child next()
+///   throws Unsupported if the engine has threads; stop() and the destructor are safe.
 class Engine {
  public:
-  /// Gives the plans, in order, and nothing at the end. Called by one thread at a time.
+  /// Returns the plans, in order, and nothing at the end. Called by one thread at a time.
   using Source = std::function<std::optional<BatchPlan>()>;
 
   Engine(MixedDataset data, std::vector<Column> columns, std::shared_ptr<BufferPool> pool,
@@ -88,20 +88,21 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// The next batch, or nothing at the end, or after stop(). Waits for it.
-  /// @param since  when the consumer began to wait, if that was before this engine was made.
+  /// Waits for the next batch, and returns it; returns nothing at the end, or after stop().
+  /// @param since  when the consumer began to wait, if that was before this call.
   std::optional<MadeBatch> next(std::optional<LoadMeter::Clock::time_point> since = {});
-  /// Waits until next() needs not, for `time` at most; without threads, which is as long as a batch
-  /// takes. True if it needs not.
+  /// Waits, for `time` at most, until next() need not wait; returns whether that is so. Without
+  /// threads it makes the batch, however long that takes.
   bool wait(std::chrono::nanoseconds time);
-  /// The consumer asks for no more batches: what it did since the last one counts, too. Idempotent.
+  /// Says that the consumer asks for no more batches, and counts its time since the last one.
+  /// Idempotent.
   void note_end();
 
-  /// Ends the threads after the rows in hand, and what they wait for in storage within about a
-  /// second; next() gives nothing from now on. Idempotent.
+  /// Ends the threads after their current rows; waits in storage end within about a second. From
+  /// now on next() returns nothing. Idempotent.
   void stop() noexcept;
 
-  /// How long next() has waited for the threads, in total. For the consumer.
+  /// Total time that the consumer has waited for the threads. For the consumer.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
  private:
@@ -109,14 +110,14 @@ class Engine {
   class RowReader;
   /// Rows of a batch that one thread makes.
   struct Claim {
-    Work* work = nullptr;  // none: there is nothing left
+    Work* work = nullptr;  // nullptr if no rows are left
     std::size_t first = 0;
     std::size_t last = 0;
     ReadFrontier::Part reading{};
   };
 
   void run(unsigned thread) noexcept;
-  /// What next() does once there is something to hand out, or nothing to wait for.
+  /// The end of next(), once a batch is ready or no other will come.
   std::optional<MadeBatch> take_front();
   void make_first();
   void note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer);
@@ -158,16 +159,16 @@ class Engine {
   const Source source_;
   const EngineOptions options_;
   const std::shared_ptr<LoadMeter> meter_;
-  const bool times_rows_;          // one by one
+  const bool times_rows_;          // each row is timed
   const bool makes_runs_;          // all columns make several rows at a time
   std::vector<FieldSizes> sizes_;  // of each part of data_
 
-  ReadFrontier frontier_;  // in rows of all plans
+  ReadFrontier frontier_;  // counts rows of all plans
 
   Mutex mutex_;
-  Condition work_there_;  // rows to claim, or a plan to make, or the end: for threads
-  Condition ready_;       // the first batch is made, or the end: for the consumer
-  // In order; the first `claimed_` have no row left to be claimed.
+  Condition work_there_;  // for threads: rows to claim, a plan to make, or the end
+  Condition ready_;       // for the consumer: the first batch is ready, or the end
+  // In order; the first `claimed_` have no unclaimed rows.
   std::deque<std::unique_ptr<Work>> works_ SHARDWISE_GUARDED_BY(mutex_);
   std::size_t claimed_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t rows_planned_ SHARDWISE_GUARDED_BY(mutex_) = 0;
@@ -176,10 +177,10 @@ class Engine {
   bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;      // a thread is in plan_one()
   bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
-  CancelToken::Flag stopping_{false};  // written under mutex_; what waits in storage asks it
+  CancelToken::Flag stopping_{false};  // written under mutex_; waits in storage check it
   std::atomic<std::size_t> claim_rows_{1};
-  std::chrono::nanoseconds waited_{};                     // of the consumer's own
-  std::optional<LoadMeter::Clock::time_point> answered_;  // the same, when it had its last batch
+  std::chrono::nanoseconds waited_{};                     // of the consumer
+  std::optional<LoadMeter::Clock::time_point> answered_;  // when the consumer got its last batch
   WorkerThreads threads_;
 };
 

@@ -12,21 +12,23 @@
 
 namespace shardwise::detail {
 
-/// Whether one of these fields is compressed by its name, "json.gz" say: then nothing is known of
-/// its size before it is expanded.
+/// Whether one of these fields is compressed by its name, e.g. "json.gz". Its size is then unknown
+/// until it is expanded.
 SHARDWISE_EXPORT bool any_compressed(const FieldChoice& fields) noexcept;
 
-/// The bytes of a field as columns look into them: expanded, if it is compressed by its name, else
-/// those in the shard. One thread. Valid while the sample lives.
+/// The bytes of a field for a column: expanded if the field is compressed by its name, else those
+/// in the shard.
+/// Threads: one.
+/// Lifetime: valid while the sample lives.
 class SHARDWISE_EXPORT FieldBytes {
  public:
   /// @param place  of the field in the sample.
-  /// Errors: BadField: it cannot be expanded, or to more than input.max_expanded_bytes.
+  /// Errors: BadField if it cannot be expanded, or exceeds input.max_expanded_bytes.
   FieldBytes(const RowInput& input, std::size_t place);
 
   [[nodiscard]] std::string_view view() const noexcept { return view_; }
   [[nodiscard]] std::size_t size() const noexcept { return view_.size(); }
-  /// Copies all to `to`, which is as large. Errors: those of SampleAccess::copy.
+  /// Copies all bytes to `to`, which has the same size. Errors: those of SampleAccess::copy.
   void copy(std::span<std::byte> to) const;
 
  private:
@@ -38,7 +40,7 @@ class SHARDWISE_EXPORT FieldBytes {
   ExpandedBytes expanded_;
 };
 
-/// The decimal number that a field holds. Errors: BadField, and as Sample::integer().
+/// Returns the decimal number in a field. Errors: BadField, and those of Sample::integer().
 SHARDWISE_EXPORT std::int64_t integer_of(const RowInput& input, std::size_t place);
 
 }  // namespace shardwise::detail

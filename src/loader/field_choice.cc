@@ -41,7 +41,7 @@ std::size_t only_image_of(const Sample& sample) {
   return found.front();
 }
 
-/// Who names a column of the index takes it for a field.
+/// Returns a hint for users who take a column of the index for a field.
 std::string column_hint(const Sample& sample, const std::vector<std::string>& names) {
   const Index* const index = SampleAccess::index_of(sample);
   if (index == nullptr) return {};

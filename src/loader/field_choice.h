@@ -10,28 +10,27 @@
 
 namespace shardwise::detail {
 
-/// The fields that a column may be made of: the first of them that a sample has, or the sample's
-/// one image. Immutable.
+/// The fields that a column may be made of: the first one that a sample has, or the sample's only
+/// image. Immutable.
 class SHARDWISE_EXPORT FieldChoice {
  public:
-  /// @param names  with semicolons between them: "jpg;png". Blanks around a name do not count.
-  /// Errors: InvalidArgument if there is none.
+  /// @param names  separated by semicolons: "jpg;png". Blanks around a name are ignored.
+  /// Errors: InvalidArgument if there is no name.
   explicit FieldChoice(std::string_view names);
 
-  /// For columns that look into a field: files that are pickles by their names are not read, for
-  /// reading one can run code that lies in it.
-  /// Errors: likewise; InvalidArgument if a name is that of a pickle.
+  /// For columns that parse a field. Pickles are refused by name, as reading one can run its code.
+  /// Errors: those of the constructor; InvalidArgument if a name is that of a pickle.
   [[nodiscard]] static FieldChoice readable(std::string_view names);
 
-  /// The one field that is an image by its name.
+  /// Chooses the one field that is an image by its name.
   [[nodiscard]] static FieldChoice only_image() { return FieldChoice(); }
 
-  /// None for only_image().
+  /// The names, in order; empty for only_image().
   [[nodiscard]] const std::vector<std::string>& names() const noexcept { return names_; }
   /// "'jpg' 'png'"; "the only image".
   [[nodiscard]] std::string describe() const;
-  /// The place of the field in `sample`, for Sample::field().
-  /// Errors: NotFound, naming the fields that there are; BadField if it has several images.
+  /// Returns the place of the field in `sample`, for Sample::field().
+  /// Errors: NotFound, which lists the sample's fields; BadField if it has several images.
   [[nodiscard]] std::size_t in(const Sample& sample) const;
 
  private:
@@ -40,7 +39,7 @@ class SHARDWISE_EXPORT FieldChoice {
   std::vector<std::string> names_;
 };
 
-/// "jpg" of "jpg;png": what a column is called. Errors: those of FieldChoice.
+/// Returns the default name of a column: "jpg" for "jpg;png". Errors: those of FieldChoice.
 [[nodiscard]] inline std::string first_name(std::string_view names) {
   return FieldChoice(names).names().front();
 }

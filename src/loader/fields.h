@@ -132,7 +132,7 @@ constexpr auto fields(std::type_identity<Loader::Mix>) {
                     field("cutmix_alpha", &Mix::cutmix_alpha),
                     field("probability", &Mix::probability)};
 }
-/// The keys are how texts of ranks that differ name the options.
+/// Keys name the options in errors about ranks that differ.
 constexpr auto fields(std::type_identity<Loader::Options>) {
   using detail::field;
   using Options = Loader::Options;
@@ -152,7 +152,7 @@ constexpr auto fields(std::type_identity<Loader::Options>) {
       field("fetch_threads", &Options::fetch_threads, {.most = 1024, .may_differ = true}),
       field("memory", &Options::memory, {.may_differ = true})};
 }
-/// The keys are those of what `shardwise epoch --json` gives as "stages"; its times are seconds.
+/// Keys are those of "stages" in the output of `shardwise epoch --json`; times are in seconds.
 constexpr auto fields(std::type_identity<Loader::Stats>) {
   using detail::field;
   using Stats = Loader::Stats;

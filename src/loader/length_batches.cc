@@ -17,7 +17,7 @@ namespace {
 
 std::uint64_t divided_up(std::uint64_t n, std::uint64_t by) { return n / by + (n % by != 0); }
 
-/// Numbers of a column as lengths. Errors: InvalidArgument, naming the sample.
+/// Converts the numbers of a column to lengths. Errors: InvalidArgument, naming the sample.
 std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
                                       const std::string& column) {
   constexpr double kMost = 4503599627370496.0;  // 2^52
@@ -34,7 +34,7 @@ std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
   return lengths;
 }
 
-/// Errors: InvalidArgument if an epoch has so many windows that their list takes more than 1 GiB.
+/// Errors: InvalidArgument if the list of an epoch's windows would take more than 1 GiB.
 void require_memory_for(std::uint64_t num_windows, std::uint64_t num_positions) {
   if (num_windows <= std::uint64_t{1} << 27) return;
   throw InvalidArgument("batches by length cannot be made",
@@ -43,7 +43,7 @@ void require_memory_for(std::uint64_t num_windows, std::uint64_t num_positions) 
                         "choose a larger window, or a smaller epoch_size");
 }
 
-/// Cuts what is sorted by length, the shortest first, into batches.
+/// Cuts samples that are sorted by length, the shortest first, into batches.
 std::vector<std::vector<std::uint32_t>> cut(std::span<const std::uint32_t> sorted,
                                             std::span<const std::uint64_t> lengths,
                                             std::uint64_t max_rows, std::uint64_t max_tokens) {
@@ -51,7 +51,7 @@ std::vector<std::vector<std::uint32_t>> cut(std::span<const std::uint32_t> sorte
   for (const std::uint32_t sample : sorted) {
     const std::uint64_t length = std::max<std::uint64_t>(lengths[sample], 1);
     bool fits = !batches.empty() && batches.back().size() < max_rows;
-    // (rows + 1) * length <= max_tokens, without overflow: the new one is the longest.
+    // (rows + 1) * length <= max_tokens, without overflow; the new sample is the longest.
     if (fits && max_tokens != 0) fits = max_tokens / length > batches.back().size();
     if (!fits) batches.emplace_back();
     batches.back().push_back(sample);
@@ -89,7 +89,7 @@ SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& r
   if (!rule.column.empty()) {
     const std::vector<double> numbers = data.numbers(rule.column);
     numbers_ = as_lengths(numbers, rule.column);
-    // The data set's fingerprint says nothing of its columns.
+    // The data set's fingerprint does not cover its columns.
     const std::string_view bytes(reinterpret_cast<const char*>(numbers_.data()),
                                  numbers_.size() * sizeof(std::uint64_t));
     name_ = "column " + rule.column + " (hash " + std::to_string(hash64(bytes)) + ")";
@@ -136,14 +136,13 @@ void SampleLengths::of(std::span<const std::uint64_t> samples,
 
 LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
                              const Loader::ByLength& rule, std::uint64_t batch_size,
-                             std::unique_ptr<Sampler> kept, std::unique_ptr<Sampler> whole,
-                             Place begin)
+                             const Sampler& kept, std::unique_ptr<Sampler> whole, Point begin)
     : lengths_(std::move(lengths)),
       window_size_(rule.window),
       max_rows_(batch_size),
       max_tokens_(rule.max_tokens),
       pack_to_(rule.pack_to),
-      kept_(std::move(kept)),
+      kept_(kept),
       whole_(std::move(whole)),
       begin_(begin) {
   const std::uint64_t left = whole_->size() - begin_.position;
@@ -173,7 +172,7 @@ LengthBatches::LengthBatches(const LengthBatches& other)
       max_rows_(other.max_rows_),
       max_tokens_(other.max_tokens_),
       pack_to_(other.pack_to_),
-      kept_(other.kept_->clone()),
+      kept_(other.kept_),
       whole_(other.whole_->clone()),
       begin_(other.begin_),
       first_(other.first_),
@@ -183,24 +182,27 @@ std::uint64_t LengthBatches::rows_of(std::uint64_t window) const noexcept {
   return std::min(window_size_, whole_->size() - position_of(window));
 }
 
-LengthBatches::Place LengthBatches::place_after(std::uint64_t number) const noexcept {
-  const std::uint64_t batch = number + begin_.batches;
+std::uint64_t LengthBatches::window_of(std::uint64_t batch) const noexcept {
   const auto next = std::upper_bound(first_.begin(), first_.end(), batch);
-  const auto window = static_cast<std::uint64_t>(next - first_.begin()) - 1;
-  if (next == first_.end()) return {whole_->size(), 0};
+  return static_cast<std::uint64_t>(next - first_.begin()) - 1;
+}
+
+LengthBatches::Point LengthBatches::point_after(std::uint64_t number) const noexcept {
+  const std::uint64_t batch = number + begin_.batches;
+  if (batch == first_.back()) return {whole_->size(), 0};
+  const std::uint64_t window = window_of(batch);
   return {position_of(window), batch - first_[window]};
 }
 
-/// Looks at a window, unless it is the last one looked at.
+/// Loads a window, unless it is the current one.
 void LengthBatches::load(std::uint64_t window) {
   if (window_.number == window) return;
-  window_.number = ~std::uint64_t{0};  // if what follows throws
+  window_.number = ~std::uint64_t{0};  // in case the following throws
   window_.samples.resize(rows_of(window));
   whole_->seek(position_of(window));
   whole_->next_batch(window_.samples);
   window_.lengths.resize(window_.samples.size());
   lengths_->of(window_.samples, window_.lengths);
-  window_.is_kept.clear();
   const std::uint64_t number = position_of(window) / window_size_;
   if (pack_to_ != 0) {
     pack(number);
@@ -230,45 +232,17 @@ void LengthBatches::pack(std::uint64_t window) {
   }
 }
 
-/// Finds out which of the window's samples are left out.
-void LengthBatches::load_kept() {
-  if (!window_.is_kept.empty()) return;
-  const std::uint64_t begin = position_of(window_.number);
-  const std::uint64_t end = begin + window_.samples.size();
-  std::vector<bool> is_kept(window_.samples.size(), kept_->skip().empty());
-  if (!kept_->skip().empty()) {
-    // kept_ has its samples by position, so the first of the window is found by halving.
-    std::uint64_t low = 0;
-    for (std::uint64_t high = kept_->size(); low < high;) {
-      const std::uint64_t middle = low + (high - low) / 2;
-      if (kept_->position_in_epoch(middle) < begin) {
-        low = middle + 1;
-      } else {
-        high = middle;
-      }
-    }
-    for (; low < kept_->size(); ++low) {
-      const std::uint64_t position = kept_->position_in_epoch(low);
-      if (position >= end) break;
-      is_kept[position - begin] = true;
-    }
-  }
-  window_.is_kept = std::move(is_kept);
-}
-
-BatchPlan LengthBatches::batch(std::uint64_t number) {
-  const std::uint64_t batch = number + begin_.batches;
-  const auto next = std::upper_bound(first_.begin(), first_.end(), batch);
-  const auto window = static_cast<std::uint64_t>(next - first_.begin()) - 1;
+BatchPlan LengthBatches::from_first(std::uint64_t batch) {
+  const std::uint64_t window = window_of(batch);
   load(window);
-  load_kept();
   BatchPlan plan;
   const std::uint64_t in_window = batch - first_[window];
   const std::vector<std::uint32_t>& rows = window_.batches[in_window];
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (!window_.is_kept[rows[i]]) continue;
+    const std::uint64_t position = position_of(window) + rows[i];
+    if (kept_.deliveries_before(position) == kept_.deliveries_before(position + 1)) continue;
     plan.samples.push_back(window_.samples[rows[i]]);
-    plan.positions.push_back(position_of(window) + rows[i]);
+    plan.positions.push_back(position);
     if (pack_to_ == 0) continue;
     plan.starts.push_back(window_.starts[in_window][i]);
     plan.lengths.push_back(window_.lengths[rows[i]]);
@@ -277,12 +251,9 @@ BatchPlan LengthBatches::batch(std::uint64_t number) {
 }
 
 std::uint64_t LengthBatches::delivered_before() {
-  if (begin_.batches == 0) return 0;
-  load(0);
-  load_kept();
   std::uint64_t count = 0;
-  for (std::uint64_t i = 0; i < begin_.batches; ++i) {
-    for (const std::uint32_t row : window_.batches[i]) count += window_.is_kept[row] ? 1 : 0;
+  for (std::uint64_t batch = 0; batch < begin_.batches; ++batch) {
+    count += from_first(batch).samples.size();
   }
   return count;
 }

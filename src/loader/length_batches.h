@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "loader/engine.h"
+#include "loader/epoch_plan.h"
 #include "loader/packing.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/loader/loader.h"
@@ -17,27 +18,27 @@ namespace shardwise::detail {
 
 inline constexpr unsigned kLengthBatchesVersion = 1;
 
-/// The batches of one window: numbers of its samples, from 0, batch after batch.
+/// Returns the batches of one window: numbers of its samples, from 0, batch after batch.
 ///
 /// A pure function of its arguments, specified by docs/formats/length-batches.md.
 /// @param lengths   of the window's samples.
-/// @param max_rows  samples in a batch at most.
-/// @param max_tokens  0: as many as max_rows.
+/// @param max_rows  limit of samples in a batch.
+/// @param max_tokens  limit of rows * longest length in a batch; 0 means no limit.
 /// @param seed, epoch, window  the key of the order of the batches.
 [[nodiscard]] std::vector<std::vector<std::uint32_t>> length_batches(
     std::span<const std::uint64_t> lengths, std::uint64_t max_rows, std::uint64_t max_tokens,
     std::uint64_t seed, std::uint64_t epoch, std::uint64_t window);
 
-/// How long the samples of a data set are. Immutable; safe from any thread.
+/// The lengths of a data set's samples. Immutable; safe from any thread.
 class SampleLengths {
  public:
-  /// Errors: NotFound (no such column); InvalidArgument if the rule names not just one of field and
-  /// column, or a number in the column is no length.
+  /// Errors: NotFound (no such column); InvalidArgument if the rule names neither or both of field
+  /// and column, or if a number in the column is not a length.
   SampleLengths(const MixedDataset& data, const Loader::ByLength& rule);
 
-  /// lengths[i] = that of samples[i]. Cost: a look-up in the index.
+  /// Sets lengths[i] to the length of samples[i]. Cost: a look-up in the index for each.
   void of(std::span<const std::uint64_t> samples, std::span<std::uint64_t> lengths) const;
-  /// Which lengths these are, for a token.
+  /// Identifies these lengths in a token.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
 
  private:
@@ -49,67 +50,65 @@ class SampleLengths {
   std::vector<std::uint64_t> first_;
 };
 
-/// The rest of an epoch from a point on, as batches by length, over all ranks.
+/// The batches by length of all ranks, from a point of an epoch to its end.
 ///
-/// Memory: 8 bytes a window, and one window. Cost of making it: with a budget of tokens, or packed,
-/// every window is made once; otherwise nothing.
-/// Threads: one. A copy serves another thread.
+/// Memory: 8 bytes a window, and the content of one window.
+/// Cost: with max_tokens or packing, the constructor makes every window once; otherwise none.
+/// Threads: one; copy the object for another thread.
 class LengthBatches {
  public:
-  /// A number of batches of the window that begins at a position.
-  struct Place {
-    std::uint64_t position = 0;
-    std::uint64_t batches = 0;
-  };
+  using Point = EpochPlan::Point;
 
-  /// @param kept the samples that are delivered, for one rank alone: a sampler that stands where a
-  ///               window begins.
-  /// @param whole  the same order with nothing left out, in the same epoch.
-  /// @param begin  where to begin: `begin.position` is where `kept` begins.
-  /// Errors: Mismatch if there is no such place.
+  /// @param kept  the samples that are delivered in the epoch; must outlive this object.
+  /// @param whole  the order for one rank, in the same epoch, with nothing left out.
+  /// @param begin  where to begin; its position is the beginning of a window.
+  /// Errors: Mismatch if the epoch has no such point.
   LengthBatches(std::shared_ptr<const SampleLengths> lengths, const Loader::ByLength& rule,
-                std::uint64_t batch_size, std::unique_ptr<Sampler> kept,
-                std::unique_ptr<Sampler> whole, Place begin);
+                std::uint64_t batch_size, const Sampler& kept, std::unique_ptr<Sampler> whole,
+                Point begin);
   LengthBatches(const LengthBatches& other);
   LengthBatches& operator=(const LengthBatches&) = delete;
 
-  /// Batches from the beginning to the end of the epoch.
+  /// Number of batches from the beginning to the end of the epoch.
   [[nodiscard]] std::uint64_t size() const noexcept { return first_.back() - begin_.batches; }
-  /// Where `number` batches end. REQUIRES: number <= size().
-  [[nodiscard]] Place place_after(std::uint64_t number) const noexcept;
-  /// The samples of a batch, less those that are left out. REQUIRES: number < size().
-  [[nodiscard]] BatchPlan batch(std::uint64_t number);
-  /// The samples in the batches of the first window that come before the beginning.
+  /// Returns the point after `number` batches. REQUIRES: number <= size().
+  [[nodiscard]] Point point_after(std::uint64_t number) const noexcept;
+  /// Returns the samples of a batch, without those left out. REQUIRES: number < size().
+  [[nodiscard]] BatchPlan batch(std::uint64_t number) {
+    return from_first(begin_.batches + number);
+  }
+  /// Number of samples in the batches of the first window that precede the beginning.
   [[nodiscard]] std::uint64_t delivered_before();
 
  private:
   struct Window {
     std::uint64_t number = ~std::uint64_t{0};
-    std::vector<std::uint64_t> samples;  // by position, those that are left out among them
-    std::vector<bool> is_kept;
+    std::vector<std::uint64_t> samples;  // by position, including those left out
     std::vector<std::uint64_t> lengths;
     std::vector<std::vector<std::uint32_t>> batches;
-    std::vector<std::vector<std::uint64_t>> starts;  // of packed ones
+    std::vector<std::vector<std::uint64_t>> starts;  // of packed batches
   };
 
   [[nodiscard]] std::uint64_t position_of(std::uint64_t window) const noexcept {
     return begin_.position + window * window_size_;
   }
   [[nodiscard]] std::uint64_t rows_of(std::uint64_t window) const noexcept;
+  /// The window of a batch. Batches count from the first one of the first window.
+  [[nodiscard]] std::uint64_t window_of(std::uint64_t batch) const noexcept;
+  [[nodiscard]] BatchPlan from_first(std::uint64_t batch);
   void load(std::uint64_t window);
   void pack(std::uint64_t window);
-  void load_kept();
 
   std::shared_ptr<const SampleLengths> lengths_;
   std::uint64_t window_size_;
   std::uint64_t max_rows_;
   std::uint64_t max_tokens_;
   std::uint64_t pack_to_;
-  std::unique_ptr<Sampler> kept_;
+  const Sampler& kept_;
   std::unique_ptr<Sampler> whole_;
-  Place begin_;
-  std::vector<std::uint64_t> first_;  // of each window from begin_ on, its first batch; then all
-  Window window_;                     // that was looked at last
+  Point begin_;
+  std::vector<std::uint64_t> first_;  // first batch of each window from begin_ on; then the total
+  Window window_;                     // the window loaded last
 };
 
 }  // namespace shardwise::detail

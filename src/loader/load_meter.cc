@@ -10,10 +10,10 @@ namespace {
 
 thread_local unsigned number_of_thread = 0;
 
-/// Kinds of what is forgiven that are told apart: names in damaged files make many.
+/// Limit of kinds of tolerated defects: names in damaged files make many kinds.
 constexpr std::size_t kMaxKinds = 32;
 
-/// The statistic of each stage.
+/// The statistic of each stage, in the order of Stage.
 constexpr std::array kStageTimes = {&Loader::Stats::planning,     &Loader::Stats::opening,
                                     &Loader::Stats::reading,      &Loader::Stats::decoding,
                                     &Loader::Stats::transforming, &Loader::Stats::functions,
@@ -147,12 +147,12 @@ void LoadMeter::add_use(std::chrono::nanoseconds used) {
   stats_.elapsed += used;
 }
 
-void LoadMeter::add_batch(std::uint64_t samples, std::uint64_t bad_samples, std::uint64_t bytes) {
+void LoadMeter::add_batch(const Batch& batch, std::uint64_t bad_samples) {
   const Lock lock(mutex_);
   ++stats_.batches;
-  stats_.samples += samples;
+  stats_.samples += batch.size();
   stats_.bad_samples += bad_samples;
-  stats_.bytes_made += bytes;
+  for (const Batch::Array& array : batch.arrays()) stats_.bytes_made += array.bytes().size();
 }
 
 Loader::Stats LoadMeter::stats() const {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <set>
 #include <thread>
 #include <utility>
 
@@ -12,17 +11,17 @@
 #include "base/rank_environment.h"
 #include "base/text.h"
 #include "loader/agreed_options.h"
+#include "loader/bad_field.h"
 #include "loader/batch_mixer.h"
 #include "loader/buffer_pool.h"
 #include "loader/engine.h"
-#include "loader/fields.h"
-#include "loader/length_batches.h"
+#include "loader/epoch_plan.h"
 #include "loader/load_meter.h"
 #include "loader/loader_access.h"
+#include "loader/packing.h"
 #include "loader/rank_agreement.h"
 #include "loader/read_ahead.h"
 #include "loader/step_watch.h"
-#include "loader/window_progress.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
@@ -34,146 +33,39 @@ using detail::BadRow;
 using detail::BatchPlan;
 using detail::BufferPool;
 using detail::Engine;
-using detail::LengthBatches;
+using detail::EpochPlan;
 using detail::LoadMeter;
 using detail::MadeBatch;
 using detail::RankAgreement;
-using detail::SampleLengths;
 using detail::StepWatch;
-using detail::WindowProgress;
+using detail::throw_all_bad;
+using detail::throw_too_many_bad;
 
-/// At the end of what ranks have alike: what they need not while an epoch is under way.
+/// Number of items at the end of common() that may differ while an epoch is under way.
 constexpr std::size_t kStepItems = 2;
 
-/// Errors: InvalidArgument, for what cannot go together.
-void require_by_length(const Loader::Options& options) {
-  const auto refuse = [](std::string_view what, std::string_view advice) {
-    throw InvalidArgument("batches by length cannot be made", what, advice);
-  };
-  if (options.by_length->window == 0) refuse("the window is 0", "give it 1 or more positions");
-  if (options.by_length->window > std::uint64_t{1} << 32) {
-    refuse("the window is larger than 2^32", "choose a smaller one");
-  }
-  if (options.global_batch_size != 0) {
-    refuse("global_batch_size is set", "say batch_size instead");
-  }
-  if (options.order.balance_bytes) refuse("balance_bytes is set", "choose one of the two");
-  if (options.order.tail != Order::Tail::kExact) {
-    refuse("the order's tail is " + std::string(tail_name(options.order.tail)),
-           "choose the exact one: ranks have equal numbers of batches anyway");
-  }
-  if (std::holds_alternative<Wids>(options.order.kind)) {
-    refuse("the order is that of wids", "choose another order");
-  }
-  const Loader::ByLength& rule = *options.by_length;
-  if (rule.pack.empty() != (rule.pack_to == 0)) {
-    refuse("of pack and pack_to only one is set",
-           "name the column to pack, and the length of rows");
-  }
-  if (rule.pack_to > std::uint64_t{1} << 31) {
-    refuse("pack_to is larger than 2^31", "choose shorter rows");
-  }
-  if (rule.pack_to != 0 && rule.max_tokens != 0) {
-    refuse("both pack_to and max_tokens are set",
-           "packed batches have batch_size * pack_to tokens: leave max_tokens out");
-  }
-  if (rule.pack_to == 0) return;
-  const auto packed = std::ranges::find(options.columns, rule.pack, &Column::name);
-  if (packed == options.columns.end()) {
-    refuse("there is no column " + in_quotes(rule.pack), "pack one of the loader's columns");
-  }
-  detail::Packer::require(*packed, rule.padding);
-}
+/// The progress of one rank in a plan.
+struct Position {
+  std::uint64_t steps_taken = 0;
+  std::uint64_t steps_failed = 0;  ///< of these, failed since the last batch that was handed out
+  std::uint64_t steps_lost = 0;    ///< of these, failed before that batch
+  std::size_t num_bad = 0;         ///< samples left out
+  EpochAudit::Sum delivered{};     ///< in the epoch, including before the plan
 
-/// What tokens say of how batches are made: if it is the same, so are the batches.
-std::string rule_text(const Loader::Options& options, const SampleLengths& lengths) {
-  return lengths.name() + ", window " + std::to_string(options.by_length->window) +
-         ", batch_size " + std::to_string(options.batch_size) + ", max_tokens " +
-         std::to_string(options.by_length->max_tokens) +
-         (options.by_length->pack_to == 0
-              ? ""
-              : ", pack_to " + std::to_string(options.by_length->pack_to));
-}
-
-/// Returns `options`. Errors: InvalidArgument for a number that is larger than its field may be.
-Loader::Options checked(Loader::Options options) {
-  detail::visit_fields<Loader::Options>(
-      [&]<class Value>(const detail::Field<Loader::Options, Value>& field) {
-        if constexpr (std::is_integral_v<Value>) {
-          const std::uint64_t most = field.text.most;
-          if (most == 0 || options.*field.member <= most) return;
-          throw InvalidOption(std::string(field.name) + " is out of range",
-                              std::to_string(options.*field.member),
-                              "choose 0 to " + std::to_string(most));
-        }
-      });
-  return options;
-}
-
-std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
-                                     std::uint64_t rank, std::uint64_t world_size) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
-  // Where global_batch_size says how large steps are, batch_size does not count.
-  const std::uint64_t batch_size = options.global_batch_size != 0 ? 1 : options.batch_size;
-  if (batch_size < 1 || batch_size > kMost) {
-    throw InvalidOption("the batch size is out of range", std::to_string(options.batch_size),
-                        "choose 1 to 16,777,216");
-  }
-  if (options.max_bad > 0 && std::holds_alternative<Wids>(options.order.kind)) {
-    throw InvalidArgument(
-        "max_bad cannot be used with the order of wids", {},
-        "that order cannot leave samples out; choose another order, or max_bad 0");
-  }
-  if (options.by_length) require_by_length(options);
-  if (options.mix) detail::BatchMixer(*options.mix, options.columns, options.order.seed);
-  std::set<std::string> names;  // of all arrays
-  if (options.mix) names = {options.mix->column + "_lambda", options.mix->column + "_partner"};
-  if (options.by_length && options.by_length->pack_to != 0) {
-    names.insert({options.by_length->pack + "_segments", options.by_length->pack + "_positions"});
-  }
-  for (const Column& column : options.columns) {
-    if (!names.insert(column.name()).second) {
-      throw InvalidArgument("two columns have one name", in_quotes(column.name()),
-                            "give one another name with named()");
-    }
-  }
-  return make_sampler(data, options.order,
-                      {.rank = rank,
-                       .world_size = world_size,
-                       .batch_size = batch_size,
-                       .global_batch_size = options.global_batch_size,
-                       .replicas = options.replicas});
-}
-
-std::uint64_t bytes_of(const Batch& batch) {
-  std::uint64_t bytes = 0;
-  for (const Batch::Array& array : batch.arrays()) bytes += array.bytes().size();
-  return bytes;
-}
+  /// Steps that a token counts: those up to the last batch that was handed out.
+  std::uint64_t steps_done() const { return steps_taken - steps_failed; }
+};
 
 std::size_t batches_ahead(const Loader::Options& options) {
   if (options.prefetch != 0) return options.prefetch;
   return std::max<std::size_t>(std::size_t{2} * options.threads, 1);
 }
 
-[[noreturn]] void throw_too_many_bad(std::size_t found, std::uint64_t max_bad,
-                                     const std::string& which) {
-  throw BadField(std::to_string(found) + " bad samples, more than the " + std::to_string(max_bad) +
-                     " that max_bad allows",
-                 which, "or raise max_bad");
-}
-
-/// A run whose first samples are all bad, this many, is an error.
+/// A run is an error if its first samples, this many, are all bad.
 constexpr std::size_t kMaxBadFirst = 100;
 
-[[noreturn]] void throw_all_bad(const std::string& which, const std::string& first) {
-  throw BadField(which, "the first: " + first,
-                 "max_bad is for single samples: mend the columns and their functions; samples "
-                 "that are bad in a row can be left out of the data");
-}
-
-/// The only rank. Errors: InvalidArgument if this process was launched as one of several; those of
-/// rank_environment().
+/// Returns the Reducer of a single process. Errors: InvalidArgument if this process was launched as
+/// one of several; those of rank_environment().
 std::shared_ptr<Reducer> only_rank() {
   const RankEnvironment found = rank_environment();
   if (found.world_size == 1) return single_process();
@@ -188,69 +80,30 @@ std::shared_ptr<Reducer> only_rank() {
 struct Loader::Impl {
   Impl(MixedDataset dataset, Loader::Options loader_options, std::shared_ptr<Reducer> reducer)
       : data(std::move(dataset)),
-        options(checked(std::move(loader_options))),
+        options(std::move(loader_options)),
         ranks(reducer ? std::move(reducer) : only_rank()),
         watch(dynamic_cast<StepWatch*>(ranks.get())),
-        // For each array one block is with the consumer, and those of the batches ahead.
+        // For each array, the consumer has a block, and so has each of the batches ahead.
         pool(std::make_shared<BufferPool>(
             options.memory, (options.columns.size() + 5) * (batches_ahead(options) + 2))),
-        sampler(sampler_for(data, options, ranks->rank(), ranks->world_size())),
-        audit(data.fingerprint()),
+        plan(EpochPlan::make(data, options, ranks->rank(), ranks->world_size())),
         meter(std::make_shared<LoadMeter>(Loader::Stats{
             .threads = options.threads,
             .fetch_threads =
                 data.num_parts() == 1 && data.part(0).cache() ? options.fetch_threads : 0,
             .prefetch = batches_ahead(options),
-            .cores = usable_cores()})) {
-    if (options.by_length) {
-      lengths = std::make_shared<const SampleLengths>(data, *options.by_length);
-      rule = rule_text(options, *lengths);
-      by_length = batches_from(*sampler, {});
-    }
-    begin_steps();
-  }
+            .cores = usable_cores()})) {}
 
-  /// The batches by length of the epoch of `from`, from `begin` on, which is where `from` stands.
-  std::unique_ptr<LengthBatches> batches_from(const Sampler& from,
-                                              LengthBatches::Place begin) const {
-    Order order = options.order;
-    order.skip = {};
-    auto whole = make_sampler(data, order, {});
-    whole->set_epoch(from.epoch());
-    auto kept = whole->clone();
-    ResumeToken token = from.token_after(0);  // with what is left out
-    token.epoch = from.epoch();               // at the end of an epoch it stands in the next one
-    token.position = begin.position;
-    kept->resume(token);
-    return std::make_unique<LengthBatches>(lengths, *options.by_length, options.batch_size,
-                                           std::move(kept), std::move(whole), begin);
-  }
+  const Sampler& sampler() const { return plan->sampler(); }
+  std::uint64_t epoch() const { return sampler().epoch(); }
 
-  /// Ranks that get different samples, and which of them this one is.
-  std::uint64_t num_shares() const { return sampler->world_size() / sampler->replicas(); }
-  std::uint64_t share() const { return sampler->rank() / sampler->replicas(); }
-
-  void begin_steps() {
-    steps = sampler->steps();
-    if (by_length) {
-      steps = by_length->size() / num_shares() + (by_length->size() % num_shares() != 0);
-    }
-    steps_taken = 0;
-    steps_failed = 0;
-    steps_lost = 0;
-    ended = false;
-    bad_here.clear();
-  }
-
-  /// Drops the engine, with what was made ahead.
+  /// Drops the engine, and the batches made ahead.
   void drop_engine() {
-    if (engine) waited_before += engine->waited();
-    const std::unique_ptr<Engine> dropped = take_engine();
-  }
-  std::unique_ptr<Engine> take_engine() {
+    std::unique_ptr<Engine> dropped;  // destroyed, and its threads joined, without the mutex
     const Lock lock(mutex);
     stopped = false;
-    return std::move(engine);
+    dropped.swap(engine);
+    if (dropped) waited_before += dropped->waited();
   }
 
   bool is_stopped() {
@@ -258,79 +111,39 @@ struct Loader::Impl {
     return stopped;
   }
 
-  /// The steps that are left, batch by batch. It has a sampler of its own, which runs ahead of what
-  /// is delivered.
-  Engine::Source source() const {
-    auto planned = std::make_shared<std::uint64_t>(steps_taken);
-    if (by_length) {
-      return [this, ahead = std::make_shared<LengthBatches>(*by_length), planned, num_steps = steps,
-              shares = num_shares(), own = share()]() -> std::optional<BatchPlan> {
-        if (*planned == num_steps) return std::nullopt;
-        const std::uint64_t batch = (*planned)++ * shares + own;
-        BatchPlan next = batch < ahead->size() ? ahead->batch(batch) : BatchPlan{};
-        windows->plan(next.samples.size(), window_slot(*planned));
-        return next;
-      };
-    }
-    return [ahead = std::shared_ptr<Sampler>(sampler->clone()), planned,
-            num_steps = steps]() -> std::optional<BatchPlan> {
-      if (*planned == num_steps) return std::nullopt;
-      BatchPlan next;
-      const std::uint64_t first = ahead->first_of_step(*planned);
-      ++*planned;
-      next.samples.resize(ahead->first_of_step(*planned) - first);
-      next.samples.resize(ahead->next_batch(next.samples));
-      for (std::size_t i = 0; i < next.samples.size(); ++i) {
-        next.positions.push_back(ahead->position_in_epoch(first + i));
-      }
-      return next;
-    };
-  }
-
-  /// What is done with a batch whose rows are made.
+  /// Returns the function that completes a batch whose rows are made.
   std::function<void(Batch&, const BatchPlan&)> finish() const {
     std::optional<detail::Packer> packer;
-    if (options.by_length && options.by_length->pack_to != 0) {
-      packer.emplace(options.by_length->pack, options.batch_size, options.by_length->pack_to,
-                     options.by_length->padding);
+    if (const auto& rule = options.by_length; rule && rule->pack_to != 0) {
+      packer.emplace(rule->pack, options.batch_size, rule->pack_to, rule->padding);
     }
     std::optional<detail::BatchMixer> mixer;
     if (options.mix) mixer.emplace(*options.mix, options.columns, options.order.seed);
     if (!packer && !mixer) return {};
-    return
-        [to = pool, packer, mixer, epoch = sampler->epoch()](Batch& batch, const BatchPlan& plan) {
-          if (packer) packer->pack(batch, plan.positions, plan.starts, plan.lengths, *to);
-          if (mixer) mixer->mix(batch, epoch, *to);
-        };
-  }
-
-  /// What is told of rows in the making.
-  std::function<void(std::uint64_t)> note_read() const {
-    if (!prefetcher) return {};
-    if (by_length) {
-      return
-          [this](std::uint64_t num_rows) { prefetcher->note_read(windows->slot_after(num_rows)); };
-    }
-    return [to = prefetcher.get(), from = delivered](std::uint64_t num_rows) {
-      to->note_read(from + num_rows);
+    return [to = pool, packer, mixer, epoch = epoch()](Batch& batch, const BatchPlan& rows) {
+      if (packer) packer->pack(batch, rows.positions, rows.starts, rows.lengths, *to);
+      if (mixer) mixer->mix(batch, epoch, *to);
     };
   }
 
   /// Starts the threads.
   void start() {
     follow();
-    if (by_length) windows = std::make_unique<WindowProgress>(window_slot(steps_taken));
+    std::function<void(std::uint64_t)> note_read;
+    if (prefetcher) {
+      note_read = [this](std::uint64_t rows) { prefetcher->note_read(plan->slot_read(rows)); };
+    }
     auto started = std::make_unique<Engine>(
-        data, options.columns, pool, detail::ReadAheadSource(source(), data, options.columns),
+        data, options.columns, pool, detail::ReadAheadSource(plan->source(), data, options.columns),
         detail::EngineOptions{.seed = options.order.seed,
-                              .epoch = sampler->epoch(),
+                              .epoch = epoch(),
                               .threads = options.threads,
                               .max_batches = batches_ahead(options),
                               .max_bytes = options.max_bytes_ahead,
                               .max_expanded_bytes = options.max_expanded_bytes,
                               .skip_bad = options.max_bad > 0,
-                              .note_read = note_read(),
-                              .has_repeated_samples = !sampler->is_exact(),
+                              .note_read = std::move(note_read),
+                              .has_repeated_samples = !sampler().is_exact(),
                               .finish = finish()},
         meter);
     const Lock lock(mutex);
@@ -338,87 +151,78 @@ struct Loader::Impl {
     if (stopped) engine->stop();
   }
 
-  /// Tells the cache, if there is one, what this node's ranks will read.
+  /// Tells the cache, if there is one, which shards this node's ranks will read.
   void follow() {
-    // The shards that several data sets need from one cache are not known in advance.
+    // If several data sets share a cache, the shards that they need are not known in advance.
     if (data.num_parts() > 1 || !data.part(0).cache()) return;
-    delivered = by_length ? 0 : sampler->position();
-    if (prefetcher) {
-      prefetcher->begin_epoch(*sampler);
-      return;
-    }
-    ShardPrefetcher::Options ahead;
-    ahead.fetch_threads = options.fetch_threads;
-    ahead.node = node();
-    ahead.window = window();
-    prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), *sampler, ahead);
+    if (prefetcher) return prefetcher->begin_epoch(sampler());
+    const ShardPrefetcher::Options ahead{
+        .fetch_threads = options.fetch_threads, .node = node(), .window = plan->window()};
+    prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), sampler(), ahead);
   }
 
-  /// Positions whose samples come in any order, as ShardPrefetcher::Options::window.
-  std::uint64_t window() const { return by_length ? options.by_length->window : 0; }
-
-  /// The ranks of this node. Batches by length go to whichever rank is next, so all shards of a
-  /// window are needed by every node.
+  /// The ranks whose shards this node reads. Batches by length go to whichever rank is next, so
+  /// every node needs all shards of a window.
   RankOptions::Range node() const {
-    if (by_length) return {.first = 0, .count = ranks->world_size()};
+    if (plan->window() > 0) return {.first = 0, .count = ranks->world_size()};
     return {.first = ranks->rank() - ranks->local_rank(), .count = ranks->local_world_size()};
   }
 
-  /// Which of the ranks that get the same batches this one is.
-  std::uint64_t replica() const { return sampler->rank() % sampler->replicas(); }
-
-  /// What all ranks must have alike, so that their batches together are an epoch.
+  /// The items that all ranks must have alike, so that their batches together are an epoch.
   RankAgreement common() const {
-    ResumeToken order = sampler->token_after(0);
+    ResumeToken order = plan->token_after(0);
     ResumeToken left_out;
     left_out.skip = std::exchange(order.skip, {});
     const std::string begin = std::to_string(order.position) + " " +
-                              std::to_string(by_length ? place_after(0).batches : 0);
-    // What is left says nothing but what the order is made of.
+                              std::to_string(order.batches ? order.batches->delivered : 0) + " " +
+                              left_out.to_text();
+    // Clear everything but the description of the order.
     order.fingerprint = {};
     order.epoch = 0;
     order.position = 0;
+    order.batches.reset();
     order.history.clear();
     detail::Record alike = detail::agreed_options(options);
     alike.insert(alike.begin(),
                  {{"data set", to_string(data.fingerprint())},
-                  // A token has no seed of an order in which nothing is drawn; what
-                  // is random of a row has it all the same.
+                  // A token has no seed if its order draws nothing; random rows use the seed all
+                  // the same.
                   {"order", order.to_text() + " " + std::to_string(options.order.seed)}});
-    alike.insert(alike.end(), {{"epoch", std::to_string(sampler->epoch())},
-                               {"point from which it goes on", begin + " " + left_out.to_text()},
-                               {"batches that could not be made", std::to_string(steps_lost)},
-                               {"number of steps taken", std::to_string(steps_done())}});
+    alike.insert(alike.end(), {{"epoch", std::to_string(epoch())},
+                               {"point from which it goes on", begin},
+                               {"batches that could not be made", std::to_string(at.steps_lost)},
+                               {"number of steps taken", std::to_string(at.steps_done())}});
     return RankAgreement(std::move(alike));
   }
 
-  /// Adds up what the ranks delivered in this epoch, by replica; afterwards every rank knows all
-  /// bad samples, too. Collective.
-  /// Errors: Mismatch, on all ranks, if they differ; also in the steps taken, if `in_step`.
+  /// Adds up what the ranks delivered in this epoch, by replica. Afterwards every rank knows all
+  /// bad samples. Collective.
+  /// Errors: Mismatch, on all ranks, if they differ; with `in_step`, also in the steps taken.
   std::vector<EpochAudit::Sum> agree(bool in_step) {
     constexpr std::size_t kWords = EpochAudit::Sum::kNumWords;
     const RankAgreement alike = common();
-    // As many words on all ranks, however they differ.
+    // The number of words is the same on all ranks, even if options differ.
     std::vector<std::int64_t> words = alike.words();
     const std::size_t first = words.size();
     words.resize(first + kWords + 1);
-    const auto own = audit.sum().to_words();
-    const bool speaks = replica() == 0;  // the other replicas found the same
+    const auto own = at.delivered.to_words();
+    // This rank's number among the ranks that get the same batches.
+    const std::uint64_t replica = sampler().rank() % sampler().replicas();
+    const bool speaks = replica == 0;  // the other replicas found the same
     if (speaks) {
       std::copy(own.begin(), own.end(), words.begin() + static_cast<std::ptrdiff_t>(first));
       words.back() = static_cast<std::int64_t>(bad_here.size());
     }
     ranks->add(words);
-    alike.require(words, sampler->world_size(), in_step ? 0 : kStepItems);
-    // Of the other replicas.
-    std::vector<std::int64_t> others(kWords * (sampler->replicas() - 1));
+    alike.require(words, sampler().world_size(), in_step ? 0 : kStepItems);
+    // Sums of the other replicas.
+    std::vector<std::int64_t> others(kWords * (sampler().replicas() - 1));
     if (!speaks) {
       std::copy(own.begin(), own.end(),
-                others.begin() + static_cast<std::ptrdiff_t>(kWords * (replica() - 1)));
+                others.begin() + static_cast<std::ptrdiff_t>(kWords * (replica - 1)));
     }
     if (!others.empty()) ranks->add(others);
-    std::vector<EpochAudit::Sum> sums;
-    sums.push_back(EpochAudit::Sum::from_words(std::span(words).subspan(first).first<kWords>()));
+    std::vector sums{EpochAudit::Sum::from_words(std::span(words).subspan(first).first<kWords>())};
     for (std::size_t i = 0; i < others.size(); i += kWords) {
       sums.push_back(EpochAudit::Sum::from_words(std::span(others).subspan(i).first<kWords>()));
     }
@@ -427,14 +231,14 @@ struct Loader::Impl {
     return sums;
   }
 
-  /// Tells all ranks the bad samples of each, as tokens, which hold lists already; a sample that
+  /// Sends each rank's bad samples to all ranks, in tokens, whose format has lists. A sample that
   /// was bad twice counts twice. Collective.
   void exchange_bad(bool speaks) {
     std::string text;
     for (const BadRow& found : bad_here) {
       if (!speaks) break;
       ResumeToken carrier;
-      carrier.skip.add_sample(found.sample, found.reason, {sampler->epoch(), found.position});
+      carrier.skip.add_sample(found.sample, found.reason, {epoch(), found.position});
       text += carrier.to_text() + "\n";
     }
     text = ranks->gather(text);
@@ -453,19 +257,19 @@ struct Loader::Impl {
         "the first of them is sample " + std::to_string(sample) + ": " + entry.reason);
   }
 
-  /// Collective. Errors: NotExact; Mismatch, also if the steps taken differ, if `in_step`.
+  /// Collective. Errors: NotExact; Mismatch, with `in_step` also if the steps taken differ.
   std::string prove(bool in_step) {
     const std::vector<EpochAudit::Sum> sums = agree(in_step);
     const Hash128 fingerprint = data.fingerprint();
-    if (sampler->is_exact() && !expected_all) {
-      expected_all = EpochAudit::Sum::of_range(0, sampler->num_samples(), fingerprint);
+    if (sampler().is_exact() && !expected_all) {
+      expected_all = EpochAudit::Sum::of_range(0, sampler().num_samples(), fingerprint);
     }
     EpochAudit::Expectation expectation =
-        sampler->expectation(expected_all.value_or(EpochAudit::Sum{}));
+        sampler().expectation(expected_all.value_or(EpochAudit::Sum{}));
     expectation.leave_out(bad_everywhere);
     if (!bad_everywhere.empty() && sums.front().count == 0 && !may_all_be_bad) {
       throw_all_bad("all " + std::to_string(bad_everywhere.size()) + " samples of epoch " +
-                        std::to_string(sampler->epoch()) + " are bad",
+                        std::to_string(epoch()) + " are bad",
                     bad.samples().begin()->second.reason);
     }
     std::string text;
@@ -473,7 +277,7 @@ struct Loader::Impl {
       EpochAudit whole(fingerprint);
       whole.set_sum(sums[r]);
       const EpochAudit::Verdict verdict = whole.verdict(expectation);
-      text = verdict.text(sampler->epoch());
+      text = verdict.text(epoch());
       if (verdict.proven) continue;
       if (sums.size() > 1) text = "replica " + std::to_string(r) + ", " + text;
       throw NotExact(text);
@@ -481,23 +285,23 @@ struct Loader::Impl {
     return text;
   }
 
-  [[noreturn]] void throw_lost() const {
-    throw NotExact("batches could not be made, and later ones were handed out",
-                   "epoch " + std::to_string(sampler->epoch()) + ": " + std::to_string(steps_lost) +
-                       " of " + std::to_string(steps_done()) + " are missing",
-                   "go on from a state that was taken before");
+  /// The token of all ranks after `num_steps` steps of this epoch, without an audit.
+  ResumeToken token_after(std::uint64_t num_steps) const {
+    ResumeToken token = plan->token_after(num_steps);
+    token.skip.merge(bad);
+    return token;
   }
 
   /// Counts a batch as delivered.
   void deliver(MadeBatch& made) {
     samples_read.assign(made.batch.samples().begin(), made.batch.samples().end());
-    audit.add(samples_read);
+    at.delivered += EpochAudit::Sum::of(samples_read, data.fingerprint());
     has_good_sample |= !samples_read.empty();
-    meter->add_batch(samples_read.size(), made.bad.size(), bytes_of(made.batch));
-    delivered = by_length ? window_slot(steps_taken) : delivered + made.planned;
-    if (prefetcher) prefetcher->reached(delivered);
+    meter->add_batch(made.batch, made.bad.size());
+    if (prefetcher) prefetcher->reached(plan->slot_after(at.steps_taken));
     if (made.bad.empty()) return;
     std::ranges::move(made.bad, std::back_inserter(bad_here));
+    at.num_bad = bad_here.size();
     SkipList known = bad;
     for (const BadRow& found : bad_here) known.add_sample(found.sample);
     if (known.samples().size() > options.max_bad) {
@@ -510,97 +314,35 @@ struct Loader::Impl {
     }
   }
 
-  /// Where the window begins of which this rank's batch is behind `num_steps`: in samples that all
-  /// ranks deliver from where the sampler stands.
-  std::uint64_t window_slot(std::uint64_t num_steps) const {
-    const std::uint64_t next = std::min(num_steps * num_shares() + share(), by_length->size());
-    return sampler->deliveries_before(by_length->place_after(next).position) -
-           sampler->deliveries_before(by_length->place_after(0).position);
-  }
-  LengthBatches::Place place_after(std::uint64_t num_steps) const {
-    return by_length->place_after(std::min(num_steps * num_shares(), by_length->size()));
-  }
-
-  /// The token of all ranks after `num_steps` steps of this epoch, without an audit.
-  ResumeToken token_after(std::uint64_t num_steps) const {
-    ResumeToken token;
-    if (!by_length) {
-      token = sampler->token_after(num_steps);
-    } else if (num_steps == steps) {
-      token = sampler->token_after(sampler->steps());
-    } else {
-      token = sampler->token_after(0);
-      token.epoch = sampler->epoch();  // if all is left out, it stands in the next one
-      const LengthBatches::Place place = place_after(num_steps);
-      token.position = place.position;
-      if (place.position > 0 || place.batches > 0) token.batches = {rule, place.batches};
-    }
-    token.skip.merge(bad);
-    return token;
-  }
-
-  /// A sampler to resume from `token`. Within a window all that is left out comes from the token,
-  /// see without_batches(): the order's own list would hold from the beginning of the window.
-  std::unique_ptr<Sampler> sampler_for_rest(const ResumeToken& token) const {
-    Loader::Options rest = options;
-    if (token.batches) rest.order.skip = {};
-    return sampler_for(data, rest, ranks->rank(), ranks->world_size());
-  }
-
-  /// The token for a sampler, which knows nothing of batches by length.
-  /// Errors: Mismatch if the token's batches are not those of this loader.
-  ResumeToken without_batches(const ResumeToken& token, const std::string& where) const {
-    const std::string there = token.batches ? token.batches->rule : "";
-    if ((token.batches || token.position > 0) && there != rule) {
-      const auto shown = [](const std::string& text) {
-        return text.empty() ? std::string("none") : in_quotes(text);
-      };
-      throw Mismatch("within an epoch, batches by length must be made as before",
-                     where + ": " + shown(there) + " there, " + shown(rule) + " here",
-                     "go on with the same by_length and batch_size, or at the end of the epoch");
-    }
-    if (token.batches && token.position % options.by_length->window != 0) {
-      throw Mismatch("the resume token says that a window begins where none does", where,
-                     "take tokens from the loader's state()");
-    }
-    ResumeToken plain = token;
-    plain.batches.reset();
-    if (token.batches) {
-      // What is delivered of this window stays delivered, so new entries hold behind it.
-      plain.skip.merge_from(options.order.skip,
-                            {token.epoch, token.position + options.by_length->window});
-    }
-    return plain;
-  }
-
-  /// Begins where `at` stands.
-  /// @param before  within an epoch, what this rank counts as delivered before.
-  void stand(std::unique_ptr<Sampler> at, std::unique_ptr<LengthBatches> batches,
+  /// Replaces the plan by `begin`, and stands at its beginning.
+  /// @param before  set within an epoch: what this rank counts as delivered earlier in it.
+  void stand(std::unique_ptr<EpochPlan> begin,
              const std::optional<EpochAudit::Sum>& before = std::nullopt) {
     drop_engine();
-    sampler = std::move(at);
-    by_length = std::move(batches);
+    plan = std::move(begin);
     delivered_before = before;
     begin_again();
   }
-  /// Goes back to where stand() put the loader.
+  /// Goes back to the beginning of the plan.
   void begin_again() {
     drop_engine();
     waiting_since.reset();
-    audit.set_sum(delivered_before.value_or(EpochAudit::Sum{}));
+    at = {.delivered = delivered_before.value_or(EpochAudit::Sum{})};
+    ended = false;
     last_whole.reset();
-    begin_steps();
+    bad_here.clear();
   }
 
-  /// Notes where the batches of the step begin that is not whole yet.
+  /// Notes where the batches of the current, not yet whole step begin.
   void keep_place() {
     if (watch == nullptr) return;
     const std::uint64_t whole = watch->num_whole_steps();
-    if (last_whole && watch->counts_steps() && last_whole->whole_steps == whole) return;
-    last_whole = Place{whole, steps_taken, audit, bad_here.size()};
+    if (last_whole && watch->counts_steps() && last_whole->number == whole) return;
+    last_whole = {whole, at};
   }
 
-  /// Waits for the next batch, as long as this rank is not to stop: what is ready is handed out.
+  /// Waits for the next batch, unless this rank must stop. A batch that is ready is handed out
+  /// anyway.
   /// @return  true if it had to wait. Errors: Cancelled.
   bool wait_unless_stopping() {
     constexpr std::chrono::milliseconds kSlice{50};
@@ -611,100 +353,69 @@ struct Loader::Impl {
     return true;
   }
 
-  /// After a step that was given up: back to where the last whole one ended, as all ranks have it.
-  /// What was handed out since is not delivered; the loader is as after stop(). Collective.
+  /// After a step was given up, goes back to the end of the last whole step, as all ranks do.
+  /// Batches handed out since are not delivered; the loader is as after stop(). Collective.
   /// Errors: Mismatch.
   void go_back() {
-    const bool is_open = last_whole && last_whole->whole_steps == watch->num_whole_steps();
-    const auto epoch = static_cast<std::int64_t>(sampler->epoch());
-    const auto own = static_cast<std::int64_t>(is_open ? last_whole->steps_taken : steps_taken);
-    const std::int64_t last_epoch = watch->largest(epoch);
-    const std::int64_t last_step = watch->largest(epoch == last_epoch ? own : 0);
-    const auto agreed = static_cast<std::uint64_t>(last_step);
-    const bool has_ended_before = epoch + 1 == last_epoch && steps_taken == steps && agreed == 0;
-    const bool is_ahead = epoch == last_epoch && steps_taken > agreed;
-    const bool has_way = is_ahead
-                             ? last_whole && last_whole->steps_taken == agreed
-                             : has_ended_before || (epoch == last_epoch && steps_taken == agreed);
-    if (watch->largest(has_way ? 0 : 1) != 0) throw_no_way_back();  // on all ranks, or on none
+    const bool is_open = last_whole && last_whole->number == watch->num_whole_steps();
+    const auto own_epoch = static_cast<std::int64_t>(epoch());
+    const Position& own = is_open ? last_whole->end : at;
+    const std::int64_t last_epoch = watch->largest(own_epoch);
+    const bool is_last = own_epoch == last_epoch;
+    const auto agreed = static_cast<std::uint64_t>(
+        watch->largest(is_last ? static_cast<std::int64_t>(own.steps_taken) : 0));
+    const bool has_ended_before =
+        own_epoch + 1 == last_epoch && at.steps_taken == plan->steps() && agreed == 0;
+    const bool is_ahead = is_last && at.steps_taken > agreed;
+    const bool has_way = is_ahead ? last_whole && last_whole->end.steps_taken == agreed
+                                  : has_ended_before || (is_last && at.steps_taken == agreed);
+    if (watch->largest(has_way ? 0 : 1) != 0) {  // on all ranks, or on none
+      throw Mismatch(
+          "the ranks gave up a step, and were not at the same one",
+          "epoch " + std::to_string(epoch()) + ", step " + std::to_string(at.steps_taken),
+          "take as many batches on each rank between two steps, and go on from the "
+          "last checkpoint");
+    }
     if (is_ahead) {
-      steps_taken = agreed;
-      steps_failed = 0;
-      audit = last_whole->audit;
-      bad_here.resize(last_whole->num_bad);
+      const std::uint64_t lost = at.steps_lost;
+      at = last_whole->end;
+      at.steps_failed = 0;
+      at.steps_lost = lost;
+      bad_here.resize(at.num_bad);
     }
     last_whole.reset();
-    if (has_ended_before) to_epoch(static_cast<std::uint64_t>(last_epoch));
+    if (has_ended_before) stand(plan->whole(static_cast<std::uint64_t>(last_epoch), bad));
   }
-
-  [[noreturn]] void throw_no_way_back() const {
-    throw Mismatch(
-        "the ranks gave up a step, and were not at the same one",
-        "epoch " + std::to_string(sampler->epoch()) + ", step " + std::to_string(steps_taken),
-        "take as many batches on each rank between two steps, and go on from the last "
-        "checkpoint");
-  }
-
-  /// Moves to the beginning of an epoch.
-  void to_epoch(std::uint64_t epoch) {
-    ResumeToken token = token_after(0);  // with the samples that are known to be bad
-    token.epoch = epoch;
-    token.position = 0;
-    token.batches.reset();
-    // After a token within a window the sampler's list holds behind that window only.
-    token.skip.merge_from(options.order.skip, {epoch, 0});
-    auto at = sampler->clone();
-    at->resume(token);
-    auto batches = by_length ? batches_from(*at, {}) : nullptr;
-    stand(std::move(at), std::move(batches));
-  }
-
-  /// Steps that a token counts: those up to the last batch that was handed out.
-  std::uint64_t steps_done() const { return steps_taken - steps_failed; }
-
-  bool is_done() const { return ended || (steps > 0 && steps_taken == steps); }
 
   const MixedDataset data;
   const Loader::Options options;
   const std::shared_ptr<Reducer> ranks;
-  StepWatch* const watch;  ///< the same object; nullptr: the ranks do not stop together
+  StepWatch* const watch;  ///< same object; nullptr if the ranks do not stop together
   const std::shared_ptr<BufferPool> pool;
-  std::unique_ptr<Sampler> sampler;  ///< stands where this epoch, or the resumed rest, began
-  std::shared_ptr<const SampleLengths> lengths;  ///< of batches by length
-  std::string rule;                              ///< of them
-  std::unique_ptr<LengthBatches> by_length;      ///< from where the sampler stands
-  EpochAudit audit;                              ///< of what this rank handed out
-  /// Of it, before `sampler` began, if that is within an epoch.
+  std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of the resumed rest
+  Position at;
+  /// Delivered in this epoch before the plan, by the ranks that this one speaks for. Not set if the
+  /// plan is a whole epoch.
   std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
-  std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once: the same in every epoch
-  struct Place {
-    std::uint64_t whole_steps;  ///< of the run
-    std::uint64_t steps_taken;
-    EpochAudit audit;
-    std::size_t num_bad;
+  std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once; equal in all epochs
+  struct WholeStep {
+    std::uint64_t number;  ///< in the run
+    Position end;
   };
-  std::optional<Place> last_whole;  ///< behind the batches of the last whole step; of a watch only
-  std::uint64_t steps = 0;          ///< from there to the end
-  std::uint64_t steps_taken = 0;
-  std::uint64_t steps_failed = 0;  ///< of these, those since the last batch that was handed out
-  std::uint64_t steps_lost = 0;    ///< and those before it: their batches could not be made
-  bool ended = false;              ///< next() has said so
-  bool has_good_sample = false;    ///< a batch of this rank had one
-  bool may_all_be_bad = false;     ///< see LoaderAccess
-  std::vector<BadRow> bad_here;    ///< of this rank, in this epoch or its rest
+  std::optional<WholeStep> last_whole;        ///< with a watch only
+  bool ended = false;                         ///< next() has returned the end
+  bool has_good_sample = false;               ///< this rank had a batch with one
+  bool may_all_be_bad = false;                ///< see LoaderAccess
+  std::vector<BadRow> bad_here;               ///< of this rank, in this epoch or its rest
   std::vector<std::uint64_t> bad_everywhere;  ///< of all ranks, as agreed last
   SkipList bad;                               ///< of all ranks in all epochs, as agreed last
   std::vector<std::uint64_t> samples_read;    ///< of the last batch
   std::chrono::nanoseconds waited_before{};
-  std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< by LoaderAccess::wait()
-  /// Of this rank's epoch; of batches by length, as window_slot().
-  std::uint64_t delivered = 0;
-  /// Of batches by length, as the engine reads them. Outlives it.
-  std::unique_ptr<WindowProgress> windows;
+  std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< set by LoaderAccess::wait()
   std::unique_ptr<ShardPrefetcher> prefetcher;
-  Mutex mutex;                     ///< for stop(), which comes from any thread
-  std::unique_ptr<Engine> engine;  ///< nullptr: not started; changed under the mutex
+  Mutex mutex;                     ///< for stop(), from any thread
+  std::unique_ptr<Engine> engine;  ///< nullptr until start(); changed under the mutex
   bool stopped = false;            ///< under the mutex
 };
 
@@ -714,17 +425,16 @@ Loader::Loader(MixedDataset data, Options options, std::shared_ptr<Reducer> rank
 Loader::~Loader() = default;
 
 void Loader::validate(const MixedDataset& data, const Options& options, std::uint64_t world_size) {
-  sampler_for(data, checked(options), 0, world_size);
-  if (options.by_length) SampleLengths(data, *options.by_length);
+  EpochPlan::validate(data, options, world_size);
 }
 
 void Loader::set_epoch(std::uint64_t epoch) {
   const bool keeps_place = epoch == epoch_number() && impl_->delivered_before && !has_ended();
-  keeps_place ? impl_->begin_again() : impl_->to_epoch(epoch);
+  keeps_place ? impl_->begin_again() : impl_->stand(impl_->plan->whole(epoch, impl_->bad));
 }
 
 void Loader::start() {
-  if (!impl_->engine && impl_->steps_taken < impl_->steps) impl_->start();
+  if (!impl_->engine && impl_->at.steps_taken < impl_->plan->steps()) impl_->start();
 }
 
 void Loader::stop() noexcept {
@@ -737,26 +447,26 @@ std::optional<Batch> Loader::next() {
   Impl& impl = *impl_;
   if (impl.is_stopped()) throw_stopped();
   impl.keep_place();
-  if (impl.steps_taken == impl.steps) {
+  if (impl.at.steps_taken == impl.plan->steps()) {
     if (impl.engine) impl.engine->note_end();
     impl.ended = true;
     return std::nullopt;
   }
-  // The time that threads take to start is waited, too, also where they are quicker than this one.
+  // Starting threads counts as waiting, even if they are ready before this thread waits.
   auto since = std::exchange(impl.waiting_since, std::nullopt);
   const auto asked = LoadMeter::Clock::now();
   if (!impl.engine && !since) since = asked;
   start();
   if (impl.wait_unless_stopping() && !since) since = asked;
-  ++impl.steps_taken;
-  ++impl.steps_failed;  // if the batch cannot be made
+  const Position before = impl.at;
+  ++impl.at.steps_taken;
+  ++impl.at.steps_failed;  // until the batch is made
   auto made = impl.engine->next(since);
   if (!made) {
-    --impl.steps_taken;  // it was not handed out, and a token says so
-    --impl.steps_failed;
+    impl.at = before;  // it was not handed out, so tokens must not count it
     throw_stopped();
   }
-  impl.steps_lost += std::exchange(impl.steps_failed, 0) - 1;
+  impl.at.steps_lost += std::exchange(impl.at.steps_failed, 0) - 1;
   impl.deliver(*made);
   return std::move(made->batch);
 }
@@ -767,15 +477,21 @@ ResumeToken Loader::state() {
     stop();
     impl.go_back();
   }
-  const std::uint64_t done = impl.steps_done();
-  if (done == impl.steps) {
+  const std::uint64_t done = impl.at.steps_done();
+  if (done == impl.plan->steps()) {
     impl.prove(true);
     return impl.token_after(done);
   }
   const std::vector<EpochAudit::Sum> sums = impl.agree(true);
-  if (impl.steps_lost > 0) impl.throw_lost();
+  if (impl.at.steps_lost > 0) {
+    throw NotExact("batches could not be made, and later ones were handed out",
+                   "epoch " + std::to_string(epoch_number()) + ": " +
+                       std::to_string(impl.at.steps_lost) + " of " + std::to_string(done) +
+                       " are missing",
+                   "go on from a state that was taken before");
+  }
   ResumeToken token = impl.token_after(done);
-  // Of replicas that got the same it does not matter which; what one of them lacks is not proven.
+  // Take the replica that delivered least: a sample that one replica lacks is not proven.
   token.audit = *std::ranges::min_element(sums, {}, &EpochAudit::Sum::count);
   return token;
 }
@@ -784,47 +500,38 @@ void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
   Impl& impl = *impl_;
   const std::string where =
       "epoch " + std::to_string(token.epoch) + ", position " + std::to_string(token.position);
-  auto resumed = impl.sampler_for_rest(token);
-  resumed->resume(impl.without_batches(token, where), changes);
-  const std::uint64_t in_window = token.batches ? token.batches->delivered : 0;
-  auto batches =
-      impl.by_length ? impl.batches_from(*resumed, {token.position, in_window}) : nullptr;
-  const std::uint64_t due =
-      resumed->deliveries_before(token.position) + (batches ? batches->delivered_before() : 0);
+  std::unique_ptr<EpochPlan> rest = impl.plan->resume(token, changes);
+  const std::uint64_t due = rest->delivered_before();
   const std::uint64_t counted = token.audit ? token.audit->count : 0;
+  const auto refuse = [&](const std::string& what) {
+    throw Mismatch("the resume token " + what, where, "take tokens from the loader's state()");
+  };
   if (!token.audit && due > 0) {
-    throw Mismatch("the resume token stands within an epoch and does not say what was delivered",
-                   where, "take tokens from the loader's state()");
+    refuse("stands within an epoch and does not say what was delivered");
   }
   if (counted != due) {
-    throw Mismatch("the resume token says that " + std::to_string(counted) +
-                       " samples were delivered, and " + std::to_string(due) + " were due",
-                   where, "take tokens from the loader's state()");
+    refuse("says that " + std::to_string(counted) + " samples were delivered, and " +
+           std::to_string(due) + " were due");
   }
   const EpochAudit::Sum delivered = token.audit.value_or(EpochAudit::Sum{});
-  const bool is_within = token.position > 0 || in_window > 0;
-  if (is_within) {
-    const std::uint64_t left = batches ? batches->size() : resumed->steps();
-    if (left == 0) {
-      EpochAudit audit(impl.data.fingerprint());
-      audit.merge(delivered);
-      audit.prove(resumed->expectation(), token.epoch);
-      resumed->set_epoch(token.epoch + 1);
-      if (batches) batches = impl.batches_from(*resumed, {});
-      impl.stand(std::move(resumed), std::move(batches));
-      return;
-    }
+  if (rest->is_rest() && rest->steps() == 0) {
+    EpochAudit audit(impl.data.fingerprint());
+    audit.merge(delivered);
+    audit.prove(rest->sampler().expectation(), token.epoch);
+    return impl.stand(rest->whole(token.epoch + 1, {}));
   }
-  const bool speaks = impl.ranks->rank() < resumed->replicas();  // one rank of each replica
+  const bool speaks = impl.ranks->rank() < rest->sampler().replicas();  // one rank of each replica
   std::optional<EpochAudit::Sum> before;
-  if (is_within) before = speaks ? delivered : EpochAudit::Sum{};
+  if (rest->is_rest()) before = speaks ? delivered : EpochAudit::Sum{};
   impl.has_good_sample |= due > 0 || token.epoch > 0;
-  impl.stand(std::move(resumed), std::move(batches), before);
+  impl.stand(std::move(rest), before);
 }
 
 const SkipList& Loader::bad_samples() const noexcept { return impl_->bad; }
 
-std::uint64_t Loader::steps_left() const noexcept { return impl_->steps - impl_->steps_taken; }
+std::uint64_t Loader::steps_left() const noexcept {
+  return impl_->plan->steps() - impl_->at.steps_taken;
+}
 
 std::chrono::nanoseconds Loader::waited() const noexcept {
   return impl_->waited_before +
@@ -835,23 +542,25 @@ Loader::Stats Loader::stats() const { return impl_->meter->stats(); }
 
 std::string Loader::prove() { return impl_->prove(false); }
 
-std::uint64_t Loader::epoch_number() const noexcept { return impl_->sampler->epoch(); }
+std::uint64_t Loader::epoch_number() const noexcept { return impl_->epoch(); }
 
-std::uint64_t Loader::steps() const noexcept { return impl_->steps; }
+std::uint64_t Loader::steps() const noexcept { return impl_->plan->steps(); }
 
-bool Loader::has_ended() const noexcept { return impl_->is_done(); }
+bool Loader::has_ended() const noexcept {
+  return impl_->ended || (impl_->plan->steps() > 0 && steps_left() == 0);
+}
 
 std::optional<std::string> Loader::cache_warning() const {
   const Impl& impl = *impl_;
   if (impl.data.num_parts() > 1 || !impl.data.part(0).cache()) return std::nullopt;
-  return small_cache_warning(impl.data.part(0), *impl.sampler, impl.node(), impl.window());
+  return small_cache_warning(impl.data.part(0), impl.sampler(), impl.node(), impl.plan->window());
 }
 
 namespace detail {
 
 bool LoaderAccess::wait(Loader& loader, std::chrono::nanoseconds time) {
   Loader::Impl& impl = *loader.impl_;
-  if (impl.is_stopped() || impl.steps_taken == impl.steps) return true;
+  if (impl.is_stopped() || impl.at.steps_taken == impl.plan->steps()) return true;
   const auto now = LoadMeter::Clock::now();
   const bool waits = !impl.engine || impl.options.threads == 0;
   loader.start();
@@ -859,7 +568,9 @@ bool LoaderAccess::wait(Loader& loader, std::chrono::nanoseconds time) {
   return impl.engine->wait(time);
 }
 
-std::uint64_t LoaderAccess::steps_done(const Loader& loader) { return loader.impl_->steps_done(); }
+std::uint64_t LoaderAccess::steps_done(const Loader& loader) {
+  return loader.impl_->at.steps_done();
+}
 
 const std::vector<BadRow>& LoaderAccess::bad_rows(const Loader& loader) {
   return loader.impl_->bad_here;

@@ -8,19 +8,20 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/loader/image_transform.h"
 
-// Mixup and cutmix: each sample of a batch is mixed with the one before it, the first with the
-// last. The label of sample i is label i with the weight lambda, and label i - 1 with 1 - lambda.
-// One draw holds for the batch, so a batch is the same whoever makes it. Specified in
-// docs/formats/transforms.md, Batches.
+// Mixup and cutmix: each sample of a batch is mixed with its predecessor, the first one with the
+// last. The label of sample i is label i with weight lambda, and label i - 1 with 1 - lambda. Each
+// batch has a single draw, so its values do not depend on which thread makes it. Specified in
+// docs/formats/transforms.md (Batches).
 
 namespace shardwise::detail {
 
 struct CutmixPlan {
-  Box box{};          ///< what comes from the sample before
-  double lambda = 1;  ///< 1 - the box's part of the area
+  Box box{};          ///< the part taken from the predecessor
+  double lambda = 1;  ///< 1 - the box's share of the area
 };
 
-/// In [0, 1], from Beta(alpha, alpha). Errors: InvalidArgument (alpha not in [0.001, 1000]).
+/// Draws lambda in [0, 1] from Beta(alpha, alpha). Errors: InvalidArgument (alpha not in [0.001,
+/// 1000]).
 /// @param key  batch_key() of the batch.
 SHARDWISE_EXPORT double plan_mixup(double alpha, const Hash128& key);
 SHARDWISE_EXPORT CutmixPlan plan_cutmix(double alpha, const ImageTransform::Size& size,
@@ -32,12 +33,12 @@ constexpr std::size_t mixed_with(std::size_t i, std::size_t n) noexcept {
 }
 
 /// Mixes n samples of `sample_size` values each, in place: lambda * x + (1 - lambda) * y in
-/// float32, bytes rounded to the nearest, halves up.
+/// float32. Bytes are rounded to the nearest, halves up.
 SHARDWISE_EXPORT void mixup(float* batch, std::size_t n, std::size_t sample_size, double lambda);
 SHARDWISE_EXPORT void mixup(std::uint8_t* batch, std::size_t n, std::size_t sample_size,
                             double lambda);
-/// Copies the box of the sample before into each sample, in place. Values have 1, 2 or 4 bytes:
-/// the batch is [n, 3, height, width], or [n, height, width, 3].
+/// Copies the box of each sample's predecessor into it, in place. Values have 1, 2 or 4 bytes. The
+/// batch is [n, 3, height, width] or [n, height, width, 3].
 SHARDWISE_EXPORT void cutmix(void* batch, std::size_t n, const ImageTransform::Size& size,
                              ImageTransform::Layout layout, std::size_t value_bytes,
                              const Box& box);

@@ -17,14 +17,14 @@
 namespace shardwise::detail {
 namespace {
 
-/// Rows that must lie in one batch, one after another: those of a long sequence, or one.
+/// Consecutive rows that must be in one batch: those of a long sequence, or a single row.
 struct RowGroup {
   std::uint64_t num_rows = 1;
   std::uint64_t used = 0;  // tokens of the last row
   PackedBatch content;     // starts count from the group's first row
 };
 
-/// Best fit, the longest first.
+/// Fills rows by best fit, the longest sequences first.
 std::vector<RowGroup> fill_rows(std::span<const std::uint64_t> lengths, std::uint64_t row_length) {
   std::vector<std::uint32_t> sorted(lengths.size());
   std::iota(sorted.begin(), sorted.end(), 0U);
@@ -45,7 +45,7 @@ std::vector<RowGroup> fill_rows(std::span<const std::uint64_t> lengths, std::uin
     into.content.samples.push_back(sample);
     into.content.starts.push_back((into.num_rows - 1) * row_length + into.used);
     into.used += length;
-    while (into.used > row_length) {  // a new group's only
+    while (into.used > row_length) {  // only in a new group
       into.used -= row_length;
       ++into.num_rows;
     }
@@ -54,12 +54,12 @@ std::vector<RowGroup> fill_rows(std::span<const std::uint64_t> lengths, std::uin
   return groups;
 }
 
-/// Of `count` integers of value_bytes each; the lowest bytes of `value` come first.
+/// Writes the integer `value` `count` times, each in value_bytes, the lowest bytes first.
 void fill_with(std::byte* out, std::size_t count, std::size_t value_bytes, std::int64_t value) {
   for (std::size_t i = 0; i < count; ++i) std::memcpy(out + i * value_bytes, &value, value_bytes);
 }
 
-/// Whether an integer type has the value. Errors: InvalidArgument if it is none.
+/// Whether an integer type has the value. Errors: InvalidArgument for types other than integers.
 bool has_value(DType dtype, std::int64_t value, const std::string& column) {
   switch (dtype) {
     case DType::kUInt8:
@@ -93,7 +93,7 @@ std::vector<PackedBatch> packed_batches(std::span<const std::uint64_t> lengths,
   std::vector<RowGroup> groups = fill_rows(lengths, row_length);
   const Permutation shuffled(groups.size(), derive_key(seed, epoch, KeyPurpose::kWindow, window));
   std::vector<PackedBatch> batches;
-  std::uint64_t rows = num_rows;  // of the last batch that are taken
+  std::uint64_t rows = num_rows;  // used in the last batch
   for (std::uint64_t i = 0; i < groups.size(); ++i) {
     RowGroup& group = groups[shuffled(i)];
     if (rows + group.num_rows > num_rows) {

@@ -13,14 +13,15 @@
 
 namespace shardwise::detail {
 
-/// Token sequences that lie, each in one piece, in the rows of a batch, row after row.
+/// Token sequences in the rows of a batch. Each is one contiguous piece of the rows, read one after
+/// another.
 struct PackedBatch {
   std::vector<std::uint32_t> samples;  ///< numbers in the window, in the order of their places
-  std::vector<std::uint64_t> starts;   ///< of each: its first token, counted through all rows
+  std::vector<std::uint64_t> starts;   ///< first token of each sequence, counted through all rows
 };
 
-/// The packed batches of one window. A sequence that is longer than a row begins one, and goes on
-/// in the next; sequences of one batch never overlap, and no sequence is cut between batches.
+/// Returns the packed batches of one window. A sequence longer than a row begins in a new row, and
+/// continues in the next. Sequences never overlap, and none is split between batches.
 ///
 /// A pure function of its arguments, specified by docs/formats/length-batches.md.
 /// REQUIRES: no length is above num_rows * row_length.
@@ -29,15 +30,15 @@ struct PackedBatch {
                                                       std::uint64_t row_length, std::uint64_t seed,
                                                       std::uint64_t epoch, std::uint64_t window);
 
-/// Puts the rows of a ragged array into [num_rows, row_length], and adds which token is of which
-/// sequence. Immutable; safe from any thread.
+/// Puts the rows of a ragged array into [num_rows, row_length], and adds arrays that map tokens to
+/// sequences. Immutable; safe from any thread.
 class Packer {
  public:
-  /// Errors: InvalidArgument if the rows of `column` cannot be packed, or if its type does not have
-  ///         the value `padding`.
+  /// Errors: InvalidArgument if rows of `column` cannot be packed, or if its type cannot hold
+  /// `padding`.
   static void require(const Column& column, std::int64_t padding);
 
-  /// REQUIRES: require() of the column and the padding.
+  /// REQUIRES: require() accepts the column and the padding.
   Packer(std::string column, std::uint64_t num_rows, std::uint64_t row_length, std::int64_t padding)
       : column_(std::move(column)),
         num_rows_(num_rows),
@@ -45,9 +46,9 @@ class Packer {
         padding_(padding) {}
 
   /// Replaces the column of `batch` by the packed one, and adds its "_segments" and "_positions".
-  /// @param positions, starts  of the batch as planned; what is not in the batch leaves a gap.
-  /// Errors: NotFound (no such column); InvalidArgument if its sequences have other lengths than
-  ///         were planned with, or if the batch does not fit into memory.
+  /// @param positions, starts, lengths  of the planned batch; samples not in `batch` leave a gap.
+  /// Errors: NotFound (no such column); InvalidArgument if a sequence does not have its planned
+  ///         length, or if the batch does not fit into memory.
   void pack(Batch& batch, std::span<const std::uint64_t> positions,
             std::span<const std::uint64_t> starts, std::span<const std::uint64_t> lengths,
             BufferPool& pool) const;

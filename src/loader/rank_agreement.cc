@@ -8,7 +8,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Below 2^24, so that the squares of all ranks can be added up.
+/// Hashes a text to a number below 2^24, so that the squares of all ranks can be added up.
 std::uint64_t number_of(const std::string& text) { return hash128(text).low >> 40; }
 
 }  // namespace

@@ -11,27 +11,27 @@
 namespace shardwise::detail {
 namespace {
 
-/// While bytes are cold, so many samples are asked for ahead of the plan that the engine takes, or
-/// so many bytes, whatever comes first.
+/// While bytes are cold, this many samples or bytes, whichever comes first, are requested beyond
+/// the plan that the engine takes.
 constexpr std::size_t kRowsAhead = 256;
 constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;
-/// Samples between two looks at what was read from disk: a look is a system call.
+/// Samples between two checks of what was read from disk; a check is a system call.
 constexpr std::size_t kRowsALook = 64;
-/// Samples that are asked for in vain before bytes count as warm: more than a chunk of the usual
-/// size, for all of one may come with its first samples.
+/// Samples that are requested without a disk read before bytes count as warm. This is more than a
+/// chunk of the usual size, as a chunk's first samples may bring all of it into memory.
 constexpr std::size_t kMostInVain = 2048;
 
-/// Grows whenever this thread reads from disk, or waits for what another one reads.
+/// Returns a number that grows whenever this thread reads from disk, or waits for another's read.
 std::int64_t disk_reads_of_thread() noexcept {
   rusage usage{};
   if (::getrusage(RUSAGE_THREAD, &usage) != 0) return 0;
   return std::int64_t{usage.ru_inblock} + usage.ru_majflt;
 }
 
-/// What disk_reads_of_thread() was when this thread was here last.
+/// The result of disk_reads_of_thread() at this thread's last check.
 thread_local constinit std::int64_t reads_before = 0;
 
-/// The fields that the columns read; nothing if they may read any.
+/// Returns the fields that the columns read, or nothing if they may read any.
 std::optional<std::vector<std::string>> fields_of(std::span<const Column> columns) {
   std::vector<std::string> names;
   for (const Column& column : columns) {

@@ -33,7 +33,7 @@ std::string Reducer::gather(std::string_view bytes) {
     if (r == rank()) begin = total;
     total += static_cast<std::size_t>(sizes[r]);
   }
-  // Every other rank has zeros where one has its bytes, so nothing is carried from byte to byte.
+  // At each byte, all ranks but one have zeros, so the sum carries nothing from byte to byte.
   std::vector<std::int64_t> words((total + 7) / 8);
   auto* const place = reinterpret_cast<char*>(words.data());
   std::copy(bytes.begin(), bytes.end(), place + begin);

@@ -31,7 +31,7 @@ double SampleRandom::inside() noexcept {
 }
 
 std::uint64_t SampleRandom::below(std::uint64_t n) noexcept {
-  // A product whose lower half is below 2^64 mod n would make some results more likely.
+  // Reject products whose lower half is below 2^64 mod n: they would favour some results.
   const std::uint64_t least = (0 - n) % n;
   for (;;) {
     const uint128 product = static_cast<uint128>(word()) * n;

@@ -8,7 +8,8 @@
 
 namespace shardwise::detail {
 
-/// What draws random numbers. The numbers never change: docs/formats/transforms.md lists them.
+/// The operations that draw random numbers. Their values never change: docs/formats/transforms.md
+/// lists them.
 enum class Operation : std::uint64_t {
   kRandomResizedCrop = 1,
   kRandomCrop = 2,
@@ -24,8 +25,8 @@ enum class Operation : std::uint64_t {
   kAudioClip = 12,
 };
 
-/// The random numbers of one operation on one sample (or batch): a function of its key alone, so
-/// that no operation shifts what another one draws. One thread.
+/// The random numbers of one operation on one sample (or batch). They are a function of its key
+/// alone, so that no operation shifts the draws of another. Threads: one.
 class SHARDWISE_EXPORT SampleRandom {
  public:
   /// @param key  sample_key() of the sample, or batch_key() of the batch.
@@ -47,7 +48,7 @@ class SHARDWISE_EXPORT SampleRandom {
   std::uint64_t step_;
 };
 
-/// The key of what is random about a whole batch, by the position in the epoch of its first sample.
+/// The key of the random draws of a whole batch, by its first sample's position in the epoch.
 SHARDWISE_EXPORT Hash128 batch_key(std::uint64_t seed, std::uint64_t epoch,
                                    std::uint64_t position) noexcept;
 

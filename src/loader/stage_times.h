@@ -12,7 +12,7 @@
 
 namespace shardwise::detail {
 
-/// What a loader's thread does; see Loader::Stats.
+/// The stages of a loader's thread; see Loader::Stats.
 enum class Stage : std::uint8_t {
   kPlanning,
   kOpening,
@@ -24,8 +24,8 @@ enum class Stage : std::uint8_t {
 };
 constexpr std::size_t kNumStages = 7;
 
-/// Samples by the time that each took: [0] of less than 1 us, [k] of 2^(k - 1) us to 2^k us, the
-/// last of more, too.
+/// Numbers of samples by the time that each took: [0] below 1 us; [k] from 2^(k - 1) us to below
+/// 2^k us; the last has no upper end.
 using SampleTimes = std::array<std::uint64_t, 32>;
 
 constexpr std::size_t sample_time_bucket(std::chrono::nanoseconds time) noexcept {
@@ -34,8 +34,8 @@ constexpr std::size_t sample_time_bucket(std::chrono::nanoseconds time) noexcept
   return bucket < SampleTimes{}.size() ? bucket : SampleTimes{}.size() - 1;
 }
 
-/// Has the bytes of a mapped shard come from the disk now, so that a decoder does not wait for
-/// them: that time is reading.
+/// Reads the pages of a mapped shard's bytes now, so that waits for the disk count as reading and
+/// not as decoding.
 inline void read_pages(std::string_view bytes) noexcept {
   constexpr std::size_t kPageBytes = 4096;
   const volatile char* const begin = bytes.data();
@@ -43,23 +43,24 @@ inline void read_pages(std::string_view bytes) noexcept {
   if (!bytes.empty()) static_cast<void>(begin[bytes.size() - 1]);
 }
 
-/// What a decoder forgave one image.
+/// The defects that a decoder tolerated in one image.
 struct Forgiven {
   std::vector<std::string> texts;
   std::uint64_t number = 0;  ///< of the sample
   std::string sample;        ///< its shard and key
 };
 
-/// What one thread did while it made the rows of a claim. A thread is in one stage at a time; the
-/// clock is read when it goes to another, and never for a row of columns that take little time.
+/// The times of one thread while it makes the rows of a claim. It is in one stage at a time, and
+/// reads the clock only when it changes the stage. Rows of columns that take little time never read
+/// it.
 class StageTimes {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Begins with reading.
+  /// Begins in kReading.
   StageTimes() noexcept : begin_(Clock::now()), last_(begin_) {}
 
-  /// The time since the last call belongs to the stage that the thread was in.
+  /// Adds the time since the last call to the current stage, and enters `stage`.
   /// @return  now.
   Clock::time_point enter(Stage stage) noexcept {
     const Clock::time_point now = Clock::now();
@@ -68,7 +69,7 @@ class StageTimes {
     return last_ = now;
   }
 
-  /// So much of what was counted as reading was spent on opening shards.
+  /// Moves time that was counted as reading to opening shards.
   void move_to_opening(std::chrono::nanoseconds time) noexcept {
     auto& reading = times_[static_cast<std::size_t>(Stage::kReading)];
     time = time < reading ? time : reading;

@@ -11,9 +11,9 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-/// A consumer that waits for less than this part of its time is not held up.
+/// A consumer that waits for less than this part of its time is not slowed down.
 constexpr double kHardlyWaits = 0.05;
-/// Threads that work for less than this part of theirs are held up by something else.
+/// Threads that work for less than this part of their time are slowed down by something else.
 constexpr double kOftenIdle = 0.6;
 
 double part_of(nanoseconds part, nanoseconds whole) {
@@ -24,7 +24,7 @@ double part_of(nanoseconds part, nanoseconds whole) {
 
 std::string percent(double part) { return std::to_string(std::lround(part * 100)) + " %"; }
 
-/// What the threads spent most of their time on.
+/// The work that took most of the threads' time.
 struct Limit {
   nanoseconds time{};
   std::string_view name;      ///< of the kind of run
@@ -32,7 +32,7 @@ struct Limit {
   std::string_view remedy{};  ///< other than more threads
 };
 
-/// Bytes come slower, and samples later, than from memory.
+/// Whether bytes and samples arrive more slowly than they would from memory.
 bool is_storage_slow(const Loader::Stats& stats) {
   std::uint64_t samples = 0;
   for (const std::uint64_t count : stats.sample_times) samples += count;
@@ -59,7 +59,7 @@ Limit limit_of(const Loader::Stats& stats) {
                            [](const Limit& a, const Limit& b) { return a.time < b.time; });
 }
 
-/// Threads that would have the work done while the consumer has its own to do.
+/// Number of threads that would finish the work while the consumer does its own.
 unsigned enough_threads(const Loader::Stats& stats, double busy, double waits) {
   const double needed =
       std::ceil(static_cast<double>(stats.threads) * busy / std::max(1 - waits, 0.01));
@@ -75,7 +75,7 @@ std::string remedy(const Loader::Stats& stats, const Limit& limit, double busy, 
     return "an order that stays longer in a shard, or a larger max_open_shards of the data set";
   }
   unsigned threads = enough_threads(stats, busy, waits);
-  // Threads that wait for a disk need no core of their own.
+  // Threads that wait for a disk do not need a core each.
   if (limit.name != "read-bound (cold storage)") threads = std::min(threads, stats.cores);
   if (threads > stats.threads) return "threads = " + std::to_string(threads);
   const std::string other = limit.remedy.empty() ? "" : std::string(limit.remedy) + ", or ";

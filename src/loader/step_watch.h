@@ -6,22 +6,22 @@
 
 namespace shardwise::detail {
 
-/// What a Reducer also is if the ranks of its run stop together: a step that some rank gives up is
-/// given up by all, and their loaders take back what they handed out for it. One thread, the
-/// loader's.
+/// Implemented by a Reducer if the ranks of its run stop together. If one rank gives up a step, all
+/// do, and their loaders take back the batches that they handed out for it.
+/// Threads: the loader's only.
 class SHARDWISE_EXPORT StepWatch {
  public:
   virtual ~StepWatch();
 
-  /// True if steps are counted. Else a step is whole once the next batch is asked for.
+  /// True if steps are counted. If not, a step is whole once the next batch is requested.
   [[nodiscard]] virtual bool counts_steps() const = 0;
-  /// Steps of the run that all ranks have done.
+  /// Steps of the run that all ranks have completed.
   [[nodiscard]] virtual std::uint64_t num_whole_steps() const = 0;
-  /// True if this rank is to stop at once, so that it does not wait for data any more.
+  /// True if this rank must stop at once, without waiting for data.
   [[nodiscard]] virtual bool wants_to_stop() const = 0;
-  /// True once the ranks gave up a step.
+  /// True once the ranks have given up a step.
   [[nodiscard]] virtual bool gave_up_step() const = 0;
-  /// The largest of the ranks' values. Collective.
+  /// Returns the largest of the ranks' values. Collective.
   [[nodiscard]] virtual std::int64_t largest(std::int64_t value) = 0;
 
  protected:

@@ -139,7 +139,7 @@ struct Shape {
   std::size_t width;
 };
 
-/// A rectangle of a random part of an area, where its first side by its second has a random ratio.
+/// Draws the sides of a random part of an area, with a random ratio of the first to the second.
 std::pair<double, double> draw_sides(SampleRandom& random, double area, const Range& scale,
                                      const Range& ratio) {
   const double part = area * random.uniform(scale);
@@ -188,8 +188,8 @@ Size resized_size(const ImageTransform& transform, const Size& stored) {
   return {shorter, shorter * stored.width / stored.height};
 }
 
-/// One direction of what comes after the resize: [begin, begin + size) of the resized image, shown
-/// from `at` in a result of `length` pixels.
+/// One direction of the steps after the resize. Pixels [begin, begin + size) of the resized image
+/// are shown from `at` on, in a result of `length` pixels.
 struct Span {
   std::size_t begin = 0;
   std::size_t size = 0;
@@ -199,7 +199,7 @@ struct Span {
 
 /// @param before   padding before the resized image's `size` pixels.
 /// @param first    the first pixel of the padded image that is shown.
-/// @param length   how many are.
+/// @param length   number of pixels shown.
 Span span_of(std::size_t size, std::size_t before, std::size_t first, std::size_t length) {
   const std::size_t begin = std::max(before, first);
   const std::size_t end = std::min(before + size, first + length);
@@ -376,7 +376,7 @@ ImagePlan ImageTransformer::plan(const Size& stored, const Hash128& key) const {
   plan.top = down.at;
   plan.left = across.at;
   if (resized == Size{plan.source.height, plan.source.width} && down.size > 0 && across.size > 0) {
-    // Nothing is resized: what is not shown need not be decoded.
+    // Without a resize, pixels that are not shown need not be decoded.
     plan.source.top += down.begin;
     plan.source.left += across.begin;
     plan.source.height = down.size;

@@ -14,21 +14,21 @@
 
 namespace shardwise::detail {
 
-/// What a transform does to one image: everything that was random is decided.
+/// The steps of a transform for one image, with all random choices made.
 struct ImagePlan {
   enum class Adjustment : std::uint8_t { kBrightness, kContrast, kSaturation, kHue };
   struct Jitter {
     std::array<Adjustment, 4> order{};
-    std::array<double, 4> amounts{};  ///< by Adjustment: three factors, and turns
+    std::array<double, 4> amounts{};  ///< by Adjustment: three factors, and for hue turns
 
     friend bool operator==(const Jitter&, const Jitter&) = default;
   };
 
   Box source{};            ///< the part of the stored image that is needed
-  ResizedPart part{};      ///< what the source is resized to, and the part of that which is shown
+  ResizedPart part{};      ///< size that the source is resized to, and the part that is shown
   std::size_t height = 0;  ///< of the result
   std::size_t width = 0;
-  std::size_t top = 0;  ///< where the part begins in the result, before flips; padding is around it
+  std::size_t top = 0;  ///< place of the part in the result, before flips; padding surrounds it
   std::size_t left = 0;
   Flips flips{};
   std::optional<Jitter> jitter{};
@@ -36,16 +36,16 @@ struct ImagePlan {
   std::optional<Box> erased{};  ///< of the result
 };
 
-/// A transform that was checked, with what it needs for every image computed once.
+/// A validated transform, with precomputed tables.
 ///
-/// Threads: safe concurrently; scratch memory of each thread holds one image where colours change.
+/// Threads: safe concurrently; where colours change, each thread keeps one image as scratch memory.
 class SHARDWISE_EXPORT ImageTransformer {
  public:
   /// Errors: InvalidArgument.
   explicit ImageTransformer(const ImageTransform& transform);
 
   [[nodiscard]] const ImageTransform& transform() const noexcept { return transform_; }
-  /// The size of every result; empty if that depends on the image.
+  /// The size of every result; empty if it depends on the image.
   [[nodiscard]] std::optional<ImageTransform::Size> fixed_size() const noexcept;
   [[nodiscard]] std::size_t value_bytes() const noexcept;
 
@@ -55,9 +55,8 @@ class SHARDWISE_EXPORT ImageTransformer {
   /// Whether apply() would write the pixels of plan.source as they are.
   [[nodiscard]] bool keeps_pixels(const ImagePlan& plan) const noexcept;
   /// Writes plan.height x plan.width x 3 values to `out`.
-  /// REQUIRES: for kUint16, that the source was decoded with keep_16_bits.
-  /// @param source  the pixels of plan.source, and nothing else; smaller, if that was decoded at a
-  ///   part of its size.
+  /// REQUIRES: for kUint16, the source was decoded with keep_16_bits.
+  /// @param source  the pixels of plan.source only; smaller if they were decoded at a reduced size.
   void apply(const ImagePlan& plan, const RgbView& source, void* out) const;
 
  private:

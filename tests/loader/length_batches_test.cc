@@ -10,7 +10,6 @@
 #include <set>
 
 #include "loader/thread_ranks.h"
-#include "support/chain.h"
 #include "support/dataset.h"
 
 namespace shardwise {
@@ -354,65 +353,6 @@ TEST(PackedBatchesTest, ARunGoesOnFromEveryStepOnOtherRanks) {
   }
 }
 
-/// The batches of an epoch, of a run that ends and goes on with other ranks again and again.
-void expect_chain(const test::TempDir& dir, std::uint64_t seed) {
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::mt19937_64 random(seed);
-  const std::size_t count = 1 + random() % 90;
-  std::set<std::size_t> bad;
-  for (std::uint64_t left = random() % 4; left > 0; --left) bad.insert(random() % count);
-  const std::string name = "chain" + std::to_string(seed);
-  const Dataset data = make_texts(dir, count, bad, name);
-  Loader::Options options = random() % 3 == 0 ? packing_options() : options_of(random() % 2 * 40);
-  options.batch_size = 2 + random() % 6;
-  options.by_length->window = 1 + random() % 40;
-  options.order.seed = random();
-  options.threads = static_cast<unsigned>(random() % 3);
-  options.max_bad = 4;
-  for (std::uint64_t left = random() % 3; left > 0; --left) {
-    options.order.skip.add_sample(random() % count);
-  }
-  // The same without anything left out, and what is left out taken out of it.
-  Loader::Options whole = options;
-  whole.order.skip = {};
-  std::optional<ResumeToken> token;
-  std::size_t delivered = 0;
-  for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-    Batches expected;
-    {
-      Loader loader(make_texts(dir, count, {}, name + "-whole"), whole);
-      loader.set_epoch(epoch);
-      while (const auto batch = loader.next()) {
-        auto& samples = expected.emplace_back(batch->samples().begin(), batch->samples().end());
-        std::erase_if(samples, [&](std::uint32_t i) {
-          return bad.contains(i) || options.order.skip.samples().contains(i);
-        });
-      }
-    }
-    while (!expected.empty() && expected.back().empty()) expected.pop_back();
-    Batches all;
-    for (std::string proof; proof.empty();) {
-      const std::uint64_t world = 1 + random() % 4;
-      const Delivered part = run(data, options, world, token, random() % 9);
-      for (const auto& step : part.steps) {
-        for (const auto& batch : step) all.emplace_back(batch.begin(), batch.end());
-      }
-      token = part.token;
-      proof = part.proof;
-    }
-    while (!all.empty() && all.back().empty()) all.pop_back();
-    ASSERT_EQ(all, expected) << "epoch " << epoch;
-    for (const auto& batch : all) delivered += batch.size();
-  }
-  ASSERT_EQ(token->epoch, 2u);
-  ASSERT_LE(delivered, 2 * count);
-}
-
-TEST(LengthBatchesTest, ChainsOfRunsDeliverTheSameBatches) {
-  const test::TempDir dir;
-  test::for_each_seed(10, 200, [&](std::uint64_t seed) { expect_chain(dir, seed); });
-}
-
 /// Gives blocks of 1 MiB at most.
 class LittleMemory : public std::pmr::memory_resource {
   void* do_allocate(std::size_t size, std::size_t alignment) override {
@@ -600,6 +540,8 @@ TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
   forged.batches->delivered = 0;
   EXPECT_THAT(text(options_of(), forged),
               AllOf(HasSubstr("a window begins where none does"), HasSubstr("position 12")));
+  forged.batches->rule = "";
+  EXPECT_THAT(text(plain, forged), HasSubstr("a window begins where none does"));
   EXPECT_THAT(test::error_text([&] { make_sampler(data, options_of().order, {})->resume(token); }),
               HasSubstr("go on with a Loader whose by_length is the same"));
   // At the end of an epoch the rule may change.

@@ -1,6 +1,6 @@
-"""The packages that side_by_side.py measures, each in a module of its own.
+"""The packages that side_by_side.py measures, each in a separate module.
 
-None is imported before a process of its own works with it; see child.py.
+Each is imported only in the process that works with it; see child.py.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NAMES = list(_PEERS)
 
 
 def peer_class(name: str) -> type[Peer]:
-    """The peer of this name. Raises ImportError if its package is not there."""
+    """Returns the peer of this name. Raises ImportError if its package is not installed."""
     module, made = _PEERS[name].split(":")
     found: type[Peer] = getattr(importlib.import_module(f"{__name__}.{module}"), made)
     return found

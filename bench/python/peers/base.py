@@ -1,4 +1,4 @@
-"""What all peers have in common: the samples, and what is asked of each."""
+"""The base of all peers: the samples, and the tasks of a peer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEED = 17
 
 
 class Corpus(NamedTuple):
-    """Samples in tars, of which one field counts, and where peers write the same samples."""
+    """Samples in tars, of which one field is used, and the folder for other formats of them."""
 
     name: str
     tars: list[str]
@@ -32,7 +32,7 @@ class Corpus(NamedTuple):
         return sum(self.lengths)
 
     def samples(self) -> Iterator[bytes]:
-        """The field of all samples, in their order."""
+        """Yields the field of each sample, in order."""
         import shardwise
 
         for sample in shardwise.open(self.tars):
@@ -45,10 +45,10 @@ class Ranks(NamedTuple):
 
 
 class Peer:
-    """One package, used as its own documentation says. What it has not, stays as it is here.
+    """A package, used as its documentation says. Features that it lacks keep the values below.
 
-    epoch() and pictures() give a function that goes through one epoch more at each call, batch by
-    batch; all share the workers where the package can keep them.
+    epoch() and pictures() return a function that goes through the next epoch at each call, batch by
+    batch. The epochs share their workers if the package can keep them.
     """
 
     package = ""
@@ -69,10 +69,10 @@ class Peer:
         return importlib.metadata.version(cls.package)
 
     def write(self) -> None:
-        """Writes the samples in its format to its folder, which is empty."""
+        """Writes the samples, in the package's format, to its empty folder."""
 
     def prepare(self) -> None:
-        """Writes the samples, if that was not done before. Packages may share a format."""
+        """Writes the samples unless they exist already. Packages may share a format."""
         done = os.path.join(self.folder, "complete")
         if not self.format:
             return
@@ -87,14 +87,14 @@ class Peer:
                 pass
 
     def rows(self, batch: Any) -> list[Any]:
-        """The bytes, or the picture, of each sample in a batch."""
+        """Returns the bytes, or the picture, of each sample in a batch."""
         return list(batch)
 
     def tally(self, batch: Any) -> tuple[int, int]:
-        """The samples of a batch of bytes, and their size: little work."""
+        """Returns the number of samples of a batch of bytes, and their size. Must be cheap."""
         return len(batch), sum(map(len, batch))
 
-    # What is measured. None: the package has no such thing; `without` says why.
+    # The measured tasks; None if the package cannot do a task (`without` says why).
     without: dict[str, str] = {}
     epoch: Callable[[], Callable[[], Iterator[Any]]] | None = None
     pictures: Callable[[int], Callable[[], Iterator[Any]]] | None = None
@@ -113,26 +113,26 @@ class Resumable:
         self._loader = make()
 
     def batches(self) -> Iterator[Any]:
-        """Those of the epoch, from its beginning."""
+        """Returns the batches of the epoch, from its beginning."""
         return iter(self._loader)
 
     def state(self) -> Any:
-        """Where it stands, after the batches that were taken."""
+        """Returns the state after the batches that were taken."""
         return self._loader.state_dict()
 
     def close(self) -> None:
-        """Lets go of what a new one needs."""
+        """Releases the resources that a new loader needs."""
         del self._loader
 
     def resumed(self, state: Any) -> Iterator[Any]:
-        """What a new loader gives after that state."""
+        """Returns the batches that a new loader delivers after that state."""
         loader = self._make()
         loader.load_state_dict(state)
         return iter(loader)
 
 
 def resized_crop(width: int, height: int) -> tuple[float, float, float, float]:
-    """A box as RandomResizedCrop of torchvision draws it: left, top, right, bottom."""
+    """Draws a box as torchvision's RandomResizedCrop does: left, top, right, bottom."""
     for _ in range(10):
         area = width * height * random.uniform(0.08, 1.0)
         ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
@@ -146,7 +146,7 @@ def resized_crop(width: int, height: int) -> tuple[float, float, float, float]:
 
 
 def picture(data: bytes, side: int) -> Any:
-    """uint8 [H, W, 3] by Pillow, which the packages' own decoders of images use, too."""
+    """Decodes to uint8 [H, W, 3] with Pillow, which the packages' image decoders use as well."""
     import numpy
     from PIL import Image
 

@@ -1,9 +1,9 @@
-"""A process that works with one peer, as side_by_side.py asks it to.
+"""A process that runs the tasks of one peer for side_by_side.py.
 
     python -m peers.child PEER TASK CORPUS [ARGUMENT...]
 
-CORPUS is a Corpus as JSON. Each answer is a line of JSON; what packages print goes to stderr. After
-the first answer each line on stdin asks for a round; the first round also adds up all bytes.
+CORPUS is a Corpus as JSON. Each answer is a line of JSON; output of packages goes to stderr. After
+the first answer, each line on stdin starts a round; the first round also adds up all bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Rounds = Iterator[Answer]
 
 
 def _added(rows: list[Any]) -> int:
-    """The sum of all bytes, or pixels."""
+    """Returns the sum of all bytes, or pixels."""
     total = 0
     for row in rows:
         array = numpy.frombuffer(row, numpy.uint8) if not hasattr(row, "shape") else row
@@ -38,12 +38,12 @@ def _added(rows: list[Any]) -> int:
 
 
 def _clock_of(process: int) -> int:
-    """The clock of a process's CPU time, as clock_getcpuclockid(3) makes it."""
+    """Returns the clock of a process's CPU time, as clock_getcpuclockid(3) does."""
     return (~process << 3) | 2
 
 
 def _cpu_seconds() -> float:
-    """Of this process and its workers, which share its session: also those that have ended."""
+    """Returns the CPU time of this process and its workers, including workers that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = ended.ru_utime + ended.ru_stime
     for process in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
@@ -51,12 +51,12 @@ def _cpu_seconds() -> float:
             if os.getsid(process) == os.getsid(0):
                 seconds += time.clock_gettime(_clock_of(process))
         except OSError:
-            continue  # it ended meanwhile
+            continue  # the process has ended meanwhile
     return seconds
 
 
 def _measured(work: Callable[[], tuple[int, int]]) -> Answer:
-    """The rate and the CPU time of work that says how many samples, and bytes, it had."""
+    """Returns rate and CPU time of `work`, which returns its numbers of samples and bytes."""
     cpu, begin = _cpu_seconds(), time.perf_counter()
     samples, size = work()
     seconds = time.perf_counter() - begin
@@ -112,7 +112,7 @@ def items(peer: Peer, count: int) -> Rounds:
 
 
 def resumes(peer: Peer) -> Rounds:
-    """Goes on at 90 % of an epoch by a new loader."""
+    """Resumes at 90 % of an epoch with a new loader."""
     assert peer.resumable is not None
     while True:
         made = peer.resumable()
@@ -144,7 +144,7 @@ def resumes(peer: Peer) -> Rounds:
 
 
 def first(peer: Peer) -> Answer:
-    """The first batch of a loader; the packages were imported when the peer was made."""
+    """Times the first batch of a loader. The packages were imported when the peer was made."""
     assert peer.epoch is not None
     begin = time.monotonic()
     batches = peer.epoch()()
@@ -154,7 +154,7 @@ def first(peer: Peer) -> Answer:
 
 
 def deliver(peer: Peer, ranks: Ranks, batch_size: int) -> Answer:
-    """The numbers that this rank is given, batch by batch, in two epochs."""
+    """Returns the sample numbers that this rank gets, batch by batch, in two epochs."""
     assert peer.deliver is not None
     if peer.needs_group:
         import torch.distributed
@@ -198,7 +198,7 @@ def work(
         why = made.without.get(task)
         return say(about | {"absent": f"none: {why}" if why else ""})
     peer = made(corpus)
-    if task != "deliver":  # ranks would do it all at once
+    if task != "deliver":  # all ranks would prepare at once
         peer.prepare()
     if task == "prepare":
         return say(about)

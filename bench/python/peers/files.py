@@ -1,4 +1,4 @@
-"""Samples as files, one each, a thousand in a folder."""
+"""Samples as files: one file per sample, a thousand per folder."""
 
 from __future__ import annotations
 

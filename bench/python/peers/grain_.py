@@ -1,4 +1,4 @@
-"""Grain over ArrayRecord, by threads and by processes."""
+"""Grain over ArrayRecord, with threads and with processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-logging.disable(logging.WARNING)  # it says that there is no JAX
+logging.disable(logging.WARNING)  # Grain warns that there is no JAX
 
 import grain
 from array_record.python import array_record_module
@@ -39,7 +39,7 @@ class _Grain(Peer):
         return grain.MapDataset.source(self._source()).shuffle(SEED + epoch)
 
     def _iterated(self, data: Any) -> Any:
-        """A MapDataset of batches, gone through by workers."""
+        """Iterates over a MapDataset of batches with workers."""
         raise NotImplementedError
 
     def _epochs(self, batched: Callable[[Any], Any]) -> Callable[[], Iterator[Any]]:
@@ -85,7 +85,7 @@ class Processes(_Grain):
 
 
 class _State(Resumable):
-    """Its iterators have the state."""
+    """A Resumable for Grain, whose iterators hold the state."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         super().__init__(lambda: iter(make()))

@@ -1,4 +1,4 @@
-"""SPDL: threads over files, pictures by FFmpeg."""
+"""SPDL: threads over files; FFmpeg decodes pictures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .files import path_of, read_file, write_files
 
 
 class _Paths:
-    """The files of one rank, in an order of their own each time."""
+    """The files of one rank, in another order in each epoch."""
 
     def __init__(self, folder: str, count: int, ranks: Ranks) -> None:
         self._folder = folder

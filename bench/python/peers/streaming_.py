@@ -19,7 +19,7 @@ class _Pictures(streaming.StreamingDataset):  # type: ignore[misc]
 
 
 def _together(samples: list[dict[str, Any]]) -> dict[str, Any]:
-    """A dict of lists: of a list, its loader would take the first sample's size for the batch's."""
+    """Collates to a dict: the loader takes the first item's size of a list as the batch size."""
     return {"data": [sample["data"] for sample in samples]}
 
 

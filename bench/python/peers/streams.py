@@ -1,4 +1,4 @@
-"""litdata and mosaicml-streaming: the loader of each takes data sets of its own."""
+"""litdata and mosaicml-streaming, whose loaders accept only their own data sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""webdataset: tars read from one end to the other, by 2 worker processes."""
+"""webdataset: 2 worker processes read tars from beginning to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""wids, and shardwise.wids, which takes its place."""
+"""wids, and its replacement shardwise.wids."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _itself(url: str) -> str:
 
 
 class _Chosen:
-    """What becomes of a sample: its bytes, or a picture. It is sent to workers."""
+    """Converts a sample to its bytes, or to a picture. Must be picklable, for workers."""
 
     def __init__(self, field: str, side: int | None = None) -> None:
         self._field = "." + field

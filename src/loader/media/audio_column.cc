@@ -50,10 +50,10 @@ class AudioCutter {
       AudioDecoder::Samples samples = cut_of(promised);
       if (samples.num_stored == wanted_) return samples;
     }
-    return cut_of(decoder_.count());  // the container does not know, or errs
+    return cut_of(decoder_.count());  // the container's length is missing or wrong
   }
 
-  /// @param size  how many samples the sound has.
+  /// @param size  number of samples of the sound.
   AudioDecoder::Samples cut_of(std::int64_t size) {
     const std::int64_t first = std::max(decoder_.first_sample(), number_at(clip_.begin_seconds));
     const std::int64_t last =
@@ -114,7 +114,7 @@ class AudioColumn final : public ColumnMaker {
   }
 
  private:
-  /// Each channel with zeros behind, or cut, to the row's length.
+  /// Writes each channel, padded with zeros or cut to the row's length.
   static void write(const AudioDecoder::Samples& samples, RowOutput& output) {
     const auto size = static_cast<std::size_t>(samples.num_samples);
     if (output.ragged != nullptr) {

@@ -9,23 +9,24 @@
 #include "shardwise/base/hash.h"
 #include "shardwise/loader/media_columns.h"
 
-// Which part of a video or sound is shown: docs/formats/transforms.md (Clips) specifies it.
+// Chooses the part of a video or sound; docs/formats/transforms.md (Clips) specifies how.
 
 namespace shardwise::detail {
 
-/// Errors: InvalidArgument.
+/// Errors: InvalidArgument if the clip's options are invalid.
 void require_clip(const Column::VideoClip& clip);
 void require_clip(const Column::AudioClip& clip);
 
-/// Where a clip of `span` places begins in `size` of them, from 0. A longer one begins with them.
+/// Returns where a clip of `span` places begins among `size` places, from 0. A clip longer than
+/// `size` begins at 0.
 SHARDWISE_EXPORT std::int64_t clip_start(std::int64_t size, std::int64_t span,
                                          Column::ClipStart start, const Hash128& key,
                                          Operation operation) noexcept;
 
-/// The numbers of the frames of a clip, which never descend.
+/// Returns the numbers of the frames of a clip, which never descend.
 /// @param times  of all frames of the video, ascending.
 /// @param key    sample_key() of the sample.
-/// Errors: DecodeFailure: there are too few.
+/// Errors: DecodeFailure if there are too few frames.
 SHARDWISE_EXPORT std::vector<std::int64_t> clip_frames(std::span<const double> times,
                                                        const Column::VideoClip& clip,
                                                        const Hash128& key);

@@ -30,7 +30,7 @@ using detail::RowOutput;
 using detail::Stage;
 using detail::VideoDecoder;
 
-/// The field that holds a video, and which of its frames are shown.
+/// The field that holds a video, and the choice of its frames.
 class ClipField {
  public:
   ClipField(const std::string& fields, const Column::VideoClip& clip)
@@ -44,7 +44,7 @@ class ClipField {
     return fields_.describe() + " " + detail::text_of(clip_);
   }
 
-  /// Calls `work` with a decoder of the field. Errors: BadField for what cannot be decoded.
+  /// Calls `work` with a decoder of the field. Errors: BadField if the field cannot be decoded.
   template <class Work>
   auto opened(const RowInput& input, const Work& work) const {
     const std::size_t place = fields_.in(input.sample);
@@ -107,7 +107,7 @@ class VideoColumn final : public ColumnMaker {
     return shape;
   }
 
-  /// One for all frames of the clip.
+  /// Makes one plan for all frames of the clip.
   [[nodiscard]] ImagePlan plan_of(const VideoDecoder& decoder, const RowInput& input) const {
     return detail::plan_within(transformer_, size_of_frames(decoder), input.random(),
                                field_.clip().max_pixels);

@@ -1,0 +1,340 @@
+#include "loader/epoch_plan.h"
+
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <variant>
+
+#include "base/error_types.h"
+#include "base/fork.h"
+#include "base/text.h"
+#include "loader/batch_mixer.h"
+#include "loader/fields.h"
+#include "loader/length_batches.h"
+#include "loader/packing.h"
+
+namespace shardwise::detail {
+namespace {
+
+/// Errors: InvalidArgument if batches by length cannot be combined with other options.
+void require_by_length(const Loader::Options& options) {
+  const auto refuse_if = [](bool is_wrong, const std::string& what, const char* advice) {
+    if (is_wrong) throw InvalidArgument("batches by length cannot be made", what, advice);
+  };
+  const Loader::ByLength& rule = *options.by_length;
+  refuse_if(rule.window == 0, "the window is 0", "give it 1 or more positions");
+  refuse_if(rule.window > std::uint64_t{1} << 32, "the window is larger than 2^32",
+            "choose a smaller one");
+  refuse_if(options.global_batch_size != 0, "global_batch_size is set", "say batch_size instead");
+  refuse_if(options.order.balance_bytes, "balance_bytes is set", "choose one of the two");
+  refuse_if(options.order.tail != Order::Tail::kExact,
+            "the order's tail is " + std::string(tail_name(options.order.tail)),
+            "choose the exact one: ranks have equal numbers of batches anyway");
+  refuse_if(std::holds_alternative<Wids>(options.order.kind), "the order is that of wids",
+            "choose another order");
+  refuse_if(rule.pack.empty() != (rule.pack_to == 0), "of pack and pack_to only one is set",
+            "name the column to pack, and the length of rows");
+  refuse_if(rule.pack_to > std::uint64_t{1} << 31, "pack_to is larger than 2^31",
+            "choose shorter rows");
+  refuse_if(rule.pack_to != 0 && rule.max_tokens != 0, "both pack_to and max_tokens are set",
+            "packed batches have batch_size * pack_to tokens: leave max_tokens out");
+  if (rule.pack_to == 0) return;
+  const auto packed = std::ranges::find(options.columns, rule.pack, &Column::name);
+  refuse_if(packed == options.columns.end(), "there is no column " + in_quotes(rule.pack),
+            "pack one of the loader's columns");
+  Packer::require(*packed, rule.padding);
+}
+
+/// Errors: InvalidArgument if two arrays of a batch have one name.
+void require_names(const Loader::Options& options) {
+  std::set<std::string> names;
+  if (options.mix) names = {options.mix->column + "_lambda", options.mix->column + "_partner"};
+  if (options.by_length && options.by_length->pack_to != 0) {
+    names.insert({options.by_length->pack + "_segments", options.by_length->pack + "_positions"});
+  }
+  for (const Column& column : options.columns) {
+    if (names.insert(column.name()).second) continue;
+    throw InvalidArgument("two columns have one name", in_quotes(column.name()),
+                          "give one another name with named()");
+  }
+}
+
+/// Errors: InvalidArgument if a number exceeds the limit of its field.
+void require_range(const Loader::Options& options) {
+  visit_fields<Loader::Options>([&]<class Value>(const Field<Loader::Options, Value>& field) {
+    if constexpr (std::is_integral_v<Value>) {
+      const std::uint64_t most = field.text.most;
+      if (most == 0 || options.*field.member <= most) return;
+      throw InvalidOption(std::string(field.name) + " is out of range",
+                          std::to_string(options.*field.member),
+                          "choose 0 to " + std::to_string(most));
+    }
+  });
+}
+
+/// Makes a sampler at the beginning of epoch 0. Errors: InvalidArgument if an option is invalid.
+std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
+                                     const RankOptions& ranks) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
+  require_range(options);
+  if (ranks.batch_size < 1 || ranks.batch_size > kMost) {
+    throw InvalidOption("the batch size is out of range", std::to_string(options.batch_size),
+                        "choose 1 to 16,777,216");
+  }
+  if (options.max_bad > 0 && std::holds_alternative<Wids>(options.order.kind)) {
+    throw InvalidArgument(
+        "max_bad cannot be used with the order of wids", {},
+        "that order cannot leave samples out; choose another order, or max_bad 0");
+  }
+  if (options.by_length) require_by_length(options);
+  if (options.mix) BatchMixer(*options.mix, options.columns, options.order.seed);
+  require_names(options);
+  return make_sampler(data, options.order, ranks);
+}
+
+RankOptions rank_options(const Loader::Options& options, std::uint64_t rank,
+                         std::uint64_t world_size) {
+  return {.rank = rank,
+          .world_size = world_size,
+          // If global_batch_size sets the size of steps, batch_size is ignored.
+          .batch_size = options.global_batch_size != 0 ? 1 : options.batch_size,
+          .global_batch_size = options.global_batch_size,
+          .replicas = options.replicas};
+}
+
+class Counted final : public EpochPlan {
+ public:
+  Counted(const MixedDataset& data, const Loader::Options& options,
+          std::unique_ptr<Sampler> sampler, Point begin)
+      : EpochPlan(data, options, std::move(sampler), begin) {
+    set_steps(this->sampler().steps());
+  }
+
+  ResumeToken token_after(std::uint64_t num_steps) const override {
+    return sampler().token_after(num_steps);
+  }
+  std::uint64_t slot_after(std::uint64_t num_steps) const override {
+    return sampler().first_of_step(num_steps);
+  }
+  std::uint64_t slot_read(std::uint64_t num_rows) const override { return num_rows; }
+
+  Engine::Source source() override {
+    // A separate sampler, which runs ahead of what is delivered.
+    return [ahead = std::shared_ptr<Sampler>(sampler().clone()),
+            step = std::uint64_t{0}]() mutable -> std::optional<BatchPlan> {
+      if (step == ahead->steps()) return std::nullopt;
+      BatchPlan next;
+      const std::uint64_t first = ahead->first_of_step(step++);
+      next.samples.resize(ahead->first_of_step(step) - first);
+      next.samples.resize(ahead->next_batch(next.samples));
+      for (std::size_t i = 0; i < next.samples.size(); ++i) {
+        next.positions.push_back(ahead->position_in_epoch(first + i));
+      }
+      return next;
+    };
+  }
+
+ private:
+  std::unique_ptr<EpochPlan> from(std::unique_ptr<Sampler> sampler, Point begin) const override {
+    return std::make_unique<Counted>(data_, options_, std::move(sampler), begin);
+  }
+};
+
+/// The progress of one rank with batches by length, whose samples come from anywhere in a window.
+/// It is the slot in which the window begins that the rank reads from.
+///
+/// Threads: internally synchronised.
+class WindowProgress {
+ public:
+  /// @param slot  where the window of the first batch begins.
+  explicit WindowProgress(std::uint64_t slot) : slot_(slot) {}
+
+  /// Notes that a batch of `num_rows` rows was planned. This rank's next batch is of the window
+  /// that begins in `slot`. Called in the order of batches.
+  void plan(std::uint64_t num_rows, std::uint64_t slot) {
+    const Lock lock(mutex_);
+    rows_planned_ += num_rows;
+    const std::uint64_t last = ends_.empty() ? slot_ : ends_.back().slot;
+    if (slot > last) ends_.push_back({rows_planned_, slot});
+  }
+
+  /// Returns the slot before which all is read once the first `num_rows` planned rows are read.
+  /// Calls may overtake each other.
+  std::uint64_t slot_after(std::uint64_t num_rows) {
+    const Lock lock(mutex_);
+    for (; !ends_.empty() && ends_.front().rows <= num_rows; ends_.pop_front()) {
+      slot_ = ends_.front().slot;
+    }
+    return slot_;
+  }
+
+ private:
+  /// After `rows` rows, this rank is done with the windows before the one that begins in `slot`.
+  struct End {
+    std::uint64_t rows;
+    std::uint64_t slot;
+  };
+
+  Mutex mutex_;
+  std::uint64_t rows_planned_ SHARDWISE_GUARDED_BY(mutex_) = 0;
+  std::uint64_t slot_ SHARDWISE_GUARDED_BY(mutex_);
+  std::deque<End> ends_ SHARDWISE_GUARDED_BY(mutex_);
+};
+
+class ByLength final : public EpochPlan {
+ public:
+  /// The part that all plans of a loader share.
+  struct Rule {
+    SampleLengths lengths;
+    std::unique_ptr<Sampler> order;  ///< for one rank, with nothing left out
+    std::string text;                ///< see rule()
+  };
+
+  ByLength(const MixedDataset& data, const Loader::Options& options,
+           std::unique_ptr<Sampler> sampler, Point begin, std::shared_ptr<const Rule> rule)
+      : EpochPlan(data, options, std::move(sampler), begin),
+        rule_(std::move(rule)),
+        batches_(batches_of()) {
+    set_steps(batches_.size() / num_shares() + (batches_.size() % num_shares() != 0));
+  }
+
+  static std::shared_ptr<const Rule> rule_of(const MixedDataset& data,
+                                             const Loader::Options& options) {
+    const Loader::ByLength& by_length = *options.by_length;
+    Order order = options.order;
+    order.skip = {};
+    SampleLengths lengths(data, by_length);
+    std::string text = lengths.name() + ", window " + std::to_string(by_length.window) +
+                       ", batch_size " + std::to_string(options.batch_size) + ", max_tokens " +
+                       std::to_string(by_length.max_tokens);
+    if (by_length.pack_to != 0) text += ", pack_to " + std::to_string(by_length.pack_to);
+    return std::make_shared<const Rule>(
+        Rule{std::move(lengths), make_sampler(data, order, {}), std::move(text)});
+  }
+
+  std::uint64_t delivered_before() override {
+    return EpochPlan::delivered_before() + batches_.delivered_before();
+  }
+
+  ResumeToken token_after(std::uint64_t num_steps) const override {
+    if (num_steps == steps()) return sampler().token_after(sampler().steps());
+    ResumeToken token = sampler().token_after(0);
+    token.epoch = sampler().epoch();  // token_after(0) is in the next one if all is left out
+    const Point point = point_before(num_steps * num_shares());
+    token.position = point.position;
+    if (point.position > 0 || point.batches > 0) token.batches = {rule_->text, point.batches};
+    return token;
+  }
+
+  /// Returns where the window of this rank's next batch begins, in samples that all ranks deliver.
+  std::uint64_t slot_after(std::uint64_t num_steps) const override {
+    return sampler().deliveries_before(point_before(num_steps * num_shares() + share()).position) -
+           sampler().deliveries_before(batches_.point_after(0).position);
+  }
+  std::uint64_t slot_read(std::uint64_t num_rows) const override {
+    return progress_->slot_after(num_rows);
+  }
+
+  Engine::Source source() override {
+    progress_ = std::make_unique<WindowProgress>(slot_after(0));
+    return [this, ahead = std::make_shared<LengthBatches>(batches_),
+            step = std::uint64_t{0}]() mutable -> std::optional<BatchPlan> {
+      if (step == steps()) return std::nullopt;
+      const std::uint64_t batch = step++ * num_shares() + share();
+      BatchPlan next = batch < ahead->size() ? ahead->batch(batch) : BatchPlan{};
+      progress_->plan(next.samples.size(), slot_after(step));
+      return next;
+    };
+  }
+
+ private:
+  std::unique_ptr<EpochPlan> from(std::unique_ptr<Sampler> sampler, Point begin) const override {
+    return std::make_unique<ByLength>(data_, options_, std::move(sampler), begin, rule_);
+  }
+  std::string_view rule() const override { return rule_->text; }
+
+  LengthBatches batches_of() const {
+    auto whole = rule_->order->clone();
+    whole->set_epoch(sampler().epoch());
+    return LengthBatches(std::shared_ptr<const SampleLengths>(rule_, &rule_->lengths),
+                         *options_.by_length, options_.batch_size, sampler(), std::move(whole),
+                         begin_);
+  }
+
+  /// Returns where this batch begins, or the end of the epoch if it has fewer batches.
+  Point point_before(std::uint64_t batch) const {
+    return batches_.point_after(std::min(batch, batches_.size()));
+  }
+
+  const std::shared_ptr<const Rule> rule_;
+  LengthBatches batches_;
+  std::unique_ptr<WindowProgress> progress_;
+};
+
+}  // namespace
+
+std::unique_ptr<EpochPlan> EpochPlan::make(const MixedDataset& data, const Loader::Options& options,
+                                           std::uint64_t rank, std::uint64_t world_size) {
+  auto sampler = sampler_for(data, options, rank_options(options, rank, world_size));
+  if (!options.by_length) {
+    return std::make_unique<Counted>(data, options, std::move(sampler), Point{});
+  }
+  return std::make_unique<ByLength>(data, options, std::move(sampler), Point{},
+                                    ByLength::rule_of(data, options));
+}
+
+void EpochPlan::validate(const MixedDataset& data, const Loader::Options& options,
+                         std::uint64_t world_size) {
+  sampler_for(data, options, rank_options(options, 0, world_size));
+  if (options.by_length) SampleLengths(data, *options.by_length);
+}
+
+std::uint64_t EpochPlan::delivered_before() { return sampler_->deliveries_before(begin_.position); }
+
+std::unique_ptr<EpochPlan> EpochPlan::resume(const ResumeToken& token,
+                                             Sampler::Changes changes) const {
+  const std::string where =
+      "epoch " + std::to_string(token.epoch) + ", position " + std::to_string(token.position);
+  const std::string_view there = token.batches ? std::string_view(token.batches->rule) : "";
+  if ((token.batches || token.position > 0) && there != rule()) {
+    const auto shown = [](std::string_view text) {
+      return text.empty() ? std::string("none") : in_quotes(text);
+    };
+    throw Mismatch("within an epoch, batches by length must be made as before",
+                   where + ": " + shown(there) + " there, " + shown(rule()) + " here",
+                   "go on with the same by_length and batch_size, or at the end of the epoch");
+  }
+  if (token.batches && (window() == 0 || token.position % window() != 0)) {
+    throw Mismatch("the resume token says that a window begins where none does", where,
+                   "take tokens from the loader's state()");
+  }
+  Order order = options_.order;
+  ResumeToken plain = token;  // samplers do not know batches
+  if (token.batches) {
+    plain.batches.reset();
+    // Deliveries of this window stand, so new entries apply only after it. Samples that are left
+    // out before its end come from the token.
+    order.skip = {};
+    plain.skip.merge_from(options_.order.skip, {token.epoch, token.position + window()});
+  }
+  auto sampler =
+      make_sampler(data_, order, rank_options(options_, sampler_->rank(), sampler_->world_size()));
+  sampler->resume(plain, changes);
+  return from(std::move(sampler), {token.position, token.batches ? token.batches->delivered : 0});
+}
+
+std::unique_ptr<EpochPlan> EpochPlan::whole(std::uint64_t epoch, const SkipList& bad) const {
+  ResumeToken token = sampler_->token_after(0);
+  token.epoch = epoch;
+  token.position = 0;
+  token.skip.merge(bad);
+  // After a token within a window, the sampler's list applies only after that window.
+  token.skip.merge_from(options_.order.skip, {epoch, 0});
+  auto sampler = sampler_->clone();
+  sampler->resume(token);
+  return from(std::move(sampler), {});
+}
+
+}  // namespace shardwise::detail
