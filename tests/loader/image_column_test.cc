@@ -51,20 +51,6 @@ std::map<std::int64_t, std::string> rows(const Dataset& data, const ImageTransfo
   return found;
 }
 
-TEST(ImageColumnTest, RandomTransformsGiveTheSameForAnyThreadsAndBatches) {
-  const test::TempDir dir;
-  const Dataset data = make_pictures(dir, 40);
-  const auto expected = rows(data, kTraining, 0, 40);
-  EXPECT_EQ(expected.size(), 40u);
-  EXPECT_EQ(expected.begin()->second.size(), 24u * 20 * 3 * 4);
-  for (const unsigned threads : {1u, 2u, 7u}) {
-    for (const std::uint64_t batch_size : {1u, 7u, 64u}) {
-      EXPECT_EQ(rows(data, kTraining, threads, batch_size), expected);
-    }
-  }
-  EXPECT_NE(rows(data, kTraining, 2, 7, 1), expected) << "another epoch draws anew";
-}
-
 TEST(ImageColumnTest, WholeImagesAreTheSameWithChannelsFirstAndLast) {
   const test::TempDir dir;
   const Dataset data = make_pictures(dir, 12);

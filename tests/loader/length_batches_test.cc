@@ -44,17 +44,6 @@ Loader::Options options_of(std::uint64_t max_tokens = 0) {
 /// What all ranks deliver, step by step: the samples of each batch, by rank.
 using Steps = std::vector<std::vector<std::vector<std::int64_t>>>;
 
-/// The batches of an epoch in the order in which they are dealt out, without those that are empty
-/// because nothing is left.
-Batches dealt(const Steps& steps) {
-  Batches batches;
-  for (const auto& step : steps) {
-    for (const auto& batch : step) batches.emplace_back(batch.begin(), batch.end());
-  }
-  while (!batches.empty() && batches.back().empty()) batches.pop_back();
-  return batches;
-}
-
 std::int64_t longest(const Batch& batch) {
   const Batch::Array& texts = batch["txt"];
   std::int64_t most = 0;
@@ -74,63 +63,6 @@ TEST(LengthBatchesTest, AreThoseOfTheSpecification) {
               ElementsAre(ElementsAre(5), ElementsAre(2), ElementsAre(0), ElementsAre(6, 1, 7),
                           ElementsAre(3, 4)));
   EXPECT_THAT(length_batches({}, 4, 9, 17, 2, 4), testing::IsEmpty());
-}
-
-TEST(LengthBatchesTest, HoldEachSampleOnceWithinTheBudget) {
-  std::mt19937_64 random(1);
-  for (int trial = 0; trial < 300; ++trial) {
-    std::vector<std::uint64_t> lengths(random() % 60);
-    for (std::uint64_t& length : lengths) length = random() % 40;
-    const std::uint64_t max_rows = 1 + random() % 9;
-    const std::uint64_t max_tokens = random() % 3 == 0 ? 0 : 1 + random() % 100;
-    const Batches batches = length_batches(lengths, max_rows, max_tokens, 5, 0, random());
-    std::set<std::uint32_t> seen;
-    std::size_t partial = 0;
-    for (const auto& batch : batches) {
-      ASSERT_FALSE(batch.empty());
-      ASSERT_LE(batch.size(), max_rows);
-      partial += batch.size() < max_rows;
-      std::uint64_t most = 0;
-      for (const std::uint32_t i : batch) {
-        ASSERT_TRUE(seen.insert(i).second);
-        most = std::max(most, lengths[i]);
-      }
-      if (max_tokens != 0 && batch.size() > 1) {
-        ASSERT_LE(batch.size() * most, max_tokens);
-      }
-    }
-    ASSERT_EQ(seen.size(), lengths.size());
-    if (max_tokens == 0) {
-      ASSERT_LE(partial, 1u);
-    }
-  }
-}
-
-TEST(LengthBatchesTest, ALoaderDeliversThemExactlyAndProven) {
-  const test::TempDir dir;
-  const Dataset data = make_texts(dir, 200);
-  for (const std::uint64_t budget : {0, 40, 7}) {
-    Loader loader(data, options_of(budget));
-    for (auto epoch : loader.epochs(2)) {
-      std::uint64_t steps = 0;
-      std::set<std::int64_t> seen;
-      for (const Batch& batch : epoch) {
-        ++steps;
-        for (std::size_t i = 0; i < batch.size(); ++i) {
-          EXPECT_TRUE(seen.insert(batch.samples()[i]).second);
-          EXPECT_EQ(batch["cls"].values<std::int64_t>()[i], batch.samples()[i]);
-        }
-        EXPECT_LE(batch.size(), 6u);
-        if (budget != 0 && batch.size() > 1) {
-          EXPECT_LE(static_cast<std::int64_t>(batch.size()) * longest(batch),
-                    static_cast<std::int64_t>(budget));
-        }
-      }
-      EXPECT_EQ(steps, epoch.steps());
-      EXPECT_EQ(seen.size(), 200u);
-      EXPECT_THAT(epoch.prove(), HasSubstr("200 samples, each exactly once: proven"));
-    }
-  }
 }
 
 TEST(LengthBatchesTest, LittleOfThePaddedBatchesIsPadding) {
@@ -176,18 +108,6 @@ void expect_sound(const std::vector<detail::PackedBatch>& batches,
     }
   }
   ASSERT_EQ(seen.size(), lengths.size());
-}
-
-TEST(PackedBatchesTest, HoldEachSequenceWhole) {
-  std::mt19937_64 random(2);
-  for (int trial = 0; trial < 500; ++trial) {
-    const std::uint64_t num_rows = 1 + random() % 5;
-    const std::uint64_t row_length = 1 + random() % 30;
-    std::vector<std::uint64_t> lengths(random() % 60);
-    for (std::uint64_t& length : lengths) length = random() % (num_rows * row_length + 1);
-    expect_sound(detail::packed_batches(lengths, num_rows, row_length, 5, 0, random()), lengths,
-                 num_rows, row_length);
-  }
 }
 
 TEST(PackedBatchesTest, AreNearlyFull) {
@@ -300,59 +220,6 @@ Delivered run(const Dataset& data, const Loader::Options& options, std::uint64_t
   return all;
 }
 
-TEST(LengthBatchesTest, AreTheSameForAnyNumberOfRanksAndThreads) {
-  const test::TempDir dir;
-  const Dataset data = make_texts(dir, 130);
-  for (const std::uint64_t budget : {0, 40}) {
-    const Batches expected = dealt(run(data, options_of(budget), 1).steps);
-    for (const std::uint64_t world : {1, 2, 3, 5}) {
-      for (const unsigned threads : {0u, 2u}) {
-        Loader::Options options = options_of(budget);
-        options.threads = threads;
-        const Delivered here = run(data, options, world);
-        EXPECT_EQ(dealt(here.steps), expected) << world << " ranks";
-        EXPECT_THAT(here.proof, HasSubstr("130 samples, each exactly once: proven"));
-      }
-    }
-  }
-}
-
-TEST(LengthBatchesTest, ARunGoesOnFromEveryStepOnOtherRanks) {
-  const test::TempDir dir;
-  const Dataset data = make_texts(dir, 75);
-  for (const std::uint64_t budget : {0, 40}) {
-    const Batches all = dealt(run(data, options_of(budget), 1).steps);
-    for (const std::uint64_t world : {1, 2, 3}) {
-      for (std::uint64_t steps = 0; steps * world < all.size(); ++steps) {
-        const Delivered first = run(data, options_of(budget), world, {}, steps);
-        const Delivered rest = run(data, options_of(budget), world % 3 + 1, first.token);
-        Batches both = dealt(first.steps);
-        const Batches second = dealt(rest.steps);
-        both.insert(both.end(), second.begin(), second.end());
-        ASSERT_EQ(both, all) << steps << " steps of " << world << " ranks";
-        ASSERT_THAT(rest.proof, HasSubstr("75 samples, each exactly once: proven"));
-      }
-    }
-  }
-}
-
-TEST(PackedBatchesTest, ARunGoesOnFromEveryStepOnOtherRanks) {
-  const test::TempDir dir;
-  const Dataset data = make_texts(dir, 75, {7, 30});
-  Loader::Options options = packing_options();
-  options.max_bad = 5;
-  const Batches all = dealt(run(data, options, 1).steps);
-  for (std::uint64_t steps = 0; steps * 2 < all.size(); ++steps) {
-    const Delivered first = run(data, options, 2, {}, steps);
-    const Delivered rest = run(data, options, 3, first.token);
-    Batches both = dealt(first.steps);
-    const Batches second = dealt(rest.steps);
-    both.insert(both.end(), second.begin(), second.end());
-    ASSERT_EQ(both, all) << steps << " steps";
-    ASSERT_THAT(rest.proof, AllOf(HasSubstr("73 samples"), HasSubstr("proven")));
-  }
-}
-
 /// Gives blocks of 1 MiB at most.
 class LittleMemory : public std::pmr::memory_resource {
   void* do_allocate(std::size_t size, std::size_t alignment) override {
@@ -405,57 +272,6 @@ TEST(PackedBatchesTest, WhatCannotBePackedIsRefused) {
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->pack_to = 7; }),
               AllOf(HasSubstr("a sequence does not fit into a batch"),
                     HasSubstr("tokens, and a batch 3 rows of 7")));
-}
-
-TEST(LengthBatchesTest, ReplicasGetTheSame) {
-  const test::TempDir dir;
-  Loader::Options options = options_of();
-  options.replicas = 2;
-  const Delivered here = run(make_texts(dir, 75), options, 4);
-  for (const auto& step : here.steps) {
-    EXPECT_EQ(step[0], step[1]);
-    EXPECT_EQ(step[2], step[3]);
-  }
-  EXPECT_THAT(here.proof, HasSubstr("75 samples, each exactly once: proven"));
-}
-
-TEST(LengthBatchesTest, BadSamplesMoveNoOther) {
-  const test::TempDir dir;
-  const Dataset data = make_texts(dir, 75, {7, 30, 31, 64});
-  Loader::Options options = options_of();
-  options.max_bad = 10;
-  Batches expected = dealt(run(make_texts(test::TempDir(), 75), options, 1).steps);
-  for (auto& batch : expected) {
-    std::erase_if(batch, [](std::uint32_t i) { return i == 7 || i == 30 || i == 31 || i == 64; });
-  }
-  for (std::uint64_t steps = 0; steps < 6; ++steps) {
-    const Delivered first = run(data, options, 2, {}, steps);
-    const Delivered rest = run(data, options, 3, first.token);
-    Batches both = dealt(first.steps);
-    const Batches second = dealt(rest.steps);
-    both.insert(both.end(), second.begin(), second.end());
-    EXPECT_EQ(both, expected) << steps;
-    EXPECT_THAT(rest.proof, AllOf(HasSubstr("71 samples"), HasSubstr("proven")));
-    // The next epoch does without them, as of its beginning.
-    const Delivered next = run(data, options, 2, rest.token);
-    EXPECT_EQ(next.token.skip.samples().size(), 4u);
-    EXPECT_THAT(next.proof, AllOf(HasSubstr("71 samples"), HasSubstr("proven")));
-  }
-}
-
-TEST(LengthBatchesTest, NewEntriesOfASkipListHoldBehindTheWindowOfTheToken) {
-  const test::TempDir dir;
-  const Dataset data = make_texts(dir, 75);
-  const Delivered first = run(data, options_of(), 1, {}, 2);
-  Loader::Options options = options_of();
-  for (std::uint64_t sample = 0; sample < 75; ++sample) options.order.skip.add_sample(sample);
-  const Delivered rest = run(data, options, 1, first.token);
-  // The window of 32 positions is delivered to its end, and nothing after it.
-  std::size_t count = 0;
-  for (const auto& batch : dealt(first.steps)) count += batch.size();
-  for (const auto& batch : dealt(rest.steps)) count += batch.size();
-  EXPECT_EQ(count, 32u);
-  EXPECT_THAT(rest.proof, AllOf(HasSubstr("32 samples"), HasSubstr("proven")));
 }
 
 TEST(LengthBatchesTest, LengthsComeFromAColumnToo) {

@@ -36,6 +36,10 @@
 namespace shardwise {
 namespace {
 
+using test::Dice;
+using test::must;
+using test::must_equal;
+
 // ---------------------------------------------------------------------------- from order.md
 
 std::string words_of(std::initializer_list<std::uint64_t> words) {
@@ -179,38 +183,6 @@ std::vector<PlacedBatch> model_packed(const std::vector<std::uint64_t>& lengths,
 
 // ------------------------------------------------------------------------------------ the chains
 
-struct LengthChainBroken {
-  std::string text;
-};
-
-void require_that(bool holds, const std::string& what) {
-  if (!holds) throw LengthChainBroken{what};
-}
-
-template <class Value>
-void require_equal(const Value& actual, const Value& expected, const std::string& what) {
-  if (actual == expected) return;
-  std::ostringstream text;
-  text << what << ": " << actual << ", not " << expected;
-  throw LengthChainBroken{text.str()};
-}
-
-class LengthDice {
- public:
-  explicit LengthDice(std::uint64_t seed) : engine_(seed * 0x9E3779B97F4A7C15U + 7) {}
-
-  std::uint64_t number() { return engine_(); }
-  std::uint64_t below(std::uint64_t n) { return engine_() % n; }
-  bool percent(std::uint64_t chance) { return below(100) < chance; }
-  template <class Value>
-  Value one_of(std::initializer_list<Value> values) {
-    return values.begin()[below(values.size())];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
-
 /// A sample as it was written.
 struct Written {
   std::string key;
@@ -241,20 +213,20 @@ std::string int32s(std::uint64_t first, std::uint64_t count) {
 class LengthShelf {
  public:
   LengthShelf() {
-    LengthDice dice(1);
+    Dice dice(1);
     for (const std::size_t size : {0U, 1U, 2U, 6U, 13U, 40U, 90U}) {
       for (const std::uint64_t percent_bad : {0U, 0U, 6U, 30U}) add(size, percent_bad, dice);
     }
   }
-  const WrittenSet& any(LengthDice& dice) const { return sets_[dice.below(sets_.size())]; }
+  const WrittenSet& any(Dice& dice) const { return sets_[dice.below(sets_.size())]; }
 
  private:
-  static std::uint64_t draw_length(LengthDice& dice) {
+  static std::uint64_t draw_length(Dice& dice) {
     if (dice.percent(10)) return 0;
     return dice.percent(10) ? 30 + dice.below(40) : 1 + dice.below(12);
   }
 
-  void add(std::size_t size, std::uint64_t percent_bad, LengthDice& dice) {
+  void add(std::size_t size, std::uint64_t percent_bad, Dice& dice) {
     WrittenSet made;
     std::vector<test::Fields> all;
     for (std::size_t i = 0; i < size; ++i) {
@@ -299,7 +271,7 @@ class LengthShelf {
   }
 
   /// Some of the samples of the last data set.
-  void add_view(LengthDice& dice) {
+  void add_view(Dice& dice) {
     const WrittenSet& whole = sets_.back();
     WrittenSet made;
     std::vector<std::uint64_t> numbers;
@@ -321,23 +293,9 @@ const LengthShelf& length_shelf() {
   return made;
 }
 
-/// What the chains did, for people.
-struct LengthTally {
-  std::uint64_t worlds = 0;
-  std::uint64_t batches = 0;
-  std::uint64_t samples = 0;
-  std::uint64_t tokens = 0;
-  std::uint64_t resumes = 0;
-  std::uint64_t refused = 0;
-  std::uint64_t forged = 0;
-  std::uint64_t forged_taken = 0;
-  std::uint64_t proven = 0;
-  std::uint64_t disproven = 0;
-};
-
 class LengthChain {
  public:
-  LengthChain(std::uint64_t seed, std::ostream* log, LengthTally& tally)
+  LengthChain(std::uint64_t seed, std::ostream* log, test::Tally& tally)
       : dice_(seed), log_(log), tally_(tally) {
     std::vector<Dataset> parts;
     const std::uint64_t num_parts = dice_.percent(25) ? 2 + dice_.below(2) : 1;
@@ -520,7 +478,7 @@ class LengthChain {
     agreed_ = {};
     skip_ = order_.skip;
     move_to(0, 0, {});
-    ++tally_.worlds;
+    ++tally_["worlds"];
   }
 
   // ---------------------------------------------------------------------------------- the model
@@ -643,27 +601,26 @@ class LengthChain {
   void check_numbers() {
     for (const Rank& rank : ranks_) {
       const Loader& loader = *rank.loader;
-      require_equal(loader.epoch_number(), epoch_, "the epoch's number");
-      require_equal(loader.steps(), steps(), "steps");
-      require_equal(loader.steps_left(), steps() - taken_, "steps left");
-      require_equal(loader.has_ended(), has_ended(), "has_ended");
+      must_equal(loader.epoch_number(), epoch_, "the epoch's number");
+      must_equal(loader.steps(), steps(), "steps");
+      must_equal(loader.steps_left(), steps() - taken_, "steps left");
+      must_equal(loader.has_ended(), has_ended(), "has_ended");
     }
   }
 
   static void check_points(const SkipList& actual, const SkipList& expected,
                            const std::string& what) {
-    require_equal(actual.samples().size(), expected.samples().size(), what);
+    must_equal(actual.samples().size(), expected.samples().size(), what);
     for (const auto& [sample, entry] : expected.samples()) {
       const auto found = actual.samples().find(sample);
-      require_that(found != actual.samples().end(), what + " lacks " + std::to_string(sample));
-      require_that(found->second.from == entry.from,
-                   what + ": " + std::to_string(sample) + " is from " +
-                       std::to_string(found->second.from.epoch) + ", " +
-                       std::to_string(found->second.from.position) + " on, not " +
-                       std::to_string(entry.from.epoch) + ", " +
-                       std::to_string(entry.from.position));
+      must(found != actual.samples().end(), what + " lacks " + std::to_string(sample));
+      must(found->second.from == entry.from, what + ": " + std::to_string(sample) + " is from " +
+                                                 std::to_string(found->second.from.epoch) + ", " +
+                                                 std::to_string(found->second.from.position) +
+                                                 " on, not " + std::to_string(entry.from.epoch) +
+                                                 ", " + std::to_string(entry.from.position));
     }
-    require_that(actual.ranges() == expected.ranges(), what + ": other ranges");
+    must(actual.ranges() == expected.ranges(), what + ": other ranges");
   }
 
   // ---------------------------------------------------------------------------------- operations
@@ -708,7 +665,7 @@ class LengthChain {
       if (is_stopped_) return must_be_cancelled();
       if (taken_ == steps()) {
         for (Rank& rank : ranks_) {
-          require_that(!rank.loader->next(), "a batch behind the last one");
+          must(!rank.loader->next(), "a batch behind the last one");
         }
         has_said_end_ = true;
         return;
@@ -725,7 +682,7 @@ class LengthChain {
       } catch (const Cancelled&) {
         continue;
       }
-      throw LengthChainBroken{"next() after stop() is not Cancelled"};
+      throw test::ChainBroken{"next() after stop() is not Cancelled"};
     }
   }
 
@@ -756,16 +713,16 @@ class LengthChain {
     }
     for (const auto& [sample, point] : rank.found) known.insert(sample);
     const bool too_many = !bad.empty() && max_bad_ > 0 && known.size() > max_bad_;
-    ++tally_.batches;
+    ++tally_["batches"];
     const std::uint64_t failed_before = std::exchange(rank.failed, 0);
     try {
       const auto batch = rank.loader->next();
-      require_that(bad.empty() || (max_bad_ > 0 && !too_many), "a batch in spite of bad samples");
-      require_that(batch.has_value(), "no batch");
+      must(bad.empty() || (max_bad_ > 0 && !too_many), "a batch in spite of bad samples");
+      must(batch.has_value(), "no batch");
       check_batch(*batch, rows);
     } catch (const BadField& error) {
-      require_that(too_many || (max_bad_ == 0 && !bad.empty()),
-                   std::string("BadField without a reason: ") + error.what());
+      must(too_many || (max_bad_ == 0 && !bad.empty()),
+           std::string("BadField without a reason: ") + error.what());
       if (too_many) {
         rank.lost += failed_before;
       } else {
@@ -773,8 +730,8 @@ class LengthChain {
       }
       return;
     } catch (const NotFound& error) {
-      require_that(max_bad_ == 0 && !bad.empty(),
-                   std::string("NotFound without a reason: ") + error.what());
+      must(max_bad_ == 0 && !bad.empty(),
+           std::string("NotFound without a reason: ") + error.what());
       rank.failed = failed_before + 1;
       return;
     } catch (const Cancelled&) {
@@ -787,18 +744,17 @@ class LengthChain {
   }
 
   void check_batch(const Batch& batch, const std::vector<Row>& rows) {
-    require_equal(batch.size(), rows.size(), "rows of a batch");
+    must_equal(batch.size(), rows.size(), "rows of a batch");
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const Written& sample = samples_[rows[i].sample];
-      require_equal(batch.samples()[i], static_cast<std::int64_t>(rows[i].sample), "a sample");
-      require_equal(batch.positions()[i], static_cast<std::int64_t>(rows[i].position),
-                    "a position");
-      require_equal(batch["__key__"].text(i), std::string_view(sample.key), "a key");
-      require_equal(batch["txt"].text(i), std::string_view(sample.txt), "a text");
+      must_equal(batch.samples()[i], static_cast<std::int64_t>(rows[i].sample), "a sample");
+      must_equal(batch.positions()[i], static_cast<std::int64_t>(rows[i].position), "a position");
+      must_equal(batch["__key__"].text(i), std::string_view(sample.key), "a key");
+      must_equal(batch["txt"].text(i), std::string_view(sample.txt), "a text");
       if (rule_.pack_to == 0) {
-        require_that(batch["tok"].text(i) == *sample.tok, "other tokens");
+        must(batch["tok"].text(i) == *sample.tok, "other tokens");
       }
-      ++tally_.samples;
+      ++tally_["samples"];
     }
     if (rule_.pack_to > 0) check_packed(batch, rows);
   }
@@ -829,10 +785,10 @@ class LengthChain {
       const Batch::Array& array = batch[name];
       const std::vector<std::int64_t> shape{static_cast<std::int64_t>(num_rows),
                                             static_cast<std::int64_t>(rule_.pack_to)};
-      require_that(array.shape() == shape, std::string(name) + " has another shape");
+      must(array.shape() == shape, std::string(name) + " has another shape");
       const auto values = array.values<std::int32_t>();
       for (std::size_t i = 0; i < size; ++i) {
-        require_equal(values[i], expected[i], std::string(name) + " at " + std::to_string(i));
+        must_equal(values[i], expected[i], std::string(name) + " at " + std::to_string(i));
       }
     };
     same("tok", tokens);
@@ -883,13 +839,13 @@ class LengthChain {
     const bool too_many = model_agree();
     if (too_many) expected = ErrorCode::kBadField;
     for (const Said& one : said) {
-      require_that(one.error == expected, what + " said " + one.text);
-      require_equal(one.text, said[0].text, what + " of another rank");
+      must(one.error == expected, what + " said " + one.text);
+      must_equal(one.text, said[0].text, what + " of another rank");
     }
     for (const Rank& rank : ranks_) {
       check_points(rank.loader->bad_samples(), agreed_, "the bad samples");
     }
-    if (is_proof) ++(expected ? tally_.disproven : tally_.proven);
+    if (is_proof) ++(expected ? tally_["epochs not proven"] : tally_["epochs proven"]);
     return !expected;
   }
 
@@ -899,8 +855,8 @@ class LengthChain {
     if (!check_said(said, error_of_proof(), true, "prove()")) return;
     const std::string begin =
         "epoch " + std::to_string(epoch_) + ": " + std::to_string(count_of(ledger_)) + " samples";
-    require_that(said[0].text.starts_with(begin) && said[0].text.ends_with(": proven"),
-                 said[0].text + ", not " + begin);
+    must(said[0].text.starts_with(begin) && said[0].text.ends_with(": proven"),
+         said[0].text + ", not " + begin);
   }
 
   void save() {
@@ -911,20 +867,20 @@ class LengthChain {
     if (!check_said(said, error_of_state(at_end), at_end, "state()")) return;
     const ResumeToken token = ResumeToken::from_text(said[0].text);
     const std::uint64_t reached = first_ + done * shares();
-    require_equal(token.epoch, epoch_ + (at_end ? 1 : 0), "the token's epoch");
+    must_equal(token.epoch, epoch_ + (at_end ? 1 : 0), "the token's epoch");
     check_points(token.skip, all_left_out(), "what the token leaves out");
     if (at_end || reached == 0) {
-      require_equal(token.position, std::uint64_t{0}, "the token's position");
-      require_that(!token.batches.has_value(), "a rule at the beginning of an epoch");
+      must_equal(token.position, std::uint64_t{0}, "the token's position");
+      must(!token.batches.has_value(), "a rule at the beginning of an epoch");
     } else {
       const auto [window, delivered] = dealt_[reached];
-      require_equal(token.position, windows_[window].first, "the token's position");
-      require_that(token.batches.has_value(), "no rule");
-      require_equal(token.batches->delivered, delivered, "batches delivered");
-      require_equal(token.batches->rule, rule_text(), "the rule");
+      must_equal(token.position, windows_[window].first, "the token's position");
+      must(token.batches.has_value(), "no rule");
+      must_equal(token.batches->delivered, delivered, "batches delivered");
+      must_equal(token.batches->rule, rule_text(), "the rule");
     }
     saved_.push_back({token, at_end ? Ledger{} : ledger_});
-    ++tally_.tokens;
+    ++tally_["tokens"];
   }
 
   /// How many batches of its epoch come before a token; none, if there is no such point.
@@ -970,18 +926,18 @@ class LengthChain {
     for (Rank& rank : ranks_) {
       try {
         rank.loader->restore(ResumeToken::from_text(token.to_text()));
-        require_that(is_taken && is_proven, "a token was taken that cannot be");
+        must(is_taken && is_proven, "a token was taken that cannot be");
       } catch (const Mismatch& error) {
-        require_that(!is_taken, error.what());
+        must(!is_taken, error.what());
       } catch (const NotExact& error) {
-        require_that(is_taken && !is_proven, error.what());
+        must(is_taken && !is_proven, error.what());
       } catch (const OutOfRange& error) {
-        require_that(!is_taken && token.position > num_positions(), error.what());
+        must(!is_taken && token.position > num_positions(), error.what());
       }
     }
     if (!is_taken || !is_proven) {
       make_epoch(was_at);
-      ++tally_.refused;
+      ++tally_["refused"];
       return false;
     }
     SkipList::Point from{token.epoch, token.position};
@@ -994,7 +950,7 @@ class LengthChain {
       move_to(token.epoch, *before, is_within ? ledger : Ledger{});
       if (is_within && dice_.percent(40)) set_epoch(token.epoch);  // as a loop over epochs does
     }
-    ++tally_.resumes;
+    ++tally_["resumes"];
     return true;
   }
 
@@ -1042,13 +998,13 @@ class LengthChain {
         if (token.position > 0) token.epoch += 1;
     }
     say("forged");
-    ++tally_.forged;
-    tally_.forged_taken += go_on_from(token, ledger) ? 1 : 0;
+    ++tally_["forged"];
+    tally_["forged and taken"] += go_on_from(token, ledger) ? 1 : 0;
   }
 
-  LengthDice dice_;
+  Dice dice_;
   std::ostream* log_;
-  LengthTally& tally_;
+  test::Tally& tally_;
   std::optional<MixedDataset> data_;
   std::vector<Written> samples_;
   Order order_;
@@ -1078,17 +1034,6 @@ class LengthChain {
   bool has_said_end_ = false;
 };
 
-std::string run_length_chain(std::uint64_t seed, std::ostream* log, LengthTally& tally) {
-  try {
-    LengthChain(seed, log, tally).run();
-  } catch (const LengthChainBroken& broken) {
-    return broken.text;
-  } catch (const std::exception& error) {
-    return std::string("threw ") + error.what();
-  }
-  return "";
-}
-
 // docs/formats/length-batches.md: Example.
 TEST(LengthChainTest, TheModelIsThatOfTheSpecification) {
   const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
@@ -1109,15 +1054,7 @@ TEST(LengthChainTest, TheModelIsThatOfTheSpecification) {
 }
 
 TEST(LengthChainTest, WhateverIsDoneTheBatchesAreThoseOfTheModel) {
-  LengthTally tally;
-  const std::uint64_t chains = test::run_chains(
-      100, 2000,
-      [&](std::uint64_t seed, std::ostream* log) { return run_length_chain(seed, log, tally); });
-  std::cout << chains << " chains, " << tally.worlds << " worlds, " << tally.batches << " batches, "
-            << tally.samples << " samples, " << tally.tokens << " tokens, " << tally.resumes
-            << " resumes, " << tally.refused << " refused, " << tally.forged << " forged, of them "
-            << tally.forged_taken << " taken, " << tally.proven << " epochs proven, "
-            << tally.disproven << " not\n";
+  test::run_chains_of<LengthChain>(100, 2000);
 }
 
 }  // namespace

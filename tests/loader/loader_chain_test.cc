@@ -39,38 +39,9 @@
 namespace shardwise {
 namespace {
 
-/// What a chain found wrong.
-struct ChainBroken {
-  std::string text;
-};
-
-void must(bool holds, const std::string& what) {
-  if (!holds) throw ChainBroken{what};
-}
-
-template <class Value>
-void must_equal(const Value& actual, const Value& expected, const std::string& what) {
-  if (actual == expected) return;
-  std::ostringstream text;
-  text << what << ": " << actual << ", not " << expected;
-  throw ChainBroken{text.str()};
-}
-
-class Dice {
- public:
-  explicit Dice(std::uint64_t seed) : engine_(seed * 0x9E3779B97F4A7C15U + 1) {}
-
-  std::uint64_t number() { return engine_(); }
-  std::uint64_t below(std::uint64_t n) { return engine_() % n; }
-  bool percent(std::uint64_t chance) { return below(100) < chance; }
-  template <class Value>
-  Value one_of(std::initializer_list<Value> values) {
-    return values.begin()[below(values.size())];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
+using test::Dice;
+using test::must;
+using test::must_equal;
 
 /// A data set whose sample i has the text "<name>:<i>", and the number i, unless it is bad.
 struct Numbered {
@@ -118,19 +89,6 @@ const Shelf& shelf() {
   return made;
 }
 
-/// What the chains did, for people.
-struct Tally {
-  std::uint64_t worlds = 0;
-  std::uint64_t batches = 0;
-  std::uint64_t samples = 0;
-  std::uint64_t bad = 0;
-  std::uint64_t tokens = 0;
-  std::uint64_t resumes = 0;
-  std::uint64_t stops = 0;
-  std::uint64_t proven = 0;
-  std::uint64_t refused = 0;
-};
-
 /// What a collective call said on a rank: a text, or an error.
 struct Said {
   std::string text;
@@ -139,7 +97,7 @@ struct Said {
 
 class Chain {
  public:
-  Chain(std::uint64_t seed, std::ostream* log, Tally& tally)
+  Chain(std::uint64_t seed, std::ostream* log, test::Tally& tally)
       : dice_(seed), log_(log), tally_(tally) {
     std::vector<Dataset> parts;
     const std::uint64_t num_parts = dice_.percent(25) ? 2 + dice_.below(2) : 1;
@@ -270,7 +228,7 @@ class Chain {
     }
     agreed_ = {};
     begin_piece({});
-    ++tally_.worlds;
+    ++tally_["worlds"];
   }
 
   /// @param is_within  an epoch; the ledger is what was delivered of it before.
@@ -404,7 +362,7 @@ class Chain {
     } catch (const Cancelled&) {
       return;
     }
-    throw ChainBroken{"next() after stop() is not Cancelled"};
+    throw test::ChainBroken{"next() after stop() is not Cancelled"};
   }
 
   /// The next batch, by one of the ways there are.
@@ -432,8 +390,8 @@ class Chain {
     }
     for (const auto& [sample, point] : rank.found) known.insert(sample);
     const bool too_many = !bad.empty() && max_bad_ > 0 && known.size() > max_bad_;
-    ++tally_.batches;
-    tally_.bad += bad.size();
+    ++tally_["batches"];
+    tally_["bad"] += bad.size();
     const std::uint64_t failed_before = std::exchange(rank.failed, 0);
     try {
       const auto batch = next_of(*rank.loader);
@@ -481,7 +439,7 @@ class Chain {
       const std::tuple row(model().epoch(), sample, model().is_exact() ? 0 : position);
       const auto [at, is_new] = random_.try_emplace(row, words[0], words[1]);
       must(at->second == std::pair(words[0], words[1]), "another random key for the same row");
-      ++tally_.samples;
+      ++tally_["samples"];
     }
   }
 
@@ -535,7 +493,7 @@ class Chain {
     for (const Rank& rank : ranks_) {
       check_points(rank.loader->bad_samples(), agreed_, "the bad samples");
     }
-    (expected ? tally_.refused : tally_.proven) += is_proof ? 1 : 0;
+    (expected ? tally_["refused"] : tally_["epochs proven"]) += is_proof ? 1 : 0;
     return !expected;
   }
 
@@ -575,7 +533,7 @@ class Chain {
     check_points(token.skip, expected.skip, "what the token leaves out");
     if (at_end && steps() > 0) must_equal(token.position, std::uint64_t{0}, "at the end");
     saved_.push_back({said[0].text, at_end ? std::map<std::uint64_t, std::uint64_t>{} : ledger_});
-    ++tally_.tokens;
+    ++tally_["tokens"];
   }
 
   void restore() {
@@ -598,14 +556,14 @@ class Chain {
     } else {
       begin_piece({});
     }
-    ++tally_.resumes;
+    ++tally_["resumes"];
   }
 
   void stop() {
     say("stop");
     for (Rank& rank : ranks_) std::thread([&] { rank.loader->stop(); }).join();
     is_stopped_ = true;
-    ++tally_.stops;
+    ++tally_["stops"];
   }
 
   /// Next() or stop() comes first: a batch, or none, and never the part of one.
@@ -614,7 +572,7 @@ class Chain {
     say("race");
     std::thread stopper([&] { ranks_[0].loader->stop(); });
     is_stopped_ = true;
-    ++tally_.stops;
+    ++tally_["stops"];
     try {
       const auto found_before = ranks_[0].found;
       try {
@@ -632,7 +590,7 @@ class Chain {
 
   Dice dice_;
   std::ostream* log_;
-  Tally& tally_;
+  test::Tally& tally_;
   std::optional<MixedDataset> data_;
   Order order_;
   std::vector<std::string> texts_;
@@ -656,26 +614,8 @@ class Chain {
   std::uint64_t taken_ = 0;
 };
 
-std::string run_chain(std::uint64_t seed, std::ostream* log, Tally& tally) {
-  try {
-    Chain(seed, log, tally).run();
-  } catch (const ChainBroken& broken) {
-    return broken.text;
-  } catch (const std::exception& error) {
-    return std::string("threw ") + error.what();
-  }
-  return "";
-}
-
 TEST(LoaderChainTest, WhateverIsDoneEachSampleComesAsTheModelSays) {
-  Tally tally;
-  const std::uint64_t chains = test::run_chains(
-      200, 4000,
-      [&](std::uint64_t seed, std::ostream* log) { return run_chain(seed, log, tally); });
-  std::cout << chains << " chains, " << tally.worlds << " worlds, " << tally.batches << " batches, "
-            << tally.samples << " samples, " << tally.bad << " bad, " << tally.tokens << " tokens, "
-            << tally.resumes << " resumes, " << tally.stops << " stops, " << tally.proven
-            << " epochs proven, " << tally.refused << " refused\n";
+  test::run_chains_of<Chain>(200, 4000);
 }
 
 /// Gives memory only so many times; counts what was not given back.

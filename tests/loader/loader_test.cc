@@ -75,69 +75,6 @@ TEST(LoaderTest, AnEpochHasEachSampleOnceAndIsProven) {
   EXPECT_THAT(epochs, testing::ElementsAre(0u, 1u));
 }
 
-TEST(LoaderTest, TheSamplesAreTheSameForAnyThreadsBatchSizeAndWorld) {
-  const test::TempDir dir;
-  const Dataset data = make_numbers(dir, 60);
-  std::map<std::int64_t, std::string> expected;
-  for (const unsigned threads : {0u, 1u, 2u, 7u}) {
-    for (const std::uint64_t batch_size : {1u, 5u, 64u}) {
-      for (const std::uint64_t world : {1u, 3u}) {
-        test::ThreadRanks ranks(world);
-        std::mutex mutex;
-        std::map<std::int64_t, std::string> rows;
-        test::on_ranks(world, [&](std::uint64_t rank) {
-          Loader loader(data,
-                        {.columns = all_columns(),
-                         .order = {.seed = 5},
-                         .batch_size = batch_size,
-                         .threads = threads},
-                        ranks.rank(rank));
-          loader.set_epoch(4);
-          while (const auto batch = loader.next()) {
-            const std::lock_guard lock(mutex);
-            rows.merge(rows_of(*batch));
-          }
-          EXPECT_THAT(loader.epoch().prove(), HasSubstr("proven"));
-        });
-        EXPECT_EQ(rows.size(), 60u);
-        if (expected.empty()) expected = rows;
-        EXPECT_EQ(rows, expected) << threads << " threads, " << batch_size << ", " << world;
-      }
-    }
-  }
-}
-
-TEST(LoaderTest, ResumedAtEveryStepAndOnAnotherWorldTheSamplesAreTheSame) {
-  const test::TempDir dir;
-  const Dataset data = make_numbers(dir, 29);
-  const Loader::Options options{
-      .columns = all_columns(), .order = {.seed = 8}, .batch_size = 4, .threads = 2};
-  std::map<std::int64_t, std::string> expected;
-  Loader whole(data, options);
-  while (const auto batch = whole.next()) expected.merge(rows_of(*batch));
-  for (std::uint64_t steps = 0; steps <= 7; ++steps) {
-    std::map<std::int64_t, std::string> rows;
-    Loader first(data, options);
-    for (std::uint64_t i = 0; i < steps; ++i) rows.merge(rows_of(*first.next()));
-    const ResumeToken token = ResumeToken::from_text(first.state().to_text());
-    test::ThreadRanks ranks(2);
-    std::mutex mutex;
-    test::on_ranks(2, [&](std::uint64_t rank) {
-      Loader::Options other = options;
-      other.batch_size = 3;
-      other.threads = 1;
-      Loader second(data, other, ranks.rank(rank));
-      second.restore(token);
-      while (const auto batch = second.next()) {
-        const std::lock_guard lock(mutex);
-        rows.merge(rows_of(*batch));
-      }
-      EXPECT_THAT(second.epoch().prove(), HasSubstr("29 samples, each exactly once: proven"));
-    });
-    EXPECT_EQ(rows, expected) << "after " << steps << " steps";
-  }
-}
-
 /// What state() and prove() of two ranks say, by rank, with these options and steps.
 std::vector<std::string> what_two_ranks_say(const std::array<Dataset, 2>& data,
                                             const std::array<Loader::Options, 2>& options,
@@ -456,61 +393,6 @@ TEST(LoaderTest, RanksMustHaveEveryOptionAlike) {
   EXPECT_EQ(detail::agreed_options(own), detail::agreed_options({}));
 }
 
-/// As everybody writes it: set_epoch() in each epoch, also in the one that was resumed.
-std::vector<std::int64_t> epochs_of(Loader& loader, std::uint64_t end) {
-  std::vector<std::int64_t> samples;
-  for (std::uint64_t epoch = loader.epoch_number(); epoch < end; ++epoch) {
-    loader.set_epoch(epoch);
-    while (const auto batch = loader.next()) {
-      samples.insert(samples.end(), batch->samples().begin(), batch->samples().end());
-    }
-    EXPECT_THAT(loader.prove(), HasSubstr("95 samples, each exactly once: proven"));
-  }
-  return samples;
-}
-
-TEST(LoaderTest, SetEpochOfTheEpochThatIsGoneOnWithKeepsThePlace) {
-  const test::TempDir dir;
-  const Dataset data = make_numbers(dir, 95);
-  for (const bool is_by_length : {false, true}) {
-    Loader::Options options{
-        .columns = {columns::text("txt")}, .order = {.seed = 3}, .batch_size = 4};
-    if (is_by_length) options.by_length = {.field = "txt", .window = 40};
-    Loader before(data, options);
-    before.set_epoch(1);
-    std::vector<std::int64_t> samples;
-    for (int step = 0; step < 15; ++step) {
-      const auto batch = before.next();
-      samples.insert(samples.end(), batch->samples().begin(), batch->samples().end());
-    }
-    const ResumeToken token = before.state();
-
-    Loader after(data, options);
-    after.restore(token);
-    EXPECT_EQ(after.steps(), before.steps_left());
-    after.start();  // what was read ahead may be dropped
-    after.set_epoch(1);
-    EXPECT_TRUE(after.next().has_value());  // a look at a batch, as people take it
-    after.stop();
-    auto rest = epochs_of(after, 3);
-    EXPECT_EQ(rest.size(), 95 - samples.size() + 95);
-    samples.insert(samples.end(), rest.begin(), rest.end() - 95);
-    std::ranges::sort(samples);
-    EXPECT_EQ(std::ranges::adjacent_find(samples), samples.end());
-
-    // Behind its end the epoch is whole again, as it is after another one.
-    after.restore(token);
-    while (after.next()) {
-    }
-    after.set_epoch(1);
-    EXPECT_EQ(epochs_of(after, 2).size(), 95u);
-    after.restore(token);
-    after.set_epoch(0);
-    after.set_epoch(1);
-    EXPECT_EQ(epochs_of(after, 2).size(), 95u);
-  }
-}
-
 TEST(LoaderTest, OneOfSeveralRanksMustSayThatItIsAlone) {
   const test::TempDir dir;
   const Dataset data = make_numbers(dir, 9);
@@ -636,34 +518,6 @@ TEST(LoaderTest, StopFromAnotherThreadEndsAWaitAndSetEpochGoesOn) {
     while (const auto batch = loader.next()) count += batch->size();
     EXPECT_EQ(count, 40u);
     EXPECT_THAT(loader.epoch().prove(), HasSubstr("proven"));
-  }
-}
-
-TEST(LoaderTest, LeavingAnywhereEndsAtOnce) {
-  const test::TempDir dir;
-  const Dataset data = make_numbers(dir, 200, {77});
-  std::mt19937 random(5);
-  for (int run = 0; run < 400; ++run) {
-    std::optional<Batch> kept;
-    Loader loader(data, {.columns = all_columns(),
-                         .order = {.seed = random()},
-                         .batch_size = 1 + random() % 9,
-                         .threads = static_cast<unsigned>(random() % 4),
-                         .max_bad = random() % 2,
-                         .prefetch = random() % 5});
-    if (random() % 4 == 0) loader.start();
-    try {
-      for (auto steps = random() % 30; steps > 0; --steps) {
-        if (random() % 16 == 0) loader.set_epoch(random() % 5);
-        if (random() % 16 == 0) loader.restore(loader.state());
-        if (random() % 64 == 0) loader.stop();
-        kept = loader.next();
-      }
-    } catch (const Error& e) {
-      EXPECT_TRUE(e.code() == ErrorCode::kBadField || e.code() == ErrorCode::kCancelled ||
-                  e.code() == ErrorCode::kNotExact)
-          << e.what();
-    }
   }
 }
 

@@ -98,56 +98,30 @@ TEST(MakeSamplerTest, OrdersAreValues) {
   EXPECT_NE(make_sampler(100, {.seed = 5})->spec(), make_sampler(100, {.seed = 6})->spec());
 }
 
-TEST(BalancedStepsTest, EachStepKeepsItsSamplesAndTheRanksTheirNumbers) {
-  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kPad, Order::Tail::kDrop}) {
-    for (const std::uint64_t batch_size : {1U, 3U, 16U}) {
-      Order order{.seed = 3, .kind = Chunked{.chunk_size = 10}, .tail = tail};
-      const RankOptions ranks{.world_size = 4, .batch_size = batch_size};
-      const auto plain = make_sampler(sized(203), order, ranks);
-      order.balance_bytes = true;
-      const auto balanced = make_sampler(sized(203), order, ranks);
-      ASSERT_EQ(balanced->steps(), plain->steps());
-      for (std::uint64_t rank = 0; rank < 4; ++rank) {
-        ASSERT_EQ(balanced->for_rank(rank)->size(), plain->for_rank(rank)->size());
-      }
-      for (std::uint64_t step = 0; step < plain->steps(); ++step) {
-        std::multiset<std::uint64_t> samples;
-        std::multiset<std::uint64_t> expected;
-        const auto ours = explain_step(*balanced, step);
-        const auto theirs = explain_step(*plain, step);
-        for (std::uint64_t rank = 0; rank < 4; ++rank) {
-          EXPECT_EQ(ours[rank].samples.size(), theirs[rank].samples.size());
-          samples.insert(ours[rank].samples.begin(), ours[rank].samples.end());
-          expected.insert(theirs[rank].samples.begin(), theirs[rank].samples.end());
-        }
-        EXPECT_EQ(samples, expected) << "step " << step;
-      }
-    }
-  }
+TEST(EpochSizeTest, AnEpochThatIsNoPassIsProvenAsOrdered) {
+  const auto sampler = make_sampler(50, {.seed = 3, .epoch_size = 21}, {.world_size = 4});
+  EpochAudit audit;
+  audit.add(test::of_all_ranks(*sampler));
+  EXPECT_EQ(audit.verdict(sampler->expectation()).text(0),
+            "epoch 0: 21 samples of an exact order, as ordered: proven");
 }
 
-TEST(BalancedStepsTest, ResumeBetweenStepsOnAnyNumberOfRanksAndBatchSize) {
-  for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kPad, Order::Tail::kDrop}) {
-    const Order order{
-        .seed = 3, .kind = Chunked{.chunk_size = 10}, .tail = tail, .balance_bytes = true};
-    Order plain_order = order;
-    plain_order.balance_bytes = false;
-    const auto before = make_sampler(sized(90), order, {.world_size = 3, .batch_size = 2});
-    const auto plain_before =
-        make_sampler(sized(90), plain_order, {.world_size = 3, .batch_size = 2});
-    for (std::uint64_t step = 0; step <= before->steps(); ++step) {
-      for (const std::uint64_t world : {1U, 3U, 4U, 8U}) {
-        const RankOptions ranks{.world_size = world, .batch_size = 1 + step % 4};
-        const auto ours = make_sampler(sized(90), order, ranks);
-        const auto theirs = make_sampler(90, plain_order, ranks);
-        ours->resume(before->token_after(step));
-        theirs->resume(plain_before->token_after(step));
-        ASSERT_EQ(test::sorted(test::of_all_ranks(*ours)),
-                  test::sorted(test::of_all_ranks(*theirs)))
-            << "step " << step << " world " << world;
-      }
-    }
-  }
+TEST(EpochSizeTest, OneAsLargeAsTheDataIsNone) {
+  const auto plain = make_sampler(50, {.seed = 3});
+  const auto written_out = make_sampler(50, {.seed = 3, .epoch_size = 50});
+  EXPECT_TRUE(written_out->is_exact());
+  EXPECT_EQ(written_out->spec(), plain->spec());
+  EXPECT_EQ(written_out->order().epoch_size, 0U);
+  EXPECT_EQ(delivered(*written_out), delivered(*plain));
+}
+
+TEST(EpochSizeTest, EpochsEndWithTheNumbers) {
+  const auto sampler = make_sampler(50, {.epoch_size = std::uint64_t{1} << 40});
+  EXPECT_NO_THROW(sampler->set_epoch((1 << 22) - 1));
+  EXPECT_LT(sampler->at(sampler->size() - 1), 50U);
+  EXPECT_THAT(test::error_text([&] { sampler->set_epoch(1 << 22); }),
+              testing::HasSubstr("no epoch 4194304"));
+  EXPECT_EQ(sampler->epoch(), (1U << 22) - 1);
 }
 
 TEST(BalancedStepsTest, ATokenInTheMiddleOfAStepIsRefused) {
@@ -161,65 +135,6 @@ TEST(BalancedStepsTest, ATokenInTheMiddleOfAStepIsRefused) {
       HasSubstr("a token cannot be taken in the middle of a step: epoch 0, sample 9 of rank 0"));
   sampler->seek(25);
   EXPECT_EQ(sampler->token().epoch, 1U) << "the last step is short";
-}
-
-TEST(BalancedStepsTest, PositionsAreThoseOfTheOrder) {
-  const Samples whole = delivered(*make_sampler(77, {.seed = 2}));
-  const auto sampler = make_sampler(sized(77), {.seed = 2, .balance_bytes = true},
-                                    {.world_size = 4, .batch_size = 5});
-  std::set<std::uint64_t> positions;
-  for (std::uint64_t rank = 0; rank < 4; ++rank) {
-    const auto mine = sampler->for_rank(rank);
-    for (std::uint64_t i = 0; i < mine->size(); ++i) {
-      const std::uint64_t position = mine->position_in_epoch(i);
-      EXPECT_EQ(whole.at(position), mine->at(i));
-      EXPECT_EQ(position / 20, i / 5) << "in its own step";
-      positions.insert(position);
-    }
-  }
-  EXPECT_EQ(positions.size(), 77U);
-}
-
-TEST(ExplainTest, SaysWhatEveryRankHadAndWhenEverySampleCame) {
-  for (const bool balance : {false, true}) {
-    for (const std::uint64_t replicas : {1U, 2U}) {
-      for (const std::uint64_t steps_before : {0U, 3U}) {
-        const RankOptions ranks{
-            .rank = 2, .world_size = 3 * replicas, .batch_size = 4, .replicas = replicas};
-        const auto sampler = make_sampler(
-            sized(100),
-            {.seed = 3, .kind = Chunked{.chunk_size = 10}, .streams = 3, .balance_bytes = balance},
-            ranks);
-        sampler->resume(sampler->token_after(steps_before));
-        Samples seen;
-        for (std::uint64_t step = 0; step < sampler->steps(); ++step) {
-          const std::vector<Sampler::RankStep> all = explain_step(*sampler, step);
-          ASSERT_EQ(all.size(), 3 * replicas);
-          for (const Sampler::RankStep& rank : all) {
-            const auto mine = sampler->for_rank(rank.rank);
-            Samples batch;
-            for (std::uint64_t t = 0; t <= step; ++t) {
-              batch.resize(4);
-              batch.resize(mine->next_batch(batch));
-            }
-            ASSERT_EQ(rank.samples, batch);
-            for (std::uint64_t place = 0; place < batch.size(); ++place) {
-              const Sampler::SampleTime here{rank.rank, step, place,
-                                             mine->position_in_epoch(step * 4 + place)};
-              const auto times = when_sample(*sampler, batch[place]);
-              EXPECT_EQ(times.size(), replicas);
-              EXPECT_THAT(times, testing::Contains(here));
-              if (rank.rank % replicas == 0) seen.push_back(batch[place]);
-            }
-          }
-        }
-        EXPECT_EQ(seen.size(), 100 - steps_before * 12);
-        std::size_t never = 0;
-        for (std::uint64_t s = 0; s < 100; ++s) never += when_sample(*sampler, s).empty();
-        EXPECT_EQ(never, steps_before * 12);
-      }
-    }
-  }
 }
 
 TEST(ExplainTest, AnswersForWidsTooAndRefusesWhatCannotBe) {

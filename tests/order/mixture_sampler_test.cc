@@ -33,50 +33,6 @@ Order mixed(std::uint64_t seed, std::uint64_t epoch_size = 0) {
   return {.seed = seed, .kind = Mixture{three_parts()}, .epoch_size = epoch_size};
 }
 
-TEST(MixtureSamplerTest, EachDataSetHasExactEpochsOfItsOwn) {
-  const std::vector<Mixture::Part> parts = three_parts();
-  MixtureSampler sampler(three_sets(), mixed(3, 777));
-  const detail::MixtureDraws draws(std::vector<double>{5, 1, 2.5}, 3);
-  std::array<std::map<std::uint64_t, std::uint64_t>, 3> sample_of_draw;
-  std::array<std::map<std::uint64_t, std::uint64_t>, 3> times;
-  for (std::uint64_t epoch = 0; epoch < 9; ++epoch) {
-    sampler.set_epoch(epoch);
-    for (std::uint64_t slot = epoch * 777; slot < (epoch + 1) * 777; ++slot) {
-      const MixtureSample sample = sampler.next_split().value();
-      ASSERT_EQ(sample.dataset, draws.at(slot).dataset);
-      sample_of_draw[sample.dataset][draws.at(slot).draw] = sample.sample;
-      ++times[sample.dataset][sample.sample];
-      if (slot % 256 != 255) continue;
-      // At the border of each block no sample came again before all others came.
-      for (std::uint64_t d = 0; d < 3; ++d) {
-        std::uint64_t fewest = times[d].size() < parts[d].num_samples ? 0 : ~std::uint64_t{0};
-        std::uint64_t most = 0;
-        for (const auto& [number, count] : times[d]) {
-          fewest = std::min(fewest, count);
-          most = std::max(most, count);
-        }
-        ASSERT_LE(most - fewest, 1U) << "data set " << d << " slot " << slot;
-      }
-    }
-    ASSERT_EQ(sampler.next_split(), std::nullopt);
-  }
-  for (std::uint64_t d = 0; d < 3; ++d) {
-    const std::uint64_t n = parts[d].num_samples;
-    ASSERT_GT(sample_of_draw[d].size(), 3 * n);
-    Samples before;
-    for (std::uint64_t pass = 0; sample_of_draw[d].contains((pass + 1) * n + 255); ++pass) {
-      Samples samples;
-      for (std::uint64_t i = pass * n; i < (pass + 1) * n; ++i) {
-        samples.push_back(sample_of_draw[d].at(i));
-      }
-      ASSERT_TRUE(test::is_each_once(samples, n)) << d;
-      ASSERT_EQ(samples == before, d == 1 && pass > 0)
-          << "only the sequential one repeats its order";
-      before = samples;
-    }
-  }
-}
-
 TEST(MixtureSamplerTest, SharesFollowTheWeightsClosely) {
   const MixtureSampler sampler(three_sets(), mixed(3, 100'000));
   const std::vector<double> weights{5 / 8.5, 1 / 8.5, 2.5 / 8.5};
@@ -114,70 +70,6 @@ TEST(MixtureSamplerTest, EachSampleIsTheOneThatTheHeaderNames) {
         ASSERT_EQ(sampler[p], first[draw.dataset] + order[draw.draw % n]) << epoch << " " << p;
       }
     }
-  }
-}
-
-TEST(MixtureSamplerTest, RanksShareTheSlotsWhateverTheirNumber) {
-  const Samples one = delivered(at_epoch(MixtureSampler(three_sets(), mixed(1, 1001)), 2));
-  for (const std::uint64_t world : {2U, 7U, 8U, 20U}) {
-    const MixtureSampler sampler =
-        at_epoch(MixtureSampler(three_sets(), mixed(1, 1001), {.world_size = world}), 2);
-    for (std::uint64_t rank = 0; rank < world; ++rank) {
-      const auto mine = sampler.for_rank(rank);
-      const Samples part = delivered(*mine);
-      ASSERT_EQ(part.size(), mine->size());
-      for (std::size_t i = 0; i < part.size(); ++i) {
-        ASSERT_EQ(part[i], one[i * world + rank]) << world;
-        ASSERT_EQ(mine->at(i), part[i]);
-      }
-    }
-  }
-}
-
-TEST(MixtureSamplerTest, SaysWhereEverySampleComes) {
-  const MixtureSampler sampler =
-      at_epoch(MixtureSampler(three_sets(), mixed(1, 500), {.rank = 1, .world_size = 3}), 2);
-  const auto resumed = sampler.clone();
-  resumed->resume(sampler.token_after(50));
-  for (const Sampler* each :
-       {static_cast<const Sampler*>(&sampler), static_cast<const Sampler*>(resumed.get())}) {
-    std::vector<std::vector<Sampler::SampleTime>> found(630);
-    for (std::uint64_t rank = 0; rank < 3; ++rank) {
-      const auto mine = each->for_rank(rank);
-      const Samples part = delivered(*mine);
-      for (std::uint64_t i = 0; i < part.size(); ++i) {
-        found[part[i]].push_back({rank, i, 0, mine->position_in_epoch(i)});
-      }
-    }
-    const auto by_position = [](const Sampler::SampleTime& x, const Sampler::SampleTime& y) {
-      return x.position < y.position;
-    };
-    for (std::uint64_t number = 0; number < 630; ++number) {
-      std::sort(found[number].begin(), found[number].end(), by_position);
-      ASSERT_EQ(when_sample(*each, number), found[number]) << number;
-    }
-  }
-}
-
-TEST(MixtureSamplerTest, LeavesOutWhatItsSkipListSays) {
-  Order order = mixed(3, 2000);
-  order.skip.add_sample(17);
-  order.skip.add_sample(501, "twice a pass", {1, 1000});
-  order.skip.add_positions(2, 5, 300);
-  MixtureSampler sampler(three_sets(), order, {.world_size = 3});
-  const MixtureSampler plain(three_sets(), mixed(3, 2000));
-  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
-    sampler.set_epoch(epoch);
-    Samples expected;
-    const Samples all = delivered(at_epoch(plain, epoch));
-    for (std::uint64_t p = 0; p < 2000; ++p) {
-      const bool late = epoch > 1 || (epoch == 1 && p >= 1000);
-      if (all[p] == 17 || (all[p] == 501 && late)) continue;
-      if (epoch == 2 && p >= 5 && p < 300) continue;
-      expected.push_back(all[p]);
-    }
-    EXPECT_EQ(test::sorted(test::of_all_ranks(sampler)), test::sorted(expected)) << epoch;
-    for (std::uint64_t i = 0; i < sampler.size(); ++i) ASSERT_EQ(sampler[i], expected[3 * i]);
   }
 }
 

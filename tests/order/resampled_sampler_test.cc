@@ -92,33 +92,6 @@ TEST(ResampledSamplerTest, ByShardWithAStreamForEachRankGivesRanksWholeShards) {
   }
 }
 
-TEST(ResampledSamplerTest, SeeksResumesAndSharesOutLikeAnExactOne) {
-  const std::vector<std::uint64_t> lengths = test::some_lengths(400, 50, 1);
-  const SampleSet samples = SampleSet::of_shards(lengths).with_column([](const std::string&) {
-    std::vector<double> weights(400);
-    for (std::size_t i = 0; i < 400; ++i) weights[i] = static_cast<double>(i % 7);
-    return weights;
-  });
-  for (const Order& order : {by_sample(3, 1000), by_shard(3, 1000), by_weight(3, 1000)}) {
-    const ResampledSampler sampler(samples, order);
-    const Samples one = delivered(sampler);
-    const ResampledSampler three(samples, order, {.world_size = 3, .batch_size = 100});
-    const ResumeToken token = ResumeToken::from_text(sampler.token_after(500).to_text());
-    for (std::uint64_t rank = 0; rank < 3; ++rank) {
-      const auto mine = three.for_rank(rank);
-      for (std::uint64_t i = 0; i < mine->size(); ++i) {
-        ASSERT_EQ(mine->at(i), one[i * 3 + rank]);
-        ASSERT_EQ(mine->position_in_epoch(i), i * 3 + rank);
-      }
-      mine->resume(token);
-      ASSERT_EQ(mine->next(), one[500 + rank]) << rank;
-      ASSERT_EQ(mine->size(), rank < 2 ? 167U : 166U);
-    }
-    EXPECT_EQ(three.token_after(4).epoch, 1U);
-    EXPECT_EQ(three.token_after(3).position, 900U);
-  }
-}
-
 TEST(ResampledSamplerTest, HasItsOwnLengthStreamsAndTails) {
   const ResampledSampler sampler(100, by_sample(1, 0), {.world_size = 4});
   EXPECT_EQ(sampler.size(), 25U);
@@ -228,24 +201,6 @@ TEST(ResampledSamplerTest, SaysThatItIsNotExact) {
   std::get<Resampled>(order.kind).weights = "w";
   EXPECT_THAT(test::error_text([&] { ResampledSampler(SampleSet::of_shards(Samples{3}), order); }),
               testing::HasSubstr("weights cannot be used with draws by shard"));
-}
-
-TEST(ResampledSamplerTest, WhatIsLeftOutClosesUpAndIsExpectedByTheProof) {
-  Order order{.seed = 3, .kind = Resampled{}, .epoch_size = 9000};
-  test::Samples kept;
-  for (const std::uint64_t sample : test::delivered(ResampledSampler(50, order))) {
-    if (sample != 7 && sample != 11) kept.push_back(sample);
-  }
-  order.skip.add_sample(7);
-  order.skip.add_sample(11);
-  order.skip.add_sample(13, "from later on", {1, 0});
-  const ResampledSampler sampler(50, order);
-  EXPECT_EQ(test::delivered(sampler), kept);
-  EpochAudit audit;
-  audit.add(kept);
-  EXPECT_NO_THROW(audit.prove(sampler.expectation(), 0));
-  audit.add(7);
-  EXPECT_THROW(audit.prove(sampler.expectation(), 0), NotExact);
 }
 
 }  // namespace

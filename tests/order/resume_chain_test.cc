@@ -1,4 +1,4 @@
-// Random chains of resumes against a naive model of what the headers promise.
+// Dice chains of resumes against a naive model of what the headers promise.
 //
 // A chain is the life of a run: an order over some samples, a few epochs of it, read in pieces.
 // Each piece has another number of ranks, another batch size and more entries in its skip list, and
@@ -30,45 +30,15 @@
 namespace shardwise {
 namespace {
 
+using test::Dice;
 using test::MixtureSampler;
+using test::must;
+using test::must_equal;
+using test::must_throw;
 using test::Samples;
+using test::shown;
 
 enum class Family { kExact, kMixture, kResampled, kWids };
-
-/// What a chain found wrong.
-struct Broken {
-  std::string text;
-};
-
-void must(bool holds, const char* what) {
-  if (!holds) throw Broken{what};
-}
-
-std::string shown(std::uint64_t value) { return std::to_string(value); }
-
-std::string shown(const Samples& samples) {
-  std::ostringstream out;
-  out << "[";
-  for (const std::uint64_t sample : samples) out << " " << sample;
-  out << " ]";
-  return out.str();
-}
-
-template <class Value>
-void must_equal(const Value& actual, const Value& expected, const char* what) {
-  if (actual == expected) return;
-  throw Broken{std::string(what) + ": " + shown(actual) + ", not " + shown(expected)};
-}
-
-template <class Expected, class Action>
-void must_throw(Action action, const char* what) {
-  try {
-    action();
-  } catch (const Expected&) {
-    return;
-  }
-  throw Broken{std::string("did not throw: ") + what};
-}
 
 Samples sorted(Samples samples) {
   std::sort(samples.begin(), samples.end());
@@ -76,31 +46,6 @@ Samples sorted(Samples samples) {
 }
 
 std::uint64_t ceil_div(std::uint64_t x, std::uint64_t y) { return (x + y - 1) / y; }
-
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : engine_(seed) {}
-
-  std::uint64_t number() { return engine_(); }
-  /// In [0, n). REQUIRES: n > 0.
-  std::uint64_t below(std::uint64_t n) { return engine_() % n; }
-  /// In [low, high].
-  std::uint64_t between(std::uint64_t low, std::uint64_t high) {
-    return low + below(high - low + 1);
-  }
-  bool percent(std::uint64_t chance) { return below(100) < chance; }
-  template <class Value>
-  Value one_of(std::initializer_list<Value> values) {
-    return values.begin()[below(values.size())];
-  }
-  template <class Value>
-  const Value& one_of(const std::vector<Value>& values) {
-    return values[below(values.size())];
-  }
-
- private:
-  std::mt19937_64 engine_;
-};
 
 /// Entries for a skip list, one after another.
 struct Entries {
@@ -159,25 +104,25 @@ struct Setup {
   Order order;
 };
 
-std::uint64_t random_size(Random& random) {
+std::uint64_t random_size(Dice& random) {
   if (random.percent(1)) return random.between(400, 6000);
   if (random.percent(40)) return random.below(401);
   return random.below(41);
 }
 
-Samples random_lengths(Random& random, std::uint64_t n) {
+Samples random_lengths(Dice& random, std::uint64_t n) {
   Samples lengths = test::some_lengths(n, random.between(1, n / 3 + 2), random.number());
   for (std::uint64_t i = random.below(3); i > 0; --i) lengths.push_back(0);
   return lengths;
 }
 
-Chunked random_chunked(Random& random, std::uint64_t n) {
+Chunked random_chunked(Dice& random, std::uint64_t n) {
   return {.chunk_size = random.between(1, n / random.between(1, 8) + 3),
           .window = random.between(1, 5),
           .phase = random.percent(50)};
 }
 
-SampleSet random_samples(Random& random, std::uint64_t n) {
+SampleSet random_samples(Dice& random, std::uint64_t n) {
   const std::uint64_t key = random.number();
   const auto bytes = [key](std::uint64_t sample) {
     const std::uint64_t mixed = (sample + 1) * 0x9e3779b97f4a7c15U ^ key;
@@ -196,7 +141,7 @@ SampleSet random_samples(Random& random, std::uint64_t n) {
       .with_shards(test::offsets_of(random_lengths(random, n)));
 }
 
-Setup random_exact(Random& random) {
+Setup random_exact(Dice& random) {
   const std::uint64_t n = random_size(random);
   Setup setup{random_samples(random, n), {.seed = random.number()}};
   switch (random.below(5)) {
@@ -221,7 +166,7 @@ Setup random_exact(Random& random) {
 }
 
 /// Data sets that share whole shards, since a sharded one has to.
-Setup random_mixture(Random& random) {
+Setup random_mixture(Dice& random) {
   Mixture mixture;
   Samples lengths;
   for (std::uint64_t i = random.between(1, 4); i > 0; --i) {
@@ -245,7 +190,7 @@ Setup random_mixture(Random& random) {
   return setup;
 }
 
-Setup random_resampled(Random& random) {
+Setup random_resampled(Dice& random) {
   const std::uint64_t n = random_size(random) + 1;
   Resampled kind;
   if (random.percent(50)) kind.unit = Resampled::Unit::kShard;
@@ -261,7 +206,7 @@ Setup random_resampled(Random& random) {
   return setup;
 }
 
-Setup random_wids(Random& random) {
+Setup random_wids(Dice& random) {
   const std::uint64_t n = random_size(random);
   return {random_samples(random, n),
           {.seed = random.below(1000),
@@ -270,7 +215,7 @@ Setup random_wids(Random& random) {
                         .shufflefirst = random.percent(50)}}};
 }
 
-Setup random_setup(Family family, Random& random) {
+Setup random_setup(Family family, Dice& random) {
   switch (family) {
     case Family::kMixture:
       return random_mixture(random);
@@ -292,7 +237,7 @@ Samples valid_worlds(std::uint64_t streams) {
   return worlds;
 }
 
-std::uint64_t random_batch(Random& random) {
+std::uint64_t random_batch(Dice& random) {
   return random.percent(10) ? random.between(9, 100) : random.between(1, 8);
 }
 
@@ -301,7 +246,7 @@ std::string shown(const SkipList::Point& at) {
 }
 
 /// The next `count` samples, by one of the ways there are.
-Samples take(Sampler& sampler, std::uint64_t count, Random& random) {
+Samples take(Sampler& sampler, std::uint64_t count, Dice& random) {
   Samples samples;
   if (count == 0) return samples;
   const std::uint64_t way = random.below(3);
@@ -324,7 +269,7 @@ Samples take(Sampler& sampler, std::uint64_t count, Random& random) {
 }
 
 /// Does what must change nothing.
-void disturb(std::unique_ptr<Sampler>& sampler, const SampleSet& samples, Random& random) {
+void disturb(std::unique_ptr<Sampler>& sampler, const SampleSet& samples, Dice& random) {
   const std::uint64_t position = sampler->position();
   switch (random.below(5)) {
     case 0:
@@ -354,20 +299,15 @@ void disturb(std::unique_ptr<Sampler>& sampler, const SampleSet& samples, Random
   must_equal(sampler->position(), position, "what changes nothing moved the sampler");
 }
 
-/// What the chains of a test did, for people.
-struct Tally {
-  std::uint64_t pieces = 0;
-  std::uint64_t steps = 0;
-  std::uint64_t delivered = 0;
-  std::uint64_t repeated = 0;  ///< by pads
-  std::uint64_t proven = 0;    ///< epochs
-};
-
 /// A run of orders whose positions are dealt to the ranks in turn: all but wids.
 class Chain {
  public:
-  Chain(Family family, std::uint64_t seed, std::ostream* log)
-      : family_(family), random_(seed), setup_(random_setup(family, random_)), log_(log) {
+  Chain(Family family, std::uint64_t seed, std::ostream* log, test::Tally& tally)
+      : family_(family),
+        random_(seed),
+        setup_(random_setup(family, random_)),
+        log_(log),
+        tally_(tally) {
     num_epochs_ = random_.between(1, 4);
     if (log_ != nullptr) describe_setup();
     order_ = setup_.order;
@@ -382,8 +322,6 @@ class Chain {
     check_passes();
     if (family_ == Family::kMixture) check_datasets();
   }
-
-  const Tally& tally() const { return tally_; }
 
  private:
   /// What one piece of the run is and does.
@@ -433,7 +371,7 @@ class Chain {
     check_other_world(piece);
     finish(piece);
     last_ = std::move(piece);
-    ++tally_.pieces;
+    ++tally_["pieces"];
   }
 
   // ----- The beginning of a piece.
@@ -662,9 +600,9 @@ class Chain {
     audit_->add(all);
     for (const std::uint64_t sample : all) ++times_[sample];
     so_far_ += all.size();
-    tally_.delivered += all.size();
-    tally_.repeated += pads.size();
-    ++tally_.steps;
+    tally_["deliveries"] += all.size();
+    tally_["repeats"] += pads.size();
+    ++tally_["steps"];
     if (!pads.empty()) check_pads(piece, pads, end);
     for (std::uint64_t s = 0; s < piece.shares && !order_.balance_bytes; ++s) {
       Samples kept = shares[s];
@@ -788,8 +726,8 @@ class Chain {
     const EpochAudit::Expectation expected = sampler.expectation();
     const EpochAudit::Verdict verdict = audit_->verdict(expected);
     const bool is_provable = setup_.samples.size() > 0;
-    if (verdict.proven != is_provable) throw Broken{verdict.text(point_.epoch)};
-    tally_.proven += is_provable ? 1 : 0;
+    if (verdict.proven != is_provable) throw test::ChainBroken{verdict.text(point_.epoch)};
+    tally_["epochs proven"] += is_provable ? 1 : 0;
     if (expected.knows_times()) {
       for (std::uint64_t i = 0; i < setup_.samples.size(); ++i) {
         const auto at = times_.find(i);
@@ -972,9 +910,10 @@ class Chain {
   }
 
   Family family_;
-  Random random_;
+  Dice random_;
   Setup setup_;
   std::ostream* log_;
+  test::Tally& tally_;
   std::uint64_t num_epochs_ = 1;
   Order order_;  ///< with the skip list of the next piece
   Order plain_;  ///< as one rank reads it with nothing left out
@@ -992,14 +931,13 @@ class Chain {
   std::map<std::uint64_t, std::uint64_t> times_;               ///< deliveries in this epoch
   std::map<std::uint64_t, std::vector<std::uint8_t>> passes_;  ///< deliveries without repeats
   std::map<std::uint64_t, Samples> epochs_;
-  Tally tally_;
 };
 
 /// A run in the order of Python wids: each rank reads its own block.
 class WidsChain {
  public:
-  WidsChain(std::uint64_t seed, std::ostream* log)
-      : random_(seed), setup_(random_setup(Family::kWids, random_)), log_(log) {
+  WidsChain(std::uint64_t seed, std::ostream* log, test::Tally& tally)
+      : random_(seed), setup_(random_setup(Family::kWids, random_)), log_(log), tally_(tally) {
     shares_ = random_.between(1, 9);
     if (log_ != nullptr) {
       *log_ << "wids n " << setup_.samples.size() << " ranks " << shares_ << " seed "
@@ -1045,6 +983,7 @@ class WidsChain {
   }
 
   void run_piece() {
+    ++tally_["pieces"];
     replicas_ = random_.one_of({1U, 1U, 2U});
     batch_ = random_batch(random_);
     const std::vector<Samples> epoch = epoch_of_ranks();
@@ -1136,9 +1075,10 @@ class WidsChain {
                          "resume() on another number of ranks");
   }
 
-  Random random_;
+  Dice random_;
   Setup setup_;
   std::ostream* log_;
+  test::Tally& tally_;
   std::uint64_t shares_ = 1;
   std::uint64_t replicas_ = 1;
   std::uint64_t batch_ = 1;
@@ -1147,50 +1087,10 @@ class WidsChain {
   std::uint64_t index_ = 0;  ///< samples that each rank has read of the epoch, if it has so many
 };
 
-void add(Tally& tally, const Tally& other) {
-  tally.pieces += other.pieces;
-  tally.steps += other.steps;
-  tally.delivered += other.delivered;
-  tally.repeated += other.repeated;
-  tally.proven += other.proven;
-}
-
-/// What is wrong with a chain, or nothing.
-std::string run_chain(Family family, std::uint64_t seed, std::ostream* log,
-                      Tally* tally = nullptr) {
-  try {
-    if (family == Family::kWids) {
-      WidsChain(seed, log).run();
-    } else {
-      Chain chain(family, seed, log);
-      chain.run();
-      if (tally != nullptr) add(*tally, chain.tally());
-    }
-  } catch (const Broken& broken) {
-    return broken.text;
-  } catch (const Error& error) {
-    return std::string("threw ") + error.what();
-  }
-  return "";
-}
-
-/// Of 100 chains, `percent` are of this family.
-void run_chains(Family family, int percent) {
-  Tally tally;
-  const std::uint64_t chains =
-      test::run_chains(20 * percent, 1000 * percent, [&](std::uint64_t seed, std::ostream* log) {
-        return run_chain(family, seed, log, log == nullptr ? &tally : nullptr);
-      });
-  if (tally.pieces == 0) return;
-  std::cout << chains << " chains, " << tally.pieces << " pieces, " << tally.steps << " steps, "
-            << tally.delivered << " deliveries, " << tally.repeated << " repeats, " << tally.proven
-            << " epochs proven\n";
-}
-
-TEST(ResumeChainTest, ExactOrders) { run_chains(Family::kExact, 70); }
-TEST(ResumeChainTest, Mixtures) { run_chains(Family::kMixture, 15); }
-TEST(ResumeChainTest, Resampled) { run_chains(Family::kResampled, 10); }
-TEST(ResumeChainTest, Wids) { run_chains(Family::kWids, 5); }
+TEST(ResumeChainTest, ExactOrders) { test::run_chains_of<Chain>(1400, 70'000, Family::kExact); }
+TEST(ResumeChainTest, Mixtures) { test::run_chains_of<Chain>(300, 15'000, Family::kMixture); }
+TEST(ResumeChainTest, Resampled) { test::run_chains_of<Chain>(200, 10'000, Family::kResampled); }
+TEST(ResumeChainTest, Wids) { test::run_chains_of<WidsChain>(100, 5000); }
 
 }  // namespace
 }  // namespace shardwise

@@ -95,24 +95,6 @@ TEST(WidsSamplerTest, HasWidsUnevenRanksAndSaysSo) {
   EXPECT_EQ(sampler.deliveries_before(16), 10U);
 }
 
-TEST(WidsSamplerTest, CanBeEnteredAnywhereAndAskedWhen) {
-  WidsSampler sampler(100, chunks_of(7, 4, true), {.rank = 1, .world_size = 3});
-  const Samples order = delivered(sampler);
-  for (const std::size_t start : {33U, 5U, 20U, 0U}) {
-    EXPECT_EQ(sampler[start], order[start]);
-    sampler.seek(start);
-    EXPECT_EQ(test::drain(sampler),
-              Samples(order.begin() + static_cast<std::ptrdiff_t>(start), order.end()));
-  }
-  for (std::uint64_t index = 0; index < order.size(); ++index) {
-    EXPECT_EQ(when_sample(sampler, order[index]),
-              (std::vector<Sampler::SampleTime>{{1, index, 0, index * 3 + 1}}));
-    EXPECT_EQ(sampler.position_in_epoch(index), index * 3 + 1);
-  }
-  EXPECT_EQ(delivered(WidsSampler(5, {.kind = Wids{.shuffle = false}})), test::first_numbers(5));
-  EXPECT_EQ(WidsSampler(0, {.kind = Wids{}}, {.world_size = 2}).size(), 0U);
-}
-
 TEST(WidsSamplerTest, SaysInWhichOrderItReadsItsChunks) {
   const WidsSampler sampler =
       at_epoch(WidsSampler(100, chunks_of(7, 4), {.rank = 1, .world_size = 3}), 2);
@@ -125,42 +107,6 @@ TEST(WidsSamplerTest, SaysInWhichOrderItReadsItsChunks) {
     EXPECT_EQ(chunk.back(), end - 1);
   }
   EXPECT_EQ(index, sampler.size());
-}
-
-TEST(WidsSamplerTest, ResumesOnTheSameNumberOfRanksOnly) {
-  for (const std::uint64_t steps : {0U, 1U, 2U, 3U}) {
-    const WidsSampler before(50, chunks_of(7, 4), {.world_size = 4, .batch_size = 5});
-    Samples all;
-    std::string saved;
-    for (std::uint64_t rank = 0; rank < 4; ++rank) {
-      const auto mine = before.for_rank(rank);
-      Samples batch(5 * steps);
-      batch.resize(mine->next_batch(batch));
-      all.insert(all.end(), batch.begin(), batch.end());
-      if (rank == 0) {
-        EXPECT_EQ(mine->token(), before.token_after(steps));
-        saved = mine->token().to_text();
-      }
-    }
-    if (steps == 3) {
-      EXPECT_EQ(ResumeToken::from_text(saved).epoch, 1U);
-      EXPECT_TRUE(test::is_each_once(all, 50));
-      continue;
-    }
-    for (std::uint64_t rank = 0; rank < 4; ++rank) {
-      const auto mine = before.for_rank(rank);
-      mine->resume(ResumeToken::from_text(saved));
-      EXPECT_EQ(mine->steps(), 3 - steps);
-      const std::uint64_t size = mine->size();
-      const std::size_t so_far = all.size();
-      for (const std::uint64_t sample : *mine) all.push_back(sample);
-      EXPECT_EQ(all.size() - so_far, size);
-    }
-    EXPECT_TRUE(test::is_each_once(all, 50)) << steps;
-    WidsSampler other(50, chunks_of(7, 4), {.world_size = 2});
-    EXPECT_THAT(test::error_text([&] { other.resume(ResumeToken::from_text(saved)); }),
-                testing::HasSubstr("world_size 4 there, 2 here"));
-  }
 }
 
 TEST(WidsSamplerTest, RefusesWhatWidsDoesNotHave) {

@@ -4,10 +4,15 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <exception>
 #include <functional>
+#include <initializer_list>
 #include <iostream>
+#include <map>
+#include <random>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "support/support.h"
 
@@ -25,12 +30,87 @@ inline void for_each_seed(int slice, int whole, const std::function<void(std::ui
   }
 }
 
+/// What a chain draws at random.
+class Dice {
+ public:
+  explicit Dice(std::uint64_t seed) : engine_(seed * 0x9E3779B97F4A7C15U + 1) {}
+
+  std::uint64_t number() { return engine_(); }
+  /// In [0, n). REQUIRES: n > 0.
+  std::uint64_t below(std::uint64_t n) { return engine_() % n; }
+  /// In [low, high].
+  std::uint64_t between(std::uint64_t low, std::uint64_t high) {
+    return low + below(high - low + 1);
+  }
+  bool percent(std::uint64_t chance) { return below(100) < chance; }
+  template <class Value>
+  Value one_of(std::initializer_list<Value> values) {
+    return values.begin()[below(values.size())];
+  }
+  template <class Value>
+  const Value& one_of(const std::vector<Value>& values) {
+    return values[below(values.size())];
+  }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+/// What a chain found wrong.
+struct ChainBroken {
+  std::string text;
+};
+
+inline void must(bool holds, const std::string& what) {
+  if (!holds) throw ChainBroken{what};
+}
+
+template <class Value>
+std::string shown(const Value& value) {
+  std::ostringstream out;
+  if constexpr (requires { out << value; }) {
+    out << value;
+  } else {
+    out << "[";
+    for (const auto& one : value) out << " " << shown(one);
+    out << " ]";
+  }
+  return out.str();
+}
+
+template <class Value>
+void must_equal(const Value& actual, const Value& expected, const std::string& what) {
+  if (actual != expected) {
+    throw ChainBroken{what + ": " + shown(actual) + ", not " + shown(expected)};
+  }
+}
+
+template <class Expected, class Action>
+void must_throw(Action action, const std::string& what) {
+  try {
+    action();
+  } catch (const Expected&) {
+    return;
+  }
+  throw ChainBroken{"did not throw: " + what};
+}
+
 /// Runs random chains of operations beside a model: repeats(slice, whole) of them from a fresh seed
 /// on, or that of SHARDWISE_SEED alone, with its log on standard output. Returns how many.
-/// @param run  what went wrong in the chain of a seed, or ""; may write what it does to the log. A
-///             chain that failed is run again for its log; after three the rest is left out.
+/// @param chain  what went wrong in the chain of a seed, or "", or it throws it; may write what it
+///             does to the log. A chain that failed is run again for its log; after three the rest
+///             is left out.
 inline std::uint64_t run_chains(
-    int slice, int whole, const std::function<std::string(std::uint64_t, std::ostream*)>& run) {
+    int slice, int whole, const std::function<std::string(std::uint64_t, std::ostream*)>& chain) {
+  const auto run = [&](std::uint64_t seed, std::ostream* log) {
+    try {
+      return chain(seed, log);
+    } catch (const ChainBroken& broken) {
+      return broken.text;
+    } catch (const std::exception& error) {
+      return std::string("threw ") + error.what();
+    }
+  };
   const std::uint64_t first = random_seed();
   if (std::getenv("SHARDWISE_SEED") != nullptr) {
     EXPECT_EQ(run(first, &std::cout), "");
@@ -47,6 +127,22 @@ inline std::uint64_t run_chains(
     ++failures;
   }
   return chains;
+}
+
+/// What chains did, for people: how many of each thing.
+using Tally = std::map<std::string, std::uint64_t>;
+
+/// Runs chains that are objects: Chain(more..., seed, log, tally).run() throws what went wrong.
+template <class Chain, class... More>
+void run_chains_of(int slice, int whole, More... more) {
+  Tally tally;
+  const std::uint64_t chains = run_chains(slice, whole, [&](std::uint64_t seed, std::ostream* log) {
+    Chain(more..., seed, log, tally).run();
+    return std::string();
+  });
+  std::cout << chains << " chains";
+  for (const auto& [what, count] : tally) std::cout << ", " << count << " " << what;
+  std::cout << "\n";
 }
 
 }  // namespace shardwise::test

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "decoded_epoch.h"
+#include "loaded_epoch.h"
 #include "options.h"
 #include "shardwise/base/error.h"
 #include "skip_file.h"

@@ -14,6 +14,7 @@
 #include "decode/image_codec.h"
 #include "decode/image_formats.h"
 #include "decode/npy.h"
+#include "loaded_epoch.h"
 #include "loader/bad_field.h"
 #include "loader/column_maker.h"
 #include "loader/field_bytes.h"
@@ -30,6 +31,7 @@ using detail::FieldChoice;
 using detail::FieldKind;
 using detail::RowInput;
 using detail::RowOutput;
+using detail::RowSlots;
 using detail::Stage;
 
 class DecodedFields final : public ColumnMaker {
@@ -131,7 +133,33 @@ class DecodedFields final : public ColumnMaker {
   std::optional<detail::ImageTransformer> transformer_;
 };
 
+class ReadFields final : public ColumnMaker {
+ public:
+  ReadFields() : ColumnMaker(DType::kInt64, Layout::kFixed) {}
+
+  [[nodiscard]] std::string describe() const override { return "the bytes of all fields"; }
+  void make(const RowInput& input, RowOutput& output) const override {
+    std::size_t bytes = 0;
+    write(input.sample, output.slot, bytes);
+    input.add_bytes(bytes);
+  }
+  [[nodiscard]] bool makes_rows() const override { return true; }
+  [[nodiscard]] bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
+                               std::size_t& bytes) const override {
+    for (std::size_t i = 0; i < samples.size(); ++i) write(samples[i], slots[i], bytes);
+    return true;
+  }
+
+ private:
+  static void write(const Sample& sample, std::span<std::byte> slot, std::size_t& bytes) noexcept {
+    const std::uint64_t checksum = checksum_of(sample, bytes);
+    std::memcpy(slot.data(), &checksum, sizeof checksum);
+  }
+};
+
 }  // namespace
+
+Column read_fields() { return {"checksums", std::make_shared<ReadFields>()}; }
 
 Column decoded_fields(bool every_field, const std::string& image_field,
                       const std::optional<ImageTransform>& transform) {

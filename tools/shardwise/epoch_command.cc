@@ -11,20 +11,16 @@
 #include <vector>
 
 #include "base/cores.h"
-#include "base/hasher.h"
-#include "base/ordered_pipeline.h"
 #include "base/text.h"
 #include "cache_options.h"
 #include "commands.h"
-#include "data/read_frontier.h"
-#include "decoded_epoch.h"
 #include "fetch_options.h"
 #include "interrupt.h"
+#include "loaded_epoch.h"
 #include "options.h"
 #include "order_options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
-#include "shardwise/base/hash.h"
 #include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/order/epoch_audit.h"
@@ -48,100 +44,23 @@ struct EpochOptions {
 
 using Batch = std::vector<std::uint64_t>;
 
-struct PlannedBatch {
-  Batch batch;
-  std::uint64_t first = 0;  ///< its place among the rank's samples
-  detail::ReadFrontier::Part reading;
-};
-
-/// The result of loading a batch: every byte of every field was read.
-struct LoadedBatch {
-  Batch samples;
-  std::uint64_t bytes = 0;
-  std::uint64_t checksum = 0;
-};
-
-LoadedBatch load(const MixedDataset& data, PlannedBatch& planned) {
-  LoadedBatch loaded;
-  for (const std::uint64_t number : planned.batch) {
-    planned.reading.reach(planned.first + loaded.samples.size());
-    const std::size_t part = data.part_of(number);
-    const Sample sample = data.part(part)[number - data.first_sample(part)];
-    for (std::size_t i = 0; i < sample.num_fields(); ++i) {
-      const Sample::Field field = sample.field(i);
-      loaded.bytes += field.bytes.size();
-      loaded.checksum += hash64(field.bytes);
-    }
-    loaded.samples.push_back(data.first_sample(part) + sample.index());
-  }
-  return loaded;
-}
-
 struct EpochReport {
   explicit EpochReport(const Hash128& fingerprint) : audit(fingerprint) {}
 
+  void add(const LoadedEpoch::Loaded& loaded) {
+    audit.add(loaded.samples);
+    checksum += loaded.checksum;
+    images += loaded.images;
+  }
+
   EpochAudit audit;
-  std::uint64_t bytes = 0;
-  /// Checksum of all contents, independent of their order; unused when decoding.
   std::uint64_t checksum = 0;
   std::uint64_t images = 0;
-  std::chrono::duration<double> waited{};
-  std::vector<std::uint64_t> bad;  ///< samples left out, repeated if they came repeatedly
+  std::vector<std::uint64_t> bad;  ///< samples left out, as often as they came
 };
 
-/// Loads all samples of `sampler`, from its position on.
-void load_rank(const EpochOptions& options, const MixedDataset& data, Sampler& sampler,
-               const RankOptions::Range& node, std::uint64_t num_samples, Progress& progress,
-               EpochReport& report) {
-  // Prefetching cannot plan for several data sets in one cache.
-  std::optional<ShardPrefetcher> prefetcher;
-  ShardPrefetcher::Options prefetch = options.prefetch;
-  prefetch.node = node;
-  if (data.num_parts() == 1) prefetcher.emplace(data.part(0), sampler, prefetch);
-  std::uint64_t delivered = sampler.position();
-  std::uint64_t planned = delivered;
-  detail::ReadFrontier frontier([&](std::uint64_t num_read) {
-    if (prefetcher) prefetcher->note_read(num_read);
-  });
-  const auto next_batch = [&]() -> std::optional<PlannedBatch> {
-    throw_if_interrupted();
-    Batch batch(options.batch);
-    batch.resize(sampler.next_batch(batch));
-    if (batch.empty()) return std::nullopt;
-    const std::uint64_t first = planned;
-    planned += batch.size();
-    return PlannedBatch{std::move(batch), first, frontier.begin(first, planned)};
-  };
-  const auto work = [&](PlannedBatch& batch) { return load(data, batch); };
-  OrderedPipeline<PlannedBatch, LoadedBatch> loader(next_batch, work, {.threads = options.threads});
-  while (const std::optional<LoadedBatch> loaded = loader.next()) {
-    report.audit.add(loaded->samples);
-    delivered += loaded->samples.size();
-    if (prefetcher) prefetcher->reached(delivered);
-    report.bytes += loaded->bytes;
-    report.checksum += loaded->checksum;
-    progress.update(report.audit.sum().count, num_samples,
-                    [&] { return human_bytes(report.bytes); });
-  }
-  report.waited += loader.waited();
-}
-
-/// Loads a rank with --decode.
-void load_decoded_rank(DecodedEpoch& decoded, const Run& run, const Sampler& sampler,
-                       std::uint64_t num_samples, Progress& progress, EpochReport& report) {
-  decoded.load(*run.data, sampler, run.delivered_before, [&](const DecodedEpoch::Loaded& loaded) {
-    report.audit.add(loaded.samples);
-    report.images += loaded.images;
-    report.bytes = loaded.bytes_read;
-    progress.update(report.audit.sum().count, num_samples,
-                    [&] { return human_bytes(report.bytes); });
-  });
-  report.bytes = decoded.bytes_read();
-  report.waited = decoded.waited();
-}
-
-/// The ranks that read at the same time through this node's cache; only the loaded rank, unless
-/// --nodes or a launcher says otherwise. Errors: wrong usage.
+/// The ranks that read at the same time through this node's cache; none but the one that is loaded,
+/// if nothing is said of others. Errors: wrong usage.
 RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) {
   const std::uint64_t rank = sampler.rank(), world = sampler.world_size();
   if (!options.nodes) return options.run.node.value_or(RankOptions::Range{rank, 1});
@@ -278,9 +197,8 @@ Run open_epoch(const EpochOptions& options) {
   return run;
 }
 
-/// @param node  the ranks of this node; count 0 means: only the loaded ranks.
-DecodedEpoch::Settings decode_settings(const EpochOptions& options,
-                                       const RankOptions::Range& node) {
+/// @param node  the ranks of this node; count 0: those that are loaded are alone.
+LoadedEpoch::Settings load_settings(const EpochOptions& options, const RankOptions::Range& node) {
   return {.batch_size = options.batch,
           .threads = options.threads,
           .fetch_threads = options.prefetch.fetch_threads,
@@ -298,16 +216,11 @@ void print_images(std::uint64_t images, double seconds, Output& out) {
 
 /// --replay: repeats the first batch of one rank.
 void replay(const EpochOptions& options, const Run& run, Output& out) {
-  DecodedEpoch decoded(options.decode, decode_settings(options, {.first = 0, .count = 0}));
+  LoadedEpoch loading(options.decode, load_settings(options, {.first = 0, .count = 0}));
   const std::uint64_t times = *options.decode.replay;
   EpochReport report(run.data->fingerprint());
-  const double seconds = decoded
-                             .replay(*run.data, *run.sampler, run.delivered_before, times,
-                                     [&](const DecodedEpoch::Loaded& loaded) {
-                                       report.audit.add(loaded.samples);
-                                       report.images += loaded.images;
-                                     })
-                             .count();
+  const auto take = [&](const LoadedEpoch::Loaded& loaded) { report.add(loaded); };
+  const double seconds = loading.replay(*run.data, *run.sampler, times, take).count();
   const std::uint64_t samples = report.audit.sum().count;
   constexpr const char* kNotProven = "one batch was handed out again and again: nothing is proven";
   if (options.json) {
@@ -361,39 +274,34 @@ void run(const EpochOptions& options, Output& out) {
 
   Progress progress("loading", Unit::kSamples, options.run.first_use.quiet);
   EpochReport report(data.fingerprint());
-  std::optional<DecodedEpoch> decoded;
-  if (options.decode.is_on()) {
-    decoded.emplace(options.decode, decode_settings(options, whole ? alone : node));
-  }
+  LoadedEpoch loading(options.decode, load_settings(options, whole ? alone : node));
   for (const std::uint64_t rank : ranks) {
-    const auto sampler = first->for_rank(rank);
-    if (decoded) {
-      load_decoded_rank(*decoded, run, *sampler, num_samples, progress, report);
-    } else {
-      load_rank(options, data, *sampler, whole ? RankOptions::Range{rank, 1} : node, num_samples,
-                progress, report);
-    }
+    loading.load(data, *first->for_rank(rank), [&](const LoadedEpoch::Loaded& loaded) {
+      report.add(loaded);
+      progress.update(report.audit.sum().count, num_samples,
+                      [&] { return human_bytes(loading.bytes_read()); });
+    });
   }
   const double seconds = progress.seconds();
   progress.clear();
-  if (decoded) {
-    decoded->finish(data);
-    report.bad = decoded->bad_samples();
-  }
+  loading.finish(data);
+  report.bad = loading.bad_samples();
   const std::string proof = is_empty ? "" : prove(run, whole, report);
 
-  const std::uint64_t samples = report.audit.sum().count;
+  const bool decodes = options.decode.is_on();
+  const double waited = loading.waited().count();
+  const std::uint64_t samples = report.audit.sum().count, bytes = loading.bytes_read();
   const double rate = per_second(samples, seconds);
   std::uint64_t opened = 0;
   for (std::size_t i = 0; i < data.num_parts(); ++i) opened += data.part(i).pool_stats().opened;
   if (options.json) {
     nlohmann::ordered_json json = {
         {"samples", samples},
-        {"bytes", report.bytes},
+        {"bytes", bytes},
         {"seconds", seconds},
         {"samples_per_second", rate},
-        {"wait_seconds", report.waited.count()},
-        {"threads", options.threads},
+        {"wait_seconds", waited},
+        {"threads", loading.threads()},
         {"shards_opened", opened},
         {"peak_memory_bytes", peak_memory_bytes()},
         {"private_memory_bytes", private_memory_bytes()},
@@ -403,15 +311,15 @@ void run(const EpochOptions& options, Output& out) {
         {"rank", nullptr},
         {"proof", is_empty ? nlohmann::ordered_json() : nlohmann::ordered_json(proof)},
     };
-    if (decoded) {
+    if (decodes) {
       json["checksum"] = nullptr;
       json["decode"] = options.decode.decode;
       json["images"] = report.images;
       json["images_per_second"] = per_second(report.images, seconds);
-      json["forgiven"] = decoded->forgiven_json();
-      json["bad"] = decoded->bad_json();
-      json["limit"] = decoded->limit();
-      json["stages"] = decoded->stages_json();
+      json["forgiven"] = loading.forgiven_json();
+      json["bad"] = loading.bad_json();
+      json["limit"] = loading.limit();
+      json["stages"] = loading.stages_json();
     }
     if (!whole) json["rank"] = first->rank();
     if (cache) json["cache"] = cache_json(cache->stats());
@@ -419,18 +327,16 @@ void run(const EpochOptions& options, Output& out) {
     return;
   }
   out.print("samples   {}\n", human_count(samples));
-  if (decoded) print_images(report.images, seconds, out);
-  out.print("bytes     {}, {}/s\n", human_bytes(report.bytes),
-            human_bytes(static_cast<std::uint64_t>(static_cast<double>(report.bytes) /
-                                                   std::max(seconds, 1e-9))));
-  out.print("seconds   {:.3f}; the reading loop waited {:.3f} s for data\n", seconds,
-            report.waited.count());
+  if (decodes) print_images(report.images, seconds, out);
+  out.print("bytes     {}, {}/s\n", human_bytes(bytes),
+            human_bytes(static_cast<std::uint64_t>(per_second(bytes, seconds))));
+  out.print("seconds   {:.3f}; the reading loop waited {:.3f} s for data\n", seconds, waited);
   out.print("rate      {} samples/s on {}\n", human_count(static_cast<std::uint64_t>(rate)),
-            counted(options.threads, "thread"));
-  if (decoded) {
-    for (const std::string& line : decoded->forgiven()) out.print("forgiven  {}\n", line);
-    for (const std::string& line : decoded->bad()) out.print("bad       {}\n", line);
-    out.print("limit     {}\n", decoded->limit());
+            counted(loading.threads(), "thread"));
+  if (decodes) {
+    for (const std::string& line : loading.forgiven()) out.print("forgiven  {}\n", line);
+    for (const std::string& line : loading.bad()) out.print("bad       {}\n", line);
+    out.print("limit     {}\n", loading.limit());
   }
   out.print("shards    opened {}\n", counted(opened, "time"));
   if (cache) print_cache(cache->stats(), out);
@@ -488,8 +394,8 @@ void add_epoch_command(CLI::App& program, Output& out) {
   command->footer(
       "Under srun, mpirun or torchrun, and without --world and --rank, it reads the samples of the "
       "launcher's rank.\n\n"
-      "With --decode the samples are loaded as a training run loads them, by the library's Loader, "
-      "and the line \"limit\" says what limits it. Damage of images that was forgiven has a line "
+      "The samples are loaded as a training run loads them, by the library's Loader. With --decode "
+      "the line \"limit\" says what limits it. Damage of images that was forgiven has a line "
       "\"forgiven\" for each kind.\n\n"
       "With --bad-list all samples that cannot be decoded are found, for the --skip of later "
       "runs.\n\n"

@@ -1,35 +1,54 @@
-// Replaces decoded_epoch.cc in builds without the loader.
+// In place of loaded_epoch.cc where the loader is not built.
 #include <nlohmann/json.hpp>
 
 #include "base/error_types.h"
-#include "decoded_epoch.h"
+#include "interrupt.h"
+#include "loaded_epoch.h"
 
 namespace shardwise::tools {
 
-struct DecodedEpoch::Impl {};
+struct LoadedEpoch::Impl {
+  const std::uint64_t batch_size;
+  std::uint64_t bytes_read = 0;
+};
 
-DecodedEpoch::DecodedEpoch(const DecodeArguments& arguments, const Settings&) {
+LoadedEpoch::LoadedEpoch(const DecodeArguments& arguments, const Settings& settings)
+    : impl_(new Impl{.batch_size = settings.batch_size}) {
+  if (!arguments.is_on()) return;
   throw Unsupported("this program was built without the loader", "--decode " + arguments.decode,
                     "build it with SHARDWISE_WITH_LOADER=ON, or leave out --decode");
 }
-DecodedEpoch::~DecodedEpoch() = default;
+LoadedEpoch::~LoadedEpoch() = default;
 
-void DecodedEpoch::load(const MixedDataset&, const Sampler&, const std::optional<EpochAudit::Sum>&,
-                        const Use&) {}
-std::chrono::duration<double> DecodedEpoch::replay(const MixedDataset&, const Sampler&,
-                                                   const std::optional<EpochAudit::Sum>&,
-                                                   std::uint64_t, const Use&) {
+void LoadedEpoch::load(const MixedDataset& data, const Sampler& sampler, const Use& use) {
+  const auto rest = sampler.clone();
+  std::vector<std::uint64_t> batch(impl_->batch_size);
+  while (const std::size_t size = rest->next_batch(batch)) {
+    throw_if_interrupted();
+    Loaded loaded;
+    for (const std::uint64_t number : std::span(batch).first(size)) {
+      const std::size_t part = data.part_of(number);
+      const Sample sample = data.part(part)[number - data.first_sample(part)];
+      loaded.checksum += checksum_of(sample, impl_->bytes_read);
+      loaded.samples.push_back(data.first_sample(part) + sample.index());
+    }
+    use(loaded);
+  }
+}
+std::chrono::duration<double> LoadedEpoch::replay(const MixedDataset&, const Sampler&,
+                                                  std::uint64_t, const Use&) {
   return {};
 }
-std::chrono::duration<double> DecodedEpoch::waited() const { return {}; }
-std::uint64_t DecodedEpoch::bytes_read() const { return 0; }
-std::string DecodedEpoch::limit() const { return {}; }
-std::vector<std::string> DecodedEpoch::forgiven() const { return {}; }
-nlohmann::ordered_json DecodedEpoch::forgiven_json() const { return {}; }
-nlohmann::ordered_json DecodedEpoch::stages_json() const { return {}; }
-std::vector<std::uint64_t> DecodedEpoch::bad_samples() const { return {}; }
-std::vector<std::string> DecodedEpoch::bad() const { return {}; }
-nlohmann::ordered_json DecodedEpoch::bad_json() const { return {}; }
-void DecodedEpoch::finish(const MixedDataset&) const {}
+unsigned LoadedEpoch::threads() const { return 0; }
+std::chrono::duration<double> LoadedEpoch::waited() const { return {}; }
+std::uint64_t LoadedEpoch::bytes_read() const { return impl_->bytes_read; }
+std::string LoadedEpoch::limit() const { return {}; }
+std::vector<std::string> LoadedEpoch::forgiven() const { return {}; }
+nlohmann::ordered_json LoadedEpoch::forgiven_json() const { return {}; }
+nlohmann::ordered_json LoadedEpoch::stages_json() const { return {}; }
+std::vector<std::uint64_t> LoadedEpoch::bad_samples() const { return {}; }
+std::vector<std::string> LoadedEpoch::bad() const { return {}; }
+nlohmann::ordered_json LoadedEpoch::bad_json() const { return {}; }
+void LoadedEpoch::finish(const MixedDataset&) const {}
 
 }  // namespace shardwise::tools

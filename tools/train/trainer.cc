@@ -26,7 +26,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "console.h"
-#include "decoded_epoch.h"
+#include "loaded_epoch.h"
 #include "fetch_options.h"
 #include "output.h"
 #include "shardwise/base/error.h"

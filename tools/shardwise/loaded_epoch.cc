@@ -1,4 +1,4 @@
-#include "decoded_epoch.h"
+#include "loaded_epoch.h"
 
 #include <fmt/core.h>
 
@@ -14,6 +14,7 @@
 #include "console.h"
 #include "decoded_fields.h"
 #include "interrupt.h"
+#include "loader/bad_field.h"
 #include "loader/fields.h"
 #include "loader/loader_access.h"
 #include "option_names.h"
@@ -77,6 +78,7 @@ std::optional<ImageTransform> transform_of(const DecodeArguments& arguments) {
 }
 
 Column column_of(const DecodeArguments& arguments) {
+  if (!arguments.is_on()) return read_fields();
   const auto transform = transform_of(arguments);
   if (arguments.decode == "rgb" && transform) {
     return columns::image(arguments.image_field, *transform).named("image");
@@ -84,16 +86,17 @@ Column column_of(const DecodeArguments& arguments) {
   return decoded_fields(arguments.decode == "auto", arguments.image_field, transform);
 }
 
-DecodedEpoch::Loaded loaded_of(const Batch& batch) {
-  DecodedEpoch::Loaded loaded;
+LoadedEpoch::Loaded loaded_of(const Batch& batch) {
+  LoadedEpoch::Loaded loaded;
   loaded.samples.assign(batch.samples().begin(), batch.samples().end());
   const Batch::Array& array = batch.arrays()[0];
-  if (array.name() != "images") {
+  if (array.name() == "image") {
     loaded.images = batch.size();
     return loaded;
   }
-  for (const std::int64_t images : array.values<std::int64_t>()) {
-    loaded.images += static_cast<std::uint64_t>(images);
+  std::uint64_t& sum = array.name() == "images" ? loaded.images : loaded.checksum;
+  for (const std::int64_t value : array.values<std::int64_t>()) {
+    sum += static_cast<std::uint64_t>(value);
   }
   return loaded;
 }
@@ -133,10 +136,9 @@ void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
 
 }  // namespace
 
-struct DecodedEpoch::Impl {
-  /// A loader at the position of `sampler`.
-  std::unique_ptr<Loader> loader_at(const MixedDataset& data, const Sampler& sampler,
-                                    const std::optional<EpochAudit::Sum>& delivered_before) const {
+struct LoadedEpoch::Impl {
+  /// A loader that stands where `sampler` does.
+  std::unique_ptr<Loader> loader_at(const MixedDataset& data, const Sampler& sampler) const {
     auto loader = std::make_unique<Loader>(
         data,
         Loader::Options{.columns = {column_of(arguments)},
@@ -148,7 +150,8 @@ struct DecodedEpoch::Impl {
                         .fetch_threads = settings.fetch_threads},
         std::make_shared<OneRank>(sampler.rank(), sampler.world_size(), settings.node));
     ResumeToken token = sampler.token_after(0);
-    token.audit = delivered_before;
+    // The command itself proves the epoch, also where nobody knows what was delivered before.
+    token.audit.emplace().count = sampler.deliveries_before(token.position);
     loader->restore(token);
     LoaderAccess::accept_all_bad(*loader);
     if (!arguments.trace.empty()) LoaderAccess::keep_events(*loader, kMaxEvents);
@@ -170,9 +173,8 @@ struct DecodedEpoch::Impl {
     }
     if (bad.size() <= max_bad()) return;
     write_bad_list(data.fingerprint());
-    throw BadField(std::to_string(bad.size()) + " bad samples, more than the " +
-                       std::to_string(max_bad()) + " that max_bad allows",
-                   "the last of them: " + reasons.at(bad.back()), "or raise max_bad");
+    detail::throw_too_many_bad(bad.size(), max_bad(),
+                               "the last of them: " + reasons.at(bad.back()));
   }
 
   void write_bad_list(const Hash128& fingerprint) const {
@@ -198,42 +200,37 @@ struct DecodedEpoch::Impl {
   const DecodeArguments arguments;
   const Settings settings;
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  Loader::Stats stats{};
+  std::unique_ptr<Loader> part{};  // of the part that is loaded now
+  Loader::Stats stats{};           // of the parts before
   std::vector<TraceEvent> events{};
   std::vector<std::uint64_t> bad{};  // repeated if they came repeatedly
   std::map<std::uint64_t, std::string> reasons{};
 };
 
-DecodedEpoch::DecodedEpoch(const DecodeArguments& arguments, const Settings& settings)
+LoadedEpoch::LoadedEpoch(const DecodeArguments& arguments, const Settings& settings)
     : impl_(new Impl{.arguments = arguments, .settings = settings}) {}
-DecodedEpoch::~DecodedEpoch() = default;
+LoadedEpoch::~LoadedEpoch() = default;
 
-void DecodedEpoch::load(const MixedDataset& data, const Sampler& sampler,
-                        const std::optional<EpochAudit::Sum>& delivered_before, const Use& use) {
-  const auto loader = impl_->loader_at(data, sampler, delivered_before);
+void LoadedEpoch::load(const MixedDataset& data, const Sampler& sampler, const Use& use) {
+  if (sampler.size() == 0) return;
+  impl_->part = impl_->loader_at(data, sampler);
+  Loader& loader = *impl_->part;
   std::size_t num_bad = 0;
-  while (const auto batch = loader->next()) {
+  while (const auto batch = loader.next()) {
     throw_if_interrupted();
-    if (LoaderAccess::bad_rows(*loader).size() > num_bad) {
-      impl_->keep_bad(*loader, std::exchange(num_bad, LoaderAccess::bad_rows(*loader).size()),
-                      data);
+    if (LoaderAccess::bad_rows(loader).size() > num_bad) {
+      impl_->keep_bad(loader, std::exchange(num_bad, LoaderAccess::bad_rows(loader).size()), data);
     }
-    Loaded loaded = loaded_of(*batch);
-    loaded.bytes_read = impl_->stats.bytes_read + loader->stats().bytes_read;
-    use(loaded);
+    use(loaded_of(*batch));
   }
-  add_stats(impl_->stats, loader->stats());
-  if (!impl_->arguments.trace.empty()) impl_->keep_events(*loader);
+  add_stats(impl_->stats, loader.stats());
+  if (!impl_->arguments.trace.empty()) impl_->keep_events(loader);
+  impl_->part.reset();
 }
 
-std::chrono::duration<double> DecodedEpoch::replay(
-    const MixedDataset& data, const Sampler& sampler,
-    const std::optional<EpochAudit::Sum>& delivered_before, std::uint64_t times, const Use& use) {
-  std::optional<Batch> batch;
-  {
-    const auto loader = impl_->loader_at(data, sampler, delivered_before);
-    batch = loader->next();
-  }
+std::chrono::duration<double> LoadedEpoch::replay(const MixedDataset& data, const Sampler& sampler,
+                                                  std::uint64_t times, const Use& use) {
+  const std::optional<Batch> batch = impl_->loader_at(data, sampler)->next();
   if (!batch) {
     throw InvalidArgument("there is no batch to replay", "--replay",
                           "name an index that has samples for this rank");
@@ -246,8 +243,11 @@ std::chrono::duration<double> DecodedEpoch::replay(
   return std::chrono::steady_clock::now() - begin;
 }
 
-std::chrono::duration<double> DecodedEpoch::waited() const { return impl_->stats.waited; }
-std::uint64_t DecodedEpoch::bytes_read() const { return impl_->stats.bytes_read; }
+unsigned LoadedEpoch::threads() const { return impl_->settings.threads; }
+std::chrono::duration<double> LoadedEpoch::waited() const { return impl_->stats.waited; }
+std::uint64_t LoadedEpoch::bytes_read() const {
+  return impl_->stats.bytes_read + (impl_->part ? impl_->part->stats().bytes_read : 0);
+}
 
 std::string limit_text(std::string summary) {
   // There is no option for the number of batches in flight.
@@ -259,9 +259,9 @@ std::string limit_text(std::string summary) {
   return with_option_names(summary);
 }
 
-std::string DecodedEpoch::limit() const { return limit_text(impl_->stats.summary()); }
+std::string LoadedEpoch::limit() const { return limit_text(impl_->stats.summary()); }
 
-std::vector<std::string> DecodedEpoch::forgiven() const {
+std::vector<std::string> LoadedEpoch::forgiven() const {
   std::vector<std::string> lines;
   for (const Loader::Stats::Forgiven& what : impl_->stats.forgiven) {
     lines.push_back(escaped(what.kind) + ": " + counted(what.images, "image") + ", first " +
@@ -270,7 +270,7 @@ std::vector<std::string> DecodedEpoch::forgiven() const {
   return lines;
 }
 
-nlohmann::ordered_json DecodedEpoch::forgiven_json() const {
+nlohmann::ordered_json LoadedEpoch::forgiven_json() const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Loader::Stats::Forgiven& what : impl_->stats.forgiven) {
     list.push_back({{"kind", escaped(what.kind)},
@@ -280,7 +280,7 @@ nlohmann::ordered_json DecodedEpoch::forgiven_json() const {
   return list;
 }
 
-nlohmann::ordered_json DecodedEpoch::stages_json() const {
+nlohmann::ordered_json LoadedEpoch::stages_json() const {
   nlohmann::ordered_json json;
   detail::visit_fields<Loader::Stats>([&](const auto& field) {
     const auto& value = impl_->stats.*field.member;
@@ -295,9 +295,9 @@ nlohmann::ordered_json DecodedEpoch::stages_json() const {
   return json;
 }
 
-std::vector<std::uint64_t> DecodedEpoch::bad_samples() const { return impl_->bad; }
+std::vector<std::uint64_t> LoadedEpoch::bad_samples() const { return impl_->bad; }
 
-std::vector<std::string> DecodedEpoch::bad() const {
+std::vector<std::string> LoadedEpoch::bad() const {
   std::vector<std::string> lines;
   for (const auto& [sample, reason] : impl_->reasons) {
     if (lines.size() == kBadShown) break;
@@ -311,7 +311,7 @@ std::vector<std::string> DecodedEpoch::bad() const {
   return lines;
 }
 
-nlohmann::ordered_json DecodedEpoch::bad_json() const {
+nlohmann::ordered_json LoadedEpoch::bad_json() const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const auto& [sample, reason] : impl_->reasons) {
     list.push_back({{"sample", sample}, {"reason", reason}});
@@ -319,7 +319,7 @@ nlohmann::ordered_json DecodedEpoch::bad_json() const {
   return list;
 }
 
-void DecodedEpoch::finish(const MixedDataset& data) const {
+void LoadedEpoch::finish(const MixedDataset& data) const {
   if (!impl_->arguments.trace.empty()) {
     Impl::write(impl_->arguments.trace, trace_text(impl_->events, impl_->start));
   }

@@ -10,7 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/hasher.h"
 #include "shardwise/data/mixed_dataset.h"
+#include "shardwise/data/sample.h"
 #include "shardwise/order/epoch_audit.h"
 #include "shardwise/order/sampler.h"
 
@@ -49,8 +51,22 @@ inline constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
 /// program lacks is dropped.
 std::string limit_text(std::string summary);
 
-/// Parts of an epoch, loaded by shardwise::loader. Threads: one.
-class DecodedEpoch {
+/// Of the contents of all fields of a sample. Those of several samples are added up, so that their
+/// order does not count.
+/// @param bytes  is raised by those of the fields.
+inline std::uint64_t checksum_of(const Sample& sample, std::uint64_t& bytes) noexcept {
+  std::uint64_t checksum = 0;
+  for (std::size_t i = 0; i < sample.num_fields(); ++i) {
+    const Sample::Field field = sample.field(i);
+    bytes += field.bytes.size();
+    checksum += hash64(field.bytes);
+  }
+  return checksum;
+}
+
+/// Parts of an epoch, loaded by shardwise::loader. One thread. A program that was built without the
+/// loader reads one sample after another, and decodes none.
+class LoadedEpoch {
  public:
   struct Settings {
     std::uint64_t batch_size = 1;
@@ -62,31 +78,31 @@ class DecodedEpoch {
   /// A loaded batch.
   struct Loaded {
     std::vector<std::uint64_t> samples;
-    std::uint64_t images = 0;
-    std::uint64_t bytes_read = 0;  ///< bytes of fields read so far, by all batches
+    std::uint64_t checksum = 0;  ///< without --decode: see checksum_of()
+    std::uint64_t images = 0;    ///< with it
   };
   using Use = std::function<void(const Loaded&)>;
 
-  /// Errors: Unsupported if the program was built without the loader.
-  DecodedEpoch(const DecodeArguments& arguments, const Settings& settings);
-  ~DecodedEpoch();
-  DecodedEpoch(const DecodedEpoch&) = delete;
-  DecodedEpoch& operator=(const DecodedEpoch&) = delete;
+  /// Errors: Unsupported for --decode if the program was built without the loader.
+  LoadedEpoch(const DecodeArguments& arguments, const Settings& settings);
+  ~LoadedEpoch();
+  LoadedEpoch(const LoadedEpoch&) = delete;
+  LoadedEpoch& operator=(const LoadedEpoch&) = delete;
 
-  /// Loads the samples of the rank of `sampler`, from its position on, and gives them to `use`.
-  /// @param delivered_before  the sum of this epoch's earlier deliveries, from the token.
-  /// Errors: BadField if there are more bad samples than --max-bad allows, after the file of
-  /// --bad-list is written; others, naming the sample; Cancelled after Ctrl-C.
-  void load(const MixedDataset& data, const Sampler& sampler,
-            const std::optional<EpochAudit::Sum>& delivered_before, const Use& use);
-  /// Loads the first batch of these samples, and gives it to `use` `times` times.
-  /// @return  the time of these calls.
+  /// Loads what the rank of `sampler` gets from where that stands, and gives it to `use`. What was
+  /// delivered before in its epoch is not looked at.
+  /// Errors: BadField for one bad sample more than --max-bad allows, when the file of --bad-list
+  /// has those that were found; others, naming the sample; Cancelled after Ctrl-C.
+  void load(const MixedDataset& data, const Sampler& sampler, const Use& use);
+  /// Loads the first batch of that, and gives it to `use` so many times.
+  /// @return  the time that those took.
   /// Errors: as load(); InvalidArgument if there is no batch.
   std::chrono::duration<double> replay(const MixedDataset& data, const Sampler& sampler,
-                                       const std::optional<EpochAudit::Sum>& delivered_before,
                                        std::uint64_t times, const Use& use);
 
+  [[nodiscard]] unsigned threads() const;
   [[nodiscard]] std::chrono::duration<double> waited() const;
+  /// Of fields, up to now.
   [[nodiscard]] std::uint64_t bytes_read() const;
   /// The limit of the loading, and advice in options of the command line.
   [[nodiscard]] std::string limit() const;
