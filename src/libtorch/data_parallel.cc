@@ -199,7 +199,8 @@ std::int64_t GradientAverager::average(std::int64_t num_samples, const ProcessGr
     at += length;
   }
   flat_.narrow(0, size, count).copy_(owners);
-  const std::int64_t total = GroupAccess::add_with_count(group, flat_, num_samples, "gradients");
+  const std::int64_t total =
+      GroupAccess::calls(group).add_gradients("gradients", flat_, num_samples);
   owners.copy_(flat_.narrow(0, size, count));
   if (total > 0) flat_.narrow(0, 0, size).div_(static_cast<double>(total));
   at = 0;

@@ -415,12 +415,12 @@ void count(const Arguments& arguments) {
                 sl::make_reducer(group));
   guard.run([&] {
     auto epoch = loader.epoch();
-    auto before = sl::GroupAccess::counts(group);
+    auto before = sl::GroupAccess::calls(group).counts();
     for (auto& batch : epoch) {
       weight.mutable_grad() = torch::ones_like(weight);
       averager.average(static_cast<std::int64_t>(batch.size()), group);
       REQUIRE(!guard.should_stop() && !guard.should_save());
-      const auto after = sl::GroupAccess::counts(group);
+      const auto after = sl::GroupAccess::calls(group).counts();
       REQUIRE(after.exchanges == before.exchanges + 1);
       REQUIRE(after.collectives == before.collectives + 1);
       before = after;
@@ -501,12 +501,12 @@ class ReducerRun {
     guard_.run(
         [&] {
           while (step_ < kSteps) {
-            const auto before = sl::GroupAccess::counts(group_);
+            const auto before = sl::GroupAccess::calls(group_).counts();
             const bool is_now = step_ == at_step;
             Trap::is_set = is_now && trouble == Trouble::kThrow;
             Trap::signal = is_now && trouble == Trouble::kSignal ? SIGTERM : 0;
             make_step(depth);
-            const auto after = sl::GroupAccess::counts(group_);
+            const auto after = sl::GroupAccess::calls(group_).counts();
             // The gradients' own, and no other but the text of a reason to stop.
             const std::uint64_t calls = group_.world_size() > 1 ? kLayers : 0;
             const std::uint64_t texts = calls > 0 && guard_.should_stop() ? 1 : 0;
