@@ -7,10 +7,6 @@
 
 namespace shardwise::train {
 
-/// Checks, before any rank is started, what every rank would stumble over.
-/// Errors: as train().
-void check(const Options& options, int world_size);
-
 /// How the options have the ranks stop.
 libtorch::StopGuard::Options guard_options(const Options& options);
 
