@@ -23,7 +23,8 @@ ProcessGroup adopt_any(Group* group, std::shared_ptr<void> owner, StopGuard* gua
     peers.environment.launcher = "a group of the program";
     std::unique_ptr<Collectives> collectives;
     if (group->getSize() > 1) {
-      collectives = collectives_of(group, std::move(owner), c10d::kUnsetTimeout);
+      collectives =
+          std::make_unique<CollectivesOf<Group>>(group, std::move(owner), c10d::kUnsetTimeout);
     }
     auto calls = std::make_shared<AgreedCalls>(std::move(peers), std::move(collectives), nullptr);
     calls->require_same(versions(stop != nullptr));

@@ -35,9 +35,14 @@ bool takes(const Group& group, c10::DeviceType type) {
   return type == c10::kCUDA ? on_gpu : name != "nccl";
 }
 
-/// @tparam Group  c10d::ProcessGroup, or c10d::Backend of LibTorch 2.
+/// c10d::ProcessGroup, or c10d::Backend of LibTorch 2.
 template <class Group>
-class CollectivesOf final : public Collectives {
+using BaseOf = std::conditional_t<std::is_convertible_v<Group*, c10d::ProcessGroup*>,
+                                  c10d::ProcessGroup, c10d::Backend>;
+
+/// @tparam Group  as BaseOf.
+template <class Group>
+class CollectivesOf : public Collectives {
  public:
   /// @param owner  keeps the group.
   CollectivesOf(Group* group, std::shared_ptr<void> owner, std::chrono::milliseconds timeout)
@@ -78,19 +83,15 @@ class CollectivesOf final : public Collectives {
     group_.broadcast(tensors, options)->wait();
   }
 
+ protected:
+  [[nodiscard]] Group& group() const noexcept { return group_; }
+  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
+
  private:
   const std::chrono::milliseconds timeout_;
   std::shared_ptr<void> owner_;
   Group& group_;
 };
-
-template <class Group>
-std::unique_ptr<Collectives> collectives_of(Group* group, std::shared_ptr<void> owner,
-                                            std::chrono::milliseconds timeout) {
-  using Base = std::conditional_t<std::is_convertible_v<Group*, c10d::ProcessGroup*>,
-                                  c10d::ProcessGroup, c10d::Backend>;
-  return std::make_unique<CollectivesOf<Base>>(group, std::move(owner), timeout);
-}
 
 }  // namespace shardwise::libtorch::detail
 

@@ -13,6 +13,7 @@
 #include <future>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -62,6 +63,35 @@ class GlooGroup final : public c10d::ProcessGroupGloo {
   };
 };
 using GlooPointer = c10::intrusive_ptr<GlooGroup>;
+
+/// c10d gathers in a ring, in as many rounds as there are ranks. Here a rank passes on all that it
+/// has in each round, so that their number is the logarithm: with 64 ranks an eighth of the time.
+class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
+ public:
+  using CollectivesOf::CollectivesOf;
+
+  std::vector<torch::Tensor> all_gather(const torch::Tensor& input) override {
+    constexpr int kTag = 0;
+    const int rank = group().getRank();
+    const int size = group().getSize();
+    std::vector<std::int64_t> shape = input.sizes().vec();
+    shape.insert(shape.begin(), size);
+    const auto all = torch::empty(shape, input.options());  // of this rank, the next one, and so on
+    all[0].copy_(input);
+    for (int have = 1; have < size; have *= 2) {
+      const int count = std::min(have, size - have);
+      std::vector<torch::Tensor> own = {all.narrow(0, 0, count)};
+      std::vector<torch::Tensor> theirs = {all.narrow(0, have, count)};
+      const auto receiving = group().recv(theirs, (rank + have) % size, kTag);
+      const auto sending = group().send(own, (rank - have + size) % size, kTag);
+      receiving->wait(timeout());
+      sending->wait(timeout());
+    }
+    std::vector<torch::Tensor> outputs;
+    for (int of = 0; of < size; ++of) outputs.push_back(all[(of - rank + size) % size]);
+    return outputs;
+  }
+};
 
 /// Gloo hears of no cancel while it connects, and of no rank that has left, so a thread does it.
 /// Where this one gives up, that one goes on by itself until Gloo's timeout.
@@ -116,7 +146,8 @@ std::unique_ptr<Collectives> connect(Rendezvous& meeting, Peers& peers, millisec
                                        static_cast<std::uint16_t>(port)});
   }
   meeting.finish();  // nobody needs rank 0 after this
-  return collectives_of(gloo.get(), std::make_shared<GlooPointer>(gloo), timeout);
+  return std::make_unique<GlooCollectives>(gloo.get(), std::make_shared<GlooPointer>(gloo),
+                                           timeout);
 }
 
 }  // namespace
