@@ -246,13 +246,17 @@ std::vector<std::string> AgreedCalls::gather(const char* action, const char* nam
   return texts;
 }
 
-void AgreedCalls::require_same(const Record& own) {
+std::optional<std::string> AgreedCalls::find_difference(const Record& own) {
   std::vector<Record> records;
   for (const std::string& bytes : gather("cannot compare what the ranks go by", "require_same",
                                          shardwise::detail::to_bytes(own))) {
     records.push_back(record_from(bytes).value_or(Record()));
   }
-  if (const auto different = find_disagreement(records)) {
+  return find_disagreement(records);
+}
+
+void AgreedCalls::require_same(const Record& own) {
+  if (const auto different = find_difference(own)) {
     throw Mismatch("the ranks do not go by the same", *different,
                    "start all ranks with the same data and options");
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -45,6 +46,7 @@ class SHARDWISE_EXPORT AgreedCalls {
               std::shared_ptr<StopState> stop);
 
   [[nodiscard]] const RankEnvironment& environment() const noexcept { return peers_.environment; }
+  [[nodiscard]] const Peers& peers() const noexcept { return peers_; }
   [[nodiscard]] bool is_alone() const noexcept { return collectives_ == nullptr; }
   [[nodiscard]] Counts counts() const noexcept { return counts_; }
   /// What the group's guard shares; nullptr: it has none.
@@ -70,6 +72,8 @@ class SHARDWISE_EXPORT AgreedCalls {
   void barrier();
   /// The text of each rank, by rank.
   std::vector<std::string> gather(const char* action, const char* name, const std::string& own);
+  /// What the ranks' records do not agree on; nothing if they are alike.
+  std::optional<std::string> find_difference(const Record& own);
   /// Errors: Mismatch, on every rank.
   void require_same(const Record& own);
 

@@ -7,6 +7,7 @@
 
 #include "base/error_types.h"
 #include "base/text.h"
+#include "libtorch/rendezvous/own_address.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::libtorch::detail {
@@ -14,6 +15,10 @@ namespace shardwise::libtorch::detail {
 void Peers::find_local_ranks() {
   std::tie(environment.local_rank, environment.local_world_size) =
       shardwise::detail::local_rank_of(ranks, environment.rank);
+}
+
+std::string Peers::host_of(int rank) const {
+  return ranks.empty() ? own_host_name() : ranks[static_cast<std::size_t>(rank)].host;
 }
 
 std::string Peers::name_of(std::size_t rank) const {

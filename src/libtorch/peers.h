@@ -22,6 +22,9 @@ struct Peers {
   /// Adds to the environment who shares this machine.
   void find_local_ranks();
 
+  /// The name of the rank's machine.
+  [[nodiscard]] std::string host_of(int rank) const;
+
   /// "rank 1 of 3 (host b, process 811)".
   [[nodiscard]] std::string name_of(std::size_t rank) const;
 

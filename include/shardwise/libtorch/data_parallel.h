@@ -56,7 +56,7 @@ SHARDWISE_EXPORT void average_buffers(const torch::nn::Module& module, const Pro
 /// Shapes: any, on any device. All are reduced in float32, or in float64 if there is a parameter of
 ///   that, and rounded once to the parameter's type; sparse gradients become dense.
 /// Cost: one all-reduce of all gradients, in one buffer that is kept from call to call, on the
-///   device of the first parameter; the numbers of samples go with its announcement.
+///   device of the first parameter; the numbers of samples go with its header.
 /// Errors: Unsupported (complex numbers); kDistributed.
 class SHARDWISE_EXPORT GradientAverager {
  public:

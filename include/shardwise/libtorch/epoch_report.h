@@ -24,7 +24,7 @@ namespace shardwise::libtorch {
 /// @param now, before  ImageLoader::stats() or Loader::stats() at the end of the epoch, and at its
 ///   beginning.
 /// @param exchanged    what was added to GradientAverager::time_spent() between them.
-/// Cost: two small exchanges. Errors: kDistributed.
+/// Cost: one small exchange. Errors: kDistributed.
 SHARDWISE_EXPORT std::string epoch_report(const Loader::Stats& now, const Loader::Stats& before,
                                           std::chrono::nanoseconds exchanged,
                                           const ProcessGroup& group);
