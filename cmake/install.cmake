@@ -92,6 +92,9 @@ install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.cc" PATTERN "CMakeLists.txt" PATTERN "*.ipynb")
+# The source of shardwise-train is an example too: a whole program.
+install(DIRECTORY tools/train/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/shardwise-train
+        FILES_MATCHING PATTERN "*.cc" PATTERN "*.h")
 install(FILES tests/faults.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tests)
 
 get_target_property(SHARDWISE_LIBRARY_TYPE shardwise TYPE)

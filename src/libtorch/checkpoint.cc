@@ -499,7 +499,7 @@ bool CheckpointFile::exists(const std::string& named) {
 std::optional<Checkpoint> CheckpointFile::read() {
   torch::Tensor bytes;  // undefined: there is no file
   std::string path;
-  const auto stop = GroupAccess::stop_state(group_);
+  const auto stop = GroupAccess::calls(group_).stop();
   std::optional<shardwise::detail::CancelScope> scope;
   if (stop) scope.emplace(stop->flag());
   on_first_rank(group_, [&] {

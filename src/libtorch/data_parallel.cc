@@ -48,10 +48,15 @@ Record shapes_of(const torch::nn::Module& module) {
   return shapes;
 }
 
-/// Of name, type, shape and every bit.
-std::uint64_t hash_of(const NamedTensor& named) {
-  const auto plain = named.tensor.detach().cpu().contiguous();
-  return hash64(view_of(plain), hash64(named.name + " " + shape_of(plain)));
+/// Of name, type, shape and every bit of each tensor.
+Record hashes_of(const torch::nn::Module& module) {
+  Record hashes;
+  for (const auto& [name, tensor] : state_of(module)) {
+    const auto plain = tensor.detach().cpu().contiguous();
+    const auto hash = hash64(view_of(plain), hash64(name + " " + shape_of(plain)));
+    hashes.emplace_back("hash of " + name, hex({reinterpret_cast<const char*>(&hash), 8}));
+  }
+  return hashes;
 }
 
 void require_real(const torch::Tensor& tensor, const std::string& name) {
@@ -108,30 +113,16 @@ void broadcast_parameters(const torch::nn::Module& module, const ProcessGroup& g
 void require_same_replicas(const torch::nn::Module& module, const ProcessGroup& group) {
   if (group.world_size() == 1) return;
   const torch::NoGradGuard no_grad;
-  const auto tensors = state_of(module);
-  auto hashes = torch::empty({static_cast<std::int64_t>(tensors.size())}, torch::kInt64);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    hashes[static_cast<std::int64_t>(i)] = static_cast<std::int64_t>(hash_of(tensors[i]));
-  }
-  const auto own = static_cast<std::int64_t>(hash64(view_of(hashes)));
+  const Record hashes = hashes_of(module);
+  const auto own = static_cast<std::int64_t>(hash64(shardwise::detail::to_bytes(hashes)));
   // The largest, and the complement of the smallest.
   const auto extremes = torch::tensor({own, ~own}, torch::kInt64);
   group.all_reduce(extremes, ProcessGroup::ReduceOp::kMax);
   if (extremes[0].item<std::int64_t>() == ~extremes[1].item<std::int64_t>()) return;
 
   group.require_same(shapes_of(module));
-  auto of_ranks = torch::zeros({group.world_size(), hashes.numel()}, torch::kInt64);
-  of_ranks[group.rank()].copy_(hashes);
-  group.all_reduce(of_ranks);
-  std::vector<Record> records(static_cast<std::size_t>(group.world_size()));
-  for (std::size_t rank = 0; rank < records.size(); ++rank) {
-    const auto row = of_ranks[static_cast<std::int64_t>(rank)];
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      records[rank].emplace_back("hash of " + tensors[i].name,
-                                 hex(view_of(row[static_cast<std::int64_t>(i)])));
-    }
-  }
-  throw Mismatch("the ranks' models are not the same", find_disagreement(records).value_or(""),
+  throw Mismatch("the ranks' models are not the same",
+                 GroupAccess::calls(group).find_difference(hashes).value_or(""),
                  "look for a step or a change of the model that only some ranks make (for buffers: "
                  "call average_buffers() before), then start all ranks again from a checkpoint "
                  "before it");
@@ -199,7 +190,8 @@ std::int64_t GradientAverager::average(std::int64_t num_samples, const ProcessGr
     at += length;
   }
   flat_.narrow(0, size, count).copy_(owners);
-  const std::int64_t total = GroupAccess::add_with_count(group, flat_, num_samples, "gradients");
+  const std::int64_t total =
+      GroupAccess::calls(group).add_gradients("gradients", flat_, num_samples);
   owners.copy_(flat_.narrow(0, size, count));
   if (total > 0) flat_.narrow(0, 0, size).div_(static_cast<double>(total));
   at = 0;

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdio>
 
-#include "libtorch/host_names.h"
+#include "libtorch/group_access.h"
 
 namespace shardwise::libtorch {
 namespace {
@@ -47,7 +47,7 @@ std::string epoch_report(const Loader::Stats& now, const Loader::Stats& before,
   const auto of_ranks = torch::zeros({group.world_size(), kNumFigures}, torch::kFloat64);
   std::copy(own.begin(), own.end(), of_ranks[group.rank()].data_ptr<double>());
   group.all_reduce(of_ranks);
-  const auto hosts = detail::host_names(group);
+  const detail::Peers& peers = GroupAccess::calls(group).peers();
 
   std::string text = " rank      wait    compute   exchange    loading   MB read  bad  host\n";
   int slowest = 0;
@@ -62,15 +62,15 @@ std::string epoch_report(const Loader::Stats& now, const Loader::Stats& before,
     std::snprintf(line.data(), line.size(), "%5d %7.2f s  %7.2f s  %7.2f s  %7.2f s  %8.1f %4.0f  ",
                   rank, figures[kWaited], compute_of(figures), figures[kExchanged],
                   figures[kWorked], figures[kBytes] / 1e6, figures[kBad]);
-    text += line.data() + hosts[static_cast<std::size_t>(rank)] + "\n";
+    text += line.data() + peers.host_of(rank) + "\n";
   }
   if (group.world_size() == 1) return text;
   const double* const figures = of_ranks[slowest].data_ptr<double>();
   std::array<char, 160> line{};
   std::snprintf(line.data(), line.size(), ": %.2f s of waiting for data and %.2f s of compute\n",
                 figures[kWaited], compute_of(figures));
-  return text + "slowest: rank " + std::to_string(slowest) + " (host " +
-         hosts[static_cast<std::size_t>(slowest)] + ")" + line.data();
+  return text + "slowest: rank " + std::to_string(slowest) + " (host " + peers.host_of(slowest) +
+         ")" + line.data();
 }
 
 }  // namespace shardwise::libtorch

@@ -78,10 +78,10 @@ void for_each_batch(const Dataset& data, const ProcessGroup& group, const Evalua
   const torch::NoGradGuard no_grad;
   const ImageLoader::Epoch epoch = loader.epoch();
   for (const ImageLoader::Batch& batch : epoch) {
-    GroupAccess::throw_if_stopping(group, "evaluation");
+    GroupAccess::calls(group).throw_if_stopping("evaluation");
     if (batch.size() > 0) take(batch);
   }
-  GroupAccess::throw_if_stopping(group, "evaluation");  // of a signal during the last batch
+  GroupAccess::calls(group).throw_if_stopping("evaluation");  // of a signal during the last batch
   epoch.prove();
 }
 

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "libtorch/call_queue.h"
 #include "libtorch/group_access.h"
 #include "libtorch/reduction.h"
 #include "shardwise/base/error.h"
@@ -35,14 +34,13 @@ class ReducerHook final : public c10d::CommHookInterface {
     std::vector<c10::Device> devices;
     if (!buffer.device().is_cpu()) devices.push_back(buffer.device());
     auto future = c10::make_intrusive<Future>(c10::TensorType::get(), devices);
-    auto average = [group = GroupAccess::unowned(group_), buffer, future,
-                    num_samples = num_samples_(), is_last = bucket.isLast(),
+    detail::AgreedCalls& calls = GroupAccess::calls(group_);  // the queue ends before it
+    auto average = [&calls, buffer, future, num_samples = num_samples_(), is_last = bucket.isLast(),
                     name = "bucket " + std::to_string(bucket.getIndex())] {
       const torch::NoGradGuard no_grad;
       try {
         const torch::Tensor wide = detail::widened(buffer);
-        const std::int64_t total =
-            GroupAccess::add_with_count(group, wide, num_samples, name.c_str(), is_last);
+        const std::int64_t total = calls.add_gradients(name.c_str(), wide, num_samples, is_last);
         if (total > 0) wide.div_(static_cast<double>(total));
         detail::narrow_into(buffer, wide);
         future->markCompleted(buffer);
@@ -51,7 +49,7 @@ class ReducerHook final : public c10d::CommHookInterface {
       }
     };
     if (buffer.device().is_cpu() && group_.world_size() > 1) {
-      GroupAccess::queue(group_).add(std::move(average));
+      calls.queue().add(std::move(average));
     } else {
       average();
     }

@@ -88,10 +88,20 @@ void StopState::agree(const StopWord& word) {
   if (word.level > agreed_.level) agreed_ = word;
 }
 
-void StopState::close(bool can_save) noexcept {
-  closed_ = true;
-  gave_up_ = true;
-  can_save_ = can_save_ && can_save;
+void StopState::happen(StopEvent event) noexcept {
+  using P = StopPhase;
+  constexpr std::size_t kEvents = 5;
+  constexpr std::array<std::array<P, kEvents>, 6> kNext = {{
+      // kAveraged, kWentOn, kGaveUp, kTore, kLeft
+      {P::kUpdating, P::kComputing, P::kGivenUp, P::kTorn, P::kComputing},   // kComputing
+      {P::kUpdating, P::kComputing, P::kGivenUp, P::kTorn, P::kUpdating},    // kUpdating
+      {P::kGivenUp, P::kGivenUp, P::kGivenUp, P::kTorn, P::kTakenBack},      // kGivenUp
+      {P::kTorn, P::kTorn, P::kTorn, P::kTorn, P::kSpoiled},                 // kTorn
+      {P::kTakenBack, P::kTakenBack, P::kGivenUp, P::kTorn, P::kTakenBack},  // kTakenBack
+      {P::kSpoiled, P::kSpoiled, P::kTorn, P::kTorn, P::kSpoiled},           // kSpoiled
+  }};
+  phase_ = kNext[static_cast<std::size_t>(phase_)][static_cast<std::size_t>(event)];
+  if (event == StopEvent::kAveraged) ++num_whole_steps_;
 }
 
 }  // namespace shardwise::libtorch::detail

@@ -7,12 +7,55 @@
 #include <string>
 
 #include "base/fork.h"
+#include "libtorch/stop_signals.h"
 #include "shardwise/base/cancel.h"
+
+// How the ranks of a run stop together. Each rank says why it wants to stop (StopWord) in the
+// header of each call of the group. After the call all ranks have the same word, the largest; it
+// never becomes smaller. So every rank sees the same answer of should_stop() after the same step.
+//
+// Where the training loop stands (StopPhase) decides what a stop leaves behind:
+//
+//                     kAveraged
+//     kComputing ------------------> kUpdating        a step is whole once the parameters of
+//          |     <------------------     |            kUpdating are changed: at the next call of
+//          |           kWentOn           |            the group or the loader, or should_stop()
+//          |                             |
+//          +-------------+---------------+            a rank throws, or ends its wait, within a
+//            kGaveUp     |     kTore                  step: all ranks leave the call that they are
+//               +--------+--------+                   at. kTore: rank 0 did so in kUpdating.
+//               v                 v
+//           kGivenUp            kTorn                 no call of the group can be made
+//               |                 |
+//               | kLeft           | kLeft             all ranks have left StopGuard::run()'s work
+//               v                 v
+//          kTakenBack         kSpoiled                loaders stand behind the last whole step;
+//                                                     kSpoiled: the parameters do not, so no
+//                                                     checkpoint is written
+//
+// kTakenBack and kSpoiled are left only by another kGaveUp or kTore.
 
 namespace shardwise::libtorch::detail {
 
 /// Why a rank wants to stop. The larger one counts.
 enum class StopLevel : std::uint8_t { kGoOn, kAsked, kSignal, kFailed };
+
+enum class StopPhase : std::uint8_t {
+  kComputing,
+  kUpdating,
+  kGivenUp,
+  kTorn,
+  kTakenBack,
+  kSpoiled
+};
+
+enum class StopEvent : std::uint8_t {
+  kAveraged,  ///< the gradients of a step were averaged on all ranks
+  kWentOn,    ///< the loop is past the change of the parameters
+  kGaveUp,    ///< a rank gave up the call that all were at
+  kTore,      ///< as kGaveUp, by rank 0, while its parameters were changed
+  kLeft       ///< all ranks are out of their loops
+};
 
 struct StopWord {
   StopLevel level = StopLevel::kGoOn;
@@ -22,22 +65,6 @@ struct StopWord {
   explicit operator bool() const noexcept { return level != StopLevel::kGoOn; }
   /// Whether waits for data and evaluations are given up for it; else ranks leave after the step.
   [[nodiscard]] bool is_at_once() const noexcept { return level >= StopLevel::kSignal; }
-};
-
-/// When a signal came first, and from whom.
-struct FirstPress {
-  std::atomic<bool> is_there{false};
-  std::atomic<int> sender{0};  // a process; 0: the terminal
-  std::atomic<std::int64_t> time_ms{0};
-};
-
-/// What a signal handler writes, and all that it touches.
-struct SignalNote {
-  std::atomic<int> signal{0};  // the first that came
-  CancelToken::Flag flag{false};
-  // Each is counted by itself: a second one ends the process, whatever came before the first.
-  FirstPress interrupt;  // of SIGINT
-  FirstPress terminate;  // of SIGTERM
 };
 
 /// What a StopGuard shares with the process group that carries its word to the other ranks.
@@ -69,28 +96,21 @@ class StopState {
   /// True if they do; then it is not any more.
   bool take_save() noexcept;
 
-  /// From now on no call of the group is made: a rank gave up the one that all were at.
-  void close(bool can_save) noexcept;
-  [[nodiscard]] bool is_closed() const noexcept { return closed_; }
-  /// Calls may be made again: all ranks are out of their loops.
-  void reopen() noexcept { closed_ = false; }
-  [[nodiscard]] bool gave_up_step() const noexcept { return gave_up_; }
-  /// False if rank 0 failed while its parameters were changed.
-  [[nodiscard]] bool can_save() const noexcept { return can_save_; }
+  void happen(StopEvent event) noexcept;
+  [[nodiscard]] bool is_updating() const noexcept { return phase_ == StopPhase::kUpdating; }
+  [[nodiscard]] bool is_closed() const noexcept {
+    return phase_ == StopPhase::kGivenUp || phase_ == StopPhase::kTorn;
+  }
+  [[nodiscard]] bool gave_up_step() const noexcept { return phase_ >= StopPhase::kGivenUp; }
+  [[nodiscard]] bool can_save() const noexcept {
+    return phase_ != StopPhase::kTorn && phase_ != StopPhase::kSpoiled;
+  }
+  [[nodiscard]] std::uint64_t num_whole_steps() const noexcept { return num_whole_steps_; }
 
   /// Whoever averages gradients says here, before the first step, that steps are counted in this
   /// process. Any thread.
   static void count_steps() noexcept;
   [[nodiscard]] static bool counts_steps() noexcept;
-  /// The gradients of a step were averaged on all ranks: the step is whole, once the parameters
-  /// are changed.
-  void begin_update() noexcept {
-    ++num_whole_steps_;
-    updates_ = true;
-  }
-  void end_update() noexcept { updates_ = false; }
-  [[nodiscard]] bool updates() const noexcept { return updates_; }
-  [[nodiscard]] std::uint64_t num_whole_steps() const noexcept { return num_whole_steps_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -107,10 +127,7 @@ class StopState {
   std::string reason_ SHARDWISE_GUARDED_BY(mutex_);
 
   StopWord agreed_;
-  bool closed_ = false;
-  bool gave_up_ = false;
-  bool can_save_ = true;
-  bool updates_ = false;
+  StopPhase phase_ = StopPhase::kComputing;
   bool saves_ = false;
   std::uint64_t num_whole_steps_ = 0;
 };
@@ -118,6 +135,7 @@ class StopState {
 }  // namespace shardwise::libtorch::detail
 
 namespace shardwise::libtorch {
+using detail::StopEvent;
 using detail::StopLevel;
 using detail::StopState;
 using detail::StopWord;

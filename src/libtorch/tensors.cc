@@ -81,7 +81,7 @@ class GuardedReducer final : public GroupReducer, public shardwise::detail::Step
 
   [[nodiscard]] bool counts_steps() const override { return StopState::counts_steps(); }
   [[nodiscard]] std::uint64_t num_whole_steps() const override {
-    stop_->end_update();  // the loop went on
+    stop_->happen(StopEvent::kWentOn);
     return stop_->num_whole_steps();
   }
   [[nodiscard]] bool wants_to_stop() const override {
@@ -117,7 +117,7 @@ torch::Tensor offsets_tensor(const Batch::Array& array) {
 }
 
 std::shared_ptr<Reducer> make_reducer(ProcessGroup group) {
-  auto stop = GroupAccess::stop_state(group);
+  auto stop = GroupAccess::calls(group).stop();
   if (stop) return std::make_shared<GuardedReducer>(std::move(group), std::move(stop));
   return std::make_shared<GroupReducer>(std::move(group));
 }

@@ -144,7 +144,7 @@ TEST_P(AdoptTest, ItsCollectivesAreThoseOfEveryGroup) {
       const std::int64_t sum = size * (size - 1) / 2;
       EXPECT_EQ(group.all_reduce(std::int64_t{rank}), sum);
       EXPECT_EQ(group.all_reduce(rank + 0.5, ProcessGroup::ReduceOp::kMin), 0.5);
-      // More than goes along with the announcement; strided, too.
+      // More than goes along with the header; strided, too.
       const auto large = torch::full({1000}, rank, torch::kFloat);
       group.all_reduce(large);
       EXPECT_TRUE(large.eq(sum).all().item<bool>());

@@ -1,14 +1,16 @@
 #pragma once
 
 #include <cstdlib>
-#include <exception>
-#include <iostream>
+#include <fstream>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-/// What the programs share that are one rank of a test: PROGRAM CASE [ARGUMENTS].
+#include "shardwise/base/error.h"
+
+/// What the cases of the rank program share.
 
 #define REQUIRE(condition)                                                              \
   do {                                                                                  \
@@ -20,26 +22,31 @@
 
 namespace shardwise::test {
 
-/// [0] is the case's name.
+/// [0] is the case's name, [1] how its files begin.
 using Arguments = std::vector<std::string>;
 using Cases = std::vector<std::pair<std::string, void (*)(const Arguments&)>>;
 
-/// The program's exit code: 0 if the case held. Else says on stderr what did not.
-inline int run_case(int argc, char** argv, const Cases& cases) {
-  const Arguments arguments(argv + 1, argv + argc);
+const Cases& call_cases();
+const Cases& loading_cases();
+const Cases& peer_cases();
+const Cases& stop_cases();
+
+/// The text of the Error that `call` throws.
+/// @param code  of that error; nothing: any.
+template <class Call>
+std::string text_of(std::optional<ErrorCode> code, Call&& call) {
   try {
-    for (const auto& [name, run] : cases) {
-      if (!arguments.empty() && arguments[0] == name) {
-        run(arguments);
-        return 0;
-      }
-    }
-    throw std::runtime_error("no such case");
-  } catch (const std::exception& e) {
-    const char* rank = std::getenv("RANK");
-    std::cerr << "rank " << (rank != nullptr ? rank : "?") << ": " << e.what() << std::endl;
-    return 1;
+    call();
+  } catch (const Error& e) {
+    if (code && e.code() != *code) throw;
+    return e.what();
   }
+  throw std::runtime_error("nothing was thrown");
+}
+
+/// Writes what this rank has to tell the test to OUT.RANK.
+inline void tell(const std::string& out, const std::string& text) {
+  std::ofstream(out + "." + std::getenv("RANK")) << text;
 }
 
 }  // namespace shardwise::test

@@ -5,53 +5,24 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "libtorch/local_ranks.h"
-#include "shardwise/libtorch/process_group.h"
+#include "rank_run.h"
 #include "shardwise/libtorch/stop_guard.h"
-#include "support/dataset.h"
-#include "support/images.h"
-#include "support/support.h"
 
 namespace shardwise::libtorch {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 
-class StopTest : public testing::Test {
- protected:
-  void SetUp() override {
-    if (!has_distributed()) GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
-  }
-
-  void make_data() {
-    std::vector<test::Fields> samples;
-    for (int i = 0; i < 43; ++i) {
-      samples.push_back({{"png", test::solid_png(4, 4, i)}, {"cls", std::to_string(i % 7)}});
-    }
-    test::make_dataset(dir_, "train", samples, 10);
-  }
-
-  LocalRanksResult run(int num_ranks, const std::vector<std::string>& arguments) {
-    LocalRanksOptions options;
-    options.num_ranks = num_ranks;
-    options.arguments = {SHARDWISE_STOP_PROGRAM};
-    options.arguments.insert(options.arguments.end(), arguments.begin(), arguments.end());
-    return run_local_ranks(options);
-  }
-
-  test::TempDir dir_;
-};
+using StopTest = RanksTest;
 
 class StopWorldTest : public StopTest, public testing::WithParamInterface<int> {
  protected:
   /// @param passes  of a step.
   /// @param group   "own" or "adopted".
   void live(const std::string& passes, const std::string& group) {
-    make_data();
-    EXPECT_TRUE(run(GetParam(), {"lives", dir_ / "train.idx", dir_ / "run",
-                                 std::to_string(test::repeats(5, 50)),
-                                 std::to_string(test::random_seed()), passes, group})
+    EXPECT_TRUE(run(GetParam(), "lives",
+                    {make_levels("train", 43), std::to_string(test::repeats(5, 50)),
+                     std::to_string(test::random_seed()), passes, group})
                     .ok());
   }
 };
@@ -65,54 +36,24 @@ TEST_P(StopWorldTest, RanksOfAnAdoptedGroupStopTogetherToo) { live("1", "adopted
 INSTANTIATE_TEST_SUITE_P(Ranks, StopWorldTest, testing::Values(1, 2, 3, 4));
 
 TEST_F(StopTest, AStepHasTheCollectivesOfItsGradientsAndNoOther) {
-  make_data();
-  EXPECT_TRUE(run(2, {"count", dir_ / "train.idx"}).ok());
-  EXPECT_TRUE(run(2, {"count", dir_ / "train.idx", dir_ / "meeting"}).ok());
-}
-
-/// Of the ranks of an adopted group one was killed. What the others said.
-void expect_named(const std::string& out, int killed, const std::string& last_call) {
-  for (int rank = 0; rank < 3; ++rank) {
-    if (rank == killed) continue;
-    const std::string own = "rank " + std::to_string(rank) + " of 3";
-    EXPECT_THAT(test::read_file(out + "." + std::to_string(rank)),
-                AllOf(HasSubstr("(a rank ended): " + own),
-                      HasSubstr(" lost rank " + std::to_string(killed) + " of 3 (host "),
-                      HasSubstr(", process "), HasSubstr("the last call of all ranks was "),
-                      HasSubstr(last_call)));
-  }
-}
-
-TEST_F(StopTest, ALostRankOfAnAdoptedGroupIsNamedByTheOthers) {
-  // faults.md 63
-  for (int killed = 0; killed < 3; ++killed) {
-    const std::string name = std::to_string(killed);
-    run(3, {"lost", dir_ / ("meeting" + name), dir_ / ("lost" + name), name});
-    expect_named(dir_ / ("lost" + name), killed, ", all_reduce(sum) of 1000 Float");
-  }
+  const std::string data = make_levels("train", 43);
+  EXPECT_TRUE(run(2, "count", {data, "own"}).ok());
+  EXPECT_TRUE(run(2, "count", {data, "adopted"}).ok());
 }
 
 TEST_F(StopTest, ARankThatThrowsWithinABackwardPassOfC10dsReducerStopsAllAtOnce) {
   // faults.md 64
   for (const int world : {1, 2, 3}) {
     const std::string name = std::to_string(world);
-    const auto result = run(world, {"reducer", dir_ / ("meeting" + name), dir_ / ("run" + name),
-                                    std::to_string(test::repeats(4, 50)), name});
+    const auto result =
+        run(world, "reducer", {std::to_string(test::repeats(4, 50)), name}, "run" + name);
     EXPECT_TRUE(result.ok()) << world;
   }
 }
 
-TEST_F(StopTest, ARankThatIsKilledWithinABackwardPassOfC10dsReducerIsNamed) {
-  // faults.md 63
-  run(3, {"reducer-lost", dir_ / "meeting", dir_ / "lost"});
-  expect_named(dir_ / "lost", 1, ", bucket ");
-}
+TEST_F(StopTest, AllRanksHearThatACheckpointIsDue) { EXPECT_TRUE(run(2, "saves").ok()); }
 
-TEST_F(StopTest, AllRanksHearThatACheckpointIsDue) { EXPECT_TRUE(run(2, {"saves"}).ok()); }
-
-TEST_F(StopTest, AGuardHasOneGroupAndAllRanksOfItHaveAGuard) {
-  EXPECT_TRUE(run(2, {"guards", dir_ / "meeting"}).ok());
-}
+TEST_F(StopTest, AGuardHasOneGroupAndAllRanksOfItHaveAGuard) { EXPECT_TRUE(run(2, "guards").ok()); }
 
 TEST_F(StopTest, ASecondSigintOrSigtermEndsTheProcessWhateverCameBefore) {
   const std::vector<std::vector<int>> rows = {{SIGINT, SIGINT},
@@ -123,9 +64,10 @@ TEST_F(StopTest, ASecondSigintOrSigtermEndsTheProcessWhateverCameBefore) {
                                               {SIGTERM, SIGINT, SIGINT},
                                               {SIGUSR2, SIGTERM, SIGTERM}};
   for (const auto& signals : rows) {
-    std::vector<std::string> arguments = {"second"};
-    for (const int signal : signals) arguments.push_back(std::to_string(signal));
-    EXPECT_EQ(run(1, arguments).ranks[0].signal, signals.back()) << testing::PrintToString(signals);
+    std::vector<std::string> texts;
+    for (const int signal : signals) texts.push_back(std::to_string(signal));
+    EXPECT_EQ(run(1, "second", texts).ranks[0].signal, signals.back())
+        << testing::PrintToString(signals);
   }
 }
 

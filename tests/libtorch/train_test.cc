@@ -237,43 +237,6 @@ TEST_F(RanksTrainTest, TheScheduleStandsWhereItStoodOnMoreRanks) {
   EXPECT_LT(loss_of_the_rest("0.003"), 0.99 * loss_of_the_rest("1e-12"));
 }
 
-TEST_F(RanksTrainTest, ARunGoesOnFromItsCheckpointOnAnotherNumberOfRanks) {
-  const std::string checkpoint = dir_ / "run.pt";
-  // Killed, rank and all, in the middle of epoch 1: a checkpoint is written every 2 of 10 steps.
-  {
-    Trainer trainer(dir_, with({"--local-ranks", "2", "--epochs", "1000", "--checkpoint",
-                                checkpoint, "--checkpoint-steps", "2"}));
-    for (int i = 0; i < 3000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
-    ASSERT_EQ(::access(checkpoint.c_str(), F_OK), 0) << trainer.err();
-    const auto ranks = trainer.children();
-    ASSERT_EQ(ranks.size(), 2u);
-    ::kill(ranks[1], SIGKILL);
-    EXPECT_EQ(trainer.wait(), 1);
-    EXPECT_THAT(trainer.err(), AllOf(HasSubstr("ended by signal 9"), HasSubstr("rank 1 of 2"),
-                                     HasSubstr("--resume")));
-    for (const pid_t rank : ranks) EXPECT_EQ(::kill(rank, 0), -1) << "a rank is left";
-  }
-  // How far it came is a matter of luck: as many epochs as it takes, and one more.
-  const auto probe = run(dir_, with({"--epochs", "1", "--checkpoint", checkpoint}));
-  EXPECT_EQ(probe.code, 1);
-  EXPECT_THAT(probe.err, HasSubstr("the checkpoint exists already"));
-  int epochs = 0;
-  Outcome resumed;
-  do {
-    epochs += 3;
-    resumed = run(dir_, with({"--local-ranks", "3", "--epochs", std::to_string(epochs), "--json",
-                              "--resume", "--checkpoint", checkpoint}));
-    ASSERT_EQ(resumed.code, 0) << resumed.err;
-  } while (json_lines(resumed.out).size() < 2 && epochs < 3000);
-  const auto lines = json_lines(resumed.out);
-  ASSERT_GE(lines.size(), 2u);
-  // The first epoch was begun by 2 ranks and ended by 3; its proof covers both parts.
-  EXPECT_EQ(lines[0]["proof"], "epoch " + std::to_string(lines[0]["epoch"].get<int>()) +
-                                   ": 120 samples, each exactly once: proven");
-  EXPECT_EQ(lines.back()["correct"], 37);
-  for (const auto& name : dir_.list()) EXPECT_THAT(name, Not(HasSubstr(".tmp")));
-}
-
 /// A run that is killed again and again, on `worlds` ranks in turn, and goes on each time.
 class KilledRuns {
  public:
@@ -290,9 +253,15 @@ class KilledRuns {
                                          "--local-ranks", std::to_string(world)});
       if (::access(checkpoint.c_str(), F_OK) == 0) arguments.push_back("--resume");
       Trainer trainer(dir_, arguments);
-      const bool was_killed = kill_one(trainer, checkpoint, world);
+      const auto ranks = kill_one(trainer, checkpoint, world);
       const int code = trainer.wait();
-      EXPECT_EQ(code, was_killed ? 1 : 0) << trainer.err();
+      EXPECT_EQ(code, ranks.empty() ? 0 : 1) << trainer.err();
+      if (!ranks.empty()) {
+        EXPECT_THAT(trainer.err(),
+                    AllOf(HasSubstr("ended by signal 9"), HasSubstr(" of " + std::to_string(world)),
+                          HasSubstr("--resume")));
+      }
+      for (const pid_t rank : ranks) EXPECT_EQ(::kill(rank, 0), -1) << "a rank is left";
       take(trainer.out());
       if (code == 0 || testing::Test::HasFailure()) return round;
     }
@@ -301,8 +270,9 @@ class KilledRuns {
   const std::map<int, double>& losses() const { return losses_; }
 
  private:
-  /// Kills a rank after some checkpoints; false if the run came to its end before that.
-  bool kill_one(const Trainer& trainer, const std::string& checkpoint, int world) {
+  /// Kills a rank after some checkpoints.
+  /// @return  all ranks; none if the run came to its end before that.
+  std::vector<pid_t> kill_one(const Trainer& trainer, const std::string& checkpoint, int world) {
     const auto version = [&] {
       struct stat status {};
       return ::stat(checkpoint.c_str(), &status) == 0 ? status.st_ino : 0;
@@ -314,11 +284,11 @@ class KilledRuns {
     ::usleep(static_cast<useconds_t>(random_() % 20'000));
     const auto ranks = trainer.children();
     const auto rank = random_() % static_cast<unsigned>(world);
-    if (ranks.size() != static_cast<std::size_t>(world)) return false;  // they are about to end
+    if (ranks.size() != static_cast<std::size_t>(world)) return {};  // they are about to end
     ::kill(ranks[rank], SIGKILL);
     siginfo_t info{};
     ::waitid(P_PID, static_cast<id_t>(trainer.pid()), &info, WEXITED | WNOWAIT);
-    return info.si_status != 0;
+    return info.si_status != 0 ? ranks : std::vector<pid_t>();
   }
 
   void take(const std::string& out) {
@@ -362,28 +332,6 @@ TEST_F(RanksTrainTest, RunsThatAreKilledAgainAndAgainLoseNoSampleAndNoDigitOfThe
           << "seed " << seed << ": only the rounding differs";
     }
   }
-}
-
-TEST_F(TrainTest, AResumedRunEqualsTheUninterruptedOne) {
-  const auto whole =
-      run(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "whole.pt"}));
-  ASSERT_EQ(whole.code, 0) << whole.err;
-  // The rate follows --epochs, so the first part is stopped, not shortened.
-  Trainer part(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "part.pt",
-                           "--checkpoint-steps", "3"}));
-  for (int i = 0; i < 3000 && ::access((dir_ / "part.pt").c_str(), F_OK) != 0; ++i) ::usleep(1000);
-  ::kill(part.pid(), SIGKILL);
-  part.wait();
-  const auto rest =
-      run(dir_, with({"--json", "--epochs", "3", "--checkpoint", dir_ / "part.pt", "--resume"}));
-  ASSERT_EQ(rest.code, 0) << rest.err;
-  const auto a = json_lines(whole.out);
-  const auto b = json_lines(rest.out);
-  ASSERT_GE(b.size(), 1u);
-  if (b.size() >= 2) {
-    EXPECT_EQ(a[a.size() - 2]["loss"], b[b.size() - 2]["loss"]);
-  }
-  EXPECT_EQ(a.back()["accuracy"], b.back()["accuracy"]);
 }
 
 TEST_F(TrainTest, AnEvaluationThatASignalEndedIsMadeFirstWhenTheRunGoesOn) {
@@ -877,6 +825,8 @@ TEST_F(TrainTest, WhatCannotWorkIsSaidOnceWithTheWayOut) {
   EXPECT_THAT(text({"--train", dir_ / "none.idx", "--local-ranks", "2"}, 1), HasSubstr("none.idx"));
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "no.pt", "--resume"}), 1), HasSubstr("no.pt"));
   test::write_file(dir_ / "junk.pt", "junk");
+  EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt"}), 1),
+              HasSubstr("the checkpoint exists already"));
   EXPECT_THAT(text(with({"--checkpoint", dir_ / "junk.pt", "--resume"}), 1),
               AllOf(HasSubstr("the file is no whole checkpoint"), HasSubstr("junk.pt")));
   ::mkdir((dir_ / "folder").c_str(), 0755);

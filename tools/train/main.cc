@@ -15,6 +15,7 @@
 #include "base/error_types.h"
 #include "command_line.h"
 #include "console.h"
+#include "data.h"
 #include "libtorch/local_ranks.h"
 #include "output.h"
 #include "shardwise/base/error.h"

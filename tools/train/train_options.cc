@@ -25,23 +25,8 @@ void parse_size(const std::string& text, Options& options) {
   options.width = *width;
 }
 
-}  // namespace
-
-std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::string()> version) {
-  auto program = std::make_unique<CLI::App>(
-      "Train a small CNN on an index of (image, label) samples, data parallel over ranks",
-      "shardwise-train");
-  CLI::App& app = *program;
-  app.footer(
-      "Examples:\n"
-      "  shardwise-train --local-ranks 2 --train train.idx --eval eval.idx --epochs 2\n"
-      "  torchrun --no-python --nproc-per-node 8 shardwise-train --train train.idx\n"
-      "  mpirun -n 8 shardwise-train --train train.idx\n"
-      "  srun shardwise-train --train train.idx");
-  app.set_version_flag("-V,--version", std::move(version), "show versions, and exit");
-  app.set_help_flag("-h,--help", "show this help, and exit");
+void add_step_options(CLI::App& app, Options& options) {
   constexpr auto kMany = std::uint64_t{1} << 40;
-  constexpr double kManyMinutes = 1e7;
   app.add_option("--train", options.train_index,
                  "index to train on; or one SOURCE, of which an index is built at first use; or "
                  "give --mix")
@@ -87,6 +72,9 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
       })
       ->type_name("RATE")
       ->capture_default_str();
+}
+
+void add_sample_options(CLI::App& app, Options& options) {
   app.add_option_function<std::string>(
          "--resize", [&](const std::string& text) { parse_size(text, options); },
          "height and width to which images are resized, as 224x224; without it, all images must "
@@ -110,6 +98,10 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
       ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 20))
       ->type_name("N")
       ->capture_default_str();
+}
+
+void add_checkpoint_options(CLI::App& app, Options& options) {
+  constexpr double kManyMinutes = 1e7;
   auto* checkpoint =
       app.add_option(
              "--checkpoint", options.checkpoint,
@@ -160,6 +152,9 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
                "let --resume take changed data or another order, if the checkpoint was written at "
                "the end of an epoch")
       ->needs(resume);
+}
+
+void add_place_options(CLI::App& app, Options& options) {
   app.add_option("--local-ranks", options.local_ranks,
                  "start N ranks on this machine; without it, this process is one rank")
       ->check(CLI::Range(1, 4096))
@@ -178,6 +173,27 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
   app.add_flag("--json", options.json, "print one JSON object per line");
   tools::add_order_options(app, options.order);
   tools::add_first_use_options(app, options.first_use);
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::string()> version) {
+  auto program = std::make_unique<CLI::App>(
+      "Train a small CNN on an index of (image, label) samples, data parallel over ranks",
+      "shardwise-train");
+  CLI::App& app = *program;
+  app.footer(
+      "Examples:\n"
+      "  shardwise-train --local-ranks 2 --train train.idx --eval eval.idx --epochs 2\n"
+      "  torchrun --no-python --nproc-per-node 8 shardwise-train --train train.idx\n"
+      "  mpirun -n 8 shardwise-train --train train.idx\n"
+      "  srun shardwise-train --train train.idx");
+  app.set_version_flag("-V,--version", std::move(version), "show versions, and exit");
+  app.set_help_flag("-h,--help", "show this help, and exit");
+  add_step_options(app, options);
+  add_sample_options(app, options);
+  add_checkpoint_options(app, options);
+  add_place_options(app, options);
   return program;
 }
 

@@ -7,11 +7,7 @@
 
 namespace shardwise::train {
 
-/// Checks, before a rank starts, for errors that every rank would report.
-/// Errors: as train().
-void check(const Options& options, int world_size);
-
-/// The conditions on which the ranks stop.
+/// How the options have the ranks stop.
 libtorch::StopGuard::Options guard_options(const Options& options);
 
 /// Runs this rank, which init_process_group() makes one of several, until the last epoch, or until

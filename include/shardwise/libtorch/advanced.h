@@ -12,6 +12,7 @@
 ///     DeviceCopier copier(torch::kCUDA);                            // to a GPU, while it computes
 ///     auto group = adopt_process_group(own);                       // your own group of c10d
 ///     CheckpointFile file("run.pt", group);                         // read() and write()
+///     const double rate = warm_up_cosine(before, 256, total, 3e-3);  // by samples, not steps
 
 #include "shardwise/advanced.h"
 #include "shardwise/libtorch.h"
@@ -21,5 +22,6 @@
 #include "shardwise/libtorch/decode.h"
 #include "shardwise/libtorch/device_copier.h"
 #include "shardwise/libtorch/epoch_report.h"
+#include "shardwise/libtorch/learning_rate.h"
 #include "shardwise/libtorch/tensors.h"
 #include "shardwise/loader.h"

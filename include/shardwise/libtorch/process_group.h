@@ -13,15 +13,11 @@
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/export.h"
 
-namespace shardwise::detail {
-struct RankEnvironment;
-}  // namespace shardwise::detail
-
 namespace shardwise::libtorch {
 
 class StopGuard;
 namespace detail {
-class StopState;
+class AgreedCalls;
 }  // namespace detail
 
 /// The ranks of a run, connected by c10d's Gloo backend.
@@ -106,15 +102,10 @@ class SHARDWISE_EXPORT ProcessGroup {
 
  private:
   friend struct GroupAccess;
-  friend ProcessGroup init_process_group(const Options& options);
 
-  struct Impl;
-  [[nodiscard]] static ProcessGroup connect(const shardwise::detail::RankEnvironment& environment,
-                                            const Options& options,
-                                            std::shared_ptr<detail::StopState> stop);
-  explicit ProcessGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  explicit ProcessGroup(std::shared_ptr<detail::AgreedCalls> calls) : calls_(std::move(calls)) {}
 
-  std::shared_ptr<Impl> impl_;
+  std::shared_ptr<detail::AgreedCalls> calls_;
 };
 
 /// Connects to the other ranks of the run under torchrun, mpirun or srun, and waits for all of

@@ -9,7 +9,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <random>
 #include <system_error>
 #include <thread>
 
@@ -35,11 +34,6 @@ struct AddressList {
   AddressList& operator=(const AddressList&) = delete;
   addrinfo* const first;
 };
-
-std::string random_key() {
-  std::random_device random;
-  return std::to_string(random()) + "-" + std::to_string(random());
-}
 
 /// True if the socket got connected to itself, as may happen on a machine's own ports.
 bool is_own_end(const Socket& socket) {

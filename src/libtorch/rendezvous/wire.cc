@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <random>
 
 #include "base/bytes.h"
 
@@ -123,6 +124,11 @@ bool send_some(const Socket& socket, std::string& bytes) {
     return size < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
   }
   return true;
+}
+
+std::string random_key() {
+  std::random_device random;
+  return std::to_string(random()) + "-" + std::to_string(random());
 }
 
 bool is_loopback(std::string_view address) {

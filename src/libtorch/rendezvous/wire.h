@@ -128,6 +128,9 @@ Received receive_some(const Socket& socket, std::string& bytes);
 /// Sends what goes without waiting, from the front of `bytes`. False if the other side is gone.
 bool send_some(const Socket& socket, std::string& bytes);
 
+/// A text that no other job has.
+SHARDWISE_EXPORT std::string random_key();
+
 /// True for 127.0.0.0/8 and ::1.
 bool is_loopback(std::string_view address);
 

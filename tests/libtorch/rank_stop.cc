@@ -1,7 +1,7 @@
-// One rank of the tests of ranks that stop together: stop_program CASE [ARGUMENTS]. Ends with 0 if
-// the case held, else says on stderr what did not.
+// Ranks that stop together.
 
 #include <torch/torch.h>
+#include <torch/version.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,9 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <random>
@@ -21,11 +19,6 @@
 #include <utility>
 #include <vector>
 
-#include <torch/version.h>
-#ifdef SHARDWISE_HAVE_GLOO
-#include <torch/csrc/distributed/c10d/FileStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#endif
 #if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // its constructor is another in each
 #define SHARDWISE_HAVE_REDUCER
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -34,14 +27,14 @@
 #include "base/error_types.h"
 #include "libtorch/group_access.h"
 #include "rank_case.h"
+#include "rank_group.h"
 #include "shardwise/libtorch/advanced.h"
 
+namespace shardwise::test {
 namespace {
 
-using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
 namespace sl = shardwise::libtorch;
 
-using test::Arguments;
 constexpr std::uint64_t kEpochs = 2;
 constexpr std::int64_t kGlobalBatch = 7;
 
@@ -216,39 +209,15 @@ class Trainer {
   std::uint64_t step_ = 0;
 };
 
-/// How the ranks of a run find each other.
-enum class GroupKind : std::uint8_t { kOwn, kAdopted };
-
-#ifdef SHARDWISE_HAVE_GLOO
-/// A group of the program's own, of the ranks that the launcher started.
-/// @param meeting  a file that no group has used.
-c10::intrusive_ptr<c10d::ProcessGroupGloo> make_own(const std::string& meeting) {
-  const int rank = std::stoi(std::getenv("RANK"));
-  const int world = std::stoi(std::getenv("WORLD_SIZE"));
-  auto options = c10d::ProcessGroupGloo::Options::create();
-  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(
-      c10::make_intrusive<c10d::FileStore>(meeting, world), rank, world, options);
-}
-#endif
-
-sl::ProcessGroup adopt_group(const std::string& meeting, sl::StopGuard* guard) {
-#ifdef SHARDWISE_HAVE_GLOO
-  return sl::adopt_process_group(make_own(meeting), guard);
-#else
-  throw std::runtime_error("no Gloo for " + meeting + (guard != nullptr ? " and a guard" : ""));
-#endif
-}
-
 /// Runs that are stopped again and again, in every way, until they end.
 class Lives {
  public:
   /// @param passes  over batches, of a step.
-  Lives(const Dataset& data, std::string path, std::uint64_t passes, GroupKind kind)
+  Lives(const Dataset& data, std::string path, std::uint64_t passes, std::string kind)
       : data_(data),
         path_(std::move(path)),
         passes_(passes),
-        kind_(kind),
+        kind_(std::move(kind)),
         control_(sl::init_process_group()) {
     Trainer whole(data_, control_, path_ + ".whole", nullptr, {}, passes_);
     whole.run(
@@ -279,13 +248,6 @@ class Lives {
     return plan;
   }
 
-  sl::ProcessGroup make_group(sl::StopGuard& guard) {
-    if (kind_ == GroupKind::kAdopted) {
-      return adopt_group(path_ + ".meeting." + std::to_string(num_adopted_++), &guard);
-    }
-    return sl::init_process_group({.guard = &guard});
-  }
-
   /// True if the run came to its end.
   bool live_piece(const std::string& path, std::mt19937_64& random, std::uint64_t seed) {
     const Plan plan = draw(random);
@@ -300,7 +262,8 @@ class Lives {
     std::optional<std::uint64_t> step;
     try {
       if (plan.event == Event::kSignalBeforeMeeting && plan.is_mine) ::raise(plan.signal);
-      const auto group = make_group(guard);
+      const std::string meeting = path_ + ".meeting." + std::to_string(num_groups_++);
+      const auto group = make_group(kind_, meeting, &guard);
       Trainer trainer(data_, group, path, &guard, plan, passes_);
       bool saved = false;
       try {
@@ -387,40 +350,38 @@ class Lives {
   const Dataset& data_;
   const std::string path_;
   const std::uint64_t passes_;
-  const GroupKind kind_;
-  int num_adopted_ = 0;
+  const std::string kind_;
+  int num_groups_ = 0;
   const sl::ProcessGroup control_;  // of ranks that agree beside the runs
   std::vector<torch::Tensor> known_;
   std::string where_;
 };
 
-/// lives INDEX PATH STOPS SEED PASSES own|adopted: lives until so many stops have come.
+/// lives OUT INDEX STOPS SEED PASSES own|adopted: lives until so many stops have come.
 void lives(const Arguments& arguments) {
-  const auto data = Dataset::open(arguments[1]);
-  Lives all(data, arguments[2], std::stoull(arguments[5]),
-            arguments[6] == "adopted" ? GroupKind::kAdopted : GroupKind::kOwn);
+  const auto data = Dataset::open(arguments[2]);
+  Lives all(data, arguments[1], std::stoull(arguments[5]), arguments[6]);
   std::uint64_t seed = std::stoull(arguments[4]);
   for (int stops = 0; stops < std::stoi(arguments[3]); ++seed) stops += all.live(seed);
 }
 
-/// count INDEX [MEETING]: a step has one exchange, and the collective of the gradients.
+/// count OUT INDEX own|adopted: a step has one exchange, and the collective of the gradients.
 void count(const Arguments& arguments) {
-  const auto data = Dataset::open(arguments[1]);
+  const auto data = Dataset::open(arguments[2]);
   sl::StopGuard guard;
-  const auto group = arguments.size() > 2 ? adopt_group(arguments[2], &guard)
-                                          : sl::init_process_group({.guard = &guard});
+  const auto group = make_group(arguments[3], arguments[1] + ".meeting", &guard);
   auto weight = torch::zeros({1000}).requires_grad_();
   sl::GradientAverager averager({weight});
   Loader loader(data, {.columns = {columns::integer("cls")}, .batch_size = 2, .threads = 1},
                 sl::make_reducer(group));
   guard.run([&] {
     auto epoch = loader.epoch();
-    auto before = sl::GroupAccess::counts(group);
+    auto before = sl::GroupAccess::calls(group).counts();
     for (auto& batch : epoch) {
       weight.mutable_grad() = torch::ones_like(weight);
       averager.average(static_cast<std::int64_t>(batch.size()), group);
       REQUIRE(!guard.should_stop() && !guard.should_save());
-      const auto after = sl::GroupAccess::counts(group);
+      const auto after = sl::GroupAccess::calls(group).counts();
       REQUIRE(after.exchanges == before.exchanges + 1);
       REQUIRE(after.collectives == before.collectives + 1);
       before = after;
@@ -428,23 +389,6 @@ void count(const Arguments& arguments) {
     epoch.prove();
   });
   REQUIRE(guard.reason().empty() && guard.exit_code() == 0);
-}
-
-/// lost MEETING OUT RANK: a rank of an adopted group is killed; the others must hear who it was.
-void lost(const Arguments& arguments) {
-  std::signal(SIGTERM, SIG_IGN);  // the launcher ends ranks whose peer failed: not so fast
-  const auto group = adopt_group(arguments[1], nullptr);
-  const auto tensor = torch::ones({1000});
-  for (int i = 0; i < 3; ++i) group.all_reduce(tensor);
-  if (group.rank() == std::stoi(arguments[3])) std::raise(SIGKILL);
-  std::string text;
-  try {
-    for (;;) group.all_reduce(tensor);
-  } catch (const Error& e) {
-    REQUIRE(e.code() == ErrorCode::kDistributed);
-    text = e.what();
-  }
-  std::ofstream(arguments[2] + "." + std::to_string(group.rank())) << text;
 }
 
 #ifdef SHARDWISE_HAVE_REDUCER
@@ -474,7 +418,7 @@ class ReducerRun {
 
   ReducerRun(const std::string& meeting, const std::string& path, sl::StopGuard& guard)
       : guard_(guard),
-        own_(make_own(meeting)),
+        own_(make_gloo(meeting)),
         group_(sl::adopt_process_group(own_, &guard)),
         file_(path, group_) {
     for (std::size_t i = 0; i < kLayers; ++i) {
@@ -501,12 +445,12 @@ class ReducerRun {
     guard_.run(
         [&] {
           while (step_ < kSteps) {
-            const auto before = sl::GroupAccess::counts(group_);
+            const auto before = sl::GroupAccess::calls(group_).counts();
             const bool is_now = step_ == at_step;
             Trap::is_set = is_now && trouble == Trouble::kThrow;
             Trap::signal = is_now && trouble == Trouble::kSignal ? SIGTERM : 0;
             make_step(depth);
-            const auto after = sl::GroupAccess::counts(group_);
+            const auto after = sl::GroupAccess::calls(group_).counts();
             // The gradients' own, and no other but the text of a reason to stop.
             const std::uint64_t calls = group_.world_size() > 1 ? kLayers : 0;
             const std::uint64_t texts = calls > 0 && guard_.should_stop() ? 1 : 0;
@@ -556,26 +500,26 @@ class ReducerRun {
   std::int64_t samples_ = 0;
 };
 
-/// reducer MEETING PATH STOPS SEED: backward passes with c10d's Reducer in which a rank throws, or
+/// reducer OUT STOPS SEED: backward passes with c10d's Reducer in which a rank throws, or
 /// gets a signal: all leave at once, at one step, with its checkpoint, from which the run goes on.
 void reducer(const Arguments& arguments) {
   using Trouble = ReducerRun::Trouble;
   const auto control = sl::init_process_group();
   int num_groups = 0;
-  const auto meeting = [&] { return arguments[1] + "." + std::to_string(num_groups++); };
+  const auto meeting = [&] { return arguments[1] + ".meeting." + std::to_string(num_groups++); };
   torch::Tensor whole;
   {
     sl::StopGuard guard;
-    ReducerRun run(meeting(), arguments[2] + ".whole", guard);
+    ReducerRun run(meeting(), arguments[1] + ".whole", guard);
     run.run(Trouble::kNone, 0, 0);
     REQUIRE(run.step() == ReducerRun::kSteps && guard.reason().empty());
     whole = run.weights();
   }
-  std::mt19937_64 random(std::stoull(arguments[4]));
+  std::mt19937_64 random(std::stoull(arguments[3]));
   const auto draw = [&](std::uint64_t below) { return random() % below; };
   int stops = 0;
-  for (int life = 0; stops < std::stoi(arguments[3]); ++life) {
-    const std::string path = arguments[2] + "." + std::to_string(life);
+  for (int life = 0; stops < std::stoi(arguments[2]); ++life) {
+    const std::string path = arguments[1] + "." + std::to_string(life);
     for (bool has_ended = false; !has_ended;) {
       const auto trouble = static_cast<Trouble>(draw(3));
       const auto rank = static_cast<int>(draw(static_cast<std::uint64_t>(control.world_size())));
@@ -613,12 +557,12 @@ void reducer(const Arguments& arguments) {
   }
 }
 
-/// reducer-lost MEETING OUT: a rank without a guard is killed after it threw in the pass: the
+/// reducer-lost OUT: a rank without a guard is killed after it threw in the pass: the
 /// others name it.
 void reducer_lost(const Arguments& arguments) {
   std::signal(SIGTERM, SIG_IGN);
   const torch::AutoGradMode enabled(true);
-  const auto own = make_own(arguments[1]);
+  const auto own = make_gloo(arguments[1] + ".meeting");
   const auto group = sl::adopt_process_group(own);
   std::vector<torch::Tensor> layers;
   for (int i = 0; i < 3; ++i) layers.push_back(torch::ones({100}, torch::requires_grad()));
@@ -638,9 +582,7 @@ void reducer_lost(const Arguments& arguments) {
     REQUIRE(!"the pass came to its end");
   } catch (const std::exception& e) {
     if (group.rank() == 1) std::raise(SIGKILL);
-    const std::string text = e.what();
-    REQUIRE(text.find(" lost rank 1 of 3 (host ") != std::string::npos);
-    std::ofstream(arguments[2] + "." + std::to_string(group.rank())) << text;
+    tell(arguments[1], e.what());
   }
 }
 
@@ -669,28 +611,22 @@ void saves(const Arguments&) {
   }
 }
 
-/// guards MEETING: a guard has one group, and all ranks of a group have one, or none.
+/// guards OUT: a guard has one group, and all ranks of a group have one, or none.
 void guards(const Arguments& arguments) {
   sl::StopGuard guard;
   const bool has_guard = std::string(std::getenv("RANK")) != "1";
-  try {
-    adopt_group(arguments[1] + ".a", has_guard ? &guard : nullptr);
-    REQUIRE(!"all have a guard");
-  } catch (const Mismatch& e) {
-    const std::string text = e.what();
-    REQUIRE(text.find("the StopGuard is 'not given' on rank 1 and 'given' on rank 0") !=
-            std::string::npos);
-  }
+  const auto adopt = [&](const char* name, sl::StopGuard* with) {
+    return make_group("adopted", arguments[1] + name, with);
+  };
+  REQUIRE(
+      text_of(ErrorCode::kMismatch, [&] {
+        adopt(".a", has_guard ? &guard : nullptr);
+      }).find("the StopGuard is 'not given' on rank 1 and 'given' on rank 0") != std::string::npos);
   // One that found no group may have another.
-  const auto group = adopt_group(arguments[1] + ".b", &guard);
-  try {
-    adopt_group(arguments[1] + ".c", &guard);
-    REQUIRE(!"it may have another group");
-  } catch (const InvalidArgument& e) {
-    const std::string text = e.what();
-    REQUIRE(text.find("the StopGuard has a group already: rank " + std::to_string(group.rank()) +
-                      " of 2") != std::string::npos);
-  }
+  const auto group = adopt(".b", &guard);
+  REQUIRE(text_of(ErrorCode::kInvalidArgument, [&] { adopt(".c", &guard); })
+              .find("the StopGuard has a group already: rank " + std::to_string(group.rank()) +
+                    " of 2") != std::string::npos);
   // One that is asked is enough.
   if (group.rank() == 1) guard.request("enough");
   REQUIRE(!guard.should_stop());
@@ -713,11 +649,11 @@ void guards(const Arguments& arguments) {
   }
 }
 
-/// second FIRST SIGNAL...: the last one, which comes for the second time, ends the process at once.
+/// second OUT FIRST SIGNAL...: the last one, which comes for the second time, ends the process at once.
 void second(const Arguments& arguments) {
   sl::StopGuard guard;
   std::vector<int> signals;
-  for (std::size_t i = 1; i < arguments.size(); ++i) signals.push_back(std::stoi(arguments[i]));
+  for (std::size_t i = 2; i < arguments.size(); ++i) signals.push_back(std::stoi(arguments[i]));
   REQUIRE(signals.size() >= 2);
   // As `timeout` sends them: to the process, and at once to its group.
   for (const int signal : signals) {
@@ -731,18 +667,25 @@ void second(const Arguments& arguments) {
   }
 }
 
+/// A job in the background ignores SIGINT; gradients are made by hand.
+template <void (*kCase)(const Arguments&)>
+void guarded(const Arguments& arguments) {
+  std::signal(SIGINT, SIG_DFL);
+  const torch::NoGradGuard no_grad;
+  kCase(arguments);
+}
+
 }  // namespace
 
-int main(int argc, char** argv) {
-  const test::Cases cases = {
+const Cases& stop_cases() {
+  static const Cases cases = {
 #ifdef SHARDWISE_HAVE_REDUCER
-      {"reducer", reducer}, {"reducer-lost", reducer_lost},
+      {"reducer", guarded<reducer>}, {"reducer-lost", guarded<reducer_lost>},
 #endif
-      {"lost", lost},       {"lives", lives},
-      {"count", count},     {"saves", saves},
-      {"guards", guards},   {"second", second}};
-  torch::set_num_threads(1);
-  const torch::NoGradGuard no_grad;  // gradients are made by hand
-  std::signal(SIGINT, SIG_DFL);      // a job in the background ignores it
-  return test::run_case(argc, argv, cases);
+      {"lives", guarded<lives>},     {"count", guarded<count>},
+      {"saves", guarded<saves>},     {"guards", guarded<guards>},
+      {"second", guarded<second>}};
+  return cases;
 }
+
+}  // namespace shardwise::test

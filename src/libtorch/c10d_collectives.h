@@ -1,0 +1,98 @@
+#pragma once
+
+#ifdef SHARDWISE_HAVE_C10D
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include "libtorch/collectives.h"
+
+namespace shardwise::libtorch::detail {
+
+/// Whether a group takes tensors on the CPU (or on a GPU): groups of LibTorch 2 say so, others are
+/// known by the name of their backend.
+template <class Group>
+bool takes(const Group& group, c10::DeviceType type) {
+  if constexpr (requires { group.getDeviceTypes(); }) {
+    const auto devices = group.getDeviceTypes();
+    for (const auto& device : devices) {
+      if (device.type() == type) return true;
+    }
+    if (!devices.empty()) return false;
+  }
+  const std::string name = group.getBackendName();
+  const bool on_gpu = name == "nccl" || name == "ucc";
+  return type == c10::kCUDA ? on_gpu : name != "nccl";
+}
+
+/// c10d::ProcessGroup, or c10d::Backend of LibTorch 2.
+template <class Group>
+using BaseOf = std::conditional_t<std::is_convertible_v<Group*, c10d::ProcessGroup*>,
+                                  c10d::ProcessGroup, c10d::Backend>;
+
+/// @tparam Group  as BaseOf.
+template <class Group>
+class CollectivesOf : public Collectives {
+ public:
+  /// @param owner  keeps the group.
+  CollectivesOf(Group* group, std::shared_ptr<void> owner, std::chrono::milliseconds timeout)
+      : Collectives(takes(*group, c10::kCPU), takes(*group, c10::kCUDA)),
+        timeout_(timeout),
+        owner_(std::move(owner)),
+        group_(*group) {}
+
+  void close() override { owner_.reset(); }
+
+  std::vector<torch::Tensor> all_gather(const torch::Tensor& input) override {
+    std::vector<torch::Tensor> inputs = {input};
+    std::vector<std::vector<torch::Tensor>> outputs(1);
+    for (int rank = 0; rank < group_.getSize(); ++rank) {
+      outputs[0].push_back(torch::empty_like(input));
+    }
+    c10d::AllgatherOptions options;
+    options.timeout = timeout_;
+    group_.allgather(outputs, inputs, options)->wait();
+    return outputs[0];
+  }
+  void all_reduce(const torch::Tensor& tensor, ProcessGroup::ReduceOp op) override {
+    using Op = ProcessGroup::ReduceOp;
+    std::vector<torch::Tensor> tensors = {tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = op == Op::kMin   ? c10d::ReduceOp::MIN
+                       : op == Op::kMax ? c10d::ReduceOp::MAX
+                                        : c10d::ReduceOp::SUM;
+    options.timeout = timeout_;
+    group_.allreduce(tensors, options)->wait();
+  }
+  void broadcast(const torch::Tensor& tensor, int root) override {
+    // As bytes: backends lack types, as Gloo of LibTorch 1.13 bfloat16 and int16.
+    std::vector<torch::Tensor> tensors = {tensor.view({-1}).view(torch::kUInt8)};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    options.timeout = timeout_;
+    group_.broadcast(tensors, options)->wait();
+  }
+
+ protected:
+  [[nodiscard]] Group& group() const noexcept { return group_; }
+  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept { return timeout_; }
+
+ private:
+  const std::chrono::milliseconds timeout_;
+  std::shared_ptr<void> owner_;
+  Group& group_;
+};
+
+}  // namespace shardwise::libtorch::detail
+
+#endif

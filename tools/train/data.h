@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "shardwise/data/dataset.h"
+#include "shardwise/data/mixed_dataset.h"
+#include "shardwise/libtorch/image_loader.h"
+#include "train_options.h"
+
+namespace shardwise::train {
+
+/// What a run reads. The data sets have one cache.
+struct Data {
+  MixedDataset training;  ///< of an index, or of the indexes of a mixture
+  std::optional<Dataset> evaluation;
+};
+
+/// Errors: those of Index and Dataset; InvalidArgument, for options that do not go together.
+Data open_data(const Options& options);
+
+/// Checks, before any rank is started, what every rank would stumble over.
+/// Errors: those of open_data(); CLI::ValidationError; NotFound, for a checkpoint to resume.
+void check(const Options& options, int world_size);
+
+libtorch::ImageLoader::Options loader_options(const Options& options, unsigned threads,
+                                              const MixedDataset& data);
+
+}  // namespace shardwise::train
