@@ -21,7 +21,6 @@ const std::map<std::string, std::string> kLongFiles = {
      "to be split: calls that all ranks make, connecting, the public face"},
     {"src/loader/loader.cc", "to be split by an interface of the epoch's plan"},
     {"tools/train/trainer.cc", "to become an installed example"},
-    {"tools/shardwise/index_command.cc", "eight modes of one command"},
 };
 
 /// Functions that may be longer, by the file and the start of their first line, and why.
