@@ -126,9 +126,6 @@ class SHARDWISE_EXPORT AtomicFile {
   /// Errors: InvalidArgument if a device, a pipe or a socket has that name; kIo.
   /// @param mode  as File::create_exclusive().
   explicit AtomicFile(std::string path, unsigned mode = 0666);
-  /// Goes on with a file that another writer kept under some name, see keep_as(), and commits it as
-  /// `path`. It was locked when it was kept. REQUIRES: `kept` is open for writing.
-  AtomicFile(std::string path, File kept);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

@@ -36,12 +36,12 @@ class CacheDirectory {
     std::vector<std::string> temporary_notes;  ///< paths
     std::vector<std::string> foreign;          ///< file names
   };
-  /// Shows at a glance that nobody wrote to a shard.
-  struct Glance {
+  /// Shows without reading it that nobody wrote to a shard.
+  struct QuickCheck {
     std::int64_t mtime_ns = 0;
     std::uint64_t start_hash = 0;
 
-    friend bool operator==(const Glance&, const Glance&) = default;
+    friend bool operator==(const QuickCheck&, const QuickCheck&) = default;
   };
   /// A record, as that page specifies it.
   struct Record {
@@ -53,7 +53,7 @@ class CacheDirectory {
     std::uint64_t size_bytes = 0;
     Hash128 hash;
     std::optional<Hash128> checked_as;
-    Glance glance;
+    QuickCheck quick_check;
   };
 
   /// Who reads and writes it, besides other processes of this user.
@@ -86,7 +86,7 @@ class CacheDirectory {
   };
   /// Lists the files that are there. A shard that gets its name meanwhile is counted once.
   Contents scan(Listed listed = Listed::kAll) const;
-  [[nodiscard]] static Glance glance_at(const File& shard);
+  [[nodiscard]] static QuickCheck quick_check_of(const File& shard);
   struct RecordFile {
     std::optional<Record> record = {};  ///< nothing if there is none, or none that can be read
     bool is_damaged = false;            ///< it is not empty, but no record of this shard

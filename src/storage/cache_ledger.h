@@ -32,10 +32,12 @@ class CacheLedger {
   /// Never throws: a file that cannot be read is in doubt.
   Count read() const noexcept;
   /// As read(), for one who is about to list the files: there is a word of doubt then, if the file
-  /// can be written. What was listed may be counted if is_same() says so afterwards.
+  /// can be written. What was listed may be counted if is_unchanged_since() says so afterwards.
   Count read_before_listing() const noexcept;
   /// True if what was listed after `before` is still what is there.
-  bool is_same(const Count& before) const noexcept { return before.doubt != 0 && read() == before; }
+  bool is_unchanged_since(const Count& before) const noexcept {
+    return before.doubt != 0 && read() == before;
+  }
   /// From now on the count is in doubt; where that cannot be written, the file goes.
   void doubt() const noexcept;
   /// Runs `change`, which returns by how many bytes the cache grew. While it runs, and if it

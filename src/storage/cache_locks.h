@@ -54,7 +54,7 @@ class LockWatch {
       : directory_(directory), byte_(byte) {}
 
   /// To be called between tries. About once a second it looks who holds the lock, and returns true.
-  bool look();
+  bool probe();
   void look_now();
   std::chrono::milliseconds waited() const noexcept { return rounded(waited_); }
   /// For how long the holder has been seen stopped, up to the last look.

@@ -95,13 +95,13 @@ class SHARDWISE_EXPORT CachedShard {
   /// Maps it: the very file that was checked, whatever others put in its place since.
   /// Errors: as MappedFile::open().
   MappedFile map();
-  bool is_held() const noexcept { return pin_ != nullptr; }
+  bool is_pinned() const noexcept { return pin_ != nullptr; }
   /// True if it lies in a file of its own, which goes with it: the cache had no room.
   bool is_overflow() const noexcept;
   /// Marks this as used by children that are forked from now on. A child's copy is a pin of its
   /// own, from the time on at which the child first asks the cache for a shard.
   void share_with_children() noexcept;
-  /// As CacheAccess::name_of(). REQUIRES: is_held().
+  /// As CacheAccess::name_of(). REQUIRES: is_pinned().
   const std::string& name() const noexcept;
 
  private:
@@ -202,7 +202,7 @@ struct SHARDWISE_EXPORT CacheAccess {
     /// Unmaps a shard if it is idle, and returns true if it did.
     std::function<bool(const std::string& name)> release;
     /// True if the shard is in use; null: none is.
-    std::function<bool(const std::string& name)> holds = nullptr;
+    std::function<bool(const std::string& name)> is_in_use = nullptr;
   };
   /// Registers one, kept while `owner` lives.
   static void add_releaser(ShardCache& cache, std::weak_ptr<void> owner, Releaser releaser);

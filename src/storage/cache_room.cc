@@ -215,7 +215,7 @@ bool CacheRoom::try_victim(const Candidate& candidate, ByteLocks& locks) {
 
 std::optional<std::uint64_t> CacheRoom::counted(const CacheLocks::Room&,
                                                 const Survey& found) const {
-  return ledger.is_same(found.before) ? std::optional(found.used_bytes) : std::nullopt;
+  return ledger.is_unchanged_since(found.before) ? std::optional(found.used_bytes) : std::nullopt;
 }
 
 void CacheRoom::evict(const CacheLocks::Room& room, const Survey& found,
@@ -332,12 +332,12 @@ bool CacheRoom::make_if_counted(std::uint64_t budget_bytes, const Wanted& wanted
 
 CacheRoom::Plan CacheRoom::make_plan(std::uint64_t budget_bytes, const Wanted& wanted) {
   const bool is_disk_full = budget_bytes != options_.budget_bytes;
-  const auto look = [&] {
+  const auto probe = [&] {
     Survey found = survey(wanted.name, wanted.next_use);
     mark_stuck(found);
     return found;
   };
-  Plan plan{.found = look(), .locks = ByteLocks(directory_), .eviction = {}};
+  Plan plan{.found = probe(), .locks = ByteLocks(directory_), .eviction = {}};
   // Shards that were kept under a larger budget, or while they were in use, go first, though they
   // are needed: otherwise no fetch would find room while they stay. Pinned ones count as evicted,
   // so that no shard that is needed sooner goes in their place.
@@ -345,7 +345,7 @@ CacheRoom::Plan CacheRoom::make_plan(std::uint64_t budget_bytes, const Wanted& w
     const bool spares_needed = !is_disk_full && may_exceed_budget(wanted.urgency);
     if (trim(plan.found, options_.budget_bytes, spares_needed ? Spare::kNeeded : Spare::kPinned,
              &wanted.request.cancel) != 0) {
-      plan.found = look();
+      plan.found = probe();
     }
   }
   plan.eviction = choose_victims(
@@ -426,7 +426,7 @@ void CacheRoom::take_stock() {
   }
   // Whoever has the room byte may be stopped: nobody waits for it before the first shard is needed.
   const auto room = locks_.try_lock_room();
-  if (!room || !ledger.is_same(before)) return ledger.doubt();
+  if (!room || !ledger.is_unchanged_since(before)) return ledger.doubt();
   ledger.change([] { return 0; }, used_bytes);
 }
 

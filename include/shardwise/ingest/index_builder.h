@@ -95,12 +95,11 @@ struct BuildReport {
 /// Effects: two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table), each
 /// written under a temporary name, synced and renamed, the catalogue last: that rename is the
 /// moment at which the new index exists. A reader sees the old index or the new one. A build that
-/// takes longer than a second keeps `path.journal` and, as `path.journal.table`, the unfinished
-/// table; if it is killed, fails or is cancelled, the next build writes on there: at most
-/// `journal_bytes` of table and `journal_age` of scanning are done again. Files of these names that
-/// no build left, or that may not be written to, stay as they are: then there is no journal. What a
-/// killed build left is removed by the next. Two builds of one path at once are safe; the last to
-/// finish wins.
+/// takes longer than a second keeps `path.journal`, which takes as much room as the table. If it is
+/// killed, fails or is cancelled, the next build continues from there: at most `journal_bytes` of
+/// table and `journal_age` of scanning are done again. A file of this name that no build left, or
+/// that cannot be written, stays as it is: then there is no journal. What a killed build left is
+/// removed by the next. Two builds of one path at once are safe; the last to finish wins.
 ///
 /// Threads: makes its own, and joins them.
 /// Cost: one pass over the headers (all bytes with hashes).
