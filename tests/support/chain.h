@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <functional>
 #include <iostream>
+#include <random>
 #include <sstream>
 #include <string>
 
@@ -48,5 +49,17 @@ inline std::uint64_t run_chains(
   }
   return chains;
 }
+
+/// The dice of a random chain; a base of its model.
+class Dice {
+ protected:
+  explicit Dice(std::uint64_t seed) : random_(seed) {}
+
+  std::uint64_t pick(std::uint64_t below) { return random_() % below; }
+  bool one_in(std::uint64_t n) { return pick(n) == 0; }
+  bool flip() { return one_in(2); }
+
+  std::mt19937_64 random_;
+};
 
 }  // namespace shardwise::test
