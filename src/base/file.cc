@@ -331,11 +331,6 @@ AtomicFile::AtomicFile(std::string path, unsigned mode) : path_(std::move(path))
   } while (file_.try_lock() == FileLock::kHeldByAnother || !file_.has_name());
 }
 
-AtomicFile::AtomicFile(std::string path, File kept)
-    : path_(std::move(path)), file_(std::move(kept)), stays_(true) {
-  SHARDWISE_ASSERT((::fcntl(file_.fd(), F_GETFL) & O_ACCMODE) != O_RDONLY);
-}
-
 void AtomicFile::keep_as(const std::string& name) {
   file_.rename(name);
   stays_ = true;

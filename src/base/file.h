@@ -130,10 +130,6 @@ class SHARDWISE_EXPORT AtomicFile {
   /// Errors: InvalidArgument if `path` names a device, a pipe or a socket; kIo.
   /// @param mode  see File::create_exclusive().
   explicit AtomicFile(std::string path, unsigned mode = 0666);
-  /// Continues a file that another writer kept with keep_as(), and commits it as `path`. The file
-  /// stays if it is not committed.
-  /// REQUIRES: `kept` is open for writing, and locked since it was kept.
-  AtomicFile(std::string path, File kept);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

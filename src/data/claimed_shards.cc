@@ -121,15 +121,15 @@ void ClaimedShards::add_records(OpenShard& to, std::uint64_t shard, std::string 
                                 const CancelToken& cancel) {
   auto own = std::make_shared<OwnRecords>();
   std::optional<Records> records;
-  const auto look = [&] {
+  const auto probe = [&] {
     own->note = CacheAccess::note_of(to.cached);
     if (own->note) records = read(own->note->bytes, to.size_bytes());
   };
-  look();
+  probe();
   if (!records) {
     own->text = scanned.empty() ? scan(shard, to.cached.path(), cancel) : std::move(scanned);
     CacheAccess::write_note(to.cached, own->text);
-    look();  // a mapped file is shared by all processes
+    probe();  // a mapped file is shared by all processes, and takes no memory of this one
   }
   if (!records) records = read(own->text, to.size_bytes());
   if (!records) {

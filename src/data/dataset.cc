@@ -97,7 +97,8 @@ Dataset::Dataset(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {
   detail::CacheAccess::add_releaser(
       *impl_->cache, impl_,
       {.release = [impl = impl_.get()](const std::string& name) { return impl->release(name); },
-       .holds = [impl = impl_.get()](const std::string& name) { return impl->holds(name); }});
+       .is_in_use = [impl =
+                         impl_.get()](const std::string& name) { return impl->is_in_use(name); }});
 }
 
 std::uint64_t Dataset::size() const noexcept {
@@ -144,7 +145,7 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
   const std::uint64_t shard_number = impl_->index->shard_of(number);
   auto shard = impl_->pool.find(shard_number);
   if (shard && shard->data == nullptr) [[unlikely]] {
-    impl_->close_if_it_came(shard_number, shard);
+    impl_->reopen_if_cached(shard_number, shard);
   }
   if (!shard) [[unlikely]] {
     if (auto early = early_sample(number)) return *std::move(early);
@@ -466,19 +467,6 @@ bool detail::DatasetAccess::close_shard(const Dataset& data, std::uint64_t shard
                      "it has " + std::to_string(index.num_shards()) + ", from 0");
   }
   return data.impl_->pool.close(shard);
-}
-
-void detail::DatasetAccess::follow(const Dataset& data, std::shared_ptr<const ShardFuture> future) {
-  std::shared_ptr<CacheUser> unknown;  // its file is removed without the mutex
-  const Lock lock(data.impl_->mutex);
-  unknown = std::move(data.impl_->unknown_user);
-  data.impl_->future = std::move(future);
-}
-
-void detail::DatasetAccess::unfollow(const Dataset& data, const ShardFuture* future) {
-  std::shared_ptr<const ShardFuture> gone;  // its file is removed without the mutex
-  const Lock lock(data.impl_->mutex);
-  if (data.impl_->future.get() == future) gone = std::move(data.impl_->future);
 }
 
 }  // namespace shardwise

@@ -183,7 +183,7 @@ std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& 
       return how.can_read_parts && may_be_read_uncached(*index, info) && how.can_read_parts(info);
     };
     shard->cached = CacheAccess::get(*how.cache, request, how.next_use);
-    if (shard->cached.is_held()) {
+    if (shard->cached.is_pinned()) {
       shard->map = shard->cached.map();
       shard->cached.share_with_children();
     } else {
@@ -203,8 +203,8 @@ void require_indexed(const Index::Shard& shard, const SegmentView& segment,
                      const FileIdentity& file, const ReadShard& read) {
   require_unchanged(shard, file.size_bytes, file.mtime_ns);
   const bool has_new_time = file.mtime_ns != shard.mtime_ns;
-  const auto difference = has_new_time ? difference_at_a_glance(shard, segment, read)
-                                       : difference_at_start(shard, read);
+  const auto difference =
+      has_new_time ? quick_check(shard, segment, read) : difference_at_start(shard, read);
   if (!difference) return;
   throw StaleIndex(has_new_time
                        ? std::string("the shard is not the one that was indexed, nor a copy of it")

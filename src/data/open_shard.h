@@ -14,7 +14,7 @@
 #include "base/mapped_file.h"
 #include "index/missing_shards.h"
 #include "index/offset_table.h"
-#include "ingest/glance.h"
+#include "ingest/quick_check.h"
 #include "shardwise/base/cancel.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"

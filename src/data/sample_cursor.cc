@@ -74,7 +74,7 @@ const SampleCursor::Held* SampleCursor::find_held(std::uint64_t number) noexcept
   Held& held = place_of(shard);
   if (held.shard) return held.number == shard ? &held : nullptr;
   auto found = data_.impl_->pool.find(shard);
-  if (!found || found->data == nullptr || found->cached.is_held()) return nullptr;
+  if (!found || found->data == nullptr || found->cached.is_pinned()) return nullptr;
   held = {std::move(found), shard};
   return &held;
 }
@@ -127,7 +127,7 @@ void SampleCursor::open_into(Run& run) {
       }
       opened = data_.impl_->pool.get(shard);
     }
-    if (opened->cached.is_held()) from_cache_ = &place;
+    if (opened->cached.is_pinned()) from_cache_ = &place;
     place = {std::move(opened), shard};
     held = &place;
   }

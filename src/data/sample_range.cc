@@ -12,7 +12,7 @@ constexpr std::uint64_t kAheadBytes = 128;
 
 SampleRange::SampleRange(Dataset data, std::span<const std::uint64_t> numbers)
     : data_(std::move(data)),
-      cursor_(std::make_unique<SampleCursor>(data_, numbers, data_.impl_->shards_to_hold(),
+      cursor_(std::make_unique<SampleCursor>(data_, numbers, data_.impl_->max_pinned_shards(),
                                              kAheadBytes)) {}
 
 SampleRange::~SampleRange() = default;

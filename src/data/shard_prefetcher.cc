@@ -185,7 +185,7 @@ struct ShardPrefetcher::Impl {
     std::optional<ShardFetch> fetch = {};
   };
   Decision decide() SHARDWISE_EXCLUDES(mutex);
-  bool holds_its_share(const detail::ShardFuture& known) const;
+  bool has_its_share(const detail::ShardFuture& known) const;
   std::shared_ptr<detail::CacheUser> post(std::span<const EpochSchedule> epochs,
                                           std::uint64_t slot);
 
@@ -384,7 +384,7 @@ bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
 }
 
 /// True if this user holds so much of the cache that the others would lack it.
-bool ShardPrefetcher::Impl::holds_its_share(const detail::ShardFuture& known) const {
+bool ShardPrefetcher::Impl::has_its_share(const detail::ShardFuture& known) const {
   const detail::CacheUser* const user = known.user();
   const std::size_t others = user == nullptr ? 0 : user->num_others();
   if (others == 0) return false;
@@ -407,7 +407,7 @@ ShardPrefetcher::Impl::Decision ShardPrefetcher::Impl::decide() {
   try {
     auto request = DatasetAccess::cache_request(data, use.shard);
     if (request && use.end > known->now()) {
-      if (holds_its_share(*known)) return {.is_made = false};
+      if (has_its_share(*known)) return {.is_made = false};
       request->cancel = &cancel;
       const auto answer = CacheAccess::begin_ahead(
           *data.cache(), *request, use.begin,

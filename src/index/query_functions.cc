@@ -75,7 +75,7 @@ void replace(sqlite3_context* context, sqlite3_value** arguments) {
   }
   const auto with = text_of(arguments[2]);
   if (!with) return;
-  const auto most = static_cast<std::size_t>(
+  const auto max_bytes = static_cast<std::size_t>(
       sqlite3_limit(sqlite3_context_db_handle(context), SQLITE_LIMIT_LENGTH, -1));
   std::string result;
   for (std::size_t from = 0;;) {
@@ -83,10 +83,10 @@ void replace(sqlite3_context* context, sqlite3_value** arguments) {
     result += text->substr(from, at - from);
     if (at == text->size()) break;
     result += *with;
-    if (result.size() > most) break;
+    if (result.size() > max_bytes) break;
     from = at + pattern->size();
   }
-  if (result.size() > most) return sqlite3_result_error_toobig(context);
+  if (result.size() > max_bytes) return sqlite3_result_error_toobig(context);
   sqlite3_result_text64(context, result.data(), result.size(), SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
@@ -117,9 +117,9 @@ void match(sqlite3_context* context, sqlite3_value** arguments,
   if (!matches_blobs && (is_blob(arguments[0]) || is_blob(arguments[1]))) {
     return sqlite3_result_int(context, 0);
   }
-  const int most =
+  const int max_bytes =
       sqlite3_limit(sqlite3_context_db_handle(context), SQLITE_LIMIT_LIKE_PATTERN_LENGTH, -1);
-  if (sqlite3_value_bytes(arguments[0]) > most) {
+  if (sqlite3_value_bytes(arguments[0]) > max_bytes) {
     return sqlite3_result_error(context, "LIKE or GLOB pattern too complex", -1);
   }
   const auto pattern = text_of(arguments[0]), text = text_of(arguments[1]);
@@ -154,9 +154,9 @@ void trim(sqlite3_context* context, int num_arguments, sqlite3_value** arguments
   sqlite3_result_text64(context, text->data(), text->size(), SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
-/// The sum of the widths and precisions that the arguments of printf() request; stops beyond
-/// `most`. SQLite's printf() takes time proportional to it, even if the result is too long.
-sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_int64 most) {
+/// The sum of the widths and precisions that the arguments of printf() ask for; it stops at more
+/// than `max_bytes`. SQLite's takes so long, also where its result is too long.
+sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_int64 max_bytes) {
   std::string_view format = text_of(arguments[0]).value_or(std::string_view());
   format = format.substr(0, format.find('\0'));
   sqlite3_int64 sum = 0;
@@ -167,7 +167,7 @@ sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_
     for (++at; at < format.size(); ++at) {
       const char c = format[at];
       if (is_digit(c)) {
-        number = std::min(number * 10 + (c - '0'), most + 1);
+        number = std::min(number * 10 + (c - '0'), max_bytes + 1);
         continue;
       }
       end_number();
@@ -177,7 +177,7 @@ sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_
         break;
       }
     }
-    if (sum > most) break;
+    if (sum > max_bytes) break;
     if (at < format.size() && format[at] != '%' && format[at] != 'n') ++next;
     at = std::min(at + 1, format.size());
   }
@@ -198,11 +198,12 @@ class Printf {
 
   void run(sqlite3_context* context, int num_arguments, sqlite3_value** arguments) {
     if (num_arguments == 0) return;
-    const int most = sqlite3_limit(sqlite3_context_db_handle(context), SQLITE_LIMIT_LENGTH, -1);
-    if (asked_width(num_arguments, arguments, most) > most) {
+    const int max_bytes =
+        sqlite3_limit(sqlite3_context_db_handle(context), SQLITE_LIMIT_LENGTH, -1);
+    if (asked_width(num_arguments, arguments, max_bytes) > max_bytes) {
       return sqlite3_result_error_toobig(context);
     }
-    int code = prepare(num_arguments, most);
+    int code = prepare(num_arguments, max_bytes);
     for (int i = 0; i < num_arguments && code == SQLITE_OK; ++i) {
       code = sqlite3_bind_value(statement_, i + 1, arguments[i]);
     }
@@ -219,12 +220,12 @@ class Printf {
   }
 
  private:
-  int prepare(int num_arguments, int most) {
+  int prepare(int num_arguments, int max_bytes) {
     if (db_ == nullptr) {
       const int code = sqlite3_open(":memory:", &db_);
       if (code != SQLITE_OK) return code;
     }
-    sqlite3_limit(db_, SQLITE_LIMIT_LENGTH, most);
+    sqlite3_limit(db_, SQLITE_LIMIT_LENGTH, max_bytes);
     if (num_arguments == num_arguments_) return SQLITE_OK;
     std::string sql = "SELECT printf(?";
     for (int i = 1; i < num_arguments; ++i) sql += ",?";

@@ -20,17 +20,12 @@ namespace {
 //   constructor   | zeros     |
 //   append()      | zeros     | segment 0 | segment 1 | ...
 //   finish()      | zeros     | segments ...          | directory | hints | keys |
-//                 | header    |                                                    cut at offset_
+//                 | header    |
 //   commit()      the same, synced, then renamed to <index>.<header checksum>.table
 //
 // Until finish() is nearly over the header is zeros, so no reader takes an unfinished file for a
 // table. The header holds the checksums of all sections, and its own checksum is part of the name:
 // tables of different content have different names, and a new one never replaces one in use.
-//
-// All that was written so far ends at offset_. So a segment of an earlier build that lies exactly
-// there (`lies_at` == offset_) is intact, and stays as it is. Any other is written from memory, and
-// may overwrite what lay behind it. The earlier build may have written further than this one: hence
-// the cut at the end.
 //
 // Memory: 24 bytes a shard for the directory; KeySorter bounds that of the keys.
 
@@ -136,15 +131,7 @@ std::uint64_t table_header_checksum(const TableHeader& header) noexcept {
 }
 
 TableWriter::TableWriter(const std::string& index_path)
-    : index_path_(index_path),
-      own_file_(std::in_place, index_path),
-      file_(*own_file_),
-      keys_(index_path) {
-  write_header();
-}
-
-TableWriter::TableWriter(const std::string& index_path, AtomicFile& file)
-    : index_path_(index_path), file_(file), keys_(index_path) {
+    : index_path_(index_path), file_(index_path), keys_(index_path) {
   write_header();
 }
 
@@ -158,25 +145,17 @@ void TableWriter::write(std::string_view bytes) {
   offset_ += bytes.size();
 }
 
-std::uint64_t TableWriter::append(std::string_view segment,
-                                  const std::vector<std::uint64_t>& key_hashes,
-                                  std::optional<std::uint64_t> lies_at) {
+void TableWriter::append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes) {
   SegmentHeader counts;
   std::memcpy(&counts, segment.data(), sizeof counts);
-  const std::uint64_t offset = offset_;
-  directory_.push_back({offset, header_.num_samples, header_.num_members});
+  directory_.push_back({offset_, header_.num_samples, header_.num_members});
   for (std::size_t i = 0; i < key_hashes.size(); ++i)
     keys_.add(key_hashes[i], header_.num_samples + i);
   header_.num_samples += counts.num_samples;
   header_.num_members += counts.num_members;
   segments_hash_.update_u64(counts.checksum);
-  if (lies_at == offset) {
-    offset_ += segment.size();
-  } else {
-    write(segment);
-  }
+  write(segment);
   SHARDWISE_FAULT_POINT("table.segment_written");
-  return offset;
 }
 
 void TableWriter::write_directory() {
@@ -217,7 +196,6 @@ void TableWriter::finish(bool unique_keys,
   header_.segments_checksum = segments_hash_.digest().low;
   header_.header_checksum = table_header_checksum(header_);
   write_header();
-  file_.file().resize(offset_);  // an earlier build may have written further
   char name[kTableNameLength + 1];
   std::snprintf(name, sizeof name, "%016llx",
                 static_cast<unsigned long long>(header_.header_checksum));

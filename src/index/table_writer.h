@@ -21,15 +21,10 @@ class TableWriter {
  public:
   /// @param index_path  the catalogue's path; the table lies beside it.
   explicit TableWriter(const std::string& index_path);
-  /// Writes `file`, in which the first segments may lie already (see append()).
-  TableWriter(const std::string& index_path, AtomicFile& file);
 
   /// Appends a finished segment (see SegmentBuilder, or taken as it is from another table).
   /// @param key_hashes  hash64 of each sample's key.
-  /// @param lies_at     where in the file it lies already; if that is its place, it is not written.
-  /// @return            where it lies.
-  std::uint64_t append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes,
-                       std::optional<std::uint64_t> lies_at = {});
+  void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
 
   /// Writes the remaining sections and the header.
   /// @param unique_keys  fail if a key comes in two shards.
@@ -43,6 +38,7 @@ class TableWriter {
   /// build sweeps it.
   void commit();
 
+  File& file() noexcept { return file_.file(); }
   // After finish:
   const std::string& path() const noexcept { return path_; }
   const TableHeader& header() const noexcept { return header_; }
@@ -54,8 +50,7 @@ class TableWriter {
 
   const std::string index_path_;
   std::string path_;
-  std::optional<AtomicFile> own_file_;
-  AtomicFile& file_;
+  AtomicFile file_;
   KeySorter keys_;
   std::vector<ShardEntry> directory_;
   std::uint64_t offset_ = sizeof(TableHeader);

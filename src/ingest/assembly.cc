@@ -12,19 +12,19 @@ namespace shardwise {
 
 Assembly::Assembly(const std::string& path, const Index::Content& content,
                    const std::optional<Index::Part>& part, const std::string& url_base,
-                   std::vector<std::string> sources, bool is_secret, AtomicFile& table)
-    : table_(path, table), catalogue_(path, url_base), sources_(std::move(sources)) {
+                   std::vector<std::string> sources, bool is_secret)
+    : table_(path), catalogue_(path, url_base), sources_(std::move(sources)) {
   if (is_secret) make_private(catalogue_.file());
-  set_mode_as(catalogue_.file(), table.file());
+  set_mode_as(catalogue_.file(), table_.file());
   summary_.content = content;
   summary_.part = part;
   summary_.url_base = url_base;
 }
 
-std::uint64_t Assembly::append(ShardPart& part) {
+void Assembly::append(ShardPart& part) {
   Index::Shard& row = part.row;
   row.first_sample = summary_.num_samples;
-  const std::uint64_t offset = table_.append(part.segment, part.key_hashes, part.table_offset);
+  table_.append(part.segment, part.key_hashes);
   catalogue_.add_shard(row);
   for (Index::SkippedMember& member : part.skipped) {
     member.shard = urls_.size();
@@ -47,7 +47,6 @@ std::uint64_t Assembly::append(ShardPart& part) {
   summary_.shard_bytes += row.size_bytes;
   summary_.num_skipped += part.skipped.size();
   urls_.push_back(row.url);
-  return offset;
 }
 
 void Assembly::finish(const CancelToken& cancel) {

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/file.h"
 #include "base/hasher.h"
 #include "index/catalogue.h"
 #include "index/table_writer.h"
@@ -22,13 +21,12 @@ class Assembly {
   /// @param url_base   what the shards' URLs have in common (UrlBase).
   /// @param sources    the words that the shards were named by, as the index keeps them.
   /// @param is_secret  nobody but its owner is to read the index.
-  /// @param table      an unfinished table, perhaps with the first parts in it.
   Assembly(const std::string& path, const Index::Content& content,
            const std::optional<Index::Part>& part, const std::string& url_base,
-           std::vector<std::string> sources, bool is_secret, AtomicFile& table);
+           std::vector<std::string> sources, bool is_secret);
 
-  /// Appends a part, whose row has its url. @return where its segment lies in the table.
-  std::uint64_t append(ShardPart& part);
+  /// Appends a part, whose row has its url.
+  void append(ShardPart& part);
 
   std::uint64_t num_samples() const noexcept { return summary_.num_samples; }
 
@@ -40,8 +38,6 @@ class Assembly {
 
   /// After finish:
   const Index::Summary& summary() const noexcept { return summary_; }
-  /// The table's final path.
-  const std::string& table_path() const noexcept { return table_.path(); }
 
  private:
   TableWriter table_;

@@ -12,9 +12,9 @@
 #include "base/url.h"
 #include "index/offset_table.h"
 #include "index/url_base.h"
-#include "ingest/kept_words.h"
 #include "ingest/moved_shards.h"
 #include "ingest/remote_shards.h"
+#include "ingest/stored_sources.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/defect_policies.h"
 
@@ -109,11 +109,11 @@ void require_any(const std::vector<Source>& found, const std::vector<std::string
 
 /// The shards themselves as the words that they were named by, so that those that are missing now
 /// are looked for again. Empty if a path would be taken for a pattern.
-std::vector<std::string> words_of_paths(const std::string& index_path,
-                                        const std::vector<std::string>& shards) {
+std::vector<std::string> sources_of_paths(const std::string& index_path,
+                                          const std::vector<std::string>& shards) {
   const bool has_pattern = std::ranges::any_of(
       shards, [](const std::string& shard) { return !is_fetched_url(shard) && is_pattern(shard); });
-  return has_pattern ? std::vector<std::string>() : kept_words(index_path, shards);
+  return has_pattern ? std::vector<std::string>() : stored_sources_of(index_path, shards);
 }
 
 /// The rows of an index, by url.
@@ -142,7 +142,7 @@ std::vector<std::string> paths_of(const std::unordered_map<std::string, Index::S
 /// many tools set times.
 bool is_unchanged(const ReusableIndex& old, const Index::Shard& row, const Rescan& now,
                   const BuildOptions& options) {
-  if (now.place.remote != nullptr && is_same(row, now)) return true;
+  if (now.place.remote != nullptr && same_state(row, now)) return true;
   return !difference_from(old, row, now, options.accept_times);
 }
 
@@ -198,7 +198,7 @@ std::uint64_t size_of(const Source& source) {
   return reuse != nullptr ? reuse->row.size_bytes : std::get<Rescan>(source).size_bytes;
 }
 
-bool is_same(const Index::Shard& row, const Rescan& now) {
+bool same_state(const Index::Shard& row, const Rescan& now) {
   const RemoteShards::State& state = now.place.state;
   const bool is_known =
       now.place.remote == nullptr || (state.size_bytes && !state.validator.empty());
@@ -223,7 +223,7 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
     inputs.part = {options.part->number, options.part->count, shards.size(),
                    hash_of_list(path, shards)};
   }
-  inputs.words = kept_words(path, options.sources);
+  inputs.stored_sources = stored_sources_of(path, options.sources);
   inputs.old = open_old_index(path);
   const ReusableIndex* const old = inputs.old.get();
   const bool can_reuse = old != nullptr && scans_alike(old->summary().content, options.content);
@@ -271,7 +271,8 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   if (can_reuse) recognise(*old, options.accept_times, inputs.sources, old_rows);
   for (const std::string& url : named_again) old_rows.erase(url);
   if (!inputs.part) require_any(inputs.sources, inputs.missing);
-  if (!inputs.missing.empty() && inputs.words.empty()) inputs.words = words_of_paths(path, shards);
+  if (!inputs.missing.empty() && inputs.stored_sources.empty())
+    inputs.stored_sources = sources_of_paths(path, shards);
   if (old != nullptr) inputs.gone = paths_of(old_rows, old->home);
   return inputs;
 }

@@ -42,7 +42,7 @@ std::uint64_t size_of(const Source& source);
 std::string url_base_of(const std::vector<Source>& sources);
 
 /// True if the shard is known to be still the one that was scanned when it had this row.
-bool is_same(const Index::Shard& row, const Rescan& now);
+bool same_state(const Index::Shard& row, const Rescan& now);
 
 /// A hash of everything that decides the result of scanning a shard.
 std::uint64_t scan_options_hash(const Index::Content& content);
@@ -51,7 +51,8 @@ std::uint64_t scan_options_hash(const Index::Content& content);
 struct BuildInputs {
   std::unique_ptr<ReusableIndex> old;
   std::optional<Index::Part> part;
-  std::vector<std::string> words;  ///< that the shards were named by, as the index keeps them
+  std::vector<std::string>
+      stored_sources;  ///< that the shards were named by, as the index keeps them
   std::vector<Source> sources;
   std::vector<std::string> missing;  ///< paths that are not there, and are left out
   std::vector<std::string> gone;     ///< paths that the index has, and were not named again

@@ -27,12 +27,12 @@ namespace {
 // A build in its steps, and what is on the disk if it is killed behind each:
 //
 //   step                             on the disk             the next build of the same index
-//   scan and append, in shard order  old index, journal,     takes from the table what the journal
-//                                    unfinished table        says of it, and scans the rest
-//   Assembly::finish(), add_end()    the same; the journal   the same; nothing is left to scan
-//                                    knows the final name
-//   TableWriter::commit()            old index, journal,     finds the table by that name, and
-//                                    new table by its name   copies what it holds of new shards
+//   scan and append, in shard order  old index, journal,     sweeps the temporary files, takes the
+//                                    temporary files         shards that the journal has, and scans
+//                                                            the rest
+//   Assembly::finish()               the same                the same
+//   TableWriter::commit()            old index, journal,     the same, and sweeps the table, which
+//                                    new table by its name   no catalogue names
 //   CatalogueWriter::commit()        new index, old table,   finds the index as it is to be, and
 //                                    journal                 removes what is left over
 //   remove(), sweep_tables()         new index
@@ -63,9 +63,10 @@ class BuildRun {
     sweep_temporaries(path_);
     BuildJournal journal(path_, scan_options_hash(content_),
                          {options_.journal_bytes, options_.journal_age});
-    const bool keeps_table = is_as_before();
+    const bool keeps_table = is_table_current();
     report_.shards_moved = count_moved();
-    if (keeps_table && report_.shards_moved == 0 && inputs_.old->sources() == inputs_.words) {
+    if (keeps_table && report_.shards_moved == 0 &&
+        inputs_.old->sources() == inputs_.stored_sources) {
       sync_directory_of(path_);  // the build that made it may have been killed before it synced
       report_unchanged();
     } else if (keeps_table && rewrite_catalogue(path_, inputs_, holds_secrets())) {
@@ -86,13 +87,13 @@ class BuildRun {
   /// does not keep.
   bool holds_secrets() const {
     const auto is_secret = [](const std::string& url) { return without_secrets(url) != url; };
-    return std::any_of(inputs_.words.begin(), inputs_.words.end(), is_secret) ||
+    return std::any_of(inputs_.stored_sources.begin(), inputs_.stored_sources.end(), is_secret) ||
            std::any_of(inputs_.sources.begin(), inputs_.sources.end(),
                        [&](const Source& source) { return is_secret(url_of(source)); });
   }
 
   /// True if the index is to hold what it holds, by other names perhaps.
-  bool is_as_before() const {
+  bool is_table_current() const {
     const ReusableIndex* const old = inputs_.old.get();
     if (old == nullptr || old->summary().num_shards != inputs_.sources.size() ||
         old->summary().content != content_ || old->summary().part != inputs_.part) {
@@ -150,8 +151,8 @@ class BuildRun {
   /// Scans on all threads, and appends the parts in shard order.
   void assemble(BuildJournal& journal) {
     const std::vector<Source>& sources = inputs_.sources;
-    Assembly assembly(path_, content_, inputs_.part, url_base_of(sources), inputs_.words,
-                      holds_secrets(), journal.begin_table(sources));
+    Assembly assembly(path_, content_, inputs_.part, url_base_of(sources), inputs_.stored_sources,
+                      holds_secrets());
     const unsigned wanted = options_.threads.value_or(num_threads());
     const auto threads = static_cast<unsigned>(std::min<std::size_t>(sources.size(), wanted));
     std::size_t next = 0;
@@ -168,7 +169,6 @@ class BuildRun {
     }
     options_.cancel.throw_if_cancelled();
     assembly.finish(options_.cancel);
-    journal.add_end(assembly.table_path());
     assembly.commit();
     report_.summary = assembly.summary();
   }
@@ -177,10 +177,15 @@ class BuildRun {
   ShardPart make_part(const Source& source, const BuildJournal& journal) {
     SHARDWISE_FAULT_POINT("build.scan_shard");
     options_.cancel.throw_if_cancelled();
-    const auto* const reuse = std::get_if<Reuse>(&source);
-    std::optional<ShardPart> part = journal.find(source);
-    if (!part && reuse == nullptr) return scan(std::get<Rescan>(source));
-    if (!part) part = reuse->donor->take_over(reuse->row);
+    const auto* const rescan = std::get_if<Rescan>(&source);
+    std::optional<ShardPart> part;
+    if (rescan == nullptr) {
+      const auto& reuse = std::get<Reuse>(source);
+      part = reuse.donor->take_over(reuse.row);
+    } else {
+      part = journal.find(*rescan);
+      if (!part) return scan(*rescan);
+    }
     count_bytes(part->row.size_bytes);
     return *std::move(part);
   }
@@ -211,7 +216,8 @@ class BuildRun {
   }
 
   void append(ShardPart part, Assembly& assembly, BuildJournal& journal) {
-    journal.add(part, assembly.append(part));
+    assembly.append(part);
+    if (!part.reused) journal.add(part);
     std::string ignored;
     if (!content_.columns.empty()) count_nulls(*SegmentView::check(part.segment, &ignored));
     const Lock lock(progress_mutex_);

@@ -13,8 +13,8 @@
 #include "ingest/build_inputs.h"
 #include "ingest/build_journal.h"
 #include "ingest/build_run.h"
-#include "ingest/kept_words.h"
 #include "ingest/remote_shards.h"
+#include "ingest/stored_sources.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise {
@@ -39,7 +39,7 @@ Rebuild as_built(const std::string& path, const BuildOptions& options) {
   require_whole(path, meta);
   same.options.content = meta.summary.content;
   same.options.part.reset();
-  same.options.sources = words_from_here(files);
+  same.options.sources = sources_from_here(files);
   same.shards = read_index_sources(path, options.remote).shards;
   if (!same.shards.empty()) return same;
   for (std::uint64_t i = 0; i < meta.summary.num_shards; ++i) {
@@ -53,7 +53,7 @@ Rebuild as_built(const std::string& path, const BuildOptions& options) {
 std::vector<std::string> index_sources(const std::string& path) {
   const IndexFiles files(path);
   require_whole(path, files.catalogue().meta());
-  return words_from_here(files);
+  return sources_from_here(files);
 }
 
 SourceList read_index_sources(const std::string& path, const RemoteAccess& remote) {
@@ -78,7 +78,7 @@ BuildPlan plan_index(const std::string& index_path, const std::vector<std::strin
                      const BuildOptions& options) {
   const std::string path = behind_links(index_path);
   BuildInputs inputs = look_at_all(path, at_home(shards), options);
-  const BuildJournal journal(path, scan_options_hash(options.content), {.only_looks = true});
+  const BuildJournal journal(path, scan_options_hash(options.content), {.is_read_only = true});
   BuildPlan plan;
   plan.missing = std::move(inputs.missing);
   plan.gone = std::move(inputs.gone);

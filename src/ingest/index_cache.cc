@@ -27,11 +27,11 @@
 #include "base/url.h"
 #include "index/catalogue.h"
 #include "index/offset_table.h"
-#include "ingest/glance.h"
-#include "ingest/kept_words.h"
+#include "ingest/quick_check.h"
 #include "ingest/remote_shards.h"
 #include "ingest/shard_scan.h"
 #include "ingest/source_names.h"
+#include "ingest/stored_sources.h"
 #include "ingest/wids_claims.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -155,7 +155,7 @@ std::string name_of(const SourceList& sources, const Index::Content& content) {
   const bool has_words = !sources.sources.empty();
   hasher.update_u64(has_words ? 1 : 0);
   const std::vector<std::string>& named = has_words ? sources.sources : sources.shards;
-  for (const std::string& word : words_without_secrets(named)) add(word);
+  for (const std::string& word : sources_without_secrets(named)) add(word);
   return to_string(hasher.digest());
 }
 

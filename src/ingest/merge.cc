@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "ingest/build_run.h"
-#include "ingest/kept_words.h"
 #include "ingest/reusable_index.h"
+#include "ingest/stored_sources.h"
 #include "shardwise/base/error.h"
 #include "shardwise/ingest/index_builder.h"
 
@@ -66,11 +66,11 @@ void sort_parts(std::vector<std::unique_ptr<ReusableIndex>>& parts) {
 }
 
 /// The words that all parts were named by, as the index at `path` keeps them; none if they differ.
-std::vector<std::string> common_words(const std::string& path,
-                                      const std::vector<std::unique_ptr<ReusableIndex>>& parts) {
+std::vector<std::string> common_sources(const std::string& path,
+                                        const std::vector<std::unique_ptr<ReusableIndex>>& parts) {
   std::vector<std::string> common;
   for (const auto& part : parts) {
-    const std::vector<std::string> words = kept_words(path, words_from_here(part->files));
+    const std::vector<std::string> words = stored_sources_of(path, sources_from_here(part->files));
     if (part == parts.front()) common = words;
     if (words != common) return {};
   }
@@ -93,7 +93,7 @@ BuildReport merge_indexes(const std::string& index_path, const std::vector<std::
   }
   sort_parts(donors);
   BuildInputs inputs;
-  inputs.words = common_words(path, donors);
+  inputs.stored_sources = common_sources(path, donors);
   for (const auto& donor : donors) {
     for (std::uint64_t i = 0; i < donor->summary().num_shards; ++i) {
       Index::Shard row = donor->files.catalogue().shard(i);

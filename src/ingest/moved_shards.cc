@@ -11,7 +11,7 @@
 #include "base/hasher.h"
 #include "base/url.h"
 #include "index/offset_table.h"
-#include "ingest/glance.h"
+#include "ingest/quick_check.h"
 #include "ingest/remote_shards.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -65,7 +65,7 @@ bool is_still_there(const ReusableIndex& donor, const Index::Shard& row, const R
 }
 
 /// Size, time and first header of a shard; size and time are 0 where they do not matter.
-using Looks = std::tuple<std::uint64_t, std::int64_t, std::uint64_t>;
+using Probe = std::tuple<std::uint64_t, std::int64_t, std::uint64_t>;
 
 }  // namespace
 
@@ -76,7 +76,7 @@ std::optional<std::string> difference_from(const ReusableIndex& donor, const Ind
            " then";
   }
   const RemoteShards::State& state = now.place.state;
-  if (is_same(row, now)) return difference_at_start(row, reader_of(now));
+  if (same_state(row, now)) return difference_at_start(row, reader_of(now));
   if (!accept_times) {
     return now.place.remote != nullptr || !row.validator.empty()
                ? "its source reports another version"
@@ -89,7 +89,7 @@ std::optional<std::string> difference_from(const ReusableIndex& donor, const Ind
   const bool is_readable_anywhere = now.place.remote == nullptr || state.has_ranges;
   const ReadShard read = reader_of(now);
   if (!is_readable_anywhere) return difference_at_start(row, read);
-  return difference_at_a_glance(row, donor.files.segment(row.number, row.segment_checksum), read);
+  return quick_check(row, donor.files.segment(row.number, row.segment_checksum), read);
 }
 
 Reuse reuse_of(const ReusableIndex& donor, const Index::Shard& row, const Rescan& now) {
@@ -104,17 +104,17 @@ Reuse reuse_of(const ReusableIndex& donor, const Index::Shard& row, const Rescan
 void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>& sources,
                std::unordered_map<std::string, Index::Shard>& unnamed) {
   const auto time_of = [&](std::int64_t mtime_ns) { return accept_times ? 0 : mtime_ns; };
-  std::map<Looks, std::vector<const Index::Shard*>> had;
+  std::map<Probe, std::vector<const Index::Shard*>> had;
   for (const auto& [url, row] : unnamed) {
     if (!row.validator.empty() || row.mtime_ns == 0) continue;  // a remote one
     had[{row.size_bytes, time_of(row.mtime_ns), row.first_header_hash}].push_back(&row);
   }
   if (had.empty()) return;
-  std::map<Looks, std::vector<Source*>> found;
+  std::map<Probe, std::vector<Source*>> found;
   for (Source& source : sources) {
     const auto* const now = std::get_if<Rescan>(&source);
     if (now == nullptr || now->place.remote != nullptr) continue;
-    const Looks least{now->size_bytes, time_of(now->mtime_ns), 0};
+    const Probe least{now->size_bytes, time_of(now->mtime_ns), 0};
     const auto first = had.lower_bound(least);
     if (first == had.end() || std::get<0>(first->first) != std::get<0>(least) ||
         std::get<1>(first->first) != std::get<1>(least)) {
@@ -123,8 +123,8 @@ void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>&
     const std::uint64_t header = hash64(reader_of(*now)(0, kTarBlockBytes));
     found[{std::get<0>(least), std::get<1>(least), header}].push_back(&source);
   }
-  for (const auto& [looks, same] : found) {
-    const auto rows = had.find(looks);
+  for (const auto& [probe, same] : found) {
+    const auto rows = had.find(probe);
     if (rows == had.end() || rows->second.size() != 1 || same.size() != 1) continue;
     const Index::Shard row = *rows->second.front();
     const auto& now = std::get<Rescan>(*same.front());

@@ -15,7 +15,7 @@ namespace shardwise {
 /// The difference that shows that the shard is not the one that `donor` has in this row; nothing if
 /// it is taken for it. If size and time, or the validator, are those of the row, the first 512
 /// bytes are compared. Otherwise the shard is accepted only with `accept_times`, and only if
-/// difference_at_a_glance() finds nothing.
+/// quick_check() finds nothing.
 /// Errors: NotFound, kIo; those of RemoteShards.
 std::optional<std::string> difference_from(const ReusableIndex& donor, const Index::Shard& row,
                                            const Rescan& now, bool accept_times);

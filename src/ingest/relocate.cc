@@ -14,10 +14,10 @@
 #include "base/url.h"
 #include "ingest/build_run.h"
 #include "ingest/distinct_shards.h"
-#include "ingest/kept_words.h"
 #include "ingest/moved_shards.h"
 #include "ingest/remote_shards.h"
 #include "ingest/source_names.h"
+#include "ingest/stored_sources.h"
 #include "shardwise/ingest/source_list.h"
 
 namespace shardwise {
@@ -237,7 +237,7 @@ BuildReport relocate_index(const std::string& index_path,
   }
   const std::vector<std::string> words_now = moves.apply_to_words(words);
   if (!descriptors_name_others(words_now, inputs.sources, options.remote)) {
-    inputs.words = kept_words(path, words_now);
+    inputs.stored_sources = stored_sources_of(path, words_now);
   }
   return run_build(path, inputs, old.summary().content, options);
 }

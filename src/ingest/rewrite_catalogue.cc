@@ -50,7 +50,7 @@ bool rewrite_catalogue(const std::string& path, const BuildInputs& inputs, bool 
   }
   for (const Index::Summary::Field& field : files.catalogue().fields()) catalogue.add_field(field);
   CatalogueMeta meta = files.catalogue().meta();
-  meta.sources = inputs.words;
+  meta.sources = inputs.stored_sources;
   catalogue.finish(meta);
   catalogue.commit();
   SHARDWISE_FAULT_POINT("build.committed");

@@ -25,8 +25,6 @@ struct ShardPart {
   std::vector<Index::SkippedMember> skipped;  ///< shard is the builder's to fill in
   bool reused = false;                        ///< taken over from what was scanned before
   bool resumed = false;                       ///< and that by a build that did not finish
-  /// Where its segment lies already in the table that is being written.
-  std::optional<std::uint64_t> table_offset = {};
 };
 
 struct ShardScanOptions {

@@ -214,7 +214,7 @@ std::optional<std::string> problem_of(const Compare& compare) {
 
 /// Of remote shards in full, what is compared lies in temporary files of no more than this, unless
 /// one shard is larger.
-constexpr std::uint64_t kMostTemporaryBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxTemporaryBytes = std::uint64_t{1} << 30;
 
 /// How many threads verify: none, but the caller's, if all shards are local.
 unsigned num_threads(const Index& index, const VerifyOptions& options) {
@@ -225,10 +225,10 @@ unsigned num_threads(const Index& index, const VerifyOptions& options) {
     ++num_remote;
     largest = std::max(largest, info.expanded_bytes);
   }
-  std::uint64_t most = std::min<std::uint64_t>(detail::kAskedAtOnce, num_remote);
+  std::uint64_t max_open = std::min<std::uint64_t>(detail::kAskedAtOnce, num_remote);
   if (options.full)
-    most = std::min(most, std::max(kMostTemporaryBytes / largest, std::uint64_t{1}));
-  return static_cast<unsigned>(most);
+    max_open = std::min(max_open, std::max(kMaxTemporaryBytes / largest, std::uint64_t{1}));
+  return static_cast<unsigned>(max_open);
 }
 
 }  // namespace

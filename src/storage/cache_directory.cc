@@ -314,7 +314,7 @@ CacheDirectory::Contents CacheDirectory::list(Listed listed, bool& moved) const 
   return contents;
 }
 
-CacheDirectory::Glance CacheDirectory::glance_at(const File& shard) {
+CacheDirectory::QuickCheck CacheDirectory::quick_check_of(const File& shard) {
   char start[kStartBytes];
   const std::size_t size = shard.read_at(0, start, sizeof start);
   return {.mtime_ns = file_identity(shard.fd(), shard.path()).mtime_ns,
@@ -347,8 +347,8 @@ std::optional<CacheDirectory::Record> CacheDirectory::parse_record(const std::st
                 .size_bytes = json.at("size").get<std::uint64_t>(),
                 .hash = hash("hash"),
                 .checked_as = checked_as,
-                .glance = {.mtime_ns = json.value("mtime_ns", std::int64_t{0}),
-                           .start_hash = json.value("start_hash", std::uint64_t{0})}};
+                .quick_check = {.mtime_ns = json.value("mtime_ns", std::int64_t{0}),
+                                .start_hash = json.value("start_hash", std::uint64_t{0})}};
 }
 
 CacheDirectory::RecordFile CacheDirectory::read_record(const std::string& name) const {
@@ -377,8 +377,8 @@ void CacheDirectory::write_record(const std::string& name, const Record& record)
                          {"size", record.size_bytes},
                          {"hash", both(record.hash)},
                          {"checked_as", nullptr},
-                         {"mtime_ns", record.glance.mtime_ns},
-                         {"start_hash", record.glance.start_hash}};
+                         {"mtime_ns", record.quick_check.mtime_ns},
+                         {"start_hash", record.quick_check.start_hash}};
   if (record.checked_as) json["checked_as"] = both(*record.checked_as);
   const std::string text = json.dump() + "\n";
   File file = File::open_or_create(record_path(name), kPrivateMode);

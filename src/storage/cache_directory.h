@@ -36,12 +36,12 @@ class CacheDirectory {
     std::vector<std::string> temporary_notes;  ///< paths
     std::vector<std::string> foreign;          ///< file names
   };
-  /// A quick check that a shard was not written to.
-  struct Glance {
+  /// Shows without reading it that nobody wrote to a shard.
+  struct QuickCheck {
     std::int64_t mtime_ns = 0;
     std::uint64_t start_hash = 0;
 
-    friend bool operator==(const Glance&, const Glance&) = default;
+    friend bool operator==(const QuickCheck&, const QuickCheck&) = default;
   };
   /// A record, specified on that page.
   struct Record {
@@ -53,7 +53,7 @@ class CacheDirectory {
     std::uint64_t size_bytes = 0;
     Hash128 hash;
     std::optional<Hash128> checked_as;
-    Glance glance;
+    QuickCheck quick_check;
   };
 
   /// The users, besides this one, who may read and write the cache.
@@ -86,7 +86,7 @@ class CacheDirectory {
   };
   /// Lists the files. A shard that is renamed meanwhile is counted once.
   Contents scan(Listed listed = Listed::kAll) const;
-  [[nodiscard]] static Glance glance_at(const File& shard);
+  [[nodiscard]] static QuickCheck quick_check_of(const File& shard);
   struct RecordFile {
     std::optional<Record> record = {};  ///< nullopt if missing or unreadable
     bool is_damaged = false;            ///< not empty, but not a record of this shard

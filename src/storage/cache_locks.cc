@@ -41,7 +41,7 @@ std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std:
   }
 }
 
-bool LockWatch::look() {
+bool LockWatch::probe() {
   constexpr std::chrono::seconds kLookEvery{1};
   const auto now = Clock::now();
   const Clock::duration passed = std::min<Clock::duration>(now - last_, kLookEvery);
@@ -187,7 +187,7 @@ auto CacheLocks::wait_for(std::uint64_t byte, std::string_view failure, const Ca
   for (LockWatch watch(directory_, byte);;) {
     if (auto got = attempt()) return *std::move(got);
     cancel.throw_if_cancelled();
-    watch.look();
+    watch.probe();
     if (watch.waited() > options_.wait_timeout) {
       watch.look_now();
       throw Error(ErrorCode::kIo, failure, in_quotes(directory_.path()) + " " + watch.who(),
@@ -227,7 +227,7 @@ ByteLock CacheLocks::lock_fetch(const CacheRequest& request, const std::string& 
     if (auto lock = try_lock_fetch(name)) return *std::move(lock);
     if (!waits) counts_.add([](ShardCache::Stats& s) { ++s.waits; });
     request.cancel.throw_if_cancelled();
-    if (watch.look()) {
+    if (watch.probe()) {
       report_wait(request, name, watch);
       const std::int64_t latest_ns = watch.holder() ? mtime_ns : latest_write_ns(name);
       const bool is_alive = watch.holder() || std::exchange(mtime_ns, latest_ns) != latest_ns;

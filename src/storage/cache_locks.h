@@ -53,8 +53,8 @@ class LockWatch {
   LockWatch(const CacheDirectory& directory, std::uint64_t byte)
       : directory_(directory), byte_(byte) {}
 
-  /// Call between tries. About once a second it looks up the holder, and returns true.
-  bool look();
+  /// To be called between tries. About once a second it looks who holds the lock, and returns true.
+  bool probe();
   void look_now();
   std::chrono::milliseconds waited() const noexcept { return rounded(waited_); }
   /// How long the holder has been seen stopped, up to the last look.

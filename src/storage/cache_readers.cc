@@ -41,7 +41,7 @@ bool CacheReaders::ask_to_release(const std::string& name) {
 bool CacheReaders::is_in_use(const std::string& name) {
   const auto all = living();
   return std::any_of(all.begin(), all.end(), [&](const auto& reader) {
-    return reader.second.holds && reader.second.holds(name);
+    return reader.second.is_in_use && reader.second.is_in_use(name);
   });
 }
 

@@ -96,14 +96,13 @@ class SHARDWISE_EXPORT CachedShard {
   /// Maps the very file that was checked, even if its name now has another file.
   /// Errors: as MappedFile::open().
   MappedFile map();
-  bool is_held() const noexcept { return pin_ != nullptr; }
-  /// True if the cache had no room, so the shard is in a separate file that is deleted with this
-  /// object.
+  bool is_pinned() const noexcept { return pin_ != nullptr; }
+  /// True if it lies in a file of its own, which goes with it: the cache had no room.
   bool is_overflow() const noexcept;
   /// Marks this as used by children forked from now on. A child's copy becomes a pin when the child
   /// first asks the cache for a shard.
   void share_with_children() noexcept;
-  /// The shard's CacheAccess::name_of(). REQUIRES: is_held().
+  /// As CacheAccess::name_of(). REQUIRES: is_pinned().
   const std::string& name() const noexcept;
 
  private:
@@ -205,8 +204,8 @@ struct SHARDWISE_EXPORT CacheAccess {
   struct Releaser {
     /// Unmaps a shard if it is idle, and returns true if it did.
     std::function<bool(const std::string& name)> release;
-    /// True if the shard is in use; null means never.
-    std::function<bool(const std::string& name)> holds = nullptr;
+    /// True if the shard is in use; null: none is.
+    std::function<bool(const std::string& name)> is_in_use = nullptr;
   };
   /// Registers a releaser until `owner` expires.
   static void add_releaser(ShardCache& cache, std::weak_ptr<void> owner, Releaser releaser);

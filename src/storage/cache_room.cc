@@ -216,7 +216,7 @@ bool CacheRoom::try_victim(const Candidate& candidate, ByteLocks& locks) {
 
 std::optional<std::uint64_t> CacheRoom::counted(const CacheLocks::Room&,
                                                 const Survey& found) const {
-  return ledger.is_same(found.before) ? std::optional(found.used_bytes) : std::nullopt;
+  return ledger.is_unchanged_since(found.before) ? std::optional(found.used_bytes) : std::nullopt;
 }
 
 void CacheRoom::evict(const CacheLocks::Room& room, const Survey& found,
@@ -332,20 +332,20 @@ bool CacheRoom::make_if_counted(std::uint64_t budget_bytes, const Wanted& wanted
 
 CacheRoom::Plan CacheRoom::make_plan(std::uint64_t budget_bytes, const Wanted& wanted) {
   const bool is_disk_full = budget_bytes != options_.budget_bytes;
-  const auto look = [&] {
+  const auto probe = [&] {
     Survey found = survey(wanted.name, wanted.next_use);
     mark_stuck(found);
     return found;
   };
-  Plan plan{.found = look(), .locks = ByteLocks(directory_), .eviction = {}};
-  // Trim first what exceeds the budget, because it was in use or the budget was larger. Otherwise
-  // no fetch would find room while it stays. Pinned shards count as evicted, so that no shard that
-  // is needed sooner is evicted in their place.
+  Plan plan{.found = probe(), .locks = ByteLocks(directory_), .eviction = {}};
+  // Shards that were kept under a larger budget, or while they were in use, go first, though they
+  // are needed: otherwise no fetch would find room while they stay. Pinned ones count as evicted,
+  // so that no shard that is needed sooner goes in their place.
   if (plan.found.bytes > options_.budget_bytes) {
     const bool spares_needed = !is_disk_full && may_exceed_budget(wanted.urgency);
     if (trim(plan.found, options_.budget_bytes, spares_needed ? Spare::kNeeded : Spare::kPinned,
              &wanted.request.cancel) != 0) {
-      plan.found = look();
+      plan.found = probe();
     }
   }
   plan.eviction = choose_victims(
@@ -427,7 +427,7 @@ void CacheRoom::take_stock() {
   // The holder of the room byte may be stopped. Do not wait for it before the first shard is
   // needed.
   const auto room = locks_.try_lock_room();
-  if (!room || !ledger.is_same(before)) return ledger.doubt();
+  if (!room || !ledger.is_unchanged_since(before)) return ledger.doubt();
   ledger.change([] { return 0; }, used_bytes);
 }
 

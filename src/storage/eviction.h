@@ -128,7 +128,7 @@ constexpr std::uint64_t low_water_bytes(std::uint64_t budget_bytes) noexcept {
   return budget_bytes / 256;
 }
 
-struct NobodyHolds {
+struct NonePinned {
   bool operator()(const EvictionCandidate&) const noexcept { return false; }
 };
 
@@ -139,24 +139,24 @@ constexpr bool may_exceed_budget(Urgency urgency) noexcept {
 
 /// True if a candidate that cannot be evicted now counts as evicted.
 /// @param is_early  it is needed before the new shard.
-template <class Candidate, class IsHeld>
+template <class Candidate, class IsInUse>
 bool counts_as_evicted(const Candidate& candidate, const EvictionNeed& need, bool is_early,
-                       const IsHeld& is_held) {
+                       const IsInUse& is_in_use) {
   const bool is_never = need.urgency == Urgency::kAhead || need.is_disk_full;
   if (is_never || candidate.is_stuck || !candidate.next.is_known()) return false;
-  if (may_exceed_budget(need.urgency)) return !is_early || is_held(candidate);
-  return candidate.next.may_go_now && is_held(candidate);
+  if (may_exceed_budget(need.urgency)) return !is_early || is_in_use(candidate);
+  return candidate.next.may_go_now && is_in_use(candidate);
 }
 
 /// Chooses victims.
 /// @param in_order  the candidates, in the order of leaves_before().
-/// @param try_take  takes a candidate, and returns true if it is free to be evicted. Called in
-///   order until there is room.
-/// @param is_held   takes a candidate that is not free, and returns true if this process is using
-///   it and will not release it.
-template <class InOrder, class TryTake, class IsHeld = NobodyHolds>
+/// @param try_take  is given a candidate, and says whether nobody holds it. Called in order, as far
+///                  as it takes.
+/// @param is_in_use  is given one that cannot be had, and says whether it is in use here now, which
+///                   it does not end.
+template <class InOrder, class TryTake, class IsInUse = NonePinned>
 Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const TryTake& try_take,
-                        const IsHeld& is_held = {}) {
+                        const IsInUse& is_in_use = {}) {
   if (need.size_bytes > need.budget_bytes) return {.room = Room::kNone};
   const std::uint64_t allowed = need.budget_bytes - need.size_bytes;
   if (need.used_bytes <= allowed) return {.room = Room::kMade};
@@ -180,7 +180,7 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const
       eviction.victims.push_back(at);
     } else if (is_enough) {
       break;
-    } else if (counts_as_evicted(candidate, need, is_early, is_held)) {
+    } else if (counts_as_evicted(candidate, need, is_early, is_in_use)) {
       used -= candidate.size_bytes;
       eviction.has_overrun = true;
     } else if (is_early || (next.is_known() && can_wait && !candidate.is_stuck)) {

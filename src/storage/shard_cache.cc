@@ -84,7 +84,7 @@ CachedShard::CachedShard(std::unique_ptr<Pin> pin, std::string path)
 CachedShard::CachedShard() = default;
 CachedShard::~CachedShard() = default;
 const std::string& CachedShard::name() const noexcept {
-  SHARDWISE_ASSERT(is_held());
+  SHARDWISE_ASSERT(is_pinned());
   return pin_->name;
 }
 bool CachedShard::is_overflow() const noexcept { return pin_ && pin_->overflow_file != nullptr; }
@@ -139,10 +139,10 @@ bool ShardCache::Impl::has_recorded_bytes(const CacheRequest& request, const std
   try {
     const File file = File::open_read(directory.shard_path(name));
     if (file_identity(file.fd(), file.path()).size_bytes != record.size_bytes) return false;
-    const auto glance = detail::CacheDirectory::glance_at(file);
-    if (glance == record.glance) return true;
+    const auto now = detail::CacheDirectory::quick_check_of(file);
+    if (now == record.quick_check) return true;
     if (detail::hash_of_file(file, request.cancel) != record.hash) return false;
-    record.glance = glance;
+    record.quick_check = now;
   } catch (const Cancelled&) {
     throw;
   } catch (const NoDescriptor&) {
@@ -387,7 +387,7 @@ void CacheAccess::add_wait(ShardCache& cache, std::chrono::nanoseconds waited) {
 }
 
 std::optional<Note> CacheAccess::note_of(const CachedShard& shard) {
-  if (!shard.is_held() || shard.is_overflow()) return std::nullopt;
+  if (!shard.is_pinned() || shard.is_overflow()) return std::nullopt;
   const CacheDirectory& directory = shard.pin_->cache->directory;
   const auto record = directory.read_record(shard.name()).record;
   if (!record) return std::nullopt;
@@ -395,7 +395,7 @@ std::optional<Note> CacheAccess::note_of(const CachedShard& shard) {
 }
 
 void CacheAccess::write_note(const CachedShard& shard, std::string_view bytes) {
-  if (!shard.is_held() || shard.is_overflow()) return;
+  if (!shard.is_pinned() || shard.is_overflow()) return;
   const ShardCache::Impl& cache = *shard.pin_->cache;
   const auto record = cache.directory.read_record(shard.name()).record;
   if (record) cache.write_note(shard.name(), record->hash, bytes);

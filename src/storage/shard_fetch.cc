@@ -505,7 +505,7 @@ CachedShard ShardFetch::Impl::keep_in_cache(const Source& source, const FileSink
       .size_bytes = sink.size_bytes(),
       .hash = sink.hash(),
       .checked_as = request.admission.checked_as,
-      .glance = detail::CacheDirectory::glance_at(file->file())};
+      .quick_check = detail::CacheDirectory::quick_check_of(file->file())};
   cache->room.with_disk_space(wanted(kRecordBytes), [&] {
     SHARDWISE_FAULT_POINT("shard_cache.record");
     directory.write_record(name, record);

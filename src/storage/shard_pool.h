@@ -109,8 +109,8 @@ class ShardPool {
     return victim != nullptr;
   }
 
-  /// True if this shard is open and held. REQUIRES: number < num_shards.
-  bool is_held(std::uint64_t number) const noexcept {
+  /// True if this shard is open, and somebody holds it. REQUIRES: number < num_shards.
+  bool is_pinned(std::uint64_t number) const noexcept {
     SHARDWISE_ASSERT(number < slots_.size());
     const auto state = slots_[number]->state.load(std::memory_order_relaxed);
     return (state & Slot::kOpen) != 0 && (state & ~Slot::kClosing) != Slot::kIdle;
@@ -278,7 +278,7 @@ class ShardPool {
       std::pair<bool, std::uint64_t> first{true, std::numeric_limits<std::uint64_t>::max()};
       for (const std::uint64_t number : book_->open) {
         Slot& slot = *slots_[number];
-        if (is_held(number)) continue;
+        if (is_pinned(number)) continue;
         const std::pair<bool, std::uint64_t> rank{is_dear(number),
                                                   slot.last_use.load(std::memory_order_relaxed)};
         if (rank.first && !may_be_dear) continue;

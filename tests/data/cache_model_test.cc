@@ -11,7 +11,6 @@
 #include <iostream>
 #include <map>
 #include <mutex>
-#include <random>
 #include <thread>
 
 #include "base/error_types.h"
@@ -24,6 +23,7 @@
 #include "shardwise/ingest/index_builder.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
+#include "support/chain.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -34,7 +34,7 @@ using ::testing::HasSubstr;
 constexpr std::int64_t kFirstVersion = 1'000'000;  // all of as many digits
 constexpr std::uint32_t kSamples = 3;              // a shard
 constexpr std::size_t kDataBytes = 1000;
-constexpr std::size_t kMostOpen = 4;
+constexpr std::size_t kMaxOpen = 4;
 
 /// What field "bin" of a sample holds.
 std::string data_of(std::int64_t version, std::uint32_t sample) {
@@ -77,12 +77,11 @@ struct Tally {
   std::uint64_t uploads = 0, builds = 0, reads = 0, right = 0, stale = 0, beyond_knowing = 0;
 };
 
-class CacheModelTest : public ::testing::Test {
+class CacheModelTest : public ::testing::Test, test::Dice {
  protected:
   CacheModelTest()
-      : fetchers_(std::make_shared<const Fetchers>(test::quick_options())),
-        seed_(test::random_seed()),
-        random_(seed_) {
+      : Dice(test::random_seed()),
+        fetchers_(std::make_shared<const Fetchers>(test::quick_options())) {
     add({.name = "/a.tar"});
     add({.name = "/b.tar"});
     add({.name = "/c.tar.gz", .compression = Compression::kGzip});
@@ -94,8 +93,6 @@ class CacheModelTest : public ::testing::Test {
     sources_.push_back(std::move(source));
     upload(sources_.back());
   }
-  std::uint64_t below(std::uint64_t limit) { return random_() % limit; }
-  bool one_in(std::uint64_t n) { return below(n) == 0; }
 
   std::string place(const Source& source) const {
     return source.is_local ? dir_.path() + source.name : server_.url(source.name);
@@ -118,7 +115,7 @@ class CacheModelTest : public ::testing::Test {
       const FileIdentity identity = file_identity(place(source));
       note(std::to_string(identity.size_bytes) + " " + std::to_string(identity.mtime_ns));
     } else {
-      if (one_in(4)) source.habit = static_cast<Habit>(below(5));
+      if (one_in(4)) source.habit = static_cast<Habit>(pick(5));
       const std::string number = std::to_string(version);
       const std::string new_time = "Mon, 02 Jan 2023 00:00:" + number.substr(5) + " GMT";
       switch (source.habit) {
@@ -131,7 +128,7 @@ class CacheModelTest : public ::testing::Test {
           source.time = new_time;
           break;
         case Habit::kWeakEtag:
-          source.etag = "W/\"" + std::to_string(below(2)) + "\"";
+          source.etag = "W/\"" + std::to_string(pick(2)) + "\"";
           if (!one_in(3)) source.time = one_in(4) ? "" : new_time;
           break;
         case Habit::kTime:
@@ -186,13 +183,13 @@ class CacheModelTest : public ::testing::Test {
   }
 
   void open_dataset() {
-    if (open_.size() == kMostOpen) open_.pop_front();
-    const Dataset::Access access = std::array{Dataset::Access::kMap, Dataset::Access::kRead,
-                                              Dataset::Access::kRange}[below(3)];
-    open_.push_back({Dataset::open(index_path(below(2)), {.max_open_shards = 1 + below(4),
-                                                          .access = access,
-                                                          .cache = cache_,
-                                                          .fetchers = fetchers_}),
+    if (open_.size() == kMaxOpen) open_.pop_front();
+    const Dataset::Access access =
+        std::array{Dataset::Access::kMap, Dataset::Access::kRead, Dataset::Access::kRange}[pick(3)];
+    open_.push_back({Dataset::open(index_path(pick(2)), {.max_open_shards = 1 + pick(4),
+                                                         .access = access,
+                                                         .cache = cache_,
+                                                         .fetchers = fetchers_}),
                      access, is_small_});
   }
 
@@ -269,10 +266,10 @@ class CacheModelTest : public ::testing::Test {
   }
 
   void read_one() {
-    const Opened& opened = open_[below(open_.size())];
-    const std::uint64_t shard = below(sources_.size());
-    if (auto kept = read(opened, shard, static_cast<std::uint32_t>(below(kSamples)), false)) {
-      if (kept_.size() == kMostOpen) kept_.pop_front();
+    const Opened& opened = open_[pick(open_.size())];
+    const std::uint64_t shard = pick(sources_.size());
+    if (auto kept = read(opened, shard, static_cast<std::uint32_t>(pick(kSamples)), false)) {
+      if (kept_.size() == kMaxOpen) kept_.pop_front();
       kept_.push_back(*std::move(kept));
     }
     for (const Kept& kept : kept_) EXPECT_EQ(kept.sample["bin"], kept.data) << "it changed";
@@ -280,11 +277,11 @@ class CacheModelTest : public ::testing::Test {
 
   /// Several threads read one shard while it is uploaded again.
   void read_at_once() {
-    Source& source = sources_[below(sources_.size())];
+    Source& source = sources_[pick(sources_.size())];
     const auto shard = static_cast<std::uint64_t>(&source - sources_.data());
     std::vector<std::thread> readers;
     for (std::uint32_t i = 0; i < 3; ++i) {
-      const Opened& opened = open_[below(open_.size())];
+      const Opened& opened = open_[pick(open_.size())];
       readers.emplace_back([this, &opened, shard, i] { read(opened, shard, i, true); });
     }
     if (!source.is_local) upload(source);
@@ -296,7 +293,7 @@ class CacheModelTest : public ::testing::Test {
     EXPECT_TRUE(check.damaged.empty());
     EXPECT_TRUE(check.unknown.empty());
     EXPECT_TRUE(check.foreign.empty());
-    if (one_in(2)) cache_->prune(below(100'000));
+    if (one_in(2)) cache_->prune(pick(100'000));
     if (one_in(2)) open_cache();
   }
 
@@ -305,11 +302,11 @@ class CacheModelTest : public ::testing::Test {
     open_dataset();
     for (std::uint64_t step = 0; step < steps && !HasFailure(); ++step) {
       SCOPED_TRACE("step " + std::to_string(step));
-      const std::uint64_t choice = below(100);
+      const std::uint64_t choice = pick(100);
       if (choice < 15) {
-        upload(sources_[below(sources_.size())]);
+        upload(sources_[pick(sources_.size())]);
       } else if (choice < 30) {
-        index(below(2));
+        index(pick(2));
       } else if (choice < 45) {
         open_dataset();
       } else if (choice < 90) {
@@ -331,8 +328,6 @@ class CacheModelTest : public ::testing::Test {
   test::TempDir dir_;
   test::TestHttpServer server_;
   const std::shared_ptr<const Fetchers> fetchers_;
-  const std::uint64_t seed_;
-  std::mt19937_64 random_;
   std::shared_ptr<ShardCache> cache_;
   bool is_small_ = false;  // the cache has room for three shards
   std::vector<Source> sources_;

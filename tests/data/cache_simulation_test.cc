@@ -178,22 +178,6 @@ Numbers random_sizes(std::mt19937_64& random, std::size_t count) {
   return sizes;
 }
 
-TEST(NextUsesTest, TheNextSlotOfAShardOverTheEndOfAnEpoch) {
-  const std::vector<EpochSchedule> epochs = {{10, {{1, 2, 4}, {0, 3, 10}, {1, 8, 9}}},
-                                             {10, {{1, 0, 1}, {2, 5, 7}}}};
-  const NextUseIndex uses(3, epochs);
-  EXPECT_EQ(uses.num_slots(), 20u);
-  EXPECT_EQ(uses.next(1, 0), 2u);
-  EXPECT_EQ(uses.next(1, 3), 3u) << "inside a use";
-  EXPECT_EQ(uses.next(1, 4), 8u);
-  EXPECT_EQ(uses.next(1, 9), 10u) << "in the second epoch";
-  EXPECT_EQ(uses.next(1, 11), std::nullopt);
-  EXPECT_EQ(uses.next(2, 0), 15u);
-  EXPECT_EQ(uses.in_use_until(0, 2), std::nullopt);
-  EXPECT_EQ(uses.in_use_until(0, 3), 10u);
-  EXPECT_EQ(uses.in_use_until(0, 10), std::nullopt);
-}
-
 TEST(NextUsesTest, AgreesWithASearchOfAllUses) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 50; ++round) {
@@ -207,6 +191,11 @@ TEST(NextUsesTest, AgreesWithASearchOfAllUses) {
           if (is_used(uses, shard, slot)) expected = slot;
         }
         ASSERT_EQ(next_uses.next(shard, from), expected) << shard << " from " << from;
+        std::optional<std::uint64_t> end;
+        for (const UseInterval& use : uses) {
+          if (use.shard == shard && use.begin <= from && from < use.end) end = use.end;
+        }
+        ASSERT_EQ(next_uses.in_use_until(shard, from), end) << shard << " at " << from;
       }
     }
   }
@@ -227,35 +216,6 @@ TEST(NextUsesTest, UsesThatCannotBeMeantAreRefused) {
   EXPECT_THAT(text_for({10, {{1, 3, 4}, {0, 2, 4}}}), HasSubstr("by begin, then by shard"));
   EXPECT_THAT(text_for({10, {{1, 3, 6}, {1, 5, 7}}}), HasSubstr("do not overlap"));
   EXPECT_EQ(text_for({10, {{0, 3, 6}, {1, 3, 7}, {0, 6, 7}}}), "accepted");
-}
-
-TEST(SimulateCacheTest, ACycleThatIsOneShardTooLongFetchesAllUnderLruAndFewUnderNextUse) {
-  EpochSchedule epoch{4, {{0, 0, 1}, {1, 1, 2}, {2, 2, 3}, {3, 3, 4}}};
-  const std::vector<EpochSchedule> epochs(3, epoch);
-  const Numbers sizes(4, 100);
-  for (const CacheCounts& counts : simulate_cache(epochs, sizes, 300, Replacement::kLru)) {
-    EXPECT_EQ(counts.fetches, 4u);
-    EXPECT_EQ(counts.bytes_fetched, 400u);
-    EXPECT_EQ(counts.peak_bytes, 300u);
-  }
-  const auto next_use = simulate_cache(epochs, sizes, 300, Replacement::kNextUse);
-  EXPECT_THAT((Numbers{next_use[0].fetches, next_use[1].fetches, next_use[2].fetches}),
-              ElementsAre(4, 1, 1));
-  EXPECT_EQ(total(next_use).uses, 12u);
-  EXPECT_EQ(total(simulate_cache(epochs, sizes, 400, Replacement::kLru)).fetches, 4u);
-}
-
-TEST(SimulateCacheTest, WhatIsInUseStaysAndWhatFindsNoRoomIsBypassed) {
-  const std::vector<EpochSchedule> epochs = {{10, {{0, 0, 9}, {1, 1, 2}, {1, 4, 5}, {2, 9, 10}}}};
-  const Numbers sizes = {6, 5, 10};
-  for (const Replacement replacement : {Replacement::kLru, Replacement::kNextUse}) {
-    const CacheCounts counts = simulate_cache(epochs, sizes, 10, replacement).front();
-    EXPECT_EQ(counts.fetches, 4u) << "shard 1 twice";
-    EXPECT_EQ(counts.bypasses, 2u);
-    EXPECT_EQ(counts.bytes_fetched, 26u);
-    EXPECT_EQ(counts.evictions, 1u) << "shard 0 is no longer in use at slot 9";
-    EXPECT_EQ(counts.peak_bytes, 10u);
-  }
 }
 
 TEST(SimulateCacheTest, TiesTakeTheLargerShardThenTheLowerNumber) {

@@ -41,22 +41,6 @@ TEST(DatasetTest, GivesEverySampleByNumberInShardListOrder) {
   }
 }
 
-TEST(DatasetTest, ShardsOfUnequalLengthsAndOfNoneAreNumberedThrough) {
-  const TempDir dir;
-  const std::vector<std::uint64_t> lengths = {3, 0, 1, 40, 0, 0, 2};
-  std::vector<std::string> paths;
-  std::uint64_t first = 0;
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    paths.push_back(dir / "s" + std::to_string(i) + ".tar");
-    write_file(paths.back(), test::shard_bytes(first, lengths[i]));
-    first += lengths[i];
-  }
-  build_index(dir / "x.idx", paths, {.threads = 1});
-  const Dataset data = Dataset::open(dir / "x.idx");
-  ASSERT_EQ(data.size(), 46U);
-  EXPECT_EQ(wrong_with(data), "");
-}
-
 TEST(DatasetTest, ADatasetWithoutSamplesIsEmpty) {
   const TempDir dir;
   write_file(dir / "none.tar", TarBuilder().end().bytes());

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <iostream>
 #include <map>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -54,9 +53,9 @@ std::string tar_of(std::size_t shard, const Version& version) {
   return tar.end().bytes();
 }
 
-class MovedModel {
+class MovedModel : test::Dice {
  public:
-  explicit MovedModel(std::uint64_t seed) : random_(seed) {
+  explicit MovedModel(std::uint64_t seed) : Dice(seed) {
     add_folder();
     index_home_ = new_name("home");
     fs::create_directories(index_home_);
@@ -90,14 +89,12 @@ class MovedModel {
   }
 
  private:
-  std::size_t pick(std::size_t below) { return random_() % below; }
-  bool flip() { return pick(2) == 0; }
   std::string new_name(const std::string& kind) {
     return dir_ / (kind + std::to_string(++num_names_));
   }
   std::string any_folder() {
     auto at = folders_.begin();
-    std::advance(at, pick(folders_.size()));
+    std::advance(at, static_cast<std::ptrdiff_t>(pick(folders_.size())));
     return at->first;
   }
   std::string index() const { return index_home_ + "/x.idx"; }
@@ -262,7 +259,6 @@ class MovedModel {
   }
 
   const test::TempDir dir_;
-  std::mt19937_64 random_;
   int step_ = 0;
   int num_names_ = 0;
   int num_versions_ = 0;

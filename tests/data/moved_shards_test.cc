@@ -42,19 +42,6 @@ void move_away(const Shards& shards, const std::string& folder) {
   }
 }
 
-TEST(RootTest, ShardsStoredByRelativePathsAreReadBelowIt) {
-  const Shards shards(3, 10);
-  const TempDir other;
-  move_away(shards, other / "data");
-  for (const Dataset::Access access : kBoth) {
-    const Dataset data =
-        Dataset::open(shards.index_path(), {.access = access, .root = other / "data"});
-    EXPECT_EQ(wrong_with(data), "");
-    const Sample first = data[0];
-    EXPECT_EQ(first.shard_path(), other / "data/train-0.tar");
-  }
-}
-
 TEST(RootTest, ARelativeRootStaysWhereItWasWhenTheProcessGoesElsewhere) {
   const Shards shards(1, 10);
   move_away(shards, shards.dir() / "data");

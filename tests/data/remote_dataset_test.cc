@@ -161,17 +161,6 @@ TEST_F(RemoteDatasetTest, ShardsAreReadFromAMirror) {
   EXPECT_GT(total_gets(), gets);
 }
 
-TEST_F(RemoteDatasetTest, IsIndexedInOnePassAndReadThroughTheCache) {
-  const auto urls = serve();
-  const BuildReport report = build_index(index_path(), urls, {.remote = remote()});
-  EXPECT_EQ(report.shards_scanned, std::uint64_t{kShards});
-  EXPECT_EQ(total_gets(), kShards) << "each shard once";
-  const auto data = Dataset::open(index_path(), {.cache = cache()});
-  EXPECT_EQ(data.index().shard(3).path, urls[3]);
-  EXPECT_EQ(data.index().shard(3).validator, "\"v1\"");
-  expect_all_samples(data);
-}
-
 TEST_F(RemoteDatasetTest, ManySamplesAndFieldsOfThemComeThroughACacheAndWithoutOne) {
   build_index(index_path(), serve(), {.remote = remote()});
   // From all shards to and fro, one twice, and none.
@@ -264,19 +253,6 @@ TEST_F(RemoteDatasetTest, GivesTheTableOfTheSameShardsInPlace) {
     EXPECT_EQ(segment_of(*local, shard).value(0, 7).integer,
               segment_of(*there, shard).value(0, 7).integer);
   }
-}
-
-TEST_F(RemoteDatasetTest, IsNotReadAgainWhileItIsUnchanged) {
-  const auto urls = serve();
-  build_index(index_path(), urls, {.remote = remote()});
-  BuildReport report = update_index(index_path(), {.remote = remote()});
-  EXPECT_EQ(report.shards_reused, std::uint64_t{kShards});
-  EXPECT_EQ(total_gets(), kShards);
-  server_.serve("/7.tar",
-                {.body = TarBuilder().file("new.txt", "x").end().bytes(), .etag = "\"v2\""});
-  report = update_index(index_path(), {.remote = remote()});
-  EXPECT_EQ(report.shards_scanned, 1u);
-  EXPECT_EQ(report.summary.num_samples, std::uint64_t{(kShards - 1) * kSamples + 1});
 }
 
 TEST_F(RemoteDatasetTest, OfLargeMembersOnlyTheHeadersAreAskedFor) {

@@ -10,7 +10,6 @@
 #include <iostream>
 #include <map>
 #include <optional>
-#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -89,9 +88,9 @@ struct Fetching {
   bool is_let_in = false;
 };
 
-class UrlModel {
+class UrlModel : test::Dice {
  public:
-  explicit UrlModel(std::uint64_t seed) : random_(seed) {
+  explicit UrlModel(std::uint64_t seed) : Dice(seed) {
     const std::array<std::pair<int, const char*>, 4> at = {
         {{0, "/data/"}, {0, "/data/more/"}, {1, "/mirror/of/data/"}, {2, "/bucket/data/"}}};
     for (const auto& [server, path] : at) {
@@ -152,8 +151,6 @@ class UrlModel {
   }
 
  private:
-  std::size_t pick(std::size_t below) { return random_() % below; }
-  bool flip() { return pick(2) == 0; }
   std::string trace(const std::string& what) const {
     return "step " + std::to_string(step_) + ": " + what;
   }
@@ -536,7 +533,6 @@ class UrlModel {
   }
 
   const test::TempDir dir_;
-  std::mt19937_64 random_;
   std::array<test::TestHttpServer, 3> servers_;
   std::vector<Place> places_;
   int step_ = 0;

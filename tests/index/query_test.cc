@@ -92,40 +92,6 @@ TEST(QueryTest, SeesSamplesMembersAndTheCatalogue) {
             (std::vector<std::string>{"s", "cls"}));
 }
 
-/// A table that no plan looks anything up in, with the types of the columns kept.
-std::string scanned(const std::string& table) {
-  return "(SELECT rowid AS rowid, * FROM " + table + " LIMIT -1 OFFSET 0)";
-}
-
-TEST(QueryTest, LookUpsGiveWhatScansGive) {
-  const Indexed t;
-  for (const char* op : {"=", "<", "<=", ">", ">=", "<>", "IS"}) {
-    for (const char* value :
-         {"0", "26", "99", "100", "-1", "9223372036854775807", "-9223372036854775808", "26.5",
-          "26.0", "'26'", "'x'", "NULL", "x'00'", "1e300"}) {
-      for (const char* column : {"sample", "shard", "rowid", "key"}) {
-        const std::string tail = std::string(column) + " " + op + " " + value;
-        SCOPED_TRACE(tail);
-        ASSERT_EQ(t.rows("SELECT sample FROM samples WHERE " + tail),
-                  t.rows("SELECT sample FROM " + scanned("samples") + " WHERE " + tail));
-        if (std::string_view(column) == "rowid") continue;
-        ASSERT_EQ(t.rows("SELECT sample, member FROM members WHERE " + tail),
-                  t.rows("SELECT sample, member FROM " + scanned("members") + " WHERE " + tail));
-      }
-    }
-  }
-  for (const char* where :
-       {"sample > 20 AND sample <= 30 AND shard = 1", "key = 's000003' AND sample = 3",
-        "key = 's000003' AND sample = 4", "sample IN (1, 5, 200, -3)", "key IN ('s000001', 'x')",
-        "sample BETWEEN 90 AND 200", "shard = 7 OR sample = 5", "key = cast('s000003' AS BLOB)"}) {
-    SCOPED_TRACE(where);
-    ASSERT_EQ(t.rows(std::string("SELECT sample FROM samples WHERE ") + where),
-              t.rows("SELECT sample FROM " + scanned("samples") + " WHERE " + where));
-  }
-  EXPECT_THAT(t.rows("SELECT sample FROM samples WHERE sample > 95 ORDER BY sample DESC"),
-              ElementsAre("99", "98", "97", "96"));
-}
-
 TEST(QueryTest, OnlyReads) {
   const Indexed t;
   for (const char* sql :
@@ -137,20 +103,6 @@ TEST(QueryTest, OnlyReads) {
     EXPECT_THAT(t.error(sql), HasSubstr("the query cannot be run: ")) << sql;
   }
   EXPECT_EQ(t.rows("SELECT count(*) FROM shards"), std::vector<std::string>{"4"});
-}
-
-TEST(QueryTest, AKeyIsComparedAsTheConditionSays) {
-  const Indexed t;
-  for (const char* where :
-       {"key = 'S000003' COLLATE NOCASE", "key COLLATE NOCASE = 'S000003'",
-        "key COLLATE NOCASE IN ('x', 'S000003')", "key = 's000003  ' COLLATE RTRIM"}) {
-    EXPECT_THAT(t.rows(std::string("SELECT sample FROM samples WHERE ") + where), ElementsAre("3"))
-        << where;
-    EXPECT_THAT(t.rows(std::string("SELECT field FROM members WHERE ") + where),
-                ElementsAre("txt", "cls"))
-        << where;
-  }
-  EXPECT_THAT(t.rows("SELECT count(*) FROM samples WHERE key = 'S000003'"), ElementsAre("0"));
 }
 
 TEST(QueryTest, JsonIsTakenApartByTablesToo) {

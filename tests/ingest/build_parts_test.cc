@@ -7,9 +7,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
-#include <map>
-#include <stdexcept>
 #include <string_view>
 
 #include "base/fault_point.h"
@@ -222,56 +219,32 @@ TEST(JournalTest, AShardThatGrewIsScannedAgain) {
   expect_as_built_at_once(dir, shards);
 }
 
-TEST(JournalTest, WhatStaysBehindAShardThatIsScannedAgainIsNot) {
-  const TempDir dir;
-  const auto shards = test::write_shards(dir, 6, 1);
-  make_alike(shards);
-  build_and_be_killed(dir / "t.idx", shards, {}, 5);
-  // Other members, of a segment of the same size: those behind it stay in their places.
-  TarBuilder other;
-  test::write_file(shards[0], other.file("t000000.txt", "a").file("t000000.cls", "0").bytes());
-  make_alike({shards[0]});
-  build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 6U);
-  expect_as_built_at_once(dir, shards);
-}
-
-TEST(JournalTest, TheTableMayBecomeShorterThanItWas) {
-  const TempDir dir;
-  auto shards = test::write_shards(dir, 4, 40);
-  make_alike(shards);
-  build_and_be_killed(dir / "t.idx", shards, {}, 3);
-  shards.pop_back();
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    TarBuilder tar;
-    tar.file("only" + std::to_string(i) + ".txt", "a");
-    test::write_file(shards[i], tar.end().bytes());
-  }
-  make_alike(shards);
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_scanned, 3U);
-  expect_as_built_at_once(dir, shards);
-}
-
-TEST(JournalTest, WhatIsNoneOfItsFilesStays) {
+TEST(JournalTest, AFileThatIsNoJournalStays) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 5);
   const std::string diary = "Dear diary, today I packed my shards.";
-  BuildOptions journaled;
-  journaled.journal_bytes = 1;
-  int n = 0;
-  for (const std::vector<std::string>& names :
-       {std::vector<std::string>{".journal"}, {".journal.table"}, {".journal", ".journal.table"}}) {
-    for (const bool is_long : {false, true}) {
-      const std::string index = dir / (std::to_string(n++) + ".idx");
-      for (const std::string& name : names) test::write_file(index + name, diary);
-      build_index(index, shards, is_long ? journaled : BuildOptions());
-      for (const std::string& name : names) EXPECT_EQ(test::read_file(index + name), diary);
-      Index::open(index)->validate();
-      EXPECT_EQ(std::filesystem::exists(index + ".journal"), names[0] == ".journal");
-      EXPECT_EQ(std::filesystem::exists(index + ".journal.table"),
-                names.back() == ".journal.table");
-    }
+  for (const std::uint64_t journal_bytes : {std::uint64_t{1}, BuildOptions().journal_bytes}) {
+    const std::string index = dir / (std::to_string(journal_bytes) + ".idx");
+    test::write_file(index + ".journal", diary);
+    BuildOptions options;
+    options.journal_bytes = journal_bytes;
+    build_index(index, shards, options);
+    EXPECT_EQ(test::read_file(index + ".journal"), diary);
+    Index::open(index)->validate();
   }
+}
+
+TEST(JournalTest, OneOfAnEarlierVersionIsDiscarded) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 3, 5);
+  const std::string journal = dir / "t.idx.journal";
+  build_and_be_killed(dir / "t.idx", shards, {}, 2);
+  test::write_file(journal, "SDWJRN4\n" + test::read_file(journal).substr(8));
+  test::write_file(journal + ".table", std::string(5000, '\0'));
+  EXPECT_FALSE(has_journal(dir / "t.idx"));
+  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, testing::IsEmpty());
+  EXPECT_EQ(build_index(dir / "t.idx", shards).shards_scanned, 3U);
+  EXPECT_EQ(dir.list().size(), 3U + 2) << "strays were left";
 }
 
 TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
@@ -280,10 +253,9 @@ TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
   BuildOptions journaled;
   journaled.journal_bytes = 1;
   std::filesystem::create_directory(dir / "a.idx.journal");
-  std::filesystem::create_directory(dir / "b.idx.journal.table");
   std::filesystem::create_symlink("other", dir / "c.idx.journal");
   ASSERT_EQ(::mkfifo((dir / "d.idx.journal").c_str(), 0600), 0);
-  for (const char* name : {"a.idx", "b.idx", "c.idx", "d.idx"}) {
+  for (const char* name : {"a.idx", "c.idx", "d.idx"}) {
     EXPECT_EQ(build_index(dir / name, shards, journaled).shards_scanned, 3U) << name;
     Index::open(dir / name)->validate();
   }
@@ -297,21 +269,15 @@ TEST(JournalTest, AnotherUsersIsNeitherUsedNorReplaced) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs another user";
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 5);
-  int n = 0;
-  for (const std::vector<std::string>& names :
-       {std::vector<std::string>{".journal"}, {".journal.table"}, {".journal", ".journal.table"}}) {
-    const std::string index = dir / (std::to_string(n++) + ".idx");
-    build_and_be_killed(index, shards, {}, 2);
-    for (const std::string& name : names) {
-      ASSERT_EQ(::chown((index + name).c_str(), kOther, kOther), 0);
-    }
-    EXPECT_THAT(plan_index(index, shards).resumed, testing::IsEmpty()) << index;
-    EXPECT_EQ(has_journal(index), names[0] != ".journal");
-    BuildOptions journaled;
-    journaled.journal_bytes = 1;
-    EXPECT_EQ(build_index(index, shards, journaled).shards_scanned, 3U) << index;
-    for (const std::string& name : names) EXPECT_TRUE(std::filesystem::exists(index + name));
-  }
+  const std::string index = dir / "t.idx";
+  build_and_be_killed(index, shards, {}, 2);
+  ASSERT_EQ(::chown((index + ".journal").c_str(), kOther, kOther), 0);
+  EXPECT_THAT(plan_index(index, shards).resumed, testing::IsEmpty());
+  EXPECT_FALSE(has_journal(index));
+  BuildOptions journaled;
+  journaled.journal_bytes = 1;
+  EXPECT_EQ(build_index(index, shards, journaled).shards_scanned, 3U);
+  EXPECT_TRUE(std::filesystem::exists(index + ".journal"));
 }
 
 TEST(JournalTest, OneThatOthersMayWriteToIsBegunAnew) {
@@ -358,62 +324,24 @@ TEST(JournalTest, EveryDamageCostsOnlyTime) {
   const auto rows = rows_of("whole.idx");
   build_and_be_killed(dir / "t.idx", shards, {}, 3);
   const std::string journal = dir / "t.idx.journal";
-  const std::map<std::string, std::string> left = {
-      {journal, test::read_file(journal)},
-      {journal + ".table", test::read_file(journal + ".table")}};
-  const auto expect_right = [&](const std::string& damaged, const std::string& bytes,
-                                std::size_t at) {
-    for (const auto& [path, whole] : left) test::write_file(path, whole);
-    test::write_file(damaged, bytes);
+  const std::string whole = test::read_file(journal);
+  const auto expect_right = [&](const std::string& damaged, std::size_t at) {
+    test::write_file(journal, damaged);
     build_index(dir / "t.idx", shards, {.threads = 1});
-    ASSERT_EQ(test::read_file(dir / table_of(dir, "t.idx")), table) << damaged << " " << at;
-    ASSERT_EQ(rows_of("t.idx"), rows) << damaged << " " << at;
+    ASSERT_EQ(test::read_file(dir / table_of(dir, "t.idx")), table) << at;
+    ASSERT_EQ(rows_of("t.idx"), rows) << at;
     std::filesystem::remove(dir / "t.idx");
-    for (const auto& [path, whole] : left) ASSERT_FALSE(std::filesystem::exists(path)) << damaged;
+    const bool is_journal = damaged.empty() || damaged.starts_with("SDWJRN");
+    ASSERT_EQ(std::filesystem::exists(journal), !is_journal) << at;
   };
-  for (const auto& [path, whole] : left) {
-    expect_right(path, "", 0);
-    expect_right(path, "something else", 0);
-    for (std::size_t i = 0; i < whole.size(); i += 7) {
-      std::string damaged = whole;
-      damaged[i] = static_cast<char>(damaged[i] ^ 0x40);
-      expect_right(path, damaged, i);
-      expect_right(path, whole.substr(0, i), i);
-    }
+  expect_right("", 0);
+  expect_right("something else", 0);
+  for (std::size_t i = 0; i < whole.size(); i += 7) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x40);
+    expect_right(damaged, i);
+    expect_right(whole.substr(0, i), i);
   }
-}
-
-/// What this process has written so far, bytes.
-std::uint64_t written_bytes() {
-  std::ifstream io("/proc/self/io");
-  for (std::string name, value; io >> name >> value;) {
-    if (name == "wchar:") return std::stoull(value);
-  }
-  throw std::runtime_error("the kernel does not say what is written");
-}
-
-TEST(JournalTest, TheTableIsWrittenOnInItsPlace) {
-  const TempDir dir;
-  const auto shards = test::write_shards(dir, 6, 2000);
-  build_and_be_killed(dir / "t.idx", shards, {}, 5);
-  const FileIdentity begun = file_identity(dir / "t.idx.journal.table");
-  const std::uint64_t before = written_bytes();
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 5U);
-  const std::uint64_t written = written_bytes() - before;
-  EXPECT_EQ(file_identity(dir / table_of(dir, "t.idx")).inode, begun.inode);
-  // One segment, the table's other sections, and the catalogue.
-  EXPECT_LT(written, begun.size_bytes * 3 / 4);
-}
-
-// A build that was killed when its table had taken the place of an earlier one, of which the
-// records are.
-TEST(JournalTest, RecordsOfAnotherTableAreNotBelieved) {
-  const TempDir dir;
-  const auto shards = test::write_shards(dir, 5, 5);
-  build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
-  build_and_be_killed(dir / "t.idx", {shards[4], shards[3]}, {}, 1, "journal.table_kept");
-  EXPECT_GE(build_index(dir / "t.idx", shards, {.threads = 1}).shards_scanned, 1U);
-  expect_as_built_at_once(dir, shards);
 }
 
 TEST(JournalTest, WhateverChangesInTheListNothingIsScannedTwice) {
@@ -428,7 +356,7 @@ TEST(JournalTest, WhateverChangesInTheListNothingIsScannedTwice) {
       {all[2], all[0], all[1]}};
   for (const auto& list : lists) {
     build_and_be_killed(dir / "t.idx", shards, {}, 4);  // has 0 to 3
-    build_and_be_killed(dir / "t.idx", list, {}, 1);    // and again, after the first that is moved
+    build_and_be_killed(dir / "t.idx", list, {}, 1, "table.committed");
     const BuildPlan plan = plan_index(dir / "t.idx", list);
     const BuildReport report = build_index(dir / "t.idx", list, {.threads = 1});
     EXPECT_EQ(report.shards_scanned, 0U);
@@ -446,29 +374,15 @@ TEST(JournalTest, AnUpdateThatWasKilledIsGoneOnWith) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 8, 5);
   build_index(dir / "t.idx", {shards.begin(), shards.begin() + 4});
-  build_and_be_killed(dir / "t.idx", shards, {}, 6);  // four taken over, two scanned
-  const FileIdentity begun = file_identity(dir / "t.idx.journal.table");
+  build_and_be_killed(dir / "t.idx", shards, {}, 2);  // four taken over, two scanned
   const BuildReport report = build_index(dir / "t.idx", shards, {.threads = 1});
   EXPECT_EQ(report.shards_resumed, 2U);
   EXPECT_EQ(report.shards_reused, 6U);
   EXPECT_EQ(report.shards_scanned, 2U);
-  EXPECT_EQ(file_identity(dir / table_of(dir, "t.idx")).inode, begun.inode);
   Index::open(dir / "t.idx")->validate();
 }
 
 // Between its two renames a build that is killed leaves a table that no index has.
-TEST(JournalTest, ATableThatWasFinishedWithoutItsIndexIsNotScannedAgain) {
-  const TempDir dir;
-  const auto shards = test::write_shards(dir, 5, 5);
-  build_and_be_killed(dir / "t.idx", shards, {}, 1, "table.committed");
-  ASSERT_THAT(dir.list(), testing::Contains(testing::MatchesRegex("t\\.idx\\.[0-9a-f]*\\.table")));
-  ASSERT_FALSE(std::filesystem::exists(dir / "t.idx"));
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 5U);
-  Index::open(dir / "t.idx")->validate();
-  EXPECT_EQ(dir.list().size(), 5U + 2) << "strays were left";
-}
-
-// Nor is it kept for ever, if the next build has nothing to do.
 TEST(JournalTest, ATableThatWasFinishedWithoutItsIndexIsSweptByABuildThatDoesNotNeedIt) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 5, 5);
@@ -479,29 +393,26 @@ TEST(JournalTest, ATableThatWasFinishedWithoutItsIndexIsSweptByABuildThatDoesNot
   EXPECT_EQ(dir.list().size(), 5U + 2) << "strays were left";
 }
 
-TEST(JournalTest, ABuildThatFailsCutsTheTableBehindWhatIsRecorded) {
+TEST(JournalTest, ABuildGoesOnWithoutOneThatCannotBeWritten) {
   const TempDir dir;
-  auto shards = test::write_shards(dir, 3, 5);
-  shards.push_back(dir / "text.tar");
-  test::write_file(shards.back(), "no tar");
+  const auto shards = test::write_shards(dir, 4, 5);
+  static int left;
+  left = 3;
+  set_fault_handler([](const char* name) {
+    if (std::string_view(name) == "journal.flush" && --left == 0) {
+      throw Error(ErrorCode::kNoSpace, "the disk is full", "here", "free space");
+    }
+  });
   BuildOptions options;
-  options.threads = 1;
-  options.journal_age = std::chrono::hours(1);
-  build_index(dir / "one.idx", {shards[0]});
-  const SegmentView one = segment_of(*Index::open(dir / "one.idx"), 0);
-  ASSERT_EQ(one.num_samples(), 5U);
-  // More than the first segment and its row, less than two: written at the second shard, and not at
-  // the third.
-  options.journal_bytes = 900;
-  EXPECT_THROW(build_index(dir / "t.idx", shards, options), CorruptShard);
-  const std::uint64_t cut = file_identity(dir / "t.idx.journal.table").size_bytes;
-  shards.pop_back();
-  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[0], shards[1]));
-  build_index(dir / "two.idx", {shards[0], shards[1]});
-  EXPECT_LT(cut, file_identity(dir / table_of(dir, "two.idx")).size_bytes);
+  options.journal_bytes = 1;
+  EXPECT_EQ(build_index(dir / "t.idx", shards, options).shards_scanned, 4U);
+  set_fault_handler(nullptr);
+  EXPECT_EQ(left, 0) << "it was not tried again";
+  expect_as_built_at_once(dir, shards);
+  EXPECT_FALSE(std::filesystem::exists(dir / "t.idx.journal"));
 }
 
-// Who may read the table is decided by what the index holds at last, not by who began it.
+// The index decides who may read it, and the journal is private in any case.
 TEST(JournalTest, IsPrivateAsTheIndexIs) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 5, 4);
@@ -516,14 +427,12 @@ TEST(JournalTest, IsPrivateAsTheIndexIs) {
   secret.sources = {"http://host/a.tar?token=hush"};
   build_and_be_killed(dir / "t.idx", shards, secret, 2);
   EXPECT_EQ(mode_of("t.idx.journal"), 0600U);
-  EXPECT_EQ(mode_of("t.idx.journal.table"), 0600U);
   EXPECT_EQ(build_index(dir / "t.idx", shards).shards_resumed, 2U);
   EXPECT_EQ(mode_of("t.idx"), usual);
   EXPECT_EQ(mode_of(table_of(dir, "t.idx")), usual);
 
   build_and_be_killed(dir / "u.idx", shards, {}, 2);
   EXPECT_EQ(mode_of("u.idx.journal"), 0600U) << "what others wrote there would be taken over";
-  EXPECT_EQ(mode_of("u.idx.journal.table"), usual);
   EXPECT_EQ(build_index(dir / "u.idx", shards, secret).shards_resumed, 2U);
   EXPECT_EQ(mode_of("u.idx"), 0600U);
   EXPECT_EQ(mode_of(table_of(dir, "u.idx")), 0600U);

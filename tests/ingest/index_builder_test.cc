@@ -157,16 +157,6 @@ TEST(IndexBuilderTest, UnchangedShardsAreNotReadAgain) {
   EXPECT_EQ(dump(dir / "t.idx"), updated) << "an updated index equals one built at once";
 }
 
-TEST(IndexBuilderTest, ATouchedShardIsReadAgain) {
-  const TempDir dir;
-  const auto shards = test::write_shards(dir, 2, 5);
-  build_index(dir / "t.idx", shards);
-  const timespec times[2] = {{1, 0}, {1, 5}};
-  ASSERT_EQ(::utimensat(AT_FDCWD, shards[0].c_str(), times, 0), 0);
-  EXPECT_EQ(build_index(dir / "t.idx", shards).shards_scanned, 1U);
-  EXPECT_EQ(Index::open(dir / "t.idx")->shard(0).mtime_ns, 1'000'000'005);
-}
-
 TEST(IndexBuilderTest, ADamagedIndexIsBuiltAnew) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 2, 5);

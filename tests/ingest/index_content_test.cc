@@ -14,7 +14,7 @@
 #include "index/segment_of.h"
 #include "ingest/assembly.h"
 #include "ingest/column_reader.h"
-#include "ingest/glance.h"
+#include "ingest/quick_check.h"
 #include "ingest/sample_check.h"
 #include "ingest/shard_scan.h"
 #include "shardwise/index/defect_policies.h"
@@ -398,11 +398,10 @@ TEST(IndexContentTest, AnIndexThatHasSamplesOfHiddenFilesIsReadOn) {
   std::memcpy(&header, part.segment.data(), sizeof header);
   part.row.segment_checksum = header.checksum;
   {
-    AtomicFile table(dir / "x.idx.t.table");
     Index::Content content;
     content.policies.no_field = DefectPolicies::OnDefect::kSkip;
     content.hashes = true;
-    Assembly assembly(dir / "x.idx", content, std::nullopt, "", {"x.tar"}, false, table);
+    Assembly assembly(dir / "x.idx", content, std::nullopt, "", {"x.tar"}, false);
     assembly.append(part);
     assembly.finish({});
     assembly.commit();
@@ -416,7 +415,7 @@ TEST(IndexContentTest, AnIndexThatHasSamplesOfHiddenFilesIsReadOn) {
   const std::string bytes = test::read_file(shard);
   EXPECT_TRUE(holds_sample(had, 0, std::string_view(bytes).substr(0, where->second), 0, false));
   const File file = File::open_read(shard);
-  EXPECT_EQ(difference_at_a_glance(index->shard(0), had, reader_of(file)), std::nullopt);
+  EXPECT_EQ(quick_check(index->shard(0), had, reader_of(file)), std::nullopt);
 }
 
 TEST(IndexContentTest, JsonThatIsNoneIsAnErrorOrNull) {

@@ -120,20 +120,6 @@ TEST_F(MovedTest, ShardsInAnotherOrderAndNewOnesAreTakenOverToo) {
   }
 }
 
-TEST_F(MovedTest, AnIndexThatMovedAwayFromItsShardsRecognisesThem) {
-  // Stored relative to its folder, which is that of the shards.
-  const std::string beside = folder("old") + "/y.idx";
-  build_index(beside, paths_);
-  fs::create_directories(folder("home"));
-  for (const auto& entry : fs::directory_iterator(folder("old"))) {
-    const std::string name = entry.path().filename();
-    if (name.starts_with("y.idx")) fs::rename(entry.path(), folder("home") + "/" + name);
-  }
-  const std::string moved = folder("home") + "/y.idx";
-  EXPECT_EQ(build_index(moved, paths_).shards_scanned, 0U);
-  EXPECT_EQ(wrong_with(Dataset::open(moved)), "");
-}
-
 TEST_F(MovedTest, WhatMayBeAnotherIsRead) {
   move();
   set_old_time(shard("new", 0), 1'500'000'000);  // another time

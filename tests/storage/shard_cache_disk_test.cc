@@ -139,7 +139,7 @@ TEST_F(ShardCacheDiskTest, AFullDiskMakesRoomAndTheRunGoesOn) {
                     HasSubstr(dir_ / "cache"), HasSubstr("free space")));
   CacheRequest wanted = request(0);
   wanted.may_read_uncached = [] { return true; };
-  EXPECT_FALSE(CacheAccess::get(*cache, wanted).is_held())
+  EXPECT_FALSE(CacheAccess::get(*cache, wanted).is_pinned())
       << "its samples can be read all the same";
   set_fault_handler(nullptr);
   EXPECT_EQ(read(*cache, 0), body(0)) << "room returned";

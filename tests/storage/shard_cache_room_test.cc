@@ -117,33 +117,6 @@ TEST_F(ShardCacheRoomTest, EvictsTheLeastRecentlyUsedWithinItsBudget) {
   EXPECT_EQ(cache->stats().evicted_bytes, 2 * kShardBytes);
 }
 
-TEST_F(ShardCacheRoomTest, EvictsWhatIsNeededLast) {
-  const auto cache = ShardCache::open(options(3));
-  for (const int i : {0, 1, 2}) read(*cache, i);
-  std::map<std::string, NextUse> future;
-  future[CacheAccess::name_of(request(0))] = {.kind = NextUse::Kind::kInUse};
-  future[CacheAccess::name_of(request(1))] = {.kind = NextUse::Kind::kAt, .position = 70};
-  future[CacheAccess::name_of(request(2))] = {.kind = NextUse::Kind::kAt, .position = 50};
-  const auto next_use = [&](const std::string& name) { return future.at(name); };
-  CacheAccess::get(*cache, request(3), next_use);
-  EXPECT_EQ(cache->entries().size(), 3u);
-  read(*cache, 0);
-  read(*cache, 2);
-  EXPECT_EQ(cache->stats().fetched, 4u);
-}
-
-TEST_F(ShardCacheRoomTest, AShardThatNobodyKnowsOfGoesFirst) {
-  const auto cache = ShardCache::open(options(2));
-  read(*cache, 0);
-  read(*cache, 1);
-  const std::string known = CacheAccess::name_of(request(0));
-  CacheAccess::get(*cache, request(2), [&](const std::string& name) {
-    return name == known ? NextUse{.kind = NextUse::Kind::kAt, .position = 1'000'000} : NextUse{};
-  });
-  read(*cache, 0);
-  EXPECT_EQ(cache->stats().fetched, 3u);
-}
-
 TEST_F(ShardCacheRoomTest, WhatIsInUseStays) {
   const auto cache = ShardCache::open(options(2));
   const CachedShard first = CacheAccess::get(*cache, request(0));
@@ -183,11 +156,11 @@ TEST_F(ShardCacheRoomTest, OfWhatCanBeReadPastTheCacheOneShardLiesBesideIt) {
   const CachedShard inside = get(0);
   std::optional<CachedShard> beside = get(1);
   EXPECT_TRUE(beside->is_overflow());
-  EXPECT_FALSE(get(2).is_held()) << "its samples are to be read from the source";
+  EXPECT_FALSE(get(2).is_pinned()) << "its samples are to be read from the source";
   EXPECT_EQ(server_.gets(path(2)), 0);
   EXPECT_TRUE(CacheAccess::get(*cache, request(3)).is_overflow())
       << "it can be had in no other way";
-  EXPECT_FALSE(get(2).is_held());
+  EXPECT_FALSE(get(2).is_pinned());
   EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes);
   EXPECT_EQ(cache->stats().bypassed, 4U);
   beside.reset();
@@ -293,7 +266,7 @@ TEST_F(ShardCacheRoomTest, NobodyWaitsForAShardThatIsHeld) {
   const auto reader = std::make_shared<int>();
   CacheAccess::add_releaser(*cache, reader,
                             {.release = [](const std::string&) { return false; },
-                             .holds = [](const std::string&) { return true; }});
+                             .is_in_use = [](const std::string&) { return true; }});
   static std::atomic<int> listings;
   set_fault_handler([](const char* point) {
     if (std::string_view(point) == "shard_cache.listing") ++listings;
@@ -512,7 +485,7 @@ TEST_F(ShardCacheRoomTest, AnOverrunIsTrimmedThoughItWasLookedForBeforeTheLastSh
   const auto reader = std::make_shared<int>();
   CacheAccess::add_releaser(*cache, reader,
                             {.release = [](const std::string&) { return false; },
-                             .holds = [](const std::string&) { return true; }});
+                             .is_in_use = [](const std::string&) { return true; }});
   std::deque<CachedShard> batch;
   for (const int i : {0, 1}) batch.push_back(CacheAccess::get(*cache, request(i)));
   const auto later = [](const std::string&) {

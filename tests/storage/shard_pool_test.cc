@@ -1,22 +1,23 @@
 #include "storage/shard_pool.h"
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <future>
+#include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "support/chain.h"
 #include "support/support.h"
 
 namespace shardwise {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::UnorderedElementsAre;
 
 /// Something to pool that counts itself.
 struct FakeShard {
@@ -80,103 +81,152 @@ TEST_F(ShardPoolTest, AThreadThatIsCancelledDoesNotWaitForTheOneThatOpens) {
   waits.join();
 }
 
-TEST_F(ShardPoolTest, OpensAShardOnceWhileItFits) {
-  Pool pool(3, opener());
-  const auto first = pool.get(1);
-  EXPECT_EQ(first->number, 1U);
-  EXPECT_EQ(pool.get(1), first);
-  EXPECT_EQ(pool.get(0)->number, 0U);
-  EXPECT_EQ(pool.get(1), first);
-  EXPECT_THAT(opened_, ElementsAre(1, 0));
-}
+/// A pool as a plain list, of shards as ShardPoolTest::opener() makes them.
+class PoolModel {
+ public:
+  explicit PoolModel(ShardPoolOptions options) : options_(std::move(options)) {}
 
-TEST_F(ShardPoolTest, EvictsTheLeastRecentlyUsed) {
-  Pool pool(10, opener(), {.max_shards = 3});
-  for (const std::uint64_t number : {0U, 1U, 2U}) pool.get(number);
-  pool.get(0);  // now 1 is the oldest
-  pool.get(3);  // evicts 1
-  pool.get(0);
-  pool.get(1);  // evicts 2
-  EXPECT_THAT(opened_, ElementsAre(0, 1, 2, 3, 1));
-  for (const std::uint64_t number : {0U, 1U, 3U}) pool.get(number);
-  EXPECT_THAT(opened_, ElementsAre(0, 1, 2, 3, 1));
-  pool.get(2);
-  EXPECT_THAT(opened_, ElementsAre(0, 1, 2, 3, 1, 2));
-  EXPECT_EQ(alive_, 3);
-}
-
-TEST_F(ShardPoolTest, DearShardsAreClosedLastAndNotForTheBoundOfCheapOnes) {
-  const auto is_dear = [](std::uint64_t number) { return number % 2 == 1; };
-  const auto is_open = [](Pool& pool, std::uint64_t number) { return bool(pool.find(number)); };
-  Pool cheap(10, opener(), {.is_dear = is_dear, .max_cheap_bytes = 60});
-  for (const std::uint64_t number : {1U, 3U, 0U, 2U}) cheap.get(number);
-  EXPECT_EQ(cheap.stats().open_bytes, 20U + 40U + 10U + 30U);
-  cheap.get(4);  // evicts 0, and then 2
-  EXPECT_TRUE(is_open(cheap, 1) && is_open(cheap, 3) && is_open(cheap, 4));
-  EXPECT_FALSE(is_open(cheap, 0) || is_open(cheap, 2));
-  cheap.get(5);
-  EXPECT_EQ(cheap.stats().open_shards, 4U);
-
-  Pool all(10, opener(), {.max_bytes = 60, .is_dear = is_dear});
-  for (const std::uint64_t number : {1U, 0U, 2U}) all.get(number);
-  all.get(3);
-  EXPECT_TRUE(is_open(all, 1) && is_open(all, 3)) << "the others left first";
-  EXPECT_FALSE(is_open(all, 0) || is_open(all, 2));
-}
-
-TEST_F(ShardPoolTest, APinnedShardIsNotEvicted) {
-  Pool pool(10, opener(), {.max_shards = 2});
-  const auto pinned = pool.get(0);
-  for (std::uint64_t number = 1; number < 10; ++number) pool.get(number);
-  opened_.clear();
-  EXPECT_EQ(pool.get(0), pinned);
-  EXPECT_THAT(opened_, ElementsAre());
-  EXPECT_EQ(pool.stats().open_shards, 2U);
-}
-
-TEST_F(ShardPoolTest, ExceedsItsBoundWhileAllArePinnedAndComesBack) {
-  Pool pool(10, opener(), {.max_shards = 2});
-  std::vector<Pool::Handle> pinned;
-  for (std::uint64_t number = 0; number < 6; ++number) pinned.push_back(pool.get(number));
-  EXPECT_EQ(pool.stats().open_shards, 6U);
-  EXPECT_EQ(pool.stats().evicted, 0U);
-  pinned.clear();
-  pool.get(7);
-  EXPECT_EQ(pool.stats().open_shards, 2U);
-  EXPECT_EQ(pool.stats().evicted, 5U);
-  EXPECT_EQ(alive_, 2);
-}
-
-TEST_F(ShardPoolTest, KeepsWithinItsBytes) {
-  Pool pool(10, opener(), {.max_bytes = 100});  // sizes are 10, 20, 30, ...
-  pool.get(0);
-  pool.get(1);
-  pool.get(2);
-  EXPECT_EQ(pool.stats().open_bytes, 60U);
-  pool.get(3);
-  EXPECT_EQ(pool.stats().open_bytes, 100U);
-  pool.get(4);  // 50 more: 0, 1 and 2 must go, 60 bytes
-  EXPECT_EQ(pool.stats().open_bytes, 90U);
-  EXPECT_EQ(pool.stats().open_shards, 2U);
-  EXPECT_EQ(pool.stats().evicted, 3U);
-}
-
-TEST_F(ShardPoolTest, AShardLargerThanTheBoundIsServedAlone) {
-  Pool pool(10, opener(), {.max_bytes = 5});
-  pool.get(0);
-  EXPECT_EQ(pool.get(9)->number, 9U);
-  EXPECT_EQ(pool.stats().open_bytes, 100U);
-  EXPECT_EQ(pool.stats().open_shards, 1U);
-  EXPECT_EQ(pool.get(0)->number, 0U);
-  EXPECT_EQ(pool.stats().open_bytes, 10U);
-}
-
-TEST_F(ShardPoolTest, ABoundOfNoneStillServes) {
-  Pool pool(3, opener(), {.max_shards = 0, .max_bytes = 0});
-  for (int round = 0; round < 3; ++round) {
-    for (std::uint64_t number = 0; number < 3; ++number)
-      EXPECT_EQ(pool.get(number)->number, number);
+  void get(std::uint64_t number) {
+    if (Open* const there = find(number)) {
+      ++there->num_holders;
+      return;
+    }
+    open_.push_back({.number = number});
+    ++clock_;
+    ++stats_.opened;
+    while (make_room()) {
+    }
   }
+  void hold(std::uint64_t number) { ++at(number)->num_holders; }
+  void let_go(std::uint64_t number) {
+    const auto shard = at(number);
+    if (--shard->num_holders == 0 && shard->is_closing) drop(shard);
+  }
+  bool close(std::uint64_t number) {
+    const auto shard = at(number);
+    if (shard == open_.end()) return false;
+    shard->is_closing = true;
+    if (shard->num_holders > 0) return false;
+    drop(shard);
+    return true;
+  }
+  bool evict(bool may_be_dear = true) {
+    auto victim = open_.end();
+    for (auto shard = open_.begin(); shard != open_.end(); ++shard) {
+      if (shard->num_holders > 0 || (!may_be_dear && is_dear(*shard))) continue;
+      if (victim == open_.end() || rank(*shard) < rank(*victim)) victim = shard;
+    }
+    if (victim == open_.end()) return false;
+    drop(victim);
+    return true;
+  }
+  bool is_pinned(std::uint64_t number) {
+    return at(number) != open_.end() && at(number)->num_holders > 0;
+  }
+  ShardPoolStats stats() const {
+    ShardPoolStats now = stats_;
+    now.open_shards = open_.size();
+    now.open_bytes = bytes(/*with_dear=*/true);
+    return now;
+  }
+
+ private:
+  struct Open {
+    std::uint64_t number;
+    int num_holders = 1;
+    bool is_closing = false;
+  };
+  using Place = std::vector<Open>::iterator;
+
+  Place at(std::uint64_t number) { return std::ranges::find(open_, number, &Open::number); }
+  Open* find(std::uint64_t number) {
+    last_uses_[number] = clock_;  // counted in openings
+    return at(number) == open_.end() ? nullptr : &*at(number);
+  }
+  void drop(Place shard) {
+    open_.erase(shard);
+    ++stats_.evicted;
+  }
+  bool is_dear(const Open& shard) const {
+    return options_.is_dear && options_.is_dear(shard.number);
+  }
+  std::pair<bool, std::uint64_t> rank(const Open& shard) const {
+    return {is_dear(shard), last_uses_.at(shard.number)};
+  }
+  std::uint64_t bytes(bool with_dear) const {
+    std::uint64_t sum = 0;
+    for (const Open& shard : open_) {
+      if (with_dear || !is_dear(shard)) sum += (shard.number + 1) * 10;
+    }
+    return sum;
+  }
+  bool make_room() {
+    if (open_.size() > options_.max_shards || bytes(true) > options_.max_bytes) return evict();
+    return bytes(false) > options_.max_cheap_bytes && evict(/*may_be_dear=*/false);
+  }
+
+  const ShardPoolOptions options_;
+  std::vector<Open> open_;  // in the order in which they were opened
+  std::map<std::uint64_t, std::uint64_t> last_uses_;
+  std::uint64_t clock_ = 1;
+  ShardPoolStats stats_;
+};
+
+TEST_F(ShardPoolTest, DoesWhatAPlainListDoes) {
+  constexpr std::uint64_t kShards = 10;
+  test::for_each_seed(60, 3000, [&](std::uint64_t seed) {
+    std::mt19937_64 random(seed);
+    ShardPoolOptions options;
+    options.max_shards = random() % 6;
+    if (random() % 2 == 0) options.max_bytes = random() % 300;
+    if (random() % 2 == 0) options.is_dear = [](std::uint64_t number) { return number % 3 == 1; };
+    if (random() % 2 == 0) options.max_cheap_bytes = random() % 150;
+    std::vector<Pool::Handle> held;  // they may outlive the pool
+    {
+      Pool pool(kShards, opener(), options);
+      PoolModel model(options);
+      for (int step = 0; step < 200 && !HasFailure(); ++step) {
+        const std::uint64_t number = random() % kShards;
+        const std::size_t any = held.empty() ? 0 : random() % held.size();
+        switch (random() % 8) {
+          case 0:
+          case 1:
+          case 2:
+            held.push_back(pool.get(number));
+            model.get(number);
+            ASSERT_EQ(held.back()->number, number);
+            break;
+          case 3:
+            ASSERT_EQ(pool.close(number), model.close(number)) << "step " << step;
+            break;
+          case 4:
+            ASSERT_EQ(pool.evict(), model.evict()) << "step " << step;
+            break;
+          case 5:
+            if (held.empty()) break;
+            model.hold(held[any]->number);
+            held.push_back(held[any]);
+            break;
+          default:
+            if (held.empty()) break;
+            model.let_go(held[any]->number);
+            held.erase(held.begin() + static_cast<std::ptrdiff_t>(any));
+        }
+        const ShardPoolStats now = pool.stats(), expected = model.stats();
+        ASSERT_EQ(now.opened, expected.opened) << "step " << step;
+        ASSERT_EQ(now.evicted, expected.evicted) << "step " << step;
+        ASSERT_EQ(now.open_shards, expected.open_shards) << "step " << step;
+        ASSERT_EQ(now.open_bytes, expected.open_bytes) << "step " << step;
+        ASSERT_EQ(alive_, static_cast<int>(expected.open_shards)) << "step " << step;
+        ASSERT_EQ(pool.is_pinned(number), model.is_pinned(number)) << "step " << step;
+      }
+    }
+    std::set<std::uint64_t> numbers;
+    for (const Pool::Handle& shard : held) numbers.insert(shard->number);
+    EXPECT_EQ(alive_, static_cast<int>(numbers.size()));
+    held.clear();
+    EXPECT_EQ(alive_, 0);
+  });
 }
 
 TEST_F(ShardPoolTest, WhatTheOpenerThrowsReachesTheCallerAndNothingIsKept) {
@@ -198,71 +248,6 @@ TEST_F(ShardPoolTest, WhatTheOpenerThrowsReachesTheCallerAndNothingIsKept) {
   broken = false;
   EXPECT_EQ(pool.get(1)->number, 1U);
   EXPECT_EQ(pool.stats().opened, 1U);
-}
-
-TEST_F(ShardPoolTest, AnEvictedShardDiesWithItsLastHandle) {
-  Pool::Handle kept;
-  {
-    Pool pool(3, opener(), {.max_shards = 1});
-    kept = pool.get(0);
-    pool.get(1);
-    pool.get(2);
-  }
-  EXPECT_EQ(kept->number, 0U);
-  EXPECT_EQ(alive_, 1);
-  Pool::Handle copy = kept;
-  kept = Pool::Handle();
-  EXPECT_EQ(alive_, 1);
-  EXPECT_EQ(copy->number, 0U);
-  copy = std::move(kept);
-  EXPECT_EQ(alive_, 0);
-}
-
-TEST_F(ShardPoolTest, AShardThatIsClosedWhileItIsHeldGoesWithItsLastHolder) {
-  Pool pool(2, opener());
-  Pool::Handle one = pool.get(0), two = one;
-  EXPECT_FALSE(pool.close(0));
-  one = {};
-  EXPECT_EQ(alive_, 1);
-  EXPECT_EQ(two->number, 0U);
-  EXPECT_TRUE(pool.is_held(0));
-  EXPECT_EQ(pool.find(0), two) << "until then it can be held again";
-  two = {};
-  EXPECT_EQ(alive_, 0) << "though the pool has room for it";
-  EXPECT_FALSE(pool.is_held(0));
-  EXPECT_EQ(pool.stats().evicted, 1U);
-  EXPECT_EQ(pool.stats().open_shards, 0U);
-  EXPECT_EQ(pool.stats().open_bytes, 0U);
-  EXPECT_FALSE(pool.close(0)) << "it is not open";
-  pool.get(0);
-  EXPECT_EQ(alive_, 1) << "opened anew, it stays";
-  EXPECT_EQ(pool.stats().opened, 2U);
-}
-
-TEST_F(ShardPoolTest, AShardThatIsClosedWhileItIsHeldOutlivesThePool) {
-  Pool::Handle kept;
-  {
-    Pool pool(1, opener());
-    kept = pool.get(0);
-    EXPECT_FALSE(pool.close(0));
-  }
-  Pool::Handle copy = kept;
-  kept = {};
-  EXPECT_EQ(alive_, 1);
-  copy = {};
-  EXPECT_EQ(alive_, 0);
-}
-
-TEST_F(ShardPoolTest, StatsCountOpeningsAndEvictions) {
-  Pool pool(4, opener(), {.max_shards = 2});
-  for (int round = 0; round < 3; ++round) {
-    for (std::uint64_t number = 0; number < 4; ++number) pool.get(number);
-  }
-  const ShardPoolStats stats = pool.stats();
-  EXPECT_EQ(stats.opened, opened_.size());
-  EXPECT_EQ(stats.opened - stats.evicted, stats.open_shards);
-  EXPECT_EQ(stats.open_shards, 2U);
-  EXPECT_EQ(stats.open_bytes, 70U);  // the last two
 }
 
 TEST_F(ShardPoolTest, AnEvictedShardIsDestroyedOutsideThePoolsLocks) {

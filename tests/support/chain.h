@@ -8,7 +8,6 @@
 #include <functional>
 #include <initializer_list>
 #include <iostream>
-#include <map>
 #include <random>
 #include <sstream>
 #include <string>
@@ -129,20 +128,16 @@ inline std::uint64_t run_chains(
   return chains;
 }
 
-/// What chains did, for people: how many of each thing.
-using Tally = std::map<std::string, std::uint64_t>;
+/// The dice of a random chain; a base of its model.
+class Dice {
+ protected:
+  explicit Dice(std::uint64_t seed) : random_(seed) {}
 
-/// Runs chains that are objects: Chain(more..., seed, log, tally).run() throws what went wrong.
-template <class Chain, class... More>
-void run_chains_of(int slice, int whole, More... more) {
-  Tally tally;
-  const std::uint64_t chains = run_chains(slice, whole, [&](std::uint64_t seed, std::ostream* log) {
-    Chain(more..., seed, log, tally).run();
-    return std::string();
-  });
-  std::cout << chains << " chains";
-  for (const auto& [what, count] : tally) std::cout << ", " << count << " " << what;
-  std::cout << "\n";
-}
+  std::uint64_t pick(std::uint64_t below) { return random_() % below; }
+  bool one_in(std::uint64_t n) { return pick(n) == 0; }
+  bool flip() { return one_in(2); }
+
+  std::mt19937_64 random_;
+};
 
 }  // namespace shardwise::test

@@ -280,7 +280,7 @@ TEST_F(SlowFirstUseTest, AfterCtrlCTheNextGoesOnFromThere) {
   EXPECT_EQ(stopped.code, 130);
   EXPECT_THAT(stopped.err, HasSubstr("interrupted; what was read is kept: run the same command to "
                                      "continue\n"));
-  EXPECT_TRUE(exists(".journal.table")) << "which the next goes on from";
+  EXPECT_TRUE(exists(".journal")) << "which the next goes on from";
   expect_whole(run(command()));
 }
 

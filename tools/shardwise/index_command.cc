@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
@@ -17,7 +16,7 @@
 #include "commands.h"
 #include "descriptor_claims.h"
 #include "fetch_options.h"
-#include "index/lost_rests.h"
+#include "index_report.h"
 #include "interrupt.h"
 #include "options.h"
 #include "progress.h"
@@ -57,33 +56,7 @@ struct IndexOptions {
   bool json = false;
 };
 
-std::vector<std::string> shown(const std::vector<std::string>& paths) {
-  std::vector<std::string> texts;
-  for (const std::string& path : paths) texts.push_back(without_secrets(path));
-  return texts;
-}
-
-/// Paths of the shards in a report, without secrets; and other files beside them.
-struct Noted {
-  Noted(const BuildReport& report, std::vector<std::string> other_files)
-      : without_end_marker(shown(report.without_end_marker)),
-        concatenated(shown(report.concatenated)),
-        with_trailing_bytes(shown(report.with_trailing_bytes)),
-        without_checksum(shown(report.without_checksum)),
-        left_out(std::move(other_files)),
-        dropped(shown(report.dropped)),
-        gone(shown(report.gone)) {}
-
-  std::vector<std::string> without_end_marker;
-  std::vector<std::string> concatenated;
-  std::vector<std::string> with_trailing_bytes;
-  std::vector<std::string> without_checksum;
-  std::vector<std::string> left_out;  ///< files that are not shards
-  std::vector<std::string> dropped;
-  std::vector<std::string> gone;
-};
-
-/// The index that was built; null, with a note, if another build has replaced it since.
+/// The index that was built; nothing, with a note, if that of another build lies there by now.
 std::shared_ptr<const Index> built_index(const IndexOptions& options, const BuildReport& report) {
   std::shared_ptr<const Index> index = Index::open(options.index);
   const Index::Summary summary = index->summary();
@@ -95,19 +68,6 @@ std::shared_ptr<const Index> built_index(const IndexOptions& options, const Buil
                           "wids descriptors, were not checked",
                           in_quotes(options.index)));
   return nullptr;
-}
-
-/// Adds the paths as an array `name`; paths that are not UTF-8 in hexadecimal as `name`_hex.
-void add_paths(nlohmann::ordered_json& json, const std::string& name,
-               const std::vector<std::string>& paths) {
-  json[name] = nlohmann::ordered_json::array();
-  for (const std::string& path : paths) {
-    if (is_utf8(path)) {
-      json[name].push_back(path);
-    } else {
-      json[name + "_hex"].push_back(hex(path));
-    }
-  }
 }
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
@@ -216,136 +176,7 @@ std::vector<Index::Column> parse_columns(const std::vector<std::string>& texts) 
   return columns;
 }
 
-void print_notes(const IndexOptions& options, const BuildReport& report, const Noted& noted) {
-  const std::vector<Index::Column>& columns = report.summary.content.columns;
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    if (report.without_value[i] == 0) continue;
-    say("note",
-        fmt::format("the column {} is null for {} of {}, which have no such value: {}",
-                    in_quotes(columns[i].name), human_count(report.without_value[i]),
-                    counted(report.summary.num_samples, "sample"), escaped(to_string(columns[i]))));
-  }
-  if (!noted.gone.empty()) {
-    say("note", fmt::format("{} in the earlier index, but not among the sources, and left out: {}",
-                            counted(noted.gone.size(), "shard", "is", "are"), some_of(noted.gone)));
-  }
-  say_files_left_out(noted.left_out);
-  if (!noted.without_end_marker.empty()) {
-    say("note",
-        fmt::format(
-            "{} no end-of-archive marker; an archive that was cut between two members looks "
-            "the same: {}",
-            counted(noted.without_end_marker.size(), "shard", "has", "have"),
-            some_of(noted.without_end_marker)));
-  }
-  if (!noted.concatenated.empty()) {
-    say("note", fmt::format("{} made of several archives, all of which were read: {}",
-                            counted(noted.concatenated.size(), "shard", "is", "are"),
-                            some_of(noted.concatenated)));
-  }
-  if (!noted.with_trailing_bytes.empty()) {
-    say("note", fmt::format("{} bytes after the end-of-archive marker, which were not read: {}",
-                            counted(noted.with_trailing_bytes.size(), "shard", "has", "have"),
-                            some_of(noted.with_trailing_bytes)));
-  }
-  if (!noted.without_checksum.empty() && !report.summary.content.hashes) {
-    say("note",
-        fmt::format("{} compressed without a checksum of the content, so that damage may go "
-                    "unnoticed; --hash stores a hash: {}",
-                    counted(noted.without_checksum.size(), "shard", "is", "are"),
-                    some_of(noted.without_checksum)));
-  }
-  if (report.shards_moved > 0) {
-    say("note", fmt::format("{} another path or time than before, and {} not read again",
-                            counted(report.shards_moved, "shard", "has", "have"),
-                            report.shards_moved == 1 ? "was" : "were"));
-  }
-  if (report.shards_resumed > 0) {
-    say("note", fmt::format("{} taken over from a build that did not finish",
-                            counted(report.shards_resumed, "shard", "was", "were")));
-  }
-  if (!report.dropped.empty()) {
-    say("note",
-        fmt::format("{} missing, and left out: {}",
-                    counted(report.dropped.size(), "shard", "is", "are"), some_of(noted.dropped)));
-  }
-  if (report.num_not_samples > 0) {
-    say("note", fmt::format("{} to no sample: directories, links, devices",
-                            counted(report.num_not_samples, "member", "belongs", "belong")));
-  }
-  say_members_left_out(report.summary.num_skipped, options.index);
-}
-
-void print_json(const IndexOptions& options, const BuildReport& report, const Noted& noted,
-                double seconds, Output& out) {
-  nlohmann::ordered_json without_value = nlohmann::ordered_json::object();
-  for (std::size_t i = 0; i < report.without_value.size(); ++i) {
-    without_value[report.summary.content.columns[i].name] = report.without_value[i];
-  }
-  detail::LostRests lost;
-  if (report.summary.num_skipped > 0) lost = detail::lost_rests(*Index::open(options.index));
-  nlohmann::ordered_json json = {
-      {"index", options.index},
-      {"shards", report.summary.num_shards},
-      {"shards_scanned", report.shards_scanned},
-      {"shards_reused", report.shards_reused},
-      {"shards_moved", report.shards_moved},
-      {"shards_resumed", report.shards_resumed},
-      {"left_out", noted.left_out.size()},
-      {"samples", report.summary.num_samples},
-      {"members", report.summary.num_members},
-      {"shard_bytes", report.summary.shard_bytes},
-      {"content_bytes", report.summary.content_bytes},
-      {"fingerprint", to_string(report.summary.fingerprint)},
-      {"not_samples", report.num_not_samples},
-      {"skipped", report.summary.num_skipped},
-      {"shards_cut_short", lost.num_shards},
-      {"bytes_cut_off", lost.bytes},
-      {"without_value", without_value},
-      {"seconds", seconds},
-  };
-  add_paths(json, "dropped", noted.dropped);
-  add_paths(json, "gone", noted.gone);
-  add_paths(json, "without_end_marker", noted.without_end_marker);
-  add_paths(json, "concatenated", noted.concatenated);
-  add_paths(json, "with_trailing_bytes", noted.with_trailing_bytes);
-  add_paths(json, "without_checksum", noted.without_checksum);
-  out.print("{}\n", json_text(json));
-}
-
-void print_plan(const IndexOptions& options, const BuildPlan& plan, Output& out) {
-  const std::pair<const char*, const std::vector<std::string>&> kinds[] = {
-      {"read", plan.read},
-      {"resumed", plan.resumed},
-      {"unchanged", plan.unchanged},
-      {"missing", plan.missing},
-      {"gone", plan.gone}};
-  if (options.json) {
-    nlohmann::ordered_json json = {{"index", options.index}, {"dry_run", true}};
-    for (const auto& [kind, shards] : kinds) add_paths(json, kind, shown(shards));
-    json["bytes_to_read"] = plan.bytes_to_read;
-    out.print("{}\n", json_text(json));
-    return;
-  }
-  Table table(out, {{"what"}, {"shard", Align::kLeft, Cut::kStart}}, options.header);
-  for (const auto& [kind, shards] : kinds) {
-    for (const std::string& shard : shards) table.add({kind, escaped(without_secrets(shard))});
-  }
-  table.finish();
-  out.flush();
-  std::string text = fmt::format("{} would be read, of {}", counted(plan.read.size(), "shard"),
-                                 human_bytes(plan.bytes_to_read));
-  const auto add = [&](const std::vector<std::string>& shards, std::string_view what) {
-    if (!shards.empty()) text += fmt::format(", {} {}", human_count(shards.size()), what);
-  };
-  add(plan.resumed, "taken over from a build that did not finish");
-  add(plan.unchanged, "unchanged");
-  add(plan.missing, "missing");
-  add(plan.gone, "no longer in the index");
-  say("note", text + "; nothing was written");
-}
-
-/// Runs a build. If it ends early and leaves a journal, says that the next build continues from it.
+/// Runs a build; where it ends early and leaves a journal, says that the next one goes on from it.
 template <class Build>
 BuildReport saying_how_to_continue(const IndexOptions& options, const Build& build) {
   try {
@@ -358,17 +189,6 @@ BuildReport saying_how_to_continue(const IndexOptions& options, const Build& bui
     throw Error(e.code(), std::string(e.what()) +
                               "; then run the same command to continue: what was read is kept");
   }
-}
-
-void report_build(const IndexOptions& options, const BuildReport& report, const Noted& noted,
-                  double seconds, Output& out) {
-  if (options.json) return print_json(options, report, noted, seconds, out);
-  out.print("{}: {} in {} ({} read, {} unchanged), {} of {}, {:.2f} s\n", escaped(options.index),
-            counted(report.summary.num_samples, "sample"),
-            counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
-            human_count(report.shards_reused), counted(report.summary.num_members, "member"),
-            human_bytes(report.summary.content_bytes), seconds);
-  print_notes(options, report, noted);
 }
 
 void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
@@ -386,7 +206,7 @@ void relocate(const IndexOptions& options, BuildOptions& build, Output& out) {
   const Progress progress("relocating", Unit::kBytes, options.quiet);
   const BuildReport report = relocate_index(options.index, relocations, build);
   const double seconds = progress.seconds();
-  report_build(options, report, Noted(report, {}), seconds, out);
+  report_build(options.index, report, {}, seconds, options.json, out);
   if (had_words && index_sources(options.index).empty()) {
     say("note",
         "the sources that the index was built from now stand for other shards: from now on it "
@@ -422,7 +242,26 @@ std::string index_of_url_base(const IndexOptions& options) {
   return {};
 }
 
-void run(const IndexOptions& options, Output& out) {
+/// A build, or the plan of one.
+struct Job {
+  const IndexOptions& options;
+  BuildOptions build;
+  SourceList sources;
+  bool is_update;  ///< the index was built from no words: its shards are its sources
+  KeptContent kept;
+
+  BuildPlan plan() const {
+    return is_update ? plan_update(options.index, build)
+                     : plan_index(options.index, sources.shards, build);
+  }
+  BuildReport run() const {
+    return is_update ? update_index(options.index, build)
+                     : build_index(options.index, sources.shards, build);
+  }
+};
+
+/// What all modes have in common: how shards are reached, and when to stop.
+BuildOptions access_options(const IndexOptions& options) {
   BuildOptions build;
   const std::string based_on = index_of_url_base(options);
   const std::shared_ptr<ShardCache> cache = open_cache(options.cache, std::nullopt, based_on);
@@ -430,72 +269,79 @@ void run(const IndexOptions& options, Output& out) {
                                     options.keep ? cache : nullptr, interrupt_token());
   build.accept_times = options.accept_times;
   build.cancel = interrupt_token();
-  if (!options.relocations.empty()) return relocate(options, build, out);
-  const SourceList sources = options.sources.empty()
-                                 ? read_index_sources(options.index, build.remote)
-                                 : read_sources(options.sources, build.remote);
-  const bool update = options.sources.empty() && sources.shards.empty();
+  return build;
+}
+
+/// Reads the sources, and checks what can be checked before a shard is read.
+Job make_job(const IndexOptions& options, BuildOptions build) {
+  SourceList sources = options.sources.empty() ? read_index_sources(options.index, build.remote)
+                                               : read_sources(options.sources, build.remote);
+  const bool is_update = options.sources.empty() && sources.shards.empty();
   if (has_server_options(options.cache.fetching)) {
     std::vector<std::string> urls =
-        update ? urls_of(*Index::open(options.index)) : remote_shards(sources);
+        is_update ? urls_of(*Index::open(options.index)) : remote_shards(sources);
     for (const WidsDescriptor& descriptor : sources.descriptors) urls.push_back(descriptor.path);
     check_servers(options.cache.fetching, urls, options.quiet);
   }
-  build.remote = remembering_states(build.remote, sources.shards);
-  const KeptContent kept(options);
+  KeptContent kept(options);
   if (options.check_md5 && sources.descriptors.empty()) {
     throw CLI::ValidationError("--check-md5", "needs a wids descriptor (*.json) as a SOURCE");
   }
-  Progress progress("indexing", Unit::kBytes, options.quiet);
+  build.remote = remembering_states(build.remote, sources.shards);
   build.threads = options.threads;
   build.content = content_of(options, kept.content);
   build.sources = sources.sources;
   build.drop_missing = options.drop_missing;
   build.part = options.part;
-  build.progress = [&](const auto& at) { show(progress, at); };
-  if (options.dry_run) {
-    print_plan(options,
-               update ? plan_update(options.index, build)
-                      : plan_index(options.index, sources.shards, build),
-               out);
-    return;
+  return {options, std::move(build), std::move(sources), is_update, std::move(kept)};
+}
+
+/// Notes of a build with SOURCE: how the options given now differ from the earlier index's.
+void say_content_changed(const Job& job) {
+  if (job.kept.is_lost) {
+    say("note", "the earlier index could not be read: only the options given now are used");
   }
+  if (const auto text = dropped_columns(job.kept.content, job.build.content); !text.empty()) {
+    say("note", "columns of the earlier index that were not named again, and are gone: " + text);
+  }
+  if (const auto text = kept_options(job.options, job.build.content); !text.empty()) {
+    say("note", "options kept from the earlier index, unless --forget is given: " + text);
+  }
+}
+
+void build(Job& job, Output& out) {
+  const IndexOptions& options = job.options;
+  const SourceList& sources = job.sources;
+  Progress progress("indexing", Unit::kBytes, options.quiet);
+  job.build.progress = [&](const auto& at) { show(progress, at); };
   if (has_remote_shards(sources)) {
     for (const WidsDescriptor& descriptor : sources.descriptors) {
-      if (!options.part) check_remote_sizes(descriptor, build.remote);
+      if (!options.part) check_remote_sizes(descriptor, job.build.remote);
     }
-    const BuildPlan plan = plan_index(options.index, sources.shards, build);
-    if (!options.quiet) {
-      say_what_is_fetched(remote_reading(plan, sources, build.remote));
-    }
+    const BuildPlan plan = plan_index(options.index, sources.shards, job.build);
+    if (!options.quiet) say_what_is_fetched(remote_reading(plan, sources, job.build.remote));
   }
-  const BuildReport report = saying_how_to_continue(options, [&] {
-    return update ? update_index(options.index, build)
-                  : build_index(options.index, sources.shards, build);
-  });
+  const BuildReport report = saying_how_to_continue(options, [&] { return job.run(); });
   progress.clear();
   const double seconds = progress.seconds();
   if (const auto index = built_index(options, report)) {
     if (!options.part && report.dropped.empty()) {
-      check_descriptor_claims(*index, sources.descriptors, build.remote, options.check_md5,
+      check_descriptor_claims(*index, sources.descriptors, job.build.remote, options.check_md5,
                               options.quiet);
     } else if (!sources.descriptors.empty()) {
       say("note", "the wids descriptor was not checked: not all of its shards are in this index");
     }
   }
-  const Noted noted(report, left_out(options, sources));
-  report_build(options, report, noted, seconds, out);
-  if (options.json) return;
-  if (options.sources.empty()) return;
-  if (kept.is_lost) {
-    say("note", "the earlier index could not be read: only the options given now are used");
-  }
-  if (const std::string text = dropped_columns(kept.content, build.content); !text.empty()) {
-    say("note", "columns of the earlier index that were not named again, and are gone: " + text);
-  }
-  if (const std::string text = kept_options(options, build.content); !text.empty()) {
-    say("note", "options kept from the earlier index, unless --forget is given: " + text);
-  }
+  report_build(options.index, report, left_out(options, sources), seconds, options.json, out);
+  if (!options.json && !options.sources.empty()) say_content_changed(job);
+}
+
+void run(const IndexOptions& options, Output& out) {
+  BuildOptions access = access_options(options);
+  if (!options.relocations.empty()) return relocate(options, access, out);
+  Job job = make_job(options, std::move(access));
+  if (!options.dry_run) return build(job, out);
+  report_plan(options.index, job.plan(), options.json, options.header, out);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "ingest/kept_words.h"
+#include "ingest/stored_sources.h"
 
 #include <algorithm>
 #include <iterator>
@@ -47,7 +47,7 @@ std::string kept_word(const std::string& index_path, const std::string& word) {
 
 }  // namespace
 
-std::vector<std::string> words_without_secrets(const std::vector<std::string>& words) {
+std::vector<std::string> sources_without_secrets(const std::vector<std::string>& words) {
   std::vector<std::string> plain;
   for (const std::string& word : words) {
     std::string bare = unsigned_url(word);
@@ -66,14 +66,14 @@ std::vector<std::string> words_without_secrets(const std::vector<std::string>& w
   return plain;
 }
 
-std::vector<std::string> kept_words(const std::string& index_path,
-                                    const std::vector<std::string>& words) {
-  std::vector<std::string> kept = words_without_secrets(words);
+std::vector<std::string> stored_sources_of(const std::string& index_path,
+                                           const std::vector<std::string>& words) {
+  std::vector<std::string> kept = sources_without_secrets(words);
   for (std::string& word : kept) word = kept_word(index_path, word);
   return kept;
 }
 
-std::vector<std::string> words_from_here(const IndexFiles& index) {
+std::vector<std::string> sources_from_here(const IndexFiles& index) {
   std::vector<std::string> words;
   for (const std::string& word : index.catalogue().meta().sources) {
     words.push_back(resolve_url(directory_of(index.path()), word));

@@ -1,4 +1,4 @@
-#include "ingest/glance.h"
+#include "ingest/quick_check.h"
 
 #include <algorithm>
 
@@ -47,9 +47,9 @@ std::optional<tar::RawEntry> entry_before(std::string_view bytes) {
 }
 
 /// Compares single members of a shard with the index.
-class Glance {
+class QuickCheck {
  public:
-  Glance(const SegmentView& segment, const ReadShard& read) : segment_(segment), read_(read) {}
+  QuickCheck(const SegmentView& segment, const ReadShard& read) : segment_(segment), read_(read) {}
 
   /// @param sample  the one that the member is of.
   std::optional<std::string> difference(std::uint32_t number, std::uint32_t sample) const {
@@ -59,8 +59,8 @@ class Glance {
         std::string(segment_.key(sample)) + "." + std::string(segment_.field_name(member.field()));
     std::optional<tar::RawEntry> entry;
     bool is_named = false;
-    for (const std::uint64_t most : {kUsualHeaderBytes, kMaxHeaderBytes}) {
-      entry = entry_of(number, most);
+    for (const std::uint64_t max_bytes : {kUsualHeaderBytes, kMaxHeaderBytes}) {
+      entry = entry_of(number, max_bytes);
       is_named = entry && may_be_named(*entry, number, sample);
       if (is_named) break;
     }
@@ -78,7 +78,7 @@ class Glance {
 
  private:
   /// The entry whose data the member is, of which at most `most` bytes of headers are read.
-  std::optional<tar::RawEntry> entry_of(std::uint32_t number, std::uint64_t most) const {
+  std::optional<tar::RawEntry> entry_of(std::uint32_t number, std::uint64_t max_bytes) const {
     const std::uint64_t end = segment_.members()[number].data_offset();
     std::uint64_t begin = 0;
     if (number > 0) {
@@ -86,7 +86,7 @@ class Glance {
       begin = before.data_offset() + tar::padded(before.size_bytes);
     }
     if (begin >= end) begin = 0;  // one of the two is a hard link
-    begin = std::max(begin, end - std::min(end, most));
+    begin = std::max(begin, end - std::min(end, max_bytes));
     const std::string bytes = read_(begin, end - begin);
     return bytes.size() < end - begin ? std::nullopt : entry_before(bytes);
   }
@@ -132,19 +132,18 @@ std::optional<std::string> difference_at_start(const Index::Shard& row, const Re
   return "its first 512 bytes differ";
 }
 
-std::optional<std::string> difference_at_a_glance(const Index::Shard& row,
-                                                  const SegmentView& segment,
-                                                  const ReadShard& read) {
+std::optional<std::string> quick_check(const Index::Shard& row, const SegmentView& segment,
+                                       const ReadShard& read) {
   if (auto difference = difference_at_start(row, read)) return difference;
   if (row.compression != Compression::kNone)
     return std::nullopt;  // offsets are of the expanded one
-  constexpr std::uint64_t kMostGlances = 8;
-  const Glance glance(segment, read);
+  constexpr std::uint64_t kMaxChecks = 8;
+  const QuickCheck check(segment, read);
   const std::uint64_t num_members = segment.num_members();
-  const std::uint64_t num_glances = std::min(num_members, kMostGlances);
-  for (std::uint64_t i = 1; i <= num_glances; ++i) {
-    const auto number = static_cast<std::uint32_t>(num_members * i / num_glances - 1);
-    if (auto difference = glance.difference(number, sample_of(segment, number))) return difference;
+  const std::uint64_t num_checks = std::min(num_members, kMaxChecks);
+  for (std::uint64_t i = 1; i <= num_checks; ++i) {
+    const auto number = static_cast<std::uint32_t>(num_members * i / num_checks - 1);
+    if (auto difference = check.difference(number, sample_of(segment, number))) return difference;
   }
   return std::nullopt;
 }

@@ -25,9 +25,8 @@ ReadShard reader_of(const File& file);
 /// @return  nothing if this could be the shard that was indexed, else the difference.
 /// Cost: 9 calls of `read` for some KiB, 8 more with hashes; 4 MiB more before a wrong name.
 /// Errors: those of `read`.
-std::optional<std::string> difference_at_a_glance(const Index::Shard& row,
-                                                  const SegmentView& segment,
-                                                  const ReadShard& read);
+std::optional<std::string> quick_check(const Index::Shard& row, const SegmentView& segment,
+                                       const ReadShard& read);
 
 /// The first 512 bytes alone.
 std::optional<std::string> difference_at_start(const Index::Shard& row, const ReadShard& read);

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "output.h"
+#include "shardwise/ingest/index_builder.h"
+
+namespace shardwise::tools {
+
+/// Says what a build did: a line and notes, or one JSON object.
+/// @param left_out  files in the sources' folders that are no shards.
+void report_build(const std::string& index, const BuildReport& report,
+                  std::vector<std::string> left_out, double seconds, bool is_json, Output& out);
+
+/// Says what a build would do: a table and a note, or one JSON object.
+void report_plan(const std::string& index, const BuildPlan& plan, bool is_json, bool has_header,
+                 Output& out);
+
+}  // namespace shardwise::tools
