@@ -143,7 +143,7 @@ def handle_extension(extensions: str, f: Callable[[bytes], Any]) -> Handler:
     return partial(_call_for, f=f, endings=endings)
 
 
-_KINDS = {
+imagespecs = {
     **{f"{mode}8": ("numpy", False, mode) for mode in ("l", "rgb", "rgba")},
     **{mode: ("numpy", True, mode) for mode in ("l", "rgb", "rgba")},
     **{f"torch{mode}8": ("torch", False, mode) for mode in ("l", "rgb", "rgba")},
@@ -152,6 +152,7 @@ _KINDS = {
     "torch": ("torch", True, "rgb"),
     "pil": ("pil", False, "rgb"),
 }
+"""What images become, by the texts that .decode() takes: library, float or not, mode."""
 
 
 class ImageHandler:
@@ -163,9 +164,9 @@ class ImageHandler:
 
     def __init__(self, imagespec: str, extensions: Iterable[str] = IMAGE_EXTENSIONS) -> None:
         spec = imagespec.lower()
-        if spec not in _KINDS:
+        if spec not in imagespecs:
             raise InvalidArgument(
-                f"no way to decode images is called {imagespec!r}: there are {', '.join(_KINDS)}"
+                f"no way to decode images is called {imagespec!r}: there are {', '.join(imagespecs)}"
             )
         self.imagespec, self.extensions = spec, set(extensions)
 
@@ -174,7 +175,7 @@ class ImageHandler:
             return None
         from PIL import Image
 
-        kind, is_float, mode = _KINDS[self.imagespec]
+        kind, is_float, mode = imagespecs[self.imagespec]
         mode = mode.upper()
         with Image.open(io.BytesIO(data)) as opened:
             if kind == "pil":
@@ -324,6 +325,7 @@ __all__ = [
     "gzfilter",
     "handle_extension",
     "imagehandler",
+    "imagespecs",
     "torch_audio",
     "torch_loads",
     "torch_video",

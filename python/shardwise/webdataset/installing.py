@@ -7,6 +7,8 @@ import os
 import sys
 from types import ModuleType
 
+from .stages import StageMaker
+
 # The modules of webdataset, and those here that have what is in them.
 _MODULES = {
     "autodecode": ("decoding",),
@@ -54,7 +56,10 @@ def install() -> None:
         module = ModuleType(f"webdataset.{name}", f"As in shardwise.webdataset: {', '.join(sources)}.")
         for source in found:
             for public in source.__all__:
-                setattr(module, public, getattr(source, public))
+                value = getattr(source, public)
+                setattr(module, public, value)
+                if isinstance(value, StageMaker):  # programs take the functions themselves, too
+                    setattr(module, value.f.__name__, value.f)
         sys.modules[f"webdataset.{name}"] = module
         if not isinstance(getattr(here, name, None), ModuleType):
             setattr(here, name, module)

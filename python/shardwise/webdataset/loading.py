@@ -63,10 +63,11 @@ class _Loader(DataLoader if DataLoader is not None else object):  # type: ignore
         super().__init__(_Telling(pipeline), batch_size, *args, **kw)
 
     def forget(self) -> None:
-        """The next pass is the pipeline's next: it was moved."""
+        """The next pass is the pipeline's next, which was moved."""
         start = self._pipeline._start
         self._next = start.number if start is not None else self._pipeline._passes.next
         self.place_of: list[Place] | None = None
+        self.last: tuple[Start, list[Place]] | None = None  # the pass that came to its end
         self._iterator = None  # workers that stayed know nothing of the move
 
     def start(self) -> Start:
@@ -75,25 +76,30 @@ class _Loader(DataLoader if DataLoader is not None else object):  # type: ignore
         start = self._pipeline._start
         return start if start is not None and start.number == number else Start(number)
 
-    @property
-    def places(self) -> list[Place]:
-        """How far each worker is."""
-        return self.place_of or [Place(self.start().repetition)] * max(1, self.num_workers)
+    def stands(self) -> tuple[Start, list[Place]]:
+        """Where the pass began, and how far each worker is; of the last one, if it is over."""
+        if self.last is not None:
+            return self.last
+        start = self.start()
+        return start, self.place_of or [Place(start.repetition)] * max(1, self.num_workers)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override, unused-ignore]
+        self.last = None
         self.place_of = [Place(self.start().repetition)] * max(1, self.num_workers)
         self._pipeline._passes.choose(self._next)
         return self._told(super().__iter__())
 
     def _told(self, items: Iterator[Any]) -> Iterator[Any]:
-        places = self.places
+        places = self.place_of
+        assert places is not None
         for (worker, *place), item in items:
             places[worker] = Place(*place)
             yield item
         self.move_on()
 
     def move_on(self) -> None:
-        """A pass is over, or was left: the next one begins."""
+        """A pass is over, or was left: the next one follows."""
+        self.last = self.stands()
         self._next += 1
         self.place_of = None
         self._pipeline._passes.choose(-1)
@@ -130,7 +136,8 @@ class WebLoader(DataPipeline, FluidInterface):
             loader.move_on()  # a loop before was left in the middle
         return self._counted(self._python_items(), given)
 
-    def _begin_next(self) -> None:
+    def _end_pass(self) -> None:
+        super()._end_pass()
         if self._loader is not None and self._loader.place_of is not None:
             self._loader.move_on()
 
@@ -141,8 +148,11 @@ class WebLoader(DataPipeline, FluidInterface):
 
     def _dataset(self) -> DataPipeline:
         if self._loader is None:
+            dataset = self.pipeline[0].dataset
+            if isinstance(dataset, DataPipeline):
+                dataset._stateful()  # which says why not
             raise Unsupported(
-                f"there is no state of a loader over {stages.name_of(self.pipeline[0].dataset)}: "
+                f"there is no state of a loader over {stages.name_of(dataset)}: "
                 "give it a WebDataset, or take a shardwise.Loader, which has one"
             )
         return self._loader._pipeline
@@ -151,6 +161,7 @@ class WebLoader(DataPipeline, FluidInterface):
         assert self._loader is not None
         self._loader.forget()
         self._given = self._given_before = 0
+        self._is_over = False
 
     def state_dict(self) -> dict[str, Any]:
         """Where the pass stands behind the item that was given last; for load_state_dict() on any
@@ -169,7 +180,7 @@ class WebLoader(DataPipeline, FluidInterface):
                 "there is no state where each worker gives all samples: leave out workersplitter=None"
             )
         dealing = plan.source.dealing(plan.block * dataset._block)
-        return gathered(self._part(plan, self._loader.start(), dealing, self._loader.places))
+        return gathered(self._part(plan, *self._loader.stands(), dealing))
 
     def load_state_dict(self, state_dict: Any) -> None:
         """The next pass is the rest of the one that state_dict() was asked in; see
@@ -179,7 +190,7 @@ class WebLoader(DataPipeline, FluidInterface):
         refuse_inexact(self.pipeline[1:])
         dataset.load_state_dict(state_dict)
         self._moved()
-        self._given_before = dataset._given_before
+        self._given = self._given_before = dataset._given_before
         dataset._given_before *= dataset._block
 
     def _limit(self) -> int:

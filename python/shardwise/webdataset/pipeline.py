@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
@@ -82,6 +83,7 @@ class DataPipeline(Items, PipelineStage):
         self._start: Start | None = None
         self._first_place: Place | None = None
         self._given = self._given_before = 0
+        self._is_over = False
         self._block = 1  # items that a loader takes together
         self._stream: Stream | None = None
         self._collapsed: tuple[list[Any], ShardSource] | None = None
@@ -175,21 +177,19 @@ class DataPipeline(Items, PipelineStage):
         limit = DataPipeline._limit(self)
         if limit > 0:
             items = islice(items, max(0, limit - given))
-        self._given = given
+        self._given, self._is_over = given, False
         for item in items:
             self._given += 1
             yield item
-        self._given = 0
-        self._begin_next()
+        self._end_pass()
 
     def _limit(self) -> int:
         """Items of a pass at most; 0: no limit."""
         return max(0, self.nsamples) if self.repetitions != 1 else 0
 
-    def _begin_next(self) -> None:
+    def _end_pass(self) -> None:
         """A pass came to its end."""
-        if self._stream is not None:
-            self._stream = self._stream.at_end()
+        self._is_over = True
 
     def _items(self, plan: _Plan, stream: Stream) -> Iterator[Any]:
         for again in range(self.repetitions - stream.start.repetition):
@@ -228,8 +228,8 @@ class DataPipeline(Items, PipelineStage):
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is this one; by default passes are numbered from 0. Call it on all ranks."""
-        self._passes.set(epoch)
-        self._start = self._first_place = None
+        self._take_start(Start(epoch), 0)
+        self._start = None
 
     def _stateful(self) -> _Plan:
         """The plan. Raises Unsupported, naming the stage that a state would not be exact behind."""
@@ -270,21 +270,18 @@ class DataPipeline(Items, PipelineStage):
             start, dealing = self._stream.start, self._stream.dealing
             places = [Place(start.repetition)] * dealing.num_workers
             places[dealing.worker] = self._stream.place
-        part = self._part(plan, start, dealing, places)
+        part = self._part(plan, start, places, dealing)
         if dealing.num_workers > 1:  # of a worker: its loader brings it back to the same one
             return {"version": 1, "parts": [part], "worker": dealing.worker}
         return gathered(part)
 
     def _part(
-        self, plan: _Plan, start: Start, dealing: Dealing, places: list[Place]
+        self, plan: _Plan, start: Start, places: list[Place], dealing: Dealing
     ) -> dict[str, Any]:
-        """The state of this rank; that of the next pass, if this one has its items."""
-        items = self._given
-        if 0 < self._limit() <= items:
-            start, items = Start(start.number + 1), 0
-            places = [Place()] * len(places)
+        """The state of this rank."""
+        is_over = self._is_over or 0 < self._limit() <= self._given
         fingerprint = fingerprint_of(plan.source, plan.order())
-        return part_of(start, dealing, places, fingerprint, items)
+        return part_of(start, dealing, places, fingerprint, self._given, is_over)
 
     def load_state_dict(self, state_dict: Any) -> None:
         """The next pass is the rest of the one that state_dict() was asked in.
@@ -301,11 +298,12 @@ class DataPipeline(Items, PipelineStage):
         start = left_behind(plan.source, plan.order(), parts)
         if start.has_ended and not start.left and start.repetition + 1 >= self.repetitions:
             start = Start(start.number + 1)
-        self._take_start(start, parts[0]["items"] if start.number == _number(parts) else 0)
+        is_same = start.number == start_of(parts[0]).number
+        self._take_start(start, max(part["items"] for part in parts) if is_same else 0)
 
     def _take_start(self, start: Start, items: int) -> None:
         self._start, self._first_place, self._given_before = start, None, items
-        self._stream = None
+        self._stream, self._given, self._is_over = None, items, False
         self._passes.set(start.number)
 
     def _load_worker(self, plan: _Plan, state: dict[str, Any]) -> None:
@@ -347,10 +345,6 @@ def _made_with_length(kind: type[Any], state: dict[str, Any]) -> Any:
     made: Any = object.__new__(_with_length(kind))
     made.__dict__.update(state)
     return made
-
-
-def _number(parts: list[dict[str, Any]]) -> int:
-    return start_of(parts[0]).number
 
 
 def _run(stage: Any, items: Iterator[Any]) -> Iterator[Any]:
@@ -573,7 +567,7 @@ class WebDataset(DataPipeline, FluidInterface):
                 seed=seed,
             )
         )
-        self.seed = seed
+        self.seed = os.environ.get("WDS_SEED", 0) if seed is None else seed
 
 
 class FluidWrapper(DataPipeline, FluidInterface):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +11,7 @@ from typing import Any
 from urllib.parse import urlparse
 
 from .. import _core
+from ..building import index as build_index
 from ..errors import InvalidArgument, Unsupported
 from ..mixing import MixedDataset
 from ..opening import open as open_dataset
@@ -225,34 +227,54 @@ def default_cache_dir() -> str:
     return folder
 
 
+def _rounds(sources: list[str]) -> Iterator[list[str]]:
+    """Lists without repetitions: a shard that is listed n times is in n of them."""
+    times: dict[str, int] = {}
+    for source in sources:
+        times[source] = times.get(source, 0) + 1
+    for again in range(max(times.values(), default=0)):
+        yield [source for source in times if times[source] > again]
+
+
+def _open_what_is_there(sources: list[str], cache: _core.ShardCache | None) -> _core.Dataset:
+    """Opens shards by an index without what is missing or damaged."""
+    folder = os.path.join(default_cache_dir(), "indexes")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    name = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:32]
+    path = os.path.join(folder, f"{name}.idx")
+    build_index(path, sources, on_bad="skip", drop_missing=True, cache=cache)
+    return open_dataset(path, cache=cache)
+
+
 class OpenShards:
     """Shards, opened: samples by number, and the URL of each sample as it was given."""
 
-    def __init__(self, urls: list[str], cache_dir: str | None, cache_size: int) -> None:
+    def __init__(
+        self, urls: list[str], cache_dir: str | None, cache_size: int, is_lenient: bool = False
+    ) -> None:
         sources = {url: _source_of(url) for url in dict.fromkeys(urls)}
         for url, source in sources.items():
             if "{" in source and not source.startswith("pipe:"):
                 raise InvalidArgument(f"a shard has a brace in its name: {url!r}; rename it")
         given = {source: url for url, source in sources.items()}
         cache = self._cache(given, cache_dir, cache_size)
-        # A shard that is listed n times comes n times: in n data sets.
-        times = {source: 0 for source in given}
-        for url in urls:
-            times[sources[url]] += 1
-        datasets = [
-            open_dataset([source for source in given if times[source] > again], cache=cache)
-            for again in range(max(times.values()))
-        ]
-        self.data: _core.Dataset | MixedDataset = datasets[0]
-        if len(datasets) > 1:
-            self.data = MixedDataset(datasets)
-        self.url_of = {}
-        for again, dataset in enumerate(datasets):
-            named = [source for source in given if times[source] > again]
-            for shard, source in zip(dataset.shards, named, strict=True):
-                self.url_of[shard.path] = given[source]
         self.needs_cache = cache is not None
-        self.shard_sizes = [shard.num_samples for one in datasets for shard in one.shards]
+        self.url_of: dict[str, str] = {}
+        self.shard_sizes: list[int] = []
+        datasets = []
+        for some in _rounds([sources[url] for url in urls]):
+            dataset = (
+                _open_what_is_there(some, cache) if is_lenient else open_dataset(some, cache=cache)
+            )
+            datasets.append(dataset)
+            shards = dataset.shards
+            is_whole = len(shards) == len(some)
+            for shard, source in zip(shards, some if is_whole else [s.path for s in shards]):
+                self.url_of[shard.path] = given.get(source, source)
+                self.shard_sizes.append(shard.num_samples)
+        self.data: _core.Dataset | MixedDataset | None = None
+        if datasets:
+            self.data = datasets[0] if len(datasets) == 1 else MixedDataset(datasets)
 
     @staticmethod
     def _cache(
@@ -271,9 +293,11 @@ class OpenShards:
 
     def samples(self, numbers: list[int]) -> Iterator[_core.Sample]:
         """The samples with these numbers, one after another."""
-        if isinstance(self.data, MixedDataset):
-            return (self.data[number] for number in numbers)
-        return self.data.samples(numbers)
+        data = self.data
+        assert data is not None
+        if isinstance(data, MixedDataset):
+            return (data[number] for number in numbers)
+        return data.samples(numbers)
 
     def fields_of(self, sample: _core.Sample) -> dict[str, Any]:
         """A sample as a pipeline has it."""

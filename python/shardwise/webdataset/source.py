@@ -119,21 +119,17 @@ class ShardSource(Items):
         return self._opened
 
     def _open(self, urls: list[str]) -> OpenShards:
-        """Opens the shards; those that cannot be read are left out if the handler goes on."""
-        while True:
-            try:
-                return OpenShards(urls, self.cache_dir, self.cache_size)
-            except (Error, OSError) as error:
-                if not self.handler(error):
-                    return OpenShards([], None, 0)
-                readable = [url for url in urls if self._is_readable(url)]
-                if len(readable) in (0, len(urls)):
-                    raise
-                urls = readable
+        """Opens the shards. If the handler does not raise, what cannot be read of them is left out."""
+        try:
+            return OpenShards(urls, self.cache_dir, self.cache_size)
+        except (Error, OSError) as error:
+            self.handler(error)
+        readable = [url for url in urls if self._is_readable(url)]
+        return OpenShards(readable, self.cache_dir, self.cache_size, is_lenient=True)
 
     def _is_readable(self, url: str) -> bool:
         try:
-            OpenShards([url], self.cache_dir, self.cache_size)
+            OpenShards([url], self.cache_dir, self.cache_size, is_lenient=True)
         except (Error, OSError):
             return False
         return True
@@ -152,7 +148,7 @@ class ShardSource(Items):
         if not bufsize:
             return Order("sharded", seed=seed, window=1)
         if shards.needs_cache:
-            smallest = max(1, min(shards.shard_sizes))
+            smallest = max(1, min(shards.shard_sizes, default=1))
             return Order("sharded", seed=seed, window=max(_SHARD_WINDOW, -(-bufsize // smallest)))
         window = max(_LOCAL_WINDOW, -(-bufsize // _LOCAL_CHUNK))
         return Order("chunked", seed=seed, chunk_size=_LOCAL_CHUNK, window=window)
@@ -208,12 +204,17 @@ class Stream:
         """How far it is."""
         return Place(self._repetition, self._left, self._taken)
 
-    def at_end(self) -> Stream:
-        """A stream at the beginning of the next pass."""
-        return Stream(self.source, self.order, self.dealing, Start(self.start.number + 1))
-
     def samples(self, again: int) -> Iterator[dict[str, Any]]:
-        """The samples of the again-th epoch of this pass, from where it begins in this process."""
+        """The samples of the again-th epoch of this pass, from where it begins in this process; if
+        they are resampled, of it and all later ones."""
+        if self.source.opened().data is None:
+            return
+        yield from self._epoch(again)
+        while self.source.is_resampled:
+            again += 1
+            yield from self._epoch(again)
+
+    def _epoch(self, again: int) -> Iterator[dict[str, Any]]:
         repetition = self._begin.repetition + again
         place = self._begin if again == 0 else Place(repetition)
         self._repetition, self._left, self._taken = place

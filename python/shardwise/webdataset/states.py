@@ -19,9 +19,15 @@ def fingerprint_of(source: ShardSource, order: Order) -> str:
 
 
 def part_of(
-    start: Start, dealing: Dealing, places: Sequence[Place], fingerprint: str, items: int
+    start: Start,
+    dealing: Dealing,
+    places: Sequence[Place],
+    fingerprint: str,
+    items: int,
+    is_over: bool,
 ) -> dict[str, Any]:
-    """What one rank knows: how far its workers are. Plain values, for any checkpoint."""
+    """What one rank knows: how far its workers are, or that the pass is over for it. Plain values,
+    for any checkpoint."""
     return {
         "rank": dealing.rank,
         "world_size": dealing.world_size,
@@ -29,6 +35,7 @@ def part_of(
         "start": [start.number, start.repetition, start.token, list(start.left), start.has_ended],
         "places": [list(place) for place in places],
         "items": items,
+        "is_over": is_over,
         "fingerprint": fingerprint,
     }
 
@@ -88,6 +95,8 @@ def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) 
             "same step"
         )
     start = starts.pop()
+    if all(part["is_over"] for part in parts):
+        return Start(start.number + 1)
     world_size, block = len(parts), parts[0]["block"]
     newest = max(Place(*place).repetition for part in parts for place in part["places"])
     left: list[int] = []
@@ -95,6 +104,8 @@ def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) 
     streams = []
     for rank, part in enumerate(parts):
         places = [Place(*place) for place in part["places"]]
+        if part["is_over"]:
+            continue
         for worker, place in enumerate(places):
             dealing = Dealing(rank, world_size, worker, len(places), block)
             if place.repetition == start.repetition:
@@ -105,15 +116,16 @@ def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) 
             taken = place.taken if place.repetition == newest else 0
             streams.append((dealing, taken))
             if taken > 0:
-                last = (taken - 1) // block * len(places) + worker
-                reached = max(reached, last + 1)
+                reached = max(reached, (taken - 1) // block * len(places) + worker + 1)
     has_ended = newest == start.repetition and start.has_ended
+    first = sampler_of(source, order, start, newest, 0, world_size)
+    sizes = [len(first.for_rank(rank)) for rank in range(world_size)]
+    if any(part["is_over"] for part in parts):
+        reached = -(-max(sizes) // block)
     token = start.token if newest == start.repetition else None
     if not has_ended and reached > 0:
         for dealing, taken in streams:
             left += _rest(source, order, start, newest, dealing, taken, reached)
-        first = sampler_of(source, order, start, newest, 0, world_size)
-        sizes = [len(first.for_rank(rank)) for rank in range(world_size)]
         has_ended = max(sizes) <= reached * block
         token = None if has_ended else first.token_after_batches(reached, block)
     return Start(start.number, newest, token, tuple(left), has_ended)

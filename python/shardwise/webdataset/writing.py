@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import tempfile
@@ -14,6 +15,51 @@ from ..errors import InvalidArgument, Unsupported
 from ..writing import TarWriter as _TarWriter
 
 _EMPTY_TAR = bytes(10240)
+
+
+def torch_dumps(data: Any) -> bytes:
+    """What torch.save() writes."""
+    import torch
+
+    stream = io.BytesIO()
+    torch.save(data, stream)
+    return stream.getvalue()
+
+
+def numpy_dumps(data: Any) -> bytes:
+    """An array as .npy."""
+    return encoded("npy", data)
+
+
+def _msgpack(data: Any) -> bytes:
+    import msgpack
+
+    return bytes(msgpack.packb(data))
+
+
+def _cbor(data: Any) -> bytes:
+    import cbor  # type: ignore[import-not-found, unused-ignore]
+
+    return bytes(cbor.dumps(data))
+
+
+def _refuse_pickle(data: Any) -> bytes:
+    raise Unsupported(
+        'nothing is pickled by itself: give encoder={"pyd": pickle.dumps}, or store JSON or arrays'
+    )
+
+
+_ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "pth": torch_dumps,
+    **dict.fromkeys(("mp", "msg", "msgpack"), _msgpack),
+    "cbor": _cbor,
+    **dict.fromkeys(("pyd", "pickle", "pkl"), _refuse_pickle),
+}
+
+
+def _encoded(name: str, value: Any) -> bytes:
+    is_bytes = isinstance(value, (bytes, bytearray, memoryview))
+    return encoded(name, value, None if is_bytes else _ENCODERS)
 
 
 def _refuse(**given: Any) -> None:
@@ -80,6 +126,11 @@ class TarWriter:
         format: Any = None,  # noqa: A002
     ) -> None:
         _refuse(compress=compress, keep_meta=keep_meta)
+        if isinstance(fileobj, str) and fileobj.startswith("pipe:"):
+            raise Unsupported(
+                f"a shard is not written into a command: {fileobj!r}; write a file, or give the "
+                "open file subprocess.Popen(...).stdin"
+            )
         self._encoder = _encoder_of(encoder)
         self._file: Any = None if isinstance(fileobj, (str, os.PathLike)) else fileobj
         self._folder = tempfile.mkdtemp() if self._file is not None else None
@@ -98,7 +149,7 @@ class TarWriter:
             if name == "__key__" or not name.startswith("_")
         }
         fields.update(
-            {name: encoded(name, fields[name]) for name in fields if name != "__key__"}
+            {name: _encoded(name, fields[name]) for name in fields if name != "__key__"}
         )
         self._writer.write(fields)
         self._is_empty = False
@@ -216,22 +267,6 @@ class ShardWriter:
         elif self.tarstream is not None:
             self.tarstream._abandon()
             self.tarstream = None
-
-
-def torch_dumps(data: Any) -> bytes:
-    """What torch.save() writes."""
-    import io
-
-    import torch
-
-    stream = io.BytesIO()
-    torch.save(data, stream)
-    return stream.getvalue()
-
-
-def numpy_dumps(data: Any) -> bytes:
-    """An array as .npy."""
-    return encoded("npy", data)
 
 
 __all__ = ["ShardWriter", "TarWriter", "numpy_dumps", "torch_dumps"]
