@@ -39,8 +39,8 @@ def pytorch_worker_info(group: Any = None) -> tuple[int, int, int, int]:
     worker, num_workers = 0, 1
     if "WORKER" in os.environ and "NUM_WORKERS" in os.environ:
         worker, num_workers = int(os.environ["WORKER"]), int(os.environ["NUM_WORKERS"])
-    elif "torch.utils.data" in sys.modules:
-        info = sys.modules["torch.utils.data"].get_worker_info()
+    elif (data := sys.modules.get("torch.utils.data")) is not None:
+        info = data.get_worker_info()
         if info is not None:
             worker, num_workers = info.id, info.num_workers
     return rank, world_size, worker, num_workers

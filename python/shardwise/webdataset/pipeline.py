@@ -574,7 +574,8 @@ class FluidWrapper(DataPipeline, FluidInterface):
     """A pipeline over anything that can be iterated, with the stages as methods."""
 
     def __init__(self, initial: Any) -> None:
-        super().__init__(initial)
+        super().__init__()
+        self.append(initial)
 
 
 __all__ = ["DataPipeline", "FluidInterface", "FluidWrapper", "WebDataset"]
