@@ -53,6 +53,12 @@ def _ranks_of(group: Any) -> tuple[int, int]:
     return distributed.get_rank(group=group), distributed.get_world_size(group=group)
 
 
+def is_worker() -> bool:
+    """True in a worker of a DataLoader."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
 _MAX_WORKERS = 1024
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .._core import Order, Sampler
 from ..errors import Error, InvalidArgument, Unsupported
-from .base import Items, pytorch_worker_info
+from .base import Items, is_worker, pytorch_worker_info
 from .handlers import reraise_exception
 from .shards import OpenShards, single_node_only, split_by_node, split_by_worker, urls_of
 
@@ -97,6 +97,7 @@ class ShardSource(Items):
             if splitter not in (None, False, split_by_node, single_node_only, split_by_worker):
                 self.filters.append(splitter)
         self._opened: OpenShards | None = None
+        self._ranks: tuple[int, int] | None = None  # of the process that it was pickled in
 
     @property
     def own_filter(self) -> str | None:
@@ -156,6 +157,8 @@ class ShardSource(Items):
     def dealing(self, block: int) -> Dealing:
         """The part of this process."""
         rank, world_size, worker, num_workers = pytorch_worker_info()
+        if self._ranks is not None and is_worker():  # one that was spawned knows no process group
+            rank, world_size = self._ranks
         if not self.deals_to_ranks:
             rank, world_size = 0, 1
         if not self.deals_to_workers:
@@ -168,7 +171,7 @@ class ShardSource(Items):
         return Stream(self, order, self.dealing(1), Start(0)).samples(0)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_opened": None}
+        return {**self.__dict__, "_opened": None, "_ranks": pytorch_worker_info()[:2]}
 
 
 def sampler_of(

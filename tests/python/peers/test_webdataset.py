@@ -237,16 +237,19 @@ def test_a_program_sees_the_same_samples_with_either_import(
 def launch(program: str, arguments: list[str], world_size: int) -> list[str]:
     """What the ranks print that torchrun would start."""
     path = os.pathsep.join([str(Path(shardwise.__file__).parents[1]), *sys.path[1:]])
+    script = Path("program.py")
+    script.write_text(textwrap.dedent(program))
     port = str(random.randrange(20_000, 40_000))
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program), *arguments],
-            env={**os.environ, "PYTHONPATH": path, "RANK": str(rank), "WORLD_SIZE": str(world_size),
-                 "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port},
-            stdout=subprocess.PIPE, text=True,
+    ranks = []
+    for rank in range(world_size):
+        place = {"RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": str(rank)}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PYTHONPATH": path}
+        command = [sys.executable, "-W", "ignore", str(script), *arguments]
+        ranks.append(
+            subprocess.Popen(
+                command, env={**os.environ, **place, **meeting}, stdout=subprocess.PIPE, text=True
+            )
         )
-        for rank in range(world_size)
-    ]  # fmt: skip
     printed = [rank.communicate()[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0] * world_size
     return printed
@@ -313,3 +316,28 @@ def test_ranks_that_agree_to_stop_leave_no_workers_and_go_on_later(
     assert [len(text.split()) for text in first] == [20, 20]
     rest = launch(program, [*arguments, "again"], 3)
     assert sorted(int(one) for text in first + rest for one in text.split()) == list(range(100))
+
+
+def test_workers_that_are_spawned_know_the_rank_of_their_process_group(url: str) -> None:
+    program = """
+        import os, sys
+        import shardwise.webdataset as wds
+        if __name__ == "__main__":
+            import torch.distributed as dist
+            rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+            dist.init_process_group("gloo")
+            del os.environ["RANK"], os.environ["WORLD_SIZE"]
+            dataset = wds.WebDataset(sys.argv[1]).shuffle(10).decode().to_tuple("cls")
+            loader = wds.WebLoader(
+                dataset, batch_size=5, num_workers=2, multiprocessing_context="spawn",
+                persistent_workers=True)
+            for number in range(2):
+                for labels, in loader:
+                    print(*labels.tolist())
+                print("end")
+    """
+    printed = [text.split("end") for text in launch(program, [url], 2)]
+    for number in range(2):
+        seen = [int(one) for text in printed for one in text[number].split()]
+        assert sorted(seen) == list(range(100))
+    assert printed[0][0] != printed[0][1]

@@ -217,6 +217,25 @@ def test_with_epoch_goes_on_with_what_is_left_of_it(url: str) -> None:
     assert len(list(again)) == 30
 
 
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_that_stay_go_on_where_a_state_says(url: str, start: str) -> None:
+    def made() -> wds.WebLoader:
+        return wds.WebLoader(
+            pipeline(url, 10), batch_size=None, num_workers=2, persistent_workers=True,
+            multiprocessing_context=start,
+        )
+
+    batches = made()
+    seen = [numbers(keys) for keys, _ in islice(batches, 33)]
+    state = batches.state_dict()
+    whole = seen + [numbers(keys) for keys, _ in islice(iter(batches), 0)]
+    batches.load_state_dict(state)
+    whole += [numbers(keys) for keys, _ in batches]
+    assert Counter(k for keys in whole for k in keys) == ALL
+    following = [numbers(keys) for keys, _ in batches]
+    assert Counter(k for keys in following for k in keys) == ALL and following != whole
+
+
 def test_a_pipeline_without_a_loader_has_a_state(url: str) -> None:
     dataset = pipeline(url, 10)
     seen = [k for keys, _ in islice(dataset, 20) for k in numbers(keys)]
