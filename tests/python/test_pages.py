@@ -15,6 +15,7 @@ from conftest import write_shown_files
 ROOT = Path(__file__).parents[2]
 NEEDS = {
     "README.md": ["numpy"],
+    "grain.md": ["grain"],
     "migrate-webdataset.md": ["torch", "PIL"],
     "python-torch.md": ["torch", "lightning"],
     "python-loader.md": ["torch"],
