@@ -22,7 +22,8 @@ ROOT = Path(__file__).parents[2]
 FROM_NOTHING = ["README.md", "start.md"]
 NEEDS = {
     "README.md": ["numpy"],
-    "start.md": ["numpy"],
+    "grain.md": ["grain"],
+    "migrate-webdataset.md": ["torch", "PIL"],
     "python-torch.md": ["torch", "lightning"],
     "python-loader.md": ["torch"],
     "ray.md": ["ray", "torch"],

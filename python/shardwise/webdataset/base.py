@@ -1,0 +1,125 @@
+"""What pipelines are made of: the base classes, the place of this process, counters of passes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from ..ranks import present_ranks
+
+try:
+    from torch.utils.data import DataLoader, IterableDataset
+except ModuleNotFoundError:  # pipelines run without torch; a WebLoader does not
+    DataLoader = None  # type: ignore[assignment, misc, unused-ignore]
+
+    class IterableDataset:  # type: ignore[no-redef, unused-ignore]
+        """Stands for torch's where there is none."""
+
+
+class Items(IterableDataset):  # type: ignore[type-arg, misc, unused-ignore]
+    """What is gone through by a DataLoader, or another stage: torch's IterableDataset."""
+
+
+class PipelineStage:
+    """A step of a pipeline that has a method run(source), which gives an iterator."""
+
+    def run(self, *sources: Any) -> Any:
+        """An iterator over what the step makes of the items of ``sources``."""
+        raise NotImplementedError
+
+
+def pytorch_worker_info(group: Any = None) -> tuple[int, int, int, int]:
+    """(rank, world size, worker, number of workers) of this process.
+
+    Ranks: those of torch.distributed, else what torchrun, mpirun or srun left in the environment,
+    else 0 of 1. Workers: WORKER and NUM_WORKERS of the environment, else those of a DataLoader.
+    """
+    rank, world_size = _ranks_of(group)
+    worker, num_workers = 0, 1
+    if "WORKER" in os.environ and "NUM_WORKERS" in os.environ:
+        worker, num_workers = int(os.environ["WORKER"]), int(os.environ["NUM_WORKERS"])
+    elif (data := sys.modules.get("torch.utils.data")) is not None:
+        info = data.get_worker_info()
+        if info is not None:
+            worker, num_workers = info.id, info.num_workers
+    return rank, world_size, worker, num_workers
+
+
+def _ranks_of(group: Any) -> tuple[int, int]:
+    if group is None:
+        return present_ranks()
+    distributed = sys.modules["torch.distributed"]
+    return distributed.get_rank(group=group), distributed.get_world_size(group=group)
+
+
+def is_worker() -> bool:
+    """True in a worker of a DataLoader."""
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and data.get_worker_info() is not None
+
+
+_MAX_WORKERS = 1024
+
+
+class Passes:
+    """Counts the passes through a pipeline, in memory that workers of a DataLoader share: forked or
+    spawned, kept or made anew for each pass. A pass is one iter(); it is an epoch of the order.
+
+    Each worker counts its own passes, and a DataLoader begins each worker once a pass: so all
+    workers and all ranks give a pass the same number.
+    """
+
+    _NEXT, _CHOSEN, _WORKERS = 0, 1, 2
+
+    def __init__(self, first: int = 0) -> None:
+        self._cells = self._shared([first, -1] + [0] * _MAX_WORKERS)
+
+    @staticmethod
+    def _shared(values: list[int]) -> Any:
+        if DataLoader is None:
+            return values
+        import torch
+
+        return torch.tensor(values, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+
+    def set(self, number: int) -> None:
+        """The next pass has this number."""
+        self._cells[self._NEXT] = number
+        for worker in range(self._WORKERS, len(self._cells)):
+            self._cells[worker] = 0
+
+    def choose(self, number: int) -> None:
+        """All passes have this number until another is chosen: a WebLoader says it to its workers."""
+        self._cells[self._CHOSEN] = number
+
+    def begin(self, worker: int) -> int:
+        """Begins a pass in this worker; gives its number."""
+        chosen = int(self._cells[self._CHOSEN])
+        if chosen >= 0:
+            return chosen
+        cell = self._WORKERS + worker % _MAX_WORKERS
+        begun = int(self._cells[cell])
+        self._cells[cell] = begun + 1
+        return int(self._cells[self._NEXT]) + begun
+
+    @property
+    def next(self) -> int:
+        """The number of the pass that begins next in this process."""
+        return int(self._cells[self._NEXT]) + int(self._cells[self._WORKERS])
+
+    @property
+    def has_begun(self) -> bool:
+        """True if a pass began in any process since set()."""
+        if int(self._cells[self._CHOSEN]) >= 0:
+            return True
+        cells = self._cells[self._WORKERS :]
+        return bool(cells.any()) if hasattr(cells, "any") else any(cells)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if hasattr(self._cells, "is_shared") and not self._cells.is_shared():
+            self._cells = self._cells.share_memory_()
+
+
+__all__ = ["DataLoader", "IterableDataset", "Items", "Passes", "PipelineStage", "pytorch_worker_info"]

@@ -1,0 +1,203 @@
+"""WebLoader: a DataLoader with stages behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import Unsupported
+from . import stages
+from .base import DataLoader, Items, pytorch_worker_info
+from .pipeline import DataPipeline, FluidInterface, _plan, refuse_inexact
+from .source import Place, Start
+from .states import gathered
+
+
+class _Telling(Items):
+    """A pipeline whose items come with the worker that made them, and its place behind them."""
+
+    def __init__(self, pipeline: DataPipeline) -> None:
+        super().__init__()
+        self.pipeline = pipeline
+
+    def __iter__(self) -> Iterator[Any]:
+        items = iter(self.pipeline)
+        worker = pytorch_worker_info()[2]
+        for item in items:
+            stream = self.pipeline._stream
+            assert stream is not None
+            yield (worker, *stream.place), item
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "pipeline":
+            raise AttributeError(name)
+        return getattr(self.pipeline, name)
+
+
+class _Collate:
+    """Collates items, and tells the last one's place."""
+
+    def __init__(self, collate: Any, makes_batches: bool) -> None:
+        self.collate, self.makes_batches = collate, makes_batches
+
+    def __call__(self, items: Any) -> Any:
+        if not self.makes_batches:
+            return items[0], self.collate(items[1])
+        return items[-1][0], self.collate([item for _, item in items])
+
+
+def _collate_of(given: Any, makes_batches: bool) -> _Collate:
+    from torch.utils.data import default_collate, default_convert
+
+    return _Collate(given or (default_collate if makes_batches else default_convert), makes_batches)
+
+
+class _Loader(DataLoader if DataLoader is not None else object):  # type: ignore[misc, type-arg, unused-ignore]
+    """A DataLoader over a pipeline, which knows how far its workers were when they made what was
+    given last."""
+
+    def __init__(self, pipeline: DataPipeline, batch_size: Any = 1, *args: Any, **kw: Any) -> None:
+        kw["collate_fn"] = _collate_of(kw.get("collate_fn"), batch_size is not None)
+        self._pipeline = pipeline
+        self.forget()
+        super().__init__(_Telling(pipeline), batch_size, *args, **kw)
+
+    def forget(self) -> None:
+        """The next pass is the pipeline's next, which was moved."""
+        start = self._pipeline._start
+        self._next = start.number if start is not None else self._pipeline._passes.next
+        self.place_of: list[Place] | None = None
+        self.last: tuple[Start, list[Place]] | None = None  # the pass that came to its end
+        self._iterator = None  # workers that stayed know nothing of the move
+
+    def start(self) -> Start:
+        """Where the current pass, or the next one, began."""
+        number = self._next
+        start = self._pipeline._start
+        return start if start is not None and start.number == number else Start(number)
+
+    def stands(self) -> tuple[Start, list[Place]]:
+        """Where the pass began, and how far each worker is; of the last one, if it is over."""
+        if self.last is not None:
+            return self.last
+        start = self.start()
+        return start, self.place_of or [Place(start.repetition)] * max(1, self.num_workers)
+
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override, unused-ignore]
+        self.last = None
+        self.place_of = [Place(self.start().repetition)] * max(1, self.num_workers)
+        self._pipeline._passes.choose(self._next)
+        return self._told(super().__iter__())
+
+    def _told(self, items: Iterator[Any]) -> Iterator[Any]:
+        places = self.place_of
+        assert places is not None
+        for (worker, *place), item in items:
+            places[worker] = Place(*place)
+            yield item
+        self.move_on()
+
+    def move_on(self) -> None:
+        """A pass is over, or was left: the next one follows."""
+        self.last = self.stands()
+        self._next += 1
+        self.place_of = None
+        self._pipeline._passes.choose(-1)
+        self._pipeline._passes.set(self._next)
+
+
+class WebLoader(DataPipeline, FluidInterface):
+    """torch's DataLoader with the stages of a pipeline behind it.
+
+    Its arguments are those of DataLoader, whose batch_size is 1 by default: give None where the
+    pipeline makes batches. state_dict() and load_state_dict() are exact in the middle of a pass, for any
+    number of ranks and workers, where the stages make an item of what they are given alone.
+    """
+
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        if DataLoader is None:
+            raise Unsupported("a WebLoader needs torch: install it, or go through the dataset itself")
+        dataset = args[0] if args else kw.get("dataset")
+        super().__init__()
+        self._loader: _Loader | None = None
+        if isinstance(dataset, DataPipeline) and _plan(dataset._steps()) is not None:
+            rest = dict(kw)
+            rest.pop("dataset", None)
+            self._loader = _Loader(dataset, *args[1:], **rest)
+            dataset._block = max(1, self._loader.batch_size or 1)
+            self.pipeline = [self._loader]
+        else:
+            self.pipeline = [DataLoader(*args, **kw)]
+
+    def __iter__(self) -> Iterator[Any]:
+        loader = self._loader
+        given, self._given_before = self._given_before, 0
+        if loader is not None and loader.place_of is not None:
+            loader.move_on()  # a loop before was left in the middle
+        return self._counted(self._python_items(), given)
+
+    def _end_pass(self) -> None:
+        super()._end_pass()
+        if self._loader is not None and self._loader.place_of is not None:
+            self._loader.move_on()
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is this one. Call it on all ranks."""
+        self._dataset().set_epoch(epoch)
+        self._moved()
+
+    def _dataset(self) -> DataPipeline:
+        if self._loader is None:
+            dataset = self.pipeline[0].dataset
+            if isinstance(dataset, DataPipeline):
+                dataset._stateful()  # which says why not
+            raise Unsupported(
+                f"there is no state of a loader over {stages.name_of(dataset)}: "
+                "give it a WebDataset, or take a shardwise.Loader, which has one"
+            )
+        return self._loader._pipeline
+
+    def _moved(self) -> None:
+        assert self._loader is not None
+        self._loader.forget()
+        self._given = self._given_before = 0
+        self._is_over = False
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the pass stands behind the item that was given last; for load_state_dict() on any
+        number of ranks and workers.
+
+        Every rank calls it at the same step; where torch.distributed is initialised each gets the
+        whole, else load_state_dict() needs a list of all. Raises Unsupported, naming the stage: behind
+        buffers over samples, unbatched(), slice() and generators there is no state.
+        """
+        dataset = self._dataset()
+        plan = dataset._stateful()
+        refuse_inexact(self.pipeline[1:])
+        assert self._loader is not None
+        if not plan.source.deals_to_workers:
+            raise Unsupported(
+                "there is no state where each worker gives all samples: leave out workersplitter=None"
+            )
+        dealing = plan.source.dealing(plan.block * dataset._block)
+        return gathered(self._part(plan, *self._loader.stands(), dealing))
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """The next pass is the rest of the one that state_dict() was asked in; see
+        DataPipeline.load_state_dict()."""
+        dataset = self._dataset()
+        dataset._stateful()
+        refuse_inexact(self.pipeline[1:])
+        dataset.load_state_dict(state_dict)
+        self._moved()
+        self._given = self._given_before = dataset._given_before
+        dataset._given_before *= dataset._block
+
+    def _limit(self) -> int:
+        dataset = self._dataset()
+        own, inner = super()._limit(), dataset._limit()
+        assert self._loader is not None
+        return own or -(-inner // dataset._block) * max(1, self._loader.num_workers)
+
+
+__all__ = ["WebLoader"]

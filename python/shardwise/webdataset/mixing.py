@@ -1,0 +1,59 @@
+"""Several pipelines as one."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .base import Items
+
+
+class RoundRobin(Items):
+    """An item from each in turn, until the first one ends; with ``longest`` until all have."""
+
+    def __init__(self, datasets: Sequence[Any], longest: bool = False) -> None:
+        super().__init__()
+        self.datasets, self.longest = datasets, longest
+
+    def __iter__(self) -> Iterator[Any]:
+        sources = [iter(dataset) for dataset in self.datasets]
+        while sources:
+            for source in list(sources):
+                try:
+                    item = next(source)
+                except StopIteration:
+                    if not self.longest:
+                        return
+                    sources.remove(source)
+                    continue
+                yield item
+
+
+class RandomMix(Items):
+    """Draws from each by its probability, until the one ends that is drawn; with ``longest`` until
+    all have. The draws are those of the module random. For exact epochs of each, and a state, take
+    shardwise.mix([...], weights) and a shardwise.Loader."""
+
+    def __init__(
+        self, datasets: Sequence[Any], probs: Sequence[float] | None = None, longest: bool = False
+    ) -> None:
+        super().__init__()
+        self.datasets, self.probs, self.longest = datasets, probs, longest
+
+    def __iter__(self) -> Iterator[Any]:
+        sources = [iter(dataset) for dataset in self.datasets]
+        probs = [1.0] * len(sources) if self.probs is None else list(self.probs)
+        while sources:
+            (drawn,) = random.choices(range(len(sources)), probs)
+            try:
+                item = next(sources[drawn])
+            except StopIteration:
+                if not self.longest:
+                    return
+                del sources[drawn], probs[drawn]
+                continue
+            yield item
+
+
+__all__ = ["RandomMix", "RoundRobin"]

@@ -1,0 +1,581 @@
+"""Pipelines: DataPipeline, WebDataset, and the methods that add stages to them."""
+
+from __future__ import annotations
+
+import copy
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, Self
+
+from .._core import Order
+from ..errors import InvalidArgument, Mismatch, Unsupported
+from . import stages
+from .base import Items, Passes, PipelineStage, pytorch_worker_info
+from .handlers import reraise_exception
+from .shards import (
+    ResampledShards,
+    SimpleShardList,
+    single_node_only,
+    split_by_node,
+    split_by_worker,
+)
+from .source import Dealing, Place, ShardSource, Start, Stream, refuse_renaming
+from .states import fingerprint_of, gathered, left_behind, part_of, parts_of, start_of
+
+_ENDLESS = sys.maxsize
+
+
+class _Plan(NamedTuple):
+    """A pipeline over shards: what is read in which order, and the stages that are left."""
+
+    source: ShardSource
+    bufsize: int
+    seed: int | None
+    stages: list[Any]
+    block: int
+
+    def order(self) -> Order:
+        """The order of the samples."""
+        return self.source.order(self.bufsize, self.seed)
+
+
+def _plan(steps: list[Any]) -> _Plan | None:
+    """The plan of a pipeline that begins with a ShardSource. Shuffles that only stages by sample
+    come before are the order's."""
+    source, *rest = steps
+    if not isinstance(source, ShardSource):
+        return None
+    bufsize, seed, block = 0, None, 0
+    kept: list[Any] = []
+    for stage in rest:
+        if block == 0 and all(stages.kind_of(one) == stages.PER_SAMPLE for one in kept):
+            size = stages.bufsize_of(stage)
+            if size is not None:
+                bufsize = max(bufsize, size)
+                seed = stages.seed_of(stage) if seed is None else seed
+                continue
+        block = block or stages.batchsize_of(stage) or 0
+        kept.append(stage)
+    return _Plan(source, bufsize, seed, kept, max(1, block))
+
+
+class DataPipeline(Items, PipelineStage):
+    """Stages, one after another: the first one gives samples, the others are functions of iterators.
+
+    A list of shards, what picks from it (shuffle, split_by_node, split_by_worker) and
+    tarfile_to_samples() are one: the samples of shards, in an order of shardwise. Of these each pass,
+    one iter(), has each sample exactly once over all ranks and workers; the next pass has another
+    order if there is a shuffle. A shuffle behind stages by sample makes no buffer: the order mixes as
+    many samples or more.
+
+    Raises InvalidArgument, Unsupported (which names the call that does), and what the shards raise.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__()
+        self.pipeline: list[Any] = []
+        self.repetitions = 1
+        self.nsamples = -1
+        self.size = -1
+        self._passes = Passes()
+        self._start: Start | None = None
+        self._first_place: Place | None = None
+        self._given = self._given_before = 0
+        self._is_over = False
+        self._block = 1  # items that a loader takes together
+        self._stream: Stream | None = None
+        self._collapsed: tuple[list[Any], ShardSource] | None = None
+        for step in args:
+            self.pipeline += step if isinstance(step, list) else [] if step is None else [step]
+
+    # Its stages.
+
+    def append(self, f: Any) -> None:
+        """Adds a stage to this pipeline itself."""
+        self.pipeline.append(f)
+
+    def compose(self, *args: Any) -> Self:
+        """A copy with these stages behind its own: functions of an iterator that give one."""
+        result = copy.copy(self)
+        result.pipeline = [*self.pipeline, *args]
+        result._passes = Passes(self._passes.next)
+        result._stream = None
+        return result
+
+    def stage(self, i: int) -> Any:
+        """Its i-th stage."""
+        return self.pipeline[i]
+
+    def close(self) -> None:
+        """Closes what its stages hold; it is not used afterwards."""
+        for step in self.pipeline:
+            if hasattr(step, "close"):
+                step.close()
+        self.pipeline = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # How much of them a pass has.
+
+    def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
+        """A pass goes through the samples so often, in another order each time; by default without
+        end. nbatches: items of a pass at most."""
+        self.repetitions = nepochs if nepochs > 0 else _ENDLESS
+        self.nsamples = nbatches
+        return self
+
+    def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
+        """A pass has so many items, in each worker: samples, or batches behind batched()."""
+        self.repetitions = _ENDLESS
+        self.nsamples = max(nsamples, nbatches)
+        return self
+
+    def with_length(self, n: int, silent: bool = False) -> Self:
+        """len() is n. It changes nothing else."""
+        self.size = n
+        if not hasattr(type(self), "__len__"):
+            self.__class__ = _with_length(type(self))
+        return self
+
+    # Going through them.
+
+    def _steps(self) -> list[Any]:
+        """The stages, with the list of shards and what belongs to it made one."""
+        if not self.pipeline:
+            raise InvalidArgument("the pipeline has no stages: give it a WebDataset, or a list")
+        expanders = [i for i, one in enumerate(self.pipeline) if stages.is_expander(one)]
+        if not isinstance(self.pipeline[0], (SimpleShardList, ResampledShards)) or not expanders:
+            return self.pipeline
+        head, rest = self.pipeline[: expanders[0] + 1], self.pipeline[expanders[0] + 1 :]
+        if self._collapsed is None or not _same(self._collapsed[0], head):
+            self._collapsed = head, _source_of(head)
+        return [self._collapsed[1], *rest]
+
+    def __iter__(self) -> Iterator[Any]:
+        plan = _plan(self._steps())
+        number = self._passes.begin(pytorch_worker_info()[2])
+        if plan is None:
+            return self._counted(self._python_items(), 0)
+        start, place, given = Start(number), None, 0
+        if self._start is not None and self._start.number == number:
+            start, place, given = self._start, self._first_place, self._given_before
+        dealing = plan.source.dealing(plan.block * self._block)
+        self._stream = Stream(plan.source, plan.order(), dealing, start, place)
+        share, more = divmod(given, dealing.num_workers)
+        return self._counted(
+            self._items(plan, self._stream), share + (dealing.worker < more)
+        )
+
+    def _counted(self, items: Iterator[Any], given: int) -> Iterator[Any]:
+        """The items of a pass of which so many were given before."""
+        limit = DataPipeline._limit(self)
+        if limit > 0:
+            items = islice(items, max(0, limit - given))
+        self._given, self._is_over = given, False
+        for item in items:
+            self._given += 1
+            yield item
+        self._end_pass()
+
+    def _limit(self) -> int:
+        """Items of a pass at most; 0: no limit."""
+        return max(0, self.nsamples) if self.repetitions != 1 else 0
+
+    def _end_pass(self) -> None:
+        """A pass came to its end."""
+        self._is_over = True
+
+    def _items(self, plan: _Plan, stream: Stream) -> Iterator[Any]:
+        for again in range(self.repetitions - stream.start.repetition):
+            items: Any = stream.samples(again)
+            for stage in plan.stages:
+                items = _run(stage, items)
+            is_empty = True
+            for item in items:
+                is_empty = False
+                yield item
+            if is_empty and again > 0:
+                return
+
+    def _python_items(self) -> Iterator[Any]:
+        for _ in range(self.repetitions):
+            items = self._begun(self.pipeline[0])
+            for stage in self.pipeline[1:]:
+                items = _run(stage, items)
+            is_empty = True
+            for item in items:
+                is_empty = False
+                yield item
+            if is_empty:
+                return
+
+    def _begun(self, first: Any) -> Any:
+        if isinstance(first, PipelineStage) and not isinstance(first, DataPipeline):
+            return first.run()
+        if hasattr(first, "__iter__"):
+            return iter(first)
+        if callable(first):
+            return first()
+        raise InvalidArgument(f"a pipeline begins with what can be iterated, and not {first!r:.60}")
+
+    # Where it stands.
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is this one; by default passes are numbered from 0. Call it on all ranks."""
+        self._take_start(Start(epoch), 0)
+        self._start = None
+
+    def _stateful(self) -> _Plan:
+        """The plan. Raises Unsupported, naming the stage that a state would not be exact behind."""
+        plan = _plan(self._steps())
+        if plan is None:
+            raise Unsupported(
+                f"there is no state of a pipeline over {stages.name_of(self.pipeline[0])}: begin it "
+                "with a WebDataset, or take a shardwise.Loader, which has one"
+            )
+        refuse_inexact(plan.stages)
+        own = plan.source.own_filter
+        if own is not None:
+            raise Unsupported(
+                f"there is no state of a pipeline whose shards are picked by {own}: take "
+                "nodesplitter=wds.split_by_node, workersplitter=wds.split_by_worker"
+            )
+        return plan
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the pass stands that this process goes through, behind the last item; for
+        load_state_dict() on any number of ranks and workers.
+
+        Every rank calls it at the same step; where torch.distributed is initialised each gets the
+        whole. In the loop over a WebLoader call that of the WebLoader. Raises Unsupported, naming the
+        stage: behind buffers over samples, unbatched(), slice() and generators there is no state.
+        """
+        plan = self._stateful()
+        if self._stream is None:
+            if self._passes.has_begun:
+                raise Unsupported(
+                    "the workers of a DataLoader go through this pipeline, and do not say how far "
+                    "they are: take a wds.WebLoader, and its state_dict()"
+                )
+            start = self._start or Start(self._passes.next)
+            dealing = plan.source.dealing(plan.block * self._block)
+            places = [self._first_place or Place(start.repetition)] * dealing.num_workers
+        else:
+            start, dealing = self._stream.start, self._stream.dealing
+            places = [Place(start.repetition)] * dealing.num_workers
+            places[dealing.worker] = self._stream.place
+        part = self._part(plan, start, places, dealing)
+        if dealing.num_workers > 1:  # of a worker: its loader brings it back to the same one
+            return {"version": 1, "parts": [part], "worker": dealing.worker}
+        return gathered(part)
+
+    def _part(
+        self, plan: _Plan, start: Start, places: list[Place], dealing: Dealing
+    ) -> dict[str, Any]:
+        """The state of this rank."""
+        is_over = self._is_over or 0 < self._limit() <= self._given
+        fingerprint = fingerprint_of(plan.source, plan.order())
+        return part_of(start, dealing, places, fingerprint, self._given, is_over)
+
+    def load_state_dict(self, state_dict: Any) -> None:
+        """The next pass is the rest of the one that state_dict() was asked in.
+
+        state_dict: of any number of ranks and workers; or a list of the states of all ranks, where
+        they were saved without torch.distributed. Raises Mismatch if it is of other shards or another
+        order; Unsupported as state_dict().
+        """
+        plan = self._stateful()
+        if isinstance(state_dict, dict) and "worker" in state_dict:
+            self._load_worker(plan, state_dict)
+            return
+        parts = parts_of(state_dict)
+        start = left_behind(plan.source, plan.order(), parts)
+        if start.has_ended and not start.left and start.repetition + 1 >= self.repetitions:
+            start = Start(start.number + 1)
+        is_same = start.number == start_of(parts[0]).number
+        self._take_start(start, max(part["items"] for part in parts) if is_same else 0)
+
+    def _take_start(self, start: Start, items: int) -> None:
+        self._start, self._first_place, self._given_before = start, None, items
+        self._stream, self._given, self._is_over = None, items, False
+        self._passes.set(start.number)
+
+    def _load_worker(self, plan: _Plan, state: dict[str, Any]) -> None:
+        """Goes on exactly where one worker of a loader stood, which is this one again."""
+        (part,) = state["parts"]
+        dealing = plan.source.dealing(plan.block)
+        was = part["rank"], part["world_size"], state["worker"], len(part["places"]), part["block"]
+        if was != tuple(dealing):
+            raise Mismatch(
+                f"the state is of rank {was[0]} of {was[1]}, worker {was[2]} of {was[3]}; this is "
+                f"rank {dealing.rank} of {dealing.world_size}, worker {dealing.worker} of "
+                f"{dealing.num_workers}; a wds.WebLoader has states for other numbers"
+            )
+        start, place = start_of(part), Place(*part["places"][dealing.worker])
+        self._take_start(start, 0)
+        self._first_place = place
+        self._given_before = part["items"] * dealing.num_workers
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_stream": None}
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        plain = getattr(type(self), "_without_length", None)
+        if plain is not None:
+            return _made_with_length, (plain, self.__getstate__())
+        return super().__reduce_ex__(protocol)
+
+
+def _with_length(kind: type[Any]) -> type[Any]:
+    """The class, with a length."""
+    return type(
+        f"{kind.__name__}WithLength",
+        (kind,),
+        {"__len__": lambda self: self.size, "_without_length": kind, "__module__": __name__},
+    )
+
+
+def _made_with_length(kind: type[Any], state: dict[str, Any]) -> Any:
+    made: Any = object.__new__(_with_length(kind))
+    made.__dict__.update(state)
+    return made
+
+
+def _run(stage: Any, items: Iterator[Any]) -> Iterator[Any]:
+    """What a stage makes of an iterator."""
+    if isinstance(stage, PipelineStage) and hasattr(stage, "run"):
+        return iter(stage.run(items))
+    if callable(stage):
+        return iter(stage(items))
+    raise InvalidArgument(f"a stage is a function of an iterator, and not {stage!r:.60}")
+
+
+def _same(some: list[Any], others: list[Any]) -> bool:
+    return len(some) == len(others) and all(a is b for a, b in zip(some, others, strict=True))
+
+
+def _source_of(head: list[Any]) -> ShardSource:
+    """The samples of a list of shards, through what picks from it, and tarfile_to_samples()."""
+    listed, *picks, expander = head
+    options: dict[str, Any] = {"nodesplitter": None, "workersplitter": None, "filters": []}
+    options["seed"] = listed.seed if isinstance(listed.seed, int) else None
+    options["shardshuffle"] = isinstance(listed, SimpleShardList) and listed.seed is not None
+    for pick in picks:
+        if stages.bufsize_of(pick) is not None:
+            options["shardshuffle"] = True
+        elif pick in (split_by_node, single_node_only):
+            options["nodesplitter"] = pick
+        elif pick is split_by_worker:
+            options["workersplitter"] = pick
+        elif isinstance(pick, stages.Stage) and pick.f is stages.resampled.f:
+            options["resampled"] = True
+        else:
+            options["filters"].append(_Picking(pick))
+    names = ("handler", "select_files", "rename_files")
+    given = {**dict(zip(names, expander.args, strict=False)), **expander.kw}
+    refuse_renaming(given.pop("rename_files", None))
+    options.update(given)
+    if isinstance(listed, ResampledShards):
+        options.update(resampled=True, seed=listed.seed)
+    return ShardSource(listed.urls, **options)
+
+
+class _Picking:
+    """A stage over shards, as a function of an iterator."""
+
+    def __init__(self, stage: Any) -> None:
+        self.stage, self.__name__ = stage, stages.name_of(stage)
+
+    def __call__(self, items: Iterator[Any]) -> Iterator[Any]:
+        return _run(self.stage, items)
+
+
+def refuse_inexact(behind: Iterable[Any]) -> None:
+    """Raises Unsupported, naming the first stage that keeps items, counts them or draws lots."""
+    for stage in behind:
+        if stages.kind_of(stage) == stages.KEEPS:
+            raise Unsupported(
+                f"there is no exact state behind {stages.name_of(stage)}: shuffle before decode() "
+                "and batched(), put functions of one sample into .map(), and leave out unbatched() "
+                "and slice(); or take a shardwise.Loader, which has a state"
+            )
+
+
+class FluidInterface:
+    """The stages as methods: each gives a copy of the pipeline with one more."""
+
+    def compose(self, *args: Any) -> Self:
+        """A copy with these stages: that of the pipeline."""
+        raise NotImplementedError
+
+    def batched(
+        self,
+        batchsize: int,
+        collation_fn: Any = stages.default_collation_fn,
+        partial: bool = True,
+    ) -> Self:
+        """Batches of so many items. partial: the last of a worker may be smaller, else it is left
+        out. collation_fn: of a list of items; None leaves the list."""
+        return self.compose(
+            stages.batched(batchsize, collation_fn=collation_fn, partial=partial)
+        )
+
+    def listed(self, batchsize: int, partial: bool = True) -> Self:
+        """Lists of so many items."""
+        return self.compose(stages.batched(batchsize, collation_fn=None, partial=partial))
+
+    def unbatched(self) -> Self:
+        """The samples of batches."""
+        return self.compose(stages.unbatched())
+
+    def unlisted(self) -> Self:
+        """The items of lists."""
+        return self.compose(stages.unlisted())
+
+    def shuffle(self, size: int, **kw: Any) -> Self:
+        """Random order. Before batches are made it is the order of the data set, which mixes at
+        least ``size`` samples; behind them a buffer of so many items."""
+        return self if size < 1 else self.compose(stages.shuffle(size, **kw))
+
+    def map(self, f: Callable[[Any], Any], handler: Any = reraise_exception) -> Self:
+        """``f`` of each sample, or batch; None leaves it out."""
+        return self.compose(stages.map(f, handler=handler))
+
+    def decode(
+        self,
+        *args: Any,
+        pre: Any = None,
+        post: Any = None,
+        only: Any = None,
+        partial: bool = False,
+        handler: Any = reraise_exception,
+    ) -> Self:
+        """Decodes fields by their names: see Decoder. args: "pil", "rgb8" and others of
+        ImageHandler, torch_video, torch_audio, handlers of yours."""
+        options = {"pre": pre, "post": post, "only": only, "partial": partial}
+        return self.compose(stages.decode(*args, handler=handler, **options))
+
+    def map_dict(self, handler: Any = reraise_exception, **kw: Any) -> Self:
+        """A function for each of these fields."""
+        return self.compose(stages.map_dict(handler=handler, **kw))
+
+    def map_tuple(self, *args: Any, handler: Any = reraise_exception) -> Self:
+        """A function for each place of a tuple; None leaves it as it is."""
+        return self.compose(stages.map_tuple(*args, handler=handler))
+
+    def to_tuple(self, *args: Any, **kw: Any) -> Self:
+        """These fields as a tuple: "jpg;png" is the first that there is."""
+        return self.compose(stages.to_tuple(*args, **kw))
+
+    def select(self, predicate: Callable[[Any], Any], **kw: Any) -> Self:
+        """The samples for which ``predicate`` is true."""
+        return self.compose(stages.select(predicate, **kw))
+
+    def slice(self, *args: Any) -> Self:
+        """A part of each worker's items, as itertools.islice()."""
+        return self.compose(stages.slice(*args))
+
+    def rename(self, **kw: Any) -> Self:
+        """New names: rename(image="jpg;png")."""
+        return self.compose(stages.rename(**kw))
+
+    def rename_keys(self, *args: Any, **kw: Any) -> Self:
+        """New names for the fields that match patterns."""
+        return self.compose(stages.rename_keys(*args, **kw))
+
+    def extract_keys(self, *args: Any, **kw: Any) -> Self:
+        """A tuple of the fields that match patterns."""
+        return self.compose(stages.extract_keys(*args, **kw))
+
+    def xdecode(self, *args: Any, **kw: Any) -> Self:
+        """Decodes by functions of a stream, for patterns of names."""
+        return self.compose(stages.xdecode(*args, **kw))
+
+    def rsample(self, p: float = 0.5) -> Self:
+        """Each sample with probability ``p``."""
+        return self.compose(stages.rsample(p))
+
+    def log_keys(self, logfile: str | None = None) -> Self:
+        """Appends a line with the key of each sample to a file."""
+        return self.compose(stages.log_keys(logfile))
+
+    def mcached(self) -> Self:
+        """Keeps what comes through in the first pass, and gives that in later ones."""
+        return self.compose(stages.Cached())
+
+    def lmdb_cached(self, *args: Any, **kw: Any) -> Self:
+        """Not there: raises Unsupported."""
+        return self.compose(stages.LMDBCached(*args, **kw))
+
+
+class WebDataset(DataPipeline, FluidInterface):
+    """The samples of shards, as dicts of ``__key__``, ``__url__`` and bytes by field.
+
+    urls: a path or URL, also with braces and ``::``, or a list; local files, http, https, s3, ``pipe:``
+        commands, and a folder if it ends in "/". A URL that comes n times gives its samples n times.
+    shardshuffle: shards in a random order; 0, False or None: as listed. resampled: draws with
+        replacement, without end. seed: of the order; by default WDS_SEED, or 0.
+    nodesplitter: split_by_node, or the default: the samples are dealt to the ranks; None: each rank
+        has all. workersplitter: likewise of the workers of a DataLoader. A function of yours is given
+        an iterator over ``{"url": ...}``, and picks the shards of this process.
+    cache_dir, cache_size: where remote and compressed shards are kept, and the bytes that they may
+        take (64 GiB by default); all processes of a machine share them.
+    handler: what becomes of shards and samples that cannot be read. select_files: a function of a
+        member's name. empty_check: no sample at all is InvalidArgument. url_to_name, verbose, mode and
+        repeat are taken, and change nothing.
+    """
+
+    def __init__(
+        self,
+        urls: Any,
+        handler: Any = reraise_exception,
+        mode: str | None = None,
+        resampled: bool = False,
+        repeat: bool = False,
+        shardshuffle: Any = None,
+        cache_size: int = -1,
+        cache_dir: str | None = None,
+        url_to_name: Any = None,
+        detshuffle: bool = False,
+        nodesplitter: Any = single_node_only,
+        workersplitter: Any = split_by_worker,
+        select_files: Any = None,
+        rename_files: Any = None,
+        empty_check: bool = True,
+        verbose: bool = False,
+        seed: int | None = None,
+    ) -> None:
+        refuse_renaming(rename_files)
+        super().__init__(
+            ShardSource(
+                urls,
+                handler=handler,
+                resampled=resampled or mode == "resampled",
+                shardshuffle=shardshuffle,
+                cache_size=cache_size,
+                cache_dir=cache_dir,
+                nodesplitter=nodesplitter,
+                workersplitter=workersplitter,
+                select_files=select_files,
+                empty_check=empty_check,
+                seed=seed,
+            )
+        )
+        self.seed = os.environ.get("WDS_SEED", 0) if seed is None else seed
+
+
+class FluidWrapper(DataPipeline, FluidInterface):
+    """A pipeline over anything that can be iterated, with the stages as methods."""
+
+    def __init__(self, initial: Any) -> None:
+        super().__init__()
+        self.append(initial)
+
+
+__all__ = ["DataPipeline", "FluidInterface", "FluidWrapper", "WebDataset"]

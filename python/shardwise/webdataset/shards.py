@@ -1,0 +1,322 @@
+"""Lists of shards, what picks from them, and opening them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Any
+from urllib.parse import urlparse
+
+from .. import _core
+from ..building import index as build_index
+from ..errors import InvalidArgument, Unsupported
+from ..mixing import MixedDataset
+from ..opening import open as open_dataset
+from ..wids.shards import needs_cache, require_own
+from .base import Items, pytorch_worker_info
+
+_BUDGET = 64 << 30
+_MAX_URLS = 1_000_000
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([a-zA-Z])\.\.([a-zA-Z])")
+
+
+def _parts_of_brace(text: str) -> list[str] | None:
+    """What stands between braces, cut at its own commas; or the numbers of a range; None for
+    neither, which stays as it is."""
+    found = _RANGE.fullmatch(text)
+    if found is not None:
+        first, last, step, first_letter, last_letter = found.groups()
+        if first is None:
+            a, b = ord(first_letter), ord(last_letter)
+            return [chr(i) for i in range(a, b + (1 if a <= b else -1), 1 if a <= b else -1)]
+        pad = max(len(first), len(last)) if _is_padded(first) or _is_padded(last) else 0
+        a, b = int(first), int(last)
+        by = max(1, abs(int(step))) if step else 1
+        numbers = range(a, b + 1, by) if a <= b else range(a, b - 1, -by)
+        if len(numbers) > _MAX_URLS:
+            raise InvalidArgument(f"{{{text}}} stands for {len(numbers)} shards; give a list")
+        return [f"{number:0{pad}d}" for number in numbers]
+    pieces, depth, begin = [], 0, 0
+    for place, letter in enumerate(text):
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and depth == 0:
+            pieces.append(text[begin:place])
+            begin = place + 1
+    return [*pieces, text[begin:]] if pieces else None
+
+
+def _is_padded(number: str) -> bool:
+    return len(number.lstrip("-")) > 1 and number.lstrip("-").startswith("0")
+
+
+def expand_braces(text: str) -> list[str]:
+    """The texts that a pattern stands for: "{000..146}", "{a,b}", also nested, as in a shell."""
+    begin = text.find("{")
+    while begin >= 0:
+        depth = 0
+        for end in range(begin, len(text)):
+            depth += (text[end] == "{") - (text[end] == "}")
+            if depth == 0:
+                break
+        parts = _parts_of_brace(text[begin + 1 : end]) if depth == 0 else None
+        if parts is not None:
+            ends = expand_braces(text[end + 1 :])
+            heads = [text[:begin] + one for part in parts for one in expand_braces(part)]
+            return [head + tail for head in heads for tail in ends]
+        begin = text.find("{", begin + 1)
+    return [text]
+
+
+def _named(found: re.Match[str]) -> str:
+    name = f"WDS_{found[1]}"
+    if name not in os.environ:
+        raise InvalidArgument(f"${{{found[1]}}} in a URL is the variable {name}, which is not set")
+    return os.environ[name]
+
+
+def expand_urls(urls: str) -> list[str]:
+    """The URLs of a text: several with ``::`` between them, with braces, and with ``${x}`` for the
+    environment variable WDS_x."""
+    expanded = []
+    for url in urls.split("::"):
+        expanded.extend(expand_braces(re.sub(r"\$\{(\w+)\}", _named, url)))
+    return expanded
+
+
+def urls_of(urls: Any) -> list[str]:
+    """The URLs of what a WebDataset is given. Raises InvalidArgument, Unsupported."""
+    if isinstance(urls, os.PathLike):
+        urls = os.fspath(urls)
+    if isinstance(urls, dict) or (isinstance(urls, str) and urls.endswith((".yaml", ".yml"))):
+        raise Unsupported(
+            "a YAML list of several data sets is not read; mix datasets: wds.RandomMix([...]), or "
+            "shardwise.mix([...], weights)"
+        )
+    if isinstance(urls, str):
+        if urlparse(urls).path.endswith("/"):
+            return _shards_in(urls)
+        listed = expand_urls(urls)
+    elif isinstance(urls, Iterable) and not isinstance(urls, bytes):
+        listed = [os.fspath(url) for url in urls]
+    else:
+        raise InvalidArgument(
+            f"the shards of a WebDataset are a text or a list of texts, and not {urls!r:.60}"
+        )
+    if not listed:
+        raise InvalidArgument("a WebDataset needs a shard: the list of URLs is empty")
+    return listed
+
+
+def _shards_in(folder: str) -> list[str]:
+    if "://" in folder and not folder.startswith("file:"):
+        raise Unsupported(f"a remote folder cannot be listed: {folder!r}; give its shards' URLs")
+    path = urlparse(folder).path
+    names = sorted(name for name in os.listdir(path) if name.endswith((".tar", ".tgz", ".tar.gz")))
+    if not names:
+        raise InvalidArgument(f"the folder has no shard: {folder!r}")
+    return [os.path.join(path, name) for name in names]
+
+
+class SimpleShardList(Items):
+    """The shards of a pipeline, as they are listed; with ``seed`` they are shuffled in each pass."""
+
+    def __init__(self, urls: Any, seed: int | bool | None = None) -> None:
+        super().__init__()
+        self.urls = urls_of(urls)
+        self.seed = seed
+
+    def __len__(self) -> int:
+        return len(self.urls)
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        for url in self.urls:
+            yield {"url": url}
+
+
+class ResampledShards(Items):
+    """Draws from a list of shards with replacement, without end."""
+
+    def __init__(
+        self,
+        urls: Any,
+        nshards: int | None = None,
+        seed: int = 0,
+        worker_seed: Callable[[], int] | None = None,
+        deterministic: bool = False,
+        max_urls: int = _MAX_URLS,
+        empty_check: bool = True,
+    ) -> None:
+        super().__init__()
+        if nshards is not None or worker_seed is not None:
+            raise Unsupported(
+                "ResampledShards draws without end, alike on all ranks: leave out nshards and "
+                "worker_seed, and cut the pass by .with_epoch(samples)"
+            )
+        self.urls = urls_of(urls)
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[dict[str, str]]:
+        import random
+
+        rng = random.Random(self.seed)
+        while True:
+            yield {"url": rng.choice(self.urls)}
+
+
+def split_by_node(src: Iterable[Any], group: Any = None) -> Iterator[Any]:
+    """As nodesplitter= or a stage: the samples of each pass are dealt to the ranks, each to one.
+    Called with an iterator it gives each world-size-th item."""
+    rank, world_size, _, _ = pytorch_worker_info(group)
+    yield from islice(src, rank, None, world_size)
+
+
+def split_by_worker(src: Iterable[Any]) -> Iterator[Any]:
+    """As workersplitter= or a stage: a rank's samples are dealt to its workers, each to one. Called
+    with an iterator it gives each number-of-workers-th item."""
+    _, _, worker, num_workers = pytorch_worker_info()
+    yield from islice(src, worker, None, num_workers)
+
+
+def single_node_only(src: Iterable[Any], group: Any = None) -> Iterator[Any]:
+    """The default of nodesplitter=. Here samples are dealt to several ranks by it, too."""
+    yield from split_by_node(src, group)
+
+
+def non_empty(src: Iterable[Any]) -> Iterator[Any]:
+    """As a stage: raises ValueError if nothing comes."""
+    is_empty = True
+    for item in src:
+        is_empty = False
+        yield item
+    if is_empty:
+        raise ValueError("a stage of the pipeline was given nothing")
+
+
+def shardspec(spec: str) -> SimpleShardList:
+    """SimpleShardList(spec)."""
+    return SimpleShardList(spec)
+
+
+def _source_of(url: str) -> str:
+    """What is opened for a URL. Raises Unsupported for a command where WDS_SECURE is set."""
+    if url.startswith("pipe:"):
+        if os.environ.get("WDS_SECURE", "0") != "0":
+            raise Unsupported(f"WDS_SECURE is set, so no command is run: {url!r}")
+        return "pipe:sh -c " + _quoted(url[len("pipe:") :].strip())
+    if url.startswith("file:"):
+        return os.path.abspath(urlparse(url).path)
+    return url if "://" in url else os.path.abspath(url)
+
+
+def _quoted(command: str) -> str:
+    import shlex
+
+    return shlex.quote(command)
+
+
+def default_cache_dir() -> str:
+    """Where shards that cannot be read in place are kept if no cache_dir is given: a folder of this
+    user in the temporary one."""
+    import tempfile
+
+    folder = os.path.join(tempfile.gettempdir(), f"_shardwise_webdataset_{os.getuid()}")
+    require_own(folder)
+    return folder
+
+
+def _rounds(sources: list[str]) -> Iterator[list[str]]:
+    """Lists without repetitions: a shard that is listed n times is in n of them."""
+    times: dict[str, int] = {}
+    for source in sources:
+        times[source] = times.get(source, 0) + 1
+    for again in range(max(times.values(), default=0)):
+        yield [source for source in times if times[source] > again]
+
+
+def _open_what_is_there(sources: list[str], cache: _core.ShardCache | None) -> _core.Dataset:
+    """Opens shards by an index without what is missing or damaged."""
+    folder = os.path.join(default_cache_dir(), "indexes")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    name = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:32]
+    path = os.path.join(folder, f"{name}.idx")
+    build_index(path, sources, on_bad="skip", drop_missing=True, cache=cache)
+    return open_dataset(path, cache=cache)
+
+
+class OpenShards:
+    """Shards, opened: samples by number, and the URL of each sample as it was given."""
+
+    def __init__(
+        self, urls: list[str], cache_dir: str | None, cache_size: int, is_lenient: bool = False
+    ) -> None:
+        sources = {url: _source_of(url) for url in dict.fromkeys(urls)}
+        for url, source in sources.items():
+            if "{" in source and not source.startswith("pipe:"):
+                raise InvalidArgument(f"a shard has a brace in its name: {url!r}; rename it")
+        given = {source: url for url, source in sources.items()}
+        cache = self._cache(given, cache_dir, cache_size)
+        self.needs_cache = cache is not None
+        self.url_of: dict[str, str] = {}
+        self.shard_sizes: list[int] = []
+        datasets = []
+        for some in _rounds([sources[url] for url in urls]):
+            dataset = (
+                _open_what_is_there(some, cache) if is_lenient else open_dataset(some, cache=cache)
+            )
+            datasets.append(dataset)
+            shards = dataset.shards
+            is_whole = len(shards) == len(some)
+            for shard, source in zip(shards, some if is_whole else [s.path for s in shards]):
+                self.url_of[shard.path] = given.get(source, source)
+                self.shard_sizes.append(shard.num_samples)
+        self.data: _core.Dataset | MixedDataset | None = None
+        if datasets:
+            self.data = datasets[0] if len(datasets) == 1 else MixedDataset(datasets)
+
+    @staticmethod
+    def _cache(
+        sources: Iterable[str], cache_dir: str | None, cache_size: int
+    ) -> _core.ShardCache | None:
+        if not any(needs_cache(source) for source in sources):
+            return None
+        folder = default_cache_dir() if cache_dir is None else cache_dir
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return _core.ShardCache(
+            os.path.join(folder, "shardwise"),
+            cache_size if cache_size > 0 else _BUDGET,
+            bypass_large=True,
+            allow_pipe=True,
+        )
+
+    def samples(self, numbers: list[int]) -> Iterator[_core.Sample]:
+        """The samples with these numbers, one after another."""
+        data = self.data
+        assert data is not None
+        if isinstance(data, MixedDataset):
+            return (data[number] for number in numbers)
+        return data.samples(numbers)
+
+    def fields_of(self, sample: _core.Sample) -> dict[str, Any]:
+        """A sample as a pipeline has it."""
+        path = sample.shard_path
+        url = self.url_of[path]
+        fields: dict[str, Any] = {"__key__": sample.key, "__url__": url}
+        if path[0] == "/":
+            fields["__local_path__"] = path
+        fields.update(sample.copy())
+        return fields
+
+
+__all__ = [
+    "ResampledShards",
+    "SimpleShardList",
+    "expand_urls",
+    "non_empty",
+    "shardspec",
+    "single_node_only",
+    "split_by_node",
+    "split_by_worker",
+]

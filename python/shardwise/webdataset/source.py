@@ -1,0 +1,313 @@
+"""Where the samples of a pipeline come from: an order over shards, dealt to ranks and workers.
+
+A rank has what a shardwise.Sampler gives it. It is cut into blocks of a batch, and worker w of K has
+the blocks w, w + K, w + 2K ... of its rank: a DataLoader, which takes a batch from each worker in turn,
+so gives the batches of the rank in the order of the sampler.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+from .._core import Order, Sampler
+from ..errors import Error, InvalidArgument, Unsupported
+from .base import Items, is_worker, pytorch_worker_info
+from .handlers import reraise_exception
+from .shards import OpenShards, single_node_only, split_by_node, split_by_worker, urls_of
+
+_LOCAL_CHUNK, _LOCAL_WINDOW, _SHARD_WINDOW = 1000, 64, 8
+_READ_AHEAD = 256  # numbers that are taken from the order together, where blocks are small
+
+
+class Place(NamedTuple):
+    """How far a stream is: what the workers of a WebLoader tell it with each item."""
+
+    repetition: int = 0
+    """Epochs that a pass went through before: of repeat() and with_epoch()."""
+    left: int = 0
+    """Samples that were taken of those that a resumed run had left behind."""
+    taken: int = 0
+    """Samples that were taken of this stream's blocks, from where the epoch began or was resumed."""
+
+
+class Start(NamedTuple):
+    """Where a pass begins. The samples of ``left`` come first."""
+
+    number: int
+    """Of the pass."""
+    repetition: int = 0
+    token: str | None = None
+    left: tuple[int, ...] = ()
+    has_ended: bool = False
+    """Only ``left`` is left of this epoch."""
+
+
+class Dealing(NamedTuple):
+    """Which part of an order a stream has."""
+
+    rank: int
+    world_size: int
+    worker: int
+    num_workers: int
+    block: int
+
+
+def epoch_number(number: int, repetition: int) -> int:
+    """The epoch of the order for a pass, and a repetition within it."""
+    return number + (repetition << 32)
+
+
+class ShardSource(Items):
+    """The samples of shards, as dicts of ``__key__``, ``__url__`` and the bytes of the fields."""
+
+    def __init__(
+        self,
+        urls: Any,
+        *,
+        handler: Callable[[Exception], Any] = reraise_exception,
+        resampled: bool = False,
+        shardshuffle: Any = None,
+        cache_size: int = -1,
+        cache_dir: str | None = None,
+        nodesplitter: Any = single_node_only,
+        workersplitter: Any = split_by_worker,
+        select_files: Callable[[str], Any] | None = None,
+        empty_check: bool = True,
+        seed: int | None = None,
+        filters: Iterable[Any] = (),
+    ) -> None:
+        super().__init__()
+        self.urls = urls_of(urls)
+        self.handler, self.is_resampled, self.select_files = handler, resampled, select_files
+        self.shuffles_shards = bool(shardshuffle)
+        self.cache_size = int(os.environ.get("WDS_CACHE_SIZE", cache_size))
+        self.cache_dir = os.environ.get("WDS_CACHE", cache_dir)
+        if self.cache_dir is not None:
+            self.cache_dir = os.path.expanduser(self.cache_dir)
+            if not os.path.isdir(self.cache_dir):
+                raise InvalidArgument(f"no such folder: cache_dir={self.cache_dir!r}; make it")
+        self.empty_check, self.seed = empty_check, seed
+        # What picks shards by a function of the program: this process has what it gives, whole.
+        self.filters = list(filters)
+        self.deals_to_ranks = nodesplitter in (split_by_node, single_node_only)
+        self.deals_to_workers = workersplitter is split_by_worker
+        for splitter in (nodesplitter, workersplitter):
+            if splitter not in (None, False, split_by_node, single_node_only, split_by_worker):
+                self.filters.append(splitter)
+        self._opened: OpenShards | None = None
+        self._ranks: tuple[int, int] | None = None  # of the process that it was pickled in
+
+    @property
+    def own_filter(self) -> str | None:
+        """The name of a function of the program that picks shards, if there is one."""
+        return getattr(self.filters[0], "__name__", "a filter of shards") if self.filters else None
+
+    def opened(self) -> OpenShards:
+        """The shards, opened in this process; an index is made at the first use."""
+        if self._opened is None:
+            chosen: Iterable[Any] = ({"url": url} for url in self.urls)
+            for pick in self.filters:
+                chosen = pick(iter(chosen))
+            urls = [item["url"] for item in chosen]
+            if not urls:
+                raise InvalidArgument(
+                    f"{self.own_filter} gave this process no shard: deal samples instead of shards, "
+                    "by nodesplitter=wds.split_by_node and workersplitter=wds.split_by_worker"
+                )
+            self._opened = self._open(urls)
+        return self._opened
+
+    def _open(self, urls: list[str]) -> OpenShards:
+        """Opens the shards. If the handler does not raise, what cannot be read of them is left out."""
+        try:
+            return OpenShards(urls, self.cache_dir, self.cache_size)
+        except (Error, OSError) as error:
+            self.handler(error)
+        readable = [url for url in urls if self._is_readable(url)]
+        return OpenShards(readable, self.cache_dir, self.cache_size, is_lenient=True)
+
+    def _is_readable(self, url: str) -> bool:
+        try:
+            OpenShards([url], self.cache_dir, self.cache_size, is_lenient=True)
+        except (Error, OSError):
+            return False
+        return True
+
+    def order(self, bufsize: int, seed: int | None) -> Order:
+        """The order that mixes at least ``bufsize`` samples; 0: none."""
+        shards = self.opened()
+        seed = self.seed if self.seed is not None else seed
+        if seed is None:
+            seed = int(os.environ.get("WDS_SEED", 0))
+        seed %= 1 << 64
+        if self.is_resampled:
+            return Order("resampled", seed=seed, unit="sample" if bufsize else "shard")
+        if not bufsize and not self.shuffles_shards:
+            return Order("sequential", seed=seed)
+        if not bufsize:
+            return Order("sharded", seed=seed, window=1)
+        if shards.needs_cache:
+            smallest = max(1, min(shards.shard_sizes, default=1))
+            return Order("sharded", seed=seed, window=max(_SHARD_WINDOW, -(-bufsize // smallest)))
+        window = max(_LOCAL_WINDOW, -(-bufsize // _LOCAL_CHUNK))
+        return Order("chunked", seed=seed, chunk_size=_LOCAL_CHUNK, window=window)
+
+    def dealing(self, block: int) -> Dealing:
+        """The part of this process."""
+        rank, world_size, worker, num_workers = pytorch_worker_info()
+        if self._ranks is not None and is_worker():  # one that was spawned knows no process group
+            rank, world_size = self._ranks
+        if not self.deals_to_ranks:
+            rank, world_size = 0, 1
+        if not self.deals_to_workers:
+            worker, num_workers = 0, 1
+        return Dealing(rank, world_size, worker, num_workers, block)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """One pass in the order of the shards."""
+        order = self.order(0, None)
+        return Stream(self, order, self.dealing(1), Start(0)).samples(0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None, "_ranks": pytorch_worker_info()[:2]}
+
+
+def sampler_of(
+    source: ShardSource, order: Order, start: Start, repetition: int, rank: int, world_size: int
+) -> Sampler:
+    """The sampler of a rank in an epoch of a pass."""
+    data = source.opened().data
+    sampler = Sampler(data, order, rank=rank, world_size=world_size)
+    if repetition == start.repetition and start.token is not None:
+        sampler.resume(start.token)
+    else:
+        sampler.set_epoch(epoch_number(start.number, repetition))
+    return sampler
+
+
+class Stream:
+    """What one worker of one rank reads in a pass."""
+
+    def __init__(
+        self,
+        source: ShardSource,
+        order: Order,
+        dealing: Dealing,
+        start: Start,
+        place: Place | None = None,
+    ) -> None:
+        self.source, self.order, self.dealing, self.start = source, order, dealing, start
+        self._begin = Place(start.repetition) if place is None else place
+        self._repetition, self._left, self._taken = self._begin
+
+    @property
+    def place(self) -> Place:
+        """How far it is."""
+        return Place(self._repetition, self._left, self._taken)
+
+    def samples(self, again: int) -> Iterator[dict[str, Any]]:
+        """The samples of the again-th epoch of this pass, from where it begins in this process; if
+        they are resampled, of it and all later ones."""
+        if self.source.opened().data is None:
+            return
+        yield from self._epoch(again)
+        while self.source.is_resampled:
+            again += 1
+            yield from self._epoch(again)
+
+    def _epoch(self, again: int) -> Iterator[dict[str, Any]]:
+        repetition = self._begin.repetition + again
+        place = self._begin if again == 0 else Place(repetition)
+        self._repetition, self._left, self._taken = place
+        shards = self.source.opened()
+        select, handler = self.source.select_files, self.source.handler
+        for numbers, is_left in self._numbers(repetition):
+            samples = shards.samples(numbers)
+            for _ in numbers:
+                self._left += is_left
+                self._taken += not is_left
+                try:
+                    sample = shards.fields_of(next(samples))
+                except (Error, OSError) as error:
+                    if handler(error):
+                        continue
+                    return
+                if select is None or _keep_files(sample, select):
+                    yield sample
+
+    def _numbers(self, repetition: int) -> Iterator[tuple[list[int], bool]]:
+        """Lists of sample numbers, and whether they are of those left behind."""
+        if repetition == self.start.repetition:
+            own = list(left_of(self.start, self.dealing)[self._left :])
+            if own:
+                yield own, True
+            if self.start.has_ended:
+                return
+        d = self.dealing
+        sampler = sampler_of(
+            self.source, self.order, self.start, repetition, d.rank, d.world_size
+        )
+        size = len(sampler)
+        if size == 0 and repetition == 0 and self.source.empty_check and d.rank == d.worker == 0:
+            raise InvalidArgument("the shards have no sample; or give WebDataset(empty_check=False)")
+        taken = self._taken
+        ahead: list[int] = []
+        block = taken // d.block
+        while True:
+            begin = (block * d.num_workers + d.worker) * d.block + taken - block * d.block
+            end = min((block * d.num_workers + d.worker + 1) * d.block, size)
+            if begin >= size:
+                break
+            ahead += [sampler[place] for place in range(begin, end)]
+            if len(ahead) >= _READ_AHEAD:
+                yield ahead, False
+                ahead = []
+            block += 1
+            taken = block * d.block
+        if ahead:
+            yield ahead, False
+
+
+def left_of(start: Start, dealing: Dealing) -> tuple[int, ...]:
+    """Of the samples that were left behind those of this stream."""
+    stream = dealing.rank * dealing.num_workers + dealing.worker
+    return start.left[stream :: dealing.world_size * dealing.num_workers]
+
+
+def _keep_files(sample: dict[str, Any], select: Callable[[str], Any]) -> bool:
+    """Drops the fields whose files are not selected; False if none is left."""
+    for field in [name for name in sample if not name.startswith("__")]:
+        if not select(f"{sample['__key__']}.{field}"):
+            del sample[field]
+    return any(not name.startswith("__") for name in sample)
+
+
+def samples_of_shards(
+    src: Iterable[Any], handler: Any, select_files: Any, rename_files: Any
+) -> Iterator[Any]:
+    """The samples of shards that are named one after another, read by this process alone."""
+    refuse_renaming(rename_files)
+    for item in src:
+        source = ShardSource(
+            [item["url"]],
+            handler=handler,
+            select_files=select_files,
+            nodesplitter=None,
+            workersplitter=None,
+            empty_check=False,
+        )
+        yield from source
+
+
+def refuse_renaming(rename_files: Any) -> None:
+    """Raises Unsupported for a function that renames the members of shards."""
+    if rename_files is not None:
+        raise Unsupported(
+            "rename_files is not there: keys and fields are those of the index; rename fields by "
+            ".rename_keys(new=pattern), or .map()"
+        )
+
+
+__all__ = ["Dealing", "Place", "ShardSource", "Start", "Stream"]

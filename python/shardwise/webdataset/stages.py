@@ -1,0 +1,633 @@
+"""The stages of a pipeline: functions of an iterator that give an iterator.
+
+``wds.map(f)`` is a stage, for a DataPipeline; ``dataset.map(f)`` adds it to a pipeline. handler: what
+becomes of an exception, see shardwise.webdataset.handlers.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from fnmatch import fnmatch
+from typing import Any
+
+from ..errors import InvalidArgument, Unsupported
+from .base import PipelineStage
+from .decoding import Decoder
+from .handlers import reraise_exception
+
+_Handler = Callable[[Exception], Any]
+
+PER_SAMPLE = "per sample"
+"""Gives one item, or none, for each that it is given, as a function of that alone."""
+PER_BATCH = "per batch"
+"""Gives an item when it was given enough, and keeps nothing then: a state can be exact behind it."""
+KEEPS = "keeps"
+"""Keeps items, counts them or draws lots: a state behind it would not be exact."""
+
+
+class Stage:
+    """A stage with its arguments: called with an iterator, it gives one. It pickles if they do."""
+
+    def __init__(
+        self, f: Callable[..., Iterator[Any]], kind: str, args: Any = (), kw: Any = None
+    ) -> None:
+        self.f, self.kind, self.args, self.kw = f, kind, args, kw or {}
+
+    @property
+    def name(self) -> str:
+        return self.f.__name__.strip("_")
+
+    def __call__(self, data: Iterable[Any]) -> Iterator[Any]:
+        return self.f(data, *self.args, **self.kw)
+
+    def __repr__(self) -> str:
+        shown = [repr(one) for one in self.args]
+        shown += [f"{name}={value!r}" for name, value in self.kw.items()]
+        return f"{self.name}({', '.join(shown)})"
+
+
+class StageMaker:
+    """``maker(*args, **kw)`` is the stage that calls ``f(iterator, *args, **kw)``."""
+
+    def __init__(self, f: Callable[..., Iterator[Any]], kind: str) -> None:
+        self.f, self.kind = f, kind
+        functools.update_wrapper(self, f)
+
+    def __call__(self, *args: Any, **kw: Any) -> Stage:
+        return Stage(self.f, self.kind, args, kw)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StageMaker, (self.f, self.kind)
+
+
+def pipelinefilter(f: Callable[..., Iterator[Any]]) -> StageMaker:
+    """Makes a stage of a generator function of yours: ``g = pipelinefilter(f)``, and ``g(x)`` is the
+    stage that calls ``f(iterator, x)``. Pipelines with it have no state: take map() where you can."""
+    return StageMaker(f, KEEPS)
+
+
+def identity(x: Any) -> Any:
+    """What it is given."""
+    return x
+
+
+def getfirst(
+    a: dict[Any, Any], keys: Any, default: Any = None, missing_is_error: bool = True
+) -> Any:
+    """The value of the first of these keys that there is: "png;jpg", or a list."""
+    for key in keys.split(";") if isinstance(keys, str) else keys:
+        if key in a:
+            return a[key]
+    if missing_is_error:
+        raise ValueError(f"none of {keys!r} is in the sample, which has {list(a)}")
+    return default
+
+
+def _each(
+    data: Iterable[Any], f: Callable[[Any], Any], handler: _Handler
+) -> Iterator[tuple[Any, Any]]:
+    """(item, f(item)), as far as the handler wants to go."""
+    for item in data:
+        try:
+            result = f(item)
+        except Exception as error:
+            if handler(error):
+                continue
+            return
+        yield item, result
+
+
+def _map(
+    data: Iterable[Any], f: Callable[[Any], Any], handler: _Handler = reraise_exception
+) -> Iterator[Any]:
+    """``f`` of each; None leaves it out. A dict made of a dict keeps its ``__key__``."""
+    for sample, result in _each(data, f, handler):
+        if result is None:
+            continue
+        if isinstance(sample, dict) and isinstance(result, dict):
+            result["__key__"] = sample.get("__key__")
+        yield result
+
+
+def _decode(
+    data: Iterable[Any], *args: Any, handler: _Handler = reraise_exception, **kw: Any
+) -> Iterator[Any]:
+    """Decodes fields: see Decoder."""
+    for _, result in _each(data, Decoder(args, **kw), handler):
+        yield result
+
+
+def _select(data: Iterable[Any], predicate: Callable[[Any], Any]) -> Iterator[Any]:
+    """The samples for which ``predicate`` is true."""
+    return (sample for sample in data if predicate(sample))
+
+
+def _rename(
+    data: Iterable[Any], handler: _Handler = reraise_exception, keep: bool = True, **kw: Any
+) -> Iterator[Any]:
+    """New names: ``rename(image="jpg;png")``. keep: fields that are not named stay."""
+    taken = {old for olds in kw.values() for old in _listed(olds)}
+
+    def renamed(sample: dict[str, Any]) -> dict[str, Any]:
+        result = {name: sample[name] for name in sample if keep and name not in taken}
+        result.update({new: getfirst(sample, old) for new, old in kw.items()})
+        return result
+
+    for _, result in _each(data, renamed, handler):
+        yield result
+
+
+def _listed(names: Any) -> Sequence[str]:
+    return names.split(";") if isinstance(names, str) else names
+
+
+def _associate(data: Iterable[Any], associator: Any, **kw: Any) -> Iterator[Any]:
+    """Adds what a dict by key, or a function of the key, has for each sample."""
+    look = associator if callable(associator) else lambda key: associator.get(key, {})
+    for sample in data:
+        sample.update(look(sample["__key__"]))
+        yield sample
+
+
+def _map_dict(
+    data: Iterable[Any], handler: _Handler = reraise_exception, **kw: Callable[[Any], Any]
+) -> Iterator[Any]:
+    """A function for each of these fields."""
+    if not kw or not all(callable(f) for f in kw.values()):
+        raise InvalidArgument(f"map_dict takes a function for each field, as jpg=f, not {kw!r}")
+
+    def mapped(sample: dict[str, Any]) -> dict[str, Any]:
+        for name, f in kw.items():
+            sample[name] = f(sample[name])
+        return sample
+
+    for _, result in _each(data, mapped, handler):
+        yield result
+
+
+def _map_tuple(
+    data: Iterable[Any], *args: Callable[[Any], Any] | None, handler: _Handler = reraise_exception
+) -> Iterator[Any]:
+    """A function for each place of a tuple; None leaves it as it is."""
+    for f in args:
+        if f is not None and not callable(f):
+            raise InvalidArgument(f"map_tuple takes functions, and None, not {f!r}")
+
+    def mapped(sample: Sequence[Any]) -> tuple[Any, ...]:
+        result = list(sample)
+        for place, f in enumerate(args[: len(result)]):
+            if f is not None:
+                result[place] = f(result[place])
+        return tuple(result)
+
+    for _, result in _each(data, mapped, handler):
+        yield result
+
+
+def _to_tuple(
+    data: Iterable[Any],
+    *args: Any,
+    handler: _Handler = reraise_exception,
+    missing_is_error: bool = True,
+    none_is_error: bool | None = None,
+) -> Iterator[Any]:
+    """These fields as a tuple: "jpg;png", "cls", or one text with spaces."""
+    if len(args) == 1 and isinstance(args[0], str):
+        args = tuple(args[0].split())
+    refuses_none = missing_is_error if none_is_error is None else none_is_error
+
+    def taken(sample: dict[str, Any]) -> tuple[Any, ...]:
+        result = tuple(getfirst(sample, one, missing_is_error=missing_is_error) for one in args)
+        if refuses_none and any(value is None for value in result):
+            raise ValueError(f"a field of {args} is None: sample {sample.get('__key__')!r}")
+        return result
+
+    for _, result in _each(data, taken, handler):
+        yield result
+
+
+def _extract_keys(
+    source: Iterable[Any],
+    *patterns: Any,
+    duplicate_is_error: bool = True,
+    ignore_missing: bool = False,
+) -> Iterator[Any]:
+    """A tuple of the fields that match these patterns of names: "*.jpg;*.png"."""
+    for sample in source:
+        result = []
+        for pattern in patterns:
+            wanted = _listed(pattern)
+            found = [
+                name
+                for name in sample
+                if any(fnmatch("." + name, one) or fnmatch(name, one) for one in wanted)
+            ]
+            if len(found) > 1 and duplicate_is_error:
+                raise ValueError(f"{pattern!r} is several fields of a sample: {found}")
+            if found:
+                result.append(sample[found[0]])
+            elif not ignore_missing:
+                raise ValueError(f"{pattern!r} is no field of a sample, which has {list(sample)}")
+        yield tuple(result)
+
+
+def _rename_keys(
+    source: Iterable[Any],
+    *args: tuple[str, str],
+    keep_unselected: bool = False,
+    must_match: bool = True,
+    duplicate_is_error: bool = True,
+    **kw: str,
+) -> Iterator[Any]:
+    """New names for the fields that match patterns: ``rename_keys(image="*.jpg")``."""
+    rules = [(pattern, name) for name, pattern in [*args, *kw.items()]]
+    for sample in source:
+        result: dict[str, Any] = {}
+        matched = set()
+        for field, value in sample.items():
+            last = field.rsplit("/", 1)[-1].lower()
+            rule = next((one for one in reversed(rules) if fnmatch(last, one[0])), None)
+            if rule is None and not keep_unselected:
+                continue
+            name = field if rule is None else rule[1]
+            if rule is not None:
+                matched.add(rule[0])
+                if name in result:
+                    if duplicate_is_error:
+                        raise ValueError(f"two fields of a sample become {name!r}: {list(sample)}")
+                    continue
+            result[name] = value
+        missing = [pattern for pattern, _ in rules if pattern not in matched]
+        if must_match and missing:
+            raise ValueError(f"{missing} match no field of a sample, which has {list(sample)}")
+        yield result
+
+
+def _xdecode(
+    source: Iterable[Any],
+    *args: tuple[str, Any],
+    must_decode: bool = True,
+    defaults: Sequence[tuple[str, Any]] | None = None,
+    **kw: Any,
+) -> Iterator[Any]:
+    """Decodes by functions of a stream, for patterns of names: ``xdecode(("*.jpg", f), txt=g)``."""
+    import io
+
+    basic: list[tuple[str, Any]] = [
+        ("*.bin", lambda stream: stream.read()),
+        ("*.txt", lambda stream: str(stream.read(), "utf-8")),
+    ]
+    rules = [*(basic if defaults is None else defaults), *args]
+    rules += [("*." + name, f) for name, f in kw.items()]
+
+    def decoded(field: str, value: Any) -> Any:
+        name = field.rsplit("/", 1)[-1].lower()
+        for pattern, f in reversed(rules):
+            if fnmatch(name, pattern) or fnmatch("." + name, pattern):
+                if f is False:
+                    return value
+                return f(io.BytesIO(value) if isinstance(value, bytes) else value)
+        if must_decode:
+            raise ValueError(f"xdecode has no function for the field {field!r}")
+        return value
+
+    for sample in source:
+        yield {k: v if k.startswith("__") else decoded(k, v) for k, v in sample.items()}
+
+
+def _log_keys(data: Iterable[Any], logfile: str | None = None) -> Iterator[Any]:
+    """Appends a line with the key of each sample to a file."""
+    for number, sample in enumerate(data):
+        if logfile:
+            names = ("__worker__", "__rank__", "__key__")
+            line = "\t".join([str(number), *(str(sample.get(name)) for name in names)])
+            with open(logfile, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        yield sample
+
+
+def _info(
+    data: Iterable[Any],
+    fmt: str | None = None,
+    n: int = 3,
+    every: int = -1,
+    width: int = 50,
+    stream: Any = None,
+    name: str = "",
+) -> Iterator[Any]:
+    """Prints the first samples, and each ``every``-th."""
+    import sys
+
+    for number, sample in enumerate(data):
+        if number < n or (every > 0 and (number + 1) % every == 0):
+            lines = [f"--- {name}"] + [f"{k} {v!r}"[:width] for k, v in sample.items()]
+            print(fmt.format(**sample) if fmt else "\n".join(lines), file=stream or sys.stderr)
+        yield sample
+
+
+def _stacked(values: list[Any], tensors: bool, scalars: bool) -> Any:
+    first = values[0]
+    if isinstance(first, (int, float)):
+        import numpy
+
+        return numpy.array(values) if scalars else values
+    kind = type(first).__module__.partition(".")[0]
+    if tensors and kind in ("torch", "numpy") and hasattr(first, "shape"):
+        if len({tuple(value.shape) for value in values}) > 1:
+            raise InvalidArgument(
+                f"a batch of arrays needs one shape: {[tuple(value.shape) for value in values]}; "
+                "resize them in .map(), or give batched(collation_fn=...)"
+            )
+        if kind == "torch":
+            import torch
+
+            return torch.stack(values)
+        import numpy
+
+        return numpy.array(values) if isinstance(first, numpy.ndarray) else values
+    return values
+
+
+def default_collation_fn(
+    samples: Sequence[Any], combine_tensors: bool = True, combine_scalars: bool = True
+) -> Any:
+    """A batch of dicts or tuples: of each field a list, of numbers and arrays an array, of tensors a
+    tensor."""
+    first = samples[0]
+    if isinstance(first, dict):
+        if any(sample.keys() != first.keys() for sample in samples):
+            other = next(sample for sample in samples if sample.keys() != first.keys())
+            raise InvalidArgument(
+                f"the samples of a batch have different fields: {list(first)} and {list(other)}; "
+                "name those to take by .to_tuple(...)"
+            )
+        return {
+            name: _stacked([sample[name] for sample in samples], combine_tensors, combine_scalars)
+            for name in first
+        }
+    return tuple(
+        _stacked(list(column), combine_tensors, combine_scalars)
+        for column in zip(*samples, strict=True)
+    )
+
+
+def _batched(
+    data: Iterable[Any],
+    batchsize: int = 20,
+    collation_fn: Callable[[list[Any]], Any] | None = default_collation_fn,
+    partial: bool = True,
+) -> Iterator[Any]:
+    """Batches of so many items, collated. partial: the last one may be smaller; else it is left
+    out."""
+    batch: list[Any] = []
+    for sample in data:
+        batch.append(sample)
+        if len(batch) >= batchsize:
+            yield batch if collation_fn is None else collation_fn(batch)
+            batch = []
+    if batch and partial:
+        yield batch if collation_fn is None else collation_fn(batch)
+
+
+def _unlisted(data: Iterable[Any]) -> Iterator[Any]:
+    """The items of lists."""
+    for batch in data:
+        yield from batch
+
+
+def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
+    """The samples of batches."""
+    for batch in data:
+        if isinstance(batch, dict):
+            lengths = {len(values) for values in batch.values()}
+            if len(lengths) != 1:
+                raise InvalidArgument(f"the fields of a batch have different lengths: {lengths}")
+            for place in range(lengths.pop()):
+                yield {name: values[place] for name, values in batch.items()}
+        elif isinstance(batch, (list, tuple)):
+            for place in range(len(batch[0])):
+                yield tuple(values[place] for values in batch)
+        else:
+            raise InvalidArgument(f"unbatched takes batches, dicts or tuples, not {batch!r:.60}")
+
+
+def _rsample(data: Iterable[Any], p: float = 0.5) -> Iterator[Any]:
+    """Each sample with probability ``p``."""
+    return (sample for sample in data if random.random() < p)
+
+
+def _slice(data: Iterable[Any], *args: int | None) -> Iterator[Any]:
+    """As itertools.islice()."""
+    return itertools.islice(data, *args)
+
+
+def _shuffle(
+    data: Iterable[Any],
+    bufsize: int = 1000,
+    initial: int = 100,
+    rng: Any = None,
+    seed: Any = None,
+    handler: Any = None,
+) -> Iterator[Any]:
+    """Gives items in random order, from a buffer of so many. Straight behind the samples of a data
+    set, and stages by sample, no buffer is made: the order of the data set mixes at least as many."""
+    rng = random.Random(seed) if rng is None else rng
+    buffer: list[Any] = []
+    for item in data:
+        buffer.append(item)
+        # Grows by one for each item given until it is full.
+        if len(buffer) >= bufsize or (len(buffer) >= initial and len(buffer) % 2 == 0):
+            yield _drawn(buffer, rng)
+    while buffer:
+        yield _drawn(buffer, rng)
+
+
+def _drawn(buffer: list[Any], rng: Any) -> Any:
+    place = rng.randrange(len(buffer))
+    buffer[place], buffer[-1] = buffer[-1], buffer[place]
+    return buffer.pop()
+
+
+class detshuffle(PipelineStage):
+    """shuffle() whose order depends on seed and pass alone."""
+
+    kind = KEEPS
+    name = "detshuffle"
+
+    def __init__(
+        self, bufsize: int = 1000, initial: int = 100, seed: int = 0, epoch: int = -1
+    ) -> None:
+        self.bufsize, self.initial, self.seed, self.epoch = bufsize, initial, seed, epoch
+
+    def run(self, src: Iterable[Any]) -> Iterator[Any]:
+        """An iterator over the items of ``src``, mixed; the epoch moves on."""
+        self.epoch += 1
+        rng = random.Random(self.seed + self.epoch)
+        return _shuffle(src, self.bufsize, self.initial, rng)
+
+
+class Cached(PipelineStage):
+    """Keeps what comes through in the first pass, and gives that in later ones."""
+
+    kind = KEEPS
+    name = "mcached"
+
+    def __init__(self) -> None:
+        self.cached: list[Any] | None = None
+
+    def run(self, source: Iterable[Any]) -> Iterator[Any]:
+        """An iterator over the items of the first pass."""
+        if self.cached is not None:
+            yield from self.cached
+            return
+        seen = []
+        for sample in source:
+            seen.append(sample)
+            yield sample
+        self.cached = seen
+
+
+class LMDBCached(PipelineStage):
+    """Not there: raises Unsupported, which says what is."""
+
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        raise Unsupported(
+            "samples are not kept in LMDB: shards are read in place, and remote ones kept by "
+            "WebDataset(cache_dir=...); keep decoded samples as shards of wds.ShardWriter"
+        )
+
+
+def _resampled(src: Iterable[Any], n: int | None = None) -> Iterator[Any]:
+    """Draws from the items with replacement."""
+    items = list(src)
+    for _ in itertools.count() if n is None else range(n):
+        yield random.choice(items)
+
+
+def _tarfile_samples(
+    src: Iterable[Any], handler: Any = reraise_exception, select_files: Any = None,
+    rename_files: Any = None,
+) -> Iterator[Any]:
+    """The samples of the shards of a list, one shard after another."""
+    from .source import samples_of_shards
+
+    return samples_of_shards(src, handler, select_files, rename_files)
+
+
+def tarfile_samples(
+    src: Iterable[Any], handler: Any = reraise_exception, select_files: Any = None,
+    rename_files: Any = None,
+) -> Iterator[Any]:
+    """The samples of shards: of an iterator over ``{"url": ...}``, one shard after another."""
+    return _tarfile_samples(src, handler, select_files, rename_files)
+
+
+def bufsize_of(stage: Any) -> int | None:
+    """How many items a stage mixes, if it is a shuffle()."""
+    if isinstance(stage, detshuffle):
+        return stage.bufsize
+    if not isinstance(stage, Stage) or stage.f is not _shuffle:
+        return None
+    return int(stage.args[0] if stage.args else stage.kw.get("bufsize", 1000))
+
+
+def seed_of(stage: Any) -> int | None:
+    """The seed of a shuffle(), if it has one."""
+    seed = stage.seed if isinstance(stage, detshuffle) else stage.kw.get("seed")
+    return seed if isinstance(seed, int) else None
+
+
+def batchsize_of(stage: Any) -> int | None:
+    """The items of a batch, if the stage is batched()."""
+    if not isinstance(stage, Stage) or stage.f is not _batched:
+        return None
+    return int(stage.args[0] if stage.args else stage.kw.get("batchsize", 20))
+
+
+def is_expander(stage: Any) -> bool:
+    """True for tarfile_to_samples()."""
+    return isinstance(stage, Stage) and stage.f is _tarfile_samples
+
+
+def kind_of(stage: Any) -> str:
+    """PER_SAMPLE, PER_BATCH or KEEPS."""
+    return str(getattr(stage, "kind", KEEPS))
+
+
+def name_of(stage: Any) -> str:
+    """What to call a stage."""
+    name = getattr(stage, "name", None) or getattr(stage, "__name__", None)
+    return str(name or type(stage).__name__)
+
+
+associate = StageMaker(_associate, PER_SAMPLE)
+batched = StageMaker(_batched, PER_BATCH)
+decode = StageMaker(_decode, PER_SAMPLE)
+extract_keys = StageMaker(_extract_keys, PER_SAMPLE)
+info = StageMaker(_info, PER_SAMPLE)
+log_keys = StageMaker(_log_keys, PER_SAMPLE)
+map = StageMaker(_map, PER_SAMPLE)  # noqa: A001
+map_dict = StageMaker(_map_dict, PER_SAMPLE)
+map_tuple = StageMaker(_map_tuple, PER_SAMPLE)
+rename = StageMaker(_rename, PER_SAMPLE)
+rename_keys = StageMaker(_rename_keys, PER_SAMPLE)
+resampled = StageMaker(_resampled, KEEPS)
+rsample = StageMaker(_rsample, KEEPS)
+select = StageMaker(_select, PER_SAMPLE)
+shuffle = StageMaker(_shuffle, KEEPS)
+slice = StageMaker(_slice, KEEPS)  # noqa: A001
+tarfile_to_samples = StageMaker(_tarfile_samples, KEEPS)
+to_tuple = StageMaker(_to_tuple, PER_SAMPLE)
+unbatched = StageMaker(_unbatched, KEEPS)
+unlisted = StageMaker(_unlisted, KEEPS)
+xdecode = StageMaker(_xdecode, PER_SAMPLE)
+
+
+def transform_with(sample: Sequence[Any], transformers: Sequence[Any] | None) -> Any:
+    """A function for each place of a list; None leaves it as it is."""
+    if not transformers:
+        return sample
+    result = list(sample)
+    for place, f in enumerate(transformers):
+        if f is not None:
+            result[place] = f(sample[place])
+    return result
+
+
+__all__ = [
+    "Cached",
+    "LMDBCached",
+    "Stage",
+    "associate",
+    "batched",
+    "decode",
+    "default_collation_fn",
+    "detshuffle",
+    "extract_keys",
+    "getfirst",
+    "identity",
+    "info",
+    "log_keys",
+    "map",
+    "map_dict",
+    "map_tuple",
+    "pipelinefilter",
+    "rename",
+    "rename_keys",
+    "resampled",
+    "rsample",
+    "select",
+    "shuffle",
+    "slice",
+    "tarfile_samples",
+    "tarfile_to_samples",
+    "to_tuple",
+    "transform_with",
+    "unbatched",
+    "unlisted",
+    "xdecode",
+]

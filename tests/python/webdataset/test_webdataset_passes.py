@@ -1,0 +1,309 @@
+"""Passes of pipelines: each sample once over all ranks and workers, and states within them."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+from collections import Counter
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from webdataset_support import NUM_SAMPLES, numbers, own_folders, rank_of, url  # noqa: F401
+
+import shardwise
+import shardwise.webdataset as wds
+from shardwise.errors import InvalidArgument, Mismatch, Unsupported
+
+pytest.importorskip("torch")
+
+pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
+
+ALL = Counter(range(NUM_SAMPLES))
+
+
+def is_kept(sample: Any) -> bool:
+    return int(sample["__key__"]) % 3 != 0
+
+
+def pipeline(url: str, batch_size: int, drops: bool = False, **options: Any) -> wds.WebDataset:
+    dataset = wds.WebDataset(url, shardshuffle=100, **options).shuffle(1000).decode()
+    if drops:
+        dataset = dataset.select(is_kept)
+    return dataset.to_tuple("__key__", "cls").batched(batch_size)
+
+
+def loader(url: str, batch_size: int, workers: int, **options: Any) -> wds.WebLoader:
+    return wds.WebLoader(
+        pipeline(url, batch_size, **options), batch_size=None, num_workers=workers
+    )
+
+
+def test_1003_samples_on_7_ranks_with_2_workers_come_once(url: str) -> None:
+    for epoch in range(2):
+        counts: Counter[int] = Counter()
+        for rank in range(7):
+            with rank_of(rank, 7):
+                batches = loader(url, 16, 2)
+                batches.set_epoch(epoch)
+                for keys, labels in batches:
+                    assert numbers(keys) == labels.tolist()
+                    counts.update(numbers(keys))
+        assert counts == ALL
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+def test_passes_have_all_samples_in_other_orders(url: str, workers: int) -> None:
+    batches = loader(url, 10, workers)
+    passes = [[k for keys, _ in batches for k in numbers(keys)] for _ in range(2)]
+    assert [Counter(one) for one in passes] == [ALL, ALL]
+    assert passes[0] != passes[1]
+    alone = loader(url, 10, 0)
+    assert passes == [[k for keys, _ in alone for k in numbers(keys)] for _ in range(2)]
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_a_plain_dataloader_has_the_same_passes(url: str, start: str) -> None:
+    from torch.utils.data import DataLoader
+
+    dataset = pipeline(url, 10)
+    batches = DataLoader(
+        dataset, batch_size=None, num_workers=2, multiprocessing_context=start,
+        persistent_workers=start == "spawn",
+    )
+    passes = [[k for keys, _ in batches for k in numbers(keys)] for _ in range(2)]
+    assert [Counter(one) for one in passes] == [ALL, ALL]
+    assert passes[0] != passes[1]
+    with pytest.raises(Unsupported, match="WebLoader"):
+        dataset.state_dict()
+
+
+def test_a_loader_that_batches_gives_each_sample_once(url: str) -> None:
+    dataset = wds.WebDataset(url, shardshuffle=False).decode().to_tuple("__key__", "cls")
+    batches = wds.WebLoader(dataset, batch_size=7, num_workers=2)
+    seen = [k for keys, _ in batches for k in numbers(keys)]
+    assert seen == list(range(NUM_SAMPLES))  # in the order of the shards: none is shuffled
+
+
+def test_without_splitters_each_rank_and_worker_has_all(url: str) -> None:
+    with rank_of(3, 7):
+        dataset = wds.WebDataset(url, nodesplitter=None).to_tuple("__key__")
+        assert len(list(dataset)) == NUM_SAMPLES
+        twice = wds.WebDataset(url, nodesplitter=None, workersplitter=None).to_tuple("__key__")
+        batches = wds.WebLoader(twice, batch_size=None, num_workers=2)
+        assert Counter(int(key) for (key,) in batches) == ALL + ALL
+        with pytest.raises(Unsupported, match="workersplitter"):
+            batches.state_dict()
+
+
+def test_a_function_picks_shards(url: str) -> None:
+    def second(src: Any) -> Any:
+        return islice(src, 1, 2)
+
+    dataset = wds.WebDataset(url, nodesplitter=second).to_tuple("__key__")
+    assert numbers(key for (key,) in dataset) == list(range(401, 701))
+    with pytest.raises(Unsupported, match="second"):
+        dataset.state_dict()
+
+
+def test_a_shard_that_is_listed_twice_comes_twice(url: str) -> None:
+    shards = [url.replace("{000000..000002}", number) for number in ("000000", "000001", "000000")]
+    dataset = wds.WebDataset(shards).shuffle(10).to_tuple("__key__", "__url__")
+    counts = Counter(dataset)
+    expected = {(f"{i:06}", shards[0]): 2 for i in range(401)}
+    assert counts == {**expected, **{(f"{i:06}", shards[1]): 1 for i in range(401, 701)}}
+
+
+def test_resampled_passes_have_no_end_and_with_epoch_ends_them(url: str) -> None:
+    dataset = wds.WebDataset(url, resampled=True).shuffle(100).to_tuple("__key__")
+    assert len(list(islice(iter(dataset), 3 * NUM_SAMPLES))) == 3 * NUM_SAMPLES
+    loader = wds.WebLoader(dataset.batched(16), batch_size=None, num_workers=2)
+    loader = loader.unbatched().shuffle(1000).batched(64)
+    loader = loader.with_epoch(40)
+    sizes = [len(keys) for (keys,) in loader]
+    assert sizes == [64] * 40 == [len(keys) for (keys,) in loader]
+    with pytest.raises(Unsupported, match="unbatched"):
+        loader.state_dict()
+
+
+def test_repeat_goes_through_several_orders_in_one_pass(url: str) -> None:
+    dataset = wds.WebDataset(url).shuffle(10).to_tuple("__key__").repeat(2)
+    seen = [int(key) for (key,) in dataset]
+    assert Counter(seen) == ALL + ALL
+    assert Counter(seen[:NUM_SAMPLES]) == ALL
+    assert seen[:NUM_SAMPLES] != seen[NUM_SAMPLES:]
+
+
+def test_more_workers_than_samples_are_no_error(tmp_path: Path, url: str) -> None:
+    dataset = wds.WebDataset(url).slice(1).to_tuple("__key__")
+    assert len(list(wds.WebLoader(dataset, batch_size=None, num_workers=2))) == 2
+    with wds.TarWriter(str(tmp_path / "empty.tar")):
+        pass
+    with pytest.raises(InvalidArgument, match="empty_check"):
+        list(wds.WebDataset(str(tmp_path / "empty.tar")))
+    assert list(wds.WebDataset(str(tmp_path / "empty.tar"), empty_check=False)) == []
+
+
+class Run:
+    """A run that stops now and then, and goes on with other ranks and workers; beside it the model:
+    the samples that each pass has still to give."""
+
+    def __init__(self, url: str, dice: random.Random, drops: bool) -> None:
+        self.url, self.dice, self.drops = url, dice, drops
+        self.wanted = Counter(i for i in range(NUM_SAMPLES) if not drops or i % 3 != 0)
+        self.left = self.wanted.copy()
+        self.states: list[dict[str, Any]] = []
+
+    def goes_on(self) -> None:
+        """Starts again on some ranks and workers, and takes some batches; perhaps to the end."""
+        world_size = self.dice.choice([1, 2, 3])
+        workers = self.dice.choice([0, 0, 1, 2])
+        batch_size = self.dice.choice([5, 16])
+        stops = self.dice.random() < 0.8
+        steps = self.dice.randrange(NUM_SAMPLES // batch_size // world_size)
+        states = []
+        for rank in range(world_size):
+            with rank_of(rank, world_size):
+                batches = loader(self.url, batch_size, workers, drops=self.drops)
+                if self.states:
+                    batches.load_state_dict(self.states)
+                for keys, _ in islice(batches, steps if stops else None):
+                    seen = Counter(numbers(keys))
+                    assert seen <= self.left, "a sample came twice, or of another pass"
+                    self.left -= seen
+                states.append(pickle.loads(pickle.dumps(batches.state_dict())))
+        self.states = states
+        if not stops:
+            assert not self.left, "samples are missing at the end of the pass"
+            self.left = self.wanted.copy()
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize("seed", range(40 if os.environ.get("SHARDWISE_THOROUGH") else 4))
+def test_runs_that_stop_and_go_on_elsewhere_give_each_sample_once(
+    url: str, seed: int, drops: bool
+) -> None:
+    run = Run(url, random.Random(seed), drops)
+    for _ in range(4):
+        run.goes_on()
+        if run.left == Counter():
+            run.left = run.wanted.copy()
+
+
+def test_the_state_of_a_pass_over_several_epochs(url: str) -> None:
+    dataset = pipeline(url, 10).repeat()
+    batches = wds.WebLoader(dataset, batch_size=None, num_workers=2)
+    seen = Counter(k for keys, _ in islice(batches, 150) for k in numbers(keys))
+    state = batches.state_dict()
+    again = wds.WebLoader(pipeline(url, 10).repeat(), batch_size=None, num_workers=3)
+    again.load_state_dict(state)
+    rest = Counter(k for keys, _ in islice(again, 52) for k in numbers(keys))
+    assert max((seen + rest).values()) == 2
+    assert sum((seen + rest).values()) >= 2 * NUM_SAMPLES - 30
+
+
+def test_with_epoch_goes_on_with_what_is_left_of_it(url: str) -> None:
+    def made() -> Any:
+        return loader(url, 10, 2).with_epoch(30)
+
+    batches = made()
+    seen = [numbers(keys) for keys, _ in islice(batches, 12)]
+    again = made()
+    again.load_state_dict(batches.state_dict())
+    rest = [numbers(keys) for keys, _ in again]
+    assert seen + rest == [numbers(keys) for keys, _ in made()]
+    assert len(list(again)) == 30
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_that_stay_go_on_where_a_state_says(url: str, start: str) -> None:
+    def made() -> wds.WebLoader:
+        return wds.WebLoader(
+            pipeline(url, 10), batch_size=None, num_workers=2, persistent_workers=True,
+            multiprocessing_context=start,
+        )
+
+    batches = made()
+    seen = [numbers(keys) for keys, _ in islice(batches, 33)]
+    state = batches.state_dict()
+    whole = seen + [numbers(keys) for keys, _ in islice(iter(batches), 0)]
+    batches.load_state_dict(state)
+    whole += [numbers(keys) for keys, _ in batches]
+    assert Counter(k for keys in whole for k in keys) == ALL
+    following = [numbers(keys) for keys, _ in batches]
+    assert Counter(k for keys in following for k in keys) == ALL and following != whole
+
+
+def test_a_pipeline_without_a_loader_has_a_state(url: str) -> None:
+    dataset = pipeline(url, 10)
+    seen = [k for keys, _ in islice(dataset, 20) for k in numbers(keys)]
+    again = pipeline(url, 10)
+    again.load_state_dict(dataset.state_dict())
+    assert seen + [k for keys, _ in again for k in numbers(keys)] == [
+        k for keys, _ in pipeline(url, 10) for k in numbers(keys)
+    ]
+
+
+def test_states_of_other_data_or_orders_are_refused(url: str) -> None:
+    batches = loader(url, 10, 0)
+    next(iter(batches))
+    state = batches.state_dict()
+    with pytest.raises(Mismatch, match="another order"):
+        loader(url, 10, 0, seed=1).load_state_dict(state)
+    one = url.replace("{000000..000002}", "000000")
+    with pytest.raises(Mismatch):
+        loader(one, 10, 0).load_state_dict(state)
+    with pytest.raises(InvalidArgument, match="no state"):
+        batches.load_state_dict({"token": "sw2.x"})
+    with rank_of(0, 2):
+        half = loader(url, 10, 0)
+        next(iter(half))
+        with pytest.raises(InvalidArgument, match="1 of 2 ranks"):
+            half.load_state_dict(half.state_dict())
+
+
+def generator(src: Any) -> Any:
+    yield from src
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        (lambda ds: ds.compose(generator), "generator"),
+        (lambda ds: ds.unbatched(), "unbatched"),
+        (lambda ds: ds.shuffle(5), "shuffle"),
+        (lambda ds: ds.slice(5), "slice"),
+        (lambda ds: ds.rsample(0.5), "rsample"),
+        (lambda ds: ds.mcached(), "mcached"),
+        (lambda ds: wds.DataPipeline(wds.RandomMix([ds, ds])), "RandomMix"),
+    ],
+)
+def test_a_state_that_would_not_be_exact_is_refused_by_name(
+    url: str, change: Any, name: str
+) -> None:
+    dataset = change(pipeline(url, 10))
+    for one in (dataset, wds.WebLoader(dataset, batch_size=None)):
+        with pytest.raises(Unsupported, match=name):
+            one.state_dict()
+        with pytest.raises(Unsupported, match=name):
+            one.load_state_dict({})
+
+
+def test_the_order_mixes_as_many_samples_as_were_asked(url: str) -> None:
+    steps = wds.WebDataset(url).shuffle(100_000).decode().pipeline
+    order = steps[0].order(100_000, None)
+    assert order.options["window"] * order.options["chunk_size"] >= 100_000
+    assert steps[0].order(0, None) == shardwise.Order("sequential")
+
+
+def test_a_stateful_loader_of_torchdata_goes_on_in_each_worker(url: str) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+    batches = stateful(pipeline(url, 10), batch_size=None, num_workers=2)
+    seen = [k for keys, _ in islice(batches, 31) for k in numbers(keys)]
+    state = batches.state_dict()
+    again = stateful(pipeline(url, 10), batch_size=None, num_workers=2)
+    again.load_state_dict(state)
+    rest = [k for keys, _ in again for k in numbers(keys)]
+    assert Counter(seen + rest) == ALL
