@@ -38,48 +38,66 @@ namespace sl = shardwise::libtorch;
 constexpr std::uint64_t kEpochs = 2;
 constexpr std::int64_t kGlobalBatch = 7;
 
-/// What goes wrong, once.
-enum class Event : std::uint8_t {
+/// What goes wrong, once, and where.
+enum class Act : std::uint8_t { kNone, kSignal, kThrow, kRequest, kLate };
+enum class Place : std::uint8_t {
   kNone,
-  kSignalBeforeStep,
-  kSignalAfterStep,
-  kRequest,
-  kLate,
-  kThrowBeforeStep,
-  kThrowInUpdate,
-  kThrowAfterStep,
-  kDecoderThrows,
-  kSignalWhileFetching,
-  kSignalInEvaluation,
-  kThrowInEvaluation,
-  kSignalBeforeMeeting,
-  kNumber
+  kBeforeStep,
+  kInUpdate,
+  kAfterStep,
+  kDecoder,  // a signal comes while the loop waits for it
+  kEvaluation,
+  kMeeting
 };
+struct Event {
+  Act act = Act::kNone;
+  Place place = Place::kNone;
+
+  bool is(Act other, Place where) const { return act == other && place == where; }
+};
+constexpr std::array<Event, 13> kEvents = {{{Act::kNone, Place::kNone},
+                                            {Act::kSignal, Place::kBeforeStep},
+                                            {Act::kSignal, Place::kAfterStep},
+                                            {Act::kRequest, Place::kBeforeStep},
+                                            {Act::kLate, Place::kNone},
+                                            {Act::kThrow, Place::kBeforeStep},
+                                            {Act::kThrow, Place::kInUpdate},
+                                            {Act::kThrow, Place::kAfterStep},
+                                            {Act::kThrow, Place::kDecoder},
+                                            {Act::kSignal, Place::kDecoder},
+                                            {Act::kSignal, Place::kEvaluation},
+                                            {Act::kThrow, Place::kEvaluation},
+                                            {Act::kSignal, Place::kMeeting}}};
 
 struct Plan {
-  Event event = Event::kNone;
+  Event event;
   bool is_mine = false;
   std::uint64_t step = 0;    ///< at which it happens
-  std::uint64_t sample = 0;  ///< whose decoder throws, or waits
+  std::uint64_t sample = 0;  ///< whose decoder it is
   int signal = SIGTERM;
 };
 
 /// What the column's function does, which threads call.
 struct Decoder {
-  std::atomic<std::int64_t> fails_at{-1};
-  std::atomic<std::int64_t> waits_at{-1};
-  std::atomic<bool> is_released{false};
-  int signal = SIGTERM;
+  explicit Decoder(const Plan& plan)
+      : acts_at(plan.event.place == Place::kDecoder ? static_cast<std::int64_t>(plan.sample) : -1),
+        act(plan.event.act),
+        signal(plan.signal) {}
 
-  void make(const Sample& sample, columns::Row& row) {
+  void make(const Sample& sample, columns::Row& row) const {
     const auto number = static_cast<std::int64_t>(sample.index());
-    if (number == fails_at) throw BadField("thrown on purpose", "by the decoder", "");
-    if (number == waits_at) {
+    if (number == acts_at) {
+      if (act == Act::kThrow) throw BadField("thrown on purpose", "by the decoder", "");
       ::kill(::getpid(), signal);
       while (!is_released) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     row.values<float>()[0] = static_cast<float>(number % 16);
   }
+
+  const std::int64_t acts_at;
+  const Act act;
+  const int signal;
+  std::atomic<bool> is_released{false};
 };
 
 /// Trains a row of numbers by whole ones, so that sums are the same on any number of ranks.
@@ -92,16 +110,10 @@ class Trainer {
         group_(group),
         guard_(guard),
         plan_(plan),
+        decoder_(plan),
         file_(path, group),
         loader_(data, options(), sl::make_reducer(group)),
         averager_({weight_}) {
-    if (plan.event == Event::kDecoderThrows) {
-      decoder_.fails_at = static_cast<std::int64_t>(plan.sample);
-    }
-    if (plan.event == Event::kSignalWhileFetching) {
-      decoder_.waits_at = static_cast<std::int64_t>(plan.sample);
-    }
-    decoder_.signal = plan.signal;
     if (const auto last = file_.read()) {
       weight_.copy_(last->tensor("weight"));
       step_ = static_cast<std::uint64_t>(last->integer("step"));
@@ -119,20 +131,17 @@ class Trainer {
       std::int64_t samples = 0;
       weight_.mutable_grad() = torch::zeros_like(weight_);
       for (auto& batch : epoch) {
-        happen(Event::kSignalBeforeStep);
-        happen(Event::kThrowBeforeStep);
-        happen(Event::kRequest);
+        happen(Place::kBeforeStep);
         if (batch.size() > 0) weight_.mutable_grad() += sl::to_tensor(batch["value"]).sum();
         samples += static_cast<std::int64_t>(batch.size());
         if (++passes % passes_ != 0 && loader_.steps_left() > 0) continue;
         averager_.average(std::exchange(samples, 0), group_);
-        happen(Event::kThrowInUpdate);
+        happen(Place::kInUpdate);
         weight_.sub_(weight_.grad(), 0.5);
         weight_.mutable_grad().zero_();
         ++step_;
         check(step_, weight_);
-        happen(Event::kSignalAfterStep);
-        happen(Event::kThrowAfterStep);
+        happen(Place::kAfterStep);
         if (guard_ != nullptr && guard_->should_stop()) return;
         if (step_ % 4 == 0) save();
       }
@@ -168,31 +177,21 @@ class Trainer {
 
   void evaluate() {
     const sl::Measure measure = [&](const torch::Tensor& images, const torch::Tensor&) {
-      happen(Event::kSignalInEvaluation);
-      happen(Event::kThrowInEvaluation);
+      happen(Place::kEvaluation);
       return torch::ones({images.size(0)});
     };
     const auto means = sl::exact_means(measure, data_, group_, {.batch_size = 3, .threads = 1});
     REQUIRE(means.at(0).value() == 1);
   }
 
-  void happen(Event event) {
-    if (event != plan_.event || !plan_.is_mine) return;
-    const bool is_evaluation =
-        event == Event::kSignalInEvaluation || event == Event::kThrowInEvaluation;
-    if (!is_evaluation && step_ < plan_.step) return;
+  void happen(Place place) {
+    if (place != plan_.event.place || !plan_.is_mine) return;
+    if (place != Place::kEvaluation && step_ < plan_.step) return;
     plan_.is_mine = false;
-    switch (event) {
-      case Event::kSignalBeforeStep:
-      case Event::kSignalAfterStep:
-      case Event::kSignalInEvaluation:
-        ::kill(::getpid(), plan_.signal);
-        return;
-      case Event::kRequest:
-        std::thread([&] { guard_->request("asked by a thread"); }).join();
-        return;
-      default:
-        throw std::runtime_error("thrown on purpose");
+    if (plan_.event.act == Act::kThrow) throw std::runtime_error("thrown on purpose");
+    if (plan_.event.act == Act::kSignal) ::kill(::getpid(), plan_.signal);
+    if (plan_.event.act == Act::kRequest) {
+      std::thread([&] { guard_->request("asked by a thread"); }).join();
     }
   }
 
@@ -239,7 +238,7 @@ class Lives {
   Plan draw(std::mt19937_64& random) const {
     constexpr std::array<int, 4> kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
     Plan plan;
-    plan.event = static_cast<Event>(random() % static_cast<unsigned>(Event::kNumber));
+    plan.event = kEvents[random() % kEvents.size()];
     plan.is_mine = static_cast<int>(random() % static_cast<unsigned>(control_.world_size())) ==
                    control_.rank();
     plan.step = random() % known_.size();
@@ -253,15 +252,17 @@ class Lives {
     const Plan plan = draw(random);
     const auto late = std::chrono::milliseconds(1 + random() % 200);
     where_ = "life " + std::to_string(seed) + ", event " +
-             std::to_string(static_cast<int>(plan.event)) + ", step " + std::to_string(plan.step);
-    const bool is_late = plan.event == Event::kLate && plan.is_mine;
+             std::to_string(static_cast<int>(plan.event.act)) + " at " +
+             std::to_string(static_cast<int>(plan.event.place)) + ", step " +
+             std::to_string(plan.step);
+    const bool is_late = plan.event.act == Act::kLate && plan.is_mine;
     sl::StopGuard guard({.max_time = is_late ? late : std::chrono::milliseconds(0)});
     std::string error;
     ErrorCode code = ErrorCode::kIo;
     bool has_ended = false;
     std::optional<std::uint64_t> step;
     try {
-      if (plan.event == Event::kSignalBeforeMeeting && plan.is_mine) ::raise(plan.signal);
+      if (plan.event.place == Place::kMeeting && plan.is_mine) ::raise(plan.signal);
       const std::string meeting = path_ + ".meeting." + std::to_string(num_groups_++);
       const auto group = make_group(kind_, meeting, &guard);
       Trainer trainer(data_, group, path, &guard, plan, passes_);
@@ -284,7 +285,7 @@ class Lives {
       has_ended = trainer.has_ended;
       if (saved) step = trainer.step();
     } catch (const Error& e) {
-      if (plan.event != Event::kSignalBeforeMeeting) throw;
+      if (plan.event.place != Place::kMeeting) throw;
       error = e.what();
       code = e.code();
     }
@@ -295,12 +296,8 @@ class Lives {
 
   void check(const Plan& plan, const sl::StopGuard& guard, bool has_ended, const std::string& error,
              ErrorCode code) {
-    const bool fails =
-        plan.event == Event::kThrowBeforeStep || plan.event == Event::kThrowInUpdate ||
-        plan.event == Event::kThrowAfterStep || plan.event == Event::kDecoderThrows ||
-        plan.event == Event::kThrowInEvaluation;
     // The wait for other ranks was interrupted; unless they were all there already.
-    if (plan.event == Event::kSignalBeforeMeeting && !error.empty()) {
+    if (plan.event.place == Place::kMeeting && !error.empty()) {
       require(code == (plan.is_mine ? ErrorCode::kCancelled : ErrorCode::kDistributed), error);
       require(guard.exit_code() == (plan.is_mine ? 128 + plan.signal : 0), error);
       return;
@@ -311,14 +308,11 @@ class Lives {
                            {"error", error.empty() ? "no" : "yes"},
                            {"end", has_ended ? "yes" : "no"}});
     const bool failed = control_.any(!error.empty());
-    require(!failed || fails, error);
+    require(!failed || plan.event.act == Act::kThrow, error);
     require(guard.exit_code() == 1 || !failed, guard.reason());
-    const bool has_signal =
-        plan.event == Event::kSignalBeforeMeeting || plan.event == Event::kSignalBeforeStep ||
-        plan.event == Event::kSignalAfterStep || plan.event == Event::kSignalWhileFetching ||
-        plan.event == Event::kSignalInEvaluation;
     if (!failed && !guard.reason().empty()) {
-      require(guard.exit_code() == (has_signal ? 128 + plan.signal : 0), guard.reason());
+      require(guard.exit_code() == (plan.event.act == Act::kSignal ? 128 + plan.signal : 0),
+              guard.reason());
     }
     if (!failed) return;
     const bool is_own = error.find("thrown on purpose") != std::string::npos;
@@ -339,7 +333,7 @@ class Lives {
     const auto number = static_cast<std::size_t>(last->integer("step"));
     const auto weight = number == 0 ? torch::zeros({1000}) : known_.at(number - 1);
     require(last->tensor("weight").equal(weight), "the weight is not that of the step");
-    const bool is_behind = plan.event == Event::kThrowInUpdate && plan.is_mine;
+    const bool is_behind = plan.event.is(Act::kThrow, Place::kInUpdate) && plan.is_mine;
     if (step && !is_behind) require(*step == number, "the step is not the last one");
   }
 
@@ -649,7 +643,8 @@ void guards(const Arguments& arguments) {
   }
 }
 
-/// second OUT FIRST SIGNAL...: the last one, which comes for the second time, ends the process at once.
+/// second OUT FIRST SIGNAL...: the last one, which comes for the second time, ends the process at
+/// once.
 void second(const Arguments& arguments) {
   sl::StopGuard guard;
   std::vector<int> signals;
