@@ -1,4 +1,4 @@
-// Building in parts, merging, bringing up to date, and going on with a build that was cut off.
+// Building in parts, merging, bringing up to date, and continuing a build that was cut off.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string_view>
 
 #include "base/fault_point.h"
@@ -16,6 +18,7 @@
 #include "ingest/build_journal.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
+#include "support/chain.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -176,15 +179,6 @@ TEST(JournalTest, AKilledBuildIsGoneOnWith) {
   EXPECT_EQ(dir.list().size(), 10U + 4) << "strays were left";
 }
 
-/// Gives shards one size and one time, as many tools do.
-void make_alike(const std::vector<std::string>& shards) {
-  struct timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
-  for (const std::string& shard : shards) {
-    std::filesystem::resize_file(shard, 1 << 20);
-    ASSERT_EQ(::utimensat(AT_FDCWD, shard.c_str(), times, 0), 0);
-  }
-}
-
 /// The index at "t.idx", which was gone on with, has the table that a build of these shards makes.
 void expect_as_built_at_once(const TempDir& dir, const std::vector<std::string>& shards) {
   Index::open(dir / "t.idx")->validate();
@@ -193,30 +187,89 @@ void expect_as_built_at_once(const TempDir& dir, const std::vector<std::string>&
             test::read_file(dir / table_of(dir, "whole.idx")));
 }
 
-TEST(JournalTest, AShardThatBeginsOtherwiseIsScannedAgain) {
-  const TempDir dir;
-  const auto shards = test::write_shards(dir, 4, 40);
-  make_alike(shards);
-  build_and_be_killed(dir / "t.idx", shards, {}, 3);
-  std::filesystem::rename(shards[0], dir / "swapped");
-  std::filesystem::rename(shards[1], shards[0]);
-  std::filesystem::rename(dir / "swapped", shards[1]);
-  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[2]));
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 1U);
-  expect_as_built_at_once(dir, shards);
-}
+/// Shards that change, in a list that changes, and what a journal has of them.
+class JournalModel : test::Dice {
+ public:
+  JournalModel(const TempDir& dir, std::uint64_t seed) : Dice(seed), dir_(dir) {
+    for (int i = 0; i < 6; ++i) {
+      paths_.push_back(dir_ / (std::to_string(i) + ".tar"));
+      write(paths_.back());
+    }
+    list_ = paths_;
+  }
 
-TEST(JournalTest, AShardThatGrewIsScannedAgain) {
-  const TempDir dir;
-  const auto shards = test::write_shards(dir, 4, 5);
-  build_and_be_killed(dir / "t.idx", shards, {}, 3);
-  const std::string before = test::read_file(shards[1]);
-  const std::size_t end = before.find_last_not_of('\0') / 512 * 512 + 512;
-  TarBuilder more;
-  test::write_file(shards[1], before.substr(0, end) + more.file("new.txt", "1").end().bytes());
-  EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[0], shards[2]));
-  EXPECT_EQ(build_index(dir / "t.idx", shards, {.threads = 1}).shards_resumed, 2U);
-  expect_as_built_at_once(dir, shards);
+  /// Changes something, and has a build killed that brings it up to date.
+  void step() {
+    if (flip()) write(paths_[pick(paths_.size())]);
+    if (flip()) {
+      list_ = paths_;
+      std::shuffle(list_.begin(), list_.end(), random_);
+      list_.resize(1 + pick(list_.size()));
+    }
+    const auto wanted = expect_plan();
+    if (wanted.empty()) return;
+    const bool is_table_there = one_in(4);
+    const std::size_t num_scanned = is_table_there ? wanted.size() : 1 + pick(wanted.size());
+    if (is_table_there) {
+      build_and_be_killed(dir_ / "t.idx", list_, {.threads = 1}, 1, "table.committed");
+    } else {
+      build_and_be_killed(dir_ / "t.idx", list_, {.threads = 1}, static_cast<int>(num_scanned));
+    }
+    for (std::size_t i = 0; i < num_scanned; ++i) journaled_[wanted[i]] = versions_[wanted[i]];
+  }
+
+  void finish() {
+    const auto wanted = expect_plan();
+    const BuildReport report = build_index(dir_ / "t.idx", list_, {.threads = 1});
+    EXPECT_EQ(report.shards_scanned, wanted.size());
+    EXPECT_EQ(report.shards_resumed, list_.size() - wanted.size());
+    expect_as_built_at_once(dir_, list_);
+    EXPECT_EQ(dir_.list().size(), paths_.size() + 4) << "strays were left";
+  }
+
+ private:
+  /// Another shard: of one size and time with the one before, as many tools leave it, or not.
+  void write(const std::string& path) {
+    const int version = ++num_versions_;
+    test::write_file(path, TarBuilder()
+                               .file(std::to_string(version) + ".txt", "of " + path)
+                               .file("z" + path.substr(path.rfind('/') + 1, 1) + ".txt", "")
+                               .end()
+                               .bytes());
+    std::filesystem::resize_file(path, one_in(4) ? 8192 : 4096);
+    const timespec times[2] = {{1'000'000'000 + (flip() ? version : 0), 0},
+                               {1'000'000'000 + (flip() ? version : 0), 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    versions_[path] = version;
+  }
+
+  /// Returns what is to be scanned, in its order, and checks that a plan says so.
+  std::vector<std::string> expect_plan() const {
+    std::vector<std::string> wanted, had;
+    for (const std::string& path : list_) {
+      const auto at = journaled_.find(path);
+      const bool is_had = at != journaled_.end() && at->second == versions_.at(path);
+      (is_had ? had : wanted).push_back(path);
+    }
+    const BuildPlan plan = plan_index(dir_ / "t.idx", list_);
+    EXPECT_EQ(plan.read, wanted);
+    EXPECT_EQ(plan.resumed, had);
+    return wanted;
+  }
+
+  const TempDir& dir_;
+  std::vector<std::string> paths_, list_;
+  std::map<std::string, int> versions_, journaled_;
+  int num_versions_ = 0;
+};
+
+TEST(JournalTest, KilledInChainsABuildScansWhatChangedAndNoShardTwice) {
+  test::for_each_seed(8, 300, [](std::uint64_t seed) {
+    const TempDir dir;
+    JournalModel model(dir, seed);
+    for (int i = 0; i < 6 && !testing::Test::HasFailure(); ++i) model.step();
+    model.finish();
+  });
 }
 
 TEST(JournalTest, AFileThatIsNoJournalStays) {
@@ -341,32 +394,6 @@ TEST(JournalTest, EveryDamageCostsOnlyTime) {
     damaged[i] = static_cast<char>(damaged[i] ^ 0x40);
     expect_right(damaged, i);
     expect_right(whole.substr(0, i), i);
-  }
-}
-
-TEST(JournalTest, WhateverChangesInTheListNothingIsScannedTwice) {
-  const TempDir dir;
-  const auto all = test::write_shards(dir, 8, 5);
-  const std::vector<std::string> shards(all.begin(), all.begin() + 6);
-  const std::vector<std::vector<std::string>> lists = {
-      {all[6], all[0], all[1], all[2], all[3]},  // a new one before
-      {all[0], all[1], all[7], all[2], all[3]},  // between
-      {all[0], all[2], all[1], all[3]},          // another order
-      {all[3], all[0], all[1]},
-      {all[2], all[0], all[1]}};
-  for (const auto& list : lists) {
-    build_and_be_killed(dir / "t.idx", shards, {}, 4);  // has 0 to 3
-    build_and_be_killed(dir / "t.idx", list, {}, 1, "table.committed");
-    const BuildPlan plan = plan_index(dir / "t.idx", list);
-    const BuildReport report = build_index(dir / "t.idx", list, {.threads = 1});
-    EXPECT_EQ(report.shards_scanned, 0U);
-    EXPECT_EQ(plan.read.size(), report.shards_scanned);
-    EXPECT_EQ(plan.resumed.size(), report.shards_resumed);
-    expect_as_built_at_once(dir, list);
-    for (const char* name : {"t.idx", "whole.idx"}) {
-      std::filesystem::remove(dir / table_of(dir, name));
-      std::filesystem::remove(dir / name);
-    }
   }
 }
 
