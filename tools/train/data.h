@@ -1,12 +1,14 @@
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/libtorch/image_loader.h"
+#include "shardwise/libtorch/process_group.h"
 #include "train_options.h"
 
 namespace shardwise::train {
@@ -26,5 +28,11 @@ void check(const Options& options, int world_size);
 
 libtorch::ImageLoader::Options loader_options(const Options& options, unsigned threads,
                                               const MixedDataset& data);
+
+/// One more than the largest label. Where nothing else tells it, each rank reads a part of the
+/// labels. Collective.
+/// Errors: InvalidArgument, if that would fetch all shards; BadField.
+std::int64_t count_classes(const MixedDataset& data, const Options& options,
+                           const libtorch::ProcessGroup& group, const CancelToken& cancel);
 
 }  // namespace shardwise::train
