@@ -21,7 +21,7 @@ _MODULES = {
     "pipeline": ("pipeline",),
     "pytorch": ("base",),
     "shardlists": ("shards",),
-    "tariterators": ("stages", "shards"),
+    "tariterators": ("tars", "stages", "shards"),
     "utils": ("utilities", "stages", "base"),
     "writer": ("writing",),
 }

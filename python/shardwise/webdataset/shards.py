@@ -132,7 +132,12 @@ class SimpleShardList(Items):
         return len(self.urls)
 
     def __iter__(self) -> Iterator[dict[str, str]]:
-        for url in self.urls:
+        import random
+
+        urls = list(self.urls)
+        if self.seed is not None:
+            random.Random(self.seed).shuffle(urls)
+        for url in urls:
             yield {"url": url}
 
 
