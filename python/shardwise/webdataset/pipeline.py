@@ -183,6 +183,10 @@ class DataPipeline(Items, PipelineStage):
             yield item
         self._end_pass()
 
+    def _num_epochs(self, plan: _Plan) -> int:
+        """Epochs of a pass."""
+        return _ENDLESS if plan.source.is_resampled else self.repetitions
+
     def _limit(self) -> int:
         """Items of a pass at most; 0: no limit."""
         return max(0, self.nsamples) if self.repetitions != 1 else 0
@@ -192,7 +196,7 @@ class DataPipeline(Items, PipelineStage):
         self._is_over = True
 
     def _items(self, plan: _Plan, stream: Stream) -> Iterator[Any]:
-        for again in range(self.repetitions - stream.start.repetition):
+        for again in range(self._num_epochs(plan) - stream.start.repetition):
             items: Any = stream.samples(again)
             for stage in plan.stages:
                 items = _run(stage, items)
@@ -296,7 +300,8 @@ class DataPipeline(Items, PipelineStage):
             return
         parts = parts_of(state_dict)
         start = left_behind(plan.source, plan.order(), parts)
-        if start.has_ended and not start.left and start.repetition + 1 >= self.repetitions:
+        is_last = start.repetition + 1 >= self._num_epochs(plan)
+        if start.has_ended and not start.left and is_last:
             start = Start(start.number + 1)
         is_same = start.number == start_of(parts[0]).number
         self._take_start(start, max(part["items"] for part in parts) if is_same else 0)

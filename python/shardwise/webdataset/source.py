@@ -210,7 +210,14 @@ class Stream:
     def samples(self, again: int) -> Iterator[dict[str, Any]]:
         """The samples of the again-th epoch of this pass, from where it begins in this process; if
         they are resampled, of it and all later ones."""
-        if self.source.opened().data is None:
+        data = self.source.opened().data
+        if data is None:
+            return
+        if len(data) == 0:
+            if self.source.empty_check:
+                raise InvalidArgument(
+                    "the shards have no sample; or give WebDataset(empty_check=False)"
+                )
             return
         yield from self._epoch(again)
         while self.source.is_resampled:
@@ -250,8 +257,6 @@ class Stream:
             self.source, self.order, self.start, repetition, d.rank, d.world_size
         )
         size = len(sampler)
-        if size == 0 and repetition == 0 and self.source.empty_check and d.rank == d.worker == 0:
-            raise InvalidArgument("the shards have no sample; or give WebDataset(empty_check=False)")
         taken = self._taken
         ahead: list[int] = []
         block = taken // d.block
