@@ -1,4 +1,5 @@
-"""python -m shardwise.webdataset script.py [arguments]: a program that imports webdataset, unchanged."""
+"""python -m shardwise.webdataset script.py [arguments]: a program that imports webdataset,
+unchanged."""
 
 from __future__ import annotations
 

@@ -121,7 +121,8 @@ def _shards_in(folder: str) -> list[str]:
 
 
 class SimpleShardList(Items):
-    """The shards of a pipeline, as they are listed; with ``seed`` they are shuffled in each pass."""
+    """The shards of a pipeline, as they are listed; with ``seed`` they are shuffled in each
+    pass."""
 
     def __init__(self, urls: Any, seed: int | bool | None = None) -> None:
         super().__init__()

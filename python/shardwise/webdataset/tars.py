@@ -1,7 +1,7 @@
 """The members of shards one after another, for programs that group them into samples themselves.
 
-A shard is read whole by the process that names it: such pipelines are dealt by shards, as the program
-does it, and have no state. Take tarfile_to_samples() where you can.
+A shard is read whole by the process that names it: such pipelines are dealt by shards, as the
+program does it, and have no state. Take tarfile_to_samples() where you can.
 """
 
 from __future__ import annotations
