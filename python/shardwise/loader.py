@@ -450,7 +450,7 @@ class Loader:
     @property
     def bad_samples(self) -> dict[int, str]:
         """Numbers of the samples that all ranks left out because they were bad, with the reasons;
-        known after prove() and state_dict()."""
+        known after prove() and state_dict(), those of a run that goes on after load_state_dict()."""
         return self._core.bad_samples()
 
     @property

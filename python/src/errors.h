@@ -7,11 +7,8 @@
 
 namespace shardwise::python {
 
-/// A text of the C++ library with options named as Python has them.
-std::string with_names_here(std::string text);
-
 /// Has Error of the C++ library raised as the class of the module shardwise.errors that has its
-/// code.
+/// code, with options spelled as in Python.
 void translate_errors();
 
 /// Sets Python's error for the exception that is being handled. For what nanobind does not wrap:

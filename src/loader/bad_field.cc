@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/spelling.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -11,7 +12,8 @@ void throw_bad_field(const Sample& sample, std::size_t place, std::string_view t
                      std::string_view reason) {
   throw BadField("cannot decode field " + in_quotes(sample.field(place).name) + " as " +
                      std::string(type) + " (" + escaped(reason) + ")",
-                 sample.describe(), "mend the member, or leave the sample out with max_bad");
+                 sample.describe(),
+                 "mend the member, or leave the sample out with " + spelled("max_bad"));
 }
 
 }  // namespace shardwise::detail

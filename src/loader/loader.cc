@@ -10,6 +10,7 @@
 #include "base/error_types.h"
 #include "base/fork.h"
 #include "base/rank_environment.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "loader/agreed_options.h"
 #include "loader/batch_mixer.h"
@@ -120,9 +121,9 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
                         "choose 1 to 16,777,216");
   }
   if (options.max_bad > 0 && std::holds_alternative<Wids>(options.order.kind)) {
-    throw InvalidArgument(
-        "max_bad cannot be used with the order of wids", {},
-        "that order cannot leave samples out; choose another order, or max_bad 0");
+    throw InvalidArgument(spelled("max_bad") + " cannot be used with the order of wids", {},
+                          "that order cannot leave samples out; choose another order, or " +
+                              spelled("max_bad") + " 0");
   }
   if (options.by_length) require_by_length(options);
   if (options.mix) detail::BatchMixer(*options.mix, options.columns, options.order.seed);
@@ -159,8 +160,8 @@ std::size_t batches_ahead(const Loader::Options& options) {
 [[noreturn]] void throw_too_many_bad(std::size_t found, std::uint64_t max_bad,
                                      const std::string& which) {
   throw BadField(std::to_string(found) + " bad samples, more than the " + std::to_string(max_bad) +
-                     " that max_bad allows",
-                 which, "or raise max_bad");
+                     " that " + spelled("max_bad") + " allows",
+                 which, "or raise " + spelled("max_bad"));
 }
 
 /// A run whose first samples are all bad, this many, is an error.
@@ -168,8 +169,9 @@ constexpr std::size_t kMaxBadFirst = 100;
 
 [[noreturn]] void throw_all_bad(const std::string& which, const std::string& first) {
   throw BadField(which, "the first: " + first,
-                 "max_bad is for single samples: mend the columns and their functions; samples "
-                 "that are bad in a row can be left out of the data");
+                 spelled("max_bad") +
+                     " is for single samples: mend the columns and their functions; samples "
+                     "that are bad in a row can be left out of the data");
 }
 
 /// The only rank. Errors: InvalidArgument if this process was launched as one of several; those of

@@ -16,7 +16,6 @@
 #include "interrupt.h"
 #include "loader/fields.h"
 #include "loader/loader_access.h"
-#include "option_names.h"
 #include "output.h"
 #include "shardwise/base/error.h"
 #include "shardwise/loader/loader.h"
@@ -249,17 +248,7 @@ std::chrono::duration<double> DecodedEpoch::replay(
 std::chrono::duration<double> DecodedEpoch::waited() const { return impl_->stats.waited; }
 std::uint64_t DecodedEpoch::bytes_read() const { return impl_->stats.bytes_read; }
 
-std::string limit_text(std::string summary) {
-  // How many batches are in flight is no option.
-  if (summary.starts_with("prefetch-bound")) summary.erase(summary.find("; try "));
-  if (std::string_view(program_name()) == "shardwise-train") {  // nor there how many are fetched
-    const std::size_t at = summary.find("fetch_threads = ");
-    if (at != std::string::npos) summary.erase(at, summary.find("a larger cache", at) - at);
-  }
-  return with_option_names(summary);
-}
-
-std::string DecodedEpoch::limit() const { return limit_text(impl_->stats.summary()); }
+std::string DecodedEpoch::limit() const { return impl_->stats.summary(); }
 
 std::vector<std::string> DecodedEpoch::forgiven() const {
   std::vector<std::string> lines;

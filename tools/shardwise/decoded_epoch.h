@@ -45,10 +45,6 @@ void check_decode_options(const DecodeArguments& arguments);
 /// What the file of --trace begins with. One that begins otherwise is none of ours.
 inline constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
 
-/// What limits a run, as Loader::Stats::summary() says it, by options of this program. What is no
-/// option of it is not advised.
-std::string limit_text(std::string summary);
-
 /// Parts of an epoch, loaded by shardwise::loader. One thread.
 class DecodedEpoch {
  public:

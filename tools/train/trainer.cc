@@ -264,8 +264,7 @@ class Reporter {
   void run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading) {
     if (!speaks_) return;
     if (progress_ && loading.batches > 0) {
-      std::fprintf(stderr, "shardwise-train: loading: %s\n",
-                   tools::limit_text(loading.summary()).c_str());
+      std::fprintf(stderr, "shardwise-train: loading: %s\n", loading.summary().c_str());
     }
     for (const auto& [sample, entry] : bad.samples()) {
       std::fprintf(stderr, "shardwise-train: note: sample %llu was left out: %s\n",
@@ -275,7 +274,7 @@ class Reporter {
       nlohmann::ordered_json line = {{"epochs", epochs}};
       add_accuracy(line, accuracy_);
       line["bad_samples"] = bad.samples().size();
-      line["loading"] = tools::limit_text(loading.summary());
+      line["loading"] = loading.summary();
       line["threads"] = loading.threads;
       line["compute_threads"] = torch::get_num_threads();
       line["proofs"] = proofs_;
