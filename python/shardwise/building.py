@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _KINDS = ("damage", "no_field", "duplicate_field", "repeated_key", "link")
 
 
-def _policies(on_bad: str | Mapping[str, str]) -> str:
+def _policies(on_bad: str | Mapping[str, str] | None) -> str | None:
     """The policies as the library writes them."""
-    if isinstance(on_bad, str):
+    if on_bad is None or isinstance(on_bad, str):
         return on_bad
     if not hasattr(on_bad, "get"):
         raise InvalidArgument(f"on_bad is a str, or a dict by kind, and not {on_bad!r}")
@@ -45,7 +45,8 @@ def index(
     columns: Sequence[str] = (),
     hashes: bool = False,
     unique_keys: bool = False,
-    on_bad: str | Mapping[str, str] = "error",
+    on_bad: str | Mapping[str, str] | None = None,
+    forget: bool = False,
     drop_missing: bool = False,
     accept_times: bool = False,
     threads: int | None = None,
@@ -61,10 +62,12 @@ def index(
         that no sample has a value for is warned of; the report counts those without.
     hashes: also hash every byte, for verify(full=True).
     unique_keys: a key that comes in two shards is an error.
-    on_bad: what becomes of members that break a rule: "error" or "skip"; or by kind, as
+    on_bad: what becomes of members that break a rule: "error" (the default) or "skip"; or by kind, as
         {"damage": "skip", "repeated_key": "keep"}, where the others are errors. The kinds are
         damage, no_field, duplicate_field, repeated_key ("keep" takes all), and link ("resolve"
         gives a hard link the bytes of its target).
+    forget: do not keep the columns, hashes, unique_keys and on_bad that the index which is there was
+        built with. Without it those stay that are not given.
     drop_missing: leave out shards that do not exist. accept_times: take over copied shards.
     threads: that scan; by default one a core. 0: the calling one.
     part: (i, n), with i from 1: only the i-th of n parts of the shards, for merge(). A descriptor
@@ -90,6 +93,7 @@ def index(
         hashes=hashes,
         unique_keys=unique_keys,
         policies=_policies(on_bad),
+        forget=forget,
         drop_missing=drop_missing,
         accept_times=accept_times,
         threads=threads,
