@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _KINDS = ("damage", "no_field", "duplicate_field", "repeated_key", "link")
 
 
-def _policies(on_bad: str | Mapping[str, str]) -> str:
+def _policies(on_bad: str | Mapping[str, str] | None) -> str | None:
     """The policies as the library writes them."""
-    if isinstance(on_bad, str):
+    if on_bad is None or isinstance(on_bad, str):
         return on_bad
     if not hasattr(on_bad, "get"):
         raise InvalidArgument(f"on_bad is a str, or a dict by kind, and not {on_bad!r}")
@@ -45,7 +45,8 @@ def index(
     columns: Sequence[str] = (),
     hashes: bool = False,
     unique_keys: bool = False,
-    on_bad: str | Mapping[str, str] = "error",
+    on_bad: str | Mapping[str, str] | None = None,
+    forget: bool = False,
     drop_missing: bool = False,
     accept_times: bool = False,
     threads: int | None = None,
@@ -62,10 +63,12 @@ def index(
         one.
     hashes: also hash every byte, for verify(full=True).
     unique_keys: raise an error if a key occurs in two shards.
-    on_bad: how to treat members that break a rule: "error" or "skip", or a dict by kind, e.g.
-        {"damage": "skip", "repeated_key": "keep"}; other kinds are errors. The kinds are damage,
+    on_bad: how to treat members that break a rule: "error" (the default) or "skip", or a dict by
+        kind, e.g. {"damage": "skip", "repeated_key": "keep"}; other kinds are errors. The kinds are damage,
         no_field, duplicate_field, repeated_key ("keep" takes all), and link ("resolve" gives a hard
         link the bytes of its target).
+    forget: do not keep the columns, hashes, unique_keys and on_bad that an existing index was built
+        with. By default, those stay that are not given.
     drop_missing: leave out shards that do not exist. accept_times: accept copies of shards although
         their modification times differ.
     threads: threads that scan, by default one per core. 0 means: the calling thread.
@@ -94,6 +97,7 @@ def index(
         hashes=hashes,
         unique_keys=unique_keys,
         policies=_policies(on_bad),
+        forget=forget,
         drop_missing=drop_missing,
         accept_times=accept_times,
         threads=threads,

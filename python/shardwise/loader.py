@@ -452,7 +452,7 @@ class Loader:
     @property
     def bad_samples(self) -> dict[int, str]:
         """Numbers of the bad samples that all ranks left out, with the reasons; updated by prove()
-        and state_dict()."""
+        and state_dict(). After load_state_dict() they include those of the state."""
         return self._core.bad_samples()
 
     @property

@@ -102,18 +102,36 @@ std::shared_ptr<const Fetchers> fetchers_of(nb::handle cache) {
   return cache.is_none() ? nullptr : nb::cast<const CacheObject&>(cache).cache->options().fetchers;
 }
 
+/// Adds to what is asked for what the index that is there was built with.
+/// @param has_policies  some are asked for.
+void keep_content(const std::string& path, bool has_policies, Index::Content& content) {
+  try {
+    const Index::Content kept = Index::open(path)->summary().content;
+    if (!has_policies) content.policies = kept.policies;
+    if (content.columns.empty()) content.columns = kept.columns;
+    content.hashes |= kept.hashes;
+    content.unique_keys |= kept.unique_keys;
+  } catch (const Error& error) {  // it is built anew
+    const bool is_lost = error.code() == ErrorCode::kNotFound ||
+                         error.code() == ErrorCode::kCorruptIndex ||
+                         error.code() == ErrorCode::kVersionMismatch;
+    if (!is_lost) throw;
+  }
+}
+
 nb::object index(const std::string& output, const std::vector<std::string>& sources,
                  const std::vector<std::string>& columns, bool hashes, bool unique_keys,
-                 const std::string& policies, bool drop_missing, bool accept_times,
-                 std::optional<unsigned> threads,
+                 const std::optional<std::string>& policies, bool forget, bool drop_missing,
+                 bool accept_times, std::optional<unsigned> threads,
                  std::optional<std::pair<std::uint64_t, std::uint64_t>> part, nb::object progress,
                  nb::object cache) {
   const auto fetchers = fetchers_of(cache);
-  BuildOptions options = options_of(columns, hashes, unique_keys, policies, drop_missing,
-                                    accept_times, threads, std::move(progress));
+  BuildOptions options = options_of(columns, hashes, unique_keys, policies.value_or("error"),
+                                    drop_missing, accept_times, threads, std::move(progress));
   if (part) options.part = BuildOptions::Part{part->first, part->second};
   const BuildReport report = without_gil([&](const CancelToken& cancel) {
     options.cancel = cancel;
+    if (!forget) keep_content(output, policies.has_value(), options.content);
     options.remote = make_remote_access(fetchers, nullptr, cancel);
     const SourceList list = read_sources(sources, options.remote);
     options.sources = list.sources;
@@ -244,8 +262,8 @@ void add_building(nb::module_& module) {
       nb::sig("def at_home(path: str) -> str"),
       "The path with this user's home folder for a leading ~.");
   module.def("index", &index, "output"_a, "sources"_a, nb::kw_only(), "columns"_a, "hashes"_a,
-             "unique_keys"_a, "policies"_a, "drop_missing"_a, "accept_times"_a, "threads"_a.none(),
-             "part"_a.none(), "progress"_a.none(), "cache"_a.none(),
+             "unique_keys"_a, "policies"_a.none(), "forget"_a, "drop_missing"_a, "accept_times"_a,
+             "threads"_a.none(), "part"_a.none(), "progress"_a.none(), "cache"_a.none(),
              nb::sig("def index(output: str, sources: list[str], **options: typing.Any) -> "
                      "shardwise.records.BuildReport"),
              "What shardwise.index() calls.");

@@ -36,7 +36,16 @@ using Shape = std::optional<std::vector<std::int64_t>>;
 
 ColumnObject& held_by(PyObject* self) { return held_in<ColumnObject>(self); }
 
-/// Returns a row's random key as one whole number of 128 bits.
+/// Says below the traceback of what Python raised where it was.
+void note(const RaisedInPython& error, const std::string& place) {
+  const Gil gil;
+  try {
+    error.add_note(place);
+  } catch (nb::python_error&) {  // an exception that takes no notes is raised without
+  }
+}
+
+/// The random key of a row as one whole number of 128 bits.
 nb::object whole_number(const Hash128& key) {
   const nb::object high = nb::int_(key.high);
   return (high << nb::int_(64)) | nb::int_(key.low);
@@ -69,7 +78,7 @@ class PythonColumn final : public ColumnMaker {
     try {
       in_python([&] { call(input, row); });
     } catch (const RaisedInPython& error) {
-      note(error, input.sample);
+      note(error, "in the function of " + place(input.sample));
       throw;
     } catch (const BadField& error) {
       throw BadField(with_place(error, input.sample));
@@ -94,13 +103,6 @@ class PythonColumn final : public ColumnMaker {
   }
   [[nodiscard]] std::string with_place(const Error& error, const Sample& sample) const {
     return place(sample) + ": " + error.what();
-  }
-  void note(const RaisedInPython& error, const Sample& sample) const {
-    const Gil gil;
-    try {
-      error.add_note("in the function of " + place(sample));
-    } catch (nb::python_error&) {  // raise it without a note if it does not accept one
-    }
   }
 
   const std::string name_;
@@ -138,14 +140,40 @@ columns::DecodeField decoder(PyObject* function, RowType type) {
   };
 }
 
+/// A decoded column that notes where its decoder raised what does not mark the sample as bad.
+class NotedColumn final : public ColumnMaker {
+ public:
+  explicit NotedColumn(std::shared_ptr<const ColumnMaker> decoded)
+      : ColumnMaker(decoded->dtype(), decoded->layout(), decoded->row_shape()),
+        decoded_(std::move(decoded)) {}
+
+  [[nodiscard]] std::string describe() const override { return decoded_->describe(); }
+  [[nodiscard]] bool takes_long() const override { return decoded_->takes_long(); }
+  [[nodiscard]] const detail::FieldChoice* fields() const override { return decoded_->fields(); }
+  void make(const RowInput& input, RowOutput& output) const override {
+    try {
+      decoded_->make(input, output);
+    } catch (const RaisedInPython& error) {
+      const std::size_t field = fields()->in(input.sample);
+      note(error, "in the decoder of field " + in_quotes(input.sample.field(field).name) + ", " +
+                      input.sample.describe());
+      throw;
+    }
+  }
+
+ private:
+  const std::shared_ptr<const ColumnMaker> decoded_;
+};
+
 ColumnObject decoded_column(const NameArgument& given, const std::string& dtype, Shape shape,
                             nb::object function) {
   const std::string& fields = given.bytes;
   const RowType type{parse_dtype(dtype), shape};
   auto decode = decoder(function.ptr(), type);
-  Column column = shape ? columns::decoded(fields, type.dtype, *shape, std::move(decode))
-                        : columns::ragged_decoded(fields, type.dtype, std::move(decode));
-  return {std::move(column), std::move(function)};
+  const Column column = shape ? columns::decoded(fields, type.dtype, *shape, std::move(decode))
+                              : columns::ragged_decoded(fields, type.dtype, std::move(decode));
+  return {Column(column.name(), std::make_shared<NotedColumn>(column.maker())),
+          std::move(function)};
 }
 
 ColumnObject plain(Column column) { return {std::move(column), nb::none()}; }

@@ -7,10 +7,8 @@
 
 namespace shardwise::python {
 
-/// Replaces names of options in a text of the C++ library by their Python names.
-std::string with_names_here(std::string text);
-
-/// Makes Errors of the C++ library raise the class of shardwise.errors that has their code.
+/// Has Error of the C++ library raised as the class of the module shardwise.errors that has its
+/// code, with options spelled as in Python.
 void translate_errors();
 
 /// Sets Python's error for the exception that is being handled. Slots of types need this, since

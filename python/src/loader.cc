@@ -85,7 +85,7 @@ class LoaderObject {
   /// @param kept  Python objects that the loader uses without owning them.
   LoaderObject(const MixedDataset& data, const Loader::Options& options,
                std::shared_ptr<Reducer> ranks, nb::object kept)
-      : has_threads_(options.threads > 0), kept_(std::move(kept)) {
+      : has_threads_(options.threads > 0), asked_(options.order.skip), kept_(std::move(kept)) {
     const GilReleased released;
     loader_ = std::make_unique<Loader>(data, options, std::move(ranks));
   }
@@ -119,13 +119,28 @@ class LoaderObject {
     Py_VISIT(kept_.ptr());
     return 0;
   }
-  /// REQUIRES: the loader is closed.
+  /// What the token that was restored last says of bad samples: what it leaves out, and the order
+  /// of this loader does not.
+  void set_bad_before(const SkipList& left_out) {
+    bad_before_ = {};
+    for (const auto& [sample, entry] : left_out.samples()) {
+      if (!asked_.samples().contains(sample)) bad_before_.add_sample(sample, entry.reason);
+    }
+  }
+  [[nodiscard]] SkipList bad_samples() const {
+    SkipList all = bad_before_;
+    all.merge(loader().bad_samples());
+    return all;
+  }
+  /// REQUIRES: it is closed.
   void clear() noexcept { kept_ = nb::object(); }
 
  private:
   friend class Use;
 
   const bool has_threads_;
+  const SkipList asked_;  // by the order
+  SkipList bad_before_;
   nb::object kept_;
   std::unique_ptr<Loader> loader_;
   std::atomic<bool> in_use_{false};
@@ -274,7 +289,8 @@ nb::object next_batch(LoaderObject& self) {
 nb::dict bad_samples(LoaderObject& self) {
   const Use use(self);
   nb::dict all;
-  for (const auto& [sample, entry] : use.loader().bad_samples().samples()) {
+  const SkipList bad = self.bad_samples();
+  for (const auto& [sample, entry] : bad.samples()) {
     const nb::object reason = nb::steal(new_name(entry.reason));
     if (!reason.is_valid()) nb::raise_python_error();
     all[nb::int_(sample)] = reason;
@@ -325,6 +341,7 @@ bool restore(LoaderObject& self, const std::string& text, bool allow_changes) {
     const ResumeToken token = ResumeToken::from_text(text);
     loader.restore(
         token, allow_changes ? Sampler::Changes::kAllowAtEpochBorder : Sampler::Changes::kRefuse);
+    self.set_bad_before(token.skip);
     return loader.epoch_number() == token.epoch && (token.position > 0 || token.batches);
   });
 }
@@ -379,9 +396,7 @@ void add_loaders(nb::module_& module) {
                     const GilReleased released;
                     DroppedLoaders::get().wait();
                   })
-      .def("summary", [](const LoaderObject& self) {
-        return with_names_here(self.loader().stats().summary());
-      });
+      .def("summary", [](const LoaderObject& self) { return self.loader().stats().summary(); });
 }
 
 }  // namespace shardwise::python

@@ -21,6 +21,7 @@ NB_MODULE(_core, module) {
   add_samples(module);
   add_sample_ranges(module);
   add_datasets(module);
+  add_opening(module);
   add_orders(module);
   add_samplers(module);
   add_building(module);

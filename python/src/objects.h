@@ -102,6 +102,7 @@ Held& held_in(PyObject* self) {
 void add_samples(nanobind::module_& module);
 void add_sample_ranges(nanobind::module_& module);
 void add_datasets(nanobind::module_& module);
+void add_opening(nanobind::module_& module);
 void add_samplers(nanobind::module_& module);
 void add_building(nanobind::module_& module);
 void add_caches(nanobind::module_& module);

@@ -61,6 +61,18 @@ std::string text_or_none(nb::handle exception) noexcept {
   }
 }
 
+/// The exception; of a StopIteration, which would end the loop that the batch is for, a
+/// RuntimeError, as generators raise it.
+nb::object passable(const nb::python_error& error) {
+  nb::object exception = nb::borrow(error.value());
+  if (!error.matches(PyExc_StopIteration) && !error.matches(PyExc_StopAsyncIteration)) {
+    return exception;
+  }
+  nb::object other = nb::handle(PyExc_RuntimeError)("a function raised StopIteration");
+  other.attr("__cause__") = exception;
+  return other;
+}
+
 thread_local bool is_foreign = false;
 
 /// Keeps Python's thread state of a foreign thread between its uses of the GIL.
@@ -100,7 +112,7 @@ Kept keep(nb::object object) {
 
 RaisedInPython::RaisedInPython(const nb::python_error& error)
     : Error(code_or_any(error.value()), text_or_none(error.value())),
-      exception_(keep(nb::borrow(error.value()))),
+      exception_(keep(passable(error))),
       is_bad_value_(may_be_bad_value(error)) {}
 
 void RaisedInPython::add_note(const std::string& note) const {

@@ -11,6 +11,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/error_types.h"
+#include "base/spelling.h"
+
 namespace shardwise::detail {
 
 // An overload of fields() in a struct's namespace describes the struct once. It lists all its
@@ -59,6 +62,13 @@ constexpr Field<Owner, Value> field(std::string_view name, Value Owner::*member,
   return {name, member, text};
 }
 
+/// How errors name the field; by its name where its option says the opposite.
+template <class Owner, class Value>
+constexpr Spelling spelling_of(const Field<Owner, Value>& field) {
+  const std::string_view option = field.text.option;
+  return {field.name, option.starts_with("--no-") ? std::string_view() : option, field.name};
+}
+
 /// Converts to any member, to count them.
 struct AnyMember {
   template <class Member>
@@ -88,8 +98,39 @@ constexpr void visit_fields(Visit&& visit) {
   std::apply([&](const auto&... one) { (visit(one), ...); }, all);
 }
 
-// An overload of choices() describes an enum whose enumerators are 0, 1, 2 ...: it returns their
-// names as an array.
+/// How errors name the field `name` of an Owner. A name that it has not does not compile.
+template <HasFields Owner>
+consteval Spelling spelling_of(std::string_view name) {
+  Spelling found{};
+  visit_fields<Owner>([&](const auto& field) {
+    if (field.name == name) found = spelling_of(field);
+  });
+  if (found.library.empty()) throw "the struct has no such field";
+  return found;
+}
+
+/// Errors: InvalidOption if a number is smaller or larger than its field may be.
+template <HasFields Owner>
+void check_numbers(const Owner& owner) {
+  visit_fields<Owner>([&]<class Value>(const Field<Owner, Value>& field) {
+    if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>) {
+      const FieldText& text = field.text;
+      const auto refuse = [&](std::uint64_t value, std::string_view bound, std::uint64_t limit) {
+        throw InvalidOption(spelled(spelling_of(field)) + " is " + std::to_string(value) +
+                                (text.unit.empty() ? "" : " ") + std::string(text.unit),
+                            {},
+                            "it must be at " + std::string(bound) + " " + std::to_string(limit) +
+                                (text.advice.empty() ? "" : "; ") + std::string(text.advice));
+      };
+      const auto value = static_cast<std::uint64_t>(owner.*field.member);
+      if (value < text.least) refuse(value, "least", text.least);
+      if (text.most != 0 && value > text.most) refuse(value, "most", text.most);
+    }
+  });
+}
+
+// An enum whose enumerators are 0, 1, 2 ... is described by an overload of choices(), which gives
+// their names as an array.
 
 template <class Enum>
 concept Choice = std::is_enum_v<Enum> && requires {

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/mapped_file.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/segment_of.h"
@@ -53,7 +54,7 @@ void require_plain(const std::string& path, const std::string& url) {
   throw Unsupported("the shard is compressed (" + std::string(compression_name(compression)) +
                         "), and only an index can tell where its members are",
                     in_quotes(redacted_url(url)),
-                    "run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX (Dataset::open)");
+                    "run " + spelled("`shardwise index -o INDEX DESCRIPTOR`") + ", and open INDEX");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "base/cancel_scope.h"
 #include "base/error_types.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "data/checked_segments.h"
 #include "data/dataset_access.h"
@@ -43,8 +44,9 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
   if (options.allow_part) return index;
   if (const auto part = index->summary().part) {
     throw InvalidArgument("the index is only part " + to_string(*part), in_quotes(index->path()),
-                          "join all parts with `shardwise merge`, or accept this part alone "
-                          "(Dataset::Options::allow_part, --allow-part)");
+                          "join all parts with " + spelled("`shardwise merge`") +
+                              ", or accept this part alone (" +
+                              spelled("Dataset::Options::allow_part") + ")");
   }
   return index;
 }
@@ -292,7 +294,7 @@ std::optional<Sample> Dataset::find(std::string_view key) const {
 Sample Dataset::get(std::string_view key) const {
   if (auto sample = find(key)) return *std::move(sample);
   throw NotFound("no sample has the key " + in_quotes(key), in_quotes(impl_->index->path()),
-                 "`shardwise ls` shows the keys");
+                 spelled("`shardwise ls`") + " shows the keys");
 }
 
 Dataset Dataset::view_of(std::vector<std::uint64_t> numbers) const {
@@ -352,7 +354,7 @@ Dataset Dataset::subset(const std::vector<std::string>& keys) const {
                        (num_missing == 1 ? ""
                                          : " (" + std::to_string(num_missing) +
                                                " of the given keys are missing)"),
-                   in_quotes(impl_->index->path()), "`shardwise ls` shows the keys");
+                   in_quotes(impl_->index->path()), spelled("`shardwise ls`") + " shows the keys");
   }
   return subset(std::move(samples));
 }
@@ -388,9 +390,9 @@ std::uint32_t Dataset::place_of(const std::string& column) const {
   if (found != columns.end()) return static_cast<std::uint32_t>(found - columns.begin());
   std::string names;
   for (const Index::Column& c : columns) names += (names.empty() ? "" : ", ") + in_quotes(c.name);
-  throw NotFound(
-      "the index has no column " + in_quotes(column), in_quotes(impl_->index->path()),
-      names.empty() ? "build it with `shardwise index --column FIELD`" : "it has " + names);
+  throw NotFound("the index has no column " + in_quotes(column), in_quotes(impl_->index->path()),
+                 names.empty() ? "build it with " + spelled("`shardwise index --column FIELD`")
+                               : "it has " + names);
 }
 
 std::vector<double> Dataset::numbers(const std::string& column) const {

@@ -14,6 +14,7 @@
 #include "base/assert.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "data/cache_simulation.h"
 #include "data/dataset_access.h"
@@ -171,9 +172,9 @@ bool knows_sizes(const Index& index) {
 FetchPlan::Shards FetchPlan::Shards::of(const Dataset& data) {
   const Index& index = data.index();
   if (!knows_sizes(index)) {
-    throw Unsupported("the descriptor does not say how large all its shards are",
-                      in_quotes(index.path()),
-                      "add their filesize, or run `shardwise index -o INDEX DESCRIPTOR`");
+    throw Unsupported(
+        "the descriptor does not say how large all its shards are", in_quotes(index.path()),
+        "add their filesize, or run " + spelled("`shardwise index -o INDEX DESCRIPTOR`"));
   }
   FetchPlan::Shards shards;
   shards.starts = data.shard_starts();

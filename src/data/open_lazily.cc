@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/error_types.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "data/claimed_shards.h"
@@ -14,7 +15,9 @@
 namespace shardwise {
 namespace {
 
-constexpr std::string_view kBuild = "run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX";
+std::string build_it() {
+  return "run " + spelled("`shardwise index -o INDEX DESCRIPTOR`") + ", and open INDEX";
+}
 
 std::vector<WidsDescriptor::Shard> shards_of(const WidsDescriptor& descriptor) {
   std::vector<WidsDescriptor::Shard> shards;
@@ -31,20 +34,20 @@ void require_no_index_needed(const std::string& descriptor, const Dataset::Optio
   };
   if (!options.cache) {
     refuse("the shards are remote, and there is no shard cache",
-           "give a cache (Dataset::Options::cache)");
+           "give a cache (" + spelled("Dataset::Options::cache") + ")");
   }
   if (options.access == Dataset::Access::kRange) {
     refuse("without an index nobody knows where single samples lie",
-           "choose another access (Dataset::Access::kMap), or " + std::string(kBuild));
+           "choose another access (" + spelled("Dataset::Access::kMap") + "), or " + build_it());
   }
   if (!options.root.empty()) {
     refuse("the shards are remote, and cannot be looked for below a root",
-           "leave out the root (Dataset::Options::root)");
+           "leave out the root (" + spelled("Dataset::Options::root") + ")");
   }
   const Index::Content& content = options.index_cache.build.content;
   if (content.hashes || content.unique_keys || !content.columns.empty()) {
     refuse("columns, hashes and unique keys are in indexes alone",
-           "leave them out (IndexCacheOptions::build), or " + std::string(kBuild));
+           "leave them out (" + spelled("IndexCacheOptions::build") + "), or " + build_it());
   }
 }
 
@@ -58,9 +61,9 @@ Dataset Dataset::open_lazily(const std::string& descriptor, const Options& optio
   std::vector<WidsDescriptor::Shard> shards;
   if (sources.descriptors.size() == 1) shards = shards_of(sources.descriptors[0]);
   if (shards.empty() || shards.size() != sources.shards.size()) {
-    throw InvalidArgument("only a wids descriptor says how many samples its shards hold",
-                          in_quotes(name),
-                          "name one descriptor (x.json), or open what it is with Dataset::open");
+    throw InvalidArgument(
+        "only a wids descriptor says how many samples its shards hold", in_quotes(name),
+        "name one descriptor (x.json), or open what it is with " + spelled("Dataset::open"));
   }
   const auto is_local = [](const std::string& shard) { return !is_fetched_url(shard); };
   if (std::ranges::any_of(sources.shards, is_local)) return open(descriptor, options);

@@ -7,6 +7,7 @@
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/mapped_read.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/segment_of.h"
@@ -59,9 +60,10 @@ bool is_in_place(const Index::Shard& info) {
 void require_copy(const Index& index, const Index::Shard& info, const std::string& path,
                   const VerifyOptions& how = {}) {
   if (const auto problem = verify_copy(index, info.number, path, how)) {
-    throw StaleIndex("the fetched file is not the shard that was indexed (" + *problem + ")",
-                     in_quotes(redacted_url(info.path)),
-                     "try again; if it changed at its source, run `shardwise index` again");
+    throw StaleIndex(
+        "the fetched file is not the shard that was indexed (" + *problem + ")",
+        in_quotes(redacted_url(info.path)),
+        "try again; if it changed at its source, run " + spelled("`shardwise index` again"));
   }
 }
 
@@ -69,14 +71,14 @@ void require_copy(const Index& index, const Index::Shard& info, const std::strin
   if (info.compression == Compression::kNone) {
     throw Unsupported("the shard is remote, and there is no shard cache",
                       in_quotes(redacted_url(info.path)),
-                      "give a cache (Dataset::Options::cache, --cache DIR), or read single samples "
-                      "(Dataset::Access::kRange, --access range)");
+                      "give a cache (" + spelled("Dataset::Options::cache") +
+                          "), or read single samples (" + spelled("Dataset::Access::kRange") + ")");
   }
   throw Unsupported("the shard is compressed (" + std::string(compression_name(info.compression)) +
                         "), and there is no shard cache to expand it into",
                     in_quotes(redacted_url(info.path)),
-                    "give a cache (Dataset::Options::cache, --cache DIR), or expand the shard, and "
-                    "index the expanded file");
+                    "give a cache (" + spelled("Dataset::Options::cache") +
+                        "), or expand the shard, and index the expanded file");
 }
 
 /// Throws unless the server's validator or hashes can show that single samples are from the indexed
@@ -87,8 +89,8 @@ void require_known_ranges(const Index& index, const Index::Shard& info) {
       "cannot tell whether single samples are of the shard that was indexed: its source gave no "
       "ETag and no Last-Modified, and the index has no hashes",
       in_quotes(redacted_url(info.path)),
-      "give a cache and another access (Dataset::Options::cache, --cache DIR), or index it with "
-      "hashes (--hash)");
+      "give a cache and another access (" + spelled("Dataset::Options::cache") +
+          "), or index it with hashes (" + spelled("Index::Content::hashes") + ")");
 }
 
 /// True if single samples can be verified against the indexed shard as reliably as the whole shard.
@@ -107,7 +109,7 @@ void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
     throw CorruptIndex("the index is damaged",
                        in_quotes(index->path()) + " (shard " + std::to_string(info.number) +
                            ": a member lies outside it)",
-                       "build the index again with `shardwise index`");
+                       "build the index again with " + spelled("`shardwise index`"));
   }
   shard.index = index;
   shard.first_sample = info.first_sample;
@@ -213,7 +215,7 @@ void require_indexed(const Index::Shard& shard, const SegmentView& segment,
                              " did not",
                    in_quotes(without_secrets(shard.path)) +
                        (has_new_time ? " (" + *difference + ")" : std::string(", offset 0")),
-                   "run `shardwise index` again, or bring the old shard back");
+                   "run " + spelled("`shardwise index` again") + ", or bring the old shard back");
 }
 
 void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& sample,
@@ -225,8 +227,9 @@ void require_same_file(const FileIdentity& now, const FileIdentity& then, const 
                                     std::to_string(then.size_bytes) + " then";
   throw StaleIndex("the shard changed while it was open",
                    sample + ", offset " + std::to_string(offset) + " (" + how + ")",
-                   "run `shardwise index` again (it reads only what changed), or bring the old "
-                   "shard back; then open the dataset again");
+                   "run " + spelled("`shardwise index` again") +
+                       " (it reads only what changed), or bring the old shard back; then open the "
+                       "dataset again");
 }
 
 }  // namespace shardwise::detail

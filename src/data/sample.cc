@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/file.h"
 #include "base/mapped_read.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "data/open_shard.h"
@@ -226,7 +227,8 @@ void Sample::require_unchanged_map(std::size_t i) const {
   } else if (shard_->was_written_to) {
     throw StaleIndex("the shard's file was written to while it was open",
                      describe() + ", offset " + std::to_string(offset),
-                     "open the dataset again, after `shardwise index` if the shard is another");
+                     "open the dataset again; if the shard is another, first run " +
+                         spelled("`shardwise index` again"));
   }
 }
 

@@ -10,6 +10,7 @@
 #include "base/cancel_scope.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/offset_table.h"
@@ -26,9 +27,10 @@ std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
   try {
     return std::make_unique_for_overwrite<char[]>(size);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::kIo, "cannot allocate the " + human_bytes(size) + " of a sample",
-                sample.describe(),
-                "give the process more, or map the shards (Dataset::Access::kMap)");
+    throw Error(
+        ErrorCode::kIo, "cannot allocate the " + human_bytes(size) + " of a sample",
+        sample.describe(),
+        "give the process more, or map the shards (" + spelled("Dataset::Access::kMap") + ")");
   }
 }
 
@@ -121,7 +123,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
   for (const Run& run : runs) {
     if (run.size > shard_bytes - total) {
       throw CorruptIndex("the index is damaged", sample.describe() + " (its members overlap)",
-                         "build the index again with `shardwise index`");
+                         "build the index again with " + spelled("`shardwise index`"));
     }
     total += run.size;
   }
@@ -138,10 +140,10 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
         before = now;
         continue;  // may have been damaged in transit
       }
-      throw StaleIndex(
-          "the fetched bytes are not those that were indexed",
-          sample.describe() + ", offset " + std::to_string(wrong->data_offset()),
-          "try again; if the shard changed at its source, run `shardwise index` again");
+      throw StaleIndex("the fetched bytes are not those that were indexed",
+                       sample.describe() + ", offset " + std::to_string(wrong->data_offset()),
+                       "try again; if the shard changed at its source, run " +
+                           spelled("`shardwise index` again"));
     }
   } else {
     read_local(*result, runs, sample, number);

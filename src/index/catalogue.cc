@@ -9,6 +9,7 @@
 #include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/hasher.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "index/rows.h"
 #include "index/url_base.h"
@@ -30,7 +31,7 @@ std::vector<std::string> schema() {
 
 [[noreturn]] void damaged(const std::string& path, std::string_view why) {
   throw CorruptIndex("the index is damaged", in_quotes(path) + " (" + std::string(why) + ")",
-                     kRebuild);
+                     rebuild());
 }
 
 /// "SELECT shard, url, ..., checksum FROM shards".
@@ -224,7 +225,7 @@ void Catalogue::require_version_and_schema() {
   constexpr std::string_view kMagic("SQLite format 3\0", 16);
   if (!file_.bytes().starts_with(kMagic)) {
     throw CorruptIndex("the file is not a Shardwise index", in_quotes(path_),
-                       "give the path of an index that `shardwise index -o` wrote");
+                       "give the path of an index that " + spelled("`shardwise index`") + " wrote");
   }
   // SQLite would read a truncated file until it needs a missing page. Refuse truncated files here.
   const auto big_endian = [&](std::size_t at, std::size_t size) {
@@ -240,12 +241,12 @@ void Catalogue::require_version_and_schema() {
   }
   if (first_integer(db_, "PRAGMA application_id") != kApplicationId) {
     throw CorruptIndex("the file is a SQLite database, but not a Shardwise index", in_quotes(path_),
-                       "give the path of an index that `shardwise index -o` wrote");
+                       "give the path of an index that " + spelled("`shardwise index`") + " wrote");
   }
   if (const auto version = first_integer(db_, "PRAGMA user_version"); version != kIndexVersion) {
     throw VersionMismatch("the index has format version " + std::to_string(version) +
                               ", this library reads version " + std::to_string(kIndexVersion),
-                          in_quotes(path_), kRebuildFromSources);
+                          in_quotes(path_), rebuild_from_sources());
   }
   sqlite::Statement found = db_.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
   for (const std::string& expected : schema()) {

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/mapped_file.h"
+#include "base/spelling.h"
 #include "index/sqlite.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/index.h"
@@ -31,11 +32,14 @@ namespace shardwise {
 
 inline constexpr std::int32_t kApplicationId = 0x53445731;  // "SDW1"
 /// The remedy in errors about an index that cannot be used.
-inline constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
-/// The remedy for an index of another version, which does not reveal its sources.
-inline constexpr std::string_view kRebuildFromSources =
-    "build the index again, and name its shards: `shardwise index -o INDEX SOURCE`; resume tokens "
-    "stay valid";
+inline std::string rebuild() {
+  return "build the index again with " + spelled("`shardwise index`");
+}
+/// The same for one of another version, which does not tell its sources.
+inline std::string rebuild_from_sources() {
+  return "build the index again, and name its shards: " +
+         spelled("`shardwise index -o INDEX SOURCE`") + "; resume tokens stay valid";
+}
 
 /// The content of a catalogue, except for its rows.
 struct CatalogueMeta {

@@ -10,6 +10,7 @@
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/claimed_index.h"
@@ -78,7 +79,7 @@ struct Index::Impl {
     throw Unsupported(
         "this needs an index, and the samples are numbered by a descriptor's claims alone",
         in_quotes(path),
-        "run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX (Dataset::open)");
+        "run " + spelled("`shardwise index -o INDEX DESCRIPTOR`") + ", and open INDEX");
   }
 
   void require_shard(std::uint64_t shard) const {
@@ -251,21 +252,21 @@ void Index::validate() const {
 }
 
 void require_unchanged(const Index::Shard& shard, std::uint64_t size_bytes, std::int64_t mtime_ns) {
-  constexpr std::string_view kRemedy =
-      "run `shardwise index` again (it reads only what changed), or bring the old shard back";
+  const std::string remedy = "run " + spelled("`shardwise index` again") +
+                             " (it reads only what changed), or bring the old shard back";
   if (size_bytes != shard.size_bytes) {
     throw StaleIndex("the shard changed since it was indexed",
                      in_quotes(without_secrets(shard.path)) + " (" + std::to_string(size_bytes) +
                          " bytes now, " + std::to_string(shard.size_bytes) + " then)",
-                     kRemedy);
+                     remedy);
   }
   if (mtime_ns != shard.mtime_ns && !shard.any_time) {
     throw StaleIndex("the shard changed since it was indexed",
                      in_quotes(shard.path) + " (modified " + iso_time(mtime_ns) +
                          ", indexed as of " + iso_time(shard.mtime_ns) + ")",
-                     std::string(kRemedy) +
-                         "; if it was copied, and only its time is new, take it as it is with "
-                         "--accept-times (Dataset::Options::accept_times)");
+                     remedy +
+                         "; if it was copied, and only its time is new, take it as it is with " +
+                         spelled("Dataset::Options::accept_times"));
   }
 }
 

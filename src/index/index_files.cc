@@ -45,7 +45,7 @@ std::string IndexFiles::table_path() const {
 
 void IndexFiles::damaged(std::string_view why) const {
   throw CorruptIndex("the index is damaged",
-                     in_quotes(table_path()) + " (" + std::string(why) + ")", kRebuild);
+                     in_quotes(table_path()) + " (" + std::string(why) + ")", rebuild());
 }
 
 void IndexFiles::check_table() {
@@ -59,7 +59,7 @@ void IndexFiles::check_table() {
   if (h.version != kIndexVersion) {
     throw VersionMismatch("the offset table has format version " + std::to_string(h.version) +
                               ", this library reads version " + std::to_string(kIndexVersion),
-                          in_quotes(table_path()), kRebuildFromSources);
+                          in_quotes(table_path()), rebuild_from_sources());
   }
   if (h.header_checksum != table_header_checksum(h)) damaged("the header's checksum is wrong");
   const Index::Summary& summary = catalogue_->meta().summary;

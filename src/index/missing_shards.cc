@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 
@@ -35,7 +36,7 @@ std::string count_missing_shards(const Index& index) {
 std::string how_to_find(const Index& index, const Index::Shard& shard) {
   if (!index.lookup().root.empty()) {
     const std::filesystem::path root = normal_absolute_path(index.lookup().root);
-    return "give with --root (Dataset::Options::root) the folder that holds " +
+    return "give with " + spelled("Dataset::Options::root") + " the folder that holds " +
            in_quotes(std::filesystem::path(shard.path).lexically_relative(root).string()) +
            "; it is not in " + in_quotes(index.lookup().root);
   }
@@ -43,10 +44,9 @@ std::string how_to_find(const Index& index, const Index::Shard& shard) {
                                 ? "the index stores this path"
                                 : "the index stores paths relative to its own folder, " +
                                       in_quotes(normal_absolute_path(directory_of(index.path())));
-  return where +
-         ": move the shards there, give their folder with --root DIR (Dataset::Options::root), or "
-         "store "
-         "their new place with `shardwise index -o INDEX --relocate OLD NEW`";
+  return where + ": move the shards there, give their folder with " +
+         spelled("Dataset::Options::root") + ", or store their new place with " +
+         spelled("`shardwise index -o INDEX --relocate OLD NEW`");
 }
 
 NotFound missing_shard_error(const Index& index, const Index::Shard& shard,

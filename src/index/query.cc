@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/fork.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "index/claimed_index.h"
 #include "index/query_functions.h"
@@ -116,18 +117,17 @@ void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
   limit(db.handle(), others);
 }
 
-/// The remedy for a query that SQLite refused with this code and message.
-std::string_view remedy_for(int code, std::string_view reason) {
+/// What to do about a query that SQLite refused with this code and this text.
+std::string remedy_for(int code, std::string_view reason) {
   if (code == SQLITE_TOOBIG) return "a value has at most 2 MiB, and a query at most 1 MiB";
   if (reason.find("no such column") != std::string_view::npos) {
-    return "`shardwise query INDEX .schema` shows the columns; `shardwise index --column FIELD` "
-           "adds "
-           "one";
+    return spelled("`shardwise query INDEX .schema`") + " shows the columns; " +
+           spelled("`shardwise index --column FIELD`") + " adds one";
   }
   if (reason.find("no such table") != std::string_view::npos) {
     return "the tables are samples, members, shards, fields and skipped";
   }
-  return kOnlySelect;
+  return std::string(kOnlySelect);
 }
 
 /// SQLite's progress handler, called regularly while a query runs.
@@ -171,11 +171,12 @@ struct Query::Impl {
         throw Cancelled("the query was cancelled", in_quotes(index->path()), "");
       case SQLITE_FULL:
         if (scratch.were_too_small()) {
-          throw InvalidArgument("the query cannot be run: sorting and grouping need more than " +
-                                    human_bytes(scratch_bytes) + " of scratch files",
-                                in_quotes(index->path()),
-                                "ask for less at once, by WHERE or LIMIT, or allow more "
-                                "(Query::Limits::scratch_bytes)");
+          throw InvalidArgument(
+              "the query cannot be run: sorting and grouping need more than " +
+                  human_bytes(scratch_bytes) + " of scratch files",
+              in_quotes(index->path()),
+              "ask for less at once, by WHERE or LIMIT" +
+                  if_there(", or allow more (", "Query::Limits::scratch_bytes", ")"));
         }
         throw Error(ErrorCode::kNoSpace, "no room for the scratch files of a query",
                     in_quotes(index->path()), kOtherFolder);
@@ -207,6 +208,12 @@ struct Query::Impl {
     if (sqlite3_column_count(statement) == 0) {  // e.g. REINDEX when there is nothing to do
       throw InvalidArgument("the query cannot be run: it is empty", in_quotes(sql),
                             "only SELECT is allowed");
+    }
+    if (sqlite3_bind_parameter_count(statement) > 0) {
+      const char* const name = sqlite3_bind_parameter_name(statement, 1);
+      throw InvalidArgument(std::string(kCannotRun) + "it has the parameter " +
+                                in_quotes(name == nullptr ? "?" : name) + ", which has no value",
+                            "", "write the value itself; a text in single quotes");
     }
     for (int i = 0; i < sqlite3_column_count(statement); ++i) {
       const char* name = sqlite3_column_name(statement, i);

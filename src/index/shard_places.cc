@@ -6,6 +6,7 @@
 
 #include "base/error_types.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/index_files.h"
@@ -21,8 +22,9 @@ std::string folder_of(const std::string& path) { return path.substr(0, path.rfin
 template <class E>
 [[noreturn]] void refuse(std::string_view what, const std::string& where) {
   throw E(what, in_quotes(without_secrets(where)),
-          "open the index without a root, and store the new place of its shards: `shardwise index "
-          "-o INDEX --relocate OLD NEW`");
+          "leave out " + spelled("Dataset::Options::root") +
+              ", and store the new place of its shards: " +
+              spelled("`shardwise index -o INDEX --relocate OLD NEW`"));
 }
 
 bool goes_up(const std::string& url) { return ("/" + url + "/").find("/../") != std::string::npos; }
@@ -42,7 +44,7 @@ ShardPlaces::ShardPlaces(const Catalogue& catalogue, std::string home, const Ind
   std::error_code failed;
   if (!std::filesystem::is_directory(c_path(lookup.root), failed)) {
     throw NotFound("the folder with the shards does not exist", in_quotes(lookup.root),
-                   "check the path that was given as --root (Dataset::Options::root)");
+                   "check the path that was given as " + spelled("Dataset::Options::root"));
   }
   root_ = normal_absolute_path(lookup.root);
   if (root_ == "/") root_.clear();

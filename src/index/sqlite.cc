@@ -8,12 +8,13 @@
 
 #include "base/error_types.h"
 #include "base/fork.h"
+#include "base/spelling.h"
 #include "base/text.h"
 
 namespace shardwise::sqlite {
 namespace {
 
-constexpr std::string_view kRebuild = "build the index again with `shardwise index`";
+std::string rebuild() { return "build the index again with " + spelled("`shardwise index`"); }
 
 /// True if the latest failed system call on the database's file failed for lack of disk space.
 bool is_out_of_space(sqlite3* db) {
@@ -43,7 +44,7 @@ bool is_out_of_space(sqlite3* db) {
       break;
     default:
       throw CorruptIndex("the index is damaged or not an index",
-                         in_quotes(path) + " (" + reason + ")", kRebuild);
+                         in_quotes(path) + " (" + reason + ")", rebuild());
   }
   throw Error(ErrorCode::kIo, "cannot write the index", in_quotes(path) + " (" + reason + ")",
               "check the disk and the permissions");
@@ -143,7 +144,7 @@ void Statement::reset() noexcept {
 std::int64_t Statement::integer(int column) const {
   if (sqlite3_column_type(statement_, column) != SQLITE_INTEGER) {
     throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
-                       kRebuild);
+                       rebuild());
   }
   return sqlite3_column_int64(statement_, column);
 }
@@ -152,7 +153,7 @@ std::string Statement::bytes(int column) const {
   const int type = sqlite3_column_type(statement_, column);
   if (type != SQLITE_TEXT && type != SQLITE_BLOB) {
     throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
-                       kRebuild);
+                       rebuild());
   }
   const ForkSection section;
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));

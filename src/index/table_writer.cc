@@ -8,6 +8,7 @@
 #include "base/error_types.h"
 #include "base/fault_point.h"
 #include "base/mapped_file.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "index/shard_hints.h"
 
@@ -68,7 +69,8 @@ class RepeatedKeys {
                            : " (and " + human_count(num_repeated_ - 1) + " more such samples)";
     throw CorruptShard("the key " + in_quotes(key_) + " comes in two shards" + others,
                        place(first_) + " and " + place(second_),
-                       "rename the samples, leave a shard out, or index without unique keys");
+                       "rename the samples, leave a shard out, or index without " +
+                           spelled("Index::Content::unique_keys"));
   }
 
  private:

@@ -8,6 +8,7 @@
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/hasher.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/offset_table.h"
@@ -241,14 +242,14 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
       std::span(shards).subspan(range.first, range.second - range.first);
   std::vector<Rescan> found = look_at_each(path, own, options, named, inputs.missing);
   if (!options.drop_missing) {
-    constexpr std::string_view kMoved =
+    const std::string moved =
         "; the index stores paths relative to its own folder where they lie below it: if the "
-        "shards moved, name them where they are, or give --relocate OLD NEW";
+        "shards moved, name them where they are, or store their new place with " +
+        spelled("`shardwise index -o INDEX --relocate OLD NEW`");
     require_none_missing(inputs.missing, own.size(),
-                         "check the path" +
-                             std::string(old == nullptr ? std::string_view() : kMoved) +
-                             "; `shardwise index --drop-missing` (BuildOptions::drop_missing) "
-                             "leaves out what is gone");
+                         "check the path" + (old == nullptr ? std::string() : moved) + "; " +
+                             spelled("`shardwise index --drop-missing`") +
+                             " leaves out what is gone");
   }
   // The urls that the old index has, too. The shard of that name may be another one now, or not be
   // there; and the one that the old index had by it may have moved to another name.

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "index/index_files.h"
 #include "ingest/build_inputs.h"
@@ -64,7 +65,8 @@ SourceList read_index_sources(const std::string& path, const RemoteAccess& remot
   } catch (const NotFound& e) {
     throw NotFound(std::string(e.what()) +
                    "; the index was built of it: if its shards moved, name them where they are, or "
-                   "write it into the index with `shardwise index -o INDEX --relocate OLD NEW`");
+                   "write it into the index with " +
+                   spelled("`shardwise index -o INDEX --relocate OLD NEW`"));
   }
 }
 

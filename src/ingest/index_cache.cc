@@ -23,6 +23,7 @@
 #include "base/hasher.h"
 #include "base/normal_path.h"
 #include "base/own_directory.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/catalogue.h"
@@ -75,11 +76,12 @@ constexpr std::string_view kLockSuffix = ".lock";
 constexpr std::size_t kNameLength = 32;  // hexadecimal digits of a Hash128
 constexpr std::time_t kDaySeconds = std::time_t{24} * 60 * 60;
 constexpr std::time_t kUnusedSeconds = 30 * kDaySeconds;
-constexpr std::string_view kInstead =
-    "run `shardwise index -o INDEX SOURCE`, and name INDEX in its place";
-constexpr std::string_view kNameFolder =
-    "name another folder (IndexCacheOptions::directory, --index-cache DIR), or run "
-    "`shardwise index -o INDEX SOURCE`, and name INDEX in its place";
+std::string instead() {
+  return "run " + spelled("`shardwise index -o INDEX SOURCE`") + ", and name INDEX in its place";
+}
+std::string name_folder() {
+  return "name another folder (" + spelled("IndexCacheOptions::directory") + "), or " + instead();
+}
 
 bool has_any(const std::string& text, std::string_view characters) {
   return text.find_first_of(characters) != std::string::npos;
@@ -117,7 +119,7 @@ std::string folder_of(const IndexCacheOptions& options) {
   if (const auto cache = folder_in("XDG_CACHE_HOME")) return *cache + "/shardwise";
   if (const auto home = folder_in("HOME")) return *home + "/.cache/shardwise";
   throw InvalidArgument("there is no folder for an index that is built at first use",
-                        "neither XDG_CACHE_HOME nor HOME is set", kNameFolder);
+                        "neither XDG_CACHE_HOME nor HOME is set", name_folder());
 }
 
 /// A word of SourceList::sources, or a shard, that means the same in every working folder.
@@ -338,7 +340,7 @@ auto in_folder(const Call& call) {
     return call();
   } catch (const Error& e) {
     if (e.code() == ErrorCode::kCancelled) throw;
-    throw_error(e.code(), std::string(e.what()) + "; or " + std::string(kNameFolder));
+    throw_error(e.code(), std::string(e.what()) + "; or " + std::string(name_folder()));
   }
 }
 
@@ -367,9 +369,9 @@ std::string index_of_sources(const std::vector<std::string>& names,
                              const IndexCacheOptions& options) {
   if (!options.build_missing) {
     throw InvalidArgument(
-        "an index is needed, shards were given, and an index may not be built for them "
-        "(IndexCacheOptions::build_missing)",
-        names.empty() ? "" : in_quotes(without_secrets(names.front())), kInstead);
+        "an index is needed, shards were given, and an index may not be built for them (" +
+            spelled("IndexCacheOptions::build_missing") + ")",
+        names.empty() ? "" : in_quotes(without_secrets(names.front())), instead());
   }
   const std::string folder = folder_of(options);
   SourceList sources = read_sources(names, options.build.remote);
@@ -425,8 +427,9 @@ std::string index_for(const std::vector<std::string>& sources, const IndexCacheO
   if (sources.size() == 1) return index_for(sources.front(), options);
   for (const std::string& source : sources) {
     if (names_an_index(source)) {
-      throw InvalidArgument("an index cannot be one of several sources", in_quotes(source),
-                            "join indexes with `shardwise merge`, or name the shards");
+      throw InvalidArgument(
+          "an index cannot be one of several sources", in_quotes(source),
+          "join indexes with " + spelled("`shardwise merge`") + ", or name the shards");
     }
   }
   return index_of_sources(sources, options);

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "base/normal_path.h"
 #include "base/private_file.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/index_files.h"
@@ -278,11 +279,12 @@ void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
     if (is_file || member.name.find('.') != std::string::npos) ++num_found;
   }
   if (num_found > 0) {
-    throw Unsupported("the index left out " + std::to_string(num_found) +
-                          (num_found == 1 ? " member" : " members") +
-                          ", and wids would number the samples differently",
-                      in_quotes(index.path()),
-                      "see them with `shardwise ls --left-out`, and make shards without them");
+    throw Unsupported(
+        "the index left out " + std::to_string(num_found) +
+            (num_found == 1 ? " member" : " members") +
+            ", and wids would number the samples differently",
+        in_quotes(index.path()),
+        "see them with " + spelled("`shardwise ls --left-out`") + ", and make shards without them");
   }
 }
 
@@ -295,7 +297,8 @@ void write_wids_descriptor(const Index& index, const std::string& named,
   if (summary.part) {
     throw InvalidArgument("the index is part " + to_string(*summary.part) +
                               ", and its descriptor would pass for the whole data set",
-                          in_quotes(index.path()), "join the parts with `shardwise merge` first");
+                          in_quotes(index.path()),
+                          "join the parts with " + spelled("`shardwise merge`") + " first");
   }
   require_wids_numbers_alike(index, summary.num_skipped);
   if (!is_utf8(options.name)) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "ingest/build_run.h"
 #include "ingest/reusable_index.h"
@@ -19,7 +20,7 @@ namespace {
 const Index::Part& require_part(const ReusableIndex& donor) {
   if (donor.summary().part) return *donor.summary().part;
   throw Mismatch("the index is not a part", in_quotes(donor.files.path()),
-                 "give the indexes that `shardwise index --part I/N` built");
+                 "give the indexes that " + spelled("`shardwise index --part I/N`") + " built");
 }
 
 /// The parts in order. Errors: Mismatch unless they are all parts of one index.

@@ -10,6 +10,7 @@
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "ingest/build_run.h"
@@ -229,10 +230,9 @@ BuildReport relocate_index(const std::string& index_path,
         std::to_string(num_different) + " of " + std::to_string(shards.size()) +
             (shards.size() == 1 ? " shard is" : " shards are") + " not what was indexed; the first",
         first_different,
-        std::string(options.accept_times
-                        ? ""
-                        : "if they were copied, accept their new times: --accept-times "
-                          "(BuildOptions::accept_times); otherwise ") +
+        (options.accept_times ? ""
+                              : "if they were copied, accept their new times: " +
+                                    spelled("BuildOptions::accept_times") + "; otherwise ") +
             "name them as SOURCE: what changed is read again");
   }
   const std::vector<std::string> words_now = moves.apply_to_words(words);

@@ -10,6 +10,7 @@
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "base/json.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/segment.h"
@@ -34,16 +35,16 @@ std::string link_text(const TarOther& link) {
 }
 
 /// What leaves out members of this kind. It names the command, since others index at first use.
-std::string_view option_that_skips(Index::SkippedMember::Kind kind) {
+std::string command_that_skips(Index::SkippedMember::Kind kind) {
   switch (kind) {
     case Index::SkippedMember::Kind::kNoField:
-      return "shardwise index --on-no-field skip";
+      return spelled("`shardwise index --on-no-field skip`");
     case Index::SkippedMember::Kind::kDuplicateField:
-      return "shardwise index --on-duplicate-field skip";
+      return spelled("`shardwise index --on-duplicate-field skip`");
     case Index::SkippedMember::Kind::kRepeatedKey:
-      return "shardwise index --on-repeated-key skip";
+      return spelled("`shardwise index --on-repeated-key skip`");
     default:
-      return "shardwise index --on-bad skip";
+      return spelled("`shardwise index --on-bad skip`");
   }
 }
 
@@ -106,13 +107,15 @@ class SampleGrouper {
         what += hard ? "; no earlier member of the shard has that name"
                      : "; symbolic links are never followed";
       }
-      throw Unsupported(
-          what, where(other.header_offset, other.name),
-          policy == DefectPolicies::OnLink::kError && hard
-              ? "use `shardwise index --on-link resolve`, which gives it the bytes of that "
-                "member, or with `shardwise index --on-link skip`, which leaves it out"
-              : "repack the shard with `tar --dereference --hard-dereference`, or "
-                "leave such links out with `shardwise index --on-link skip`");
+      throw Unsupported(what, where(other.header_offset, other.name),
+                        policy == DefectPolicies::OnLink::kError && hard
+                            ? "use " + spelled("`shardwise index --on-link resolve`") +
+                                  ", which gives it the bytes of that member, or " +
+                                  spelled("`shardwise index --on-link skip`") +
+                                  ", which leaves it out"
+                            : "repack the shard with `tar --dereference --hard-dereference`, or "
+                              "leave such links out with " +
+                                  spelled("`shardwise index --on-link skip`"));
     }
     leave_out(Index::SkippedMember::Kind::kLink, other.header_offset, other.name, link_text(other));
   }
@@ -223,9 +226,9 @@ class SampleGrouper {
       throw CorruptShard(
           what, where(offset, name),
           std::string(remedy) +
-              (kind == Index::SkippedMember::Kind::kNoValue ? ", or take NULL for the value with `"
-                                                            : ", or leave it out with `") +
-              std::string(option_that_skips(kind)) + "`");
+              (kind == Index::SkippedMember::Kind::kNoValue ? ", or take NULL for the value with "
+                                                            : ", or leave it out with ") +
+              command_that_skips(kind));
     }
     leave_out(kind, offset, name, what);
   }

@@ -7,6 +7,7 @@
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 
@@ -52,7 +53,8 @@ void require_no_command(std::string_view url, std::string_view where) {
   if (!is_command_url(url)) return;
   throw Unsupported("a pipe: URL is a command, and is not run", named(url, where),
                     "copy the shard to a local disk and give its path; commands that you give "
-                    "yourself are run with `--allow-pipe`");
+                    "yourself are run with " +
+                        spelled("Fetchers::Options::allow_pipe"));
 }
 
 std::string resolve_reference(std::string_view url, const std::string& base,

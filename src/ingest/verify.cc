@@ -9,6 +9,7 @@
 #include "base/fork.h"
 #include "base/hasher.h"
 #include "base/ordered_pipeline.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/claimed_index.h"
@@ -109,7 +110,7 @@ Inspection original(const Index& index, const Index::Shard& info, const VerifyOp
                      in_quotes(redacted_url(info.path)) + " (" +
                          version(info.size_bytes, info.validator) + " then; " +
                          version(state.size_bytes, state.validator) + " now)",
-                     "run `shardwise index` again");
+                     "run " + spelled("`shardwise index` again"));
   }
   return {{.path = info.path, .remote = options.remote.get(), .state = state}};
 }
@@ -190,8 +191,9 @@ std::optional<std::string> difference(const Index& index, const Index::Shard& in
 void require_hashes(const Index& index, const VerifyOptions& options) {
   IndexAccess::require_records(index);
   if (!options.full || index.content().hashes) return;
-  throw InvalidArgument("the index holds no hashes to verify content with", in_quotes(index.path()),
-                        "build it with `shardwise index --hash`, or verify the headers only");
+  throw InvalidArgument(
+      "the index holds no hashes to verify content with", in_quotes(index.path()),
+      "build it with " + spelled("`shardwise index --hash`") + ", or verify the headers only");
 }
 
 /// Calls `compare`, and returns what it returns, or the text of an error that it throws about the

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "index/claimed_index.h"
@@ -191,8 +192,8 @@ std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_
       in_quotes(without_secrets(shard)) + " " + difference + " as in " +
           in_quotes(without_secrets(descriptor)) +
           (num_others == 0 ? "" : " (and " + std::to_string(num_others) + " more shards)"),
-      "bring back the shard that the descriptor was made of, or make the descriptor anew with "
-      "`shardwise export --format wids`");
+      "bring back the shard that the descriptor was made of, or make the descriptor anew with " +
+          spelled("`shardwise export --format wids`"));
 }
 
 using BytesDone = std::function<void(std::uint64_t)>;

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/spelling.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 
@@ -11,19 +12,21 @@ void throw_bad_field(const Sample& sample, std::size_t place, std::string_view t
                      std::string_view reason) {
   throw BadField("cannot decode field " + in_quotes(sample.field(place).name) + " as " +
                      std::string(type) + " (" + escaped(reason) + ")",
-                 sample.describe(), "mend the member, or leave the sample out with max_bad");
+                 sample.describe(),
+                 "mend the member, or leave the sample out with " + spelled("max_bad"));
 }
 
 void throw_too_many_bad(std::size_t found, std::uint64_t max_bad, const std::string& which) {
   throw BadField(std::to_string(found) + " bad samples, more than the " + std::to_string(max_bad) +
-                     " that max_bad allows",
-                 which, "or raise max_bad");
+                     " that " + spelled("max_bad") + " allows",
+                 which, "or raise " + spelled("max_bad"));
 }
 
 void throw_all_bad(const std::string& which, const std::string& first) {
   throw BadField(which, "the first: " + first,
-                 "max_bad is for single samples: mend the columns and their functions; samples "
-                 "that are bad in a row can be left out of the data");
+                 spelled("max_bad") +
+                     " is for single samples: mend the columns and their functions; samples "
+                     "that are bad in a row can be left out of the data");
 }
 
 }  // namespace shardwise::detail

@@ -9,6 +9,7 @@
 
 #include "base/error_types.h"
 #include "base/fork.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "loader/batch_mixer.h"
 #include "loader/fields.h"
@@ -84,9 +85,9 @@ std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Opt
                         "choose 1 to 16,777,216");
   }
   if (options.max_bad > 0 && std::holds_alternative<Wids>(options.order.kind)) {
-    throw InvalidArgument(
-        "max_bad cannot be used with the order of wids", {},
-        "that order cannot leave samples out; choose another order, or max_bad 0");
+    throw InvalidArgument(spelled("max_bad") + " cannot be used with the order of wids", {},
+                          "that order cannot leave samples out; choose another order, or " +
+                              spelled("max_bad") + " 0");
   }
   if (options.by_length) require_by_length(options);
   if (options.mix) BatchMixer(*options.mix, options.columns, options.order.seed);

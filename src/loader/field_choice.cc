@@ -5,6 +5,7 @@
 #include "base/ascii.h"
 #include "base/error_types.h"
 #include "base/expanding_reader.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "data/sample_access.h"
 #include "decode/field_kind.h"
@@ -31,12 +32,14 @@ std::size_t only_image_of(const Sample& sample) {
     found.push_back(i);
   }
   if (found.size() > 1) {
-    throw BadField("the sample has several images", sample.describe(),
-                   "name the image's field, one of: " + images);
+    throw BadField(
+        "the sample has several images", sample.describe(),
+        "name the image's field" + if_there(" (", "image_field", ")") + ", one of: " + images);
   }
   if (found.empty()) {
     throw NotFound("the sample has no field that is an image by its name", sample.describe(),
-                   "name the image's field, one of: " + fields_of(sample));
+                   "name the image's field" + if_there(" (", "image_field", ")") +
+                       ", one of: " + fields_of(sample));
   }
   return found.front();
 }
@@ -60,8 +63,8 @@ void refuse_pickles(const std::vector<std::string>& names) {
     if (suffix != "pt" && suffix != "pth" && suffix != "pkl" && suffix != "pickle") continue;
     throw InvalidArgument("pickles are not read, for they can run code when they are",
                           "field " + in_quotes(name),
-                          "convert them to .npy, or take columns::bytes, which gives them as "
-                          "they are");
+                          "convert them to .npy" + if_there(", or take ", "columns::bytes",
+                                                            ", which gives them as they are"));
   }
 }
 

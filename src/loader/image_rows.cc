@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "base/spelling.h"
 #include "decode/decode_failure.h"
 #include "shardwise/base/error.h"
 
@@ -49,7 +50,7 @@ void throw_other_size(const Sample& sample, std::string_view images,
   throw InvalidArgument("the " + std::string(images) + " of one batch differ in size",
                         sample.describe() + " is " + size_text(size.height, size.width) +
                             ", the batch's first " + size_text(first.height, first.width),
-                        "set resize, or a crop");
+                        "set " + spelled("resize") + ", or a crop");
 }
 
 }  // namespace shardwise::detail

@@ -7,6 +7,7 @@
 
 #include "base/error_types.h"
 #include "base/hasher.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "loader/field_choice.h"
 #include "order/key.h"
@@ -111,7 +112,7 @@ SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& r
   throw NotFound("no shard has the field that by_length names",
                  in_quotes(rule.field) + " in " + in_quotes(data.part(0).index().path()) +
                      (data.num_parts() > 1 ? " and the others" : ""),
-                 "`shardwise info` shows what fields there are");
+                 spelled("`shardwise info`") + " shows what fields there are");
 }
 
 void SampleLengths::of(std::span<const std::uint64_t> samples,

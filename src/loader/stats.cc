@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/spelling.h"
 #include "shardwise/loader/loader.h"
 
 namespace shardwise {
@@ -27,9 +28,9 @@ std::string percent(double part) { return std::to_string(std::lround(part * 100)
 /// The work that took most of the threads' time.
 struct Limit {
   nanoseconds time{};
-  std::string_view name;      ///< of the kind of run
-  std::string_view work;      ///< of its threads
-  std::string_view remedy{};  ///< other than more threads
+  std::string_view name;  ///< of the kind of run
+  std::string_view work;  ///< of its threads
+  std::string remedy{};   ///< other than more threads
 };
 
 /// Whether bytes and samples arrive more slowly than they would from memory.
@@ -48,7 +49,7 @@ Limit limit_of(const Loader::Stats& stats) {
       Limit{stats.reading, is_storage_slow(stats) ? "read-bound (cold storage)" : "read-bound",
             "reading"},
       Limit{stats.decoding, "decode-bound", "decoding",
-            "smaller images, or ImageDecoding::Scaling::kFast"},
+            "smaller images" + if_there(", or ", "ImageDecoding::Scaling::kFast")},
       Limit{stats.transforming, "transform-bound", "transforming",
             "smaller results, or fewer steps"},
       Limit{stats.functions, "function-bound", "in functions of columns", "quicker functions"},
@@ -69,16 +70,20 @@ unsigned enough_threads(const Loader::Stats& stats, double busy, double waits) {
 
 std::string remedy(const Loader::Stats& stats, const Limit& limit, double busy, double waits) {
   if (limit.name == "fetch-bound") {
-    return "fetch_threads = " + std::to_string(2 * stats.fetch_threads) + ", or a larger cache";
+    return if_there("", "fetch_threads").empty()
+               ? std::string("a larger cache")
+               : spelled_with("fetch_threads", 2 * stats.fetch_threads) + ", or a larger cache";
   }
   if (limit.name == "opening-bound") {
-    return "an order that stays longer in a shard, or a larger max_open_shards of the data set";
+    return "an order that stays longer in a shard" +
+           if_there(", or a larger number of open shards (", "Dataset::Options::max_open_shards",
+                    ")");
   }
   unsigned threads = enough_threads(stats, busy, waits);
   // Threads that wait for a disk do not need a core each.
   if (limit.name != "read-bound (cold storage)") threads = std::min(threads, stats.cores);
-  if (threads > stats.threads) return "threads = " + std::to_string(threads);
-  const std::string other = limit.remedy.empty() ? "" : std::string(limit.remedy) + ", or ";
+  if (threads > stats.threads) return spelled_with("threads", threads);
+  const std::string other = limit.remedy.empty() ? "" : limit.remedy + ", or ";
   return other + "more cores: all " + std::to_string(stats.cores) + " have a thread";
 }
 
@@ -97,8 +102,8 @@ std::string Loader::Stats::summary() const {
   const Limit limit = limit_of(*this);
   if (threads == 0) {
     return std::string(limit.name) + ": no threads; the consumer loads by itself, " +
-           percent(waits) +
-           " of the time; try threads = " + std::to_string(std::clamp(cores, 1U, 2U));
+           percent(waits) + " of the time; try " +
+           spelled_with("threads", std::clamp(cores, 1U, 2U));
   }
   const nanoseconds work =
       planning + opening + reading + decoding + transforming + functions + collating;
@@ -107,7 +112,8 @@ std::string Loader::Stats::summary() const {
   const std::string consumer = "the consumer waited " + percent(waits) + " of the time";
   if (busy < kOftenIdle && batches > 4 * prefetch) {
     return "prefetch-bound: " + who + " at " + percent(busy) + ", though " + consumer +
-           "; try prefetch = " + std::to_string(2 * prefetch);
+           (if_there("", "prefetch").empty() ? ""
+                                             : "; try " + spelled_with("prefetch", 2 * prefetch));
   }
   return std::string(limit.name) + ": " + who + " at " + percent(busy) + ", " +
          percent(part_of(limit.time, work)) + " of it " + std::string(limit.work) + "; " +

@@ -5,6 +5,7 @@
 
 #include "base/assert.h"
 #include "base/error_types.h"
+#include "base/spelling.h"
 #include "order/arithmetic.h"
 #include "order/key.h"
 
@@ -257,7 +258,7 @@ std::string EpochAudit::Verdict::text(std::uint64_t epoch) const {
   }
   text += number(num_missing) + " missing, " + number(num_repeated) + " repeated";
   if (num_unknown > 0) text += ", " + number(num_unknown) + " of numbers that are no sample";
-  if (!complete) return text + "; a debug audit says which";
+  if (!complete) return text + if_there("; ", "a debug audit", " says which");
   if (!missing.empty()) text += "; missing: " + listed(missing);
   if (!repeated.empty()) text += "; repeated: " + listed(repeated);
   return text;

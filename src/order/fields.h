@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/fields.h"
-#include "shardwise/base/error.h"
 #include "shardwise/order/order.h"
 
 // The options of an order. A token stores these fields, in this sequence: a new field needs a new
@@ -140,21 +139,6 @@ inline std::string shown(bool value) { return value ? "true" : "false"; }
 template <Choice Enum>
 std::string shown(Enum value) {
   return std::string(choice_name(value));
-}
-
-/// Errors: InvalidArgument if a number is below the minimum of its field.
-template <HasFields Owner>
-void check_numbers(const Owner& owner) {
-  visit_fields<Owner>([&]<class Value>(const Field<Owner, Value>& field) {
-    if constexpr (std::is_same_v<Value, std::uint64_t>) {
-      if (owner.*field.member >= field.text.least) return;
-      throw InvalidArgument(
-          std::string(field.name) + " is " + shown(owner.*field.member) + " " +
-              std::string(field.text.unit),
-          {},
-          "it must be at least " + shown(field.text.least) + "; " + std::string(field.text.advice));
-    }
-  });
 }
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/spelling.h"
 #include "base/text.h"
 #include "order/epoch_order.h"
 #include "order/fields.h"
@@ -117,8 +118,9 @@ ShardOffsets SampleSet::shard_starts() const {
 SampleBytes SampleSet::sample_bytes() const {
   SampleBytes bytes = make_bytes_ ? make_bytes_() : nullptr;
   if (!bytes) {
-    throw InvalidArgument("balance_bytes needs the sizes of the samples", {},
-                          "give a data set, or a function that tells the bytes of a sample");
+    throw InvalidArgument(
+        spelled(detail::spelling_of<Order>("balance_bytes")) + " needs the sizes of the samples",
+        {}, "give a data set, or a function that tells the bytes of a sample");
   }
   return bytes;
 }

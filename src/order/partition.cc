@@ -3,7 +3,9 @@
 #include <string>
 
 #include "base/assert.h"
+#include "base/spelling.h"
 #include "order/arithmetic.h"
+#include "order/fields.h"
 #include "order/permutation.h"
 #include "order/spec.h"
 #include "shardwise/base/error.h"
@@ -11,6 +13,8 @@
 namespace shardwise::detail {
 
 namespace {
+
+constexpr Spelling kStreams = spelling_of<Order>("streams");
 
 /// "1, 2, 4, 8, 16, 24": the numbers of streams near `streams` that `world_size` ranks can share.
 std::string valid_streams(std::uint64_t world_size, std::uint64_t streams) {
@@ -55,7 +59,7 @@ std::string valid_world_sizes(std::uint64_t world_size, std::uint64_t streams) {
 
 Streams::Streams(std::uint64_t num_positions, std::uint64_t streams)
     : streams_(streams), run_length_(0), longer_runs_(0) {
-  if (streams == 0) throw InvalidArgument("streams is 0", {}, "it must be at least 1");
+  if (streams == 0) throw InvalidArgument(spelled(kStreams) + " is 0", {}, "it must be at least 1");
   run_length_ = num_positions / streams;
   longer_runs_ = num_positions % streams;
 }
@@ -87,13 +91,15 @@ Partition::Partition(std::uint64_t num_slots, std::uint64_t world_size, std::uin
                           "at most 2^62 are possible");
   }
   checked(RankOptions{.rank = rank, .world_size = world_size});
-  if (streams == 0) throw InvalidArgument("streams is 0", {}, "it must be at least 1");
+  if (streams == 0) throw InvalidArgument(spelled(kStreams) + " is 0", {}, "it must be at least 1");
   if (streams % world_size != 0 && world_size % streams != 0) {
-    throw InvalidArgument(
-        "streams " + std::to_string(streams) + " with world_size " + std::to_string(world_size),
-        "one must divide the other",
-        "valid here are streams " + valid_streams(world_size, streams) + ", or with streams " +
-            std::to_string(streams) + " world_size " + valid_world_sizes(world_size, streams));
+    throw InvalidArgument(spelled(kStreams) + " " + std::to_string(streams) + " with " +
+                              spelled("world_size") + " " + std::to_string(world_size),
+                          "one must divide the other",
+                          "valid here are " + spelled(kStreams) + " " +
+                              valid_streams(world_size, streams) + ", or with " +
+                              spelled(kStreams) + " " + std::to_string(streams) + " " +
+                              spelled("world_size") + " " + valid_world_sizes(world_size, streams));
   }
   const std::uint64_t left_over = num_slots % world_size;
   if (tail == Order::Tail::kDrop) delivered_slots_ -= left_over;

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/spelling.h"
 #include "order/arithmetic.h"
+#include "order/fields.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::detail {
@@ -25,8 +27,9 @@ PassSlots::PassSlots(std::uint64_t n, ShardOffsets starts, const Kind& kind, con
       epoch_size_(order.epoch_size == 0 ? n : order.epoch_size),
       streams_(n, order.streams) {
   if (order.epoch_size != 0 && n == 0) {
-    throw InvalidArgument("an epoch_size cannot be used without samples", {},
-                          "give at least 1 sample");
+    throw InvalidArgument(
+        "an " + spelled(spelling_of<Order>("epoch_size")) + " cannot be used without samples", {},
+        "give at least 1 sample");
   }
   set_epoch(0);
 }

@@ -246,7 +246,8 @@ class Comparison {
   template <class Owner>
   void compare(const Owner& there, const Owner& here) {
     visit_fields<Owner>([&](const auto& field) {
-      compare_field(field.key(), there.*field.member, here.*field.member);
+      compare_field(field.text.key.empty() ? spelled(spelling_of(field)) : std::string(field.key()),
+                    there.*field.member, here.*field.member);
     });
   }
   void say(std::string_view what) {
@@ -383,8 +384,8 @@ std::string difference(const ResumeToken::OrderSpec& there, const ResumeToken::O
   }
   if (there.order.kind.index() != here.order.kind.index()) return comparison.text();
   if (there.world_size != here.world_size) {
-    comparison.say("world_size " + shown(there.world_size) + " there, " + shown(here.world_size) +
-                   " here");
+    comparison.say(spelled("world_size") + " " + shown(there.world_size) + " there, " +
+                   shown(here.world_size) + " here");
   }
   if (there.layout != here.layout) {
     const bool is_weighted = std::holds_alternative<Resampled>(here.order.kind) &&

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "base/error_types.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "order/arithmetic.h"
+#include "order/fields.h"
 #include "order/spec.h"
 
 namespace shardwise {
@@ -192,7 +194,8 @@ ResumeToken Sampler::token() const {
     throw InvalidArgument("a token cannot be taken in the middle of a step",
                           "epoch " + std::to_string(epoch_) + ", sample " + std::to_string(taken) +
                               " of rank " + std::to_string(rank()),
-                          "with balance_bytes, take tokens between steps");
+                          "with " + spelled(detail::spelling_of<Order>("balance_bytes")) +
+                              ", take tokens between steps");
   }
   if (taken == size_) return token_at(delivered_);
   return token_at(taken * num_shares());

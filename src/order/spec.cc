@@ -6,8 +6,10 @@
 #include <variant>
 
 #include "base/hasher.h"
+#include "base/spelling.h"
 #include "order/algorithms.h"
 #include "order/arithmetic.h"
+#include "order/fields.h"
 #include "order/mixture_draws.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -16,10 +18,15 @@ namespace shardwise::detail {
 
 namespace {
 
-void require(bool holds, const OrderKind& kind, std::string_view option, std::string_view used_by) {
+constexpr Spelling kStreams = spelling_of<Order>("streams"), kTail = spelling_of<Order>("tail"),
+                   kBalanceBytes = spelling_of<Order>("balance_bytes"),
+                   kEpochSize = spelling_of<Order>("epoch_size"),
+                   kSkip = spelling_of<Order>("skip");
+
+void require(bool holds, const OrderKind& kind, const Spelling& option, std::string_view used_by) {
   if (holds) return;
   throw InvalidArgument(
-      std::string(option) + " does not apply to the " + std::string(name_of(kind)) + " sampler", {},
+      spelled(option) + " does not apply to the " + std::string(name_of(kind)) + " sampler", {},
       "it is for " + std::string(used_by) + "; leave it at its default");
 }
 
@@ -45,26 +52,27 @@ const RankOptions& checked(const RankOptions& ranks) {
   constexpr std::uint64_t kMaxWorldSize = std::uint64_t{1} << 31;
   constexpr std::uint64_t kMaxBatchSize = std::uint64_t{1} << 31;
   if (ranks.world_size == 0 || ranks.world_size > kMaxWorldSize) {
-    throw InvalidArgument("world_size is " + std::to_string(ranks.world_size), {},
+    throw InvalidArgument(spelled("world_size") + " is " + std::to_string(ranks.world_size), {},
                           "it must be from 1 to 2^31");
   }
   if (ranks.rank >= ranks.world_size) {
-    throw InvalidArgument("rank is " + std::to_string(ranks.rank) + " with world_size " +
-                              std::to_string(ranks.world_size),
+    throw InvalidArgument(spelled("rank") + " is " + std::to_string(ranks.rank) + " with " +
+                              spelled("world_size") + " " + std::to_string(ranks.world_size),
                           {}, "ranks are in [0, " + std::to_string(ranks.world_size) + ")");
   }
   if (ranks.batch_size == 0 || ranks.batch_size > kMaxBatchSize) {
-    throw InvalidArgument("batch_size is " + std::to_string(ranks.batch_size) + " samples", {},
-                          "it must be from 1 to 2^31");
+    throw InvalidArgument(
+        spelled("batch_size") + " is " + std::to_string(ranks.batch_size) + " samples", {},
+        "it must be from 1 to 2^31");
   }
   if (ranks.global_batch_size > kMaxWorldSize * kMaxBatchSize) {
-    throw InvalidArgument(
-        "global_batch_size is " + std::to_string(ranks.global_batch_size) + " samples", {},
-        "it must be from 1 to 2^62");
+    throw InvalidArgument(spelled("global_batch_size") + " is " +
+                              std::to_string(ranks.global_batch_size) + " samples",
+                          {}, "it must be from 1 to 2^62");
   }
   if (ranks.replicas == 0 || ranks.world_size % ranks.replicas != 0) {
-    throw InvalidArgument("replicas is " + std::to_string(ranks.replicas) + " with world_size " +
-                              std::to_string(ranks.world_size),
+    throw InvalidArgument(spelled("replicas") + " is " + std::to_string(ranks.replicas) + " with " +
+                              spelled("world_size") + " " + std::to_string(ranks.world_size),
                           {}, "it must divide the number of ranks");
   }
   return ranks;
@@ -80,33 +88,36 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   const bool is_wids = std::holds_alternative<Wids>(kind);
   const bool is_mixture = std::holds_alternative<Mixture>(kind);
   const Order defaults;
-  require(!(is_wids || is_mixture) || order.streams == defaults.streams, kind, "streams",
+  require(!(is_wids || is_mixture) || order.streams == defaults.streams, kind, kStreams,
           "chunked, sharded, sequential and resampled");
-  require(!(is_wids || is_mixture) || order.tail == defaults.tail, kind, "tail",
+  require(!(is_wids || is_mixture) || order.tail == defaults.tail, kind, kTail,
           "chunked, sharded, sequential and resampled");
-  require(!is_wids || !order.balance_bytes, kind, "balance_bytes", "all others");
-  require(!is_wids || order.epoch_size == 0, kind, "epoch_size", "all others");
-  require(!is_wids || order.skip.empty(), kind, "skip", "all others");
+  require(!is_wids || !order.balance_bytes, kind, kBalanceBytes, "all others");
+  require(!is_wids || order.epoch_size == 0, kind, kEpochSize, "all others");
+  require(!is_wids || order.skip.empty(), kind, kSkip, "all others");
   if (samples.size() > kMaxSamples) {
     throw InvalidArgument("cannot order " + std::to_string(samples.size()) + " samples", {},
                           "at most 2^62 are possible");
   }
   if (order.balance_bytes && ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
-    throw InvalidArgument("balance_bytes cannot be used with a global_batch_size of " +
+    throw InvalidArgument(spelled(kBalanceBytes) + " cannot be used with a " +
+                              spelled("global_batch_size") + " of " +
                               std::to_string(ranks.global_batch_size) + " on " +
                               std::to_string(ranks.world_size / ranks.replicas) + " ranks",
                           {}, "choose one that they can share evenly");
   }
   if (order.tail == Order::Tail::kPad &&
       ranks.global_batch_size % (ranks.world_size / ranks.replicas) != 0) {
-    throw InvalidArgument("tail pad cannot be used with a global_batch_size of " +
-                              std::to_string(ranks.global_batch_size) + " on " +
-                              std::to_string(ranks.world_size / ranks.replicas) + " ranks",
-                          {}, "choose one that they can share evenly, or tail exact");
+    throw InvalidArgument(
+        spelled(kTail) + " pad cannot be used with a " + spelled("global_batch_size") + " of " +
+            std::to_string(ranks.global_batch_size) + " on " +
+            std::to_string(ranks.world_size / ranks.replicas) + " ranks",
+        {}, "choose one that they can share evenly, or " + spelled(kTail) + " exact");
   }
   if (order.epoch_size > kMaxSamples) {
-    throw InvalidArgument("epoch_size is " + std::to_string(order.epoch_size) + " samples", {},
-                          "it must be at most 2^62");
+    throw InvalidArgument(
+        spelled(kEpochSize) + " is " + std::to_string(order.epoch_size) + " samples", {},
+        "it must be at most 2^62");
   }
 
   ResumeToken::OrderSpec spec;
@@ -115,9 +126,11 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   spec.num_samples = samples.size();
   if (order.epoch_size == samples.size()) spec.order.epoch_size = 0;  // the default, written out
   if (is_pass && spec.order.epoch_size != 0 && order.tail != Order::Tail::kExact) {
-    throw InvalidArgument(
-        "tail " + std::string(tail_name(order.tail)) + " cannot be used with an epoch_size", {},
-        "use tail exact, and choose an epoch_size that the ranks can share evenly");
+    throw InvalidArgument(spelled(kTail) + " " + std::string(tail_name(order.tail)) +
+                              " cannot be used with an " + spelled(kEpochSize),
+                          {},
+                          "use " + spelled(kTail) + " exact, and choose an " + spelled(kEpochSize) +
+                              " that the ranks can share evenly");
   }
   if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;  // no random draws
   if (is_wids) {

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "base/spelling.h"
 #include "storage/environment.h"
 
 namespace shardwise {
@@ -31,7 +32,7 @@ std::string text_of(const char* text) { return text == nullptr ? std::string() :
 
 Authorities find_authorities(const std::string& ca_file, const BuiltInAuthorities& built_in,
                              std::span<const char* const> places) {
-  if (!ca_file.empty()) return {.file = ca_file, .setting = "Fetchers::Options::ca_file"};
+  if (!ca_file.empty()) return {.file = ca_file, .setting = spelled("Fetchers::Options::ca_file")};
   std::string file = environment("CURL_CA_BUNDLE");
   if (!file.empty()) return {.file = std::move(file), .setting = "CURL_CA_BUNDLE"};
   file = environment("SSL_CERT_FILE");

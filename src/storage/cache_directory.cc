@@ -19,6 +19,7 @@
 #include "base/fault_point.h"
 #include "base/hasher.h"
 #include "base/own_directory.h"
+#include "base/spelling.h"
 #include "base/text.h"
 
 namespace shardwise::detail {
@@ -114,7 +115,7 @@ void require_marker(const std::string& path, bool create) {
                "give an empty directory, or one that does not exist");
       }
     });
-    if (!create) refuse(path, "it is not one", "give the directory that --cache was given");
+    if (!create) refuse(path, "it is not one", "give the directory of a shard cache");
     AtomicFile file(marker, kReadableMode);
     share_for_reading(file.file(), file.temporary_path());
     file.file().write(kMarkerText);
@@ -184,8 +185,8 @@ void CacheDirectory::require_access(const std::string& path) const {
   const bool is_ours = !is_read_only_ && sharing_ == Sharing::kGroup && is_group_directory(path);
   if (!is_ours && belongs_to_another(path)) {
     refuse(path, "it belongs to another user",
-           "give a directory of your own; or, if you trust that user, say that it is only read "
-           "(ShardCache::Options::read_only, --cache-read-only)");
+           "give a directory of your own; or, if you trust that user, say that it is only read (" +
+               spelled("ShardCache::Options::read_only") + ")");
   }
   if (sharing_ == Sharing::kOwn) return require_nobody_elses(path);
   require_no_public_directory(path, kPurpose);
@@ -198,11 +199,10 @@ void CacheDirectory::require_nobody_elses(const std::string& path) const {
   require_no_public_directory(path, kPurpose);
   if (is_shared) {
     refuse(path, "it is shared with its group",
-           is_read_only_
-               ? "if you trust that group, say that it is only read "
-                 "(ShardCache::Options::read_only, --cache-read-only)"
-               : "say that you share it (ShardCache::Options::group_shared, --cache-group), or "
-                 "give another");
+           is_read_only_ ? "if you trust that group, say that it is only read (" +
+                               spelled("ShardCache::Options::read_only") + ")"
+                         : "say that you share it (" +
+                               spelled("ShardCache::Options::group_shared") + "), or give another");
   }
   require_unshared_directory(path, kPurpose);  // a directory of root has a group
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -72,7 +73,8 @@ void CacheRoom::require_within_budget(const CacheRequest& request, std::uint64_t
               in_quotes(redacted_url(request.source.url)) + " (" + human_bytes(size_bytes) +
                   ", budget " + human_bytes(options_.budget_bytes) + ")",
               "give the cache " + std::to_string(size_bytes) +
-                  " bytes at least, or let large shards bypass it (--cache-bypass-large)");
+                  " bytes at least, or let large shards bypass it (" +
+                  spelled("ShardCache::Options::bypass_large") + ")");
 }
 
 bool CacheRoom::try_to_remove(const std::string& name, ByteLocks& locks) {

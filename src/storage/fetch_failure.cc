@@ -1,5 +1,6 @@
 #include "storage/fetch_failure.h"
 
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -32,7 +33,8 @@ void throw_changed_at_source(std::string_view url, std::string_view wanted, std:
       "the file changed at its source",
       in_quotes(redacted_url(url)) + " (version " + in_quotes(wanted) + " then, " +
           (now.empty() ? "an unknown one" : in_quotes(now)) + " now)",
-      cause.empty() ? "run `shardwise index` again, or put back what was indexed" : cause);
+      cause.empty() ? "run " + spelled("`shardwise index` again") + ", or put back what was indexed"
+                    : cause);
 }
 
 }  // namespace shardwise

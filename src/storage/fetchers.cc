@@ -6,6 +6,7 @@
 #include "base/error_types.h"
 #include "base/fork.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/storage/fetcher.h"
@@ -20,8 +21,8 @@
 namespace shardwise {
 namespace {
 
-[[noreturn]] void refuse_option(std::string_view name, std::string_view remedy) {
-  throw InvalidOption("the option is not valid", "Fetchers::Options::" + std::string(name), remedy);
+[[noreturn]] void refuse_option(detail::Named option, std::string_view remedy) {
+  throw InvalidOption("the option is not valid", spelled(option), remedy);
 }
 
 bool is_printable_line(std::string_view text) {
@@ -57,43 +58,47 @@ void check_options(const Fetchers::Options& options) {
   const auto in_range = [&](std::chrono::milliseconds time) { return time >= zero && time <= max; };
   const bool has_pace = options.low_speed_time.count() >= 1 && options.low_speed_time <= max;
   if (options.connect_timeout <= zero || options.connect_timeout > max) {
-    refuse_option("connect_timeout", "give 1 ms to 24 hours");
+    refuse_option("Fetchers::Options::connect_timeout", "give 1 ms to 24 hours");
   }
-  if (!has_pace) refuse_option("low_speed_time", "give 1 second to 24 hours");
+  if (!has_pace) refuse_option("Fetchers::Options::low_speed_time", "give 1 second to 24 hours");
   if (options.low_speed_bytes_per_second < 1 ||
       options.low_speed_bytes_per_second > 1'000'000'000) {
-    refuse_option("low_speed_bytes_per_second", "give 1 to 1,000,000,000");
+    refuse_option("Fetchers::Options::low_speed_bytes_per_second", "give 1 to 1,000,000,000");
   }
   if (options.retry_for < zero || options.retry_for > std::chrono::hours(24 * 30)) {
-    refuse_option("retry_for", "give 0 (one attempt) to 30 days");
+    refuse_option("Fetchers::Options::retry_for", "give 0 (one attempt) to 30 days");
   }
-  if (options.max_retries < 0) refuse_option("max_retries", "give 0 or more");
-  if (options.max_redirects < 0) refuse_option("max_redirects", "give 0 or more");
-  if (!in_range(options.retry_base_delay)) refuse_option("retry_base_delay", "give 0 to 24 hours");
-  if (!in_range(options.retry_max_delay)) refuse_option("retry_max_delay", "give 0 to 24 hours");
+  if (options.max_retries < 0) refuse_option("Fetchers::Options::max_retries", "give 0 or more");
+  if (options.max_redirects < 0)
+    refuse_option("Fetchers::Options::max_redirects", "give 0 or more");
+  if (!in_range(options.retry_base_delay))
+    refuse_option("Fetchers::Options::retry_base_delay", "give 0 to 24 hours");
+  if (!in_range(options.retry_max_delay))
+    refuse_option("Fetchers::Options::retry_max_delay", "give 0 to 24 hours");
   for (const std::string* file :
        {&options.bearer_token_file, &options.netrc_file, &options.ca_file}) {
     static_cast<void>(c_path(*file));
   }
   if (!is_printable_line(options.user_agent)) {
-    refuse_option("user_agent", "give one printable line");
+    refuse_option("Fetchers::Options::user_agent", "give one printable line");
   }
   for (const std::string& header : options.headers) {
     if (!is_header(header)) {
-      refuse_option("headers",
+      refuse_option("Fetchers::Options::headers",
                     "write each as 'Name: value', and leave Host and Range to Shardwise");
     }
   }
   for (const Fetchers::Options::Moved& move : options.moved) {
     if (!is_remote_url(move.from) || scheme_of(move.to).empty()) {
-      refuse_option("moved", "give two URLs, as https://old/data and https://new/data");
+      refuse_option("Fetchers::Options::moved",
+                    "give two URLs, as https://old/data and https://new/data");
     }
   }
   if (options.max_connections_per_host < 0) {
-    refuse_option("max_connections_per_host", "give 0 (no limit) or more");
+    refuse_option("Fetchers::Options::max_connections_per_host", "give 0 (no limit) or more");
   }
   if (options.max_connections_per_shard < 1 || options.max_connections_per_shard > 64) {
-    refuse_option("max_connections_per_shard", "give 1 to 64");
+    refuse_option("Fetchers::Options::max_connections_per_shard", "give 1 to 64");
   }
 }
 
@@ -137,11 +142,12 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
   if (scheme == "pipe") {
     throw Unsupported(
         "a pipe: URL is a command, and is not run", in_quotes(redacted_url(url)),
-        "set Fetchers::Options::allow_pipe (--allow-pipe) if you wrote the URL yourself");
+        "give " + spelled("Fetchers::Options::allow_pipe") + " if you wrote the URL yourself");
   }
   throw Unsupported("no fetcher is registered for the scheme " + in_quotes(scheme),
                     in_quotes(redacted_url(url)),
-                    "use http, https, s3, gs, az, hf or file, or add a fetcher (Fetchers::add)");
+                    "use http, https, s3, gs, az, hf or file" +
+                        if_there(", or add a fetcher (", "Fetchers::add", ")"));
 }
 
 Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const {

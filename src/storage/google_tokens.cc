@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "base/error_types.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "storage/environment.h"
@@ -111,11 +112,10 @@ AccessToken GoogleTokens::of_file(const std::string& path, const CancelToken& ca
         source, cancel);
   }
   if (type != "service_account") {
-    throw Unsupported(
-        "Google credentials of this kind are not read",
-        in_quotes(path) + " (" + in_quotes(type) + ")",
-        "give those of a service account, of a user, or of an external account, or add a "
-        "fetcher (Fetchers::add)");
+    throw Unsupported("Google credentials of this kind are not read",
+                      in_quotes(path) + " (" + in_quotes(type) + ")",
+                      "give those of a service account, of a user, or of an external account" +
+                          if_there(", or add a fetcher (", "Fetchers::add", ")"));
   }
   const std::time_t now = std::time(nullptr);
   const nlohmann::json header = {

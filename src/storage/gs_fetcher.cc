@@ -1,5 +1,6 @@
 #include "storage/gs_fetcher.h"
 
+#include "base/spelling.h"
 #include "base/url.h"
 #include "storage/environment.h"
 #include "storage/google_tokens.h"
@@ -77,8 +78,8 @@ class GsFetcher : public Fetcher {
                 "by https"
           : token.are_there()
               ? "check the bucket's policy and " + token.source +
-                    "; where the requester pays, give the header 'x-goog-user-project: PROJECT' "
-                    "(Fetchers::Options::headers)"
+                    "; where the requester pays, give the header 'x-goog-user-project: PROJECT' (" +
+                    spelled("Fetchers::Options::headers") + ")"
               : "no credentials were found, so the request was anonymous: set "
                 "GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`";
       now.login_remedy += unsent_;

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <utility>
 
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -59,8 +60,9 @@ bool may_be_misspelt(const HttpResult& result) {
          result.code == CURLE_SSL_CONNECT_ERROR;
 }
 
-constexpr std::string_view kTryLater =
-    "try again later, or for longer (Fetchers::Options::retry_for)";
+std::string try_later() {
+  return "try again later, or for longer (" + spelled("Fetchers::Options::retry_for") + ")";
+}
 
 /// The remedy for a server's certificate, or an authorities' file, that is not accepted.
 std::string trust_remedy(CURLcode code, const Authorities& authorities) {
@@ -74,10 +76,11 @@ std::string trust_remedy(CURLcode code, const Authorities& authorities) {
   }
   if (authorities.are_none() || code == CURLE_SSL_CACERT_BADFILE) {
     return "no authorities' certificates were found: install the package ca-certificates, or name "
-           "them (SSL_CERT_FILE, Fetchers::Options::ca_file)";
+           "them (SSL_CERT_FILE, " +
+           spelled("Fetchers::Options::ca_file") + ")";
   }
-  return "if the certificate is of your own authority, name it (SSL_CERT_FILE, "
-         "Fetchers::Options::ca_file)";
+  return "if the certificate is of your own authority, name it (SSL_CERT_FILE, " +
+         spelled("Fetchers::Options::ca_file") + ")";
 }
 
 std::string remedy_for(const HttpResult& result, const HttpTarget& target,
@@ -91,14 +94,13 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
     case CURLE_COULDNT_RESOLVE_PROXY:
       return "check the proxy in the environment (http_proxy, https_proxy, no_proxy)";
     case CURLE_OPERATION_TIMEDOUT:
-      return "try again later, or be more patient (Fetchers::Options: connect_timeout, "
-             "low_speed_time, retry_for)";
+      return try_later() + if_there("; or wait longer (", "Fetchers::Options::connect_timeout") +
+             if_there(", ", "Fetchers::Options::low_speed_time", ")");
     case CURLE_PEER_FAILED_VERIFICATION:
     case CURLE_SSL_CACERT_BADFILE:
       return trust_remedy(result.code, find_authorities(options.ca_file, target.is_aws));
     default:
-      return is_passing(result) ? std::string(kTryLater)
-                                : "check that this is the address of a web server";
+      return is_passing(result) ? try_later() : "check that this is the address of a web server";
   }
   const int status = result.answer.status;
   if (std::string clocks = clock_remedy(result); !clocks.empty()) return clocks;
@@ -106,7 +108,7 @@ std::string remedy_for(const HttpResult& result, const HttpTarget& target,
   if (status == 401 || status == 403) return result.login_remedy;
   if (status == 404 || status == 410) return "check the URL";
   if (status == 416) return "the file is shorter than it was: index it again";
-  if (is_passing(result)) return std::string(kTryLater);
+  if (is_passing(result)) return try_later();
   return "check the URL and the server";
 }
 

@@ -8,6 +8,7 @@
 #include "base/ascii.h"
 #include "base/lines.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -65,8 +66,8 @@ void identify(HttpTarget& target, const Url& url, const Fetchers::Options& optio
     throw InvalidArgument(
         "the bearer token is not sent without encryption", in_quotes(redacted_url(target.url)),
         is_near ? "name the shards by https; or, if you trust whoever listens there on this "
-                  "machine, say so (Fetchers::Options::bearer_token_loopback, "
-                  "--bearer-token-loopback)"
+                  "machine, say so (" +
+                      spelled("Fetchers::Options::bearer_token_loopback") + ")"
                 : "name the shards by https");
   }
   target.headers.push_back("Authorization: Bearer " +
@@ -83,10 +84,11 @@ HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
   const bool says_who_asks =
       !userinfo.empty() || unsigned_url(url) != url || !options.headers.empty();
   target.login_remedy =
-      says_who_asks ? "check user and password, or whether a signed URL has expired"
-                    : "the URL has no password and no signature, and an index keeps none: say who "
-                      "asks (Fetchers::Options: moved, resolve, headers, netrc_file), or name the "
-                      "shards by s3:// with keys";
+      says_who_asks
+          ? "check user and password, or whether a signed URL has expired"
+          : "the URL has no password and no signature, and an index keeps none: say who asks (" +
+                spelled("ways to say who asks (Fetchers::Options)") +
+                "), or name the shards by s3:// with keys";
   const std::size_t colon = std::min(userinfo.find(':'), userinfo.size());
   const auto user = percent_decoded(std::string_view(userinfo).substr(0, colon));
   const auto password =

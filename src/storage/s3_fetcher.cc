@@ -9,6 +9,7 @@
 #include "base/ascii.h"
 #include "base/error_types.h"
 #include "base/fork.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "storage/aws_keys.h"
@@ -117,7 +118,8 @@ std::string advice_of(const HttpResult& result) {
   const std::string region = named_region(result);
   if (!region.empty() && status != 403) {
     return "the bucket is in the region " + in_quotes(region) +
-           ": name it (Fetchers::S3Options::region or AWS_REGION)";
+           ": name it in the environment (AWS_REGION)" +
+           if_there(", or as ", "Fetchers::S3Options::region");
   }
   const std::string endpoint = xml_text(result.error_text, "Endpoint");
   if (status / 100 == 3 && !endpoint.empty()) {
@@ -247,7 +249,8 @@ HttpTarget in_bucket(const std::string& bucket, const std::string& rest, const S
             "AWS_SECRET_ACCESS_KEY, or a profile"
           : "check the keys (from " + access.keys.source +
                 "), the region and the bucket's policy; where the requester pays, give the header "
-                "'x-amz-request-payer: requester' (Fetchers::Options::headers)";
+                "'x-amz-request-payer: requester' (" +
+                spelled("Fetchers::Options::headers") + ")";
   return target;
 }
 

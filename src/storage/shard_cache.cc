@@ -7,6 +7,7 @@
 #include "base/hasher.h"
 #include "base/normal_path.h"
 #include "base/own_directory.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -59,16 +60,15 @@ using std::chrono::milliseconds;
 
 [[noreturn]] void throw_not_there(const CacheRequest& request, const ShardCache::Options& options) {
   const bool is_remote = is_fetched_url(request.source.url);
-  const std::string past = is_remote && request.source.compression == Compression::kNone
-                               ? "; or read single samples past the cache "
-                                 "(Dataset::Access::kRange, --access range)"
-                               : "";
+  const std::string past =
+      is_remote && request.source.compression == Compression::kNone
+          ? "; or read single samples past the cache (" + spelled("Dataset::Access::kRange") + ")"
+          : "";
   throw Unsupported(
       "the shard is not in the cache, which is only read",
       in_quotes(redacted_url(request.source.url)) + " (cache " + in_quotes(options.directory) + ")",
-      "let somebody who may write to the cache bring it (`shardwise cache fill`), or "
-      "give a cache of your own" +
-          past);
+      "let somebody who may write to the cache bring it (" + spelled("`shardwise cache fill`") +
+          "), or give a cache of your own" + past);
 }
 
 detail::CacheDirectory::Sharing sharing_of(const ShardCache::Options& options) {
@@ -290,9 +290,9 @@ void ShardCache::Impl::require_writable(std::string_view what) const {
   if (!directory.is_read_only()) return;
   throw Unsupported(
       "the shard cache is only read, and " + std::string(what), in_quotes(directory.path()),
-      options.read_only ? "open it without read_only (--cache-read-only)"
-                        : "this user may not write to it: ask its owner to bring what is needed "
-                          "(`shardwise cache fill`), or give another directory");
+      options.read_only ? "open it without " + spelled("ShardCache::Options::read_only")
+                        : "this user may not write to it: ask its owner to bring what is needed (" +
+                              spelled("`shardwise cache fill`") + "), or give another directory");
 }
 
 const ShardCache::Options& ShardCache::options() const noexcept { return impl_->options; }

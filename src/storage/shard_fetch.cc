@@ -9,6 +9,7 @@
 #include "base/mapped_file.h"
 #include "base/mapped_read.h"
 #include "base/own_directory.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
 #include "shardwise/base/error.h"
@@ -250,7 +251,7 @@ void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
     throw StaleIndex("the shard is longer than it was when it was indexed",
                      in_quotes(redacted_url(request.source.url)) + " (" +
                          std::to_string(*request.source.size_bytes) + " bytes then)",
-                     "run `shardwise index` again");
+                     "run " + spelled("`shardwise index` again"));
   }
   const std::uint64_t more = std::max(size_bytes - reserved_bytes, kGrowBytes);
   const auto grow_file = [&](bool) { file->file().reserve(reserved_bytes + more); };
@@ -280,10 +281,11 @@ void ShardFetch::Impl::cut(std::uint64_t size_bytes) {
 
 void ShardFetch::Impl::require_source_hash(const Hash128& hash) const {
   if (!request.source.source_hash || *request.source.source_hash == hash) return;
-  throw StaleIndex("the fetched bytes are not those that were indexed",
-                   in_quotes(redacted_url(request.source.url)) + " (hash " + to_string(hash) +
-                       ", not " + to_string(*request.source.source_hash) + ")",
-                   "fetch it again; if it changed at its source, run `shardwise index` again");
+  throw StaleIndex(
+      "the fetched bytes are not those that were indexed",
+      in_quotes(redacted_url(request.source.url)) + " (hash " + to_string(hash) + ", not " +
+          to_string(*request.source.source_hash) + ")",
+      "fetch it again; if it changed at its source, run " + spelled("`shardwise index` again"));
 }
 
 void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
@@ -292,7 +294,7 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
   throw StaleIndex("the shard is not as long as it was when it was indexed",
                    in_quotes(redacted_url(request.source.url)) + " (" + std::to_string(size_bytes) +
                        " bytes now, " + std::to_string(*wanted) + " then)",
-                   "run `shardwise index` again");
+                   "run " + spelled("`shardwise index` again"));
 }
 
 /// Fetches the file with several concurrent requests, if it is large and its server allows that.
@@ -396,7 +398,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
   const auto require_whole = [&] {
     if (!guard.damaged() && file_identity(path) == map.identity()) return;
     throw StaleIndex("the shard changed while it was read", in_quotes(path),
-                     "run `shardwise index` again");
+                     "run " + spelled("`shardwise index` again"));
   };
   try {
     source.hash = hash128(map.bytes());

@@ -89,7 +89,7 @@ PackList list_images(const std::string& named, const CancelToken& cancel) {
   list.classes = folders_in(directory, cancel);
   if (list.classes.empty()) {
     throw NotFound("there is no folder of a class", in_quotes(directory),
-                   "put the images of each class into a folder of its own, or use --files");
+                   "put the images of each class into a folder of its own, or pack them as files");
   }
   for (std::uint64_t number = 0; number < list.classes.size(); ++number) {
     const std::string& name = list.classes[number];

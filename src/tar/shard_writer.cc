@@ -13,6 +13,7 @@
 #include "base/error_types.h"
 #include "base/file.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 #include "tar/sample_name.h"
@@ -116,8 +117,9 @@ struct ShardWriter::Impl {
   Impl(ShardWriter::Names given, const ShardWriter::Options& how)
       : names(std::move(given)), options(how) {
     if (options.max_samples == 0 || options.max_bytes == 0) {
-      throw InvalidOption("a limit of a shard is 0", in_quotes(names.name(0)),
-                          "max_samples and max_bytes must be at least 1");
+      throw InvalidOption(
+          "a limit of a shard is 0", in_quotes(names.name(0)),
+          spelled("max_samples") + " and " + spelled("max_bytes") + " must be at least 1");
     }
   }
 
@@ -195,8 +197,9 @@ struct ShardWriter::Impl {
 
   void require_free(const std::string& path) const {
     if (options.replace || !std::filesystem::exists(std::filesystem::symlink_status(path))) return;
-    throw InvalidArgument("the shard exists already", in_quotes(path),
-                          "choose other names, or replace it (ShardWriter::Options::replace)");
+    throw InvalidArgument(
+        "the shard exists already", in_quotes(path),
+        "choose other names" + if_there(", or replace it (", "ShardWriter::Options::replace", ")"));
   }
 
   void begin() {

@@ -14,6 +14,7 @@
 #include "base/error_types.h"
 #include "base/expanding_reader.h"
 #include "base/hasher.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "shardwise/base/compression.h"
 #include "tar/tar_header.h"
@@ -23,13 +24,16 @@ namespace {
 
 using tar::kBlockBytes;
 
-constexpr std::string_view kDamagedRemedy =
-    "restore or repack the shard, or leave out what is damaged with `shardwise index --on-bad "
-    "skip`";
+std::string damaged_remedy() {
+  return "restore or repack the shard, or leave out what is damaged with " +
+         spelled("`shardwise index --on-bad skip`");
+}
 
-constexpr std::string_view kUnsupportedRemedy =
-    "repack the shard with plain files only, without `tar --sparse`, or leave the member out with "
-    "`shardwise index --on-bad skip`";
+std::string unsupported_remedy() {
+  return "repack the shard with plain files only, without `tar --sparse`, or leave the member out "
+         "with " +
+         spelled("`shardwise index --on-bad skip`");
+}
 
 /// Bytes and entries between two calls of TarScanOptions::tick.
 constexpr std::uint64_t kTickBytes = std::uint64_t{4} << 20;
@@ -210,8 +214,8 @@ class Scanner {
     std::string where = in_quotes(shard_) + offset_text(problem.offset);
     if (!problem.member.empty()) where += ", member " + in_quotes(problem.member);
     if (problem.code == ErrorCode::kUnsupported)
-      throw Unsupported(problem.what, where, kUnsupportedRemedy);
-    throw CorruptShard(problem.what, where, kDamagedRemedy);
+      throw Unsupported(problem.what, where, unsupported_remedy());
+    throw CorruptShard(problem.what, where, damaged_remedy());
   }
 
   /// Calls the user's tick if it is due.

@@ -251,8 +251,7 @@ TEST(LazyDatasetTest, WhatNeedsAnIndexSaysSo) {
   const Dataset lazy = served.open();
   const std::string expected =
       "this needs an index, and the samples are numbered by a descriptor's claims alone: '" +
-      served.path() +
-      "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX (Dataset::open)";
+      served.path() + "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX";
   const std::vector<std::uint64_t> numbers{1};
   std::vector<std::uint64_t> sizes(1);
   const std::vector<std::function<void()>> calls{
@@ -321,8 +320,7 @@ TEST(LazyDatasetTest, ACompressedShardIsUnsupported) {
   served.serve(0);
   EXPECT_EQ(error_text([lazy = served.open()] { lazy[0]; }),
             "the shard is compressed (gzip), and only an index can tell where its members are: '" +
-                served.urls()[0] +
-                "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX (Dataset::open)");
+                served.urls()[0] + "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX");
 }
 
 // faults.md 62

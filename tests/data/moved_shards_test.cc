@@ -78,10 +78,9 @@ TEST(RootTest, NothingIsLookedForOutsideOfIt) {
       error_text([&] { data[0]; }),
       AllOf(HasSubstr("shard not found: '" + empty / "train-0.tar"),
             HasSubstr("2 of 2 shards are missing"),
-            HasSubstr(
-                "give with --root (Dataset::Options::root) the folder that holds 'train-0.tar'; "
-                "it is not in '" +
-                empty.path() + "'")));
+            HasSubstr("give with Dataset::Options::root the folder that holds 'train-0.tar'; "
+                      "it is not in '" +
+                      empty.path() + "'")));
 }
 
 TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
@@ -93,7 +92,7 @@ TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
   EXPECT_THAT(
       error_text(open(shards.dir() / "none")),
       AllOf(HasSubstr("the folder with the shards does not exist: '" + shards.dir() / "none'"),
-            HasSubstr("--root (Dataset::Options::root)")));
+            HasSubstr("given as Dataset::Options::root")));
   EXPECT_EQ(error_code(open(shards.path(0))), ErrorCode::kNotFound);
   EXPECT_EQ(error_code(open("https://host/data")), ErrorCode::kUnsupported);
   EXPECT_THAT(error_text(open("https://host/data")), HasSubstr("--relocate OLD NEW"));
@@ -156,7 +155,7 @@ TEST(AcceptTimesTest, CopiesAreReadIfAsked) {
   for (const Dataset::Access access : kBoth) {
     EXPECT_THAT(error_text([&] { Dataset::open(shards.index_path(), {.access = access})[0]; }),
                 AllOf(HasSubstr("the shard changed since it was indexed"),
-                      HasSubstr("--accept-times (Dataset::Options::accept_times)")));
+                      HasSubstr("Dataset::Options::accept_times")));
     EXPECT_EQ(
         wrong_with(Dataset::open(shards.index_path(), {.access = access, .accept_times = true})),
         "");
@@ -300,7 +299,7 @@ TEST(MissingShardsTest, TheErrorCountsThemAndSaysWhereTheyAreLookedFor) {
               HasSubstr("11 of 11 shards are missing"),
               HasSubstr("the index stores paths relative to its own folder, '" +
                         shards.dir().path() + "'"),
-              HasSubstr("--root DIR (Dataset::Options::root)"),
+              HasSubstr("Dataset::Options::root"),
               HasSubstr("shardwise index -o INDEX --relocate OLD NEW")));
   }
   fs::rename(other / "data/train-0.tar", shards.path(0));

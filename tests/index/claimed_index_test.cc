@@ -71,7 +71,7 @@ TEST(ClaimedIndexTest, WhatNeedsRecordsSaysHowToGetThem) {
   EXPECT_EQ(index->content(), Index::Content());
   const std::string expected =
       "this needs an index, and the samples are numbered by a descriptor's claims alone: "
-      "'train.json'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX (Dataset::open)";
+      "'train.json'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX";
   for (const std::function<void()>& call : std::vector<std::function<void()>>{
            [&] { static_cast<void>(segment_of(*index, 0)); },
            [&] { static_cast<void>(index->find("key")); },

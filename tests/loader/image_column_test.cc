@@ -204,7 +204,7 @@ TEST(ImageColumnTest, ASampleOfSeveralImagesIsABadOneWhereTheOneIsMeant) {
   EXPECT_THAT(loader.prove(), HasSubstr("1 left out as asked: proven"));
   EXPECT_THAT(loader.bad_samples().samples().at(1).reason,
               AllOf(HasSubstr("the sample has several images"),
-                    EndsWith("name the image's field, one of: png, mask.png")));
+                    EndsWith("name the image's field (image_field), one of: png, mask.png")));
 }
 
 TEST(ImageColumnTest, AStrangeImageDoesNotMakeAHugeResult) {

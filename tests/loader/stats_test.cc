@@ -89,9 +89,8 @@ TEST(StatsSummaryTest, NamesTheLimitAndARemedy) {
        "time; try fetch_threads = 4, or a larger cache"},
       {2, 70, [](Loader::Stats& s) { s.opening = milliseconds(2000); },
        "opening-bound: 2 threads at 100 %, 100 % of it opening shards; the consumer waited 70 % of "
-       "the time; try an order that stays longer in a shard, or a larger max_open_shards of the "
-       "data "
-       "set"},
+       "the time; try an order that stays longer in a shard, or a larger number of open "
+       "shards (Dataset::Options::max_open_shards)"},
       {16, 70,
        [](Loader::Stats& s) {
          s.reading = milliseconds(16000);

@@ -267,6 +267,10 @@ def test_views(ds: shardwise.Dataset) -> None:
         ds.select(["nix"], missing="maybe")
     with pytest.raises(ValueError, match="no such column: nix"):
         ds.where("nix = 3")
+    for parameter in ("?1", "?", ":x", "@x"):
+        text = f"has the parameter {re.escape(repr(parameter))}, which has no value"
+        with pytest.raises(errors.InvalidArgument, match=text):
+            ds.where(f"cls = {parameter}")
 
 
 def test_columns_sizes_and_gathering(ds: shardwise.Dataset) -> None:
@@ -352,7 +356,7 @@ def test_the_version_tells_what_the_fingerprint_does_not(tmp_path: Path) -> None
     os.utime(shards / "train-000001.tar", (1, 1))
     shardwise.index(index, shards, columns=["cls"], threads=0)
     touched = shardwise.open(index)
-    shardwise.index(index, shards, threads=0)
+    shardwise.index(index, shards, forget=True, threads=0)
     without = shardwise.open(index)
     assert len({ds.version, touched.version, without.version}) == 3
     assert ds.fingerprint == touched.fingerprint == without.fingerprint

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import os
 import pickle
 import re
@@ -12,12 +13,13 @@ import sys
 import tarfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import FileHandler, FileServer, plain_samples, write_shard, write_shards, write_tar
 
 import shardwise
-from shardwise import errors
+from shardwise import errors, records, transforms
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type)]
 
@@ -70,6 +72,23 @@ def test_building_meets_damage(tmp_path: Path) -> None:
         shardwise.index(tmp_path / "y.idx", tmp_path / "nix.tar")
     with pytest.raises(ValueError):
         shardwise.index(tmp_path / "y.idx")
+
+
+def test_an_index_keeps_what_it_was_built_with(tmp_path: Path) -> None:
+    path = tmp_path / "x.idx"
+    [shard] = write_shards(tmp_path / "s", [5])
+    shardwise.index(path, shard, columns=["cls"], hashes=True)
+    assert shardwise.index(path, shard).shards_reused == 1
+    assert shardwise.open(path).columns == ["cls"]
+    assert shardwise.verify(path, full=True) == []  # it has hashes
+    shardwise.index(path, shard, columns=["txt"])
+    assert shardwise.open(path).columns == ["txt"]
+    shardwise.index(path, shard, forget=True)
+    assert shardwise.open(path).columns == []
+    with pytest.raises(errors.InvalidArgument, match="no hashes"):
+        shardwise.verify(path, full=True)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert shardwise.index(path, shard).shards_scanned == 1
 
 
 def test_a_changed_shard_is_stale(tmp_path: Path) -> None:
@@ -276,7 +295,7 @@ def test_advice_is_for_the_call_that_can_take_it(tmp_path: Path) -> None:
 def test_a_condition_that_cannot_be_used_is_named_in_words_of_python(
     ds: shardwise.Dataset,
 ) -> None:
-    with pytest.raises(errors.InvalidArgument, match=r"Dataset.columns has their names; shardwise.index\(columns=\)"):
+    with pytest.raises(errors.InvalidArgument, match=r"Dataset.columns shows the columns; shardwise.index\(columns=\)"):
         ds.where("width > 3")
     with pytest.raises(errors.InvalidArgument, match="incomplete input; write one as it follows"):
         ds.where("cls =")
@@ -284,42 +303,50 @@ def test_a_condition_that_cannot_be_used_is_named_in_words_of_python(
         ds.where("1) OR (1")
 
 
-# What is said of options that only C++ has.
-_NEVER_SAID = {
-    "give root and accept_times to Index::open (Index::Lookup)",
-    "give BuildOptions::remote",
-    "give VerifyOptions::remote",
-    "Fetchers::Options::",
-    "Fetchers::Options::ca_file",
-    "Fetchers::S3Options",
-}
+def _spellings() -> list[str]:
+    """How errors name options and calls in Python: the last column of the library's list."""
+    text = (Path(__file__).parents[2] / "src/base/spelling.h").read_text()
+    text = text.partition("kSpellings =")[2].partition("\n});")[0]
+    string = r'"((?:[^"\\]|\\.)*)"'
+    three = re.findall(rf"\{{{string},\s*{string},\s*{string}\}}", text)
+    options = re.findall(rf"spelling::option\({string}", text)
+    commands = re.findall(rf"spelling::command\(\s*{string},\s*{string}\)", text)
+    spellings = [row[-1] for row in three + commands] + options
+    assert len(spellings) == text.count("{\"") + text.count("g::option(") + text.count("g::command(")
+    return sorted({name.replace('\\"', '"') for name in spellings} - {""})
 
 
-# What the command line alone can do, of what texts of the library advise; it comes with the package.
-_COMMANDS_ALONE = {
-    "`shardwise cache fill",
-    "`shardwise export --format wids",
-    "`shardwise index -o",  # --relocate
-    "`shardwise index -o INDEX --relocate OLD NEW",
-    "`shardwise ls --left-out",
-}
+# Which calls take an argument that is named alone.
+_CALLS = [
+    shardwise.open, shardwise.index, shardwise.ShardCache, shardwise.ShardWriter, shardwise.Sampler,
+    shardwise.Loader, transforms.ImageTransform,
+]  # fmt: skip
 
 
-def test_no_text_of_the_library_names_what_only_cpp_has() -> None:
-    source = Path(__file__).parents[2]
-    one = r'"((?:[^"\\\n]|\\.)*)"'
-    named = (source / "python/src/errors.cc").read_text()
-    pairs = re.findall(rf"\{{{one},\s+{one}\}}", named.partition("kNamesHere[]")[2])
-    assert pairs
-    left, commands = set(), set()
-    for path in (source / "src").rglob("*.cc"):
-        code = re.sub(r"^\s*(#|//).*$", "", path.read_text(), flags=re.MULTILINE)
-        for literal in re.finditer(rf"{one}(\s*{one})*", code):
-            text = "".join(re.findall(one, literal[0]))
-            for there, here in pairs:
-                text = text.replace(there, here)
-            if path.parent.name != "libtorch" and re.search(r"[A-Za-z]::", text):
-                left.add(text)
-            commands |= set(re.findall(r"`shardwise [^`]*", text))
-    assert left == _NEVER_SAID
-    assert commands == _COMMANDS_ALONE
+def _parameters(call: Any) -> set[str]:
+    try:
+        return set(inspect.signature(call).parameters)
+    except (TypeError, ValueError):  # of the extension: its first line
+        return set(re.findall(r"(\w+):", (call.__init__.__doc__ or "").partition(") ->")[0]))
+
+
+@pytest.mark.parametrize("spelling", _spellings())
+def test_what_errors_advise_is_there(spelling: str) -> None:
+    if spelling.startswith("`shardwise "):  # the command comes with the package
+        return
+    if spelling.startswith("ShardCache: "):
+        assert set(spelling[12:].split(", ")) <= _parameters(shardwise.ShardCache)
+        return
+    called = re.fullmatch(r"(?:shardwise\.)?([\w.]+)(?:\((.*)\))?", spelling)
+    if called and (called[2] is not None or "." in spelling):
+        target: Any = shardwise
+        for name in called[1].split("."):
+            if target is shardwise.Dataset.info:
+                assert name in records.Info.__annotations__
+                return
+            target = getattr(target, name, None) or getattr(transforms, name)
+        names = re.findall(r"(\w+)=", re.sub(r"\{.*\}", "", called[2] or ""))
+        assert set(names) <= _parameters(target)
+        return
+    name = re.match(r"\w+", spelling)
+    assert name and any(name[0] in _parameters(call) for call in _CALLS), spelling

@@ -283,9 +283,9 @@ def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
         ({"url_base": {"data": "http://h"}}, "not valid: url_base; give two URLs"),
         ({"host_connections": -1}, "not valid: host_connections; give 0"),
         ({"shard_connections": 0}, "not valid: shard_connections; give 1 to 64"),
-        ({"retry_for": -1.0}, "not valid: retry_for; give 0 .one attempt. to 30 days"),
-        ({"retry_for": float("nan")}, "not valid: retry_for"),
-        ({"retry_for": float("inf")}, "not valid: retry_for"),
+        ({"retry_for": -1.0}, "not valid: ShardCache.retry_for=.; give 0 .one attempt. to 30 days"),
+        ({"retry_for": float("nan")}, "not valid: ShardCache.retry_for=."),
+        ({"retry_for": float("inf")}, "not valid: ShardCache.retry_for=."),
     ):
         with pytest.raises(InvalidArgument, match=text):
             shardwise.ShardCache(str(tmp_path / "cache"), **options)  # type: ignore[arg-type]

@@ -299,6 +299,11 @@ def test_bad_samples_are_left_out_and_named(tmp_path: Path) -> None:
     assert loader.prove().startswith("epoch 0: 9 samples")
     assert list(loader.bad_samples) == [4] and "k4" in loader.bad_samples[4]
     assert loader.stats().bad_samples == 1
+    state = loader.state_dict()
+    for asked, known in ((Order(), [4]), (Order(skip=[4]), [])):
+        resumed = Loader(data, order=asked, columns=[columns.integer("cls")], max_bad=1)
+        resumed.load_state_dict(state)
+        assert list(resumed.bad_samples) == known
 
 
 def test_a_mixture_draws_by_weights(ds: shardwise.Dataset, rich: shardwise.Dataset) -> None:

@@ -290,11 +290,28 @@ def test_a_mistake_in_a_decoder_is_no_bad_sample(
     with pytest.raises(kind, match=text):
         for _ in Loader(ds, columns=[column], batch_size=10, max_bad=1_000_000, threads=threads):
             pass
+    with pytest.raises(kind) as caught:
+        one_batch(ds, column, threads=threads)
+    said = str(caught.value) + "".join(getattr(caught.value, "__notes__", ()))
+    assert "'cls'" in said and "sample 0 ('000000') in shard" in said
     few = Loader(ds[:20], columns=[column], batch_size=10, max_bad=1_000_000, threads=threads)
     with pytest.raises(kind):
         for _ in few:
             pass
         few.prove()
+
+
+@THREADS
+def test_the_end_of_an_iterator_in_a_function_does_not_end_the_loop(
+    ds: shardwise.Dataset, threads: int
+) -> None:
+    column = columns.function("f", "int64", (), lambda sample, random: next(iter(())))
+    loader = Loader(ds, columns=[column], batch_size=10, threads=threads)
+    with pytest.raises(RuntimeError, match="^a function raised StopIteration") as caught:
+        for _ in loader:
+            pass
+    assert isinstance(caught.value.__cause__, StopIteration)
+    assert "in the function of column 'f', sample " in caught.value.__notes__[0]
 
 
 def test_an_exception_without_a_text_is_one(ds: shardwise.Dataset) -> None:

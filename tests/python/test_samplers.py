@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import random
 from typing import Any
 
 import pytest
@@ -74,31 +73,6 @@ def test_options_of_orders() -> None:
     with pytest.raises(ValueError, match="chunked"):
         Order("nix")
     assert sorted(Sampler(12, Order(skip=[3, 5]))) == [0, 1, 2, 4, 6, 7, 8, 9, 10, 11]
-
-
-def test_resume_goes_on_with_any_ranks(ds: shardwise.Dataset) -> None:
-    rng = random.Random(3)
-    for _ in range(60):
-        order = Order(rng.choice(KINDS), seed=rng.randrange(9))
-        world, batch = rng.randrange(1, 6), rng.randrange(1, 9)
-        ranks = [
-            Sampler(ds, order, rank=r, world_size=world, batch_size=batch) for r in range(world)
-        ]
-        steps = rng.randrange(ranks[0].steps + 1)
-        epoch = 0
-        seen: list[int] = []
-        for sampler in ranks:
-            seen += [sampler[i] for i in range(min(steps * batch, len(sampler)))]
-        token = ranks[0].token(steps)
-        if steps == ranks[0].steps:  # stands at the next epoch
-            epoch, seen = 1, []
-        other = rng.randrange(1, 6)
-        for r in range(other):
-            sampler = Sampler(ds, order, rank=r, world_size=other, batch_size=rng.randrange(1, 9))
-            sampler.resume(token)
-            assert sampler.epoch == epoch
-            seen += list(sampler)
-        assert sorted(seen) == list(range(103))
 
 
 def test_set_epoch_of_its_epoch_keeps_the_place_of_a_token(ds: shardwise.Dataset) -> None:

@@ -138,10 +138,10 @@ TEST_F(CacheSharingTest, AReadOnlyCacheReadsAndWritesNothing) {
   EXPECT_EQ(error_code([&] { read(*cache, 1); }), ErrorCode::kUnsupported);
   EXPECT_THAT(error_text([&] { read(*cache, 1); }),
               AllOf(HasSubstr("the shard is not in the cache, which is only read"),
-                    HasSubstr("/1.tar"), HasSubstr("--access range")));
+                    HasSubstr("/1.tar"), HasSubstr("Dataset::Access::kRange")));
   std::optional<ShardFetch> fetch;
   EXPECT_EQ(CacheAccess::begin_ahead(*cache, request(1), 0, nullptr, fetch), Ahead::kPresent);
-  EXPECT_THAT(error_text([&] { cache->prune(0); }), HasSubstr("--cache-read-only"));
+  EXPECT_THAT(error_text([&] { cache->prune(0); }), HasSubstr("ShardCache::Options::read_only"));
   EXPECT_EQ(picture(), before);
   EXPECT_EQ(server_.gets(path(1)), 0);
 }
@@ -252,7 +252,8 @@ TEST_F(CacheSharingTest, AnotherMemberOfTheGroupReadsFetchesAndEvicts) {
 TEST_F(CacheSharingTest, ASharedCacheIsUsedAsOneOnlyWhereThatIsSaid) {
   ShardCache::open(shared());
   EXPECT_THAT(error_text([&] { ShardCache::open(options()); }),
-              AllOf(HasSubstr("it is shared with its group"), HasSubstr("--cache-group")));
+              AllOf(HasSubstr("it is shared with its group"),
+                    HasSubstr("ShardCache::Options::group_shared")));
   EXPECT_NO_THROW(ShardCache::open(read_only()));
   fs::remove_all(cache_path());
   ShardCache::open(options());
@@ -281,7 +282,7 @@ TEST_F(CacheSharingTest, AnotherUsersCacheIsReadOnlyIfThatIsAsked) {
     for (const auto& how : {options(), shared()}) {
       const std::string text = error_text([&] { static_cast<void>(open(how)); });
       if (text.find("it belongs to another user") == std::string::npos ||
-          text.find("--cache-read-only") == std::string::npos) {
+          text.find("ShardCache::Options::read_only") == std::string::npos) {
         return "not refused: " + text;
       }
     }

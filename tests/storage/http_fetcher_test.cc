@@ -626,7 +626,7 @@ TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
   EXPECT_EQ(sink.bytes, "quick");
   EXPECT_FALSE(is_over);
   slow.join();
-  EXPECT_THAT(text, AllOf(HasSubstr(", after 1 attempt); try again later, or be more patient"),
+  EXPECT_THAT(text, AllOf(HasSubstr(", after 1 attempt); try again later, or for longer"),
                           HasSubstr("low_speed_time")));
 }
 

@@ -72,8 +72,8 @@ TEST_F(PipeFetcherTest, Row43_NoCommandRunsUnlessAllowed) {
   for (const std::string command : {"pipe:touch ", "PIPE:touch ", "|touch "}) {
     const Fetcher::Request request{.url = command + sentinel};
     EXPECT_EQ(error_text([&] { cautious.fetch(request, sink); }),
-              "a pipe: URL is a command, and is not run: 'pipe:touch ***'; set "
-              "Fetchers::Options::allow_pipe (--allow-pipe) if you wrote the URL yourself");
+              "a pipe: URL is a command, and is not run: 'pipe:touch ***'; give "
+              "Fetchers::Options::allow_pipe if you wrote the URL yourself");
     EXPECT_EQ(error_code([&] { cautious.stat(request); }), ErrorCode::kUnsupported);
   }
   EXPECT_FALSE(std::filesystem::exists(sentinel));

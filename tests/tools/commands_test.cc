@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/text.h"
 #include "shardwise_program.h"
 #include "support/environment.h"
 
@@ -12,7 +13,6 @@ namespace shardwise::test {
 namespace {
 namespace fs = std::filesystem;
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -31,109 +31,6 @@ TEST(ProgramTest, EachCommandHasHelpWithAnExample) {
   }
 }
 
-TEST(IndexCommandTest, ReportsWhatItDidAndReusesUnchangedShards) {
-  const TempDir dir;
-  write_file(dir / "a.tar", small_shard(0, 3));
-  write_file(dir / "b.tar", small_shard(3, 4));
-  const auto first = nlohmann::json::parse(
-      shardwise_output({"index", "-o", dir / "x.idx", "--json", dir.path() + "/{a,b}.tar"}));
-  EXPECT_EQ(first["shards"], 2);
-  EXPECT_EQ(first["shards_scanned"], 2);
-  EXPECT_EQ(first["shards_reused"], 0);
-  EXPECT_EQ(first["samples"], 7);
-  EXPECT_EQ(first["members"], 14);
-
-  write_file(dir / "c.tar", small_shard(7, 1));
-  const auto second = nlohmann::json::parse(
-      shardwise_output({"index", "-o", dir / "x.idx", "--json", "--threads", "2", dir.path()}));
-  EXPECT_EQ(second["shards_scanned"], 1);
-  EXPECT_EQ(second["shards_reused"], 2);
-  EXPECT_EQ(second["samples"], 8);
-  EXPECT_NE(second["fingerprint"], first["fingerprint"]);
-}
-
-TEST(IndexCommandTest, TakesAListOnStandardInputAndFromAFile) {
-  const TempDir dir;
-  write_file(dir / "a.tar", small_shard(0, 3));
-  write_file(dir / "list.txt", "# shards\n" + dir / "a.tar" + "\n");
-  const Finished piped = shardwise({"index", "-o", dir / "x.idx", "-"}, dir / "a.tar" + "\n");
-  EXPECT_EQ(piped.code, 0) << piped.err;
-  EXPECT_THAT(piped.out, HasSubstr("3 samples in 1 shard (1 read, 0 unchanged)"));
-  EXPECT_THAT(shardwise_output({"index", "-o", dir / "x.idx", "@" + dir / "list.txt"}),
-              HasSubstr("(0 read, 1 unchanged)"));
-}
-
-TEST(IndexCommandTest, NotesGoToStandardErrorAndIntoTheJson) {
-  const TempDir dir;
-  TarBuilder tar;
-  tar.entry("folder/", '5', "").file("1.jpg", "x");  // no end marker
-  write_file(dir / "a.tar", tar.bytes());
-  const Finished finished = shardwise({"index", "-o", dir / "x.idx", dir / "a.tar"});
-  EXPECT_EQ(finished.code, 0);
-  EXPECT_THAT(
-      finished.err,
-      HasSubstr("shardwise: note: 1 shard has no end-of-archive marker; an archive that was "
-                "cut between two members looks the same: "));
-  EXPECT_THAT(finished.err, HasSubstr("a.tar"));
-  EXPECT_THAT(finished.err, HasSubstr("1 member belongs to no sample"));
-  const auto json = nlohmann::json::parse(
-      shardwise_output({"index", "-o", dir / "y.idx", "--json", dir / "a.tar"}));
-  EXPECT_THAT(json["without_end_marker"], ElementsAre(dir / "a.tar"));
-  EXPECT_EQ(json["not_samples"], 1);
-}
-
-TEST(IndexCommandTest, SkipsBadMembersOnlyWhenAskedAndSaysWhich) {
-  const TempDir dir;
-  write_file(dir / "a.tar",
-             TarBuilder().file("1.jpg", "x").file("1.jpg", "y").file("2.jpg", "z").end().bytes());
-  EXPECT_EQ(shardwise({"index", "-o", dir / "x.idx", dir / "a.tar"}).code, 1);
-  const Finished lenient =
-      shardwise({"index", "-o", dir / "x.idx", "--on-bad", "skip", dir / "a.tar"});
-  EXPECT_EQ(lenient.code, 0) << lenient.err;
-  EXPECT_THAT(lenient.err, HasSubstr("1 member was left out"));
-
-  const auto info = nlohmann::json::parse(shardwise_output({"info", "--json", dir / "x.idx"}));
-  EXPECT_EQ(info["on_bad"], "skip");
-  EXPECT_EQ(info["num_skipped"], 1);
-  ASSERT_EQ(info["skipped"].size(), 1u);
-  EXPECT_EQ(info["skipped"][0]["name"], "1.jpg");
-  EXPECT_EQ(info["skipped"][0]["offset"], 1024);
-  EXPECT_THAT(shardwise_output({"info", dir / "x.idx"}), HasSubstr("left out: 1 member"));
-  EXPECT_THAT(shardwise_output({"verify", dir / "x.idx"}), HasSubstr("ok"));
-}
-
-TEST(InfoCommandTest, SumsUpTheIndex) {
-  const SmallIndex index;
-  const auto info = nlohmann::json::parse(shardwise_output({"info", index.path(), "--json"}));
-  EXPECT_EQ(info["shards"], 2);
-  EXPECT_EQ(info["samples"], 7);
-  EXPECT_EQ(info["members"], 14);
-  EXPECT_EQ(info["content_bytes"], 7 * 8);
-  EXPECT_EQ(info["fields"], nlohmann::json::parse(R"([
-      {"name": "cls", "members": 7, "bytes": 7}, {"name": "jpg", "members": 7, "bytes": 49}])"));
-  EXPECT_EQ(info["built_with"], "shardwise " SHARDWISE_VERSION);
-  const std::string text = shardwise_output({"info", index.path()});
-  EXPECT_THAT(text, HasSubstr("samples      7\n"));
-  EXPECT_THAT(text, HasSubstr(info["fingerprint"].get<std::string>()));
-}
-
-TEST(LsCommandTest, ListsEveryMember) {
-  const SmallIndex index;
-  const auto members = json_lines(shardwise_output({"ls", index.path(), "--json"}));
-  ASSERT_EQ(members.size(), 14u);
-  EXPECT_EQ(members[8], nlohmann::json({{"shard", 1},
-                                        {"url", index.dir() / "b.tar"},
-                                        {"sample", 4},
-                                        {"key", "4"},
-                                        {"field", "jpg"},
-                                        {"offset", 2 * 1024 + 512},
-                                        {"size", 7}}));
-  EXPECT_THAT(lines_of(shardwise_output({"ls", index.path(), "--shard", "1", "--limit", "1"})),
-              ElementsAre(index.dir() / "b.tar" + "\t3\t3\tjpg\t512\t7"));
-  EXPECT_THAT(shardwise_output({"ls", index.path(), "--limit", "0"}), IsEmpty());
-  EXPECT_EQ(lines_of(shardwise_output({"ls", index.path(), "--limit", "9"})).size(), 9u);
-}
-
 TEST(LsCommandTest, NamesThatAreNoTextComeInHexadecimal) {
   const TempDir dir;
   write_file(dir / "a.tar",
@@ -150,30 +47,19 @@ TEST(LsCommandTest, NamesThatAreNoTextComeInHexadecimal) {
   EXPECT_EQ(shardwise_output({"cat", dir / "x.idx", "--key", "caf\xe9", "jpg"}), "x");
 }
 
-TEST(CatCommandTest, WritesAFieldByNumberAndByKey) {
-  const SmallIndex index;
-  EXPECT_EQ(shardwise_output({"cat", index.path(), "5", "jpg"}), "image 5");
-  EXPECT_EQ(shardwise_output({"cat", index.path(), "--key", "5", "cls"}), "5");
-  EXPECT_EQ(shardwise_output({"cat", index.path(), "5"}), "jpg\t7\ncls\t1\n");
-  EXPECT_EQ(shardwise_output({"cat", index.path(), "--key", "5"}), "jpg\t7\ncls\t1\n");
-  EXPECT_EQ(shardwise_output({"cat", index.path(), "--", "5", "cls"}), "5");
-  for (const std::vector<std::string>& negative :
-       {std::vector<std::string>{"cat", index.path(), "--", "-1"}, {"cat", index.path(), "-1"}}) {
-    const Finished finished = shardwise(negative);
-    EXPECT_EQ(finished.code, 2);
-    EXPECT_THAT(finished.err, HasSubstr("SAMPLE: must be a sample number, from 0"));
-  }
-}
-
-TEST(VerifyCommandTest, SaysOkForEachShard) {
-  const SmallIndex index;
-  EXPECT_THAT(
-      lines_of(shardwise_output({"verify", index.path()})),
-      ElementsAre("ok       " + index.dir() / "a.tar", "ok       " + index.dir() / "b.tar"));
-  const auto shards = json_lines(shardwise_output({"verify", "--json", index.path()}));
-  ASSERT_EQ(shards.size(), 2u);
-  EXPECT_EQ(shards[1],
-            nlohmann::json({{"shard", 1}, {"url", index.dir() / "b.tar"}, {"ok", true}}));
+TEST(IndexJsonTest, PathsThatAreNotUtf8AreHexadecimal) {
+  const TempDir dir;
+  write_file(dir / "a.tar", small_shard(0, 3));
+  write_file(dir / "b\xff.tar", small_shard(10, 3));
+  shardwise_output({"index", "-o", dir / "x.idx", dir / "a.tar", dir / "b\xff.tar"});
+  const auto plan = nlohmann::json::parse(
+      shardwise_output({"index", "--dry-run", "--json", "-o", dir / "x.idx", dir / "a.tar"}));
+  EXPECT_EQ(plan["gone"].size(), 0u);
+  EXPECT_EQ(plan["gone_hex"], nlohmann::json::array({shardwise::hex(dir / "b\xff.tar")}));
+  EXPECT_EQ(plan["unchanged"], nlohmann::json::array({dir / "a.tar"}));
+  const auto report = nlohmann::json::parse(
+      shardwise_output({"index", "--json", "-o", dir / "x.idx", dir / "a.tar"}));
+  EXPECT_EQ(report["gone_hex"], plan["gone_hex"]);
 }
 
 TEST(OutputTest, AReaderThatHasEnoughEndsTheProgramQuietly) {

@@ -332,7 +332,7 @@ TEST(EpochDecodeTest, OfSeveralImagesOneIsChosen) {
   const ImageIndex index({{9, {"mask.png", encode_png(test_picture(5, 4, 1))}}});
   expect_failure(shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb"}),
                  {"the sample has several images", "'s9'",
-                  "name the image's field with --image-field, one of: mask.png, png\n"});
+                  "name the image's field (--image-field), one of: mask.png, png\n"});
   EXPECT_EQ(decoded(index.path(), {"rgb", "--image-field", "jpg;png"})["images"], 20);
   EXPECT_EQ(decoded(index.path(), {"rgb", "--image-field", "jpg;png", "--resize", "8x9"})["images"],
             20);

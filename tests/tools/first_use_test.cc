@@ -14,10 +14,7 @@ namespace shardwise::test {
 namespace {
 
 using testing::AllOf;
-using testing::Contains;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 using testing::StartsWith;
 namespace fs = std::filesystem;
 
@@ -36,97 +33,9 @@ class FirstUseTest : public testing::Test {
     arguments.insert(arguments.end(), {"--index-cache", folder()});
     return arguments;
   }
-  Finished use(std::vector<std::string> arguments) const {
-    return shardwise(with_folder(std::move(arguments)));
-  }
-  std::string output(std::vector<std::string> arguments) const {
-    return shardwise_output(with_folder(std::move(arguments)));
-  }
 
   const TempDir dir_;
 };
-
-TEST_F(FirstUseTest, TheSecondCommandFindsWhatTheFirstBuilt) {
-  const Finished first = use({"info", data()});
-  EXPECT_EQ(first.code, 0);
-  EXPECT_THAT(first.out, HasSubstr("samples      7\n"));
-  EXPECT_THAT(first.err,
-              AllOf(StartsWith("shardwise: note: indexed 2 shards (2 read) in "),
-                    HasSubstr(" s; the index is kept for the next time: '" + folder() + "/")));
-  const Finished second = use({"info", data()});
-  EXPECT_EQ(second.out, first.out);
-  EXPECT_EQ(second.err, "");
-}
-
-TEST_F(FirstUseTest, EveryCommandThatTakesAnIndexTakesASource) {
-  const SmallIndex whole;  // of the same shards
-  const std::string pattern = data() + "/{a,b}.tar";
-  const auto same = [&](std::vector<std::string> arguments) {
-    std::vector<std::string> with_index = arguments;
-    with_index.insert(with_index.begin() + 1, whole.path());
-    arguments.insert(arguments.begin() + 1, pattern);
-    EXPECT_EQ(output(arguments), shardwise_output(with_index)) << arguments[0];
-  };
-  same({"cat", "4", "jpg"});
-  same({"cat", "--key", "5", "jpg"});
-  same({"query", "SELECT sample, key FROM samples"});
-  same({"order", "--seed", "3"});
-  same({"when", "--batch", "2", "--sample", "5"});
-}
-
-TEST_F(FirstUseTest, TheOthersToo) {
-  const std::string by_source =
-      output({"order", "--mix", data() + "/a.tar=1," + data() + "/b.tar=2", "--epoch-size", "20"});
-  EXPECT_EQ(lines_of(by_source).size(), 20U);
-  EXPECT_THAT(output({"explain", data(), "--step", "0", "--batch", "2"}), HasSubstr(".tar"));
-  EXPECT_THAT(output({"ls", data(), "--limit", "1"}), HasSubstr("/a.tar\t0\t0\tjpg\t512\t7\n"));
-  EXPECT_THAT(output({"verify", data()}), HasSubstr("ok       " + data() + "/b.tar\n"));
-  EXPECT_THAT(output({"epoch", data()}), HasSubstr("7 samples, each exactly once: proven"));
-  EXPECT_THAT(output({"plan", data(), "--nodes", "1", "--cache-bytes", "1G"}), Not(IsEmpty()));
-  output({"export", data(), "--format", "dali", "-o", dir_ / "dali"});
-  EXPECT_TRUE(fs::exists(dir_ / "dali/a.idx"));
-}
-
-TEST_F(FirstUseTest, ShardsThatComeAreSeenAndOnlyTheyAreRead) {
-  use({"info", data()});
-  write_file(data() + "/c.tar", small_shard(7, 5));
-  const Finished grown = use({"epoch", data()});
-  EXPECT_THAT(grown.err, HasSubstr("note: indexed 3 shards (1 read)"));
-  EXPECT_THAT(grown.out, HasSubstr("12 samples, each exactly once: proven"));
-  const Finished quiet = use({"epoch", "--quiet", data()});
-  EXPECT_EQ(quiet.err, "");
-}
-
-TEST_F(FirstUseTest, TheFoldersOfTheUserAreTaken) {
-  const auto info = [&](const std::vector<std::string>& variables) {
-    std::vector<std::string> command = {"/usr/bin/env", "-u", "HOME", "-u", "XDG_CACHE_HOME"};
-    command.insert(command.end(), variables.begin(), variables.end());
-    command.insert(command.end(), {SHARDWISE_PROGRAM, "info", data()});
-    return run(std::move(command));
-  };
-  EXPECT_EQ(info({"XDG_CACHE_HOME=" + (dir_ / "xdg")}).code, 0);
-  EXPECT_TRUE(fs::exists(dir_ / "xdg/shardwise"));
-  EXPECT_EQ(info({"HOME=" + (dir_ / "home")}).code, 0);
-  EXPECT_TRUE(fs::exists(dir_ / "home/.cache/shardwise"));
-  expect_failure(info({}), {"neither XDG_CACHE_HOME nor HOME is set", "with --index-cache DIR",
-                            "`shardwise index -o INDEX SOURCE`"});
-}
-
-TEST_F(FirstUseTest, RefusedASourceSaysWhatToRun) {
-  expect_failure(shardwise({"info", data(), "--no-index-cache"}),
-                 {"an index is needed, shards were given", "(--no-index-cache)", data(),
-                  "run `shardwise index -o INDEX SOURCE`"});
-  const SmallIndex whole;
-  EXPECT_EQ(shardwise({"info", whole.path(), "--no-index-cache"}).code, 0);
-  EXPECT_EQ(use({"info", data(), "--no-index-cache"}).code, 2);
-}
-
-TEST_F(FirstUseTest, AMistypedIndexIsNotFound) {
-  expect_failure(use({"info", data() + "/train.idx"}), {"train.idx", "check the path"});
-  expect_failure(use({"info", data() + "/trian"}), {"trian", "check the path"});
-  expect_failure(use({"info", data() + "/c.tar"}), {"c.tar", "check the path"});
-  EXPECT_FALSE(fs::exists(folder()) && !fs::is_empty(folder()));
-}
 
 /// Runs `program` as a user who is not root, at home in `home`; as who we are, if that is not root.
 Finished as_user(const std::string& program, const std::string& home,
@@ -161,24 +70,13 @@ TEST_F(FirstUseTest, ShardsThatMayOnlyBeReadWillDo) {
   // Where the user may not write, and what is another's.
   expect_failure(as_user(program, data(), {"info", data()}),
                  {"cannot make the directory: '" + data() + "/.cache'", "Permission denied",
-                  "or name another folder with --index-cache DIR"});
+                  "or name another folder (--index-cache DIR)"});
   if (is_root) {
     expect_failure(as_user(program, home, {"info", data(), "--index-cache", data()}),
                    {"cannot be a folder for indexes (it belongs to another user)", data()});
   }
   fs::permissions(dir_.path(), fs::perms::owner_all);
   fs::permissions(data(), fs::perms::owner_all);
-}
-
-TEST_F(FirstUseTest, AFailedBuildIsTriedAgain) {
-  write_file(data() + "/c.tar", "no tar");
-  for (int i = 0; i < 2; ++i) {
-    const Finished failed = use({"info", data()});
-    EXPECT_EQ(failed.code, 1);
-    EXPECT_THAT(failed.err, HasSubstr("c.tar"));
-  }
-  write_file(data() + "/c.tar", small_shard(7, 1));
-  EXPECT_THAT(output({"info", data()}), HasSubstr("samples      8\n"));
 }
 
 TEST_F(FirstUseTest, OfManyCommandsAtOnceOneReadsTheShards) {

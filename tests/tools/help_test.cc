@@ -12,23 +12,12 @@ namespace shardwise::test {
 namespace {
 
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 using testing::StartsWith;
 
 const std::vector<std::string> kCommands = {
     "index", "merge", "info",    "ls",   "cat",  "verify", "query", "export", "pack",
     "cache", "order", "explain", "when", "plan", "epoch",  "help",  "version"};
-
-std::string usage_error(const std::vector<std::string>& arguments) {
-  const Finished finished = shardwise(arguments);
-  EXPECT_EQ(finished.code, 2) << finished.err;
-  EXPECT_THAT(finished.out, IsEmpty());
-  EXPECT_EQ(lines_of(finished.err).size(), 1U) << finished.err;
-  return finished.err;
-}
 
 TEST(HelpTest, TheHelpCommandShowsWhatTheOptionDoes) {
   EXPECT_EQ(shardwise_output({"help"}), shardwise_output({"--help"}));
@@ -37,8 +26,6 @@ TEST(HelpTest, TheHelpCommandShowsWhatTheOptionDoes) {
   for (const std::string& command : kCommands) {
     EXPECT_EQ(shardwise_output({"help", command}), shardwise_output({command, "-h"})) << command;
   }
-  EXPECT_EQ(usage_error({"help", "indx"}),
-            "shardwise: error: no command 'indx'; did you mean index? see shardwise --help\n");
 }
 
 TEST(HelpTest, InAPipeItIsFoldedAtEightyColumns) {
@@ -88,55 +75,6 @@ TEST(HelpTest, WhatDoesNotFitOnTheDiskIsAnError) {
     EXPECT_EQ(finished.code, 1) << testing::PrintToString(arguments);
     EXPECT_THAT(finished.err, HasSubstr("standard output"));
   }
-}
-
-TEST(HelpTest, ATypoIsAnsweredWithTheNearestCommand) {
-  EXPECT_EQ(usage_error({"indx", "-o", "x.idx", "a.tar"}),
-            "shardwise: error: no command 'indx'; did you mean index? see shardwise --help\n");
-  EXPECT_THAT(usage_error({"cache", "purne", "d"}),
-              HasSubstr("no command 'purne'; did you mean prune? see shardwise cache --help"));
-  EXPECT_THAT(usage_error({"verfiy"}), HasSubstr("did you mean verify?"));
-  EXPECT_THAT(usage_error({"frobnicate"}),
-              HasSubstr("no command 'frobnicate'; see shardwise --help"));
-}
-
-TEST(HelpTest, ATypoIsAnsweredWithTheNearestOptionOfTheCommand) {
-  EXPECT_EQ(usage_error({"ls", "x.idx", "--limt", "5"}),
-            "shardwise: error: no option --limt; did you mean --limit? see shardwise ls --help\n");
-  EXPECT_THAT(usage_error({"ls", "--limt=5", "x.idx"}), HasSubstr("did you mean --limit?"));
-  EXPECT_THAT(usage_error({"index", "--outptu", "x.idx", "a.tar"}),
-              HasSubstr("no option --outptu; did you mean --output?"));
-  EXPECT_THAT(usage_error({"pack", "--imagse", "d", "-o", "x"}),
-              HasSubstr("did you mean --images?"));
-  EXPECT_THAT(usage_error({"info", "x.idx", "--zzzzzz"}),
-              HasSubstr("no option --zzzzzz; see shardwise info --help"));
-  EXPECT_THAT(usage_error({"--json", "info", "x.idx"}),
-              HasSubstr("--json must come after shardwise info;"));
-}
-
-TEST(HelpTest, TheArgumentThatIsTooManyIsNamed) {
-  EXPECT_EQ(usage_error({"info", "first.idx", "second", "third"}),
-            "shardwise: error: 'second' is one argument too many; see shardwise info --help\n");
-  EXPECT_THAT(usage_error({"cat", "x.idx", "1", "jpg", "index"}),
-              HasSubstr("'index' is one argument too many"));
-  const SmallIndex index;  // as a shell makes of d/*.tar
-  EXPECT_THAT(usage_error({"epoch", index.dir() / "a.tar", index.dir() / "b.tar"}),
-              HasSubstr("b.tar' is one argument too many; if a shell made several of a pattern, "
-                        "quote it: 'd/*.tar'; see shardwise epoch --help"));
-}
-
-TEST(HelpTest, WrongUsageNamesTheOption) {
-  EXPECT_THAT(usage_error({"ls", "x.idx", "--limit"}), HasSubstr("--limit needs a value;"));
-  EXPECT_THAT(usage_error({"ls", "x.idx", "--limit", "few"}),
-              HasSubstr("--limit: 'few' is not a whole number of 0 or more"));
-  EXPECT_THAT(usage_error({"pack", "-o", "d"}), HasSubstr("--images or --files is required"));
-  EXPECT_THAT(usage_error({"pack", "-o", "d", "--images", "a", "--files", "b"}),
-              HasSubstr("give --images or --files, not both"));
-  EXPECT_THAT(usage_error({"pack", "-o", "d", "--images", "a", "--seed", "1"}),
-              HasSubstr("--seed requires --shuffle;"));
-  EXPECT_THAT(usage_error({}), StartsWith("shardwise: error: shardwise needs a command: index, "));
-  EXPECT_THAT(usage_error({"cache"}),
-              HasSubstr("shardwise cache needs a command: ls, verify, prune, clear"));
 }
 
 TEST(VersionTest, NamesAlgorithmsFormatsAndLibraries) {

@@ -56,5 +56,12 @@ TEST(MemoryTest, AnIndexOfTenTimesTheShardsTakesHardlyMoreToBuild) {
   }
 }
 
+TEST(MemoryTest, HugeSizesAnswerAtOnceInLittleMemory) {
+  const Finished finished = shardwise({"order", "--size", "1000000000000", "--limit", "5"});
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_EQ(lines_of(finished.out).size(), 5u);
+  EXPECT_LT(finished.peak_memory_bytes, 50'000'000u);
+}
+
 }  // namespace
 }  // namespace shardwise::test

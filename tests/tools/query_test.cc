@@ -8,10 +8,7 @@ namespace shardwise::test {
 namespace {
 
 using testing::AllOf;
-using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::StartsWith;
 
 /// Three samples: of the second a.json is missing, of the third it has other types.
 class ColumnsTest : public testing::Test {
@@ -34,20 +31,6 @@ class ColumnsTest : public testing::Test {
 
   const TempDir dir_;
 };
-
-TEST_F(ColumnsTest, PlainFieldsAndJsonPathsBecomeValues) {
-  const std::string path =
-      index({"--column", "cls", "--column", "json:$.width", "--column", "tag=json:$.tags[0]"});
-  EXPECT_EQ(shardwise_output({"query", path, "SELECT key, cls, width, tag FROM samples"}),
-            "a\t7\t640\tx\nb\teight\tNULL\tNULL\nc\t0.5\twide\tNULL\n");
-  EXPECT_EQ(shardwise_output({"query", path,
-                              "SELECT key FROM samples WHERE width >= 640 AND "
-                              "typeof(width) = 'integer'"}),
-            "a\n");
-  EXPECT_THAT(shardwise_output({"info", path}),
-              AllOf(HasSubstr("column       cls from cls\n"),
-                    HasSubstr("column       tag from json:$.tags[0]\n")));
-}
 
 TEST(QueryColumnsTest, NumbersAndTextKeepEveryDigitAndByte) {
   const TempDir dir;
@@ -92,72 +75,6 @@ TEST(QueryColumnsTest, NumbersAndTextKeepEveryDigitAndByte) {
   EXPECT_EQ(rows[5]["cls"], "1e400");
 }
 
-TEST_F(ColumnsTest, AFieldThatNoSampleHasGivesNulls) {
-  const std::string path = index({"--column", "none", "--column", "other=none:$.x"});
-  EXPECT_EQ(shardwise_output({"query", path,
-                              "SELECT count(*), count(none), count(other) FROM "
-                              "samples"}),
-            "3\t0\t0\n");
-}
-
-TEST_F(ColumnsTest, JsonThatIsNoneIsAnErrorUnlessSkipped) {
-  const std::vector<std::string> strict = {"index",    "-o",        dir_ / "x.idx",
-                                           "--column", "n=cls:$.x", dir_ / "a.tar"};
-  const Finished finished = shardwise(strict);
-  EXPECT_EQ(finished.code, 1);
-  EXPECT_THAT(finished.err,
-              AllOf(HasSubstr("the field is not JSON, from which the column 'n' is taken"),
-                    HasSubstr("a.tar"), HasSubstr("member 'b.cls'")));
-  const std::string path = index({"--column", "n=cls:$.x", "--on-bad", "skip"});
-  EXPECT_EQ(shardwise_output({"query", path, "SELECT count(*), count(n) FROM samples"}), "3\t0\n");
-  EXPECT_EQ(shardwise_output({"query", path, "SELECT name FROM skipped"}), "b.cls\n");
-}
-
-TEST_F(ColumnsTest, ColumnsThatCannotBeAreWrongUsage) {
-  const std::pair<const char*, const char*> wrong[] = {
-      {"", "its value is empty"},
-      {":$.x", "the column names no field"},
-      {"json:$[", "the JSON path of the column is malformed: 'json:$['"},
-      {"json:$.a-b", "give the column a name: NAME=json:$.a-b"},
-      {"sample", "the index has a column of its own with this name: 'sample'"},
-  };
-  for (const auto& [column, reason] : wrong) {
-    const Finished finished =
-        shardwise({"index", "-o", dir_ / "x.idx", "--column", column, dir_ / "a.tar"});
-    EXPECT_EQ(finished.code, 2) << column;
-    EXPECT_THAT(finished.err, AllOf(StartsWith("shardwise: error: --column: "), HasSubstr(reason)));
-  }
-  const Finished twice = shardwise({"index", "-o", dir_ / "x.idx", "--column", "cls", "--column",
-                                    "CLS=json:$.x", dir_ / "a.tar"});
-  EXPECT_EQ(twice.code, 1);
-  EXPECT_THAT(twice.err, HasSubstr("two columns have the same name: 'cls'"));
-  EXPECT_THAT(dir_.list(), ElementsAre("a.tar"));
-}
-
-TEST(QueryCommandTest, PrintsRowsHeadersAndJson) {
-  const SmallIndex index;
-  const std::string sql = "SELECT shard, count(*) AS n, sum(bytes) FROM samples GROUP BY shard";
-  EXPECT_EQ(shardwise_output({"query", index.path(), sql}), "0\t3\t24\n1\t4\t32\n");
-  EXPECT_EQ(shardwise_output({"query", index.path(), sql, "--header"}),
-            "shard\tn\tsum(bytes)\n0\t3\t24\n1\t4\t32\n");
-  const auto rows = json_lines(shardwise_output({"query", index.path(), sql, "--json"}));
-  ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[1], nlohmann::json({{"shard", 1}, {"n", 4}, {"sum(bytes)", 32}}));
-  EXPECT_EQ(shardwise_output({"query", index.path(), sql, "--json", "--header"}),
-            shardwise_output({"query", index.path(), sql, "--json"}));
-  EXPECT_THAT(shardwise_output({"query", index.path(), "SELECT 1 WHERE 0"}), IsEmpty());
-  EXPECT_EQ(shardwise_output({"query", index.path(), "SELECT 1 AS x WHERE 0", "--header"}), "x\n");
-}
-
-TEST(QueryCommandTest, EveryTypeComesOutAsOneLine) {
-  const SmallIndex index;
-  const std::string sql = "SELECT NULL AS a, -1 AS b, 0.5 AS c, 'q\"\n' AS d, x'00ff' AS e";
-  const auto row = nlohmann::json::parse(shardwise_output({"query", index.path(), sql, "--json"}));
-  EXPECT_EQ(row, nlohmann::json(
-                     {{"a", nullptr}, {"b", -1}, {"c", 0.5}, {"d", "q\"\n"}, {"e_hex", "00ff"}}));
-  EXPECT_EQ(shardwise_output({"query", index.path(), sql}), "NULL\t-1\t0.5\tq\"\\n\t\\x00\\xff\n");
-}
-
 TEST(QueryCommandTest, JsonIsValidWhateverTheValuesAndNamesAre) {
   const SmallIndex index;
   const auto row = [&](const std::string& select) {
@@ -177,71 +94,6 @@ TEST(QueryCommandTest, JsonIsValidWhateverTheValuesAndNamesAre) {
       row("SELECT 1 AS a, 2 AS a, 3 AS a, x'00' AS b, '4' AS b_hex, 5 AS \"\xff\""),
       nlohmann::json(
           {{"a", 1}, {"a:1", 2}, {"a:2", 3}, {"b_hex", "00"}, {"b_hex:1", "4"}, {"\\xff", 5}}));
-}
-
-TEST(QueryCommandTest, ScratchFilesAreBounded) {
-  const SmallIndex index;
-  const std::string sql =
-      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) "
-      "SELECT length(text) FROM (SELECT hex(zeroblob(50000)) || i AS text FROM n ORDER BY text "
-      "DESC) ORDER BY text LIMIT 1 OFFSET 999";
-  expect_failure(shardwise({"query", index.path(), "--scratch-bytes", "10MiB", sql}),
-                 {"sorting and grouping need more than 10.0 MiB of scratch files", index.path(),
-                  "by WHERE or LIMIT, or allow more (--scratch-bytes)"});
-  EXPECT_EQ(shardwise_output({"query", index.path(), sql}), "100003\n");
-}
-
-TEST(QueryCommandTest, WhatCannotBeRunIsAnErrorWithSqlitesReason) {
-  const SmallIndex index;
-  const std::string before = read_file(index.path());
-  const std::pair<const char*, const char*> wrong[] = {
-      {"SELEC 1", "near \"SELEC\": syntax error"},
-      {"SELECT x FROM samples", "no such column: x"},
-      {"SELECT * FROM nowhere", "no such table: nowhere"},
-      {"SELECT json_extract('{', '$')", "malformed JSON"},
-      {"DELETE FROM shards", "table shards may not be modified"},
-      {"UPDATE shards SET size = 0", "table shards may not be modified"},
-      {"UPDATE main.shards SET size = 0", "table shards may not be modified"},
-      {"INSERT INTO fields VALUES (1, 2, 3)", "not authorized"},
-      {"CREATE TABLE t (x)", "not authorized"},
-      {"DROP TABLE shards", "not authorized"},
-      {"PRAGMA writable_schema = 1", "not authorized"},
-      {"ATTACH 'other.db' AS o", "not authorized"},
-      {"VACUUM INTO 'copy.db'", "it is empty"},
-      {"BEGIN", "not authorized"},
-      {"SELECT load_extension('x')", "not authorized"},
-  };
-  for (const auto& [sql, reason] : wrong) {
-    const Finished finished = shardwise({"query", index.path(), sql});
-    EXPECT_EQ(finished.code, 1) << sql;
-    EXPECT_THAT(finished.out, IsEmpty()) << sql;
-    EXPECT_EQ(lines_of(finished.err).size(), 1U) << finished.err;
-    EXPECT_THAT(finished.err,
-                AllOf(StartsWith("shardwise: error: the query cannot be run: "), HasSubstr(reason),
-                      testing::AnyOf(HasSubstr("only SELECT is allowed"),
-                                     HasSubstr(".schema` shows the columns"),
-                                     HasSubstr("the tables are samples"))));
-  }
-  for (const char* sql : {"SELECT 1; SELECT 2", "", " ; "}) {
-    const Finished finished = shardwise({"query", index.path(), sql});
-    EXPECT_EQ(finished.code, 1) << sql;
-    EXPECT_THAT(finished.err, HasSubstr("give one SELECT")) << sql;
-  }
-  EXPECT_EQ(read_file(index.path()), before);
-}
-
-TEST(QueryCommandTest, TheQueryComesFromStandardInputOrAFileToo) {
-  const SmallIndex index;
-  const std::string sql = "SELECT count(*)\nFROM samples;\n";
-  const Finished piped = shardwise({"query", index.path(), "-"}, sql);
-  EXPECT_EQ(piped.code, 0) << piped.err;
-  EXPECT_EQ(piped.out, "7\n");
-  write_file(index.dir() / "q.sql", sql);
-  EXPECT_EQ(shardwise_output({"query", index.path(), "@" + index.dir() / "q.sql"}), "7\n");
-  expect_failure(shardwise({"query", index.path(), "@" + index.dir() / "none.sql"}),
-                 {index.dir() / "none.sql", "check the path"});
-  expect_failure(shardwise({"query", index.path(), "@/dev/zero"}),
-                 {"the query is larger than 1.0 MiB", "'/dev/zero'"});
 }
 
 TEST_F(ColumnsTest, TheSchemaNamesEveryColumnThereIs) {
@@ -264,28 +116,6 @@ TEST_F(ColumnsTest, TheSchemaNamesEveryColumnThereIs) {
   const Finished other = shardwise({"query", path, ".tables"});
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err, HasSubstr(".schema"));
-}
-
-TEST(QueryCommandTest, ShardsAreNamedAsLsNamesThem) {
-  const SmallIndex index;
-  std::vector<std::string> listed;
-  for (const auto& member : json_lines(shardwise_output({"ls", "--json", index.path()}))) {
-    const auto url = member["url"].get<std::string>();
-    if (listed.empty() || listed.back() != url) listed.push_back(url);
-  }
-  EXPECT_EQ(lines_of(shardwise_output({"query", index.path(), "SELECT url FROM shards"})), listed);
-}
-
-TEST(QueryCommandTest, WrongUsageAndWrongFiles) {
-  const SmallIndex index;
-  EXPECT_EQ(shardwise({"query", index.path()}).code, 2);
-  EXPECT_EQ(shardwise({"query", index.path(), "SELECT 1", "more"}).code, 2);
-  write_file(index.dir() / "notes.txt", "a text");
-  for (const std::string& path : {index.dir() / "none.idx", index.dir() / "notes.txt"}) {
-    const Finished finished = shardwise({"query", path, "SELECT 1"});
-    EXPECT_EQ(finished.code, 1);
-    EXPECT_THAT(finished.err, HasSubstr(path));
-  }
 }
 
 }  // namespace

@@ -287,9 +287,10 @@ TEST_F(RemoteCommandTest, CatReadsFromTheCacheOrByRange) {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return arguments;
   };
-  EXPECT_EQ(failure(cat), "shardwise: error: the shard is remote, and there is no shard cache: '" +
-                              shards_.server.url("/1.tar") +
-                              "'; give --cache DIR, or read single samples with --access range\n");
+  EXPECT_EQ(failure(cat),
+            "shardwise: error: the shard is remote, and there is no shard cache: '" +
+                shards_.server.url("/1.tar") +
+                "'; give a cache (--cache DIR), or read single samples (--access range)\n");
   EXPECT_EQ(shardwise_output(with({"--access", "range"})), "image 125");
   EXPECT_EQ(shardwise_output(with({"--cache", shards_.cache()})), "image 125");
   const int before = shards_.gets();

@@ -199,58 +199,6 @@ TEST(RunOptionsTest, SkipFilesAndConditionsLeaveSamplesOut) {
   EXPECT_EQ(no_index.code, 2);
 }
 
-TEST(RunOptionsTest, MixturesReplicasAndEpochSizesAreOrdersLikeOthers) {
-  const SmallIndex first;
-  const SmallIndex second;
-  const std::string mix = first.path() + "=0.75," + second.path() + "=0.25";
-  const auto lines =
-      lines_of(shardwise_output({"order", "--mix", mix, "--epoch-size", "1024", "--no-shuffle"}));
-  ASSERT_EQ(lines.size(), 1024u);
-  const auto from_second = std::count_if(
-      lines.begin(), lines.end(), [](const std::string& line) { return std::stoi(line) >= 7; });
-  EXPECT_NEAR(static_cast<double>(from_second), 256, 8);
-  EXPECT_THAT(shardwise_output({"epoch", "--mix", mix, "--quiet"}),
-              HasSubstr("14 samples drawn from the mixture, as ordered: proven"));
-  EXPECT_EQ(shardwise({"order", "--mix", "x.idx"}).code, 2);
-  const auto ranks = lines_of(shardwise_output(
-      {"explain", first.path(), "--world", "4", "--replicas", "2", "--step", "0", "--batch", "1"}));
-  ASSERT_EQ(ranks.size(), 4u);
-  EXPECT_EQ(ranks[0].substr(1), ranks[1].substr(1));
-  EXPECT_EQ(ranks[2].substr(1), ranks[3].substr(1));
-  EXPECT_NE(ranks[0].substr(1), ranks[2].substr(1));
-  std::vector<std::string> pass;
-  for (const char* epoch : {"0", "1"}) {
-    for (auto& line : lines_of(
-             shardwise_output({"order", "--size", "10", "--epoch-size", "5", "--epoch", epoch}))) {
-      pass.push_back(line);
-    }
-  }
-  std::sort(pass.begin(), pass.end());
-  EXPECT_EQ(pass, (std::vector<std::string>{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}));
-  EXPECT_EQ(lines_of(shardwise_output(
-                         {"order", "--size", "9", "--sampler", "resampled", "--epoch-size", "20"}))
-                .size(),
-            20u);
-}
-
-TEST(RunOptionsTest, ListsHaveJson) {
-  const SmallIndex index;
-  const auto order = nlohmann::json::parse(
-      lines_of(shardwise_output({"order", index.path(), "--no-shuffle", "--json"})).at(2));
-  EXPECT_EQ(order["sample"], 2);
-  EXPECT_EQ(order["position"], 2);
-  const auto step =
-      nlohmann::json::parse(lines_of(shardwise_output({"explain", index.path(), "--no-shuffle",
-                                                       "--step", "1", "--batch", "2", "--json"}))
-                                .at(1));
-  EXPECT_EQ(step["sample"], 3);
-  EXPECT_EQ(step["place"], 1);
-  EXPECT_EQ(step["key"], "3");
-  const auto when = nlohmann::json::parse(shardwise_output(
-      {"when", index.path(), "--no-shuffle", "--batch", "2", "--key", "3", "--json"}));
-  EXPECT_EQ(when["step"], 1);
-}
-
 TEST(RunOptionsTest, KeysInJsonAreTheBytesThatTheyAre) {
   const TempDir dir;
   write_file(dir / "k.tar", test::TarBuilder()
@@ -278,17 +226,6 @@ TEST(TokenCommandTest, ACutCheckpointIsNoCheckpoint) {
   const Finished finished = shardwise({"token", index.dir() / "cut.pt"});
   EXPECT_EQ(finished.code, 1);
   EXPECT_THAT(finished.err, AllOf(HasSubstr("cut.pt"), HasSubstr("should have")));
-}
-
-TEST(RunOptionsTest, AGlobalBatchIsExplainedToo) {
-  const SmallIndex index;
-  const auto lines = lines_of(shardwise_output({"explain", index.path(), "--no-shuffle", "--world",
-                                                "2", "--global-batch", "3", "--step", "1"}));
-  ASSERT_EQ(lines.size(), 3u);
-  EXPECT_THAT(lines[0], testing::StartsWith("0\t4\t"));
-  EXPECT_THAT(lines[1], testing::StartsWith("1\t3\t"));
-  EXPECT_THAT(lines[2], testing::StartsWith("1\t5\t"));
-  EXPECT_EQ(shardwise({"explain", index.path(), "--step", "0"}).code, 2);
 }
 
 TEST(RunOptionsTest, AMixturesTokenWantsItsIndexesAndWeights) {

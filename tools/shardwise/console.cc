@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "base/fork.h"
+#include "base/spelling.h"
 #include "base/text.h"
-#include "option_names.h"
 
 namespace shardwise::tools {
 namespace {
@@ -25,6 +25,13 @@ bool bar_is_drawn SHARDWISE_GUARDED_BY(console_mutex) = false;
 void wipe() SHARDWISE_REQUIRES(console_mutex) {
   if (bar_is_drawn) std::fputs("\r\033[K", stderr);
   bar_is_drawn = false;
+}
+
+/// What shardwise-train calls an option of shardwise.
+std::string_view name_in_trainer(std::string_view option) {
+  if (option == "--batch") return "--batch-size";
+  if (option == "--global-batch") return "--global-batch-size";
+  return option == "--prefetch" ? "" : option;
 }
 
 std::optional<std::size_t> asked_width() {
@@ -48,7 +55,11 @@ std::size_t terminal_width(int fd) {
   return size.ws_col;
 }
 
-void set_program_name(const char* name) { name_of_program = name; }
+void set_program_name(const char* name) {
+  name_of_program = name;
+  const bool is_trainer = std::string_view(name) == "shardwise-train";
+  detail::spell_for(detail::Face::kCommand, is_trainer ? name_in_trainer : nullptr);
+}
 const char* program_name() { return name_of_program; }
 
 void print_message(std::string_view line) {
@@ -73,8 +84,7 @@ void clear_bar() {
 }
 
 void say(std::string_view kind, std::string_view text) {
-  print_message(fmt::format("{}: {}: {}", program_name(), kind,
-                            kind == "error" ? with_option_names(text) : std::string(text)));
+  print_message(fmt::format("{}: {}: {}", program_name(), kind, text));
 }
 
 }  // namespace shardwise::tools

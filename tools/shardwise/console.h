@@ -15,8 +15,9 @@ bool is_terminal(int fd);
 /// terminal's width, else 80.
 std::size_t terminal_width(int fd);
 
-/// The name with which messages begin: "shardwise" unless set_program_name() changes it. Call it
-/// once, at the start; `name` must live as long as the process.
+/// What messages begin with: "shardwise", until set_program_name() says otherwise. From then on
+/// errors spell options as that program does. Set it once, at the start; `name` must live as long as
+/// the process.
 void set_program_name(const char* name);
 const char* program_name();
 
@@ -27,8 +28,7 @@ void draw_bar(std::string_view bar);
 /// Wipes the bar, if there is one.
 void clear_bar();
 
-/// Writes "<program>: <kind>: <text>" and a line end to standard error. In an error, names of
-/// library options are replaced by those of the command line: see with_option_names().
+/// Writes "<program>: <kind>: <text>" and a line end to standard error.
 void say(std::string_view kind, std::string_view text);
 
 }  // namespace shardwise::tools

@@ -17,7 +17,6 @@
 #include "loader/bad_field.h"
 #include "loader/fields.h"
 #include "loader/loader_access.h"
-#include "option_names.h"
 #include "output.h"
 #include "shardwise/base/error.h"
 #include "shardwise/loader/loader.h"
@@ -249,17 +248,7 @@ std::uint64_t LoadedEpoch::bytes_read() const {
   return impl_->stats.bytes_read + (impl_->part ? impl_->part->stats().bytes_read : 0);
 }
 
-std::string limit_text(std::string summary) {
-  // There is no option for the number of batches in flight.
-  if (summary.starts_with("prefetch-bound")) summary.erase(summary.find("; try "));
-  if (std::string_view(program_name()) == "shardwise-train") {  // nor one there for fetch threads
-    const std::size_t at = summary.find("fetch_threads = ");
-    if (at != std::string::npos) summary.erase(at, summary.find("a larger cache", at) - at);
-  }
-  return with_option_names(summary);
-}
-
-std::string LoadedEpoch::limit() const { return limit_text(impl_->stats.summary()); }
+std::string LoadedEpoch::limit() const { return impl_->stats.summary(); }
 
 std::vector<std::string> LoadedEpoch::forgiven() const {
   std::vector<std::string> lines;

@@ -47,10 +47,6 @@ void check_decode_options(const DecodeArguments& arguments);
 /// The beginning of a --trace file. A file with another beginning is never overwritten.
 inline constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
 
-/// The summary of Loader::Stats::summary() in options of this program. Advice on options that the
-/// program lacks is dropped.
-std::string limit_text(std::string summary);
-
 /// Of the contents of all fields of a sample. Those of several samples are added up, so that their
 /// order does not count.
 /// @param bytes  is raised by those of the fields.

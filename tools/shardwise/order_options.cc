@@ -14,7 +14,6 @@
 #include "base/url.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
-#include "option_names.h"
 #include "options.h"
 #include "order/checkpoint_format.h"
 #include "order/fields.h"
@@ -123,7 +122,7 @@ auto as_usage(Function function) {
   try {
     return function();
   } catch (const InvalidArgument& e) {
-    throw_usage(with_option_names(e.what()));
+    throw_usage(e.what());
   }
 }
 

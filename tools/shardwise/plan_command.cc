@@ -10,7 +10,6 @@
 #include "cache_options.h"
 #include "commands.h"
 #include "interrupt.h"
-#include "option_names.h"
 #include "options.h"
 #include "order/spec.h"
 #include "order_options.h"
@@ -76,7 +75,7 @@ FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
     has_window = detail::has_smaller_window(run.sampler->order());
     return plan_fetches(*run.sampler, shards, plan);
   } catch (const InvalidArgument& e) {
-    throw CLI::ValidationError(with_option_names(e.what()), CLI::ExitCodes::ValidationError);
+    throw CLI::ValidationError(e.what(), CLI::ExitCodes::ValidationError);
   }
 }
 

@@ -12,7 +12,6 @@
 #include "first_use.h"
 #include "index/missing_shards.h"
 #include "interrupt.h"
-#include "option_names.h"
 #include "options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
@@ -85,7 +84,6 @@ void run(const VerifyArguments& options, Output& out) {
   const auto report = [&](std::uint64_t number, std::optional<std::string> problem) {
     throw_if_interrupted();
     const Index::Shard shard = index->shard(number);
-    if (problem) problem = with_option_names(*problem);
     num_unread += is_unread(problem) ? 1 : 0;
     num_different += problem && !is_unread(problem) ? 1 : 0;
     if (problem && is_missing(shard)) {

@@ -114,7 +114,7 @@ void Reporter::stopped(const std::string& reason, std::uint64_t step,
 
 void Reporter::run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading) {
   if (!speaks_) return;
-  const std::string limit = tools::limit_text(loading.summary());
+  const std::string limit = loading.summary();
   if (progress_ && loading.batches > 0) say_all("shardwise-train: loading: " + limit + "\n");
   for (const auto& [sample, entry] : bad.samples()) {
     say_all(

@@ -73,38 +73,27 @@ def proven(sampler: st.DistributedSampler, delivered: Iterator[int] | list[int])
 
 
 @pytest.mark.parametrize(
-    "make",
+    ("make", "kind", "options"),
     [
-        st.DistributedSampler,
-        st.DistributedChunkedSampler,
-        st.ChunkedSampler,
-        st.ShardedSampler,
-        st.SequentialSampler,
+        (st.DistributedSampler, "chunked", {}),
+        (st.DistributedChunkedSampler, "chunked", {"seed": 5, "chunk_size": 100, "window": 3}),
+        (st.ChunkedSampler, "chunked", {"window": 2, "tail": "drop"}),
+        (st.ShardedSampler, "sharded", {"seed": 2}),
+        (st.SequentialSampler, "sequential", {}),
+        (st.ResampledSampler, "resampled", {"seed": 5, "epoch_size": 300}),
     ],
 )
-def test_all_ranks_together_have_each_sample_once(train: shardwise.Dataset, make: Any) -> None:
-    samplers = [make(train, rank=rank, world_size=7) for rank in range(7)]
-    assert [len(s) for s in samplers] == [286] * 6 + [285]
-    delivered = [list(s) for s in samplers]
-    assert [len(numbers) for numbers in delivered] == [len(s) for s in samplers]
-    assert proven(samplers[0], itertools.chain(*delivered)).endswith(": proven")
-    assert all(isinstance(s, torch.utils.data.DistributedSampler) for s in samplers)
-
-
-def test_the_order_is_that_of_the_core(train: shardwise.Dataset) -> None:
-    ours = st.DistributedChunkedSampler(
-        train, seed=5, chunk_size=100, window=3, rank=1, world_size=2
-    )
-    order = shardwise.Order("chunked", seed=5, chunk_size=100, window=3)
-    core = shardwise.Sampler(train, order, rank=1, world_size=2)
-    for epoch in (0, 3):
+def test_each_rank_has_what_the_core_gives_it(
+    train: shardwise.Dataset, make: Any, kind: str, options: dict[str, Any]
+) -> None:
+    for rank, epoch in itertools.product(range(7), (0, 3)):
+        ours = make(train, rank=rank, world_size=7, **options)
+        core = shardwise.Sampler(train, shardwise.Order(kind, **options), rank=rank, world_size=7)
         ours.set_epoch(epoch)
         core.set_epoch(epoch)
-        assert list(ours) == list(core)
+        assert list(ours) == list(core) and len(ours) == len(core)
         assert ours[17] == core[17]
-    drawn = st.ResampledSampler(train, seed=5, epoch_size=300, rank=0, world_size=2)
-    order = shardwise.Order("resampled", seed=5, epoch_size=300)
-    assert list(drawn) == list(shardwise.Sampler(train, order, rank=0, world_size=2))
+        assert isinstance(ours, torch.utils.data.DistributedSampler)
 
 
 def test_it_has_what_others_look_for(train: shardwise.Dataset) -> None:

@@ -1,0 +1,94 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "blocking.h"
+#include "field_names.h"
+#include "objects.h"
+#include "shardwise/base/error.h"
+#include "shardwise/data/dataset.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace shardwise::python {
+
+namespace {
+
+DatasetObject open(const std::vector<std::string>& sources, const std::string& access,
+                   const CacheObject* cache, std::uint64_t max_open_shards, const std::string& root,
+                   bool accept_times, bool allow_part, bool build, bool lazily,
+                   const std::string& index_directory, const std::vector<std::string>& columns,
+                   std::optional<unsigned> threads, nb::object opening) {
+  Dataset::Options options;
+  options.access = parse_access(access);
+  if (cache != nullptr) {
+    options.cache = cache->cache;
+    // A thread that fetches beside the readers must not want the GIL when the interpreter ends.
+    options.wait_for_whole_shards = cache->given.is_none();
+  }
+  options.max_open_shards = max_open_shards;
+  options.root = root;
+  options.accept_times = accept_times;
+  options.allow_part = allow_part;
+  options.index_cache.build_missing = build;
+  options.index_cache.directory = index_directory;
+  options.index_cache.build.threads = threads;
+  for (const std::string& column : columns) {
+    options.index_cache.build.content.columns.push_back(parse_column(column));
+  }
+  std::vector<std::string> empty;  // columns of an index that was built now
+  options.index_cache.on_built = [&](const std::string&, const SourceList&,
+                                     const BuildReport& report) {
+    for (std::size_t i = 0; i < report.without_value.size(); ++i) {
+      const bool is_empty =
+          report.without_value[i] > 0 && report.without_value[i] == report.summary.num_samples;
+      if (is_empty) empty.push_back(report.summary.content.columns[i].name);
+    }
+  };
+  Dataset data = without_gil([&](const CancelToken& cancel) {
+    options.index_cache.build.cancel = cancel;
+    if (!lazily) return Dataset::open_sources(sources, options);
+    if (sources.size() != 1) {
+      throw InvalidArgument("one descriptor can be opened lazily", std::to_string(sources.size()),
+                            "name one wids descriptor, x.json");
+    }
+    return Dataset::open_lazily(sources.front(), options);
+  });
+  // An index that was there before has the columns that it was built with.
+  const std::vector<Index::Column>& there = data.index().content().columns;
+  for (const Index::Column& column : options.index_cache.build.content.columns) {
+    if (std::ranges::find(there, column) == there.end()) {
+      throw NotFound("the index has no column " + in_quotes(to_string(column)),
+                     in_quotes(data.index().path()),
+                     "build it with shardwise.index(columns=...), or leave them out here");
+    }
+  }
+  if (!empty.empty()) {
+    nb::list names;
+    for (const std::string& name : empty) names.append(name_object(name));
+    nb::module_::import_("shardwise.building").attr("warn_of_empty")(names, 3);
+  }
+  return {std::move(data), std::move(opening), nb::tuple()};
+}
+
+}  // namespace
+
+void add_opening(nb::module_& module) {
+  module.def("open_dataset", &open, "sources"_a, nb::kw_only(), "access"_a, "cache"_a.none(),
+             "max_open_shards"_a, "root"_a, "accept_times"_a, "allow_part"_a, "build"_a, "lazily"_a,
+             "index_directory"_a, "columns"_a, "threads"_a.none(), "opening"_a.none(),
+             nb::sig("def open_dataset(sources: collections.abc.Sequence[str], **options: "
+                     "typing.Any) -> Dataset"),
+             "What shardwise.open() calls.");
+}
+
+}  // namespace shardwise::python

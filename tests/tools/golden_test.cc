@@ -1,0 +1,145 @@
+// What the program says, whole: the commands and the outputs of golden/*.txt. With
+// SHARDWISE_UPDATE_GOLDEN=1 the outputs are written anew: read the difference before you commit it.
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <sstream>
+
+#include "shardwise_program.h"
+
+namespace shardwise::test {
+namespace {
+namespace fs = std::filesystem;
+
+/// Where a command ends, with its exit code.
+constexpr char kMark = '\1';
+
+std::string folder() { return source_dir() + "/tests/tools/golden"; }
+
+/// A session: commands, each with what it printed and its exit code, between lines that are kept.
+struct Step {
+  std::string before;   ///< lines that are no command, as they are
+  std::string command;  ///< empty: there is none
+  /// With "[CODE]" as its last line if that is not 0, and "\\" before lines that are empty or begin
+  /// as commands do.
+  std::string output;
+};
+
+std::vector<Step> parsed(const std::string& text) {
+  std::vector<Step> steps(1);
+  bool is_output = false;
+  for (const std::string& line : lines_of(text)) {
+    if (line.starts_with("$ ")) {
+      if (!steps.back().command.empty()) steps.emplace_back();
+      steps.back().command = line.substr(2) + "\n";
+      is_output = true;
+    } else if (line.starts_with("> ") && is_output) {
+      steps.back().command += line.substr(2) + "\n";
+    } else if (line.empty() || line.starts_with("# ")) {
+      if (!steps.back().command.empty()) steps.emplace_back();
+      steps.back().before += line + "\n";
+      is_output = false;
+    } else {
+      steps.back().output += line + "\n";
+    }
+  }
+  return steps;
+}
+
+std::string joined(const std::vector<Step>& steps) {
+  std::string text;
+  for (const Step& step : steps) {
+    text += step.before;
+    const char* prompt = "$ ";
+    for (const std::string& line : lines_of(step.command)) {
+      text += prompt + line + "\n";
+      prompt = "> ";
+    }
+    text += step.output;
+  }
+  return text;
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) {
+    text.replace(at, from.size(), to);
+  }
+}
+
+/// Runs the commands, one after another in one shell, and sets their outputs.
+void run_all(std::vector<Step>& steps) {
+  const TempDir dir;
+  const std::string work = dir / "work";
+  for (const char* name : {"work", "m", "home"}) fs::create_directory(dir / name);
+  std::string script = read_file(folder() + "/helpers.sh") + "cd '" + work + "'\n";
+  for (const Step& step : steps) {
+    if (step.command.empty()) continue;
+    script += step.command + "printf '" + kMark + "%d" + kMark + "' $?\n";
+  }
+  const Finished finished =
+      run({"/usr/bin/env", "-i", "PATH=/usr/bin:/bin", "HOME=" + dir / "home", "LC_ALL=C.UTF-8",
+           "TZ=UTC", "PROGRAM=" SHARDWISE_PROGRAM, "/bin/sh", "-c", "exec 2>&1; eval \"$(cat)\""},
+          script);
+  std::string rest = finished.out;
+  replace_all(rest, work, "DIR");
+  replace_all(rest, dir.path(), "DIR/..");
+  replace_all(rest, SHARDWISE_VERSION, "VERSION");
+  // What differs from run to run.
+  for (const auto& [what, name] :
+       {std::pair{R"(\b[0-9.]+ (s\n|s; the index|ms: ))", "TIME $1"},
+        std::pair{R"re("(seconds|built_at)":("[^"]*"|[0-9.e-]+))re", "\"$1\":TIME"},
+        std::pair{R"(\.[0-9a-f]{12}\.tmp)", ".RANDOM.tmp"},
+        std::pair{R"(\.[0-9a-f]{16}\.table)", ".RANDOM.table"},
+        std::pair{R"([0-9a-f]{32}\.idx)", "HASH.idx"}}) {
+    rest = std::regex_replace(rest, std::regex(what), name);
+  }
+  for (Step& step : steps) {
+    if (step.command.empty()) continue;
+    const std::size_t end = rest.find(kMark);
+    ASSERT_NE(end, std::string::npos) << "the shell ended in: " << step.command << rest;
+    const std::size_t after = rest.find(kMark, end + 1);
+    step.output.clear();
+    for (const std::string& line : lines_of(rest.substr(0, end))) {
+      const bool is_special = line.empty() || line[0] == '\\' || line[0] == '#' || line[0] == '$';
+      step.output += (is_special ? "\\" : "") + line + "\n";
+    }
+    if (end > 0 && rest[end - 1] != '\n') step.output += "%\n";  // the last line has no end
+    const std::string code = rest.substr(end + 1, after - end - 1);
+    if (code != "0") step.output += "[" + code + "]\n";
+    rest.erase(0, after + 1);
+  }
+  EXPECT_EQ(rest, "");
+}
+
+class GoldenTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenTest, TheProgramSaysThis) {
+  const std::string golden = read_file(GetParam());
+  std::vector<Step> steps = parsed(golden);
+  run_all(steps);
+  const std::string now = joined(steps);
+  if (std::getenv("SHARDWISE_UPDATE_GOLDEN") != nullptr && now != golden) {
+    write_file(GetParam(), now);
+    GTEST_SKIP() << "written anew";
+  }
+  EXPECT_EQ(now, golden);
+  EXPECT_FALSE(std::regex_search(now, std::regex("[A-Z][A-Za-z]+::"))) << "a name of C++";
+}
+
+std::vector<std::string> sessions() {
+  std::vector<std::string> paths;
+  for (const auto& file : fs::directory_iterator(folder())) {
+    if (file.path().extension() == ".txt") paths.push_back(file.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+INSTANTIATE_TEST_SUITE_P(Session, GoldenTest, testing::ValuesIn(sessions()),
+                         [](const auto& one) { return fs::path(one.param).stem().string(); });
+
+}  // namespace
+}  // namespace shardwise::test
