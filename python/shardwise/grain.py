@@ -68,11 +68,12 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
     """
 
     def __init__(
-        self, data: _core.Dataset, order: _core.Order = _core.Order(), make: Make = fields_of
+        self, data: _core.Dataset, order: _core.Order | None = None, make: Make = fields_of
     ) -> None:
         super().__init__()
-        self._data, self._order, self._make = data, order, make
-        self._size = len(_core.Sampler(data, order))
+        self._data, self._make = data, make
+        self._order = _core.Order() if order is None else order
+        self._size = len(_core.Sampler(data, self._order))
         self._samplers = _Samplers()
 
     def __len__(self) -> int:
@@ -129,7 +130,7 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
     def __init__(
         self,
         data: _core.Dataset,
-        order: _core.Order = _core.Order(),
+        order: _core.Order | None = None,
         *,
         rank: int | None = None,
         world_size: int | None = None,
@@ -138,7 +139,8 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
     ) -> None:
         super().__init__()
         found = present_ranks()
-        self._data, self._order, self._make, self._epochs = data, order, make, epochs
+        self._data, self._make, self._epochs = data, make, epochs
+        self._order = _core.Order() if order is None else order
         self._rank = found[0] if rank is None else rank
         self._world_size = found[1] if world_size is None else world_size
         self._worker = (0, 1)
