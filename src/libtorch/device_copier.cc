@@ -13,7 +13,7 @@
 #include "base/error_types.h"
 #include "base/fork.h"
 
-// Uses only LibTorch's calls for any device, and is not compiled against CUDA. So one build of this
+// Uses only LibTorch's calls for any device, and is not compiled against CUDA. One build of this
 // library works with LibTorch for CPUs and for GPUs.
 
 namespace shardwise::libtorch {

@@ -110,7 +110,7 @@ void require_classes(const ImageLoader::Batch& batch, std::int64_t num_classes) 
 }
 
 /// Returns the best class of each row as int64 [N]; -1 if all its scores are NaN. A NaN is never
-/// the best. Of equal scores, the lowest class is the best.
+/// the best. If scores are equal, the lowest class is the best.
 torch::Tensor best_classes(const torch::Tensor& scores) {
   const torch::Tensor numbers =
       scores.is_floating_point()
@@ -265,8 +265,7 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
   });
   const auto num_figures = static_cast<std::size_t>(
       group.all_reduce(static_cast<std::int64_t>(sums.size()), ProcessGroup::ReduceOp::kMax));
-  const bool is_same =
-      sums.empty() || sums.size() == num_figures;  // empty on a rank without samples
+  const bool is_same = sums.empty() || sums.size() == num_figures;  // empty without samples
   if (group.any(!is_same)) {
     throw InvalidArgument(
         "what is measured has not the same number of figures on all ranks",

@@ -9,9 +9,9 @@
 
 namespace shardwise::train {
 
-/// One more than the largest label. Where nothing else tells it, each rank reads a part of the
-/// labels. Collective.
-/// Errors: InvalidArgument, if that would fetch all shards; BadField.
+/// Returns the largest label plus 1. If neither the options nor the indexes give it, each rank
+/// reads a part of the labels. Collective.
+/// Errors: InvalidArgument if that would fetch all shards; BadField.
 std::int64_t count_classes(const MixedDataset& data, const Options& options,
                            const libtorch::ProcessGroup& group, const CancelToken& cancel);
 

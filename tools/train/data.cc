@@ -38,7 +38,7 @@ void require_samples(const MixedDataset& data, const std::string& path) {
 }  // namespace
 
 Data open_data(const Options& options) {
-  std::shared_ptr<ShardCache> cache;  // one for all data sets
+  std::shared_ptr<ShardCache> cache;  // shared by all data sets
   Data data{.training = tools::open_data(
                 options.order, options.train_index,
                 [&](const std::string& index) {

@@ -299,8 +299,7 @@ bool Rendezvous::has(const std::string& key) {
 }
 
 std::string Rendezvous::get(const std::string& key) {
-  std::optional<std::size_t>
-      waited_with;  // number of values when the hub was last informed of the wait
+  std::optional<std::size_t> waited_with;  // number of values when kWaits was last sent
   wait_for([&] {
     if (values_.count(key) > 0) return true;
     if (waited_with != values_.size()) output_ += MessageWriter(MessageKind::kWaits).take();

@@ -25,14 +25,14 @@ enum class MessageKind : std::uint8_t {
                ///< address, process, key, record
   kWaits,      ///< no fields: the rank waits for a value of another rank
   kDone,       ///< no fields: connected to all ranks
-  kLeave,      ///< what, where, remedy: an error for all others
+  kLeave,      ///< text, place and remedy of an error for all others
   // Sent by the hub.
   kWelcome,  ///< no fields
   kRefused,  ///< reason (Refusal), a text
   kWaiting,  ///< all ranks have come (1) or not (0), number of missing ranks, their names
   kRoster,   ///< host, address and process of each rank
   kAllDone,  ///< no fields
-  kFailed,   ///< what, where, remedy
+  kFailed,   ///< text, place and remedy of an error
   // Sent by both.
   kSet,  ///< key, value: the hub forwards it to all ranks
 };
