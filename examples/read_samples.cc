@@ -3,7 +3,7 @@
 //     read_samples SHARDS [KEY]          for example: read_samples data/train 000042
 //
 // SHARDS is an index, or shards as `shardwise index` takes them: a tar, a folder, a pattern, a URL.
-// Of shards an index is built at first use, and kept in ~/.cache/shardwise.
+// For shards, an index is built at first use, and kept in ~/.cache/shardwise.
 
 #include <shardwise/shardwise.h>
 

@@ -1,9 +1,9 @@
-// Builds an index that holds the class of each sample, asks it with SQL, and reads the samples of
-// one class in an exact epoch of their own.
+// Builds an index that holds the class of each sample, queries it with SQL, and reads the samples
+// of one class in their own exact epoch.
 //
 //     select_by_sql INDEX CLASS SHARD...       for example: select_by_sql train.idx 7 data/*.tar
 //
-// The samples have a field `cls` with a whole number. No shard is rewritten.
+// Each sample has a field `cls` with an integer. No shard is rewritten.
 
 #include <shardwise/advanced.h>
 

@@ -1,6 +1,7 @@
 // Trains a linear classifier on samples (image, cls), data parallel, and proves each epoch. The
-// checkpoint holds the model and where the run stands; a run goes on from it, on any ranks. After
-// Ctrl-C, SIGTERM or an error on one rank all ranks stop after the same step, with a checkpoint.
+// checkpoint holds the model and the position in the run; a run continues from it on any number of
+// ranks. After Ctrl-C, SIGTERM or an error on one rank, all ranks stop after the same step, with a
+// checkpoint.
 //
 //     train SHARDS EPOCHS CHECKPOINT     alone, or under torchrun --no-python, mpirun or srun
 

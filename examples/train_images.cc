@@ -1,7 +1,7 @@
-// Trains an image classifier on samples (image, class number), data parallel: augmentation, exact
-// evaluation, early stop, and checkpoints from which a run goes on, on any number of ranks; after
-// Ctrl-C, SIGTERM or an error on one rank, too. Made to be copied: exchange the model, and what you
-// need no more.
+// Trains an image classifier on samples (image, class number), data parallel. It has augmentation,
+// exact evaluation, early stop, and checkpoints. A run continues from a checkpoint on any number of
+// ranks, even after Ctrl-C, SIGTERM or an error on one rank. Copy it, replace the model, and remove
+// the parts that you do not need.
 //
 //     train_images --train SHARDS --eval SHARDS --epochs 90 --checkpoint run.pt
 //
@@ -77,7 +77,7 @@ class Options {
   std::map<std::string, std::string> values_;
 };
 
-/// A small network; any module will do that takes uint8 [N, 3, H, W].
+/// A small network. Any module that takes uint8 [N, 3, H, W] will do.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(std::int64_t classes) {
     std::int64_t from = 3;
@@ -100,7 +100,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// From the index's column, which is there: no shard is read.
+/// Returns --classes, or the number of classes in the index's column. Reads no shard.
 std::int64_t num_classes(const Options& options, const shardwise::Dataset& data) {
   if (const auto classes = options.integer("--classes", 0); classes > 0) return classes;
   try {
@@ -136,7 +136,7 @@ sl::ImageLoader::Options loader_options(const Options& options) {
   return loader;
 }
 
-/// All that a checkpoint holds, beside where the loader stands.
+/// The state that a checkpoint holds besides the loader's position.
 struct Run {
   Run(std::int64_t classes, double rate)
       : model(classes), optimizer(model->parameters(), torch::optim::AdamWOptions(rate)) {}
@@ -164,8 +164,9 @@ struct Run {
   bool is_evaluation_due = false;  // the ranks stopped between an epoch's last step and its end
 };
 
-/// Backward of the sum of the losses: the gradients of all ranks are added, and divided by the
-/// number of samples. A batch may be empty at the end of an epoch. Returns the sum.
+/// Adds the gradients of the summed losses. GradientAverager adds them over all ranks, and divides
+/// by the number of samples. A batch may be empty at the end of an epoch. Returns the sum of the
+/// losses.
 double backward(Net& model, const sl::ImageLoader::Batch& batch) {
   if (batch.size() == 0) return 0;
   const auto sum = torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum);
@@ -175,7 +176,7 @@ double backward(Net& model, const sl::ImageLoader::Batch& batch) {
   return loss.item<double>();
 }
 
-/// What an epoch ends with. A signal is heard after each batch, and ends it without a figure.
+/// The evaluation after an epoch. A signal stops it after a batch, without a result.
 void evaluate(Run& run, const std::optional<shardwise::Dataset>& eval,
               const sl::ProcessGroup& group, const Options& options) {
   const auto size = options.integer("--size", 64);
@@ -259,7 +260,7 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
         run.optimizer.zero_grad();
         samples = 0;
         run.is_evaluation_due = loader.steps_left() == 0;
-        if (run.is_evaluation_due) continue;  // what ends with the epoch is saved there
+        if (run.is_evaluation_due) continue;  // the end of the epoch saves
         if (guard.should_stop()) return;
         if (guard.should_save()) save();
       }
@@ -277,7 +278,7 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "--help") return std::fputs(kHelp, stdout), 0;
-  static sl::StopGuard* guard = nullptr;  // never destroyed: late signals kill no run that is done
+  static sl::StopGuard* guard = nullptr;  // never destroyed: a late signal kills no finished run
   try {
     const Options options(argc, argv);
     if (options.text("--train").empty()) throw std::invalid_argument("--train names the samples");
@@ -292,7 +293,7 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     const bool is_usage = dynamic_cast<const std::invalid_argument*>(&e) != nullptr;
     std::fprintf(stderr, "train_images: %s%s\n", e.what(), is_usage ? "; see --help" : "");
-    if (guard != nullptr && guard->exit_code() != 0) return guard->exit_code();  // as 143: SIGTERM
+    if (guard != nullptr && guard->exit_code() != 0) return guard->exit_code();  // 143: SIGTERM
     return is_usage ? 2 : 1;
   }
 }

@@ -19,7 +19,7 @@
 namespace shardwise::libtorch::detail {
 namespace {
 
-/// Reduces what went along with the headers.
+/// Reduces the tensors that the headers carry.
 void reduce_payloads(const std::vector<CallHeader>& headers, ProcessGroup::ReduceOp op,
                      const torch::Tensor& tensor) {
   std::vector<torch::Tensor> of_ranks;
@@ -48,7 +48,7 @@ void AgreedCalls::call(const char* action, CallHeader own,
                 describe(environment()) + ", after an earlier failure", "start all ranks again");
   }
   if (stop_ && stop_->is_closed()) throw_given_up();
-  broken_ = true;  // until it has ended well
+  broken_ = true;  // until it has succeeded
   own.number = ++num_calls_;
   StopWord word;
   if (stop_) {
@@ -79,8 +79,8 @@ std::invoke_result_t<Work> AgreedCalls::run(const char* action, Work&& work) {
   try {
     return work();
   } catch (const std::exception& e) {
-    // The connections are closed first: ranks that wait for this one fail then, and do not wait
-    // until their timeout.
+    // Close the connections first: ranks that wait for this one then fail at once, and not at their
+    // timeout.
     if (peers_.probe) collectives_->close();
     std::string history = "the last call of all ranks was " + last_call_;
     if (num_steps_ > 0) history += ", after " + std::to_string(num_steps_) + " steps";
@@ -103,7 +103,7 @@ AgreedCalls::Headers AgreedCalls::exchange(const CallHeader& own) {
   return headers;
 }
 
-/// Takes the largest word of the ranks, and of these the lowest rank's, if it is news.
+/// Takes the largest word of all ranks if it is new; of equal words, the lowest rank's.
 void AgreedCalls::hear(const Headers& headers, const StopWord& own) {
   if (is_alone()) {
     stop_->agree(own);
@@ -196,7 +196,7 @@ void AgreedCalls::broadcast(const torch::Tensor& tensor, int root) {
 
 void AgreedCalls::reduce_all(const torch::Tensor& tensor, ReduceOp op) {
   const torch::Tensor wide = widened(tensor);
-  torch::Tensor nans;  // backends compare them in ways of their own, but all add them alike
+  torch::Tensor nans;  // summed, since all backends add NaNs alike but compare them differently
   if (op != ReduceOp::kSum && wide.is_floating_point()) {
     nans = wide.mul(0).masked_fill_(wide.isnan().logical_not_(), 0);
     reduce_all(nans, ReduceOp::kSum);
@@ -311,7 +311,7 @@ void AgreedCalls::introduce() {
   const std::string address = is_one_network ? "127.0.0.1" : own_address();
   try {
     peers_.probe.emplace(address);
-  } catch (const Error&) {  // they do without
+  } catch (const Error&) {  // without a probe, lost ranks cannot be found
   }
   bool has_all = true;
   const std::string port = std::to_string(peers_.probe ? peers_.probe->port() : 0);

@@ -19,8 +19,8 @@
 
 namespace shardwise::libtorch::detail {
 
-/// Whether a group takes tensors on the CPU (or on a GPU): groups of LibTorch 2 say so, others are
-/// known by the name of their backend.
+/// Returns true if a group accepts tensors on this type of device. Groups of LibTorch 2 report it;
+/// for others the name of the backend decides.
 template <class Group>
 bool takes(const Group& group, c10::DeviceType type) {
   if constexpr (requires { group.getDeviceTypes(); }) {
@@ -35,16 +35,16 @@ bool takes(const Group& group, c10::DeviceType type) {
   return type == c10::kCUDA ? on_gpu : name != "nccl";
 }
 
-/// c10d::ProcessGroup, or c10d::Backend of LibTorch 2.
+/// The base class of a group: c10d::ProcessGroup, or c10d::Backend of LibTorch 2.
 template <class Group>
 using BaseOf = std::conditional_t<std::is_convertible_v<Group*, c10d::ProcessGroup*>,
                                   c10d::ProcessGroup, c10d::Backend>;
 
-/// @tparam Group  as BaseOf.
+/// @tparam Group  a class that BaseOf returns.
 template <class Group>
 class CollectivesOf : public Collectives {
  public:
-  /// @param owner  keeps the group.
+  /// @param owner  keeps the group alive.
   CollectivesOf(Group* group, std::shared_ptr<void> owner, std::chrono::milliseconds timeout)
       : Collectives(takes(*group, c10::kCPU), takes(*group, c10::kCUDA)),
         timeout_(timeout),
@@ -75,7 +75,7 @@ class CollectivesOf : public Collectives {
     group_.allreduce(tensors, options)->wait();
   }
   void broadcast(const torch::Tensor& tensor, int root) override {
-    // As bytes: backends lack types, as Gloo of LibTorch 1.13 bfloat16 and int16.
+    // Sent as bytes, since backends lack types: Gloo of LibTorch 1.13 lacks bfloat16 and int16.
     std::vector<torch::Tensor> tensors = {tensor.view({-1}).view(torch::kUInt8)};
     c10d::BroadcastOptions options;
     options.rootRank = root;

@@ -7,19 +7,20 @@
 
 namespace shardwise::libtorch::detail {
 
-/// Calls of a group that a thread makes, one after the other, while the program computes.
+/// Runs calls of a group on a thread, one at a time, while the program computes.
 ///
-/// Threads: one that adds and drains. Calls throw nothing.
+/// Threads: one thread adds and drains.
+/// Errors: calls must not throw.
 class CallQueue {
  public:
   CallQueue() = default;
-  /// As drain().
+  /// Calls drain().
   ~CallQueue();
   CallQueue(const CallQueue&) = delete;
   CallQueue& operator=(const CallQueue&) = delete;
 
   void add(std::function<void()> call);
-  /// Drops the calls that were not begun, and waits for the end of the one that was.
+  /// Drops the calls that have not begun, and waits for the one that runs.
   void drain() noexcept;
 
  private:
@@ -30,7 +31,7 @@ class CallQueue {
   std::deque<std::function<void()>> calls_ SHARDWISE_GUARDED_BY(mutex_);
   bool is_busy_ SHARDWISE_GUARDED_BY(mutex_) = false;
   bool stops_ SHARDWISE_GUARDED_BY(mutex_) = false;
-  WorkerThreads thread_;  // once there was a call
+  WorkerThreads thread_;  // started by the first call
 };
 
 }  // namespace shardwise::libtorch::detail

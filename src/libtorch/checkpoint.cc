@@ -35,7 +35,7 @@ using shardwise::detail::CheckpointPart;
 
 constexpr std::string_view kText = "text";
 constexpr const char* kRandomState = "random_state/cpu";
-/// Bytes of one broadcast.
+/// Bytes of one broadcast, at most.
 constexpr std::int64_t kMostBroadcastBytes = 1 << 28;
 
 // ----------------------------------------------------------------------------------------- values
@@ -79,12 +79,12 @@ std::string shape_text(torch::IntArrayRef shape) {
   return text + "]";
 }
 
-/// Type and shape; `name` is for errors.
+/// Returns type and shape; `name` is for errors.
 std::string text_of(const torch::Tensor& tensor, const std::string& name) {
   return type_name(tensor.scalar_type(), name) + shape_text(tensor.sizes());
 }
 
-/// The bytes of a contiguous tensor on the CPU, over the same memory.
+/// Views the bytes of a contiguous tensor on the CPU.
 torch::Tensor bytes_of(const torch::Tensor& plain) {
   const auto size = static_cast<std::int64_t>(plain.nbytes());
   if (size == 0) return torch::empty({0}, torch::kUInt8);
@@ -92,7 +92,7 @@ torch::Tensor bytes_of(const torch::Tensor& plain) {
       plain.data_ptr(), {size}, [plain](void*) {}, torch::kUInt8);
 }
 
-/// A tensor over the bytes of a value, which may lie anywhere: its elements are copied.
+/// Returns a tensor with the bytes of a value. They may be unaligned, so they are copied.
 torch::Tensor tensor_over(const torch::Tensor& bytes, torch::ScalarType type,
                           const std::vector<std::int64_t>& shape) {
   auto made = torch::empty(shape, type);
@@ -100,11 +100,11 @@ torch::Tensor tensor_over(const torch::Tensor& bytes, torch::ScalarType type,
   return made;
 }
 
-/// True if a value of this type and shape has so many bytes.
+/// Returns true if the part has as many bytes as its type and shape need.
 bool fits(const CheckpointPart& part) {
   if (part.type == kText) return part.shape.empty();
   const auto type = type_of(part.type);
-  if (!type) return true;  // of a later version: it cannot be asked for
+  if (!type) return true;  // from a later version: no caller can ask for it
   std::uint64_t left = part.bytes.size();
   std::uint64_t size = c10::elementSize(*type);
   for (const std::int64_t side : part.shape) {
@@ -114,7 +114,7 @@ bool fits(const CheckpointPart& part) {
   return size == left;
 }
 
-/// The parameters and buffers of a module, by name.
+/// Returns the parameters and buffers of a module, by name.
 std::map<std::string, torch::Tensor> tensors_of(const torch::nn::Module& module) {
   std::map<std::string, torch::Tensor> all;
   for (const auto& item : module.named_parameters()) all.emplace(item.key(), item.value());
@@ -172,7 +172,7 @@ void broadcast_bytes(const torch::Tensor& bytes, const ProcessGroup& group) {
   }
 }
 
-/// Runs `work` on rank 0. What it throws is thrown on every rank, as an Error of the same class.
+/// Runs `work` on rank 0. If it throws, every rank throws an Error of the same class.
 template <class Work>
 void on_first_rank(const ProcessGroup& group, Work&& work) {
   bool failed = false;
@@ -208,15 +208,15 @@ std::string numbered(const std::string& path, int number) {
 }
 
 void require_no_folder(const std::string& path) {
-  std::error_code unknown;  // whatever is wrong with the path is found out when it is opened
+  std::error_code unknown;  // opening the path reports other faults
   if (!fs::is_directory(path, unknown)) return;
   throw InvalidArgument(
       "the path of the checkpoint is a folder", in_quotes(path),
       "name a file in it, such as " + in_quotes((fs::path(path) / "run.pt").string()));
 }
 
-/// The bytes of a checkpoint, all of which were held against its hashes.
-/// Errors: Cancelled, after a piece of it, if the thread's CancelScope says so.
+/// Reads a checkpoint and checks all its bytes against its hashes.
+/// Errors: Cancelled between two pieces, if the thread's CancelScope is cancelled.
 torch::Tensor read_checked(const std::string& path) {
   constexpr std::size_t kPiece = std::size_t{1} << 24;
   const File file = File::open_read(path);
@@ -229,7 +229,7 @@ torch::Tensor read_checked(const std::string& path) {
     const std::size_t piece = std::min(kPiece, expected - size);
     const std::size_t got = file.read_at(size, static_cast<char*>(bytes.data_ptr()) + size, piece);
     size += got;
-    if (got < piece) break;  // it was cut meanwhile
+    if (got < piece) break;  // the file was truncated meanwhile
   }
   bytes = bytes.narrow(0, 0, static_cast<std::int64_t>(size));
   for (const CheckpointPart& part :
@@ -242,11 +242,11 @@ torch::Tensor read_checked(const std::string& path) {
   return bytes;
 }
 
-/// Gives the file `from` the name `to` as well; what had that name loses it.
+/// Links the file `from` also as `to`, which replaces a file of that name.
 void link_as(const std::string& from, const std::string& to) {
   const std::string temporary = temporary_name(from);
   if (::link(from.c_str(), temporary.c_str()) != 0) {
-    // No hard links here: for a moment there is no newest file, and a reader takes the one before.
+    // Without hard links, `from` is missing for a moment, and a reader takes the checkpoint before.
     if (std::rename(from.c_str(), to.c_str()) != 0) throw_errno(errno, "cannot rename", from);
     return;
   }
@@ -255,10 +255,10 @@ void link_as(const std::string& from, const std::string& to) {
     ::unlink(temporary.c_str());
     throw_errno(error, "cannot rename", temporary);
   }
-  ::unlink(temporary.c_str());  // if both were names of one file, rename() leaves them
+  ::unlink(temporary.c_str());  // rename() keeps both names if they are of one file
 }
 
-/// Moves the checkpoints that there are on by one; the newest keeps its name, too.
+/// Renames each older checkpoint to the next number. The newest keeps its name, and gets number 1.
 void make_place(const std::string& path, int keep) {
   for (int number = keep - 1; number > 0; --number) {
     const std::string from = numbered(path, number - 1);
@@ -485,7 +485,7 @@ CheckpointFile::CheckpointFile(std::string path, ProcessGroup group, Options opt
     require_no_folder(path_);
     file_ = behind_links(path_);
     sweep_temporaries(file_);
-    const AtomicFile trial(file_);  // better said now than after an epoch
+    const AtomicFile trial(file_);  // fails now rather than after an epoch
   });
 }
 
@@ -497,7 +497,7 @@ bool CheckpointFile::exists(const std::string& named) {
 }
 
 std::optional<Checkpoint> CheckpointFile::read() {
-  torch::Tensor bytes;  // undefined: there is no file
+  torch::Tensor bytes;  // undefined if there is no file
   std::string path;
   const auto stop = GroupAccess::calls(group_).stop();
   std::optional<shardwise::detail::CancelScope> scope;
@@ -514,7 +514,8 @@ std::optional<Checkpoint> CheckpointFile::read() {
         break;
       } catch (const Error& e) {
         const bool is_damaged = e.code() == ErrorCode::kInvalidArgument;
-        // What cannot be read now may be whole, and what another version wrote is kept.
+        // An unreadable file may be intact, so its error ends the search. Another version's file is
+        // kept.
         if (!is_damaged && e.code() != ErrorCode::kVersionMismatch) throw;
         if (first == nullptr) first = std::current_exception();
         if (is_damaged) damaged_.push_back(path);
@@ -559,7 +560,7 @@ void CheckpointFile::write(const Checkpoint& checkpoint) {
     file.file().write(shardwise::detail::checkpoint_front(content));
     for (const CheckpointPart& part : content.parts) file.file().write(part.bytes);
     file.file().sync();
-    // What is damaged is in nobody's way: the new one takes its place, or that of the next.
+    // The new file replaces a damaged newest file. Other damaged files are removed.
     for (const std::string& path : damaged_) {
       if (path != file_) fs::remove(path);
     }

@@ -1,4 +1,4 @@
-// How the ranks of a launcher form a group over Gloo.
+// Connects the ranks of a launcher to a group over Gloo.
 #include <torch/torch.h>
 
 #include "libtorch/group_access.h"
@@ -36,26 +36,26 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// One more for each group of this process: what ranks meet for.
+/// Returns the number of this meeting: one meeting for each group of this process.
 std::uint32_t next_round() {
   static std::atomic<std::uint32_t> rounds{0};
   return rounds++;
 }
 
-/// Connecting has a timeout of its own: of LibTorch 1.13 most calls know no other than that with
-/// which their group was made.
+/// Connecting has a timeout different from that of calls. In LibTorch 1.13 most calls know only the
+/// timeout with which their group was made.
 class GlooGroup final : public c10d::ProcessGroupGloo {
  public:
   using c10d::ProcessGroupGloo::ProcessGroupGloo;
 
-  /// Of all calls from now on.
+  /// Sets the timeout of all later calls.
   void set_timeout(milliseconds timeout) {
     options_->timeout = timeout;
     for (const auto& context : contexts_) Timeout::set(*context, timeout);
   }
 
  private:
-  /// Gloo's own setter is in its library, with which a program need not be linked.
+  /// Replaces Gloo's own setter, which is in a library that the program need not link.
   struct Timeout : ::gloo::Context {
     static void set(::gloo::Context& context, milliseconds timeout) {
       context.*(&Timeout::timeout_) = timeout;
@@ -64,8 +64,8 @@ class GlooGroup final : public c10d::ProcessGroupGloo {
 };
 using GlooPointer = c10::intrusive_ptr<GlooGroup>;
 
-/// c10d gathers in a ring, in as many rounds as there are ranks. Here a rank passes on all that it
-/// has in each round, so that their number is the logarithm: with 64 ranks an eighth of the time.
+/// Gathers in a logarithmic number of rounds: in each, a rank sends all that it has. c10d gathers
+/// in a ring, with one round for each rank. With 64 ranks this takes an eighth of the time.
 class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
  public:
   using CollectivesOf::CollectivesOf;
@@ -76,7 +76,7 @@ class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
     const int size = group().getSize();
     std::vector<std::int64_t> shape = input.sizes().vec();
     shape.insert(shape.begin(), size);
-    const auto all = torch::empty(shape, input.options());  // of this rank, the next one, and so on
+    const auto all = torch::empty(shape, input.options());  // from this rank on, in order of ranks
     all[0].copy_(input);
     for (int have = 1; have < size; have *= 2) {
       const int count = std::min(have, size - have);
@@ -93,9 +93,9 @@ class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
   }
 };
 
-/// Gloo hears of no cancel while it connects, and of no rank that has left, so a thread does it.
-/// Where this one gives up, that one goes on by itself until Gloo's timeout.
-/// Errors: those of Rendezvous; what c10d throws.
+/// Connects in a thread, since Gloo notices neither a cancel nor a lost rank while it connects. If
+/// this call fails, the thread continues until Gloo's timeout.
+/// Errors: those of Rendezvous; those of c10d.
 GlooPointer connect_gloo(const c10::intrusive_ptr<RendezvousStore>& store,
                          const RankEnvironment& environment,
                          const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options) {
@@ -121,7 +121,7 @@ GlooPointer connect_gloo(const c10::intrusive_ptr<RendezvousStore>& store,
   return result.get();
 }
 
-/// Connects the ranks that have met, and says where they can be asked who is lost.
+/// Connects the ranks that have met, and sets up the probe for lost ranks.
 std::unique_ptr<Collectives> connect(Rendezvous& meeting, Peers& peers, milliseconds timeout) {
   const RankEnvironment& own = peers.environment;
   auto options = c10d::ProcessGroupGloo::Options::create();
@@ -145,7 +145,7 @@ std::unique_ptr<Collectives> connect(Rendezvous& meeting, Peers& peers, millisec
     peers.letters.addresses.push_back({meeting.ranks()[static_cast<std::size_t>(rank)].address,
                                        static_cast<std::uint16_t>(port)});
   }
-  meeting.finish();  // nobody needs rank 0 after this
+  meeting.finish();  // rank 0 may end after this
   return std::make_unique<GlooCollectives>(gloo.get(), std::make_shared<GlooPointer>(gloo),
                                            timeout);
 }
@@ -173,7 +173,7 @@ std::shared_ptr<AgreedCalls> connect(const RankEnvironment& environment,
     } catch (const Error&) {
       throw;
     } catch (const std::exception& e) {
-      meeting.throw_if_over(milliseconds(1000));  // who was lost
+      meeting.throw_if_over(milliseconds(1000));  // names the lost rank
       const std::string what = "cannot connect to the other ranks (" + reason_of(e) + ")";
       const char* const remedy =
           "look at what the other ranks said last, and start all ranks again";

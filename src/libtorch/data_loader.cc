@@ -77,7 +77,7 @@ void TorchSampler::reset(torch::optional<std::size_t> new_size) {
 }
 
 torch::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_size) {
-  RECORD_USER_SCOPE("shardwise::TorchSampler::next");  // what PyTorch's profiler shows
+  RECORD_USER_SCOPE("shardwise::TorchSampler::next");  // for PyTorch's profiler
   static_assert(std::is_same_v<std::size_t, std::uint64_t>);
   std::vector<std::size_t> batch(batch_size);
   batch.resize(state_->sampler->next_batch(batch));

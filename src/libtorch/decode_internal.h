@@ -31,7 +31,7 @@ std::string decode_action(std::string_view field, std::string_view type);
 [[noreturn]] void throw_bad_field(std::string_view action, std::string_view reason,
                                   const std::string& where);
 
-/// Throws InvalidArgument unless both sides are given, or none.
+/// Throws InvalidArgument if only one side is given.
 void require_size(const ImageSize& size);
 
 }  // namespace shardwise::libtorch::detail

@@ -13,15 +13,15 @@
 #include "base/error_types.h"
 #include "base/fork.h"
 
-// Only what LibTorch has for any device: nothing here is compiled against CUDA, so that one build
-// of this library goes with LibTorch for CPUs and with one for GPUs.
+// Uses only LibTorch's calls for any device, and is not compiled against CUDA. One build of this
+// library works with LibTorch for CPUs and for GPUs.
 
 namespace shardwise::libtorch {
 namespace {
 
 class PinnedMemory final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t) override {
-    // Whole pages, and so aligned for anything.
+    // Allocates whole pages, which are aligned for any type.
     const auto size = static_cast<std::int64_t>(bytes);
     auto block =
         torch::empty({size}, torch::TensorOptions().dtype(torch::kUInt8).pinned_memory(true));
@@ -31,7 +31,7 @@ class PinnedMemory final : public std::pmr::memory_resource {
     return data;
   }
   void do_deallocate(void* data, std::size_t, std::size_t) override {
-    torch::Tensor block;  // freed when the lock is no longer held
+    torch::Tensor block;  // freed after the lock is released
     const Lock lock(mutex_);
     const auto found = blocks_.find(data);
     block = std::move(found->second);
@@ -70,7 +70,7 @@ std::shared_ptr<std::pmr::memory_resource> pinned_memory() {
 struct DeviceCopier::Impl {
   struct Copy {
     c10::Event done;
-    std::shared_ptr<std::byte> from;  // not to be used again before
+    std::shared_ptr<std::byte> from;  // must not be reused before `done`
   };
 
   explicit Impl(torch::Device to) : device(usable(to)) {
@@ -104,7 +104,7 @@ torch::Tensor DeviceCopier::copy(const Batch::Array& array) {
     done.record(*impl_->stream);
   }
   done.block(computing);
-  result.record_stream(computing);  // its memory came from the other stream
+  result.record_stream(computing);  // its memory belongs to the other stream
   impl_->copies.push_back({std::move(done), array.memory()});
   return result;
 }

@@ -15,10 +15,10 @@ namespace shardwise::libtorch {
 
 namespace {
 
-/// Whole numbers that are added over the ranks by one all-reduce.
+/// Integers that one all-reduce adds over the ranks.
 class Tally {
  public:
-  /// @return where `count` numbers begin.
+  /// @return  the index of the first of `count` new numbers.
   std::size_t take(std::size_t count) {
     const std::size_t at = words_.size();
     words_.resize(at + count);
@@ -56,7 +56,7 @@ torch::Tensor as_doubles(const torch::Tensor& values) {
   return values.detach().cpu().to(torch::kFloat64);
 }
 
-/// `rows` with copies of its first row behind it, until there are `size`.
+/// Pads `rows` to `size` rows with copies of its first row.
 torch::Tensor filled_up(const torch::Tensor& rows, std::int64_t size) {
   if (rows.size(0) == size) return rows;
   std::vector<std::int64_t> shape = rows.sizes().vec();
@@ -64,7 +64,7 @@ torch::Tensor filled_up(const torch::Tensor& rows, std::int64_t size) {
   return torch::cat({rows, rows.narrow(0, 0, 1).expand(shape)});
 }
 
-/// Calls `take` with each batch of the data set, in its order, on the ranks that share it.
+/// Calls `take` with each batch of the data set, in order. The ranks share the batches.
 void for_each_batch(const Dataset& data, const ProcessGroup& group, const EvaluateOptions& options,
                     const std::function<void(const ImageLoader::Batch&)>& take) {
   ImageLoader::Options loader_options;
@@ -81,11 +81,11 @@ void for_each_batch(const Dataset& data, const ProcessGroup& group, const Evalua
     GroupAccess::calls(group).throw_if_stopping("evaluation");
     if (batch.size() > 0) take(batch);
   }
-  GroupAccess::calls(group).throw_if_stopping("evaluation");  // of a signal during the last batch
+  GroupAccess::calls(group).throw_if_stopping("evaluation");  // for a signal during the last batch
   epoch.prove();
 }
 
-/// The scores of a batch, on the CPU: [N, classes].
+/// Returns the scores of a batch, on the CPU: [N, classes].
 torch::Tensor scores_of(const ImageLoader::Batch& batch, const Predict& predict,
                         const EvaluateOptions& options) {
   const torch::Tensor scores = predict(filled_up(batch.images, options.batch_size));
@@ -109,8 +109,8 @@ void require_classes(const ImageLoader::Batch& batch, std::int64_t num_classes) 
   }
 }
 
-/// The best class of each row: int64 [N]; -1 if all its scores are NaN. A NaN is never the best,
-/// and of equal scores the lowest class is.
+/// Returns the best class of each row as int64 [N]; -1 if all its scores are NaN. A NaN is never
+/// the best. If scores are equal, the lowest class is the best.
 torch::Tensor best_classes(const torch::Tensor& scores) {
   const torch::Tensor numbers =
       scores.is_floating_point()
@@ -120,8 +120,8 @@ torch::Tensor best_classes(const torch::Tensor& scores) {
   return is_best.to(torch::kUInt8).argmax(1).masked_fill(is_best.any(1).logical_not(), -1);
 }
 
-/// How many classes come before the label of each row, by the rule of best_classes(): int64 [N]. It
-/// is 0 where the label is the best, and more than any k where its score is NaN.
+/// Counts the classes before the label of each row, by the rule of best_classes(): int64 [N]. The
+/// count is 0 if the label is the best, and exceeds any k if the label's score is NaN.
 torch::Tensor places_of_labels(const torch::Tensor& scores, const torch::Tensor& labels) {
   const torch::Tensor own = scores.gather(1, labels.unsqueeze(1));
   const torch::Tensor is_lower = torch::arange(scores.size(1)).unsqueeze(0) < labels.unsqueeze(1);
@@ -202,7 +202,7 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
     for (std::size_t i = 0; i < right.size(); ++i) {
       right[i] += places.lt(options.top_k[i]).sum().item<std::int64_t>();
     }
-    // Behind the classes stands a column for samples without a best one.
+    // The last column counts samples without a best class.
     const torch::Tensor best = best_classes(scores);
     const torch::Tensor columns = best.masked_fill(best.lt(0), scores.size(1));
     confusion.index_put_({batch.labels, columns}, torch::ones({}, torch::kInt64), true);
@@ -212,7 +212,7 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
     add_all(losses, loss);
     count += batch.size();
   });
-  // A rank without samples knows no classes.
+  // A rank without samples does not know the number of classes.
   const auto classes = group.all_reduce(confusion.defined() ? confusion.size(0) : std::int64_t{0},
                                         ProcessGroup::ReduceOp::kMax);
   if (!confusion.defined()) confusion = torch::zeros({classes, classes + 1}, torch::kInt64);
@@ -265,7 +265,7 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
   });
   const auto num_figures = static_cast<std::size_t>(
       group.all_reduce(static_cast<std::int64_t>(sums.size()), ProcessGroup::ReduceOp::kMax));
-  const bool is_same = sums.empty() || sums.size() == num_figures;  // none: no samples here
+  const bool is_same = sums.empty() || sums.size() == num_figures;  // empty without samples
   if (group.any(!is_same)) {
     throw InvalidArgument(
         "what is measured has not the same number of figures on all ranks",

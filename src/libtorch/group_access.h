@@ -11,16 +11,16 @@
 
 namespace shardwise::libtorch {
 
-/// What only the library asks of a ProcessGroup.
+/// The parts of ProcessGroup that only the library uses.
 struct SHARDWISE_EXPORT GroupAccess {
   static detail::AgreedCalls& calls(const ProcessGroup& group) { return *group.calls_; }
 
-  /// A group of this process alone, with what a guard shares.
+  /// A group of this process alone, which shares `stop` with a guard.
   static ProcessGroup alone(std::shared_ptr<StopState> stop);
 
-  /// Makes a group, which is the guard's if there is one.
-  /// @param make  is given what the guard shares; nullptr: there is none.
-  /// Errors: InvalidArgument, if the guard has a group already; those of `make`.
+  /// Makes a group. If `guard` is given, it becomes the guard's group.
+  /// @param make  receives the state shared with the guard, or nullptr without a guard.
+  /// Errors: InvalidArgument if the guard has a group already; those of `make`.
   static ProcessGroup join(
       StopGuard* guard,
       const std::function<std::shared_ptr<detail::AgreedCalls>(std::shared_ptr<StopState>)>& make);
@@ -28,12 +28,12 @@ struct SHARDWISE_EXPORT GroupAccess {
 
 namespace detail {
 
-/// The ranks of a launcher, over Gloo.
+/// Connects the ranks of a launcher over Gloo.
 std::shared_ptr<AgreedCalls> connect(const RankEnvironment& environment,
                                      const ProcessGroup::Options& options,
                                      std::shared_ptr<StopState> stop);
 
-/// What all ranks must have alike to understand each other.
+/// Versions and settings that must be the same on all ranks, so that their calls work together.
 Record versions(bool has_guard);
 
 }  // namespace detail

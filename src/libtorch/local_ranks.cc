@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Blocks these signals while it lives, in this thread and those that it makes.
+/// Blocks the launcher's signals while it lives, in this thread and in threads that it starts.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -39,7 +39,7 @@ class BlockedSignals {
 
   const sigset_t& before() const noexcept { return before_; }
 
-  /// The next of them, or 0 after `milliseconds`.
+  /// Returns the next blocked signal, or 0 after `milliseconds`.
   int wait(std::int64_t milliseconds) const noexcept {
     const timespec limit{milliseconds / 1000, static_cast<long>(milliseconds % 1000) * 1'000'000};
     const int signal = sigtimedwait(&waited_, nullptr, &limit);
@@ -47,7 +47,8 @@ class BlockedSignals {
   }
 
  private:
-  /// By a job in the background, or under nohup: so do its ranks.
+  /// Returns true if the signal is ignored, as in a background job or under nohup; the ranks
+  /// inherit that.
   static bool is_ignored(int signal) noexcept {
     struct sigaction action {};
     ::sigaction(signal, nullptr, &action);
@@ -58,7 +59,7 @@ class BlockedSignals {
   sigset_t before_{};
 };
 
-/// "NAME=value" strings: this process's, with some replaced.
+/// "NAME=value" strings: the environment of this process, with changes.
 class EnvironmentBlock {
  public:
   explicit EnvironmentBlock(const std::vector<std::pair<std::string, std::string>>& changes) {
@@ -80,7 +81,7 @@ class EnvironmentBlock {
   std::vector<char*> pointers_;
 };
 
-/// The ranks that run. Destroying it ends them.
+/// The running ranks. The destructor ends them.
 class Children {
  public:
   explicit Children(std::size_t num_ranks) : pids_(num_ranks, -1) {}
@@ -100,7 +101,7 @@ class Children {
     const pid_t pid = ::fork();
     if (pid < 0) throw_errno(errno, "cannot start a process", arguments[0]);
     if (pid == 0) {
-      // Only calls that are safe after fork in a process with threads.
+      // Between fork and exec, only async-signal-safe calls are allowed.
       ::prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (::getppid() != parent) ::_exit(127);
       ::pthread_sigmask(SIG_SETMASK, &mask, nullptr);
@@ -116,7 +117,7 @@ class Children {
     }
   }
 
-  /// Takes the ranks that have ended; `ended(rank, status)` for each.
+  /// Reaps the ranks that have ended, and calls `ended(rank, status)` for each.
   template <class Ended>
   void reap(Ended&& ended) {
     for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
@@ -135,7 +136,7 @@ class Children {
   std::vector<pid_t> pids_;
 };
 
-/// That no other start has.
+/// Returns a text that no other run has.
 std::string random_number() {
   std::random_device random;
   return std::to_string(random()) + "-" + std::to_string(random());
@@ -176,7 +177,7 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
                                    {"MASTER_ADDR", "127.0.0.1"},
                                    {"TORCHELASTIC_RUN_ID", run},
                                    {"TORCHELASTIC_RESTART_COUNT", "0"}});
-    // Of a launcher that started this process.
+    // Remove the variables of a launcher that started this process.
     for (const char* name :
          {"MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE", "GROUP_RANK", "GROUP_WORLD_SIZE"}) {
       changes.emplace_back(name, "");
@@ -208,8 +209,8 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
       children.signal_all(SIGTERM);
       stopping = true;
     }
-    // Ranks that got a signal may have a checkpoint to write. When the first has gone, the others
-    // have not much left to do.
+    // A rank that got a signal may have a checkpoint to write, so the time starts when a rank has
+    // ended. The other ranks need little time then.
     if (result.first_failed >= 0 && !deadline) deadline = Clock::now() + options.grace;
     if (deadline && !killed && Clock::now() > *deadline) {
       children.signal_all(SIGKILL);

@@ -17,7 +17,7 @@ std::unique_ptr<OptimizerParamState> make_state() {
   return std::make_unique<State>();
 }
 
-/// Of Adam and AdamW.
+/// Visits the values of Adam and AdamW.
 template <class State>
 void for_each_of_adam(OptimizerParamState& any, const Visit& visit) {
   auto& state = static_cast<State&>(any);
@@ -56,7 +56,7 @@ bool is_a(const torch::optim::Optimizer& optimizer) {
   return dynamic_cast<const Optimizer*>(&optimizer) != nullptr;
 }
 
-/// A parameter's key in the state of an optimizer: of LibTorch 1 a text, later a pointer.
+/// Returns a parameter's key in an optimizer's state: a text in LibTorch 1, later a pointer.
 template <class State>
 auto key_of(const State&, const torch::Tensor& parameter) {
   using Key = typename State::key_type;

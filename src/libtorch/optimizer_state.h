@@ -9,14 +9,14 @@
 
 namespace shardwise::libtorch::detail {
 
-/// One value of the state that an optimizer keeps of a parameter: a number, or a tensor.
+/// One value of an optimizer's state for a parameter: a number or a tensor.
 struct StateField {
   std::string name;
   std::int64_t* number = nullptr;
-  torch::Tensor* tensor = nullptr;  ///< undefined if it is not used
+  torch::Tensor* tensor = nullptr;  ///< undefined if unused
 };
 
-/// An optimizer of LibTorch, and what it keeps of each parameter.
+/// A type of LibTorch optimizer, and the state that it keeps for each parameter.
 struct OptimizerKind {
   std::string name;
   std::unique_ptr<torch::optim::OptimizerParamState> (*make_state)();
@@ -25,14 +25,14 @@ struct OptimizerKind {
                    const std::function<void(const StateField&)>& visit);
 };
 
-/// Errors: Unsupported if it is an optimizer whose state is not known here.
+/// Errors: Unsupported for an optimizer whose state this library does not know.
 const OptimizerKind& kind_of(const torch::optim::Optimizer& optimizer);
 
-/// The state of a parameter; null if it has none yet.
+/// Returns the state of a parameter, or null before its first step.
 torch::optim::OptimizerParamState* find_state(const torch::optim::Optimizer& optimizer,
                                               const torch::Tensor& parameter);
 
-/// Gives a parameter this state; null takes it away.
+/// Sets the state of a parameter; null removes it.
 void set_state(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
                std::unique_ptr<torch::optim::OptimizerParamState> state);
 

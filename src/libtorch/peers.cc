@@ -28,7 +28,8 @@ std::string Peers::name_of(std::size_t rank) const {
 }
 
 bool Peers::reach_each_other() {
-  // Another machine may have the same address, so that its letters count for nothing else.
+  // A trial is needed, since an address may belong to another machine. Its letters have another
+  // key, so a later ask() ignores them.
   PeerProbe::Options trial = letters;
   trial.key += " trial";
   trial.most = std::chrono::seconds(5);

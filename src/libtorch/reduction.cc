@@ -8,13 +8,13 @@
 namespace shardwise::libtorch::detail {
 namespace {
 
-/// Types that every backend has, and that hold the sums of smaller ones.
+/// Returns a type that every backend has, and that holds the sums of smaller types.
 torch::ScalarType wide_type(torch::ScalarType type) {
   const std::size_t size = c10::elementSize(type);
   if (c10::isFloatingType(type)) return size < sizeof(float) ? torch::kFloat : type;
   if (type == torch::kInt8 || type == torch::kUInt8) return type;
   if (size < sizeof(std::int32_t) || type == torch::kBool) return torch::kInt32;
-  // Unsigned ones, which newer LibTorch has, wrap as signed ones do.
+  // Unsigned types of newer LibTorch wrap as signed types do.
   return size == sizeof(std::int64_t) || type != torch::kInt32 ? torch::kInt64 : type;
 }
 

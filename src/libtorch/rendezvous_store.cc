@@ -14,7 +14,7 @@ namespace {
 
 }  // namespace
 
-/// The meeting, for one call.
+/// Access to the meeting for one call.
 class RendezvousStore::Use {
  public:
   explicit Use(RendezvousStore& store) : store_(store) {
@@ -74,7 +74,7 @@ void RendezvousStore::wait(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) static_cast<void>(meeting->get(key));
 }
 
-/// The meeting's own deadline counts, which is no later.
+/// The timeout is ignored: the meeting's own deadline is no later.
 void RendezvousStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) {
   wait(keys);
 }

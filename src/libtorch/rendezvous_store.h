@@ -14,19 +14,19 @@
 
 namespace shardwise::libtorch::detail {
 
-/// What c10d connects its groups through, while the ranks meet. In place of a TCPStore: a wait in
-/// it ends at the meeting's deadline, at a cancel, and when a rank is lost. It has what connecting
-/// needs, set, get, check and wait; the rest is an error.
+/// The store through which c10d connects its groups while the ranks meet. Unlike in a TCPStore, a
+/// wait ends at the meeting's deadline, at a cancel, or when a rank is lost. Only set, get, check
+/// and wait work, which connecting needs; other calls are errors.
 ///
-/// Threads: one that connects, and beside it one that calls look() and close().
+/// Threads: one connects; another may call look() and close().
 class RendezvousStore final : public c10d::Store {
  public:
   explicit RendezvousStore(shardwise::detail::Rendezvous& meeting) : meeting_(&meeting) {}
 
-  /// As Rendezvous::look(), unless a call of the other thread is under way, which looks by itself.
-  /// After an error every call is one, so that the other thread comes to its end.
+  /// Calls Rendezvous::look(), unless a call of the other thread is running, which does the same.
+  /// After an error every call throws, so that the other thread ends.
   void look();
-  /// From now on every call is an error: the ranks have parted.
+  /// Makes every later call an error, since the ranks have parted.
   /// REQUIRES: no call is under way.
   void close() noexcept;
 
@@ -39,13 +39,13 @@ class RendezvousStore final : public c10d::Store {
   void wait(const std::vector<std::string>& keys) override;
   void wait(const std::vector<std::string>& keys,
             const std::chrono::milliseconds& timeout) override;
-  /// Of LibTorch from 2.9 on.
+  /// Called by LibTorch 2.9 or later.
   c10::intrusive_ptr<c10d::Store> clone();  // NOLINT(modernize-use-override): none in 1.13
 
  private:
   class Use;
 
-  LongMutex mutex_;  // of look() and close() against the beginning of a call
+  LongMutex mutex_;  // orders look() and close() with the start of a call
   bool in_use_ SHARDWISE_GUARDED_BY(mutex_) = false;
   shardwise::detail::Rendezvous* meeting_ SHARDWISE_GUARDED_BY(mutex_);
 };

@@ -40,8 +40,8 @@ struct StopGuard::Impl {
         handlers(state->note(), options.signals),
         group(GroupAccess::alone(state)) {}
 
-  /// Runs `work`, and agrees with the other ranks on how it ended.
-  /// @return  the error, if it is this rank's own.
+  /// Runs `work`, and agrees with the other ranks on its result.
+  /// @return  this rank's own error, or null.
   std::exception_ptr finish(const std::function<void()>& work) {
     try {
       work();
@@ -52,9 +52,9 @@ struct StopGuard::Impl {
     }
   }
 
-  /// Tells the other ranks, unless it heard it from them.
+  /// Informs the other ranks, unless they informed this rank.
   std::exception_ptr give_up(const std::exception_ptr& error) {
-    calls().queue().drain();  // buckets on their way, if a backward pass threw
+    calls().queue().drain();  // pending buckets, if a backward pass threw
     if (state->is_closed()) return nullptr;
     if (!calls().is_usable()) std::rethrow_exception(error);
     const bool is_stop = is_cancelled(error) && (state->own() || state->agreed());
@@ -63,12 +63,12 @@ struct StopGuard::Impl {
       calls().give_up();
     } catch (...) {
       if (is_stop) throw;
-      std::rethrow_exception(error);  // it says more than that the others are gone, too
+      std::rethrow_exception(error);  // it says more than the loss of the other ranks
     }
     return is_stop ? nullptr : error;
   }
 
-  /// A process alone hears itself; other ranks hear each other in the calls of the group.
+  /// A process alone takes its own word; ranks of a group exchange words in their calls.
   void hear() {
     state->happen(StopEvent::kWentOn);
     if (!calls().is_alone()) return;
@@ -80,7 +80,7 @@ struct StopGuard::Impl {
 
   const std::shared_ptr<StopState> state;
   const detail::SignalHandlers handlers;
-  ProcessGroup group;  // this process alone, until init_process_group()
+  ProcessGroup group;  // this process alone until init_process_group()
   bool has_group = false;
 };
 

@@ -11,7 +11,7 @@
 namespace shardwise::libtorch::detail {
 namespace {
 
-/// Where handlers write.
+/// The note that the handlers write to.
 std::atomic<SignalNote*> current_note{nullptr};
 static_assert(std::atomic<SignalNote*>::is_always_lock_free);
 
@@ -21,9 +21,10 @@ std::int64_t now_ms() noexcept {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-/// A press of Ctrl-C reaches a rank from the terminal and again from its launcher: this is one. The
-/// next one comes from the same sender, or later; what launchers pass on may take any time.
-/// `timeout` signals its child, and then the child's group: this is one, too.
+/// Returns true if the user has pressed Ctrl-C, or sent SIGTERM, for the second time.
+/// One press may arrive twice: from the terminal and, after any time, from the launcher. `timeout`
+/// signals its child, and then the child's group. A second press comes over 1 s later. Its sender
+/// is the same, or neither sender is the launcher.
 bool is_second(FirstPress& press, int sender) noexcept {
   constexpr std::int64_t kOnePress = 1000;  // ms
   if (!press.is_there.exchange(true)) {
@@ -42,7 +43,7 @@ bool is_second(SignalNote& note, int signal, int sender) noexcept {
   return signal == SIGTERM && is_second(note.terminate, sender);
 }
 
-/// Calls only what is safe in a handler.
+/// Makes only async-signal-safe calls.
 extern "C" void shardwise_note_signal(int signal, siginfo_t* info, void*) {
   SignalNote* const note = current_note.load();
   if (note == nullptr) return;
@@ -86,13 +87,13 @@ void SignalHandlers::handle(int signal) {
                           "give such as SIGINT, SIGTERM, SIGUSR1 and SIGUSR2");
   }
   before_.emplace_back(signal, before);
-  // A job in the background, or under nohup, is not to hear of its terminal.
+  // A background job, or a job under nohup, keeps ignoring its terminal.
   const bool is_of_terminal = signal == SIGINT || signal == SIGHUP;
   if (is_of_terminal && before.sa_handler == SIG_IGN) ::sigaction(signal, &before, nullptr);
 }
 
-/// A rank that hung and was given up writes to closed connections when it wakes: that is to be an
-/// error with a text, not a silent end.
+/// Turns a write to a closed connection into an error with a text. A hung rank that the others gave
+/// up makes such a write when it wakes; SIGPIPE would end it silently.
 void SignalHandlers::ignore_broken_pipes() {
   struct sigaction before {};
   ::sigaction(SIGPIPE, nullptr, &before);

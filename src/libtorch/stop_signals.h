@@ -11,28 +11,28 @@
 
 namespace shardwise::libtorch::detail {
 
-/// When a signal came first, and from whom.
+/// The first arrival of a signal.
 struct FirstPress {
   std::atomic<bool> is_there{false};
-  std::atomic<int> sender{0};  // a process; 0: the terminal
+  std::atomic<int> sender{0};  // process ID; 0 means: the terminal
   std::atomic<std::int64_t> time_ms{0};
 };
 
-/// What a signal handler writes, and all that it touches.
+/// All the data that a signal handler reads and writes.
 struct SignalNote {
-  std::atomic<int> signal{0};  // the first that came
+  std::atomic<int> signal{0};  // the first received
   CancelToken::Flag flag{false};
-  // Each is counted by itself: a second one ends the process, whatever came before the first.
+  // SIGINT and SIGTERM are counted separately: the second of the same kind ends the process.
   FirstPress interrupt;  // of SIGINT
   FirstPress terminate;  // of SIGTERM
 };
 
-/// Handlers that write to a note, while this lives. One in a process.
+/// Signal handlers that write to a note while this object lives. One object per process.
 class SignalHandlers {
  public:
-  /// Errors: InvalidArgument, for a signal that cannot be handled, or a second object.
+  /// Errors: InvalidArgument for a signal that cannot be handled, or if an object exists already.
   SignalHandlers(SignalNote& note, const std::vector<int>& signals);
-  /// The handlers from before are back.
+  /// Restores the previous handlers.
   ~SignalHandlers();
   SignalHandlers(const SignalHandlers&) = delete;
   SignalHandlers& operator=(const SignalHandlers&) = delete;

@@ -10,11 +10,11 @@
 #include "libtorch/stop_signals.h"
 #include "shardwise/base/cancel.h"
 
-// How the ranks of a run stop together. Each rank says why it wants to stop (StopWord) in the
-// header of each call of the group. After the call all ranks have the same word, the largest; it
-// never becomes smaller. So every rank sees the same answer of should_stop() after the same step.
+// How the ranks of a run stop together. In the header of each call of the group, each rank says why
+// it wants to stop (StopWord). After the call all ranks have the same word: the largest, which
+// never becomes smaller. Therefore should_stop() returns the same on every rank after the same step.
 //
-// Where the training loop stands (StopPhase) decides what a stop leaves behind:
+// The phase of the training loop (StopPhase) decides the state in which a stop ends:
 //
 //                     kAveraged
 //     kComputing ------------------> kUpdating        a step is whole once the parameters of
@@ -33,11 +33,11 @@
 //                                                     kSpoiled: the parameters do not, so no
 //                                                     checkpoint is written
 //
-// kTakenBack and kSpoiled are left only by another kGaveUp or kTore.
+// Only another kGaveUp or kTore leads out of kTakenBack and kSpoiled.
 
 namespace shardwise::libtorch::detail {
 
-/// Why a rank wants to stop. The larger one counts.
+/// Why a rank wants to stop. The largest value of all ranks counts.
 enum class StopLevel : std::uint8_t { kGoOn, kAsked, kSignal, kFailed };
 
 enum class StopPhase : std::uint8_t {
@@ -52,9 +52,9 @@ enum class StopPhase : std::uint8_t {
 enum class StopEvent : std::uint8_t {
   kAveraged,  ///< the gradients of a step were averaged on all ranks
   kWentOn,    ///< the loop is past the change of the parameters
-  kGaveUp,    ///< a rank gave up the call that all were at
-  kTore,      ///< as kGaveUp, by rank 0, while its parameters were changed
-  kLeft       ///< all ranks are out of their loops
+  kGaveUp,    ///< a rank gave up the call that all ranks were at
+  kTore,      ///< rank 0 gave up while it changed its parameters
+  kLeft       ///< all ranks have left their loops
 };
 
 struct StopWord {
@@ -63,14 +63,14 @@ struct StopWord {
   std::string reason;
 
   explicit operator bool() const noexcept { return level != StopLevel::kGoOn; }
-  /// Whether waits for data and evaluations are given up for it; else ranks leave after the step.
+  /// True if ranks also give up waits for data and evaluations; else they stop after the step.
   [[nodiscard]] bool is_at_once() const noexcept { return level >= StopLevel::kSignal; }
 };
 
-/// What a StopGuard shares with the process group that carries its word to the other ranks.
+/// State that a StopGuard shares with the process group, which carries its word to the other ranks.
 ///
-/// Threads: ask(), and what only reads this rank's own word, any; all else the thread that makes
-/// the group's calls.
+/// Threads: any thread may call ask() and read this rank's own word. All other calls belong to the
+/// thread that makes the group's calls.
 class StopState {
  public:
   StopState(std::chrono::milliseconds max_time, std::chrono::milliseconds save_every);
@@ -80,20 +80,21 @@ class StopState {
 
   void ask(const std::string& reason);
   void fail(const std::string& reason);
-  /// What this rank says to the others.
+  /// Returns this rank's word.
   [[nodiscard]] StopWord own() const;
-  /// As own().is_at_once(). Cost: two loads.
+  /// Returns own().is_at_once().
+  /// Cost: two loads.
   [[nodiscard]] bool wants_to_stop_at_once() const noexcept;
 
-  /// Takes what the ranks agreed on, unless something larger was before.
+  /// Takes the word that the ranks agreed on, unless an earlier word is larger.
   void agree(const StopWord& word);
   [[nodiscard]] const StopWord& agreed() const noexcept { return agreed_; }
 
-  /// Whether this rank's clock says that a checkpoint is due.
+  /// Returns true if a checkpoint is due by this rank's clock.
   [[nodiscard]] bool is_save_due() const noexcept;
-  /// The ranks know that a checkpoint is due, by rank 0's clock.
+  /// Notes that a checkpoint is due on all ranks, by rank 0's clock.
   void agree_on_save() noexcept { saves_ = true; }
-  /// True if they do; then it is not any more.
+  /// Returns true if a checkpoint is due on all ranks, and clears that note.
   bool take_save() noexcept;
 
   void happen(StopEvent event) noexcept;
@@ -107,8 +108,8 @@ class StopState {
   }
   [[nodiscard]] std::uint64_t num_whole_steps() const noexcept { return num_whole_steps_; }
 
-  /// Whoever averages gradients says here, before the first step, that steps are counted in this
-  /// process. Any thread.
+  /// Makes this process count steps. Code that averages gradients calls it before the first step.
+  /// Threads: any.
   static void count_steps() noexcept;
   [[nodiscard]] static bool counts_steps() noexcept;
 

@@ -7,7 +7,7 @@
 
 namespace shardwise::libtorch {
 
-/// The bytes of a contiguous tensor on the CPU, over its memory.
+/// Views the bytes of a contiguous tensor on the CPU, without a copy.
 inline std::string_view view_of(const torch::Tensor& tensor) {
   return {static_cast<const char*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }

@@ -73,7 +73,7 @@ class GroupReducer : public Reducer {
   const ProcessGroup group_;
 };
 
-/// Of a group whose ranks stop together.
+/// Reduces for a group whose ranks stop together.
 class GuardedReducer final : public GroupReducer, public shardwise::detail::StepWatch {
  public:
   GuardedReducer(ProcessGroup group, std::shared_ptr<StopState> stop)

@@ -90,7 +90,7 @@ std::optional<std::int64_t> known_classes(const MixedDataset& data, const Option
 }  // namespace
 
 Data open_data(const Options& options) {
-  std::shared_ptr<ShardCache> cache;  // one for all data sets
+  std::shared_ptr<ShardCache> cache;  // shared by all data sets
   Data data{.training = tools::open_data(
                 options.order, options.train_index,
                 [&](const std::string& index) {

@@ -13,7 +13,7 @@
 
 namespace shardwise::train {
 
-/// What a run reads. The data sets have one cache.
+/// The data sets of a run. They share one cache.
 struct Data {
   MixedDataset training;  ///< of an index, or of the indexes of a mixture
   std::optional<Dataset> evaluation;
@@ -22,7 +22,7 @@ struct Data {
 /// Errors: those of Index and Dataset; InvalidArgument, for options that do not go together.
 Data open_data(const Options& options);
 
-/// Checks, before any rank is started, what every rank would stumble over.
+/// Checks, before any rank is started, for errors that every rank would report.
 /// Errors: those of open_data(); CLI::ValidationError; NotFound, for a checkpoint to resume.
 void check(const Options& options, int world_size);
 

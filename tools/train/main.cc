@@ -40,7 +40,7 @@ bool wait_asleep() {
   return ::setenv("OMP_WAIT_POLICY", "passive", 1) == 0;
 }
 
-/// False if LibTorch computes with one thread, which has no thread to wait for.
+/// Returns false if LibTorch computes with one thread, which waits for no other thread.
 bool may_compute_in_threads(const train::Options& options) {
   if (options.compute_threads > 0) return options.compute_threads > 1;
   const char* const told = std::getenv("OMP_NUM_THREADS");
@@ -54,7 +54,7 @@ void start_again(char** argv) {
   if (!error) ::execv(program.c_str(), argv);
 }
 
-/// Exit codes above this are those of signals.
+/// Exit codes above this stand for signals.
 constexpr int kSignals = 128;
 
 int interrupted(int exit_code) {
@@ -64,14 +64,14 @@ int interrupted(int exit_code) {
   return exit_code;
 }
 
-/// 2 for options that are invalid, or exclude each other; else 1.
+/// Returns 2 for invalid or conflicting options, else 1.
 int exit_code_of(const std::exception& e) {
   const bool is_usage = dynamic_cast<const CLI::Error*>(&e) != nullptr ||
                         dynamic_cast<const InvalidOption*>(&e) != nullptr;
   return is_usage ? tools::kExitWrongUsage : tools::kExitFailed;
 }
 
-/// Under --local-ranks: true for errors that the failed rank, or the launcher, reports.
+/// Returns true, under --local-ranks, for errors that the failed rank or the launcher reports.
 bool is_said_elsewhere(const std::string& text) {
   return text.starts_with("a rank failed") || text.find("(a rank ended)") != std::string::npos ||
          text.find("(ranks ended)") != std::string::npos;
@@ -104,13 +104,14 @@ int run_rank(train::Options& options) {
   }
 }
 
-/// The exit code if a signal, and no error, stopped the ranks: 130 after SIGINT; else 0.
+/// Returns the exit code if a signal, and no error, stopped the ranks, e.g. 130 after SIGINT; else
+/// 0.
 int stop_code_of(const libtorch::LocalRanksResult& result) {
   int code = 0;
   for (const auto& end : result.ranks) {
     const bool is_lost = end.exit_code == kLostPeer;
     if (end.exit_code > 0 && end.exit_code < kSignals && !is_lost) return 0;
-    // The launcher itself stops ranks by SIGTERM, which counts only if a signal came from outside.
+    // Exit code 143 does not count if the launcher sent SIGTERM on its own account.
     const bool is_from_outside =
         result.forwarded_signal != 0 || !end.stopped_by_us || end.exit_code != kSignals + SIGTERM;
     if (end.exit_code > kSignals && is_from_outside) code = end.exit_code;
@@ -125,7 +126,7 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   libtorch::LocalRanksOptions launch;
   launch.num_ranks = options.local_ranks;
   launch.arguments = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  // The ranks get the same arguments; the variable marks them as ranks.
+  // All ranks get the same arguments; the variable marks them as ranks.
   for (int i = 1; i < argc; ++i) launch.arguments.emplace_back(argv[i]);
   launch.environment = {{kChildVariable, "1"}};
   const auto result = libtorch::run_local_ranks(launch);
@@ -135,7 +136,7 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   int killed = -1;
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
     const auto& end = result.ranks[rank];
-    // Counts a rank that the launcher stopped because a peer noticed first.
+    // A rank that the launcher stopped counts: a peer may have noticed its failure first.
     if (end.exit_code > 0 && end.exit_code != kLostPeer) was_said = true;
     if (end.signal != 0 && !end.stopped_by_us && killed < 0) killed = static_cast<int>(rank);
   }

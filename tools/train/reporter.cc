@@ -146,14 +146,14 @@ void Reporter::close_line() {
 
 void Reporter::print(const nlohmann::ordered_json& json) { print(json.dump()); }
 
-/// A line of the results. After the first that cannot be written there are no more.
+/// Prints a line of the results. After a failed write, prints nothing more.
 void Reporter::print(const std::string& line) {
   if (unwritten_ || reader_is_gone_) return;
   try {
     out_.write(line + "\n");
     out_.flush();
   } catch (const tools::ReaderGone&) {
-    reader_is_gone_ = true;  // it has all that it wanted
+    reader_is_gone_ = true;  // the reader wants no more lines
   } catch (const Error&) {
     unwritten_ = std::current_exception();
   }

@@ -16,7 +16,7 @@
 
 namespace shardwise::train {
 
-/// What rank 0 says: results on stdout, progress on stderr.
+/// Prints for rank 0: results on stdout, progress on stderr.
 class Reporter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -28,15 +28,16 @@ class Reporter {
                 double images_per_second);
   void epoch_done(std::uint64_t epoch, double loss, std::int64_t samples, double seconds,
                   const std::optional<libtorch::Mean>& accuracy, const std::string& proof);
-  /// An evaluation that a run before this one did not come to.
+  /// Reports an evaluation that an earlier run was stopped before.
   void evaluated(std::uint64_t epoch, const libtorch::Mean& accuracy);
-  /// What each rank did in an epoch.
+  /// Prints the table of libtorch::epoch_report().
   void report(const std::string& table);
-  /// @param checkpoint  that holds this step; empty: none does.
+  /// @param checkpoint  path of the checkpoint of this step; empty if there is no such checkpoint.
   void stopped(const std::string& reason, std::uint64_t step, const std::string& checkpoint);
   void run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading);
 
-  /// Throws what a result could not be written for. A run that may go on is not ended by that.
+  /// Throws the error of the first result that could not be written. Until this call the run
+  /// continues.
   void require_written() const;
 
  private:

@@ -90,7 +90,7 @@ void Run::restore(const libtorch::Checkpoint& checkpoint) {
   step = static_cast<std::uint64_t>(checkpoint.integer("step"));
   samples = checkpoint.integer("samples");
   loss_sum = checkpoint.number("loss_sum");
-  // Older checkpoints have neither. Of the planned samples, those that were bad are not among them.
+  // Older checkpoints have neither value. Unlike `planned`, `samples` excludes bad samples.
   planned = static_cast<std::uint64_t>(
       checkpoint.contains("planned") ? checkpoint.integer("planned") : samples);
   evaluation_due =

@@ -12,7 +12,7 @@
 
 namespace shardwise::train {
 
-/// What a checkpoint holds beside the state of the loader.
+/// The state that a checkpoint holds besides that of the loader.
 struct Run {
   explicit Run(std::int64_t num_classes);
 
@@ -20,12 +20,12 @@ struct Run {
   /// Errors: BadField, for a label that is not a class.
   void make_step(const libtorch::ImageLoader::Batch& batch, double learning_rate,
                  libtorch::GradientAverager& gradients, const libtorch::ProcessGroup& group);
-  /// Adds what the ranks have not told each other yet. Collective.
+  /// Adds up the loss and samples of all ranks since the last call. Collective.
   void add_up(const libtorch::ProcessGroup& group);
-  /// This rank's mean loss since the last add_up().
+  /// Returns this rank's mean loss since the last add_up().
   [[nodiscard]] double loss_here() const;
 
-  /// @param early  what stops the run early; nullptr: nothing.
+  /// @param early  state of early stopping; nullptr without early stopping.
   /// Errors: those of CheckpointFile.
   void write(libtorch::CheckpointFile& file, const ResumeToken& token,
              const libtorch::EarlyStop* early) const;
@@ -40,7 +40,7 @@ struct Run {
   double loss_sum = 0;          ///< of this epoch so far, all ranks
   std::int64_t samples = 0;     ///< of this epoch so far, all ranks
   bool evaluation_due = false;  ///< of the epoch that ended last
-  double loss_sum_here = 0;     ///< of this rank, not among them yet
+  double loss_sum_here = 0;     ///< of this rank, not in loss_sum yet
   std::int64_t samples_here = 0;
 };
 

@@ -39,7 +39,7 @@ struct Options {
   std::uint64_t patience = 0;          ///< evaluations without improvement; 0 means: no limit
   double timeout_seconds = 300;        ///< how long a rank waits for the others in one call
   bool resume = false;
-  bool allow_changes = false;  ///< on resuming: of data or order at the end of an epoch
+  bool allow_changes = false;  ///< allows changed data or order when resuming at an epoch's end
   int local_ranks = 0;         ///< 0 means: this process is a rank, or alone
   Dataset::Access access = Dataset::Access::kMap;
   Index::Lookup lookup;   ///< for the training index, or all indexes of a mixture

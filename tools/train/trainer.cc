@@ -42,14 +42,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Samples of a step of all ranks.
+/// Returns the samples of a step on all ranks.
 std::uint64_t step_size(const Options& options, const ProcessGroup& group) {
   if (options.global_batch_size > 0) return static_cast<std::uint64_t>(options.global_batch_size);
   return static_cast<std::uint64_t>(options.batch_size) *
          static_cast<std::uint64_t>(group.world_size()) / options.order.replicas;
 }
 
-/// What each step of this rank was made of, for people who look for the cause of a spike.
+/// Logs the samples of each step of this rank, to find the cause of a spike in the loss.
 class SampleLog {
  public:
   SampleLog(const std::string& prefix, int rank, bool append) {
@@ -115,7 +115,7 @@ std::string rank_prefix() {
          std::to_string(current_group->world_size()) + ": ";
 }
 
-/// What all ranks must have alike, beside what the loaders compare.
+/// Checks the settings that must be the same on all ranks, and that the loaders do not compare.
 void require_same_run(const Options& options, const std::optional<Dataset>& eval,
                       const ProcessGroup& group) {
   std::ostringstream rate;
@@ -286,7 +286,7 @@ class Training {
       reporter_.progress(epoch.number(), epoch.steps() - loader_->steps_left(), epoch.steps(),
                          run.loss_here(),
                          static_cast<double>(samples) / seconds_since(start) * group_.world_size());
-      // What ends with the epoch is saved there.
+      // After the last step, the checkpoint at the end of the epoch follows.
       if (loader_->steps_left() == 0) {
         run.evaluation_due = eval_.has_value();
         continue;
@@ -326,7 +326,7 @@ class Training {
     return !guard_.should_stop();
   }
 
-  /// Of the next step.
+  /// Returns the learning rate of the next step.
   double next_rate(std::uint64_t epoch) const {
     return libtorch::warm_up_cosine(epoch * epoch_size_ + std::min(run_->planned, epoch_size_),
                                     step_size_, options_.epochs * epoch_size_,

@@ -7,11 +7,11 @@
 
 namespace shardwise::train {
 
-/// How the options have the ranks stop.
+/// Returns the options that decide how the ranks stop.
 libtorch::StopGuard::Options guard_options(const Options& options);
 
-/// Runs this rank, which init_process_group() makes one of several, until the last epoch, or until
-/// the guard stops it. Rank 0 prints.
+/// Runs this rank until the last epoch, or until the guard stops it. init_process_group() connects
+/// it to other ranks. Rank 0 prints.
 /// Errors: those of the library.
 void train(const Options& options, libtorch::StopGuard& guard);
 

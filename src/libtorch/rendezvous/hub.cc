@@ -18,10 +18,10 @@
 #include "base/fault_point.h"
 #include "libtorch/rendezvous/own_address.h"
 
-// One thread, one poll(): nothing here waits for a single guest. A guest's rank is -1 until its
-// hello was accepted. Once over_ is set, because all are done or because it failed, nothing of
-// those who are there is handled any more: what is still to be sent is sent, and the guests go. Who
-// comes after a failure hears of it, also while the destructor lingers.
+// One thread and one poll() serve all guests, so no single guest blocks them. A guest's rank is -1
+// until its hello is accepted. over_ is set when all ranks are done or the meeting has failed. From
+// then on, messages of known ranks are ignored; pending output is sent, and the guests go. A guest
+// that comes after a failure is informed of it, even while the destructor lingers.
 
 namespace shardwise::detail {
 namespace {
@@ -37,15 +37,15 @@ struct RendezvousHub::Guest {
   MessageBuffer input{kRankGreeting};
   std::string output{kHubGreeting};
   Clock::time_point since = Clock::now();
-  bool ended = false;  // the connection; to be dropped
-  bool left = false;   // it said so: its end is no news
-  bool waits = false;  // for what others set, since the last was set
+  bool ended = false;  // the connection; drop_ended() drops it
+  bool left = false;   // it said so, so its end is no failure
+  bool waits = false;  // for values of others, since the last value was set
   bool done = false;
   bool refused = false;
 
   int rank = -1;
   std::uint32_t first_here = 0;  // the lowest rank of its machine, if ranks are placed in blocks
-  std::uint32_t num_here = 0;    // ranks of its machine; 0: it does not know
+  std::uint32_t num_here = 0;    // ranks of its machine; 0 means: unknown
   RankInfo info;
   Record record;
 };
@@ -85,7 +85,7 @@ void RendezvousHub::serve() {
     }
     const bool lingers = end && now < last_welcome && !all_know();
     if (lingers) {
-      end = now + std::chrono::seconds(2);  // what is said last is to be delivered, too
+      end = now + std::chrono::seconds(2);  // time to deliver the last messages
     } else if (end) {
       listener_.close();
       if (guests_.empty() || now >= *end) return;
@@ -101,12 +101,12 @@ void RendezvousHub::serve() {
     }
     if (::poll(waits.data(), waits.size(), end ? 20 : 200) < 0 && errno != EINTR) return;
     if (accepts && waits[1].revents != 0) accept_all();
-    // New guests stand at the end, behind those that were waited for.
+    // New guests are at the end of the list, after those that poll() waited for.
     std::size_t i = 2;
     for (Guest& guest : guests_) {
       if (i < waits.size() && waits[i++].revents != 0) receive(guest);
     }
-    // What rank 0 said last was heard: nothing more will be.
+    // Rank 0's last message has been handled, so the meeting cannot succeed any more.
     if (end && !over_) {
       fail("rank 0 left while the ranks were meeting", "host " + options_.host, kStartAgain);
     }
@@ -115,11 +115,11 @@ void RendezvousHub::serve() {
     for (Guest& guest : guests_) {
       if (!guest.output.empty()) SHARDWISE_FAULT_POINT("meeting_hub.send");
       if (!guest.ended && !send_some(guest.socket, guest.output)) {
-        receive(guest);  // it may have said meanwhile why it goes
+        receive(guest);  // its last message may say why it left
         guest.ended = true;
       }
-      // What was said is delivered before the connection is closed: closing it with bytes unread
-      // would take away what the other side has not read yet.
+      // Only shut down for writing. Closing with unread bytes would discard output that the other
+      // side has not read yet.
       const bool is_answered = guest.rank >= 0 || guest.refused || !lingers;
       if (end && is_answered && guest.output.empty()) ::shutdown(guest.socket.fd(), SHUT_WR);
     }
@@ -132,7 +132,7 @@ void RendezvousHub::accept_all() {
     const int fd = ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (fd < 0) {
-      // No more descriptors, perhaps: not asked again at once.
+      // The process may be out of file descriptors: accept again later.
       if (errno != EAGAIN) accept_again_ = Clock::now() + std::chrono::milliseconds(100);
       return;
     }
@@ -174,7 +174,7 @@ void RendezvousHub::handle(Guest& guest, const std::string& message) {
         guest.ended = true;
         break;
       }
-      // With its size in front, as it came.
+      // Forwarded with its size in front, as it came.
       send_to_all(MessageWriter(kind).text(key).text(value).take());
       for (Guest& other : guests_) other.waits = false;
       break;
@@ -273,7 +273,7 @@ void RendezvousHub::begin_connecting() {
   for (const Guest* guest : ranks_) {
     (is_loopback(guest->info.address) ? loopback : other) = guest;
   }
-  // With a mix, ranks of other machines would connect to themselves.
+  // If some are loopback addresses, ranks of other machines would connect to themselves.
   if (loopback != nullptr && other != nullptr) {
     return fail("the ranks cannot reach each other",
                 name_of(*loopback) + " is at " + loopback->info.address + ", " + name_of(*other) +
@@ -289,9 +289,9 @@ void RendezvousHub::begin_connecting() {
   next_note_ = {};
 }
 
-/// The name in MASTER_ADDR may be a loopback address on rank 0's machine and no other, as Debian's
-/// /etc/hosts has it. If there are other machines, the ranks of rank 0's get the address at which
-/// those have reached it.
+/// MASTER_ADDR may name a loopback address on rank 0's machine only, as in Debian's /etc/hosts. If
+/// there are other machines, the ranks on rank 0's machine get the address at which the others have
+/// reached it.
 void RendezvousHub::give_far_addresses() {
   std::string far;
   for (const Guest* guest : ranks_) {
@@ -324,12 +324,13 @@ void RendezvousHub::tell_who_is_missing() {
                                .text(name_all(missing))
                                .take();
   for (Guest* guest : ranks_) {
-    // To one that does not read, as it is stopped, notes are not piled up.
+    // Notes do not pile up for a rank that does not read, e.g. a stopped one.
     if (guest != nullptr && guest->output.empty()) guest->output += note;
   }
 }
 
-/// Who did not come; or, when all have, who is not done. Of these, who does not wait for another.
+/// Returns the ranks that have not come. When all have come, returns the ranks that are not done,
+/// preferably those that do not wait for another rank.
 std::vector<int> RendezvousHub::missing_ranks() const {
   std::vector<int> missing;
   std::vector<int> not_done;
@@ -341,8 +342,8 @@ std::vector<int> RendezvousHub::missing_ranks() const {
   return missing.empty() ? not_done : missing;
 }
 
-/// "ranks 3 and 7 (host b), rank 9". The host of a rank that has not come is known if ranks are
-/// placed in blocks, one machine after the other, as those that came say.
+/// Returns e.g. "ranks 3 and 7 (host b), rank 9". The host of a missing rank is known if each
+/// machine has a block of consecutive ranks, by what the present ranks report.
 std::string RendezvousHub::name_all(const std::vector<int>& missing) const {
   std::vector<std::string> hosts(ranks_.size());
   bool in_blocks = true;

@@ -16,35 +16,34 @@
 
 namespace shardwise::detail {
 
-/// Where the ranks of one start of a job meet: a thread of rank 0 that listens at a port. It knows
-/// who has come, tells the others who is missing, holds what all must have alike against each
-/// other, and passes on what they tell each other. If one of them ends, or leaves, all others hear
-/// of it.
+/// The meeting point of the ranks of one job: a thread of rank 0 that listens at a port. It notes
+/// which ranks have come, and tells them who is missing. It checks that the ranks' records are
+/// alike, and forwards the values that ranks set. If a rank ends or leaves, it informs all other
+/// ranks.
 ///
-/// Connections of others (another job, a scanner of ports) are answered or dropped, and change
-/// nothing.
+/// Foreign connections (another job, a port scanner) are answered or dropped, without further
+/// effect.
 class SHARDWISE_EXPORT RendezvousHub {
  public:
   struct Options {
     std::string job;
     std::uint32_t round = 0;
     int world_size = 1;
-    /// What rank 0, whose hub it is, says in its hello: a second process of that rank does not know
-    /// it.
+    /// Sent by rank 0 in its hello. A second process of rank 0 does not know it.
     std::string key;
     std::string host;  ///< of rank 0
-    /// How long the destructor waits for ranks that have not come, to tell them what ended the
-    /// meeting, and until when at the latest.
+    /// How long the destructor waits for late ranks, to inform them why the meeting failed. It
+    /// waits no longer than `deadline`.
     std::chrono::milliseconds linger{5'000};
     std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-    /// A connection that does not say which rank it is is closed after this.
+    /// A connection that has not named its rank is closed after this time.
     std::chrono::milliseconds hello_timeout{10'000};
   };
 
-  /// @param listener  a socket that listens, not blocking.
+  /// @param listener  a non-blocking socket that listens.
   RendezvousHub(Socket listener, const Options& options);
-  /// Sees what was said delivered, for 2 s at most, and ends the thread. If the meeting ended
-  /// before all had come, those who come meanwhile hear why: see Options::linger.
+  /// Delivers pending messages, for at most 2 s, and ends the thread. If the meeting failed before
+  /// all ranks came, waits for late ranks and informs them: see Options::linger.
   ~RendezvousHub();
   RendezvousHub(const RendezvousHub&) = delete;
   RendezvousHub& operator=(const RendezvousHub&) = delete;
@@ -66,7 +65,7 @@ class SHARDWISE_EXPORT RendezvousHub {
             const Guest* but = nullptr);
   void send_to_all(const std::string& message, const Guest* but = nullptr);
   void drop_ended();
-  /// True once nobody is left who would wait for rank 0 in vain.
+  /// Returns false while a rank may not know of a failure.
   [[nodiscard]] bool all_know() const;
   std::string name_of(const Guest& guest) const;
   std::vector<int> missing_ranks() const;
@@ -79,21 +78,21 @@ class SHARDWISE_EXPORT RendezvousHub {
   std::atomic<bool> stops_{false};
   WorkerThreads thread_;
 
-  // Of the thread.
+  // Used only by the thread.
   std::list<Guest> guests_;
   std::vector<Guest*> ranks_;  // by rank; nullptr: has not come
   int num_here_ = 0;
   int num_done_ = 0;
   bool all_came_ = false;
-  bool over_ = false;           // all are done, or it failed
-  std::string failure_;         // what it failed with, as a message
-  std::vector<bool> informed_;  // by rank: was told of the failure, or is its cause
+  bool over_ = false;           // all ranks are done, or the meeting failed
+  std::string failure_;         // the failure, as a message
+  std::vector<bool> informed_;  // by rank: knows of the failure, or caused it
   Clock::time_point accept_again_{};
   Clock::time_point next_note_{};
 };
 
-/// Listens at `port` of `address` if that is a loopback address, and else of every address of this
-/// machine. Not open, with errno set, if that cannot be.
+/// Listens at `port`: at `address` if it is a numeric IPv4 loopback address, else at every address
+/// of this machine. On failure the socket is not open, and errno says why.
 SHARDWISE_EXPORT Socket listen_at(const std::string& address, std::uint16_t port);
 
 }  // namespace shardwise::detail

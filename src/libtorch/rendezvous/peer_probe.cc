@@ -29,8 +29,8 @@ struct Letter {
   std::set<int> silent;
 };
 
-/// Lines of text: the greeting, the key, and numbers: the rank, how many ended, which, the same of
-/// those that are silent.
+/// Writes lines of text: the greeting, the key, and numbers. The numbers are the rank, the number
+/// of ended ranks, these ranks, the number of silent ranks, and these ranks.
 std::string write_letter(const std::string& key, const Letter& letter) {
   std::ostringstream out;
   out << kGreeting << '\n' << key << '\n' << letter.rank;
@@ -63,7 +63,7 @@ std::optional<Letter> read_letter(const std::string& text, const std::string& ke
   return letter;
 }
 
-/// Begins to connect. Not open if that fails at once; then errno says why.
+/// Begins to connect. If that fails at once, the socket is not open and errno says why.
 Socket begin_connecting(const PeerProbe::Address& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -88,13 +88,13 @@ Socket begin_connecting(const PeerProbe::Address& address) {
 
 }  // namespace
 
-/// What one ask() finds out.
+/// State of one ask().
 struct PeerProbe::Talk {
   const Options& options;
-  std::set<int> refused;        // their letter box is gone
-  std::vector<Socket> to;       // by rank; not open: nothing is to be sent any more
+  std::set<int> refused;        // their letter box is closed
+  std::vector<Socket> to;       // by rank; not open: no letter is to be sent
   std::vector<bool> connected;  // by rank
-  std::vector<Letter> letters;  // of others
+  std::vector<Letter> letters;  // of other ranks
   std::vector<std::pair<Socket, std::string>> incoming;
 
   [[nodiscard]] int num_ranks() const { return static_cast<int>(options.addresses.size()); }
@@ -102,7 +102,7 @@ struct PeerProbe::Talk {
     return std::any_of(letters.begin(), letters.end(),
                        [&](const Letter& letter) { return letter.rank == rank; });
   }
-  /// Who ended, as far as is known: those that are gone and left no letter, and whom others found.
+  /// Returns the ranks known to have ended: found by this rank or by others, and without a letter.
   [[nodiscard]] std::set<int> ended() const {
     std::set<int> ranks;
     for (const int rank : refused) {
@@ -121,8 +121,8 @@ struct PeerProbe::Talk {
     connected.assign(to.size(), false);
     for (int rank = 0; rank < num_ranks(); ++rank) connect(rank);
   }
-  /// Once more to those that have written no letter: of a process that ends, the connections of the
-  /// group may be closed before its letter box is, and its kernel takes connections until then.
+  /// Connects again to ranks that have written no letter. When a process ends, its group
+  /// connections may close before its letter box. Until then its kernel accepts connections.
   void connect_again() {
     for (int rank = 0; rank < num_ranks(); ++rank) {
       const auto place = static_cast<std::size_t>(rank);
@@ -138,7 +138,7 @@ struct PeerProbe::Talk {
     if (!to[place].is_open() && errno == ECONNREFUSED) refused.insert(rank);
   }
 
-  /// Looks after the connections that were begun, for `most`. True if all of them stand, or failed.
+  /// Waits up to `most` for connections to be made. Returns true if none is pending.
   bool wait_for_connections(milliseconds most) {
     std::vector<pollfd> waits;
     std::vector<std::size_t> ranks;
@@ -164,13 +164,13 @@ struct PeerProbe::Talk {
     return false;
   }
 
-  /// To all that are connected, once each.
+  /// Sends the letter once to each connected rank.
   void send(const Letter& letter) {
     const std::string text = write_letter(options.key, letter);
     for (std::size_t rank = 0; rank < to.size(); ++rank) {
       if (!to[rank].is_open() || !connected[rank]) continue;
       std::string bytes = text;
-      send_some(to[rank], bytes);  // it fits what the kernel keeps
+      send_some(to[rank], bytes);  // the kernel's buffer holds it all
       to[rank].close();
     }
   }
@@ -210,14 +210,14 @@ void PeerProbe::take_letters(Talk& talk) {
 
 PeerProbe::Lost PeerProbe::ask(const Options& options) {
   constexpr milliseconds kSlice{20};
-  constexpr milliseconds kConnecting{500};  // then the letter goes to those who are there
+  constexpr milliseconds kConnecting{500};  // after this time, letters go to the connected ranks
   constexpr milliseconds kAgain{500};
   const auto start = Clock::now();
   Talk talk{options, {}, {}, {}, {}, {}};
   talk.connect_all();
   while (Clock::now() - start < kConnecting && !talk.wait_for_connections(kSlice)) {
   }
-  take_letters(talk);  // of those that noticed it first
+  take_letters(talk);  // from ranks that noticed the failure first
   std::set<int> ended = talk.ended();
   talk.send({options.rank, ended, {}});
 
@@ -236,7 +236,7 @@ PeerProbe::Lost PeerProbe::ask(const Options& options) {
       connected_at = Clock::now();
     }
     talk.wait_for_connections(milliseconds(0));
-    take_letters(talk);  // after that: who is gone by now wrote before
+    take_letters(talk);  // after connecting: a rank that ended by now wrote its letter before
     ended = talk.ended();
   }
   Lost lost;
@@ -250,13 +250,13 @@ PeerProbe::Lost PeerProbe::ask(const Options& options) {
     for (int rank = 0; rank < talk.num_ranks(); ++rank) {
       if (rank != options.rank && !talk.has_letter_of(rank)) last.silent.insert(rank);
     }
-    // For those that come back, and find out that nobody waits for them any more.
+    // Letters for ranks that resume later: they learn that the others gave them up.
     talk.connect_all();
     while (Clock::now() - start < options.most + kConnecting &&
            !talk.wait_for_connections(kSlice)) {
     }
     take_letters(talk);
-    for (const int rank : talk.ended()) {  // since then
+    for (const int rank : talk.ended()) {  // ended since then
       if (last.silent.erase(rank) == 0) continue;
       last.ended.insert(rank);
       lost.ended.push_back(rank);

@@ -10,18 +10,18 @@
 
 namespace shardwise::detail {
 
-/// How ranks find out which of them is gone, once a call that all of them make has failed.
+/// Finds out which ranks are gone after a call that all ranks make has failed.
 ///
-/// Each rank has a socket that listens, all the time, and accepts nothing: its letter box. What
-/// another rank writes waits there, in the kernel. When a call fails on a rank, it writes to all
-/// others that it is alive, and whom it found to be gone:
+/// Each rank always has a listening socket, its letter box. It accepts connections only in ask();
+/// until then the kernel keeps the letters. When a call fails on a rank, the rank writes to all
+/// others that it is alive, and which ranks it found to be gone:
 ///
-///   - A process that ended has no letter box any more: connections to it are refused, at once.
-///   - One that hangs, or is out of reach, writes no letter when its call is over for all others.
-///   - A rank that noticed the failure first and has ended since is gone, too, but has left a
-///     letter: it is not the one that was lost.
+///   - A process that ended has no letter box: connections to it are refused at once.
+///   - A rank that hangs, or is unreachable, writes no letter when the call has failed elsewhere.
+///   - A rank that noticed the failure and has ended since is gone, but has left a letter: it is
+///     not the rank that was lost.
 ///
-/// One thread. No thread of its own.
+/// Threads: one. Starts no thread.
 class SHARDWISE_EXPORT PeerProbe {
  public:
   struct Address {
@@ -30,25 +30,26 @@ class SHARDWISE_EXPORT PeerProbe {
   };
   struct Options {
     int rank = 0;
-    std::string key;                        ///< of this job: letters of others are thrown away
+    std::string key;                        ///< of this job; other letters are ignored
     std::vector<Address> addresses;         ///< by rank
-    std::chrono::milliseconds most{3'000};  ///< how long letters are waited for
+    std::chrono::milliseconds most{3'000};  ///< how long to wait for letters
   };
-  /// Ranks, in order.
+  /// The lost ranks, in ascending order.
   struct Lost {
     std::vector<int> ended;
     std::vector<int> silent;
-    bool is_own = false;  ///< the others gave this rank up
+    bool is_own = false;  ///< the other ranks gave up this rank
   };
 
-  /// Listens at a free port, for those who reach this machine at `host`.
+  /// Listens at a free port. `host` is the address at which other ranks reach this machine.
   /// Errors: kIo.
   explicit PeerProbe(const std::string& host);
 
   [[nodiscard]] std::uint16_t port() const noexcept { return port_; }
 
-  /// Tells all other ranks that the call failed here, and finds out who is gone. Takes as long as
-  /// connections to those take that ended, and else `most`, or until all others have written.
+  /// Informs all other ranks that the call failed here, and finds out which ranks are gone.
+  /// Cost: up to `most` and another 0.5 s. Shorter if ended ranks are found, or all ranks have
+  /// written.
   [[nodiscard]] Lost ask(const Options& options);
 
  private:

@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSlice{50};  // how soon a cancel is heard of
+constexpr milliseconds kSlice{50};  // time until a cancel is noticed
 constexpr const char* kWho = "look at what they said last, and start all ranks again";
 
 struct AddressList {
@@ -35,7 +35,7 @@ struct AddressList {
   addrinfo* const first;
 };
 
-/// True if the socket got connected to itself, as may happen on a machine's own ports.
+/// Returns true if the socket is connected to itself, which may happen on the machine's own ports.
 bool is_own_end(const Socket& socket) {
   sockaddr_storage own{};
   sockaddr_storage peer{};
@@ -46,7 +46,7 @@ bool is_own_end(const Socket& socket) {
           std::memcmp(&own, &peer, peer_size) == 0);
 }
 
-/// What the system says of a connection that was begun: 0 if it stands, EINPROGRESS if not yet.
+/// Returns the error of a connection attempt: 0 if it succeeded, EINPROGRESS if it is pending.
 int state_of_connect(const Socket& socket, milliseconds most) {
   pollfd ready{socket.fd(), POLLOUT, 0};
   if (::poll(&ready, 1, static_cast<int>(most.count())) <= 0) return EINPROGRESS;
@@ -58,10 +58,10 @@ int state_of_connect(const Socket& socket, milliseconds most) {
 
 }  // namespace
 
-/// What was tried, while rank 0 is looked for.
+/// State of the search for rank 0.
 struct Rendezvous::Search {
-  milliseconds patience{1'000};  ///< with what listens, and does not answer
-  std::string reason;            ///< why it was not found, last
+  milliseconds patience{1'000};  ///< how long a silent listener is waited for
+  std::string reason;            ///< why the last attempt failed
 };
 
 Rendezvous::Rendezvous(Options options)
@@ -97,10 +97,10 @@ std::string Rendezvous::own_name() const {
          std::to_string(::getpid()) + ")";
 }
 
-/// Takes the first port that is free. What listens at another is asked first whether it is rank 0
-/// of this very job: then this is a second process of that rank.
+/// Takes the first free port. Asks the listener at a used port whether it is rank 0 of this job; if
+/// so, this process is a second rank 0.
 void Rendezvous::open_hub() {
-  // A port may be held for a moment: by a connection to it, or by rank 0 of the meeting before.
+  // A connection, or rank 0 of the meeting before, may hold a port for a moment.
   const auto give_up = std::min(deadline_, start_ + std::chrono::seconds(3));
   Search search{.patience = milliseconds(300), .reason = {}};
   int failure = 0;
@@ -121,7 +121,7 @@ void Rendezvous::open_hub() {
         return;
       }
       failure = errno;
-      // It refuses a second rank 0 by an error. Another answer is no concern of this job.
+      // Rank 0 of this job answers a second rank 0 by an error. Any other answer is ignored.
       if (failure == EADDRINUSE && try_join(port, search)) {
         throw Error(ErrorCode::kDistributed, "two processes are the same rank", own_name(),
                     "end what is left of an earlier run, and start each rank once");
@@ -140,7 +140,7 @@ void Rendezvous::open_hub() {
               "start of the job, the same on all ranks");
 }
 
-/// Rank 0 reaches its own hub whatever MASTER_ADDR is; whether the others do, they see.
+/// Rank 0 reaches its own hub at any MASTER_ADDR, but the other ranks may not: give notice.
 void Rendezvous::check_address() {
   const std::string& address = options_.point.address;
   if (is_own_address(address)) return;
@@ -153,7 +153,7 @@ void Rendezvous::check_address() {
                   " on all ranks, unless connections are forwarded");
 }
 
-/// What to add to who is waited for.
+/// Returns a hint for the text on missing ranks, or an empty text.
 std::string Rendezvous::loopback_hint() const {
   const RankEnvironment& ranks = options_.ranks;
   const bool is_one_host = ranks.knows_local && ranks.local_world_size == ranks.world_size;
@@ -184,7 +184,7 @@ void Rendezvous::find_hub() {
   }
 }
 
-/// True if rank 0 of this meeting listens at the port, and bade this rank welcome.
+/// Returns true if rank 0 of this meeting listens at the port and has welcomed this rank.
 bool Rendezvous::try_join(std::uint16_t port, Search& search) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -203,13 +203,13 @@ bool Rendezvous::try_join(std::uint16_t port, Search& search) {
     const auto limit = std::min(deadline_, Clock::now() + milliseconds(5'000));
     while ((failure == EINPROGRESS || failure == EINTR) && Clock::now() < limit) {
       failure = state_of_connect(socket, kSlice);
-      // Else there is a reason to name, or an answer.
+      // Otherwise the error or the answer is the news.
       if (failure == EINPROGRESS) check_time("rank 0 at " + in_quotes(options_.point.address));
     }
     if (failure == EINPROGRESS || failure == EINTR) failure = ETIMEDOUT;
     if (failure == 0 && is_own_end(socket)) failure = ECONNREFUSED;
     if (failure != 0) {
-      // At the deadline nothing was found out any more.
+      // At the deadline, an attempt is cut short and its error means little.
       const bool is_news = search.reason.empty() || Clock::now() < deadline_;
       if (is_news) {
         search.reason = failure == ECONNREFUSED
@@ -226,7 +226,7 @@ bool Rendezvous::try_join(std::uint16_t port, Search& search) {
   return false;
 }
 
-/// Waits for the greeting of what listens, not for long, and then for its answer to a hello.
+/// Waits for the greeting, up to search.patience, and then for the answer to a hello.
 bool Rendezvous::hear_welcome(std::uint16_t port, Search& search) {
   input_ = MessageBuffer(kHubGreeting);
   output_.clear();
@@ -259,7 +259,7 @@ bool Rendezvous::hear_welcome(std::uint16_t port, Search& search) {
                 own_name() + ", but " + refusal_->second,
                 "end what is left of an earlier run, and start each rank once");
   }
-  if (!search.reason.empty() && Clock::now() >= deadline_) return false;  // as above
+  if (!search.reason.empty() && Clock::now() >= deadline_) return false;  // an attempt cut short
   if (refusal_) {
     search.reason = refusal_->second + " at " + place;
   } else if (!is_hub) {
@@ -299,7 +299,7 @@ bool Rendezvous::has(const std::string& key) {
 }
 
 std::string Rendezvous::get(const std::string& key) {
-  std::optional<std::size_t> waited_with;  // so many values, when the hub last heard of it
+  std::optional<std::size_t> waited_with;  // number of values when kWaits was last sent
   wait_for([&] {
     if (values_.count(key) > 0) return true;
     if (waited_with != values_.size()) output_ += MessageWriter(MessageKind::kWaits).take();
@@ -329,7 +329,6 @@ void Rendezvous::wait_for(const std::function<bool()>& condition) {
   }
 }
 
-/// Sends and receives, and waits for something to receive for `most`.
 void Rendezvous::throw_if_due() {
   if (options_.cancel.is_cancelled()) leave_interrupted();
   if (Clock::now() >= deadline_) throw_late();
@@ -340,6 +339,7 @@ void Rendezvous::look() {
   throw_if_due();
 }
 
+/// Sends, waits up to `most` for the connection to be ready, and handles received messages.
 void Rendezvous::pump(milliseconds most) {
   const bool sent = send_some(socket_, output_);
   const short output = output_.empty() ? short{0} : short{POLLOUT};
@@ -413,11 +413,12 @@ void Rendezvous::handle(const std::string& message) {
               "look at what listens at the port, and start all ranks again");
 }
 
-/// For loops that do not listen to the hub: Cancelled, or a notice. A rank that is not known at the
-/// hub yet tries as long as rank 0 would linger, since the others would wait for it.
+/// For loops that do not receive from the hub: throws Cancelled, or gives notice. After a cancel, a
+/// rank still tries to reach the hub for as long as rank 0 lingers. Otherwise the others would wait
+/// for it.
 void Rendezvous::check_time(const std::string& waiting_for) {
   constexpr milliseconds kLastTry{5'000};
-  constexpr milliseconds kSilence{500};  // where rank 0 is found sooner there is nothing to say
+  constexpr milliseconds kSilence{500};  // a sooner success needs no notice
   const auto now = Clock::now();
   if (options_.cancel.is_cancelled() && !cancelled_) cancelled_ = now;
   if (cancelled_ && (now - *cancelled_ > kLastTry || now >= deadline_)) {

@@ -18,8 +18,9 @@
 
 namespace shardwise::detail {
 
-/// The ranks of a run meet before a library that blocks is called. All ranks have come, their
-/// records are alike, and each knows the addresses of all; then they exchange values, and part.
+/// Brings the ranks of a run together before they call a library that blocks. Then all ranks
+/// have come, their records are alike, and each rank knows the addresses of all. The ranks
+/// exchange values, and part.
 ///
 ///     rank                                      hub: a thread of rank 0
 ///      |---- connect --------------------------->|  at each port of the MeetingPoint, until one
@@ -31,14 +32,14 @@ namespace shardwise::detail {
 ///      |<----------------------------- kRoster --|  all have come: host, address, process of each
 ///      |---- kSet ------------------------------>|  a value; the hub sends it to all ranks
 ///      |---- kDone ----------------------------->|
-///      |<---------------------------- kAllDone --|  all ranks are done; nobody needs rank 0 now
+///      |<---------------------------- kAllDone --|  all ranks are done, and rank 0 may end
 ///
-/// Instead of any of these the hub sends kFailed, with the reason, when a rank ends, leaves
-/// (kLeave) or gives up. No call waits beyond the deadline, except that the system's resolver may
-/// take longer to look up the name of rank 0's host.
+/// When a rank ends, leaves (kLeave) or gives up, the hub sends kFailed with the reason instead. No
+/// call exceeds the deadline, with one exception: the system's resolver may take longer to look up
+/// the name of rank 0's host.
 ///
-/// c10d's TCPStore does not do: check() never returns at a server that is no store of its version
-/// (LibTorch 1.13 at the store of torchrun 2.13), no wait can be cancelled, and two jobs at one
+/// c10d's TCPStore is no substitute. Its check() never returns if the server has another version
+/// (LibTorch 1.13 at the store of torchrun 2.13). Its waits cannot be cancelled. Two jobs at one
 /// port share their keys.
 ///
 /// Threads: one. Not for use across fork().
@@ -48,41 +49,42 @@ class SHARDWISE_EXPORT Rendezvous {
   struct Options {
     RankEnvironment ranks;
     MeetingPoint point;
-    std::uint32_t round = 0;  ///< one more for each meeting of the job; the same on all ranks
+    std::uint32_t round = 0;  ///< number of earlier meetings of the job; the same on all ranks
     std::chrono::milliseconds timeout{300'000};
     CancelToken cancel{};
-    /// Is told who is waited for, once that takes `notice_after`, and now and then again; and when
-    /// a rank that is interrupted stays, to tell the others.
+    /// Receives the names of the missing ranks, first after `notice_after` and then repeatedly.
+    /// Receives another text when an interrupted rank stays to inform the others.
     std::function<void(const std::string& text)> notice{};
     std::chrono::milliseconds notice_after{5'000};
-    Record record{};  ///< what all ranks must have alike
+    Record record{};  ///< must be the same on all ranks
   };
   /// Returns once all ranks have come.
   /// REQUIRES: ranks.world_size > 1.
   explicit Rendezvous(Options options);
-  /// Without finish(): leaves, which the other ranks hear of.
+  /// Without finish(): leaves the meeting, which fails for the other ranks.
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  /// Of each rank.
+  /// Returns the location of each rank, by rank.
   [[nodiscard]] const std::vector<RankInfo>& ranks() const noexcept { return ranks_; }
   [[nodiscard]] const std::string& own_address() const noexcept;
-  /// Until the deadline.
+  /// Returns the time until the deadline; at least 1 ms.
   [[nodiscard]] std::chrono::milliseconds time_left() const;
 
   void set(const std::string& key, const std::string& value);
   [[nodiscard]] bool has(const std::string& key);
-  /// Waits until a rank has set it.
+  /// Waits until a rank has set the key.
   [[nodiscard]] std::string get(const std::string& key);
   void finish();
-  /// While something else connects the ranks: throws what has ended the meeting, or is to end it
-  /// now. Does not wait.
+  /// Throws if the meeting has failed, is cancelled or is late. Does not wait. Call it repeatedly
+  /// while other code connects the ranks.
   void look();
 
-  /// Ends the meeting for all other ranks with this error.
+  /// Fails the meeting for all other ranks with this error.
   void leave(const std::string& what, const std::string& where, const std::string& remedy);
-  /// Throws what the other ranks, or rank 0's hub, say within `most`: why a connection was lost.
+  /// Listens for `most`, and throws the error that the other ranks or the hub send in that time. It
+  /// explains why a connection was lost.
   void throw_if_over(std::chrono::milliseconds most);
 
  private:
@@ -130,12 +132,12 @@ class SHARDWISE_EXPORT Rendezvous {
   Clock::time_point heard_;
   Clock::time_point next_notice_;
   Clock::time_point last_notice_{};
-  std::optional<Clock::time_point> cancelled_;  // since when that is known
+  std::optional<Clock::time_point> cancelled_;  // when the cancel was noticed
   bool said_last_try_ = false;
   std::string noticed_;
 };
 
-/// Among the ranks of the same host: which one `rank` is, and how many they are.
+/// Returns the index of `rank` among the ranks of its host, and the number of these ranks.
 SHARDWISE_EXPORT std::pair<int, int> local_rank_of(const std::vector<RankInfo>& ranks, int rank);
 
 }  // namespace shardwise::detail

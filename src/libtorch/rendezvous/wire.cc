@@ -13,7 +13,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Above what a run of thousands of ranks has in one message.
+/// More than one message of a run with thousands of ranks needs.
 constexpr std::uint32_t kMostBytes = 16u << 20;
 
 }  // namespace

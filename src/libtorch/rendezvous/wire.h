@@ -15,26 +15,26 @@ namespace shardwise::detail {
 // bytes; a text is a number and that many bytes. A rank sends nothing before the hub's greeting, so
 // one that gives up leaves no trace.
 
-/// Other greetings for the two sides: a socket that got connected to itself hears no hub.
+/// The greetings differ, so that a socket connected to itself is not taken for a hub.
 inline constexpr std::string_view kRankGreeting = "shardwise meeting 1: a rank\n";
 inline constexpr std::string_view kHubGreeting = "shardwise meeting 1: the hub\n";
 
 enum class MessageKind : std::uint8_t {
-  // Of a rank.
-  kHello = 1,  ///< job, round, rank, world size, first rank of its machine, number there, host,
+  // Sent by a rank.
+  kHello = 1,  ///< job, round, rank, world size, first rank of its machine, ranks there, host,
                ///< address, process, key, record
-  kWaits,      ///< nothing: it has to wait for what another rank sets
-  kDone,       ///< nothing: connected to all
-  kLeave,      ///< what, where, remedy: an error for all others
-  // Of the hub.
-  kWelcome,  ///< nothing
-  kRefused,  ///< why (Refusal), a text
-  kWaiting,  ///< all have come (1) or not (0), how many are waited for, who
-  kRoster,   ///< of each rank its host, address, process
-  kAllDone,  ///< nothing
-  kFailed,   ///< what, where, remedy
-  // Of both.
-  kSet,  ///< key, value: the hub passes it on to all ranks
+  kWaits,      ///< no fields: the rank waits for a value of another rank
+  kDone,       ///< no fields: connected to all ranks
+  kLeave,      ///< text, place and remedy of an error for all others
+  // Sent by the hub.
+  kWelcome,  ///< no fields
+  kRefused,  ///< reason (Refusal), a text
+  kWaiting,  ///< all ranks have come (1) or not (0), number of missing ranks, their names
+  kRoster,   ///< host, address and process of each rank
+  kAllDone,  ///< no fields
+  kFailed,   ///< text, place and remedy of an error
+  // Sent by both.
+  kSet,  ///< key, value: the hub forwards it to all ranks
 };
 
 enum class Refusal : std::uint32_t {
@@ -43,10 +43,10 @@ enum class Refusal : std::uint32_t {
   kTwice,       ///< this rank is here already
 };
 
-/// Where a rank is.
+/// The location of a rank.
 struct RankInfo {
   std::string host;
-  std::string address;  ///< in numbers; other ranks reach it there
+  std::string address;  ///< numeric; other ranks reach it there
   std::uint32_t process = 0;
 };
 
@@ -61,14 +61,14 @@ class SHARDWISE_EXPORT MessageWriter {
   MessageWriter& rank(const RankInfo& info) {
     return text(info.host).text(info.address).number(info.process);
   }
-  /// The message, with its size in front.
+  /// Returns the message, with its size in front.
   std::string take();
 
  private:
   std::string bytes_;
 };
 
-/// Reads a message. What does not hold what is asked for is not ok() any more.
+/// Reads a message. If a field is missing or malformed, ok() is false from then on.
 class SHARDWISE_EXPORT MessageReader {
  public:
   explicit MessageReader(std::string_view bytes) : bytes_(bytes) {}
@@ -84,24 +84,24 @@ class SHARDWISE_EXPORT MessageReader {
   bool ok_ = true;
 };
 
-/// Bytes of a connection, put together to a greeting and messages.
+/// Splits the bytes of a connection into the greeting and the messages.
 class SHARDWISE_EXPORT MessageBuffer {
  public:
   explicit MessageBuffer(std::string_view greeting) : greeting_(greeting) {}
 
-  /// False if this is not the other side of a meeting.
+  /// Returns false if the bytes do not follow the protocol.
   bool add(std::string_view bytes);
-  /// The greeting has come.
+  /// Returns true if the greeting is complete.
   bool is_greeted() const noexcept { return greeting_.empty(); }
-  /// The next whole message.
+  /// Takes the next complete message, or returns nullopt.
   std::optional<std::string> next();
 
  private:
-  std::string_view greeting_;  // what is still to come of it
+  std::string_view greeting_;  // the part that has not come yet
   std::string bytes_;
 };
 
-/// A file descriptor. Moved from, or closed, it is -1.
+/// Owns a file descriptor; -1 after a move or close().
 class SHARDWISE_EXPORT Socket {
  public:
   explicit Socket(int fd = -1) noexcept : fd_(fd) {}
@@ -123,12 +123,12 @@ class SHARDWISE_EXPORT Socket {
 };
 
 enum class Received : std::uint8_t { kSome, kNothingYet, kEnded };
-/// What has come, without waiting, at the end of `bytes`.
+/// Appends the bytes that are available without waiting to `bytes`.
 Received receive_some(const Socket& socket, std::string& bytes);
-/// Sends what goes without waiting, from the front of `bytes`. False if the other side is gone.
+/// Sends from the front of `bytes` without waiting. Returns false if the other side is gone.
 bool send_some(const Socket& socket, std::string& bytes);
 
-/// A text that no other job has.
+/// Returns a random text that identifies this job.
 SHARDWISE_EXPORT std::string random_key();
 
 /// True for 127.0.0.0/8 and ::1.
