@@ -291,8 +291,8 @@ class Expander {
     }
   }
 
-  /// The position of the first glob character in a URL. Only * counts in http URLs: ? and [ have
-  /// other meanings there. In object keys, all glob characters count.
+  /// The position of the first glob character in a URL. In object keys, all glob characters count.
+  /// In other URLs only a * before the query counts, since ? and [ have other meanings there.
   static std::size_t glob_in(const std::string& url) {
     const std::size_t host = url.find("://") + 3;
     if (is_object_url(url)) return url.find_first_of(kGlobCharacters, host);

@@ -86,7 +86,7 @@ struct Inspection {
 };
 
 /// Returns the shard at the index's path or URL.
-/// Errors: StaleIndex if it changed; NotFound; Unsupported without access to remote files; those of
+/// Errors: NotFound; StaleIndex if it changed; Unsupported without access to remote files; those of
 ///   RemoteShards.
 Inspection original(const Index& index, const Index::Shard& info, const VerifyOptions& options) {
   if (!is_fetched_url(info.path)) {
