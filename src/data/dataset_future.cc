@@ -1,4 +1,5 @@
-// What a dataset knows, and tells other users of its cache, of the shards that it will need.
+// A dataset's knowledge of the shards that it will need, which it posts to other users of its
+// cache.
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
 
@@ -14,7 +15,7 @@ NextUseOf Dataset::Impl::next_use_of(std::uint64_t number) {
     return [known, number](const std::string& name) { return known->next_use_for(number, name); };
   }
   if (cache->is_read_only()) return nullptr;
-  // Of its own uses nothing is known: those of others decide.
+  // Its own future uses are unknown, so the posted uses of other users decide.
   return
       [user = require_unknown_user()](const std::string& name) { return user->joint({}, name, 0); };
 }
@@ -25,7 +26,8 @@ std::uint64_t Dataset::Impl::num_cache_users(const detail::ShardFuture* known) {
 }
 
 std::shared_ptr<detail::CacheUser> Dataset::Impl::require_unknown_user() {
-  // In a forked child the parent's, whose file is not the child's. It is dropped without the mutex.
+  // In a forked child, `unknown_user` may be the parent's; its file belongs to the parent. It is
+  // dropped without the mutex.
   std::shared_ptr<detail::CacheUser> before;
   {
     const Lock lock(mutex);

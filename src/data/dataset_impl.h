@@ -27,50 +27,51 @@
 
 namespace shardwise {
 
-/// What a dataset and its copies share. dataset_shards.cc opens and closes shards, and
-/// dataset_future.cc says when they are needed next.
+/// State that a dataset and its copies share. dataset_shards.cc opens and closes shards.
+/// dataset_future.cc knows when they are needed next.
 struct Dataset::Impl {
-  /// @param claims  of an index that was made of claims; null: it was not.
+  /// @param claims  set if the index was made of a descriptor's claims; null otherwise.
   Impl(std::shared_ptr<const Index> opened, const Dataset::Options& options,
        std::unique_ptr<detail::ClaimedShards> claims = nullptr);
 
-  /// How the index is made of shards that are given in its place.
+  /// Options of an index that is built for shards given in its place.
   static IndexCacheOptions index_cache_of(const Dataset::Options& options);
 
   // dataset_shards.cc:
 
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number);
-  /// If the shard's samples were read past the cache, and it is in the cache now, opens it anew.
+  /// Opens the shard again from the cache, if it was read uncached and is in the cache now.
   void reopen_if_cached(std::uint64_t number, detail::ShardHandle<detail::OpenShard>& shard);
-  /// Closes idle uncached shards, unless this is the time of their use: no other process can make
-  /// room of those outside the budget, and for the others there may be room now. Those outside take
-  /// at most half the budget together, of all users, where there is more than one: so it is only of
-  /// shards that can be read in no other way.
+  /// Closes idle uncached shards that are not in use now by `known`. Others cannot evict those
+  /// outside the budget, and the cache may have room for the rest.
+  /// Uncached shards of all users together take at most half the budget. Above this dataset's share
+  /// of it, shards in use are closed, too, if idle. One uncached shard may always stay open, since
+  /// it may be readable in no other way.
   void close_uncached(const detail::ShardFuture* known);
-  /// Closes idle shards of a dataset of unknown order, so that all processes together map no more
-  /// than the cache's budget: no other process can evict a mapped shard.
-  /// @param size_bytes  of a shard that is about to join the pool.
+  /// Closes idle shards of a dataset with an unknown order, so that all processes together map at
+  /// most the cache's budget. No other process can evict a mapped shard.
   void trim_to_share(std::uint64_t size_bytes);
-  /// Closes a shard for a cache that needs room. True if it was open and idle.
+  /// Closes a shard because the cache needs room. Returns true if it was open and idle.
   bool release(const std::string& name);
   /// True if samples of the shard are in use.
   bool is_in_use(const std::string& name) const;
-  /// The number of a shard that was mapped, by its name in the cache.
+  /// The number of a mapped shard, by its name in the cache.
   std::optional<std::uint64_t> find_mapped(const std::string& name) const;
-  /// How many shards one reader of many samples may keep from being evicted: a power of two.
+  /// The number of shards that one reader of many samples may pin; a power of two.
   [[nodiscard]] std::size_t max_pinned_shards() const noexcept;
-  /// The request by which the cache is asked for a shard; nothing if it is read where it lies.
+  /// The cache request for a shard; nothing if the shard is read where it is.
   [[nodiscard]] std::optional<CacheRequest> cache_request(std::uint64_t number) const;
-  /// The records of all shards, for what needs no bytes. Errors: Unsupported without an index.
+  /// The records of all shards, for callers that need no bytes.
+  /// Errors: Unsupported without an index.
   [[nodiscard]] std::shared_ptr<detail::CheckedSegments> records();
 
   // dataset_future.cc:
 
-  /// What is known now of the next uses of the cache's shards, for one that reads this shard.
+  /// The next uses of the cache's shards, as known now, for a reader of this shard.
   NextUseOf next_use_of(std::uint64_t number);
-  /// How many users the cache has, as far as they tell, with this one.
+  /// The number of the cache's users, with this one, as far as they have posted themselves.
   std::uint64_t num_cache_users(const detail::ShardFuture* known);
-  /// This dataset as a user of the cache whose order nobody knows.
+  /// This dataset as a cache user with an unknown order.
   std::shared_ptr<detail::CacheUser> require_unknown_user();
   std::shared_ptr<const detail::ShardFuture> current_future() const;
 
@@ -85,10 +86,11 @@ struct Dataset::Impl {
   mutable Mutex mutex;
   // Shards that were mapped, by their names in the cache.
   std::unordered_map<std::string, std::uint64_t> cached SHARDWISE_GUARDED_BY(mutex);
-  // Open shards that lie in files of their own, or are read past the cache.
+  // Open shards that are separate files, or are read uncached.
   std::set<std::uint64_t> uncached SHARDWISE_GUARDED_BY(mutex);
   std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
-  // Tells others that this dataset reads, though not what; null until a shard was opened so.
+  // Posts to other users that this dataset reads in an unknown order; null until it opens a shard
+  // so.
   std::shared_ptr<detail::CacheUser> unknown_user SHARDWISE_GUARDED_BY(mutex);
   std::uint64_t unknown_process SHARDWISE_GUARDED_BY(mutex) = 0;                  // that made it
   std::shared_ptr<detail::CheckedSegments> segments SHARDWISE_GUARDED_BY(mutex);  // once needed
@@ -106,7 +108,7 @@ struct Dataset::Selection {
     fingerprint = hasher.digest();
   }
 
-  /// The number in the view of a sample of the index, if it is in it.
+  /// Returns the number in the view of a sample of the index, or nothing if it is not in the view.
   std::optional<std::uint64_t> find(std::uint64_t number) const noexcept {
     const auto at = std::lower_bound(numbers.begin(), numbers.end(), number);
     if (at == numbers.end() || *at != number) return std::nullopt;

@@ -29,23 +29,23 @@
 namespace shardwise {
 namespace {
 
-// PrefetchSchedule says which shard is fetched next; the crew fetches it; ShardFuture tells the
+// PrefetchSchedule chooses the next shard to fetch, the crew fetches it, and ShardFuture tells the
 // cache when each shard is needed.
 //
-// Two mutexes, Crew::deciding before Impl::mutex. `mutex` guards the epoch, and is held for some
-// instructions only. `deciding` is held for as long as begin_ahead() takes (files, locks of other
-// processes, perhaps a request): what a shard evicts depends on the shards before it, so decisions
-// are made one by one, in the order of uses. Fetching itself holds neither, so fetch_threads shards
-// come at once. Between the two sections under `mutex` in decide() another epoch may begin; its
-// `future` is another then, and its schedule is left alone.
+// Two mutexes, Crew::deciding before Impl::mutex. `mutex` guards the epoch, and is held only
+// briefly. `deciding` is held during begin_ahead(), which may take long (files, locks of other
+// processes, perhaps a request). A shard's evictions depend on the shards before it, so decisions
+// are made one at a time, in the order of uses. Fetching holds neither mutex, so fetch_threads
+// shards are fetched at once. Another epoch may begin between the two sections under `mutex` in
+// decide(). `future` has changed then, and decide() leaves the new schedule alone.
 //
-// `deciding` is a LongMutex, so a forked child may find it locked for ever. Hence it lies in Crew,
-// which the child abandons (require_crew()).
+// `deciding` is a LongMutex, so a forked child may find it locked with no thread to unlock it.
+// Hence it is a member of Crew, which the child abandons (require_crew()).
 
-/// Other processes release shards without telling this one, so it asks again this often.
+/// Other processes release shards without a signal to this one, so it retries this often.
 constexpr std::chrono::milliseconds kAskAgain{20};
 
-/// A shard whose use has ended is closed at the latest when so many others have begun or ended.
+/// Attempts to close a shard after its use. One attempt is made whenever other uses begin or end.
 constexpr int kMaxTriesToClose = 16;
 
 std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
@@ -58,7 +58,7 @@ std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
   return names;
 }
 
-/// The uses of a user's epochs, one behind the other, by the shards' names in the cache.
+/// The uses of consecutive epochs, by the shards' names in the cache.
 std::vector<detail::PostedUse> posted_uses(const detail::CachedNames& names,
                                            std::span<const EpochSchedule> epochs) {
   std::unordered_map<std::uint64_t, Hash128> by_number;
@@ -76,7 +76,8 @@ std::vector<detail::PostedUse> posted_uses(const detail::CachedNames& names,
   return uses;
 }
 
-/// Shards that were fetched ahead, pinned until they were used. Threads: internally synchronised.
+/// Shards that were fetched ahead, pinned until their use ends.
+/// Threads: internally synchronised.
 class PinnedShards {
  public:
   void pin(std::uint64_t shard, CachedShard cached) {
@@ -87,7 +88,7 @@ class PinnedShards {
     const Lock lock(mutex_);
     return pinned_.size();
   }
-  /// Unpins those of which `may_go` is true.
+  /// Unpins the shards for which `may_go` is true. Returns true if there were any.
   template <class MayGo>
   bool unpin_if(const MayGo& may_go) {
     std::vector<CachedShard> gone;  // unpinned without the mutex
@@ -118,7 +119,7 @@ struct ShardPrefetcher::Impl {
     if (names->empty()) return;
     if (options.node.count == 0) options.node = {.first = sampler.rank(), .count = 1};
     starts = data.shard_starts();
-    // The cache's rule has then chosen a shard that is needed later than the one that is asked for.
+    // The cache calls this only for a shard that is needed later than the requested one.
     CacheAccess::add_releaser(
         *data.cache(), pinned, {.release = [all = pinned.get()](const std::string& name) {
           return all->unpin_if(
@@ -152,12 +153,12 @@ struct ShardPrefetcher::Impl {
     pinned->unpin_if([](std::uint64_t, const CachedShard&) { return true; });
   }
 
-  /// Threads that fetch, and what they share that takes them long.
+  /// Fetching threads, and the mutex that they hold for long.
   struct Crew {
     LongMutex deciding;  // one shard after the other, in the order of uses
     WorkerThreads threads;
   };
-  /// Starts the threads, also in a child of the process that they were started in.
+  /// Starts the threads if they do not run in this process, e.g. after a fork.
   void require_crew();
 
   std::optional<EpochSchedule> uses_of(const Sampler& sampler) const {
@@ -166,7 +167,7 @@ struct ShardPrefetcher::Impl {
   }
 
   void begin_epoch(const Sampler& sampler);
-  /// Has the dataset tell the cache this future in place of the one that this told before.
+  /// Makes the dataset follow this future in place of the one before; null ends that.
   void follow(const std::shared_ptr<const detail::ShardFuture>& known);
   void reached(std::uint64_t slot);
   void note_read(std::uint64_t slot) noexcept SHARDWISE_EXCLUDES(mutex);
@@ -180,7 +181,7 @@ struct ShardPrefetcher::Impl {
   }
   bool fetch_next(Crew& of) SHARDWISE_EXCLUDES(of.deciding, mutex);
   struct Decision {
-    bool is_made = true;  ///< false: it cannot be fetched yet
+    bool is_made = true;  ///< false if it cannot be fetched yet
     std::uint64_t shard = 0;
     std::optional<ShardFetch> fetch = {};
   };
@@ -198,7 +199,7 @@ struct ShardPrefetcher::Impl {
   const std::shared_ptr<PinnedShards> pinned = std::make_shared<PinnedShards>();
   std::shared_ptr<const detail::ShardFuture> followed;  // of the reader
   const std::int64_t began_ns = detail::monotonic_ns();
-  std::map<std::uint64_t, int> to_close;     // shards, with the tries that are left; of the reader
+  std::map<std::uint64_t, int> to_close;     // shards with their remaining tries; of the reader
   std::atomic<std::uint64_t> mean_bytes{0};  // of a shard that is used
 
   Mutex mutex;
@@ -214,7 +215,7 @@ struct ShardPrefetcher::Impl {
 
 void ShardPrefetcher::Impl::require_crew() {
   if (crew && crew->threads.are_here()) return;
-  // The parent's, leaked: its lock may be taken for ever, and such a mutex cannot be destroyed.
+  // The parent's crew is leaked: its mutex may be locked, and cannot be destroyed then.
   static_cast<void>(crew.release());
   crew = std::make_unique<Crew>();
   for (unsigned i = 0; i < options.fetch_threads; ++i) {
@@ -222,7 +223,7 @@ void ShardPrefetcher::Impl::require_crew() {
   }
 }
 
-/// Tells the other users of the cache what this one will need, from `slot` on.
+/// Posts to the other users of the cache which shards this one will need from `slot` on.
 std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(
     std::span<const EpochSchedule> epochs, std::uint64_t slot) {
   detail::UserPace pace{.now = slot, .began_ns = began_ns};
@@ -270,8 +271,8 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   std::shared_ptr<detail::ShardFuture> known;
   std::vector<UseInterval> all;
   if (now) {
-    // Two epochs are fetched for, and three are known: a victim is chosen by its next use, which
-    // may lie in the third.
+    // Shards are fetched for two epochs, and three are known. A victim is chosen by its next use,
+    // which may be in the third.
     std::array<EpochSchedule, 3> epochs{*std::move(now), {}, {}};
     const auto later = sampler.clone();
     for (std::size_t i = 1; i < epochs.size(); ++i) {
@@ -285,7 +286,7 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     known = std::make_shared<detail::ShardFuture>(
         names, NextUseIndex(data.index().num_shards(), epochs), post(epochs, slot));
   }
-  // All that may fail comes first: the epoch before stays as it was, or this one has begun.
+  // Calls that may fail come first, so that a failure leaves the epoch before unchanged.
   detail::PrefetchSchedule next(std::move(all), options.max_ahead);
   if (known) require_crew();
   follow(known);
@@ -296,7 +297,7 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   }
   next_change = 0;
   reached(slot);
-  // Those of the epoch before that are needed much later may go, so that others find room.
+  // Unpins shards of the epoch before that are needed much later, to make room for others.
   pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) { return !is_wanted(shard); });
   changed.notify_all();
 }
@@ -320,9 +321,10 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
   pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) {
     return std::find(idle.begin(), idle.end(), shard) != idle.end();
   });
-  // No process can evict a shard that is mapped. Without the mutex, since unmapping takes long.
-  // If samples of it are held still, as those of a batch that spans shards, it goes with the last
-  // of them; it is tried again for one that is let go of at this very moment.
+  // Closing unmaps a shard, since no process can evict a mapped one. It runs without the mutex,
+  // since unmapping takes long. If samples of a shard are still in use, e.g. in a batch that spans
+  // shards, the shard closes with the last of them. Closing is retried in case one is released at
+  // this moment.
   for (const std::uint64_t shard : idle) to_close[shard] = kMaxTriesToClose;
   for (auto at = to_close.begin(); at != to_close.end();) {
     const bool is_done = is_needed(at->first, slot) ||
@@ -339,7 +341,7 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
 void ShardPrefetcher::Impl::note_read(std::uint64_t slot) noexcept {
   const Lock lock(mutex);
   if (!future) return;
-  // Others are told when a use ends, and no sooner: that writes to a file.
+  // A posting writes to a file, so other users are informed only when a use ends.
   future->reach(slot, schedule.has_end(future->now(), slot));
 }
 
@@ -361,7 +363,7 @@ void ShardPrefetcher::Impl::run(Crew& of) {
   }
 }
 
-/// Decides on the next use, and fetches its shard. Returns false if it cannot be fetched yet.
+/// Decides on the next use, and fetches its shard. Returns false if that is not possible yet.
 bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
   Decision next_one;
   {
@@ -369,21 +371,21 @@ bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
     next_one = decide();
   }
   if (!next_one.is_made) return false;
-  // Room is made for it: the next decision need not wait for the bytes.
+  // Room for the shard is made, so the next decision need not wait for its bytes.
   try {
     if (!next_one.fetch) return true;
     pinned->pin(next_one.shard, next_one.fetch->run());
-    // Its use may have ended while it came: then nobody else would let it go.
+    // Its use may have ended during the fetch. Nothing else would unpin it then.
     pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) {
       return shard == next_one.shard && !is_wanted(shard);
     });
   } catch (const std::exception&) {
-    // The shard is passed over. Reading it will fail in the same way, and say why.
+    // The shard is skipped. Reading it will fail in the same way, and report why.
   }
   return true;
 }
 
-/// True if this user holds so much of the cache that the others would lack it.
+/// True if this user's pinned shards take its whole share of the cache.
 bool ShardPrefetcher::Impl::has_its_share(const detail::ShardFuture& known) const {
   const detail::CacheUser* const user = known.user();
   const std::size_t others = user == nullptr ? 0 : user->num_others();
@@ -391,8 +393,8 @@ bool ShardPrefetcher::Impl::has_its_share(const detail::ShardFuture& known) cons
   return pinned->size() * mean_bytes >= data.cache()->options().budget_bytes / (others + 1);
 }
 
-/// Decides on the next use, in its turn: `fetch` is set if its shard is to be fetched. None may
-/// overtake one that cannot be fetched yet.
+/// Decides on the next use, in order, and sets `fetch` if its shard must be fetched. If it cannot
+/// be fetched yet, later uses wait.
 ShardPrefetcher::Impl::Decision ShardPrefetcher::Impl::decide() {
   Decision made;
   UseInterval use;
@@ -416,7 +418,7 @@ ShardPrefetcher::Impl::Decision ShardPrefetcher::Impl::decide() {
       if (answer == Ahead::kNotNow) return {.is_made = false};
     }
   } catch (const std::exception&) {
-    // It is passed over, as in fetch_next().
+    // The shard is skipped, as in fetch_next().
   }
   const Lock lock(mutex);
   if (known == future) schedule.decide();

@@ -16,7 +16,7 @@ namespace shardwise {
 namespace {
 
 // The sections of a table (docs/formats/index.md draws them) are written from front to back, each
-// behind offset_, and the header comes last although it lies first:
+// at offset_. The header is written last, although it comes first in the file:
 //
 //   constructor   | zeros     |
 //   append()      | zeros     | segment 0 | segment 1 | ...
@@ -24,13 +24,13 @@ namespace {
 //                 | header    |
 //   commit()      the same, synced, then renamed to <index>.<header checksum>.table
 //
-// Until finish() is nearly over the header is zeros, so no reader takes an unfinished file for a
-// table. The header holds the checksums of all sections, and its own checksum is part of the name:
-// tables of different content have different names, and a new one never replaces one in use.
+// Until the end of finish(), the header is zeros, so no reader accepts an unfinished file. The
+// header has the checksums of all sections, and the file's name has the header's checksum. Tables
+// of different content thus have different names, and a new one never replaces one in use.
 //
 // Memory: 24 bytes a shard for the directory; KeySorter bounds that of the keys.
 
-/// How much is sorted between two looks whether to go on: some ms.
+/// Sorting steps between two checks of the cancel token: some ms.
 constexpr std::uint64_t kStepsBetweenLooks = 65'536;
 
 template <class T>
@@ -40,8 +40,8 @@ std::string_view bytes_of(const std::vector<T>& values) {
 
 }  // namespace
 
-/// Finds keys that come more than once among (hash, sample) pairs in order of hash: pairs of one
-/// hash are compared by their keys, which are read back from the segments.
+/// Finds repeated keys among (hash, sample) pairs in order of hash. Keys with the same hash are
+/// read back from the segments, and compared.
 class RepeatedKeys {
  public:
   RepeatedKeys(const std::string& path, const std::vector<ShardEntry>& directory,
@@ -57,7 +57,7 @@ class RepeatedKeys {
     run_.push_back(sample);
   }
 
-  /// Throws if any key came in two shards.
+  /// Throws if any key occurs in two shards.
   void finish(const std::function<std::string(std::uint64_t)>& shard_name) {
     check_run();
     if (num_repeated_ == 0) return;
@@ -94,8 +94,8 @@ class RepeatedKeys {
     return *key;
   }
 
-  /// Compares the first of equal keys with the others. Different keys may have one hash, perhaps
-  /// many, if somebody chose them so: sorting keeps the comparisons few.
+  /// Compares the first of equal keys with the others. Many different keys may have the same hash,
+  /// e.g. by an attacker's choice. Sorting keeps the comparisons few.
   void check_run() {
     if (run_.size() < 2) return;
     std::sort(run_.begin(), run_.end(), [this](std::uint64_t a, std::uint64_t b) {
@@ -141,7 +141,7 @@ void TableWriter::write_header() {
   file_.file().write_at(0, {reinterpret_cast<const char*>(&header_), sizeof header_});
 }
 
-/// Behind what there is.
+/// Appends at offset_.
 void TableWriter::write(std::string_view bytes) {
   file_.file().write_at(offset_, bytes);
   offset_ += bytes.size();
@@ -170,7 +170,7 @@ void TableWriter::write_directory() {
   header_.hint_shift = hint_shift_for(header_.num_samples, header_.num_shards);
   header_.hint_offset = offset_;
   std::vector<std::uint32_t> hints = make_hints(directory_, header_.hint_shift);
-  // What follows is 8-byte aligned.
+  // Pads the hints, since the next section is 8-byte aligned.
   if (hints.size() % 2 != 0) hints.push_back(hints.back());
   write(bytes_of(hints));
   header_.directory_checksum = hash64(bytes_of(hints), hash64(directory));

@@ -16,21 +16,19 @@
 
 namespace shardwise {
 
-/// Writes an offset table segment by segment, in shard order. One thread.
+/// Writes an offset table segment by segment, in shard order.
+/// Threads: one.
 class TableWriter {
  public:
-  /// @param index_path  the catalogue's path; the table lies beside it.
+  /// @param index_path  the catalogue's path; the table is written in the same folder.
   explicit TableWriter(const std::string& index_path);
 
-  /// Appends a finished segment (see SegmentBuilder, or taken as it is from another table).
-  /// @param key_hashes  hash64 of each sample's key.
+  /// Appends a finished segment, of SegmentBuilder or copied from another table.
   void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
 
   /// Writes the remaining sections and the header.
-  /// @param unique_keys  fail if a key comes in two shards.
-  /// @param shard_name   what a shard is called in that error.
-  /// Errors: CorruptShard, naming both shards; Cancelled.
-  /// Cost: sorts what append() left unsorted; n log n comparisons of keys with one hash.
+  /// @param unique_keys  fail if a key occurs in two shards.
+  /// @param shard_name   returns a shard's name for that error.
   void finish(bool unique_keys = false,
               const std::function<std::string(std::uint64_t)>& shard_name = {},
               const CancelToken& cancel = {});
@@ -39,7 +37,7 @@ class TableWriter {
   void commit();
 
   File& file() noexcept { return file_.file(); }
-  // After finish:
+  // After finish():
   const std::string& path() const noexcept { return path_; }
   const TableHeader& header() const noexcept { return header_; }
 
@@ -59,10 +57,10 @@ class TableWriter {
 };
 
 inline constexpr std::string_view kTableSuffix = ".table";
-/// Hexadecimal digits between the index's name and that.
+/// Hexadecimal digits of the checksum in the table's file name.
 inline constexpr std::size_t kTableNameLength = 16;
 
-/// The hash64 that TableHeader::header_checksum holds.
+/// The hash64 for TableHeader::header_checksum.
 std::uint64_t table_header_checksum(const TableHeader& header) noexcept;
 
 }  // namespace shardwise

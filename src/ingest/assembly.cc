@@ -70,7 +70,7 @@ void Assembly::finish(const CancelToken& cancel) {
 }
 
 void Assembly::commit() {
-  // The table first: a catalogue that can be found must never name a table that cannot.
+  // The table comes first: an existing catalogue must never name a missing table.
   table_.commit();
   catalogue_.commit();
   SHARDWISE_FAULT_POINT("build.committed");

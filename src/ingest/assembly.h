@@ -15,28 +15,29 @@
 
 namespace shardwise {
 
-/// Puts shards' parts one behind the other into new index files.
+/// Writes the parts of shards, in the order of append(), into new index files.
+/// Threads: one.
 class Assembly {
  public:
-  /// @param url_base   what the shards' URLs have in common (UrlBase).
-  /// @param sources    the words that the shards were named by, as the index keeps them.
-  /// @param is_secret  nobody but its owner is to read the index.
+  /// @param url_base   the common prefix of the shards' URLs (UrlBase).
+  /// @param sources    the sources that the shards were named by, in stored form.
+  /// @param is_secret  true if only the index's owner may read it.
   Assembly(const std::string& path, const Index::Content& content,
            const std::optional<Index::Part>& part, const std::string& url_base,
            std::vector<std::string> sources, bool is_secret);
 
-  /// Appends a part, whose row has its url.
+  /// REQUIRES: part.row.url is set.
   void append(ShardPart& part);
 
   std::uint64_t num_samples() const noexcept { return summary_.num_samples; }
 
-  /// Writes all that is left of both files, so that commit() needs no more room.
-  /// Errors: CorruptShard if a key comes in two shards and must not; Cancelled.
+  /// Writes the rest of both files, so that commit() needs no more disk space.
+  /// Errors: CorruptShard if a key occurs in two shards and keys must be unique; Cancelled.
   void finish(const CancelToken& cancel);
-  /// Gives the files their names: the moment at which the new index exists.
+  /// Renames the files to their final names. The new index exists from then on.
   void commit();
 
-  /// After finish:
+  /// REQUIRES: finish() has returned.
   const Index::Summary& summary() const noexcept { return summary_; }
 
  private:

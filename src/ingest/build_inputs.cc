@@ -26,9 +26,10 @@ bool scans_alike(const Index::Content& a, const Index::Content& b) {
   return scan_options_hash(a) == scan_options_hash(b);
 }
 
-/// Looks at a shard without reading it. Errors: NotFound, kIo; Unsupported; InvalidArgument if it
-/// is among `named`; those of `remote`.
-/// @param states  remembers the states of remote shards; null if `remote` is.
+/// Looks up the state of a shard without reading it.
+/// @param states  remembers the states of remote shards; null if `remote` is null.
+/// Errors: NotFound, kIo; Unsupported; InvalidArgument if the shard is in `named` already; those of
+///   `remote`.
 Rescan look_at(const std::string& shard, const std::string& index_path, const RemoteAccess& remote,
                const RemoteAccess& states, DistinctShards& named) {
   Rescan source;
@@ -80,13 +81,13 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
   }
 }
 
-/// The range of shards, half-open, that belongs to the part.
+/// The half-open range of shards that the part covers.
 std::pair<std::size_t, std::size_t> range_of(const BuildOptions::Part& part,
                                              std::size_t num_shards) {
   return {num_shards * (part.number - 1) / part.count, num_shards * part.number / part.count};
 }
 
-/// A hash that tells a list of shards from others: of every shard's url, in order.
+/// A hash of a list of shards: of every shard's url, in order.
 Hash128 hash_of_list(const std::string& path, const std::vector<std::string>& shards) {
   Hasher128 hasher;
   for (const std::string& shard : shards) {
@@ -97,8 +98,8 @@ Hash128 hash_of_list(const std::string& path, const std::vector<std::string>& sh
   return hasher.digest();
 }
 
-/// Throws if no shard exists: a wrong path, or a disk that is not mounted, must not replace a good
-/// index by an empty one.
+/// Throws if no shard exists. A wrong path, or an unmounted disk, must not replace a good index by
+/// an empty one.
 void require_any(const std::vector<Source>& found, const std::vector<std::string>& missing) {
   if (!found.empty() || missing.empty()) return;
   const std::size_t num_others = missing.size() - 1;
@@ -108,8 +109,8 @@ void require_any(const std::vector<Source>& found, const std::vector<std::string
                  "check the paths");
 }
 
-/// The shards themselves as the words that they were named by, so that those that are missing now
-/// are looked for again. Empty if a path would be taken for a pattern.
+/// Returns the shards themselves as stored sources, so that a later update looks for the missing
+/// ones again. Returns nothing if a path would pass for a pattern.
 std::vector<std::string> sources_of_paths(const std::string& index_path,
                                           const std::vector<std::string>& shards) {
   const bool has_pattern = std::ranges::any_of(
@@ -128,7 +129,7 @@ std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor
   return rows;
 }
 
-/// Where the shards of the rows are, in their order.
+/// The paths of the rows' shards, in index order.
 std::vector<std::string> paths_of(const std::unordered_map<std::string, Index::Shard>& rows,
                                   const std::string& home) {
   std::map<std::uint64_t, std::string> paths;
@@ -139,8 +140,8 @@ std::vector<std::string> paths_of(const std::unordered_map<std::string, Index::S
   return in_order;
 }
 
-/// True if the shard is the one in the row. Of a local one the first header is compared, too, since
-/// many tools set times.
+/// True if the shard equals its row. For a local shard, the first 512 bytes are compared, too,
+/// since many tools set times.
 bool is_unchanged(const ReusableIndex& old, const Index::Shard& row, const Rescan& now,
                   const BuildOptions& options) {
   if (now.place.remote != nullptr && same_state(row, now)) return true;
@@ -233,8 +234,8 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   DistinctShards named;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     if (range.first <= i && i < range.second) continue;
-    // The shard belongs to another part. It matters only if it is a shard of this one by another
-    // name.
+    // The shard belongs to another part. It is noted only to refuse a shard of this part with
+    // another name for the same file.
     options.cancel.throw_if_cancelled();
     named.add_if_there(shards[i]);
   }
@@ -251,8 +252,8 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
                              spelled("`shardwise index --drop-missing`") +
                              " leaves out what is gone");
   }
-  // The urls that the old index has, too. The shard of that name may be another one now, or not be
-  // there; and the one that the old index had by it may have moved to another name.
+  // Urls that the old index has, too, but whose shards changed or are missing. The old shard of
+  // such a url may have moved to another name, so its row stays available to recognise().
   std::vector<std::string> named_again;
   for (Rescan& source : found) {
     const auto had = old_rows.find(source.url);

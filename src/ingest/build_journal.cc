@@ -22,16 +22,16 @@
 
 namespace shardwise {
 
-// At every moment at which the build may be killed:
+// The journal on disk, whenever the build is killed:
 //
-//   journal | header | record | record | a part of the next, perhaps
+//   journal | header | record | record | perhaps a part of the next
 //                                      ^ end_
 //
-// The file is never synced. After a power cut the first record that fails its hash ends the
-// journal, and a segment that fails its checksum is passed over: those shards are scanned again.
+// The file is never synced. After a power cut, the first record that fails its hash ends the
+// journal. A segment that fails its checksum is ignored. The shards of both are scanned again.
 //
-// find() runs on the scanning threads while add() runs. It reads records before the end_ of the
-// constructor, which nobody changes.
+// find() runs on the scanning threads while add() runs. It reads only records before the
+// constructor's end_, and add() writes only after it.
 
 namespace {
 
@@ -46,8 +46,8 @@ void put(std::string& out, std::uint64_t value) {
   out.append(bytes, sizeof bytes);
 }
 
-// Rows passed their hash. They are parsed with every check all the same: a hash is no proof against
-// somebody who wrote the file.
+// Rows are parsed with every check although they passed their hash: an attacker who wrote the file
+// can write its hashes, too.
 [[noreturn]] void throw_truncated() { throw CorruptIndex("a journal record is truncated"); }
 
 std::uint64_t take_u64(std::string_view& bytes) {
@@ -64,7 +64,7 @@ Row take_row(std::string_view& bytes) {
   return from_cells<Row>(*cells);
 }
 
-/// Reads all of it, or throws.
+/// Errors: CorruptIndex if the file ends before `offset + size`.
 std::string read_bytes(const File& file, std::uint64_t offset, std::uint64_t size) {
   if (!range_fits(offset, size, file_identity(file.fd(), file.path()).size_bytes)) {
     throw_truncated();
@@ -74,12 +74,12 @@ std::string read_bytes(const File& file, std::uint64_t offset, std::uint64_t siz
   return bytes;
 }
 
-/// @param sizes  the first two numbers of the record.
+/// @param sizes  the record's first two numbers, as stored.
 std::uint64_t record_hash(std::string_view row, std::string_view sizes, std::uint64_t offset) {
   return hash64(row, hash64(sizes, offset));
 }
 
-/// True if a build may have left the file: it begins with `magic`, or it is empty or begins with
+/// True if the file may be a build's journal: it begins with `magic`, or is empty, or begins with
 /// zeros, as after a power cut.
 bool is_journal(const std::string& path, std::string_view magic) {
   std::error_code ignored;
@@ -92,8 +92,8 @@ bool is_journal(const std::string& path, std::string_view magic) {
   return begin == magic || begin.find_first_not_of('\0') == std::string::npos;
 }
 
-/// True if another user made the file. It is neither read, since its writer chose what the index
-/// would say, nor replaced.
+/// True if another user made the file. Such a file is not read, since its writer would decide what
+/// the index says. It is not replaced, either.
 bool is_of_another(const std::string& path) {
   struct stat status {};
   return ::lstat(c_path(path), &status) == 0 && status.st_uid != ::geteuid();
@@ -101,8 +101,8 @@ bool is_of_another(const std::string& path) {
 
 std::string journal_path(const std::string& index_path) { return index_path + ".journal"; }
 
-/// True if a local shard begins as it did when it had this row. There are many tools that set
-/// times.
+/// True if a local shard's first 512 bytes match the row, or the shard is remote. Many tools set
+/// times, so equal times are no proof.
 bool begins_alike(const Index::Shard& row, const Rescan& now) {
   if (now.place.remote != nullptr) return true;
   const File file = File::open_read(now.place.path);
@@ -115,7 +115,7 @@ bool has_journal(const std::string& path) try {
   const std::string journal = journal_path(behind_links(path));
   return !is_of_another(journal) && is_journal(journal, kMagic);
 } catch (const Error&) {
-  return false;  // a file that cannot be read is not continued
+  return false;  // an unreadable journal cannot be continued
 }
 
 BuildJournal::BuildJournal(const std::string& index_path, std::uint64_t options_hash, Pace pace)
@@ -124,7 +124,7 @@ BuildJournal::BuildJournal(const std::string& index_path, std::uint64_t options_
     open_existing();
   } catch (const Error&) {
     found_.clear();
-    if (!file_) is_enabled_ = false;  // it cannot be opened, so it is not written either
+    if (!file_) is_enabled_ = false;  // without the file there is nothing to write
   }
 }
 
@@ -141,10 +141,10 @@ void BuildJournal::open_existing() {
       is_enabled_ = false;
       return;
     }
-    if (!file.has_name()) return;  // the build that held the lock removed it: there is none now
+    if (!file.has_name()) return;  // the build that held the lock removed the file
   }
   file_ = std::move(file);
-  // What others may have written is not used, and flush() begins the file anew.
+  // If others may have written the file, its records are not used, and flush() starts it anew.
   if (!may_be_written_by_others(*file_)) read_records();
 }
 
@@ -153,7 +153,7 @@ void BuildJournal::read_records() {
   if (file_bytes < kHeaderBytes) return;
   const std::string header = read_bytes(*file_, 0, kHeaderBytes);
   if (!header.starts_with(kMagic)) {
-    // Before version 5 the journal had its table in another file.
+    // Before version 5, the journal kept its table in a second file.
     const bool is_earlier = header.starts_with(kMagicOfAll) && !pace_.is_read_only;
     if (is_earlier) ::unlink((path_ + ".table").c_str());
     return;
@@ -164,7 +164,7 @@ void BuildJournal::read_records() {
   }
 }
 
-/// Reads the record at `end_`. False if there is none, or it is damaged.
+/// Reads the record at `end_`. Returns false at the end of the file, or if the record is damaged.
 bool BuildJournal::read_record(std::uint64_t file_bytes) {
   if (!range_fits(end_, kRecordHeaderBytes, file_bytes)) return false;
   const std::string header = read_bytes(*file_, end_, kRecordHeaderBytes);
@@ -199,7 +199,7 @@ std::optional<ShardPart> BuildJournal::find(const Rescan& shard) const {
   }
 }
 
-/// Errors: CorruptIndex if it is damaged.
+/// Errors: CorruptIndex if the record is damaged.
 ShardPart BuildJournal::read(const Record& record) const {
   const std::string row = read_bytes(*file_, record.offset, record.row_bytes);
   std::string_view rest = row;

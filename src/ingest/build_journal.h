@@ -12,8 +12,8 @@
 
 namespace shardwise {
 
-// A build appends each shard that it has scanned to its journal, so that a killed build can be
-// resumed. `<index>.journal` is no part of an index; only the version that wrote it reads it:
+// A build appends each scanned shard to its journal, so that a killed build can be resumed.
+// `<index>.journal` does not belong to the index. Only the version that wrote it reads it:
 //
 //   8 bytes  magic
 //   u64      hash64 of everything that decides what a scan gives: options and format versions
@@ -24,36 +24,39 @@ namespace shardwise {
 //     the row
 //     the segment, whose checksum the row holds
 //
-// The last record of a shard counts. The table is written afresh from the journal and from what is
-// scanned, so a resumed build makes the same files as one that was not killed.
+// If a shard has several records, the last one is used. The table is written anew from the journal
+// and from new scans, so a resumed build makes the same files as one that was not killed.
 
-/// The journal of the index at one path. It is locked while this lives. A second build of the same
-/// path at the same time does without a journal; so does one that finds something else under its
-/// name, or a file that it may not write, which stays as it is. One thread, but for find().
+/// The journal of the index at one path. The file is locked while this object lives.
+/// A build does without a journal if a concurrent build of the same path holds it. It also does
+/// without if the name is taken by another kind of file, or by one that it cannot write. That file
+/// stays as it is.
+/// Threads: one, except for find().
 class BuildJournal {
  public:
-  /// Records are collected, and written once they have `bytes`, or the last writing is `age` ago: a
-  /// build that ends before leaves no file.
+  /// When collected records are written: once they have `bytes`, or `age` after the last write. A
+  /// build that ends earlier leaves no file.
   struct Pace {
     std::uint64_t bytes = std::uint64_t{8} << 20;
     std::chrono::milliseconds age{1000};
-    /// Takes no lock, so that a build that begins meanwhile gets it: find() alone may be called.
+    /// If true, takes no lock, so that a build can start meanwhile. Only find() may be called.
     bool is_read_only = false;
   };
 
-  /// Reads what an earlier build left, if `options_hash` is the same. A journal of an earlier
+  /// Reads an earlier build's journal, if it has the same `options_hash`. A journal of an earlier
   /// version is discarded.
   BuildJournal(const std::string& index_path, std::uint64_t options_hash, Pace pace);
   BuildJournal(const BuildJournal&) = delete;
   BuildJournal& operator=(const BuildJournal&) = delete;
 
-  /// The shard, if an earlier build scanned it as it is now; the first 512 bytes of a local one are
-  /// compared, too. Any thread.
+  /// The shard, if an earlier build scanned it and it did not change. The first 512 bytes of a
+  /// local shard are compared, too.
+  /// Threads: any.
   std::optional<ShardPart> find(const Rescan& shard) const;
-  /// Appends a shard that was scanned. If the file cannot be written, as on a full disk, the build
+  /// Appends a scanned shard. If the file cannot be written, e.g. on a full disk, the build
   /// continues without a journal.
   void add(const ShardPart& part);
-  /// Removes the file: the index is complete. Never throws: what stays behind is not used.
+  /// Removes the file, once the index is complete. Never throws: a leftover file is not used.
   void remove() noexcept;
 
  private:
@@ -73,9 +76,9 @@ class BuildJournal {
   const std::string path_;
   const std::uint64_t options_hash_;
   const Pace pace_;
-  bool is_enabled_ = true;    // false: another build writes it, or it cannot be written
-  std::optional<File> file_;  // locked; none until there is something to write
-  std::uint64_t end_ = 0;     // of the last good record; 0: the file is to be begun
+  bool is_enabled_ = true;    // false if another build has it, or it cannot be written
+  std::optional<File> file_;  // locked; empty until the first write
+  std::uint64_t end_ = 0;     // end of the last good record; 0 means no header yet
 
   std::unordered_map<std::string, Record> found_;  // by URL; does not change after the constructor
   std::string pending_;

@@ -24,7 +24,7 @@
 namespace shardwise {
 namespace {
 
-// A build in its steps, and what is on the disk if it is killed behind each:
+// The steps of a build, and the disk's content if the build is killed after each:
 //
 //   step                             on the disk             the next build of the same index
 //   scan and append, in shard order  old index, journal,     sweeps the temporary files, takes the
@@ -32,21 +32,21 @@ namespace {
 //                                                            the rest
 //   Assembly::finish()               the same                the same
 //   TableWriter::commit()            old index, journal,     the same, and sweeps the table, which
-//                                    new table by its name   no catalogue names
-//   CatalogueWriter::commit()        new index, old table,   finds the index as it is to be, and
-//                                    journal                 removes what is left over
+//                                    new table               no catalogue names
+//   CatalogueWriter::commit()        new index, old table,   finds the index complete, and removes
+//                                    journal                 the leftovers
 //   remove(), sweep_tables()         new index
 //
-// The new index exists from the rename of its catalogue on, and not before: a catalogue never names
-// a table that is not there, and readers see the old index or the new one. Those that have the old
-// one open keep its files, which only lose their names.
+// The new index exists once its catalogue is renamed. A catalogue never names a missing table, so
+// readers see either the old index or the new one. Readers of the old index keep its open files;
+// these only lose their names.
 //
-// Threads. make_part() runs on the pipeline's threads, several at once; they share the journal's
-// find() and the progress. append() runs on the calling thread alone, in shard order, whatever
-// thread finishes first: Assembly, BuildJournal::add() and report_ belong to that thread.
-// progress_mutex_ is held while options_.progress is called, so calls come one at a time.
+// Threads. Several pipeline threads run make_part(); they share the journal's find() and the
+// progress. The calling thread alone runs append(), in shard order. It owns Assembly,
+// BuildJournal::add() and report_. progress_mutex_ is held while options_.progress is called, so
+// calls come one at a time.
 
-/// The work that building and merging have in common: sources in, index out.
+/// The common work of building and merging: sources in, index out.
 class BuildRun {
  public:
   BuildRun(const std::string& path, const BuildInputs& inputs, const Index::Content& content,
@@ -74,8 +74,8 @@ class BuildRun {
     } else {
       assemble(journal);
     }
-    // Only now: until the catalogue is renamed, the journal is all that a next build could go on
-    // from. The old table goes last, when no catalogue names it any more.
+    // The journal is removed only now: until the catalogue is renamed, a next build could continue
+    // from nothing else. The old table goes last, when no catalogue names it any more.
     journal.remove();
     const ReusableIndex* const old = inputs_.old.get();
     sweep_tables(path_, old == nullptr ? std::string() : old->files.catalogue().meta().table_file);
@@ -83,8 +83,8 @@ class BuildRun {
   }
 
  private:
-  /// True if a URL has a query that may be one, or is a command. What is known to be one, the index
-  /// does not keep.
+  /// True if a stored URL may hold a secret: it has a query, or is a command. Known secrets, e.g.
+  /// signatures, were stripped before.
   bool holds_secrets() const {
     const auto is_secret = [](const std::string& url) { return without_secrets(url) != url; };
     return std::any_of(inputs_.stored_sources.begin(), inputs_.stored_sources.end(), is_secret) ||
@@ -92,7 +92,8 @@ class BuildRun {
                        [&](const Source& source) { return is_secret(url_of(source)); });
   }
 
-  /// True if the index is to hold what it holds, by other names perhaps.
+  /// True if the old table fits the new index: the same shards in the same order, perhaps under
+  /// other names.
   bool is_table_current() const {
     const ReusableIndex* const old = inputs_.old.get();
     if (old == nullptr || old->summary().num_shards != inputs_.sources.size() ||
@@ -106,7 +107,7 @@ class BuildRun {
     });
   }
 
-  /// Counts the shards that the old index has by another name, or with another time.
+  /// Counts the shards whose name, time or validator differs from the old index.
   std::uint64_t count_moved() const {
     const ReusableIndex* const old = inputs_.old.get();
     const auto num =
@@ -138,7 +139,7 @@ class BuildRun {
     if (options_.progress) options_.progress(progress_);
   }
 
-  /// A thread for each core; more, if most of the time is spent waiting for servers.
+  /// One thread a core; more if most of the time is spent waiting for servers.
   unsigned num_threads() const {
     const bool waits = options_.remote && !options_.remote->makes_copies() && !content_.hashes &&
                        std::ranges::any_of(inputs_.sources, [](const Source& source) {
@@ -173,7 +174,8 @@ class BuildRun {
     report_.summary = assembly.summary();
   }
 
-  /// Makes what the index is to hold of a shard. Called on any thread.
+  /// Makes a shard's part of the index: taken over, from the journal, or scanned.
+  /// Threads: any.
   ShardPart make_part(const Source& source, const BuildJournal& journal) {
     SHARDWISE_FAULT_POINT("build.scan_shard");
     options_.cancel.throw_if_cancelled();
@@ -190,7 +192,7 @@ class BuildRun {
     return *std::move(part);
   }
 
-  /// Counts all of the shard's bytes, as they are gone through.
+  /// Scans a shard, and counts its bytes as they are processed.
   ShardPart scan(const Rescan& source) {
     std::uint64_t counted = 0;
     const auto went_through = [&](std::uint64_t stored_bytes) {

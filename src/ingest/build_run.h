@@ -7,8 +7,9 @@
 
 namespace shardwise {
 
-/// Makes the index at `path` of the inputs: scans what is to be read, takes over the rest.
-/// @param content  what the index is to hold; `options.content` is not looked at.
+/// Builds the index at `path` from the inputs: scans Rescan sources, and takes over the records of
+/// Reuse sources.
+/// @param content  of the index; replaces `options.content`, which is ignored.
 /// Effects, threads and errors: as build_index.
 BuildReport run_build(const std::string& path, const BuildInputs& inputs,
                       const Index::Content& content, const BuildOptions& options);

@@ -14,7 +14,7 @@
 namespace shardwise {
 namespace {
 
-/// Names of columns that the virtual tables `samples` and `members` have of their own.
+/// Column names that the virtual tables `samples` and `members` reserve.
 constexpr std::array<std::string_view, 10> kReserved = {
     "sample", "key", "shard", "members", "bytes", "member", "field", "offset", "size", "rowid"};
 
@@ -40,7 +40,7 @@ MetadataValue of_bytes(std::string_view bytes) {
   return value;
 }
 
-/// The value of a field as a whole. An integer that SQL cannot represent stays a text.
+/// The value of a whole field. An integer that SQL cannot represent stays a text.
 MetadataValue whole_field(std::string_view field) {
   MetadataValue value;
   const std::string_view text = trimmed(field);
@@ -99,7 +99,7 @@ bool is_json_path(std::string_view path) {
 
 constexpr double kTwoTo63 = 9223372036854775808.0;  // integers below it are integers in SQL
 
-/// A key of a path, between quotes or not. Escapes between quotes mean what they mean in JSON.
+/// A path's key, with or without quotes. Escapes between quotes are JSON escapes.
 std::string key_of(std::string_view written) {
   if (!written.starts_with('"')) return std::string(written);
   try {
@@ -187,7 +187,7 @@ std::vector<ColumnReader::Step> ColumnReader::steps_of(std::string_view path) {
       std::string_view number = rest.substr(0, size++);
       Step step{.is_from_end = number.starts_with('#')};
       number.remove_prefix(number.starts_with("#-") ? 2 : number.starts_with('#') ? 1 : 0);
-      // "[#]" is what follows the last element; so is a number that is too large.
+      // "[#]" is the place after the last element; a number that is too large matches nothing.
       step.number = number.empty() ? 0 : parse_int64(number).value_or(INT64_MAX);
       steps.push_back(std::move(step));
     }
@@ -216,7 +216,7 @@ MetadataValue ColumnReader::read(std::size_t column, std::string_view field) {
   found_ = {};
   JsonReader reader(field);
   find(reader, reader.next(), steps_[column]);
-  reader.next();  // nothing is to follow
+  reader.next();  // throws JsonFault if more follows
   return found_;
 }
 
@@ -229,7 +229,7 @@ void ColumnReader::find(JsonReader& reader, JsonReader::Token token, std::span<c
       const bool is_wanted = reader.text() == *step.key;
       const Token value = reader.next();
       if (is_wanted) {
-        found_ = {};  // the last of several keys counts
+        found_ = {};  // of repeated keys, the last one counts
         find(reader, value, steps.subspan(1));
       } else {
         reader.skip();
@@ -292,7 +292,7 @@ void ColumnReader::take_number(const JsonReader& reader) {
   found_.type = ValueType::kReal;
   found_.real = reader.real();
   if (reader.is_whole() && std::abs(found_.real) >= kTwoTo63) {
-    text_ = reader.token();  // as written: a double would round it
+    text_ = reader.token();  // the digits as text, since a double would round them
     found_ = of_bytes(text_);
   }
 }

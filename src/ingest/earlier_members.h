@@ -9,8 +9,10 @@
 
 namespace shardwise {
 
-/// The members of a shard that a scan has passed, by name: hard links may stand for them.
-/// Names are compared byte by byte. Memory: all names. One thread.
+/// The members that a scan of a shard has passed, by name, as targets of hard links. Names are
+/// compared byte by byte.
+/// Memory: all names.
+/// Threads: one.
 class EarlierMembers {
  public:
   void add(const TarMember& member) {
@@ -18,8 +20,9 @@ class EarlierMembers {
                              Place{member.data_offset, member.size_bytes});
   }
 
-  /// Returns a hard link as a member with the bytes of the last member that its target names, and
-  /// adds it; nothing if there is no such member, or if `link` is of another type.
+  /// Returns a hard link as a member with the bytes of its target, and adds it. If several earlier
+  /// members have the target's name, the last one is used. Returns nothing if there is no target,
+  /// or `link` is not a hard link.
   std::optional<TarMember> resolve(const TarOther& link) {
     if (link.type != TarOther::Type::kHardLink) return std::nullopt;
     const auto found = places_.find(std::string(link.target));

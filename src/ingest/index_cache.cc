@@ -45,26 +45,26 @@ namespace fs = std::filesystem;
 
 // Building at first use, by any number of processes at once:
 //
-//   is_current()          without a lock: the usual case costs no more than looking at the shards
+//   is_current()          without a lock: the usual case costs one look-up of each shard
 //   Place::take_turn()    waits for the lock on <name>.idx.lock
-//   is_current()          again: the process that this one waited for has most likely built it
-//   build()               goes on from the journal, if the process before was killed
+//   is_current()          again: the process that held the lock has most likely built the index
+//   build()               continues from the journal, if an earlier process was killed
 //   remove_others_unused()
-//   note_use()            the lock file's time, at most once a day
+//   note_use()            sets the lock file's time, at most once a day
 //
-// The lock file. Its lock is the right to build, or to remove, one index; its content says who
-// builds, its time when the index was last used. A process that gets the lock asks has_name(): the
-// file may have been unlinked since it was opened, and others then lock a new one. Only a process
-// that holds the lock unlinks the file: remove() as its last act, and leave_nothing_empty() after a
-// build that left nothing.
+// The lock file. Its lock is the right to build, or to remove, one index. Its content names the
+// builder, and its time is the index's last use. A process that gets the lock calls has_name(): the
+// file may have been unlinked since it was opened, and others may lock a new one. Only the lock's
+// holder unlinks the file: remove() as its last act, and leave_nothing_empty() after a build that
+// left nothing.
 //
-// Place::remove() only tries for the lock, and asks is_unused() once more under it. The catalogue
-// goes first, since without it there is no index; if the process is killed then, what stays is
-// swept by the next build of the name, or by the next removal, for the lock file is still old.
-// Processes that have the index open keep their files.
+// Place::remove() only tries for the lock, and calls is_unused() again under it. It removes the
+// catalogue first, since without it there is no index. If the process is killed then, the lock file
+// is still old, so the next build or removal of the name sweeps the rest. Processes that have the
+// index open keep their files.
 //
-// Where the file system has no locks, take_turn() lets everybody build. Each build is safe by
-// itself (build_run.cc): the last one to finish names the index.
+// On file systems without locks, take_turn() lets every process build. Each build is safe by itself
+// (build_run.cc): the last one to finish names the index.
 
 namespace {
 
@@ -87,7 +87,7 @@ bool has_any(const std::string& text, std::string_view characters) {
   return text.find_first_of(characters) != std::string::npos;
 }
 
-/// True if the content of a file that exists says that it is an index.
+/// True if an existing file is an index by its content.
 bool holds_an_index(const std::string& path) {
   char first[kTarBlockBytes];
   std::size_t got = 0;
@@ -103,7 +103,7 @@ bool holds_an_index(const std::string& path) {
          !(got == sizeof first && tar::has_valid_checksum(first));
 }
 
-/// The variable's value, if it is an absolute path.
+/// An environment variable's value, if it is an absolute path.
 std::optional<std::string> folder_in(const char* variable) {
   const char* const value = std::getenv(variable);
   if (value == nullptr || value[0] != '/') return std::nullopt;
@@ -122,7 +122,8 @@ std::string folder_of(const IndexCacheOptions& options) {
                         "neither XDG_CACHE_HOME nor HOME is set", name_folder());
 }
 
-/// A word of SourceList::sources, or a shard, that means the same in every working folder.
+/// Returns a word of SourceList::sources, or a shard, in a form that does not depend on the working
+/// folder.
 std::string absolute_word(const std::string& word) {
   if (is_fetched_url(word)) return word;
   const std::size_t pattern = word.find_first_of(kPatternCharacters);
@@ -140,8 +141,8 @@ std::vector<std::string> absolute_words(const std::vector<std::string>& words) {
   return absolute;
 }
 
-/// The name of a source's index: of what was named, in whatever way it is signed today, and of all
-/// that decides what an index of it holds.
+/// The name of the sources' index: a hash of the sources, without signatures, and of all options
+/// that affect the index's content.
 std::string name_of(const SourceList& sources, const Index::Content& content) {
   Hasher128 hasher;
   const auto add = [&](std::string_view text) {
@@ -153,7 +154,7 @@ std::string name_of(const SourceList& sources, const Index::Content& content) {
   hasher.update_u64(content.columns.size());
   for (const Index::Column& column : content.columns) add(to_string(column));
   hasher.update_u64((content.hashes ? 1u : 0u) + (content.unique_keys ? 2u : 0u));
-  // Without words the list of shards is what was named, and such a list does not grow.
+  // If no sources are stored, the list of shards is what the user named; such a list does not grow.
   const bool has_words = !sources.sources.empty();
   hasher.update_u64(has_words ? 1 : 0);
   const std::vector<std::string>& named = has_words ? sources.sources : sources.shards;
@@ -161,8 +162,9 @@ std::string name_of(const SourceList& sources, const Index::Content& content) {
   return to_string(hasher.digest());
 }
 
-/// True if the shard is the one that was indexed, as far as its first block can tell. Its path is
-/// as it was named now.
+/// True if the shard is the one that was indexed, judging by size, time and first block, or by a
+/// remote validator.
+/// @param shard  its path is the one that was named now.
 bool is_same_version(const Index::Shard& shard, RemoteShards* remote) {
   if (!is_fetched_url(shard.path)) {
     const File file = File::open_read(shard.path);
@@ -170,13 +172,13 @@ bool is_same_version(const Index::Shard& shard, RemoteShards* remote) {
     return identity.size_bytes == shard.size_bytes && identity.mtime_ns == shard.mtime_ns &&
            !difference_at_start(shard, reader_of(file));
   }
-  if (remote == nullptr) return false;  // the build will say that remote shards cannot be read
+  if (remote == nullptr) return false;  // the build reports that it lacks remote access
   const RemoteShards::State state = remote->state(shard.path);
   return !state.validator.empty() && state.validator == shard.validator &&
          state.size_bytes == shard.size_bytes;
 }
 
-/// True if the index at `path` is one of these shards, as they are now, with that content.
+/// True if the index at `path` has exactly these shards, as they are now, and that content.
 bool is_current(const std::string& path, const std::vector<std::string>& shards,
                 const BuildOptions& build) try {
   if (::access(path.c_str(), F_OK) != 0) return false;
@@ -191,7 +193,8 @@ bool is_current(const std::string& path, const std::vector<std::string>& shards,
 } catch (const Cancelled&) {
   throw;
 } catch (const Error&) {
-  // Damaged, of another version, or a shard is gone: the builder mends it, or says so.
+  // The index is damaged or has another version, or a shard is gone. The build repairs that, or
+  // reports it.
   return false;
 }
 
@@ -201,7 +204,7 @@ std::string this_process() {
   return "process " + std::to_string(::getpid()) + " on " + host;
 }
 
-/// The index in a folder at one path, and who may build it.
+/// One index in the folder, and the right to build it.
 class Place {
  public:
   Place(const std::string& folder, const std::string& name)
@@ -210,9 +213,9 @@ class Place {
   const std::string& path() const noexcept { return path_; }
   std::string lock_path() const { return path_ + std::string(kLockSuffix); }
 
-  /// Waits until this process may build. The right ends with what is returned, and with the
-  /// process.
-  /// Errors: Cancelled; those of making files.
+  /// Waits until this process may build. The right ends when the returned file is closed, or with
+  /// the process.
+  /// Errors: Cancelled; those of creating files.
   File take_turn(const IndexCacheOptions& options) const {
     constexpr std::chrono::milliseconds kLongestPause{100};
     constexpr std::chrono::seconds kFirstWord{1}, kNextWord{10};
@@ -221,7 +224,7 @@ class Place {
     std::chrono::milliseconds pause{1};
     for (;; pause = std::min(pause * 2, kLongestPause)) {
       options.build.cancel.throw_if_cancelled();
-      File file = File::open_or_create(lock_path(), 0600);  // nobody else can lock it
+      File file = File::open_or_create(lock_path(), 0600);  // other users cannot lock it
       switch (file.try_lock()) {
         case FileLock::kUnsupported:
           return file;
@@ -244,9 +247,10 @@ class Place {
     }
   }
 
-  /// Removes what lies at the path and is no index, as one of which the first bytes are damaged: in
-  /// this folder it can be nothing else, and a build would not replace it.
-  /// Called by the process whose turn it is. Errors: InvalidArgument if it is a folder, or no file.
+  /// Removes a file at the path that is not an index, e.g. one with damaged first bytes. In this
+  /// folder it can be nothing else, and a build would not replace it.
+  /// REQUIRES: this process has the turn.
+  /// Errors: InvalidArgument if the path is taken by a folder or a special file.
   void remove_what_is_no_index() const {
     struct stat status {};
     if (::stat(path_.c_str(), &status) == 0) {
@@ -261,8 +265,9 @@ class Place {
     }
   }
 
-  /// After a build that failed: without an index, and a journal to go on from, the lock's file
-  /// goes. Called by the process whose turn it is.
+  /// Call after a failed build. Removes the lock file if the build left neither an index nor a
+  /// journal.
+  /// REQUIRES: this process has the turn.
   void leave_nothing_empty() const noexcept {
     if (::access(path_.c_str(), F_OK) == 0 || ::access((path_ + ".journal").c_str(), F_OK) == 0) {
       return;
@@ -270,8 +275,8 @@ class Place {
     ::unlink(lock_path().c_str());
   }
 
-  /// Notes that the index is in use. Never throws: then it may be removed early, and is built
-  /// again.
+  /// Records that the index is in use. Never throws: without the record, the index may be removed
+  /// early, and is built again.
   void note_use() const noexcept {
     struct stat status {};
     if (::stat(lock_path().c_str(), &status) != 0) return;
@@ -279,7 +284,8 @@ class Place {
     ::utimensat(AT_FDCWD, lock_path().c_str(), nullptr, 0);
   }
 
-  /// Removes what nobody used for long, but this. Never throws: what stays only costs room.
+  /// Removes other indexes that were unused for long. Never throws: a leftover only costs disk
+  /// space.
   void remove_others_unused() const noexcept {
     try {
       for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -292,7 +298,7 @@ class Place {
         if (other.path() != path_ && other.is_unused()) other.remove();
       }
     } catch (const std::exception&) {
-      // See above.
+      // A leftover only costs disk space.
     }
   }
 
@@ -310,15 +316,15 @@ class Place {
   }
 
   void remove() const {
-    File file = File::open_or_create(lock_path(), 0600);  // nobody else can lock it
+    File file = File::open_or_create(lock_path(), 0600);  // other users cannot lock it
     if (file.try_lock() != FileLock::kTaken || !file.has_name() || !is_unused()) return;
-    ::unlink(path_.c_str());  // first: without it there is no index
+    ::unlink(path_.c_str());  // first, since without it there is no index
     const std::string start = fs::path(path_).filename().string() + ".";
     for (const auto& entry : fs::directory_iterator(folder_)) {
       const std::string name = entry.path().filename().string();
       if (name.starts_with(start) && entry.path() != lock_path()) ::unlink(entry.path().c_str());
     }
-    ::unlink(lock_path().c_str());  // last: from then on another may build here
+    ::unlink(lock_path().c_str());  // last, since another process may build from then on
   }
 
   const std::string folder_;
@@ -333,7 +339,7 @@ void check_claims(const std::string& path, const SourceList& sources) {
   }
 }
 
-/// Calls what makes files in the folder; where that fails, says what to do.
+/// Calls `call`, which creates files in the folder. Adds to its error how to choose another folder.
 template <class Call>
 auto in_folder(const Call& call) {
   try {
@@ -354,7 +360,7 @@ void build(const Place& place, const SourceList& sources, const BuildOptions& ho
   if (options.on_built) options.on_built(place.path(), sources, report);
 }
 
-/// The options of a build in the folder, which names shards by these sources.
+/// The options of a build in the folder. Makes the paths of `sources` absolute.
 BuildOptions build_of(SourceList& sources, const IndexCacheOptions& options) {
   sources.shards = absolute_words(sources.shards);
   sources.sources = absolute_words(sources.sources);

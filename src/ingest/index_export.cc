@@ -52,7 +52,7 @@ std::vector<Index::Shard> unchanged_shards(const Index& index, const CancelToken
   return shards;
 }
 
-/// A file that is written in large pieces.
+/// A text file that is written in large pieces, and gets its name in commit().
 class TextFile {
  public:
   explicit TextFile(const std::string& path) : file_(path) {}
@@ -81,8 +81,8 @@ class TextFile {
 
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
-/// How a descriptor at `descriptor` names the file at `path`, so that it is found again: a URL
-/// without what is secret, as the index has it.
+/// How a descriptor at `descriptor` refers to the file at `path`. A URL is written without secrets,
+/// as in the index.
 std::string url_in(const std::string& descriptor, const std::string& path) {
   std::string url = url_of_path(descriptor, path);
   if (!is_utf8(url)) {
@@ -90,7 +90,7 @@ std::string url_in(const std::string& descriptor, const std::string& path) {
                       in_quotes(path), "rename the file, and index it again");
   }
   if (is_fetched_url(url)) return url;
-  // A name such as `pipe:x.tar` or `a://x.tar` is a URL unless something comes before it.
+  // Without a prefix, a name such as `pipe:x.tar` or `a://x.tar` would be read as a URL.
   if (!is_plain_path(url)) url.insert(0, "./");
   return url;
 }
@@ -118,7 +118,8 @@ std::string md5_of(const Index::Shard& shard, std::uint64_t bytes_before, std::u
 /// For error texts.
 std::string shown(const Index::Shard& shard) { return in_quotes(without_secrets(shard.path)); }
 
-/// The first bytes of the file at `path`, at most `max_bytes`; nothing if there is no file.
+/// The first `max_bytes` bytes of the file at `path`, or fewer if it is shorter. Returns nothing if
+/// it does not exist.
 /// Errors: kIo; InvalidArgument if it is not a regular file.
 std::optional<std::string> begin_of_file(const std::string& path, std::size_t max_bytes) {
   struct stat status {};
@@ -135,7 +136,7 @@ std::optional<std::string> begin_of_file(const std::string& path, std::size_t ma
                         "choose another name, or remove the file");
 }
 
-/// Throws unless `path` is free, an empty file, or a wids descriptor.
+/// Throws unless `path` does not exist, is empty, or is a wids descriptor.
 void require_descriptor_or_nothing(const std::string& path) {
   const auto begin = begin_of_file(path, 64);
   if (!begin || begin->empty()) return;
@@ -150,22 +151,22 @@ void require_descriptor_or_nothing(const std::string& path) {
   }
 }
 
-/// True if a file that begins so is an index of DALI's, in any version.
+/// True if a file with these first bytes is a DALI index of any version.
 bool is_dali_index(std::string_view first_bytes) {
   return first_bytes.size() > 5 && first_bytes.starts_with("v1.") && is_digit(first_bytes[3]) &&
          first_bytes[4] == ' ' && is_digit(first_bytes[5]);
 }
 
-/// Refuses to replace a file that has content and is no index file of DALI.
+/// Throws if the file has content that is not a DALI index.
 void require_dali_index_or_nothing(const std::string& path) {
   const auto text = begin_of_file(path, 64);
   if (!text || text->empty()) return;
   if (!is_dali_index(*text)) refuse_to_replace(path, "DALI index");
 }
 
-/// Throws unless wids' own reader of tars finds the samples and fields that the index has.
+/// Throws unless wids' own tar reader finds the samples and fields that the index has.
 void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment) {
-  // That reader takes only two fields from a header: a name of 100 bytes, and a size in 11 octal
+  // That reader uses only two fields of a header: a name of 100 bytes, and a size in 11 octal
   // digits.
   constexpr std::size_t kMaxName = 100;
   constexpr std::uint64_t kMaxMemberBytes = (std::uint64_t{1} << 33) - 1;
@@ -219,7 +220,7 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
   }
 }
 
-/// "sub/train-0.tar" gives "train-0.idx"; of a URL what follows its path is no part of the name.
+/// The index file's name: "sub/train-0.tar" gives "train-0.idx". A URL's query is left out.
 std::string dali_name(const Index::Shard& shard) {
   const std::string plain = without_secrets(shard.path);
   const fs::path path(is_remote_url(plain) ? plain.substr(0, plain.find('?')) : plain);
@@ -232,7 +233,7 @@ std::string dali_name(const Index::Shard& shard) {
       shown(shard) + ", " + in_quotes(name), "make shards whose names have none");
 }
 
-/// Throws unless DALI can read what write_dali_file makes of this shard.
+/// Throws unless DALI can read the file that write_dali_file() makes for this shard.
 void require_dali_can_read(const Index::Shard& shard, const SegmentView& segment) {
   if (shard.compression != Compression::kNone) {
     throw Unsupported("the shard is compressed, and DALI needs the offsets in a plain tar",
@@ -268,14 +269,16 @@ void write_dali_file(const SegmentView& segment, const std::string& path) {
   out.commit();
 }
 
-/// Throws if wids would number the samples differently: it does not know what the index leaves out.
+/// Throws if wids would number the samples differently, because it also reads members that the
+/// index left out.
 void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
-  std::uint64_t num_found = 0;  // samples that wids finds, and the index leaves out
+  std::uint64_t num_found = 0;  // members that wids reads, and the index leaves out
   for (const Index::SkippedMember& member : index.skipped(num_skipped)) {
-    if (member.kind == Index::SkippedMember::Kind::kNoValue) continue;  // it is there
+    if (member.kind == Index::SkippedMember::Kind::kNoValue) continue;  // in the index
     const bool is_file = member.kind != Index::SkippedMember::Kind::kLink &&
                          member.kind != Index::SkippedMember::Kind::kSpecial;
-    // Python wids splits at the first dot of the whole name, also where it is hidden.
+    // Python wids splits at the first dot of the whole path, so that it takes any link or special
+    // file with a dot for a member.
     if (is_file || member.name.find('.') != std::string::npos) ++num_found;
   }
   if (num_found > 0) {

@@ -11,8 +11,9 @@
 
 namespace shardwise {
 
-/// An md5 of bytes that come in pieces: for formats that ask for it. One thread.
-/// Errors: Unsupported where the system's libcrypto has md5 turned off.
+/// Computes the md5 of bytes that arrive in pieces, for formats that need it.
+/// Threads: one.
+/// Errors: Unsupported if the system's libcrypto has md5 turned off.
 class Md5 {
  public:
   Md5();
@@ -21,7 +22,7 @@ class Md5 {
   Md5& operator=(const Md5&) = delete;
 
   void update(std::string_view bytes);
-  /// 32 lower-case hexadecimal digits. Ends it.
+  /// Returns 32 lower-case hexadecimal digits. No call may follow.
   std::string digest();
 
  private:
@@ -30,8 +31,9 @@ class Md5 {
 };
 
 /// The md5 of all bytes of `file`.
-/// @param bytes_done  called after each piece with how many bytes were read so far; may be empty.
-/// Memory: O(1). Errors: kIo; Cancelled if `cancel` is set meanwhile; as Md5.
+/// @param bytes_done  called after each piece with the number of bytes read so far; may be empty.
+/// Memory: O(1).
+/// Errors: kIo; Cancelled if `cancel` is set meanwhile; as Md5.
 std::string file_md5(const File& file, const std::function<void(std::uint64_t)>& bytes_done,
                      const CancelToken& cancel);
 

@@ -19,7 +19,7 @@
 namespace shardwise {
 namespace {
 
-/// Thrown to end the reading of a remote shard once enough bytes have arrived.
+/// Thrown to stop the read of a remote shard once enough bytes have arrived.
 struct Enough {};
 
 std::string read_remote(const Rescan& shard, std::uint64_t offset, std::size_t size) {
@@ -52,8 +52,8 @@ ReadShard reader_of(const Rescan& shard) {
   };
 }
 
-/// True if the place where the donor has the shard still holds a file of its size and time, and
-/// that file is not the one that is looked at, by another name.
+/// True if the donor's path still has a file of the row's size and time that is not the same file
+/// as `now`.
 bool is_still_there(const ReusableIndex& donor, const Index::Shard& row, const Rescan& now) {
   try {
     const FileIdentity there = file_identity(resolve_url(donor.home, row.url));
@@ -106,7 +106,7 @@ void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>&
   const auto time_of = [&](std::int64_t mtime_ns) { return accept_times ? 0 : mtime_ns; };
   std::map<Probe, std::vector<const Index::Shard*>> had;
   for (const auto& [url, row] : unnamed) {
-    if (!row.validator.empty() || row.mtime_ns == 0) continue;  // a remote one
+    if (!row.validator.empty() || row.mtime_ns == 0) continue;  // remote
     had[{row.size_bytes, time_of(row.mtime_ns), row.first_header_hash}].push_back(&row);
   }
   if (had.empty()) return;
@@ -128,7 +128,7 @@ void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>&
     if (rows == had.end() || rows->second.size() != 1 || same.size() != 1) continue;
     const Index::Shard row = *rows->second.front();
     const auto& now = std::get<Rescan>(*same.front());
-    // A copy may lie beside its original, but then the caller has said that copies are accepted.
+    // With accept_times, the caller accepts copies, so the original may still exist.
     if (!accept_times && is_still_there(old, row, now)) continue;
     if (difference_from(old, row, now, accept_times)) continue;
     *same.front() = reuse_of(old, row, now);

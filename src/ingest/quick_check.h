@@ -11,24 +11,24 @@
 
 namespace shardwise {
 
-/// Reads at most `size` bytes of a shard, as it is stored, from `offset` on: fewer only at its end.
+/// Reads `size` bytes of a shard, in stored form, from `offset` on. Returns fewer only at its end.
 using ReadShard = std::function<std::string(std::uint64_t offset, std::size_t size)>;
 
-/// Reads a local file, which must live as long as what is returned.
+/// Returns a reader of a local file. `file` must outlive it.
 ReadShard reader_of(const File& file);
 
-/// Compares a few bytes of a shard of the right size with the index: its first 512, and, if it is
-/// not compressed, the headers right before the data of up to eight members, evenly spread and with
-/// the last one. They must be headers of files of those sizes and names (by pax or GNU long names,
-/// too). If the index has hashes, the bytes of those members are compared as well, of each that has
-/// 8 MiB at most. A resolved hard link has the name of the member that it names.
-/// @return  nothing if this could be the shard that was indexed, else the difference.
+/// Compares a few bytes of a shard with the index. REQUIRES: the shard has the right size.
+/// It compares the first 512 bytes. If the shard is not compressed, it checks up to eight members,
+/// evenly spread, with the last one. The header right before each member's data must have its name
+/// and size; pax and GNU long names are understood. If the index has hashes, the data of these
+/// members is compared, up to 8 MiB each. A resolved hard link is checked by its target's name.
+/// @return  nothing if this can be the indexed shard, else the difference.
 /// Cost: 9 calls of `read` for some KiB, 8 more with hashes; 4 MiB more before a wrong name.
 /// Errors: those of `read`.
 std::optional<std::string> quick_check(const Index::Shard& row, const SegmentView& segment,
                                        const ReadShard& read);
 
-/// The first 512 bytes alone.
+/// Compares the first 512 bytes alone. Returns nothing if they are equal.
 std::optional<std::string> difference_at_start(const Index::Shard& row, const ReadShard& read);
 
 }  // namespace shardwise

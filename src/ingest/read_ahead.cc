@@ -8,12 +8,12 @@
 namespace shardwise {
 namespace {
 
-/// Between these sizes changing the advice is not worth it. A solid-state disk takes some 100 us to
-/// read one page, and reads about 200 KB in a row in that time; for a network or a spinning disk
-/// the two are further apart still.
+/// Between these sizes, a change of the advice is not worth it. A solid-state disk reads about 200
+/// KB in a row in the time of one random page. The ratio is larger for a network or a spinning
+/// disk.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{192} << 10;
 constexpr std::uint64_t kLargeBytes = std::uint64_t{512} << 10;
-/// Members seen before the first decision, and about as many count for the later ones.
+/// Members before the first decision; later decisions use a running mean over about as many.
 constexpr unsigned kMembers = 8;
 
 }  // namespace
@@ -38,7 +38,7 @@ void ReadAhead::read_all() noexcept {
 void ReadAhead::advise(bool ahead) noexcept {
   ahead_ = ahead;
   if (mapped_.empty()) return;
-  // Advice that is not taken costs time only.
+  // A failure is ignored: it costs only time.
   ::madvise(const_cast<char*>(mapped_.data()), mapped_.size(),
             ahead ? MADV_SEQUENTIAL : MADV_RANDOM);
 }

@@ -5,19 +5,19 @@
 
 namespace shardwise {
 
-/// Decides whether the kernel reads ahead in a mapped shard of which only the headers are needed.
-/// At first it does not, so that a scan reads one page of each large member, not gigabytes. Where
-/// members turn out to be so small that reading them all costs no more than jumping over them, it
-/// does. One thread.
+/// Decides whether the kernel reads ahead in a mapped shard of which a scan needs only the headers.
+/// It starts without read-ahead, so that a scan reads one page of each large member. It switches
+/// read-ahead on if members are so small that reading everything costs no more than skipping.
+/// Threads: one.
 class ReadAhead {
  public:
   ReadAhead() = default;
   /// @param mapped  page-aligned: a whole mapped file.
   explicit ReadAhead(std::string_view mapped);
 
-  /// To be told where each member begins.
+  /// Call for each member with the offset of its data.
   void at(std::uint64_t offset) noexcept;
-  /// From now on all is read, from front to back.
+  /// Call before all bytes are read, from front to back.
   void read_all() noexcept;
 
  private:
@@ -28,7 +28,7 @@ class ReadAhead {
   bool decided_ = false;
   std::uint64_t last_ = 0;
   unsigned num_passed_ = 0;
-  std::uint64_t mean_bytes_ = 0;  // of the last few
+  std::uint64_t mean_bytes_ = 0;  // between the last few members
 };
 
 }  // namespace shardwise

@@ -24,10 +24,10 @@
 namespace shardwise {
 namespace {
 
-/// True if the place is a URL, in which bytes may be written as %XX.
+/// True if the place is a URL whose bytes may be written as %XX.
 bool is_encoded(const std::string& place) { return is_remote_url(place) && !is_object_url(place); }
 
-/// A folder, a file or the beginning of URLs, in one spelling: without a slash at its end.
+/// Returns a folder, a file or a URL prefix in one spelling, without a slash at its end.
 std::string normal_place(const std::string& place) {
   if (place.empty()) {
     throw InvalidArgument("the relocation lacks a folder", "", "give the old and the new one");
@@ -45,16 +45,16 @@ bool lies_in(const std::string& place, const std::string& folder) {
   return place == folder || place.starts_with(folder + "/");
 }
 
-/// True if a word of this folder and this pattern would mean something else, because characters of
-/// the folder's name would be taken for a pattern, too.
+/// True if a word of this folder and pattern would mean something else, because characters of the
+/// folder's name would be read as a pattern.
 bool reads_otherwise(const std::string& folder, const std::string& pattern) {
   if (folder.find('{') != std::string::npos) return true;
   return !is_remote_url(folder) && folder.find_first_of("*?[\\") != std::string::npos &&
          pattern.find_first_of(kGlobCharacters) != std::string::npos;
 }
 
-/// A relocation that was checked, in normal spelling. The index knows URLs without what is secret,
-/// so that is no part of `from`; of `to` it says how the shards are fetched now.
+/// A checked relocation, in normal spelling. The index stores URLs without secrets, so `from` has
+/// none. `to` keeps its secrets, which the shards are fetched with now.
 class Move {
  public:
   explicit Move(const Relocation& relocation)
@@ -66,10 +66,11 @@ class Move {
     return is_remote_url(from_) ? rebased_url(place, from_, from_).has_value()
                                 : lies_in(place, from_);
   }
-  /// Where a place below `from` is now. Errors: InvalidArgument if that cannot be expressed.
+  /// The new place of a place below `from`.
+  /// Errors: InvalidArgument if it cannot be expressed.
   std::string apply(const std::string& place) const {
     if (is_remote_url(from_) && is_remote_url(to_)) return *rebased_url(place, from_, to_);
-    // A path is as the key of an object: its bytes stand for themselves.
+    // A path is treated as an object key: both take bytes literally.
     if (is_remote_url(to_)) {
       return *rebased_url("s3://x" + place.substr(from_.size()), "s3://x", to_);
     }
@@ -102,7 +103,7 @@ class Moves {
  public:
   explicit Moves(const std::vector<Relocation>& relocations) {
     for (const Relocation& relocation : relocations) moves_.emplace_back(relocation);
-    // The longest first, since the first that matches is used.
+    // Longest first, since the first match is used.
     std::stable_sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) {
       return a.from().size() > b.from().size();
     });
@@ -115,7 +116,7 @@ class Moves {
   }
   const std::vector<Move>& all() const noexcept { return moves_; }
 
-  /// The words after the move; none if some of them cannot be expressed any more.
+  /// The words after the move; empty if some of them cannot be expressed any more.
   std::vector<std::string> apply_to_words(std::vector<std::string> words) const {
     for (std::string& word : words) {
       // The word's folder, and the pattern below it.
@@ -144,13 +145,13 @@ class Moves {
   std::vector<Move> moves_;
 };
 
-/// Where a shard of an index is looked for, in the spelling of normal_place().
+/// A shard's place, in the spelling of normal_place().
 std::string place_of(const std::string& path) {
   return is_fetched_url(path) ? path : normal_absolute_path(path);
 }
 
-/// True if a descriptor among the words, which names the places of its shards by itself, names
-/// other places than those where they are now.
+/// True if a descriptor among the words names other places than the shards' new ones. A descriptor
+/// names its shards' places by itself.
 bool descriptors_name_others(const std::vector<std::string>& words,
                              const std::vector<Source>& sources, const RemoteAccess& remote) {
   if (std::none_of(words.begin(), words.end(), is_named_like_a_descriptor)) return false;
@@ -160,7 +161,7 @@ bool descriptors_name_others(const std::vector<std::string>& words,
       named.insert(unsigned_url(place_of(shard)));
     }
   } catch (const Error&) {
-    return true;  // a descriptor that cannot be read any more names no shards
+    return true;  // a descriptor that cannot be read names no shards
   }
   return std::any_of(sources.begin(), sources.end(), [&](const Source& source) {
     return named.count(unsigned_url(place_of(std::get<Reuse>(source).row.path))) == 0;

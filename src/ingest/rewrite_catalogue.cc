@@ -13,10 +13,10 @@
 namespace shardwise {
 namespace {
 
-/// Opens and locks the table, so that no build sweeps it; returns none if that is not possible.
+/// Opens and locks the table, so that no build sweeps it. Returns nothing if that is not possible.
 std::optional<File> hold_table(const std::string& path, const IndexFiles& files) {
   const std::string& name = files.catalogue().meta().table_file;
-  // A table that bears the name of another index is swept without asking for a lock.
+  // A table named for another index is swept without a lock.
   if (owner_of_table(name) != std::string_view(path).substr(path.rfind('/') + 1)) {
     return std::nullopt;
   }
@@ -42,7 +42,7 @@ bool rewrite_catalogue(const std::string& path, const BuildInputs& inputs, bool 
   try {
     set_mode_as(catalogue.file(), *table);
   } catch (const Error&) {
-    return false;  // the table is another user's
+    return false;  // the table belongs to another user
   }
   for (const Source& source : inputs.sources) catalogue.add_shard(std::get<Reuse>(source).row);
   for (const Index::SkippedMember& member : files.catalogue().skipped(UINT64_MAX)) {

@@ -15,32 +15,32 @@
 
 namespace shardwise {
 
-/// Where the bytes of a shard are, and how they are read if that is no local file.
+/// Where a shard's bytes are, and how a remote shard is read.
 struct ShardPlace {
   std::string path;                ///< or URL
-  RemoteShards* remote = nullptr;  ///< none: a local file
+  RemoteShards* remote = nullptr;  ///< null for a local file
   RemoteShards::State state = {};  ///< of a remote shard
-  std::string copy = {};           ///< a local file with its bytes, which is read in its place
+  std::string copy = {};           ///< if not empty, a local file that is read instead
 };
 
 struct ShardBytesOptions {
-  /// Path beside which nameless files are made, for the kept bytes of a shard that is no plain
-  /// local file.
+  /// Nameless temporary files are made in the folder of this path, for compressed and remote
+  /// shards.
   std::string temporary;
-  /// Selects the members whose data is needed; a plain local shard has all data anyway.
+  /// Selects the members whose data is kept. A local uncompressed shard has all data anyway.
   SparseTarImage::Keep keep;
-  bool hash = false;  ///< stored_hash() will be asked for
-  /// Stops expanding and fetching at the first header that cannot be read: the scan will end there
-  /// with an error.
+  bool hash = false;  ///< true if stored_hash() will be called
+  /// Stops expanding and fetching at the first unreadable header, where the scan will fail.
   bool stop_at_damage = false;
-  /// Called now and then while the file is read and expanded, with how many of its bytes, as it is
-  /// stored, were read; an exception from it ends the work.
+  /// Called now and then with the number of stored bytes read so far. An exception from it ends the
+  /// work.
   std::function<void(std::uint64_t stored_bytes)> tick;
 };
 
-/// A shard's bytes as they are scanned: the file itself, mapped, or, if it is compressed or remote,
-/// an image of its expanded bytes. A file that is truncated meanwhile does not end the process: the
-/// missing bytes read as zeros, and require_unchanged() throws. One thread, to the end of its life.
+/// A shard's bytes as they are scanned: the mapped file or, if the shard is compressed or remote,
+/// an image of its expanded bytes. If the file is truncated meanwhile, the process survives: the
+/// missing bytes read as zeros, and require_unchanged() throws.
+/// Threads: one, which also destroys it.
 class ShardBytes {
  public:
   /// Errors: NotFound, kIo; CorruptShard and Unsupported from expanding; kNoSpace; those of
@@ -49,30 +49,31 @@ class ShardBytes {
   ~ShardBytes();
 
   Compression compression() const noexcept { return compression_; }
-  /// True if it is compressed in a form that carries no checksum over its content.
+  /// True if its compressed form has no checksum of the content.
   bool unchecked() const noexcept { return unchecked_; }
-  /// True if the file is scanned as it is, not read to its end already.
+  /// True if the file is scanned in place, so that reading it is part of the scan.
   bool is_in_place() const noexcept { return !image_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
   std::int64_t mtime_ns() const noexcept { return mtime_ns_; }
-  /// To be called when reading is over, also when it ended with an error.
-  /// Errors: StaleIndex if the file is not what it was when it was opened.
+  /// Call after reading, even if it failed.
+  /// Errors: StaleIndex if the file changed since it was opened.
   void require_unchanged() const;
-  /// hash64 of the first 512 bytes of the file as it is stored.
+  /// hash64 of the first 512 stored bytes.
   std::uint64_t first_block_hash() const noexcept { return first_block_hash_; }
-  /// hash128 of the file as it is stored. REQUIRES: options.hash, or a compressed shard.
+  /// hash128 of all stored bytes.
+  /// REQUIRES: options.hash, or a compressed shard.
   Hash128 stored_hash() const;
   std::string_view bytes() const noexcept { return image_ ? image_->bytes() : file_->bytes(); }
 
-  /// Tells the kernel that what lies before `offset` is not needed any more, so that scanning a
-  /// large shard does not make the process look large.
+  /// Lets the kernel drop the pages before `offset`, so that scanning a large shard does not
+  /// inflate the process's memory.
   void forget_before(std::uint64_t offset) noexcept;
-  /// To be called for each member, in the order of the shard. Also forgets what lies before its
-  /// data; where members are small, tells the kernel to read ahead.
+  /// Call for each member, in shard order. Forgets the bytes before its data. If members are small,
+  /// it lets the kernel read ahead.
   void at_member(std::uint64_t data_offset) noexcept;
 
-  /// The shard was scanned to its end, without an error.
-  /// Errors: CorruptShard if it was not read to its end, since a header cannot be read.
+  /// Call after the scan reached the end without an error.
+  /// Errors: CorruptShard if expanding stopped at an unreadable header.
   void done() const;
 
  private:
@@ -83,7 +84,7 @@ class ShardBytes {
   const ShardPlace place_;
   std::optional<RemoteShards::Copy> copy_;
   std::optional<File> stored_;            // of a remote compressed shard
-  std::optional<MappedFile> file_;        // none: a remote shard that is not compressed
+  std::optional<MappedFile> file_;        // empty for a remote uncompressed shard
   std::optional<MappedReadGuard> guard_;  // of file_
   std::optional<SparseTarImage> image_;
   Compression compression_ = Compression::kNone;

@@ -24,7 +24,7 @@
 namespace shardwise {
 namespace {
 
-/// True if the name is one that WebDataset gives to a sample.
+/// True if WebDataset would read a member of this name as a sample's field.
 bool names_a_field(std::string_view name) {
   return !is_meta_name(name) && split_sample_name(name).has_value();
 }
@@ -34,8 +34,9 @@ std::string link_text(const TarOther& link) {
   return std::string(hard ? "a hard" : "a symbolic") + " link to " + in_quotes(link.target);
 }
 
-/// What leaves out members of this kind. It names the command, since others index at first use.
-std::string command_that_skips(Index::SkippedMember::Kind kind) {
+/// The option that leaves out members of this kind. It names the command, since indexes are also
+/// built at first use, without one.
+std::string_view option_that_skips(Index::SkippedMember::Kind kind) {
   switch (kind) {
     case Index::SkippedMember::Kind::kNoField:
       return spelled("`shardwise index --on-no-field skip`");
@@ -58,7 +59,7 @@ class SampleGrouper {
     if (!options.columns.empty()) columns_.emplace(options.columns);
   }
 
-  /// @param data  the member's bytes; read only where hashes or columns are wanted.
+  /// @param data  the member's bytes; read only if hashes or columns are wanted.
   void add(const TarMember& member, std::string_view data) {
     if (is_meta_name(member.name)) {
       leave_out(Index::SkippedMember::Kind::kMetaName, member.header_offset, member.name,
@@ -92,7 +93,7 @@ class SampleGrouper {
     if (columns_) set_columns(member, name->field, data);
   }
 
-  /// Takes note of what is no member: a link that was not resolved, a device or a FIFO.
+  /// Records an entry that is not a member: an unresolved link, a device or a FIFO.
   void add_other(const TarOther& other) {
     if (other.type == TarOther::Type::kSpecial) {
       leave_out(Index::SkippedMember::Kind::kSpecial, other.header_offset, other.name,
@@ -120,15 +121,15 @@ class SampleGrouper {
     leave_out(Index::SkippedMember::Kind::kLink, other.header_offset, other.name, link_text(other));
   }
 
-  /// Ends the grouping: refuses keys that come in two places, and hashes all keys.
+  /// Ends the grouping. Refuses keys that occur in two places, and returns the hashes of all keys.
   std::vector<std::uint64_t> finish() {
     builder_.drop_empty_last();
     std::vector<std::uint64_t> hashes(builder_.num_samples());
     for (std::uint32_t i = 0; i < hashes.size(); ++i) hashes[i] = hash64(builder_.key(i));
     std::vector<std::uint32_t> order(hashes.size());
     std::iota(order.begin(), order.end(), 0U);
-    // Sorted, so that equal keys lie together. Different keys may have one hash, perhaps because
-    // somebody chose them so.
+    // Sorting puts equal keys side by side. Different keys may have the same hash, e.g. by an
+    // attacker's choice.
     std::uint64_t num_compared = 0;
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
       if (++num_compared % 65'536 == 0) options_.cancel.throw_if_cancelled();
@@ -197,15 +198,15 @@ class SampleGrouper {
     }
   }
 
-  /// Remembers that a column cannot take a value of the last sample. It is an error only if the
-  /// sample is not left out in the end.
+  /// Records that a column cannot take a value of the last sample. It becomes an error only if the
+  /// sample is kept.
   void refuse_value(const TarMember& member, std::string what, std::string_view remedy) {
     bad_values_.push_back({builder_.num_samples() - 1, member.header_offset,
                            std::string(member.name), std::move(what), remedy});
     if (options_.policies.repeated_key != DefectPolicies::OnDefect::kSkip) refuse_bad_values({});
   }
 
-  /// @param drop  the samples that are left out; empty: none
+  /// @param drop  true for each sample that is left out; empty means none.
   void refuse_bad_values(const std::vector<bool>& drop) {
     for (const BadValue& bad : bad_values_) {
       if (!drop.empty() && drop[bad.sample]) continue;
@@ -255,12 +256,12 @@ class SampleGrouper {
   std::vector<BadValue> bad_values_;
 };
 
-/// The members of a compressed shard whose data the scan reads.
+/// True if the scan of a compressed shard reads this member's data.
 bool wants_data(const ShardScanOptions& options, std::string_view name, std::uint64_t size_bytes) {
   if (options.hash) return true;
   if (options.columns.empty() || size_bytes > kMaxColumnFieldBytes) return false;
   if (options.policies.link == DefectPolicies::OnLink::kResolve)
-    return true;  // a link may give it any field
+    return true;  // a link may name it as any field
   const auto parts = split_sample_name(name);
   return parts && std::any_of(options.columns.begin(), options.columns.end(),
                               [&](const Index::Column& column) {
@@ -274,7 +275,7 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
   SampleGrouper grouper(path, options);
   EarlierMembers earlier;
   const bool resolve = options.policies.link == DefectPolicies::OnLink::kResolve;
-  // With hashes the file is read twice: for its headers, and for its hash.
+  // With hashes, the file is read twice: for its headers, then for its hash.
   const std::uint64_t share = options.hash ? 2 : 1;
   const auto add = [&](const TarMember& member) {
     grouper.add(member, bytes.substr(member.data_offset, member.size_bytes));
@@ -345,7 +346,7 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
 }  // namespace
 
 ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
-  // Without a validator, only the hash can tell later whether it is still this shard.
+  // Without a validator, only the hash can identify the shard later.
   const bool is_unknown = place.remote != nullptr && place.state.validator.empty();
   const bool hash = options.hash || is_unknown;
   ShardBytes shard(
@@ -364,15 +365,15 @@ ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
     ShardPart part = scan_expanded(without_secrets(place.path), options, shard);
     shard.require_unchanged();
     part.row.validator = place.state.validator;
-    // All bytes of a compressed shard were read anyway, so its hash costs no reading. It tells the
-    // shard from another one of its size and time.
+    // All bytes of a compressed shard were read anyway, so its hash needs no further reads. It
+    // tells the shard from others of the same size and time.
     if (hash || shard.compression() != Compression::kNone) {
       part.row.content_hash = shard.stored_hash();
     }
     shard.done();
     return part;
   } catch (const CorruptShard&) {
-    shard.require_unchanged();  // a shard that is being written is stale, not corrupt
+    shard.require_unchanged();  // a shard that is still being written is stale, not corrupt
     throw;
   }
 }
@@ -391,7 +392,7 @@ std::vector<Index::Summary::Field> count_fields(const SegmentView& segment) {
     ++field.num_members;
     field.bytes += member.size_bytes;
   }
-  // A field whose only samples were left out.
+  // Drops fields whose only samples were left out.
   std::erase_if(fields, [](const Index::Summary::Field& field) { return field.num_members == 0; });
   return fields;
 }

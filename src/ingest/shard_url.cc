@@ -14,14 +14,15 @@
 namespace shardwise {
 namespace {
 
-/// "'http://x' in 'd.json', shardlist[0].url"
+/// For error texts, e.g. "'http://x' in 'd.json', shardlist[0].url".
 std::string named(std::string_view url, std::string_view where) {
   std::string text = in_quotes(without_secrets(std::string(url)));
   if (!where.empty()) (text += " in ") += where;
   return text;
 }
 
-/// The path in a file: URL. REQUIRES: it is one.
+/// The path in a file: URL.
+/// REQUIRES: `url` is one.
 std::string path_in_file_url(std::string_view url, std::string_view where) {
   SHARDWISE_ASSERT(scheme_of(url) == "file");
   std::string_view rest = url.substr(5);
@@ -73,7 +74,7 @@ std::string resolve_reference(std::string_view url, const std::string& base,
     }
   }
   if (remote) {
-    static_cast<void>(canonical_url(url));  // a malformed one is an error here, where it is named
+    static_cast<void>(canonical_url(url));  // reports a malformed URL where its source is known
     return std::string(url);
   }
   if (remote_base) {

@@ -31,24 +31,25 @@ namespace shardwise {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t kMaxShards = 10'000'000;  // a slip like {0..9999999999} is no dataset
+constexpr std::uint64_t kMaxShards = 10'000'000;  // beyond it, a range is a typing error
 constexpr int kMaxListDepth = 8;
 
-/// True for a name that a shell's * does not match. Such files and folders are not meant: they are
-/// what editors, notebooks, macOS ("._0.tar") and snapshots put beside the shards.
+/// True for a name that a shell's * does not match. Editors, notebooks, macOS ("._0.tar") and
+/// snapshots put such files and folders beside the shards.
 bool is_hidden(std::string_view name) { return name.starts_with('.'); }
 
-/// True if that holds for a part of `rest`, the path of a file below a folder.
+/// True if any part of `rest` is hidden.
+/// @param rest  the path of a file, relative to a folder.
 bool is_hidden_below(std::string_view rest) {
   return is_hidden(rest) || rest.find("/.") != std::string_view::npos;
 }
 
-/// Lists all files below a directory, bytewise sorted, but for hidden ones. Symbolic links to
-/// folders are followed. Each folder is entered once: by a path without links, if there is one.
+/// Lists all files below a directory, bytewise sorted, except hidden ones. Symbolic links to
+/// folders are followed. Each folder is entered once, by a path without links if it has one.
 struct Folders {
   explicit Folders(const std::string& directory) {
     enter(directory);
-    // Sorted, so that the result does not depend on the order of entries on the disk.
+    // The order of links_ makes the result independent of the order of entries on the disk.
     while (!links_.empty()) enter(links_.extract(links_.begin()).value());
     std::sort(shards.begin(), shards.end());
     std::sort(others.begin(), others.end());
@@ -81,13 +82,13 @@ struct Folders {
   }
 
   std::set<std::pair<dev_t, ino_t>> entered_;
-  std::set<std::string> links_;  // to folders, not followed yet
+  std::set<std::string> links_;  // links to folders, not followed yet
 };
 
-/// Some 100,000 names of the longest paths there are.
+/// Largest list in bytes: room for 65,536 paths of 4,096 bytes.
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{256} << 20;
 
-/// What a brace with this body stands for; nothing if for itself.
+/// Returns the choices of a brace with this body, or nothing if the brace stands for itself.
 std::optional<std::vector<std::string>> brace_choices(const std::string& body,
                                                       const std::string& pattern) {
   if (const std::size_t dots = body.find(".."); dots != std::string::npos) {
@@ -119,7 +120,7 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
     return choices;
   }
   if (body.find(',') == std::string::npos) return std::nullopt;
-  // Braces of a program in a command, as of awk '{print $1, $2}', are none of ours.
+  // In a command, braces may belong to a program, e.g. awk '{print $1, $2}'.
   if (is_command_url(pattern) && body.find_first_of(" $'\"") != std::string::npos) {
     return std::nullopt;
   }
@@ -133,8 +134,8 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
   }
 }
 
-/// Refuses "a.tar::b.tar", as webdataset joins sources, unless it is the name of a file. Of a URL
-/// the colons of an address ([::1]) are none.
+/// Refuses "a.tar::b.tar", webdataset's way to join sources, unless a file has that name. The
+/// colons of an IPv6 address ([::1]) in a URL do not count.
 void require_not_joined(const std::string& source) {
   const std::size_t joiner = source.find("::");
   if (joiner == std::string::npos || is_command_url(source)) return;
@@ -179,7 +180,7 @@ class Expander {
     }
   }
 
-  /// @param path  empty: standard input.
+  /// @param path  empty means standard input.
   void add_list(const std::string& path, int depth) {
     const std::string name = name_of_text(path);
     if (depth >= kMaxListDepth) {
@@ -193,7 +194,7 @@ class Expander {
     }
   }
 
-  /// A file, a directory or a glob.
+  /// Adds a file, a directory, a glob or a URL.
   void add_pattern(const std::string& pattern) {
     if (is_command_url(pattern) && remote_ != nullptr && remote_->runs_commands()) {
       add_shard(pattern);
@@ -230,7 +231,7 @@ class Expander {
     for (const std::string& match : matches) add_path(match);
   }
 
-  /// A URL: of a shard or a descriptor; of a folder, with a slash at its end; or a glob.
+  /// Adds a URL of a shard or a descriptor, of a folder (with a slash at its end), or a glob.
   void add_remote(const std::string& url) {
     const std::size_t glob = glob_in(url);
     const std::string path = is_object_url(url) ? url : url.substr(0, url.find('?'));
@@ -276,7 +277,8 @@ class Expander {
     list_.left_out.insert(list_.left_out.end(), others.begin(), others.end());
   }
 
-  /// What begins as the URL of a folder or a glob does.
+  /// Lists the files whose URLs begin with a folder's URL, or with the part of `url` before its
+  /// glob.
   std::vector<std::string> list(const std::string& url, std::size_t glob) const {
     try {
       return remote_->list(url.substr(0, glob));
@@ -289,8 +291,8 @@ class Expander {
     }
   }
 
-  /// Where the first character of a glob stands in a URL. What is no key of an object store may
-  /// hold ? and [ for other reasons.
+  /// The position of the first glob character in a URL. In object keys, all glob characters count.
+  /// In other URLs only a * before the query counts, since ? and [ have other meanings there.
   static std::size_t glob_in(const std::string& url) {
     const std::size_t host = url.find("://") + 3;
     if (is_object_url(url)) return url.find_first_of(kGlobCharacters, host);
@@ -338,7 +340,7 @@ class Expander {
   }
 
   const RemoteAccess& remote_;
-  bool may_name_others_ = false;  ///< later: a directory, a glob or a descriptor is among them
+  bool may_name_others_ = false;  ///< true with a directory, a glob or a descriptor
   SourceList list_;
 };
 

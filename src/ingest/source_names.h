@@ -6,22 +6,23 @@
 
 namespace shardwise {
 
-/// True for the files of a directory that it stands for as a source.
+/// True if a directory that is named as a source includes files of this name.
 bool is_named_like_a_shard(const std::string& path);
 
-/// True for a path or URL that, as a source, is a wids descriptor.
+/// True if a source of this path or URL is a wids descriptor.
 bool is_named_like_a_descriptor(const std::string& path);
 
-/// `a{1..3}b{x,y}` to a1bx, a1by, a2bx, ...; a brace with neither `..` nor `,` stands for itself.
-/// Errors: InvalidArgument for a malformed one, or more than 10 million.
+/// Expands `a{1..3}b{x,y}` to a1bx, a1by, a2bx, ...; a brace without `..` or `,` stands for itself.
+/// Errors: InvalidArgument for a malformed pattern, or one of more than 10 million names.
 std::vector<std::string> expand_braces(const std::string& pattern);
 
-/// A text for error texts that may hold URLs, and not only at its beginning: of these the scheme.
+/// Returns `text` for error texts. If it has a URL, the rest after the URL's scheme is hidden; a
+/// text that is one URL is redacted instead.
 std::string without_urls(const std::string& text);
 
-/// A source that has one of these and does not exist is a glob.
+/// A source with one of these that does not exist as a path is a glob.
 inline constexpr std::string_view kGlobCharacters = "*?[";
-/// One that has one of these may be a pattern.
+/// A source with one of these may be a pattern.
 inline constexpr std::string_view kPatternCharacters = "*?[{";
 
 }  // namespace shardwise

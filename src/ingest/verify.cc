@@ -28,8 +28,8 @@
 namespace shardwise {
 namespace {
 
-/// Compares the members that a scan finds with the index's records, in archive order. Their data
-/// lies in that order, too, except that of resolved hard links.
+/// Compares a scan's members with the index's records, in archive order. Their data is in that
+/// order, too, except for resolved hard links.
 class MemberComparison {
  public:
   MemberComparison(const SegmentView& segment, bool full) : segment_(segment), full_(full) {}
@@ -48,8 +48,7 @@ class MemberComparison {
         changed_ = "the content of " + in_quotes(member.name) + place + " differs";
       }
     } else if (!other_ && member.data_offset >= record.data_offset()) {
-      // The member that the index has may still follow: this one may be in no sample, or was
-      // skipped.
+      // The index's member may still follow. This one may be in no sample, or was left out.
       other_ = in_quotes(member.name) + place + " with " + std::to_string(member.size_bytes) +
                " bytes, where the index has " + in_quotes(field) + " of sample " +
                in_quotes(segment_.key(sample_)) + " at offset " +
@@ -58,7 +57,7 @@ class MemberComparison {
     }
   }
 
-  /// The first difference; nothing if all members were seen as the index has them.
+  /// The first difference; nothing if all members match the index.
   std::optional<std::string> problem() const {
     if (changed_ || next_ == segment_.num_members()) return changed_;
     if (other_) return other_;
@@ -75,19 +74,21 @@ class MemberComparison {
   const SegmentView segment_;
   const bool full_;
   std::uint32_t next_ = 0;    // member
-  std::uint32_t sample_ = 0;  // that holds it
+  std::uint32_t sample_ = 0;  // of that member
   std::optional<std::string> changed_;
-  std::optional<std::string> other_;  // that was seen since the last one that the index has
+  std::optional<std::string> other_;  // a differing member since the last match
 };
 
-/// The file that is verified, and the part of the index that it is compared with.
+/// The file to verify, and its relation to the index.
 struct Inspection {
   ShardPlace place;
-  bool is_original = true;     ///< the file that the index names, not a copy
-  bool is_stored_form = true;  ///< as it is stored, compressed or not
+  bool is_original = true;     ///< false for a copy
+  bool is_stored_form = true;  ///< false for an expanded copy of a compressed shard
 };
 
-/// The shard where the index says that it is, if it is still the same file.
+/// Returns the shard at the index's path or URL.
+/// Errors: NotFound; StaleIndex if it changed; Unsupported without access to remote files; those of
+///   RemoteShards.
 Inspection original(const Index& index, const Index::Shard& info, const VerifyOptions& options) {
   if (!is_fetched_url(info.path)) {
     if (is_missing(info)) throw missing_shard_error(index, info);
@@ -158,7 +159,7 @@ std::optional<std::string> difference(const Index& index, const Index::Shard& in
       .tick =
           [&](std::uint64_t offset) {
             options.cancel.throw_if_cancelled();
-            // In full the file's hash comes after.
+            // With `full`, the file's hash is read after the headers.
             if (shard.is_in_place()) went_through(options.full ? offset / 2 : offset);
             shard.forget_before(offset);
           }};
@@ -196,8 +197,7 @@ void require_hashes(const Index& index, const VerifyOptions& options) {
       "build it with " + spelled("`shardwise index --hash`") + ", or verify the headers only");
 }
 
-/// Calls `compare`, and returns what it returns, or the text of an error that it throws about the
-/// shard.
+/// Calls `compare`, and returns its result, or the text of an error about the shard.
 template <class Compare>
 std::optional<std::string> problem_of(const Compare& compare) {
   try {
@@ -207,18 +207,18 @@ std::optional<std::string> problem_of(const Compare& compare) {
   } catch (const CorruptIndex&) {
     throw;
   } catch (const Error& e) {
-    // What says nothing of the shard, but of the way to it.
+    // These errors concern the access to the shard, not the shard.
     const bool is_unread = e.code() == ErrorCode::kIo || e.code() == ErrorCode::kNoSpace ||
                            e.code() == ErrorCode::kFetch;
     return is_unread ? std::string(kNotVerified) + e.what() : e.what();
   }
 }
 
-/// Of remote shards in full, what is compared lies in temporary files of no more than this, unless
+/// With `full`, the temporary files of remote shards take at most this many bytes together, unless
 /// one shard is larger.
 constexpr std::uint64_t kMaxTemporaryBytes = std::uint64_t{1} << 30;
 
-/// How many threads verify: none, but the caller's, if all shards are local.
+/// The number of threads that verify besides the caller's; 0 if all shards are local.
 unsigned num_threads(const Index& index, const VerifyOptions& options) {
   std::uint64_t num_remote = 0, largest = 1;
   for (std::uint64_t number = 0; number < index.num_shards(); ++number) {
@@ -283,7 +283,7 @@ std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
     try {
       return difference(index, info, inspection, options);
     } catch (const CorruptShard&) {
-      // A shard that was truncated just before it was opened is stale, not corrupt.
+      // If the shard was truncated just before it was opened, it is stale, not corrupt.
       original(index, info, options);
       throw;
     }

@@ -13,19 +13,21 @@
 
 namespace shardwise::detail {
 
-/// Throws Mismatch, as check_against_descriptor() does, unless a shard is what `descriptor` claims.
+/// Throws Mismatch unless a shard has the size and the samples that `descriptor` claims.
+/// Errors: as check_against_descriptor().
 SHARDWISE_EXPORT void require_claimed(const std::string& descriptor,
                                       const WidsDescriptor::Shard& claimed,
                                       std::uint64_t size_bytes, std::uint64_t num_samples);
 
-/// The fingerprint of the numbering that these claims make: of the shards' file names, samples,
-/// sizes and md5 sums, in their order. The folder or server does not matter. It is none that
-/// Index::fingerprint() has of an index that was built.
+/// The fingerprint of the numbering that these claims define. It hashes the shards' file names,
+/// samples, sizes and md5 sums, in order; the folder or server does not matter. It never equals the
+/// Index::fingerprint() of an index that was built.
 SHARDWISE_EXPORT Hash128 claimed_fingerprint(const std::vector<WidsDescriptor::Shard>& shards);
 
-/// The index in the folder that index_for() would return for these sources without building it:
-/// nothing if it is not there, or not current. Claims are checked.
-/// Cost: nothing if it is not there; otherwise as index_for(). Errors: Mismatch; Cancelled.
+/// Returns the index that index_for() would return for these sources without building. Returns
+/// nothing if that index does not exist, or is not current. Checks the claims.
+/// Cost: a stat(2) if it does not exist, else as index_for().
+/// Errors: Mismatch; Cancelled.
 SHARDWISE_EXPORT std::optional<std::string> find_current_index(SourceList sources,
                                                                const IndexCacheOptions& options);
 

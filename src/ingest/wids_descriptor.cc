@@ -23,8 +23,7 @@ namespace {
 
 constexpr std::uint64_t kMaxClaimedSamples = std::uint64_t{1} << 63;
 
-/// Reads a descriptor and the files that it refers to, within one budget of bytes, shards and
-/// samples.
+/// Reads a descriptor and its referenced files, within common limits on bytes, shards and samples.
 class Resolver {
  public:
   explicit Resolver(const RemoteAccess& remote) : remote_(remote) {}
@@ -151,31 +150,31 @@ class Resolver {
   std::uint64_t num_samples_ = 0;
 };
 
-/// The last part of a path or URL; of a URL of the web without query and fragment.
+/// The last part of a path or URL, without a web URL's query and fragment.
 std::string_view file_name(std::string_view path) {
   path = without_query(path);
   return path.substr(path.rfind('/') + 1);
 }
 
-/// One shard, as the index has it and as the descriptor claims it to be.
+/// One shard, as in the index and as claimed by the descriptor.
 struct Claim {
   const WidsDescriptor::Shard* claimed;
   Index::Shard shard;
 };
 
-/// One spelling of a path; of a URL without what is secret, as the index has it.
+/// Returns one spelling of a path, or a URL without secrets, as in the index.
 std::string absolute_path(const std::string& path) {
   return is_fetched_url(path) ? unsigned_url(path) : normal_absolute_path(path);
 }
 
-/// How the size that is claimed differs; empty if it does not, or none is.
+/// How the claimed size differs; empty if it does not, or if no size is claimed.
 std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_bytes) {
   if (!claimed.size_bytes || *claimed.size_bytes == size_bytes) return {};
   return "is " + std::to_string(size_bytes) + " bytes long, not " +
          std::to_string(*claimed.size_bytes);
 }
 
-/// The same of size and samples.
+/// How the claimed size and number of samples differ; empty if they do not.
 std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_bytes,
                        std::uint64_t num_samples) {
   if (claimed.num_samples != num_samples) {

@@ -36,7 +36,7 @@ struct Scalar {
   }
 };
 
-/// The keys that have a meaning; each may come once in an object.
+/// The keys with a meaning. Each may occur once in an object.
 enum class Key : unsigned char {
   kVersion,
   kName,
@@ -55,8 +55,8 @@ constexpr std::array<std::string_view, 11> kKeyNames = {
     "wids_version", "name", "base",     "weight", "shardlist", "datasets",
     "source_url",   "url",  "nsamples", "md5sum", "filesize"};
 
-/// Takes one token of the document after another. `places_` says where in it they are. Values
-/// without a meaning there are skipped.
+/// Reads the document token by token; `places_` is the path to the current one. Skips values
+/// without a meaning at their place.
 class Reader {
  public:
   explicit Reader(const std::string& file) : file_(file) {}
@@ -81,12 +81,12 @@ class Reader {
   Descriptor take_result() { return std::move(descriptor_); }
 
  private:
-  /// An object or array that is being read.
+  /// An open object or array.
   struct Place {
     enum class Kind : unsigned char { kFile, kShardlist, kShard, kDatasets, kDataset };
     Kind kind = Kind::kFile;
-    Key key = Key::kOther;  ///< of an object: the one read last
-    unsigned seen = 0;      ///< of an object: bits of the keys that came
+    Key key = Key::kOther;  ///< of an object, the last one read
+    unsigned seen = 0;      ///< of an object, bits of the keys read so far
   };
   using Kind = Place::Kind;
 
@@ -106,7 +106,7 @@ class Reader {
   }
   Shard& shard() { return dataset().shards->back(); }
 
-  /// "'d.json', datasets[1].shardlist[0].nsamples"
+  /// For error texts, e.g. "'d.json', datasets[1].shardlist[0].nsamples".
   std::string where() {
     std::string path;
     for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -334,7 +334,7 @@ class Reader {
   const std::string& file_;
   Descriptor descriptor_;
   std::vector<Place> places_;
-  std::size_t unread_depth_ = 0;  ///< inside what means nothing, how deep
+  std::size_t unread_depth_ = 0;  ///< depth inside a skipped value
   std::size_t num_shards_ = 0;
 };
 

@@ -8,7 +8,7 @@
 
 namespace shardwise::wids_json {
 
-/// More than any data set has: what a descriptor may ask of memory is bounded.
+/// Limits on a descriptor's memory, far above any real data set.
 inline constexpr std::size_t kMaxShards = 10'000'000;
 inline constexpr std::size_t kMaxDatasets = 65'536;
 inline constexpr std::size_t kMaxDepth = 64;
@@ -29,14 +29,14 @@ struct Dataset {
   std::optional<std::vector<Shard>> shards;
 };
 
-/// A descriptor's text, taken apart and checked value by value; nothing is resolved yet.
+/// A descriptor's text, parsed and checked value by value. References are not resolved yet.
 struct Descriptor {
   Dataset own;
   std::optional<std::vector<Dataset>> datasets;
 };
 
-/// Memory: what is returned; the text may nest and repeat as it likes.
 /// @param file  for error texts.
+/// Memory: only the result, however the text nests and repeats.
 /// Errors: InvalidArgument, VersionMismatch, as read_wids_descriptor.
 Descriptor parse(std::string_view json, const std::string& file);
 

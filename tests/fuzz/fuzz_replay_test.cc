@@ -1,5 +1,5 @@
-// The fuzz targets' seeds and some hundred mutations of them, everywhere the tests run: a target
-// throws nothing.
+// Runs the fuzz targets on their seeds and on some hundred mutations of them, wherever the tests
+// run. A target must throw nothing.
 
 #include <cstdlib>
 #include <random>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMutations = 400;
 
-/// Small changes of the kinds that fuzzers make.
+/// Makes small changes as fuzzers do.
 class Mutator {
  public:
   explicit Mutator(std::uint64_t seed) : random_(seed) {}
@@ -29,7 +29,7 @@ class Mutator {
  private:
   void mutate(std::string& bytes, const std::string& other) {
     static constexpr std::array<char, 8> kOdd = {'\0', '\1', '\x7f', '\x80', '\xff', ' ', '0', '"'};
-    // The first byte stays: it is the control byte of most targets.
+    // The first byte is kept: it is the control byte of most targets.
     if (bytes.size() < 2) bytes += '\0';
     const std::uint64_t at = 1 + below(std::max<std::size_t>(1, bytes.size() - 1));
     switch (below(8)) {

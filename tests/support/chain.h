@@ -17,8 +17,8 @@
 
 namespace shardwise::test {
 
-/// Calls use(seed) for repeats(slice, whole) seeds from a fresh one on, or for SHARDWISE_SEED
-/// alone, until a check fails. A failure's trace names its seed.
+/// Calls use(seed) for repeats(slice, whole) consecutive seeds, from a fresh one on, until a check
+/// fails. If SHARDWISE_SEED is set, that seed alone is used. A failure's trace names its seed.
 inline void for_each_seed(int slice, int whole, const std::function<void(std::uint64_t)>& use) {
   const std::uint64_t first = random_seed();
   const int seeds = std::getenv("SHARDWISE_SEED") == nullptr ? repeats(slice, whole) : 1;
@@ -29,15 +29,15 @@ inline void for_each_seed(int slice, int whole, const std::function<void(std::ui
   }
 }
 
-/// What a chain draws at random.
+/// The source of a chain's random values.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : engine_(seed * 0x9E3779B97F4A7C15U + 1) {}
 
   std::uint64_t number() { return engine_(); }
-  /// In [0, n). REQUIRES: n > 0.
+  /// Uniform in [0, n). REQUIRES: n > 0.
   std::uint64_t below(std::uint64_t n) { return engine_() % n; }
-  /// In [low, high].
+  /// Uniform in [low, high].
   std::uint64_t between(std::uint64_t low, std::uint64_t high) {
     return low + below(high - low + 1);
   }
@@ -55,7 +55,7 @@ class Dice {
   std::mt19937_64 engine_;
 };
 
-/// What a chain found wrong.
+/// Thrown when a chain finds an error.
 struct ChainBroken {
   std::string text;
 };
@@ -94,11 +94,12 @@ void must_throw(Action action, const std::string& what) {
   throw ChainBroken{"did not throw: " + what};
 }
 
-/// Runs random chains of operations beside a model: repeats(slice, whole) of them from a fresh seed
-/// on, or that of SHARDWISE_SEED alone, with its log on standard output. Returns how many.
-/// @param chain  what went wrong in the chain of a seed, or "", or it throws it; may write what it
-///             does to the log. A chain that failed is run again for its log; after three the rest
-///             is left out.
+/// Runs random chains of operations against a model, and returns how many. There are repeats(slice,
+/// whole) of them, from a fresh seed on. If SHARDWISE_SEED is set, that chain alone runs, with its
+/// log on standard output.
+/// @param chain  runs the chain of a seed, and returns the error, or "" if it found none. It may
+///   throw the error instead. It may write its steps to the log. A failed chain is run again with a
+///   log; after three failures the rest is skipped.
 inline std::uint64_t run_chains(
     int slice, int whole, const std::function<std::string(std::uint64_t, std::ostream*)>& chain) {
   const auto run = [&](std::uint64_t seed, std::ostream* log) {
@@ -128,7 +129,7 @@ inline std::uint64_t run_chains(
   return chains;
 }
 
-/// The dice of a random chain; a base of its model.
+/// The random source of a chain's model, as a base class.
 class Dice {
  protected:
   explicit Dice(std::uint64_t seed) : random_(seed) {}

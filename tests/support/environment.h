@@ -7,7 +7,8 @@
 
 namespace shardwise::test {
 
-/// Variables of this process, which are what they were before when it ends. One thread.
+/// Sets environment variables of this process, and restores them on destruction.
+/// Threads: one.
 class Environment {
  public:
   Environment() = default;

@@ -10,17 +10,18 @@
 
 namespace shardwise::test {
 
-/// How flock behaves in this program, as on other file systems.
+/// The behaviour of flock() in this program, to imitate other file systems.
 struct FlockBehaviour {
-  std::atomic<int> error{0};  ///< if not 0, what each call fails with
-  /// As NFS, which makes it of POSIX locks: an exclusive one wants a descriptor for writing.
+  std::atomic<int> error{0};  ///< if not 0, each call fails with it
+  /// If true, as on NFS, where flock() is a POSIX lock: an exclusive lock needs a descriptor open
+  /// for writing.
   std::atomic<bool> as_nfs{false};
 };
 inline FlockBehaviour flock_behaviour;
 
 }  // namespace shardwise::test
 
-/// In place of the C library's. To be included by one source of a program.
+/// Replaces the C library's flock(). Only one source of a program may include this header.
 extern "C" int flock(int fd, int operation) noexcept {
   const auto& how = shardwise::test::flock_behaviour;
   if (how.error != 0) {

@@ -4,7 +4,7 @@
 #include <webp/encode.h>
 
 #include <cstdio>
-// libjpeg needs stdio.h before it.
+// stdio.h must precede libjpeg's header.
 #include <jpeglib.h>
 
 #include <cmath>
@@ -44,7 +44,7 @@ class PngWriter {
   std::string bytes_;
 };
 
-/// `components` bytes a pixel in `data`.
+/// @param data  `components` bytes a pixel.
 std::string encode_components(const std::vector<std::uint8_t>& data, int width, int height,
                               int components, J_COLOR_SPACE colours, const JpegKind& kind) {
   jpeg_compress_struct jpeg{};
@@ -129,7 +129,7 @@ std::string encode_gray_jpeg(const Rgb& image) {
 }
 
 std::string encode_cmyk_jpeg(const Rgb& image) {
-  // With no black ink, Adobe's inverted cyan, magenta and yellow are red, green and blue.
+  // Without black ink, Adobe's inverted cyan, magenta and yellow equal red, green and blue.
   std::vector<std::uint8_t> inks;
   for (std::size_t i = 0; i < image.pixels.size(); i += 3) {
     inks.insert(inks.end(), {image.pixels[i], image.pixels[i + 1], image.pixels[i + 2], 255});
@@ -241,7 +241,7 @@ std::string png_bomb(std::uint32_t width, std::uint32_t height) {
   png_set_IHDR(writer.png(), writer.info(), width, height, 8, PNG_COLOR_TYPE_RGB,
                PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   png_write_info(writer.png(), writer.info());
-  // An empty IDAT, so that the header is complete.
+  // An empty IDAT makes the header complete.
   png_write_chunk(writer.png(), reinterpret_cast<png_const_bytep>("IDAT"), nullptr, 0);
   return writer.bytes();
 }

@@ -19,7 +19,7 @@ struct Rgb {
   }
 };
 
-/// A smooth picture with some detail, other for another `seed`.
+/// A smooth picture with some detail, which differs by `seed`.
 Rgb test_picture(int width, int height, unsigned seed = 1);
 
 std::string encode_png(const Rgb& image);
@@ -29,33 +29,33 @@ std::string encode_jpeg(const Rgb& image, int quality = 95, bool progressive = f
 struct JpegKind {
   int quality = 90;
   bool progressive = false;
-  int chroma_across = 2;  ///< pixels a sample of chroma
+  int chroma_across = 2;  ///< pixels per chroma sample
   int chroma_down = 2;
-  int restart_interval = 0;  ///< blocks of all components; 0: none
+  int restart_interval = 0;  ///< in blocks of all components; 0 means none
 };
 std::string encode_jpeg_as(const Rgb& image, const JpegKind& kind);
 
-/// Every value `level`.
+/// A PNG whose values are all `level`.
 std::string solid_png(int width, int height, int level);
 
-/// A PNG of any kind, and the RGB that it stands for: rows and palette are random.
+/// A PNG of any kind with random rows and palette, and the RGB that it decodes to.
 struct OddPng {
   std::string bytes;
   Rgb expected;
 };
-/// `color_type` and `bit_depth` as in the PNG header.
+/// @param color_type  as in the PNG header; so is `bit_depth`.
 OddPng make_odd_png(int color_type, int bit_depth, bool interlaced, bool with_transparency);
 
-/// A JPEG of gray values (the picture's red) or of inks, Adobe-marked and inverted as usual.
+/// A JPEG of gray values (the picture's red), or of CMYK inks, Adobe-marked and inverted as usual.
 std::string encode_gray_jpeg(const Rgb& image);
 std::string encode_cmyk_jpeg(const Rgb& image);
 
 std::string encode_webp(const Rgb& image, bool lossless);
 
-/// Gray and black: about a thousandth of its pixels in bytes.
+/// A black gray-scale PNG. It has about one byte per thousand pixels.
 std::string black_png(std::uint32_t width, std::uint32_t height);
 
-/// A PNG header that promises width x height pixels, and no data behind it.
+/// A PNG header for width x height pixels, without any data.
 std::string png_bomb(std::uint32_t width, std::uint32_t height);
 
 }  // namespace shardwise::test

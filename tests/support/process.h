@@ -17,8 +17,9 @@
 
 namespace shardwise::test {
 
-/// A forked child. `body` returns what is wrong, "" if nothing is; so does an exception that leaves
-/// it. The child ends without running destructors or handlers of the parent's. One thread.
+/// A forked child that runs `body`. `body` returns an error, or "" if there is none; an exception
+/// counts as an error. The child ends without the parent's destructors or handlers.
+/// Threads: one.
 class Child {
  public:
   explicit Child(const std::function<std::string()>& body) {
@@ -53,14 +54,15 @@ class Child {
   void kill() const noexcept { send(SIGKILL); }
   void send(int signal) const noexcept { ::kill(pid_, signal); }
   pid_t pid() const noexcept { return pid_; }
-  /// Stops it, and returns once it has stopped.
+  /// Stops the child with SIGSTOP, and waits until it has stopped.
   void stop() const noexcept {
     send(SIGSTOP);
     int status = 0;
     ::waitpid(pid_, &status, WUNTRACED);
   }
 
-  /// What `body` said; "killed by signal N" or "exit status N" if it did not come to its end.
+  /// Waits for the child's end. Returns the result of `body`, followed by "killed by signal N" or
+  /// "exit status N" if the child ended otherwise.
   std::string wait() {
     std::string text;
     char buffer[4096];
@@ -82,7 +84,7 @@ class Child {
   int read_end_ = -1;
 };
 
-/// Ends a child that hangs, so that it fails instead. For children.
+/// Kills this child after `seconds`, so that a hang fails. Use only in children.
 class AtMost {
  public:
   explicit AtMost(unsigned seconds) { ::alarm(seconds); }
@@ -91,7 +93,7 @@ class AtMost {
   AtMost& operator=(const AtMost&) = delete;
 };
 
-/// Memory that a process shares with those it forks.
+/// A value in memory that forked children share.
 template <class T>
 class Shared {
  public:
@@ -105,27 +107,28 @@ class Shared {
   T* value_;
 };
 
-/// True in builds whose sanitizer needs what a test takes away: address space, or the last
-/// descriptor.
+/// True in builds whose sanitizer needs a resource that some tests take away: address space, or the
+/// last descriptor.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;
 #endif
 
-/// True where a child that is forked beside threads may find the sanitizer's allocator locked by
-/// one of them, and waits for ever when it allocates. LLVM 18 takes these locks before a fork
-/// (llvm-project, pull request 75290), and so does GCC 15.
+/// True if a forked child may find the sanitizer's allocator locked by another thread of the
+/// parent. The child hangs when it allocates then. LLVM 18 (llvm-project, pull request 75290) and
+/// GCC 15 take these locks before a fork.
 #if defined(__clang__) ? __clang_major__ < 18 : __GNUC__ < 15
 inline constexpr bool kAllocatorMayBeLockedInChild = kSanitized;
 #else
 inline constexpr bool kAllocatorMayBeLockedInChild = false;
 #endif
 
-/// Runs `body` in a child to its end, so that limits, the working directory and signals stay there.
+/// Runs `body` in a child and waits, so that limits, the working directory and signals change only
+/// there.
 inline std::string in_child(const std::function<std::string()>& body) { return Child(body).wait(); }
 
-/// Lowers a soft limit of this process: for children.
+/// Lowers a soft limit of this process. Use only in children.
 inline void set_limit(int resource, rlim_t value) {
   rlimit limit{};
   ::getrlimit(static_cast<__rlimit_resource>(resource), &limit);
@@ -135,7 +138,7 @@ inline void set_limit(int resource, rlim_t value) {
   }
 }
 
-/// Descriptors that this process has open.
+/// The number of open descriptors of this process.
 inline std::size_t num_open_descriptors() {
   std::size_t count = 0;
   DIR* entries = ::opendir("/proc/self/fd");

@@ -10,12 +10,11 @@
 
 namespace shardwise::test {
 
-/// Single samples by threads: `work(sample)` runs on them for each number that
-/// `next` gives, and its results come in that order.
-/// @param next  callable giving std::optional<std::uint64_t>: the next sample number, as a
-///              sampler's next(); called by one thread at a time, and kept until the loader is
-///              gone.
-/// Errors: those of the dataset and of `work`, thrown by the loader's next() in the sample's place.
+/// Reads single samples on threads: calls `work(sample)` for each number that `next` gives, and
+/// returns the results in that order.
+/// @param next  returns std::optional<std::uint64_t>, the next sample number, as a sampler's
+///   next(). One thread at a time calls it. It lives as long as the pipeline.
+/// Errors: the pipeline's next() throws errors of the dataset and of `work` in the sample's place.
 template <class Next, class Fn>
 requires std::invocable<Fn&, const Sample&>
 auto sample_pipeline(Dataset data, Next next, Fn work, const PipelineOptions& options = {}) {

@@ -13,10 +13,10 @@ namespace shardwise::test {
 std::vector<std::string> write_shards(const TempDir& dir, int num_shards, int samples_per_shard,
                                       const std::string& prefix = "train");
 
-/// The bytes of a shard of one sample: field "txt" with "text of <key>".
+/// The bytes of a shard with one sample, whose field "txt" is "text of <key>".
 std::string tar_of(const std::string& key);
 
-/// The name of the offset table of an index in `dir`; empty if it has none.
+/// The name of the offset table of an index in `dir`; empty if there is none.
 std::string table_of(const TempDir& dir, const std::string& index);
 
 }  // namespace shardwise::test

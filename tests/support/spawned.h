@@ -21,7 +21,8 @@
 
 namespace shardwise::test {
 
-/// A program that runs beside the test, silent, and is killed at its end. One thread.
+/// A program that runs during the test, without input or output. Killed on destruction.
+/// Threads: one.
 class Spawned {
  public:
   explicit Spawned(std::vector<std::string> arguments) {
@@ -46,7 +47,7 @@ class Spawned {
   Spawned(const Spawned&) = delete;
   Spawned& operator=(const Spawned&) = delete;
 
-  /// Waits for its end: the exit code, or 128 + the signal that killed it.
+  /// Waits for the program's end. Returns its exit code, or 128 + the signal that killed it.
   int wait() {
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -59,7 +60,7 @@ class Spawned {
   pid_t pid_ = -1;
 };
 
-/// The path of a program that is in PATH, or in the folders for administrators' programs.
+/// The path of a program in PATH, /usr/sbin or /sbin.
 inline std::optional<std::string> find_program(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(std::string(path == nullptr ? "" : path) + ":/usr/sbin:/sbin");
@@ -80,7 +81,7 @@ inline sockaddr_in loopback(int port) {
 }
 }  // namespace detail
 
-/// A port of 127.0.0.1 that nobody listens on now.
+/// A port of 127.0.0.1 without a listener.
 inline int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = detail::loopback(0);
@@ -93,7 +94,7 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// False if nobody listens on the port in time.
+/// Returns false if the port has no listener within `timeout`.
 inline bool wait_for_port(int port, std::chrono::milliseconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   while (std::chrono::steady_clock::now() < end) {

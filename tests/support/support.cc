@@ -170,8 +170,7 @@ std::vector<std::string> write_shards(const TempDir& dir, int num_shards, int sa
 }  // namespace shardwise::test
 
 #ifdef __SANITIZE_THREAD__
-// The lock that glibc takes in mktime(), which libarchive calls, is one that ThreadSanitizer does
-// not see.
+// ThreadSanitizer does not see the lock that glibc takes in mktime(), which libarchive calls.
 extern "C" const char* __tsan_default_suppressions();  // NOLINT: the sanitizer's name
 extern "C" const char* __tsan_default_suppressions() { return "race:tzset_internal\n"; }
 #endif

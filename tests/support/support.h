@@ -31,34 +31,35 @@ class TempDir {
   std::string path_;
 };
 
-/// `bytes` as its command-line tool would compress them; kNone: as they are.
+/// `bytes` compressed as by the codec's command-line tool; unchanged for kNone.
 std::string compress(std::string_view bytes, Compression compression);
-/// The same without a checksum over the content. REQUIRES: zstd, xz or lz4.
+/// As compress(), but without a checksum of the content.
+/// REQUIRES: zstd, xz or lz4.
 std::string compress_unchecked(std::string_view bytes, Compression compression);
 
-/// The seed of a random test: SHARDWISE_SEED if that is set, else another each time. Printed.
+/// The seed of a random test: SHARDWISE_SEED if that is set, else a fresh one. Prints it.
 std::uint64_t random_seed();
 
-/// How often a test repeats a property: `slice` times, or `whole` under tools/test.sh --thorough
-/// (SHARDWISE_THOROUGH=1).
+/// The number of times that a test repeats a property: `slice`, or `whole` under tools/test.sh
+/// --thorough (SHARDWISE_THOROUGH=1).
 int repeats(int slice, int whole);
 
 std::string read_file(const std::string& path);
 void write_file(const std::string& path, std::string_view bytes);
 
-/// Where this project's source lies.
+/// The root of this project's source.
 std::string source_dir();
 
-/// The folder of tars and golden orders that nobody here wrote (SHARDWISE_CORPUS, else ../shared
-/// beside the checkout); empty if there is none, and then the test says "skipped".
+/// The folder of tars and golden orders from other programs (SHARDWISE_CORPUS, else ../shared next
+/// to the checkout). Returns nothing if there is none; the test is skipped then.
 std::optional<std::filesystem::path> corpus_dir();
 
-/// A small tar writer for tests, so that broken and odd tars can be made at will.
+/// A small tar writer that can also make broken and odd tars.
 class TarBuilder {
  public:
   /// A regular file with a ustar header.
   TarBuilder& file(std::string_view name, std::string_view content);
-  /// Any entry: `type` as in the header; the content is padded to 512 bytes.
+  /// Any entry, with `type` as in the header. The content is padded to 512 bytes.
   TarBuilder& entry(std::string_view name, char type, std::string_view content,
                     std::string_view link = {});
   /// A pax extended header ('x') or global header ('g') with these records.
@@ -70,7 +71,7 @@ class TarBuilder {
   const std::string& bytes() const { return bytes_; }
   std::size_t size() const { return bytes_.size(); }
 
-  /// A 512-byte ustar header with a right checksum.
+  /// A 512-byte ustar header with a correct checksum.
   static std::string header(std::string_view name, char type, std::uint64_t size,
                             std::string_view link = {});
   /// Rewrites the checksum of the header at `header`.
@@ -80,7 +81,7 @@ class TarBuilder {
   std::string bytes_;
 };
 
-/// The text of the shardwise::Error that `call` throws; fails the test if it throws none.
+/// Returns the text of the shardwise::Error that `call` throws. The test fails if it throws none.
 template <class Call>
 std::string error_text(Call&& call) {
   try {
@@ -95,7 +96,7 @@ std::string error_text(Call&& call) {
   return {};
 }
 
-/// The code of the shardwise::Error that `call` throws; fails the test if it throws none.
+/// Returns the code of the shardwise::Error that `call` throws. The test fails if it throws none.
 template <class Call>
 std::optional<ErrorCode> error_code(Call&& call) {
   try {
