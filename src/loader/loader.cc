@@ -161,8 +161,7 @@ struct Loader::Impl {
     prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), sampler(), ahead);
   }
 
-  /// The ranks whose shards this node reads. Batches by length go to whichever rank is next, so
-  /// every node needs all shards of a window.
+  /// The ranks whose shards this node reads: for batches by length, all of them.
   RankOptions::Range node() const {
     if (plan->window() > 0) return {.first = 0, .count = ranks->world_size()};
     return {.first = ranks->rank() - ranks->local_rank(), .count = ranks->local_world_size()};
@@ -341,8 +340,7 @@ struct Loader::Impl {
     last_whole = {whole, at};
   }
 
-  /// Waits for the next batch, unless this rank must stop. A batch that is ready is handed out
-  /// anyway.
+  /// Waits for the next batch, unless it is ready or this rank must stop.
   /// @return  true if it had to wait. Errors: Cancelled.
   bool wait_unless_stopping() {
     constexpr std::chrono::milliseconds kSlice{50};
@@ -394,8 +392,7 @@ struct Loader::Impl {
   const std::shared_ptr<BufferPool> pool;
   std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of the resumed rest
   Position at;
-  /// Delivered in this epoch before the plan, by the ranks that this one speaks for. Not set if the
-  /// plan is a whole epoch.
+  /// Delivered in this epoch before the plan, by this rank's part. Not set for a whole epoch.
   std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
   std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once; equal in all epochs

@@ -16,8 +16,6 @@ constexpr std::size_t kFunctionLines = 100;
 /// Files that may be longer, and why.
 const std::map<std::string, std::string> kLongFiles = {
     {"src/loader/engine.cc", "the threads' claims and their order are one state"},
-    {"src/loader/loader.cc", "to be split by an interface of the epoch's plan"},
-    {"tools/train/trainer.cc", "to become an installed example"},
 };
 
 /// Functions that may be longer, by the file and the start of their first line, and why.
