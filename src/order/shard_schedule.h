@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "order/shard_use.h"
+#include "order/strided_range.h"
 #include "shardwise/base/export.h"
 #include "shardwise/order/sampler.h"
 
@@ -38,8 +39,7 @@ class KeptSlots;
 ///   the one with its last. Where bytes are balanced, uses are of whole steps.
 /// - Pieces of a shard that meet or overlap are one use. Uses come by begin, then by shard.
 /// - With Order::Tail::kPad, the slots that repeat samples are looked at one by one; where bytes
-/// are
-///   balanced, their uses are of the last step, too.
+///   are balanced, their uses are of the last step, too.
 ///
 /// The future is not known of resampled orders, of orders that touch more than `max_touches` pieces
 /// of shards (chunks of a few samples: then every shard is needed all the time), and, where bytes
@@ -73,12 +73,10 @@ class SHARDWISE_EXPORT ShardSchedule {
                                     std::uint64_t window = 0) const;
 
  private:
-  /// Slots of the epoch, as if nothing were left out: first, first + stride ... `count` of them,
-  /// in which samples of shards touched_[first_touch] to before touched_[last_touch] come.
+  /// Slots of the epoch, as if nothing were left out, in which samples of shards
+  /// touched_[first_touch] to before touched_[last_touch] come.
   struct Piece {
-    std::uint64_t first;
-    std::uint64_t stride;
-    std::uint64_t count;
+    StridedRange slots;
     std::uint64_t first_touch;
     std::uint64_t last_touch;
   };
@@ -90,8 +88,6 @@ class SHARDWISE_EXPORT ShardSchedule {
                                             const RankOptions::Range& shares) const;
   UseInterval in_whole_steps(UseInterval use) const noexcept;
   UseInterval in_windows(UseInterval use, std::uint64_t window) const noexcept;
-  bool delivers(const RankOptions::Range& shares, std::uint64_t first, std::uint64_t stride,
-                std::uint64_t count) const noexcept;
 
   std::uint64_t num_shards_ = 0;
   std::uint64_t world_size_ = 1;
