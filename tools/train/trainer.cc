@@ -26,8 +26,8 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "console.h"
-#include "loaded_epoch.h"
 #include "fetch_options.h"
+#include "loaded_epoch.h"
 #include "output.h"
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"
@@ -669,7 +669,7 @@ class Training {
   /// All that is left, or until the ranks stop.
   void run() {
     if (run_->evaluation_due) {
-      reporter_.evaluated(loader_->epoch_number() - 1, evaluate());
+      reporter_.evaluated(loader_->loader().epoch_number() - 1, evaluate());
       save();
       if (guard_.should_stop()) return;
     }
@@ -683,7 +683,7 @@ class Training {
       }
       if (!run_epoch(epoch)) return;
     }
-    reporter_.run_done(num_epochs, loader_->bad_samples(), loader_->stats());
+    reporter_.run_done(num_epochs, loader_->loader().bad_samples(), loader_->loader().stats());
   }
 
   /// The checkpoint of ranks that stop, unless the last one has it all, or a rank has not been set
@@ -735,13 +735,14 @@ class Training {
       early_->restore(last->number("best"),
                       static_cast<std::uint64_t>(last->integer("since_best")));
     }
-    loader_->restore(last->token(), options_.allow_changes ? Sampler::Changes::kAllowAtEpochBorder
-                                                           : Sampler::Changes::kRefuse);
+    loader_->loader().restore(last->token(), options_.allow_changes
+                                                 ? Sampler::Changes::kAllowAtEpochBorder
+                                                 : Sampler::Changes::kRefuse);
     run_->evaluation_due = run_->evaluation_due && eval_.has_value();
-    if (group_.is_first() && loader_->epoch_number() >= options_.epochs) {
+    if (group_.is_first() && loader_->loader().epoch_number() >= options_.epochs) {
       tools::say("note", "the run in the checkpoint has come to the end of epoch " +
-                             std::to_string(loader_->epoch_number() - 1) + ", and --epochs is " +
-                             std::to_string(options_.epochs) + ": " +
+                             std::to_string(loader_->loader().epoch_number() - 1) +
+                             ", and --epochs is " + std::to_string(options_.epochs) + ": " +
                              (run_->evaluation_due ? "only the evaluation of that epoch is left"
                                                    : "nothing is left to train"));
     }
@@ -749,7 +750,7 @@ class Training {
 
   void save() {
     run_->add_up(group_);
-    write_checkpoint(*file_, *run_, loader_->state(), early_ ? &*early_ : nullptr);
+    write_checkpoint(*file_, *run_, loader_->loader().state(), early_ ? &*early_ : nullptr);
     saved_step_ = run_->step;
     has_checkpoint_ = true;
   }
@@ -773,7 +774,7 @@ class Training {
   bool run_epoch(const libtorch::ImageLoader::Epoch& epoch) {
     const auto start = Clock::now();
     Run& run = *run_;
-    const Loader::Stats loaded_before = loader_->stats();
+    const Loader::Stats loaded_before = loader_->loader().stats();
     const auto averaging_before = gradients_->time_spent();
     const std::int64_t samples_before = run.samples;
     reporter_.begin_epoch();
@@ -793,7 +794,7 @@ class Training {
       samples += batch.size();
       report_progress(epoch, static_cast<double>(samples) / seconds_since(start));
       // What ends with the epoch is saved there.
-      if (loader_->steps_left() == 0) {
+      if (loader_->loader().steps_left() == 0) {
         run.evaluation_due = eval_.has_value();
         continue;
       }
@@ -814,8 +815,9 @@ class Training {
     std::optional<Mean> accuracy;
     try {
       if (group_.world_size() > 1) {
-        reporter_.report(libtorch::epoch_report(
-            loader_->stats(), loaded_before, gradients_->time_spent() - averaging_before, group_));
+        reporter_.report(libtorch::epoch_report(loader_->loader().stats(), loaded_before,
+                                                gradients_->time_spent() - averaging_before,
+                                                group_));
       }
       libtorch::average_buffers(*run.model, group_);
       libtorch::require_same_replicas(*run.model, group_);
@@ -832,8 +834,8 @@ class Training {
   void report_progress(const libtorch::ImageLoader::Epoch& epoch, double samples_per_second) {
     const Run& run = *run_;
     const auto samples = static_cast<double>(run.samples_here);
-    reporter_.progress(epoch.number(), epoch.steps() - loader_->steps_left(), epoch.steps(),
-                       run.samples_here > 0 ? run.loss_sum_here / samples : 0,
+    reporter_.progress(epoch.number(), epoch.steps() - loader_->loader().steps_left(),
+                       epoch.steps(), run.samples_here > 0 ? run.loss_sum_here / samples : 0,
                        samples_per_second * group_.world_size());
   }
 

@@ -104,7 +104,7 @@ class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sample
   [[nodiscard]] std::uint64_t size() const noexcept;
 
   /// A resume token, as the tensor "shardwise_token". It counts what next() gave out: save between
-  /// epochs, or with a loader that has no workers; ImageLoader::state() counts what was consumed.
+  /// epochs, or with a loader that has no workers; Loader::state() counts what was consumed.
   void save(torch::serialize::OutputArchive& archive) const override;
   /// Goes on where the token stands; ranks and batch size may be others.
   /// Errors: Mismatch, naming what differs in data set or order; InvalidArgument, VersionMismatch.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,15 +18,13 @@
 #include "shardwise/loader/image_transform.h"
 #include "shardwise/loader/loader.h"
 #include "shardwise/order/order.h"
-#include "shardwise/order/resume.h"
-#include "shardwise/order/sampler.h"
 
 namespace shardwise::libtorch {
 
 /// Batches of images and labels of a data set, in exact epochs over the ranks of a process group.
 ///
-///     ImageLoader loader(data, group, {.batch_size = 64, .threads = 4, .resize = {224, 224}});
-///     for (auto epoch : loader.epochs(90)) {
+///     ImageLoader images(data, group, {.batch_size = 64, .threads = 4, .resize = {224, 224}});
+///     for (auto epoch : images.epochs(90)) {
 ///       for (auto& batch : epoch) step(model, batch);
 ///       epoch.prove();
 ///     }
@@ -110,62 +107,23 @@ class SHARDWISE_EXPORT ImageLoader {
   /// Throws what the constructor would for one of `world_size` ranks.
   static void validate(const MixedDataset& data, const Options& options, int world_size);
 
-  /// The epochs from the current one, 0 or where restore() left it, to `end`, without `end`: the
-  /// total number of epochs of a run, also of one that is resumed, or goes on after an earlier
-  /// epochs(). Without `end`: for ever.
+  /// The epochs from the current one to `end`, as shardwise::Loader::epochs().
   Epochs epochs(std::uint64_t end = std::numeric_limits<std::uint64_t>::max()) {
     return {*this, end};
   }
   /// The current epoch.
-  Epoch epoch() { return {*this, epoch_number()}; }
-  [[nodiscard]] std::uint64_t epoch_number() const noexcept;
-  /// Moves to the beginning of an epoch; in the current one as shardwise::Loader::set_epoch(). What
-  /// was made ahead is dropped.
-  void set_epoch(std::uint64_t epoch);
+  Epoch epoch() { return {*this, loader().epoch_number()}; }
 
-  /// Starts to read ahead now, and not with the first batch that is asked for.
-  void start();
   /// The next batch of the epoch, or nothing at its end. Waits for it.
   /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with
   ///         the batch after it, but the epoch cannot be proven any more. InvalidArgument if images
   ///         of one batch differ in size and there is no `resize`.
   std::optional<Batch> next();
-  /// Ends a next() that waits, and all later ones, with Cancelled, until set_epoch() or restore().
-  /// Any thread.
-  void stop() noexcept;
 
-  /// Proves, with all ranks, that their batches of this epoch held exactly the samples that the
-  /// order promises; see shardwise::Loader::prove(). Every rank must call it, after its last batch.
-  /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
-  /// Errors: NotExact, BadField, as there; kDistributed. Cost: one small all-reduce.
-  std::string prove();
-
-  /// Where the run stands after the batches that were handed out: call it when the last of them has
-  /// been used. Every rank must call it, and gets the same token; save that of one. At the end of
-  /// an epoch, the epoch is proven, and the token stands at the beginning of the next.
-  /// Errors: as prove(), at the end of an epoch. Cost: one small all-reduce.
-  ResumeToken state();
-  /// Goes on where the token stands, with any number of ranks, batch size and number of threads.
-  /// With kAllowAtEpochBorder also with other data or another order; see Sampler::resume.
-  /// Errors: Mismatch, naming all that differs in data set and order; also if the token stands
-  ///         within an epoch and was not made by state(), which keeps the proof, or if what it says
-  ///         was delivered cannot be. The loader stays as it is.
-  void restore(const ResumeToken& token, Sampler::Changes changes = Sampler::Changes::kRefuse);
-
-  /// The samples that all ranks left out because they were bad, with the reasons; known after
-  /// prove() and state().
-  [[nodiscard]] const SkipList& bad_samples() const noexcept;
-
-  /// Steps of the current epoch from where it began, or was resumed, the same on all ranks.
-  [[nodiscard]] std::uint64_t steps() const noexcept;
-  /// Steps of it that are left.
-  [[nodiscard]] std::uint64_t steps_left() const noexcept;
-  /// Whether all its steps were taken.
-  [[nodiscard]] bool has_ended() const noexcept;
-  /// How long next() has waited in total.
-  [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
-  /// What limits the run: stats().summary() says it in one line. Any thread. Cost: a lock.
-  [[nodiscard]] Loader::Stats stats() const;
+  /// The loader that makes the batches: its state() and restore() say where the run stands; it has
+  /// the steps that are left, statistics and stop(). What its own next() hands out is no tensor.
+  [[nodiscard]] Loader& loader() noexcept;
+  [[nodiscard]] const Loader& loader() const noexcept;
 
  private:
   struct Impl;
