@@ -17,26 +17,26 @@ int main(int argc, char** argv) try {
   sl::StopGuard guard;
   const sl::ProcessGroup group = sl::init_process_group({.guard = &guard});
   torch::nn::Linear model(3 * 16 * 16, 10);
-  sl::ImageLoader loader(shardwise::Dataset::open(argv[1]), group,
+  sl::ImageLoader images(shardwise::Dataset::open(argv[1]), group,
                          {.order = {.seed = 17}, .batch_size = 8, .resize = {16, 16}});
   torch::optim::SGD optimizer(model->parameters(), 0.01);
   sl::CheckpointFile file(argv[3], group);
   if (const auto last = file.read()) {
     last->load("model", *model);
     last->load("optimizer", optimizer, *model);
-    loader.restore(last->token());
+    images.loader().restore(last->token());
   }
   sl::broadcast_parameters(*model, group);
   sl::GradientAverager gradients(model->parameters());
   const auto sum = torch::nn::CrossEntropyLossOptions().reduction(torch::kSum);
   const auto save = [&] {
-    sl::Checkpoint now(loader.state());  // called by every rank
+    sl::Checkpoint now(images.loader().state());  // called by every rank
     now.put("model", *model);
     now.put("optimizer", optimizer, *model);
     file.write(now);
   };
   const auto run = [&] {
-    for (auto epoch : loader.epochs(std::stoull(argv[2]))) {
+    for (auto epoch : images.epochs(std::stoull(argv[2]))) {
       for (auto& batch : epoch) {  // images: uint8 [N, 3, 16, 16]; labels: int64 [N]; N may be 0
         optimizer.zero_grad();
         const auto scores = model->forward(batch.images.to(torch::kFloat).div(255).flatten(1));

@@ -141,8 +141,8 @@ struct Run {
   Run(std::int64_t classes, double rate)
       : model(classes), optimizer(model->parameters(), torch::optim::AdamWOptions(rate)) {}
 
-  void save(sl::CheckpointFile& file, sl::ImageLoader& loader) {
-    sl::Checkpoint now(loader.state());
+  void save(sl::CheckpointFile& file, sl::ImageLoader& images) {
+    sl::Checkpoint now(images.loader().state());
     now.put("model", *model);
     now.put("optimizer", optimizer, *model);
     if (stop) now.put("best", stop->best());
@@ -212,14 +212,14 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
   Run run(num_classes(options, data), rate);
   const auto patience = static_cast<std::uint64_t>(options.integer("--patience", 0));
   if (patience > 0) run.stop.emplace(group, sl::EarlyStop::Options{.patience = patience});
-  sl::ImageLoader loader(data, group, loader_options(options));
+  sl::ImageLoader images(data, group, loader_options(options));
   std::optional<sl::CheckpointFile> file;
   bool is_trained = false;
   if (const std::string path = options.text("--checkpoint"); !path.empty()) {
     file.emplace(path, group);
     if (const auto last = file->read()) {
       run.load(*last);
-      loader.restore(last->token());
+      images.loader().restore(last->token());
       is_trained = true;
     }
   }
@@ -230,7 +230,7 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
     return guard.run([&] { evaluate(run, eval, group, options); });
   }
   sl::GradientAverager gradients(run.model->parameters());
-  const auto save = [&] { return file ? run.save(*file, loader) : void(); };  // on every rank
+  const auto save = [&] { return file ? run.save(*file, images) : void(); };  // on every rank
   const auto end_epoch = [&] {
     evaluate(run, eval, group, options);
     sl::require_same_replicas(*run.model, group);
@@ -238,13 +238,13 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
   };
   const auto work = [&] {
     if (run.is_evaluation_due) end_epoch();  // the last run stopped before it
-    for (auto epoch : loader.epochs(epochs)) {
+    for (auto epoch : images.epochs(epochs)) {
       if (guard.should_stop()) return;  // the same on all ranks
       if (run.stop && run.stop->num_since_best() >= patience) {
         if (group.is_first()) std::printf("no better for %d epochs: done\n", int(patience));
         break;
       }
-      const auto loaded = loader.stats();
+      const auto loaded = images.loader().stats();
       const auto averaging = gradients.time_spent();
       double loss_sum = 0;
       std::int64_t seen = 0, passes = 0, samples = 0;
@@ -254,20 +254,20 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
         loss_sum += backward(run.model, batch);
         seen += batch.size();
         samples += batch.size();
-        if (++passes % accumulate != 0 && loader.steps_left() > 0) continue;
+        if (++passes % accumulate != 0 && images.loader().steps_left() > 0) continue;
         gradients.average(samples, group);  // one reduction for all passes
         run.optimizer.step();
         run.optimizer.zero_grad();
         samples = 0;
-        run.is_evaluation_due = loader.steps_left() == 0;
-        if (run.is_evaluation_due) continue;  // the end of the epoch saves
+        run.is_evaluation_due = images.loader().steps_left() == 0;
+        if (run.is_evaluation_due) continue;  // what ends with the epoch is saved there
         if (guard.should_stop()) return;
         if (guard.should_save()) save();
       }
       const std::string proof = epoch.prove();  // each sample exactly once, or an error
       const double mean_loss = sl::reduce_exact(loss_sum, seen, group).value();
-      const std::string report =
-          sl::epoch_report(loader.stats(), loaded, gradients.time_spent() - averaging, group);
+      const std::string report = sl::epoch_report(images.loader().stats(), loaded,
+                                                  gradients.time_spent() - averaging, group);
       if (group.is_first()) std::printf("%s\nloss %.4f\n", proof.c_str(), mean_loss);
       if (group.is_first()) std::fputs(report.c_str(), stderr);
       end_epoch();

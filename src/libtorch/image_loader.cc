@@ -111,13 +111,6 @@ void ImageLoader::validate(const MixedDataset& data, const ImageLoader::Options&
   Loader::validate(data, loader_options(options), static_cast<std::uint64_t>(world_size));
 }
 
-void ImageLoader::set_epoch(std::uint64_t epoch) { impl_->loader.set_epoch(epoch); }
-
-void ImageLoader::start() {
-  impl_->warn();
-  impl_->loader.start();
-}
-
 std::optional<ImageLoader::Batch> ImageLoader::next() {
   // For PyTorch's profiler.
   RECORD_USER_SCOPE("shardwise::ImageLoader::next");
@@ -130,19 +123,7 @@ std::optional<ImageLoader::Batch> ImageLoader::next() {
                .positions = copied(batch->positions())};
 }
 
-void ImageLoader::stop() noexcept { impl_->loader.stop(); }
-std::string ImageLoader::prove() { return impl_->loader.prove(); }
-ResumeToken ImageLoader::state() { return impl_->loader.state(); }
-void ImageLoader::restore(const ResumeToken& token, Sampler::Changes changes) {
-  impl_->loader.restore(token, changes);
-}
-
-const SkipList& ImageLoader::bad_samples() const noexcept { return impl_->loader.bad_samples(); }
-std::uint64_t ImageLoader::epoch_number() const noexcept { return impl_->loader.epoch_number(); }
-std::uint64_t ImageLoader::steps() const noexcept { return impl_->loader.steps(); }
-std::uint64_t ImageLoader::steps_left() const noexcept { return impl_->loader.steps_left(); }
-bool ImageLoader::has_ended() const noexcept { return impl_->loader.has_ended(); }
-std::chrono::nanoseconds ImageLoader::waited() const noexcept { return impl_->loader.waited(); }
-Loader::Stats ImageLoader::stats() const { return impl_->loader.stats(); }
+Loader& ImageLoader::loader() noexcept { return impl_->loader; }
+const Loader& ImageLoader::loader() const noexcept { return impl_->loader; }
 
 }  // namespace shardwise::libtorch

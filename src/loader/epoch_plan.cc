@@ -240,11 +240,10 @@ class ByLength final : public EpochPlan {
 
   Engine::Source source() override {
     progress_ = std::make_unique<WindowProgress>(slot_after(0));
-    return [this, ahead = std::make_shared<LengthBatches>(batches_),
-            step = std::uint64_t{0}]() mutable -> std::optional<BatchPlan> {
+    return [this, ahead = batches_, step = std::uint64_t{0}]() mutable -> std::optional<BatchPlan> {
       if (step == steps()) return std::nullopt;
       const std::uint64_t batch = step++ * num_shares() + share();
-      BatchPlan next = batch < ahead->size() ? ahead->batch(batch) : BatchPlan{};
+      BatchPlan next = batch < ahead.size() ? ahead.batch(batch) : BatchPlan{};
       progress_->plan(next.samples.size(), slot_after(step));
       return next;
     };
@@ -257,11 +256,14 @@ class ByLength final : public EpochPlan {
   std::string_view rule() const override { return rule_->text; }
 
   LengthBatches batches_of() const {
-    auto whole = rule_->order->clone();
+    std::shared_ptr<Sampler> whole = rule_->order->clone();
     whole->set_epoch(sampler().epoch());
-    return LengthBatches(std::shared_ptr<const SampleLengths>(rule_, &rule_->lengths),
-                         *options_.by_length, options_.batch_size, sampler(), std::move(whole),
-                         begin_);
+    return {std::shared_ptr<const SampleLengths>(rule_, &rule_->lengths),
+            *options_.by_length,
+            options_.batch_size,
+            sampler(),
+            std::move(whole),
+            begin_};
   }
 
   /// Returns where this batch begins, or the end of the epoch if it has fewer batches.

@@ -137,7 +137,7 @@ void SampleLengths::of(std::span<const std::uint64_t> samples,
 
 LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
                              const Loader::ByLength& rule, std::uint64_t batch_size,
-                             const Sampler& kept, std::unique_ptr<Sampler> whole, Point begin)
+                             const Sampler& kept, std::shared_ptr<const Sampler> whole, Point begin)
     : lengths_(std::move(lengths)),
       window_size_(rule.window),
       max_rows_(batch_size),
@@ -167,18 +167,6 @@ LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
   }
 }
 
-LengthBatches::LengthBatches(const LengthBatches& other)
-    : lengths_(other.lengths_),
-      window_size_(other.window_size_),
-      max_rows_(other.max_rows_),
-      max_tokens_(other.max_tokens_),
-      pack_to_(other.pack_to_),
-      kept_(other.kept_),
-      whole_(other.whole_->clone()),
-      begin_(other.begin_),
-      first_(other.first_),
-      window_(other.window_) {}
-
 std::uint64_t LengthBatches::rows_of(std::uint64_t window) const noexcept {
   return std::min(window_size_, whole_->size() - position_of(window));
 }
@@ -200,8 +188,9 @@ void LengthBatches::load(std::uint64_t window) {
   if (window_.number == window) return;
   window_.number = ~std::uint64_t{0};  // in case the following throws
   window_.samples.resize(rows_of(window));
-  whole_->seek(position_of(window));
-  whole_->next_batch(window_.samples);
+  const auto samples = whole_->clone();
+  samples->seek(position_of(window));
+  samples->next_batch(window_.samples);
   window_.lengths.resize(window_.samples.size());
   lengths_->of(window_.samples, window_.lengths);
   const std::uint64_t number = position_of(window) / window_size_;

@@ -64,10 +64,8 @@ class LengthBatches {
   /// @param begin  where to begin; its position is the beginning of a window.
   /// Errors: Mismatch if the epoch has no such point.
   LengthBatches(std::shared_ptr<const SampleLengths> lengths, const Loader::ByLength& rule,
-                std::uint64_t batch_size, const Sampler& kept, std::unique_ptr<Sampler> whole,
+                std::uint64_t batch_size, const Sampler& kept, std::shared_ptr<const Sampler> whole,
                 Point begin);
-  LengthBatches(const LengthBatches& other);
-  LengthBatches& operator=(const LengthBatches&) = delete;
 
   /// Number of batches from the beginning to the end of the epoch.
   [[nodiscard]] std::uint64_t size() const noexcept { return first_.back() - begin_.batches; }
@@ -105,7 +103,7 @@ class LengthBatches {
   std::uint64_t max_tokens_;
   std::uint64_t pack_to_;
   const Sampler& kept_;
-  std::unique_ptr<Sampler> whole_;
+  std::shared_ptr<const Sampler> whole_;
   Point begin_;
   std::vector<std::uint64_t> first_;  // first batch of each window from begin_ on; then the total
   Window window_;                     // the window loaded last

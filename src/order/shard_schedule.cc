@@ -66,8 +66,7 @@ class ShardSchedule::Maker {
   bool touch(std::span<const SampleRange> samples, std::uint64_t base);
   bool list_groups(const EpochOrder& order, std::uint64_t base);
   bool add_pass(const PassSlots& slots, const EpochOrder& order, std::uint64_t pass_begin);
-  void add_piece(const Group& group, std::uint64_t first, std::uint64_t stride,
-                 std::uint64_t count);
+  void add_piece(const Group& group, const StridedRange& slots);
 
   ShardSchedule& schedule_;
   std::span<const std::uint64_t> starts_;
@@ -127,10 +126,9 @@ bool ShardSchedule::Maker::list_groups(const EpochOrder& order, std::uint64_t ba
   return true;
 }
 
-void ShardSchedule::Maker::add_piece(const Group& group, std::uint64_t first, std::uint64_t stride,
-                                     std::uint64_t count) {
-  if (count == 0 || group.first_touch == group.last_touch) return;
-  schedule_.pieces_.push_back({first, stride, count, group.first_touch, group.last_touch});
+void ShardSchedule::Maker::add_piece(const Group& group, const StridedRange& slots) {
+  if (slots.count == 0 || group.first_touch == group.last_touch) return;
+  schedule_.pieces_.push_back({slots, group.first_touch, group.last_touch});
 }
 
 /// Adds a pass that begins `pass_begin` slots into the epoch. The number is modulo 2^64, since the
@@ -151,19 +149,14 @@ bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& or
     const std::uint64_t run_begin = streams.run_begin(stream);
     const std::uint64_t run_end =
         stream + 1 < used_streams ? streams.run_begin(stream + 1) : order.size();
-    // Slot i * num_streams + stream of the pass, for i from the first to before the last.
-    const auto index_at = [&](std::uint64_t slot) {
-      return slot <= stream ? 0 : ceil_div(slot - stream, num_streams);
-    };
+    const StridedRange own{stream, num_streams, run_end - run_begin};  // slots of the pass
+    const std::uint64_t first_own = own.count_below(low), last_own = own.count_below(high);
     while (group < groups_.size() && groups_[group].begin < run_end) {
       const Group& part = groups_[group];
-      const std::uint64_t first =
-          std::max(std::max(part.begin, run_begin) - run_begin, index_at(low));
-      const std::uint64_t last = std::min(std::min(part.end, run_end) - run_begin, index_at(high));
-      if (first < last) {
-        add_piece(part, first * num_streams + stream + pass_begin, num_streams, last - first);
-      }
-      if (part.end > run_end) break;  // the group continues in the next stream
+      const std::uint64_t first = std::max(std::max(part.begin, run_begin) - run_begin, first_own);
+      const std::uint64_t last = std::min(std::min(part.end, run_end) - run_begin, last_own);
+      if (first < last) add_piece(part, {own[first] + pass_begin, num_streams, last - first});
+      if (part.end > run_end) break;  // it goes on in the next stream
       ++group;
     }
   }
@@ -202,7 +195,7 @@ bool ShardSchedule::Maker::add_mixture(const MixtureSlots& slots) {
         const auto [begin, end] = slots.draws().slots_of_draws(dataset, first, last);
         const std::uint64_t from = std::max(begin, first_slot);
         const std::uint64_t to = std::min(end, end_slot);
-        if (from < to) add_piece(group, from - first_slot, 1, to - from);
+        if (from < to) add_piece(group, {from - first_slot, 1, to - from});
       }
     }
   }
@@ -218,7 +211,7 @@ bool ShardSchedule::Maker::add_wids(const WidsSampler& sampler) {
       const std::uint64_t first_touch = schedule_.touched_.size();
       if (!touch({&chunk, 1}, 0)) return false;
       const Group group{0, 0, first_touch, schedule_.touched_.size()};
-      add_piece(group, index * num_shares + share, num_shares, chunk.second - chunk.first);
+      add_piece(group, {index * num_shares + share, num_shares, chunk.second - chunk.first});
       index += chunk.second - chunk.first;
     }
   }
@@ -273,46 +266,33 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   return schedule;
 }
 
-/// True if these shares deliver one of the `count` slots first, first + stride, ...
-bool ShardSchedule::delivers(const RankOptions::Range& shares, std::uint64_t first,
-                             std::uint64_t stride, std::uint64_t count) const noexcept {
-  if (count == 0) return false;
-  const std::uint64_t share = first % num_shares_;
-  if (share >= shares.first && share - shares.first < shares.count) return true;
-  if (stride >= num_shares_) return false;  // a multiple: all slots are of one share
-  // Shares advance by the stride, modulo num_shares_: find the next one at or after shares.first.
-  const std::uint64_t ahead = (shares.first + num_shares_ - share) % num_shares_;
-  const std::uint64_t steps = ceil_div(ahead, stride);
-  return steps < count && steps * stride - ahead < shares.count;
-}
-
-/// The slots in which `piece` is delivered, counted from the sampler's beginning; nullopt if these
-/// shares deliver no part of it.
+/// The slots in which `piece` is delivered, counted from where the sampler began; nothing if these
+/// shares have no part of it.
 std::optional<UseInterval> ShardSchedule::delivered_part(const Piece& piece,
                                                          const RankOptions::Range& shares) const {
   std::optional<UseInterval> found;
   bool is_delivered = false;
   std::uint64_t index = 0;
-  if (first_kept_ > 0) {  // skips slots before the sampler's beginning
-    const std::uint64_t first_slot = kept_->slot(first_kept_);
-    if (first_slot > piece.first) index = ceil_div(first_slot - piece.first, piece.stride);
-  }
-  while (index < piece.count) {
-    const std::uint64_t slot = piece.first + index * piece.stride;
+  // What came before the sampler began is left out.
+  if (first_kept_ > 0) index = piece.slots.count_below(kept_->slot(first_kept_));
+  while (index < piece.slots.count) {
+    const std::uint64_t slot = piece.slots[index];
     const std::uint64_t number = kept_->kept_before(slot);
     if (number - first_kept_ >= num_slots_) break;
     if (!kept_->is_kept(slot)) {
-      index = ceil_div(kept_->slot(number) - piece.first, piece.stride);
+      index = piece.slots.count_below(kept_->slot(number));
       continue;
     }
-    // Up to the next gap, the end of the piece, or the last delivery.
+    // Up to the next gap, or the end of the piece, or of what is delivered.
+    const std::uint64_t stride = piece.slots.stride;
     const std::uint64_t first = number - first_kept_;
     const std::uint64_t run = std::min(kept_->run_length(number), num_slots_ - first);
-    const std::uint64_t count = std::min(piece.count - index, ceil_div(run, piece.stride));
+    const StridedRange delivered{first, stride,
+                                 std::min(piece.slots.count - index, ceil_div(run, stride))};
     if (!found) found = UseInterval{0, first, first};
-    found->end = first + (count - 1) * piece.stride + 1;
-    is_delivered = is_delivered || delivers(shares, first, piece.stride, count);
-    index += count;
+    found->end = delivered[delivered.count - 1] + 1;
+    is_delivered = is_delivered || delivered.meets(num_shares_, shares.first, shares.count);
+    index += delivered.count;
   }
   if (!is_delivered) return std::nullopt;
   return in_whole_steps(*found);
@@ -381,17 +361,12 @@ std::optional<EpochSchedule> ShardSchedule::uses(const RankOptions::Range& ranks
     }
   }
   for (const UseInterval& use : padding_) {
-    if (!delivers(shares, use.begin, 1, 1)) continue;
+    if (!StridedRange{use.begin, 1, 1}.meets(num_shares_, shares.first, shares.count)) continue;
     add(window == 0 ? in_whole_steps(use) : in_windows(use, window));
   }
   // Pieces of several data sets, or of balanced steps, may begin in one slot.
-  if (!std::is_sorted(epoch.uses.begin(), epoch.uses.end(), [](const auto& x, const auto& y) {
-        return std::pair(x.begin, x.shard) < std::pair(y.begin, y.shard);
-      })) {
-    std::sort(epoch.uses.begin(), epoch.uses.end(), [](const auto& x, const auto& y) {
-      return std::pair(x.begin, x.shard) < std::pair(y.begin, y.shard);
-    });
-  }
+  const auto order = [](const UseInterval& use) { return std::pair(use.begin, use.shard); };
+  if (!std::ranges::is_sorted(epoch.uses, {}, order)) std::ranges::sort(epoch.uses, {}, order);
   return epoch;
 }
 

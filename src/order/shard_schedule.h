@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "order/shard_use.h"
+#include "order/strided_range.h"
 #include "shardwise/base/export.h"
 #include "shardwise/order/sampler.h"
 
@@ -34,10 +35,10 @@ class KeptSlots;
 ///   counts for all of it, even if other ranks or another stream take those few. With one node and
 ///   one stream every listed shard is needed.
 /// - In a mixture a piece reaches from the block of 256 slots with its first sample to the end of
-///   the block with its last. With balanced bytes, uses are whole steps.
-/// - Pieces of a shard that meet or overlap are one use. Uses are sorted by begin, then by shard.
-/// - With Order::Tail::kPad, each slot that repeats a sample counts as a piece; with balanced
-///   bytes, its use is the whole last step.
+///   the one with its last. Where bytes are balanced, uses are of whole steps.
+/// - Pieces of a shard that meet or overlap are one use. Uses come by begin, then by shard.
+/// - With Order::Tail::kPad, the slots that repeat samples are looked at one by one; where bytes
+///   are balanced, their uses are of the last step, too.
 ///
 /// The future is unknown for resampled orders, and for orders that touch more than `max_touches`
 /// pieces of shards. (With chunks of a few samples, every shard is needed all the time.) With
@@ -72,12 +73,10 @@ class SHARDWISE_EXPORT ShardSchedule {
                                     std::uint64_t window = 0) const;
 
  private:
-  /// Slots of the epoch, counted without leaving out any: first, first + stride ..., `count` of
-  /// them. They hold samples of the shards touched_[first_touch] to before touched_[last_touch].
+  /// Slots of the epoch, as if nothing were left out, in which samples of shards
+  /// touched_[first_touch] to before touched_[last_touch] come.
   struct Piece {
-    std::uint64_t first;
-    std::uint64_t stride;
-    std::uint64_t count;
+    StridedRange slots;
     std::uint64_t first_touch;
     std::uint64_t last_touch;
   };
@@ -89,8 +88,6 @@ class SHARDWISE_EXPORT ShardSchedule {
                                             const RankOptions::Range& shares) const;
   UseInterval in_whole_steps(UseInterval use) const noexcept;
   UseInterval in_windows(UseInterval use, std::uint64_t window) const noexcept;
-  bool delivers(const RankOptions::Range& shares, std::uint64_t first, std::uint64_t stride,
-                std::uint64_t count) const noexcept;
 
   std::uint64_t num_shards_ = 0;
   std::uint64_t world_size_ = 1;

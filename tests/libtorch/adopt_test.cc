@@ -215,7 +215,7 @@ TEST_P(AdoptTest, AWholeRunGoesOverIt) {
       average_buffers(*model, group);
       require_same_replicas(*model, group);
       EXPECT_EQ(exact_accuracy(Predict(scores), data, group, {.batch_size = 4}).count, 23);
-      Checkpoint now(loader.state());
+      Checkpoint now(loader.loader().state());
       now.put("model", *model);
       file.write(now);
     }

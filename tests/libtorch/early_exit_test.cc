@@ -61,9 +61,9 @@ class Life {
       options_.prefetch = static_cast<std::size_t>(dice_.below(5));
       options_.max_bad = dice_.percent(70) ? 1 : 0;
       ImageLoader loader(data_, {}, options_);
-      if (dice_.percent(30)) loader.start();
+      if (dice_.percent(30)) loader.loader().start();
       if (token_ && dice_.percent(70)) {
-        loader.restore(*token_);
+        loader.loader().restore(*token_);
         seen_ = seen_at_token_;
         seen_at_restore_ = seen_;
       } else {
@@ -92,18 +92,19 @@ class Life {
         } else if (action < 92) {
           const auto epoch = static_cast<std::uint64_t>(dice_.below(4));
           // An epoch that was restored and has not ended goes on from where it was restored.
-          if (epoch != loader.epoch_number() || loader.has_ended()) seen_at_restore_.reset();
+          if (epoch != loader.loader().epoch_number() || loader.loader().has_ended())
+            seen_at_restore_.reset();
           seen_ = seen_at_restore_.value_or(std::set<std::int64_t>());
           token_.reset();
           is_whole_ = true;
           if (stopper.joinable()) stopper.join();
           may_be_stopped = false;
-          loader.set_epoch(epoch);
+          loader.loader().set_epoch(epoch);
         } else if (action < 95 && !stopper.joinable()) {
-          stopper = std::thread([&loader] { loader.stop(); });
+          stopper = std::thread([&loader] { loader.loader().stop(); });
           may_be_stopped = true;
         } else if (action < 98) {
-          loader.stats();
+          loader.loader().stats();
         } else {
           break;
         }
@@ -131,19 +132,19 @@ class Life {
   }
 
   void end_epoch(ImageLoader& loader) {
-    if (!loader.has_ended() || !is_whole_) return;
-    const std::string proof = loader.prove();
+    if (!loader.loader().has_ended() || !is_whole_) return;
+    const std::string proof = loader.loader().prove();
     EXPECT_EQ(seen_.size(), kSamples - 1u) << proof;
     EXPECT_THAT(proof, testing::HasSubstr("left out")) << "as the broken one has to be";
-    loader.set_epoch(loader.epoch_number() + 1);
+    loader.loader().set_epoch(loader.loader().epoch_number() + 1);
     seen_.clear();
     seen_at_restore_.reset();
     token_.reset();
   }
 
   void keep_token(ImageLoader& loader) {
-    if (!is_whole_ || loader.has_ended()) return;
-    token_ = loader.state();
+    if (!is_whole_ || loader.loader().has_ended()) return;
+    token_ = loader.loader().state();
     seen_at_token_ = seen_;
   }
 

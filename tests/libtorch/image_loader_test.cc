@@ -168,8 +168,8 @@ TEST(ImageLoaderTest, ProfilersSeeWhereItWaits) {
   at::removeCallback(handle);
   EXPECT_EQ(loader_scopes, 3) << "two batches, and the end";
   EXPECT_EQ(sampler_scopes, 1);
-  EXPECT_EQ(loader.stats().samples, 10u);
-  EXPECT_EQ(loader.stats().batches, 2u);
+  EXPECT_EQ(loader.loader().stats().samples, 10u);
+  EXPECT_EQ(loader.loader().stats().batches, 2u);
 }
 
 TEST(ImageLoaderTest, BatchesHaveTheSamplesImagesAndLabels) {
@@ -240,7 +240,7 @@ TEST(ImageLoaderTest, LeavingEarlyEndsAtOnceAndTheEpochIsNotProven) {
   EXPECT_THAT(test::error_text([&] { epoch.prove(); }), HasSubstr("epoch 0"));
   EXPECT_EQ(test::error_code([&] { epoch.prove(); }), ErrorCode::kNotExact);
   // The next epoch is not affected, and the handle of the old one says so.
-  loader.set_epoch(1);
+  loader.loader().set_epoch(1);
   EXPECT_THAT(test::error_text([&] { epoch.prove(); }), HasSubstr("moved on"));
   for (auto& batch : loader.epoch()) static_cast<void>(batch);
   EXPECT_EQ(loader.epoch().prove(), "epoch 1: 60 samples, each exactly once: proven");
@@ -338,11 +338,11 @@ TEST(ImageLoaderTest, TheTokenCountsWhatWasHandedOutNotWhatWasMadeAhead) {
   };
   for (std::uint64_t taken = 0; taken <= 10; ++taken) {
     ImageLoader first(data, {}, {.order = {.seed = 4}, .batch_size = 5, .threads = 2});
-    first.set_epoch(3);
+    first.loader().set_epoch(3);
     for (std::uint64_t i = 0; i < taken; ++i) first.next();
-    const auto token = ResumeToken::from_text(first.state().to_text());
+    const auto token = ResumeToken::from_text(first.loader().state().to_text());
     ImageLoader second(data, {}, {.order = {.seed = 4}, .batch_size = 7, .threads = 1});
-    second.restore(token);
+    second.loader().restore(token);
     if (taken == 10) {  // the end of an epoch goes on with the next
       EXPECT_EQ(second.epoch().number(), 4u);
       EXPECT_EQ(rest(second).size(), 50u);
@@ -359,16 +359,16 @@ TEST(ImageLoaderTest, ATokenOfAnotherOrderOrDataSetIsRefused) {
   const auto data = make_levels(dir, 30);
   ImageLoader loader(data, {}, {.order = {.seed = 4}, .batch_size = 5});
   loader.next();
-  const auto token = loader.state();
+  const auto token = loader.loader().state();
   ImageLoader other(data, {}, {.order = {.seed = 5}, .batch_size = 5});
-  EXPECT_THAT(test::error_text([&] { other.restore(token); }), HasSubstr("seed"));
-  EXPECT_EQ(other.steps_left(), 6u);
+  EXPECT_THAT(test::error_text([&] { other.loader().restore(token); }), HasSubstr("seed"));
+  EXPECT_EQ(other.loader().steps_left(), 6u);
   auto foreign = token;
   foreign.fingerprint.low ^= 1;
-  EXPECT_EQ(test::error_code([&] { loader.restore(foreign); }), ErrorCode::kMismatch);
+  EXPECT_EQ(test::error_code([&] { loader.loader().restore(foreign); }), ErrorCode::kMismatch);
   auto unaudited = token;
   unaudited.audit.reset();
-  EXPECT_THAT(test::error_text([&] { loader.restore(unaudited); }),
+  EXPECT_THAT(test::error_text([&] { loader.loader().restore(unaudited); }),
               HasSubstr("the loader's state()"));
 }
 
@@ -377,20 +377,20 @@ TEST(ImageLoaderTest, ATokenWhoseProofCannotBeRightIsRefused) {
   const auto data = make_levels(dir, 30);
   ImageLoader loader(data, {}, {.batch_size = 5});
   for (int i = 0; i < 3; ++i) loader.next();
-  auto token = loader.state();
+  auto token = loader.loader().state();
   ASSERT_EQ(token.audit->count, 15u);
   token.audit->count = 14;
-  EXPECT_THAT(test::error_text([&] { loader.restore(token); }),
+  EXPECT_THAT(test::error_text([&] { loader.loader().restore(token); }),
               AllOf(HasSubstr("14 samples were delivered"), HasSubstr("15 were due")));
   // At the very end of an epoch the whole proof is looked at.
   auto end = token;
   end.position = 30;
   end.audit = EpochAudit::Sum{};
-  EXPECT_EQ(test::error_code([&] { loader.restore(end); }), ErrorCode::kMismatch);
+  EXPECT_EQ(test::error_code([&] { loader.loader().restore(end); }), ErrorCode::kMismatch);
   end.audit->count = 30;
-  EXPECT_EQ(test::error_code([&] { loader.restore(end); }), ErrorCode::kNotExact);
+  EXPECT_EQ(test::error_code([&] { loader.loader().restore(end); }), ErrorCode::kNotExact);
   end.audit = EpochAudit::Sum::of_range(0, 30, data.fingerprint());
-  loader.restore(end);
+  loader.loader().restore(end);
   EXPECT_EQ(loader.epoch().number(), 1u);
 }
 
@@ -401,7 +401,7 @@ TEST(ImageLoaderTest, ASecondWalkThroughAnEpochSaysWhatToCall) {
   for (auto& batch : loader.epoch()) static_cast<void>(batch);
   EXPECT_THAT(test::error_text([&] { loader.epoch().begin(); }),
               AllOf(HasSubstr("epoch 0"), HasSubstr("set_epoch(1)")));
-  loader.set_epoch(0);
+  loader.loader().set_epoch(0);
   EXPECT_NO_THROW(loader.epoch().begin());
 }
 
@@ -411,12 +411,12 @@ TEST(ImageLoaderTest, StateAtTheEndOfAnEpochIsTheBeginningOfTheNextForEveryTail)
   for (const Order::Tail tail : {Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad}) {
     ImageLoader loader(data, {}, {.order = {.tail = tail}, .batch_size = 4});
     for (auto& batch : loader.epoch()) static_cast<void>(batch);
-    const ResumeToken token = loader.state();
+    const ResumeToken token = loader.loader().state();
     EXPECT_EQ(token.epoch, 1u);
     EXPECT_EQ(token.position, 0u);
     EXPECT_FALSE(token.audit);
-    loader.restore(token);
-    EXPECT_EQ(loader.steps_left(), 8u);
+    loader.loader().restore(token);
+    EXPECT_EQ(loader.loader().steps_left(), 8u);
   }
 }
 
@@ -430,8 +430,8 @@ TEST(ImageLoaderTest, StateOfAnEpochThatIsNotExactSaysSo) {
     } catch (const BadField&) {  // its samples are lost
     }
   }
-  EXPECT_EQ(loader.steps_left(), 0u);
-  EXPECT_EQ(test::error_code([&] { loader.state(); }), ErrorCode::kNotExact);
+  EXPECT_EQ(loader.loader().steps_left(), 0u);
+  EXPECT_EQ(test::error_code([&] { loader.loader().state(); }), ErrorCode::kNotExact);
 }
 
 TEST(ImageLoaderTest, AResampledEpochIsProvenAsOrdered) {
@@ -484,26 +484,27 @@ TEST(ImageLoaderTest, BadSamplesAreLeftOutCountedAndExpectedByTheProof) {
       seen.insert(batch.samples[i].item<std::int64_t>());
       EXPECT_TRUE(batch.images[i].eq(batch.samples[i]).all().item<bool>());
     }
-    if (loader.steps_left() == 1) middle = ResumeToken::from_text(loader.state().to_text());
+    if (loader.loader().steps_left() == 1)
+      middle = ResumeToken::from_text(loader.loader().state().to_text());
   }
   EXPECT_EQ(seen.size(), 22u);
   EXPECT_EQ(seen.count(7), 0u);
   EXPECT_EQ(epoch.prove(), "epoch 0: 22 samples, each exactly once, 1 left out as asked: proven");
-  ASSERT_EQ(loader.bad_samples().samples().size(), 1u);
-  EXPECT_EQ(loader.bad_samples().samples().begin()->first, 7u);
-  EXPECT_THAT(loader.bad_samples().samples().begin()->second.reason, HasSubstr("s00007"));
+  ASSERT_EQ(loader.loader().bad_samples().samples().size(), 1u);
+  EXPECT_EQ(loader.loader().bad_samples().samples().begin()->first, 7u);
+  EXPECT_THAT(loader.loader().bad_samples().samples().begin()->second.reason, HasSubstr("s00007"));
 
   // The next epoch does without it from the start, and so does a run that goes on from a token.
-  loader.set_epoch(1);
+  loader.loader().set_epoch(1);
   for (auto& batch : loader.epoch()) static_cast<void>(batch);
   EXPECT_THAT(loader.epoch().prove(), HasSubstr("22 samples"));
   ImageLoader resumed(data, {}, options);
-  resumed.restore(*middle);
+  resumed.loader().restore(*middle);
   for (auto& batch : resumed.epoch()) static_cast<void>(batch);
   EXPECT_THAT(resumed.epoch().prove(), HasSubstr("each exactly once"));
-  resumed.set_epoch(1);
+  resumed.loader().set_epoch(1);
   ImageLoader strict(data, {}, {.order = {.seed = 4}, .batch_size = 5});
-  strict.restore(loader.state());
+  strict.loader().restore(loader.loader().state());
   for (auto& batch : strict.epoch()) static_cast<void>(batch);
   EXPECT_THAT(strict.epoch().prove(), HasSubstr("22 samples"));
 }
@@ -541,7 +542,7 @@ TEST(ImageLoaderTest, PositionsAreThoseThatTokensAndSkipListsCountIn) {
   ImageLoader loader(data, {}, {.order = order, .batch_size = 4});
   const auto batch = loader.next();
   EXPECT_TRUE(batch->positions.equal(torch::tensor({0, 1, 3, 4}, torch::kInt64)));
-  EXPECT_EQ(loader.state().position, 8u);
+  EXPECT_EQ(loader.loader().state().position, 8u);
   EXPECT_TRUE(loader.next()->positions.equal(torch::tensor({8, 9, 10, 11}, torch::kInt64)));
 }
 

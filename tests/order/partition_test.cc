@@ -5,6 +5,7 @@
 #include "order/kept_slots.h"
 #include "order/order_test_support.h"
 #include "order/permutation.h"
+#include "order/strided_range.h"
 
 namespace shardwise {
 namespace {
@@ -86,6 +87,32 @@ TEST(PartitionTest, InvalidCombinationsNameTheValidOnes) {
   EXPECT_EQ(test::error_code(
                 [] { Partition(100, (1U << 31) - 3, 0, Order::Tail::kExact, kMaxSamples - 1); }),
             ErrorCode::kInvalidArgument);
+}
+
+TEST(StridedRangeTest, CountsAndMeetsAsItsNumbersDoOneByOne) {
+  for (std::uint64_t first = 0; first < 14; ++first) {
+    for (const std::uint64_t stride : {1U, 2U, 3U, 6U, 12U, 18U}) {
+      for (std::uint64_t count = 0; count < 9; ++count) {
+        const detail::StridedRange range{first, stride, count};
+        std::vector<std::uint64_t> numbers;
+        for (std::uint64_t i = 0; i < count; ++i) numbers.push_back(range[i]);
+        for (std::uint64_t number = 0; number < 60; ++number) {
+          const auto below = [&](std::uint64_t one) { return one < number; };
+          ASSERT_EQ(range.count_below(number),
+                    static_cast<std::uint64_t>(std::ranges::count_if(numbers, below)));
+        }
+        for (std::uint64_t begin = 0; begin < 6; ++begin) {
+          for (std::uint64_t size = 0; begin + size <= 6; ++size) {
+            const auto is_in = [&](std::uint64_t one) {
+              return one % 6 >= begin && one % 6 < begin + size;
+            };
+            ASSERT_EQ(range.meets(6, begin, size), std::ranges::any_of(numbers, is_in))
+                << first << " " << stride << " " << count << " " << begin << " " << size;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST(KeptSlotsTest, NumbersWhatIsKeptWithoutGaps) {

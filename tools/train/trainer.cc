@@ -22,9 +22,9 @@
 #include "base/rank_environment.h"
 #include "base/text.h"
 #include "console.h"
-#include "data.h"
-#include "reporter.h"
-#include "run.h"
+#include "fetch_options.h"
+#include "loaded_epoch.h"
+#include "output.h"
 #include "shardwise/base/error.h"
 #include "shardwise/libtorch/epoch_report.h"
 #include "shardwise/libtorch/learning_rate.h"
@@ -187,7 +187,7 @@ class Training {
   /// Trains until the last epoch, or until the ranks stop.
   void run() {
     if (run_->evaluation_due) {
-      reporter_.evaluated(loader_->epoch_number() - 1, evaluate());
+      reporter_.evaluated(loader_->loader().epoch_number() - 1, evaluate());
       save();
       if (guard_.should_stop()) return;
     }
@@ -201,7 +201,7 @@ class Training {
       }
       if (!run_epoch(epoch)) return;
     }
-    reporter_.run_done(num_epochs, loader_->bad_samples(), loader_->stats());
+    reporter_.run_done(num_epochs, loader_->loader().bad_samples(), loader_->loader().stats());
   }
 
   /// Saves a checkpoint when ranks stop, unless the last one is current. If a rank has not been set
@@ -233,13 +233,14 @@ class Training {
       early_->restore(last->number("best"),
                       static_cast<std::uint64_t>(last->integer("since_best")));
     }
-    loader_->restore(last->token(), options_.allow_changes ? Sampler::Changes::kAllowAtEpochBorder
-                                                           : Sampler::Changes::kRefuse);
+    loader_->loader().restore(last->token(), options_.allow_changes
+                                                 ? Sampler::Changes::kAllowAtEpochBorder
+                                                 : Sampler::Changes::kRefuse);
     run_->evaluation_due = run_->evaluation_due && eval_.has_value();
-    if (group_.is_first() && loader_->epoch_number() >= options_.epochs) {
+    if (group_.is_first() && loader_->loader().epoch_number() >= options_.epochs) {
       tools::say("note", "the run in the checkpoint has come to the end of epoch " +
-                             std::to_string(loader_->epoch_number() - 1) + ", and --epochs is " +
-                             std::to_string(options_.epochs) + ": " +
+                             std::to_string(loader_->loader().epoch_number() - 1) +
+                             ", and --epochs is " + std::to_string(options_.epochs) + ": " +
                              (run_->evaluation_due ? "only the evaluation of that epoch is left"
                                                    : "nothing is left to train"));
     }
@@ -247,7 +248,7 @@ class Training {
 
   void save() {
     run_->add_up(group_);
-    run_->write(*file_, loader_->state(), early_ ? &*early_ : nullptr);
+    write_checkpoint(*file_, *run_, loader_->loader().state(), early_ ? &*early_ : nullptr);
     saved_step_ = run_->step;
     has_checkpoint_ = true;
   }
@@ -272,7 +273,7 @@ class Training {
   bool run_epoch(const libtorch::ImageLoader::Epoch& epoch) {
     const auto start = Clock::now();
     Run& run = *run_;
-    const Loader::Stats loaded_before = loader_->stats();
+    const Loader::Stats loaded_before = loader_->loader().stats();
     const auto averaging_before = gradients_->time_spent();
     const std::int64_t samples_before = run.samples;
     reporter_.begin_epoch();
@@ -283,11 +284,9 @@ class Training {
       run.make_step(batch, next_rate(epoch.number()), *gradients_, group_);
       run.planned += step_size_;
       samples += batch.size();
-      reporter_.progress(epoch.number(), epoch.steps() - loader_->steps_left(), epoch.steps(),
-                         run.loss_here(),
-                         static_cast<double>(samples) / seconds_since(start) * group_.world_size());
-      // After the last step, the checkpoint at the end of the epoch follows.
-      if (loader_->steps_left() == 0) {
+      report_progress(epoch, static_cast<double>(samples) / seconds_since(start));
+      // What ends with the epoch is saved there.
+      if (loader_->loader().steps_left() == 0) {
         run.evaluation_due = eval_.has_value();
         continue;
       }
@@ -311,8 +310,9 @@ class Training {
     };
     try {
       if (group_.world_size() > 1) {
-        reporter_.report(libtorch::epoch_report(
-            loader_->stats(), loaded_before, gradients_->time_spent() - averaging_before, group_));
+        reporter_.report(libtorch::epoch_report(loader_->loader().stats(), loaded_before,
+                                                gradients_->time_spent() - averaging_before,
+                                                group_));
       }
       libtorch::average_buffers(*run.model, group_);
       libtorch::require_same_replicas(*run.model, group_);
@@ -326,11 +326,12 @@ class Training {
     return !guard_.should_stop();
   }
 
-  /// Returns the learning rate of the next step.
-  double next_rate(std::uint64_t epoch) const {
-    return libtorch::warm_up_cosine(epoch * epoch_size_ + std::min(run_->planned, epoch_size_),
-                                    step_size_, options_.epochs * epoch_size_,
-                                    options_.learning_rate);
+  void report_progress(const libtorch::ImageLoader::Epoch& epoch, double samples_per_second) {
+    const Run& run = *run_;
+    const auto samples = static_cast<double>(run.samples_here);
+    reporter_.progress(epoch.number(), epoch.steps() - loader_->loader().steps_left(),
+                       epoch.steps(), run.samples_here > 0 ? run.loss_sum_here / samples : 0,
+                       samples_per_second * group_.world_size());
   }
 
   const Options& options_;

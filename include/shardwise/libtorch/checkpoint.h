@@ -24,10 +24,10 @@ namespace shardwise::libtorch {
 ///     if (const auto last = file.read()) {
 ///       last->load("model", *model);
 ///       last->load("optimizer", optimizer, *model);
-///       loader.restore(last->token());
+///       images.loader().restore(last->token());
 ///     }
 ///     ...
-///     sl::Checkpoint now(loader.state());         // every rank
+///     sl::Checkpoint now(images.loader().state());  // every rank
 ///     now.put("model", *model);
 ///     now.put("optimizer", optimizer, *model);
 ///     now.put("loss", loss);

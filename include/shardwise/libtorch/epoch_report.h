@@ -21,7 +21,7 @@ namespace shardwise::libtorch {
 /// `wait` is the loop's time in next(), `exchange` that in GradientAverager::average(), which has
 /// the wait for slower ranks in it, `compute` the rest of it, and `loading` the work of the
 /// loader's threads, beside the loop.
-/// @param now, before  ImageLoader::stats() or Loader::stats() at the end of the epoch, and at its
+/// @param now, before  Loader::stats() at the end of the epoch, and at its
 ///   beginning.
 /// @param exchanged    what was added to GradientAverager::time_spent() between them.
 /// Cost: one small exchange. Errors: kDistributed.

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -19,16 +18,14 @@
 #include "shardwise/loader/image_transform.h"
 #include "shardwise/loader/loader.h"
 #include "shardwise/order/order.h"
-#include "shardwise/order/resume.h"
-#include "shardwise/order/sampler.h"
 
 namespace shardwise::libtorch {
 
 /// Delivers batches of images and labels of a data set, in exact epochs over the ranks of a process
 /// group.
 ///
-///     ImageLoader loader(data, group, {.batch_size = 64, .threads = 4, .resize = {224, 224}});
-///     for (auto epoch : loader.epochs(90)) {
+///     ImageLoader images(data, group, {.batch_size = 64, .threads = 4, .resize = {224, 224}});
+///     for (auto epoch : images.epochs(90)) {
 ///       for (auto& batch : epoch) step(model, batch);
 ///       epoch.prove();
 ///     }
@@ -115,66 +112,23 @@ class SHARDWISE_EXPORT ImageLoader {
   /// Throws what the constructor would throw on one of `world_size` ranks.
   static void validate(const MixedDataset& data, const Options& options, int world_size);
 
-  /// Returns the epochs from the current one up to, but excluding, `end`, by default without end.
-  /// The current epoch is 0, or the one of restore(). `end` is the total number of epochs of the
-  /// run, also after a resume or an earlier epochs().
+  /// The epochs from the current one to `end`, as shardwise::Loader::epochs().
   Epochs epochs(std::uint64_t end = std::numeric_limits<std::uint64_t>::max()) {
     return {*this, end};
   }
   /// The current epoch.
-  Epoch epoch() { return {*this, epoch_number()}; }
-  [[nodiscard]] std::uint64_t epoch_number() const noexcept;
-  /// Moves to the beginning of an epoch, and drops batches made ahead. For the current epoch see
-  /// shardwise::Loader::set_epoch().
-  void set_epoch(std::uint64_t epoch);
+  Epoch epoch() { return {*this, loader().epoch_number()}; }
 
-  /// Starts reading ahead now, instead of at the first next().
-  void start();
-  /// Waits for the next batch of the epoch and returns it, or nothing at the end.
-  /// Errors: BadField, StaleIndex and others, naming shard and key. The loader then continues with
-  ///   the following batch, but the epoch can no longer be proven. InvalidArgument if images of one
-  ///   batch differ in size and there is no `resize`. Cancelled after stop().
+  /// The next batch of the epoch, or nothing at its end. Waits for it.
+  /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with
+  ///         the batch after it, but the epoch cannot be proven any more. InvalidArgument if images
+  ///         of one batch differ in size and there is no `resize`.
   std::optional<Batch> next();
-  /// Makes the current next(), and all later ones, throw Cancelled, until set_epoch() or restore().
-  /// Threads: any.
-  void stop() noexcept;
 
-  /// Proves that the batches of all ranks in this epoch contained exactly the samples of the order;
-  /// see shardwise::Loader::prove(). Every rank must call it, after its last batch.
-  /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
-  /// Errors: NotExact and BadField, see shardwise::Loader::prove(). kDistributed.
-  /// Cost: one small all-reduce.
-  std::string prove();
-
-  /// Returns a token for the batches handed out so far. Call it when the last of them has been
-  /// used. Every rank must call it, and all get the same token; save the token of one rank. At the
-  /// end of an epoch it also proves the epoch, and the token stands at the beginning of the next.
-  /// Errors: at the end of an epoch, those of prove().
-  /// Cost: one small all-reduce.
-  ResumeToken state();
-  /// Continues from the token, with any number of ranks and threads and any batch size. With
-  /// kAllowAtEpochBorder, data or order may differ, too; see Sampler::resume().
-  /// Errors: Mismatch, naming all differences of data set and order. Mismatch also if the token
-  ///   stands within an epoch and state(), which stores the proof, did not make it. Mismatch also
-  ///   if the token claims impossible deliveries. After an error the loader is unchanged.
-  void restore(const ResumeToken& token, Sampler::Changes changes = Sampler::Changes::kRefuse);
-
-  /// The bad samples that all ranks have left out, with reasons. Up to date after prove() and
-  /// state().
-  [[nodiscard]] const SkipList& bad_samples() const noexcept;
-
-  /// Steps of the current epoch from its beginning, or from where it was resumed; equal on all
-  /// ranks.
-  [[nodiscard]] std::uint64_t steps() const noexcept;
-  /// Steps of the current epoch that are left.
-  [[nodiscard]] std::uint64_t steps_left() const noexcept;
-  /// True if all steps of the current epoch were taken.
-  [[nodiscard]] bool has_ended() const noexcept;
-  /// Total time that next() has waited.
-  [[nodiscard]] std::chrono::nanoseconds waited() const noexcept;
-  /// Returns counts and times; stats().summary() says in one line what limits the run. Threads:
-  /// any. Cost: locks a mutex.
-  [[nodiscard]] Loader::Stats stats() const;
+  /// The loader that makes the batches: its state() and restore() say where the run stands; it has
+  /// the steps that are left, statistics and stop(). What its own next() hands out is no tensor.
+  [[nodiscard]] Loader& loader() noexcept;
+  [[nodiscard]] const Loader& loader() const noexcept;
 
  private:
   struct Impl;

@@ -20,14 +20,14 @@ namespace shardwise::libtorch {
 ///     const auto group = init_process_group({.guard = &guard});
 ///     guard.run(
 ///         [&] {
-///           for (auto epoch : loader.epochs(90)) {
+///           for (auto epoch : images.epochs(90)) {
 ///             for (auto& batch : epoch) {
 ///               step(model, batch);                        // with GradientAverager::average()
 ///               if (guard.should_stop()) return;
 ///             }
 ///           }
 ///         },
-///         [&] { write_checkpoint(loader.state()); });      // if it stops before the end
+///         [&] { write_checkpoint(images.loader().state()); });  // if it stops before the end
 ///     return guard.exit_code();
 ///
 /// Every call of the group carries the requests of each rank, so a step needs no collective besides

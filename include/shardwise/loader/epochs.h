@@ -14,8 +14,18 @@ namespace shardwise::detail {
 [[noreturn]] SHARDWISE_EXPORT void throw_epoch_ended(std::uint64_t epoch);
 [[noreturn]] SHARDWISE_EXPORT void throw_loader_moved_on(std::uint64_t epoch);
 
-/// One epoch of a loader: a range of batches, and the proof at its end. It is a handle, valid while
-/// the loader lives and is in this epoch.
+/// The loader that says where the run stands: this one, or the one that makes its batches.
+template <class Loader>
+[[nodiscard]] decltype(auto) state_of(Loader& loader) noexcept {
+  if constexpr (requires { loader.loader(); }) {
+    return loader.loader();
+  } else {
+    return (loader);
+  }
+}
+
+/// One epoch of a loader: a range of batches, and at its end the proof. A handle: valid while the
+/// loader lives and has not moved on to another epoch.
 template <class Loader>
 class EpochRange {
  public:
@@ -55,20 +65,20 @@ class EpochRange {
   ///   continue with the loader's set_epoch() or epochs(). NotExact if the loader is in another
   ///   epoch.
   [[nodiscard]] Iterator begin() const {
-    if (loader_->epoch_number() != number_) throw_loader_moved_on(number_);
-    if (loader_->has_ended()) throw_epoch_ended(number_);
+    if (state_of(*loader_).epoch_number() != number_) throw_loader_moved_on(number_);
+    if (state_of(*loader_).has_ended()) throw_epoch_ended(number_);
     return Iterator(*loader_);
   }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  /// Steps that this epoch still had when it began or was resumed, equal on all ranks.
-  [[nodiscard]] std::uint64_t steps() const noexcept { return loader_->steps(); }
+  /// Steps in this epoch that were left when it began, the same number on all ranks.
+  [[nodiscard]] std::uint64_t steps() const noexcept { return state_of(*loader_).steps(); }
 
   /// Calls the loader's prove(). Errors: also NotExact if the loader is in another epoch.
   std::string prove() const {
-    if (loader_->epoch_number() != number_) throw_loader_moved_on(number_);
-    return loader_->prove();
+    if (state_of(*loader_).epoch_number() != number_) throw_loader_moved_on(number_);
+    return state_of(*loader_).prove();
   }
 
  private:
@@ -89,7 +99,7 @@ class EpochsRange {
     [[nodiscard]] value_type operator*() const { return loader_->epoch(); }
     Iterator& operator++() {
       ++number_;
-      if (number_ < end_) loader_->set_epoch(number_);
+      if (number_ < end_) state_of(*loader_).set_epoch(number_);
       return *this;
     }
     void operator++(int) { ++*this; }
@@ -111,9 +121,9 @@ class EpochsRange {
 
   /// Continues the current epoch, or begins the next one if its end was reached.
   [[nodiscard]] Iterator begin() const {
-    const bool has_ended = loader_->has_ended();
-    const std::uint64_t next = loader_->epoch_number() + (has_ended ? 1 : 0);
-    if (has_ended && next < end_) loader_->set_epoch(next);
+    const bool has_ended = state_of(*loader_).has_ended();
+    const std::uint64_t next = state_of(*loader_).epoch_number() + (has_ended ? 1 : 0);
+    if (has_ended && next < end_) state_of(*loader_).set_epoch(next);
     return {*loader_, next, end_};
   }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
