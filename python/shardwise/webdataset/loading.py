@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
 from ..errors import Unsupported
@@ -109,6 +112,19 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         self._pipeline._passes.set(self._next)
 
 
+def _is_lightning(frame: FrameType) -> bool:
+    """True if Lightning asks: it does so for each checkpoint, whether the program wants a state or
+    not."""
+    return str(frame.f_globals.get("__name__")).startswith(("lightning.", "pytorch_lightning."))
+
+
+def _warn_of_no_state(reason: object) -> None:
+    warnings.warn(
+        f"the checkpoint has no place of this loader, which will begin a pass anew: {reason}",
+        stacklevel=3,
+    )
+
+
 class WebLoader(DataPipeline, FluidInterface):
     """torch's DataLoader with the stages of a pipeline behind it.
 
@@ -174,6 +190,20 @@ class WebLoader(DataPipeline, FluidInterface):
         whole, else load_state_dict() needs a list of all. Raises Unsupported, naming the stage:
         behind buffers over samples, unbatched(), slice() and generators there is no state.
         """
+        if not _is_lightning(sys._getframe(1)):
+            return self._whole_state()
+        try:
+            if not hasattr(self, "__len__"):
+                raise Unsupported(
+                    "Lightning takes a batch ahead of a loader without a length: give it "
+                    ".with_length(batches), which len() then is"
+                )
+            return self._whole_state()
+        except Unsupported as error:
+            _warn_of_no_state(error)
+            return {"version": 1, "no_state": str(error)}
+
+    def _whole_state(self) -> dict[str, Any]:
         dataset = self._dataset()
         plan = dataset._stateful()
         refuse_inexact(self.pipeline[1:])
@@ -189,6 +219,9 @@ class WebLoader(DataPipeline, FluidInterface):
     def load_state_dict(self, state_dict: Any) -> None:
         """The next pass is the rest of the one that state_dict() was asked in; see
         DataPipeline.load_state_dict()."""
+        if isinstance(state_dict, dict) and "no_state" in state_dict:
+            _warn_of_no_state(state_dict["no_state"])
+            return
         dataset = self._dataset()
         dataset._stateful()
         refuse_inexact(self.pipeline[1:])

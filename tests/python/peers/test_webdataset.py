@@ -10,6 +10,7 @@ import random
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -371,3 +372,52 @@ def test_workers_that_are_spawned_know_the_rank_of_their_process_group(url: str)
         seen = [int(one) for text in printed for one in text[number].split()]
         assert sorted(seen) == list(range(100))
     assert printed[0][0] != printed[0][1]
+
+
+@pytest.mark.parametrize("kind", ["exact", "without a length", "unbatched"])
+def test_lightning_checkpoints_a_loader_with_a_state_or_without(
+    url: str, tmp_path: Path, kind: str
+) -> None:
+    is_exact = kind == "exact"
+    lightning = pytest.importorskip("lightning")
+    import torch
+
+    class Model(lightning.LightningModule):  # type: ignore[misc]
+        def __init__(self, stops: int) -> None:
+            super().__init__()
+            self.weight = torch.nn.Parameter(torch.zeros(1))
+            self.seen: list[int] = []
+            self.stops = stops
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            self.seen += [int(label) for label in batch[0]]
+            if number + 1 == self.stops:
+                self.trainer.save_checkpoint(tmp_path / "model.ckpt")
+            return self.weight.sum()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    wds = shardwise.webdataset
+    dataset = wds.WebDataset(url).shuffle(10).decode().to_tuple("cls").batched(5)
+    loader = wds.WebLoader(dataset, batch_size=None, num_workers=2)
+    if is_exact:
+        loader = loader.with_length(20, silent=True)
+    elif kind == "unbatched":
+        loader = loader.unbatched().batched(5).with_length(20, silent=True)
+    options = {"logger": False, "enable_progress_bar": False, "enable_checkpointing": False}
+    first = Model(8)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        lightning.Trainer(max_epochs=1, accelerator="cpu", **options).fit(first, loader)
+    assert sorted(first.seen) == list(range(100))
+    told = [str(one.message) for one in caught if "begin a pass anew" in str(one.message)]
+    assert bool(told) != is_exact
+    state = torch.load(tmp_path / "model.ckpt", weights_only=False)
+    (kept,) = state["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+    again = wds.WebLoader(dataset, batch_size=None, num_workers=1)
+    again.load_state_dict(kept)
+    rest = [label for (labels,) in again for label in labels.tolist()]
+    assert len(rest) == (60 if is_exact else 100)
+    if is_exact:
+        assert sorted(first.seen[:40] + rest) == list(range(100))
