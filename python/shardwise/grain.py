@@ -7,12 +7,12 @@
     data = OrderedMapDataset(ds, shardwise.Order(seed=17))[rank::world_size]
     data = data.map(decode).batch(64).to_iter_dataset()
 
-    data = OrderedIterDataset(ds, shardwise.Order(seed=17), rank=rank, world_size=world_size, epochs=None)
+    data = OrderedIterDataset(ds, shardwise.Order(seed=17), rank=rank, world_size=world_size)
     state = iter(data.map(decode)).get_state()    # for any number of ranks
 
 A sample is a dict of ``__key__`` and the bytes of its fields, or what ``make`` gives for a
-shardwise.Sample. Chunks of neighbouring samples are read together, as the order has them; shuffle() of
-Grain would read each from elsewhere. Importing this module imports grain.
+shardwise.Sample. Chunks of neighbouring samples are read together, as the order has them; shuffle()
+of Grain would read each from elsewhere. Importing this module imports grain.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ class _Samplers(threading.local):
 class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
     """Item i is the sample at position i of an order; an item costs O(1) beside its sample.
 
-    Positions behind len(), the samples of an epoch, are of the next epochs: ``repeat()`` has another
-    order in each. ``data[rank::world_size]`` is a rank's part. Any thread; pickled, it is a reference.
+    Positions behind len(), the samples of an epoch, are of the next epochs: ``repeat()`` has
+    another order in each. ``data[rank::world_size]`` is a rank's part. Any thread; pickled, it is a
+    reference.
     """
 
     def __init__(
@@ -121,8 +122,8 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
     epochs: how many; None: without end. Each has another order.
 
     get_state() of its iterator is good for any number of ranks if all had taken as many samples;
-    for as many ranks it is exact wherever this one stood. Behind mp_prefetch() it is Grain's, for as many
-    workers. Raises Mismatch if a state is of other data or another order.
+    for as many ranks it is exact wherever this one stood. Behind mp_prefetch() it is Grain's, for
+    as many workers. Raises Mismatch if a state is of other data or another order.
     """
 
     def __init__(
@@ -215,8 +216,8 @@ class _Iterator(grain.DatasetIterator):  # type: ignore[misc, unused-ignore]
         if state["world_size"] != own["world_size"] or workers[0] != workers[1]:
             if workers != ((0, 1), (0, 1)):
                 raise Mismatch(
-                    f"the state is of {state['workers']} workers of a rank, of {state['world_size']} "
-                    f"ranks: go on with as many, or without mp_prefetch(), whose threads "
+                    f"the state is of {state['workers']} workers of a rank, of "
+                    f"{state['world_size']} ranks: go on with as many, or without mp_prefetch(), whose threads "
                     "read ahead as well"
                 )
             before = _begun(self._dataset._sampler(state["world_size"]), state["epoch"], token)

@@ -30,7 +30,7 @@ Sample::Sample(ShardHandle<detail::OpenShard>&& shard, std::uint64_t index) noex
 }
 
 Sample::~Sample() {
-  if (pin_ != nullptr) pin_->let_go();
+  if (pin_ != nullptr) pin_->unpin();
 }
 
 Sample::Sample(const Sample& other) noexcept
@@ -41,7 +41,7 @@ Sample::Sample(const Sample& other) noexcept
       index_(other.index_),
       num_members_(other.num_members_),
       local_(other.local_) {
-  if (pin_ != nullptr) pin_->hold_again();
+  if (pin_ != nullptr) pin_->pin_again();
 }
 
 Sample::Sample(Sample&& other) noexcept

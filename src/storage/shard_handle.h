@@ -15,36 +15,35 @@ class ShardPool;
 
 namespace shardwise::detail {
 
-/// Counts the holders of an opened shard. Lives until its pool and the last holder are gone.
+/// Counts the pins of an opened shard, and lives until its pool and the last pin are gone.
 struct ShardPin {
-  static constexpr std::uint64_t kHolder = 1;
-  static constexpr std::uint64_t kClosing = std::uint64_t{1} << 61;  ///< the last holder closes it
-  static constexpr std::uint64_t kOpen = std::uint64_t{1} << 62;     ///< there is a shard to hold
-  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;   ///< the pool exists
-  static constexpr std::uint64_t kIdle = kPooled | kOpen;            ///< without holders
+  static constexpr std::uint64_t kPin = 1;
+  static constexpr std::uint64_t kClosing = std::uint64_t{1} << 61;  ///< the last pin closes it
+  static constexpr std::uint64_t kOpen = std::uint64_t{1} << 62;     ///< there is a shard to pin
+  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;   ///< the pool is there
+  static constexpr std::uint64_t kIdle = kPooled | kOpen;            ///< nobody pins it
 
-  /// @param close_this  closes the shard if the caller is its only holder, and returns true; the
-  ///   caller still holds it. Null for a pin that is never kClosing.
+  /// @param close_this  closes the shard of the only pin, which stays; false if there are others.
+  ///   Null if this is never kClosing.
   explicit ShardPin(void (*destroy_this)(ShardPin*) noexcept,
                     bool (*close_this)(ShardPin*) noexcept = nullptr)
       : destroy(destroy_this), close(close_this) {}
 
-  /// Adds a holder; returns false if no shard is open.
-  [[nodiscard]] bool try_hold() noexcept {
-    if ((state.fetch_add(kHolder, std::memory_order_acquire) & kOpen) != 0) return true;
-    state.fetch_sub(kHolder, std::memory_order_relaxed);  // the caller keeps the pool alive
+  /// False if there is no open shard; otherwise the caller has one more pin.
+  [[nodiscard]] bool try_pin() noexcept {
+    if ((state.fetch_add(kPin, std::memory_order_acquire) & kOpen) != 0) return true;
+    state.fetch_sub(kPin, std::memory_order_relaxed);  // the caller keeps the pool alive
     return false;
   }
-  /// REQUIRES: the caller holds it.
-  void hold_again() noexcept {
-    [[maybe_unused]] const std::uint64_t before =
-        state.fetch_add(kHolder, std::memory_order_relaxed);
+  /// REQUIRES: the caller pins it.
+  void pin_again() noexcept {
+    [[maybe_unused]] const std::uint64_t before = state.fetch_add(kPin, std::memory_order_relaxed);
     SHARDWISE_ASSERT_HOT((before & ~(kIdle | kClosing)) != 0);
   }
-  void let_go() noexcept {
-    if ((state.load(std::memory_order_relaxed) & kClosing) != 0) return let_go_or_close();
-    const std::uint64_t before = state.fetch_sub(kHolder, std::memory_order_acq_rel);
-    if ((before & ~kClosing) == (kOpen | kHolder)) destroy(this);
+  void unpin() noexcept {
+    if ((state.load(std::memory_order_relaxed) & kClosing) != 0) return unpin_or_close();
+    const std::uint64_t before = state.fetch_sub(kPin, std::memory_order_acq_rel);
+    if ((before & ~kClosing) == (kOpen | kPin)) destroy(this);
   }
   /// Called by the pool's destructor.
   void leave_pool() noexcept {
@@ -57,33 +56,33 @@ struct ShardPin {
   bool (*const close)(ShardPin*) noexcept;
 
  private:
-  /// Closes the shard before it drops the last hold: afterwards this object may be gone.
-  void let_go_or_close() noexcept {
+  /// The shard is closed before it is unpinned: afterwards this may be gone.
+  void unpin_or_close() noexcept {
     for (std::uint64_t now = state.load(std::memory_order_relaxed);;) {
-      if (now == (kIdle | kClosing | kHolder)) {
+      if (now == (kIdle | kClosing | kPin)) {
         if (close(this)) break;
         now = state.load(std::memory_order_relaxed);
-      } else if (state.compare_exchange_weak(now, now - kHolder, std::memory_order_acq_rel)) {
-        if ((now & ~kClosing) == (kOpen | kHolder)) destroy(this);
+      } else if (state.compare_exchange_weak(now, now - kPin, std::memory_order_acq_rel)) {
+        if ((now & ~kClosing) == (kOpen | kPin)) destroy(this);
         return;
       }
     }
-    if (state.fetch_sub(kHolder, std::memory_order_acq_rel) == kHolder) destroy(this);
+    if (state.fetch_sub(kPin, std::memory_order_acq_rel) == kPin) destroy(this);
   }
 };
 
-/// Shared ownership of a shard that a ShardPool opened. The shard stays open while a handle exists,
-/// even after the pool's destruction. Used like a shared_ptr, with the same thread-safety. Getting
-/// one costs half as much: the pool finds the shard and counts the holder in one step.
+/// Shared ownership of a shard that a ShardPool opened: it stays open while a handle exists, also
+/// when the pool is gone. As shared_ptr in use and in thread-safety; half its cost to get, for the
+/// pool finds the shard and counts the pin in one step.
 template <class Shard>
 class ShardHandle {
  public:
   ShardHandle() = default;
   ~ShardHandle() {
-    if (pin_ != nullptr) pin_->let_go();
+    if (pin_ != nullptr) pin_->unpin();
   }
   ShardHandle(const ShardHandle& other) noexcept : pin_(other.pin_), shard_(other.shard_) {
-    if (pin_ != nullptr) pin_->hold_again();
+    if (pin_ != nullptr) pin_->pin_again();
   }
   ShardHandle(ShardHandle&& other) noexcept
       : pin_(std::exchange(other.pin_, nullptr)), shard_(std::exchange(other.shard_, nullptr)) {}
@@ -99,7 +98,7 @@ class ShardHandle {
       explicit Lone(std::unique_ptr<const Shard> of)
           : ShardPin([](ShardPin* pin) noexcept { delete static_cast<Lone*>(pin); }),
             shard(std::move(of)) {
-        state = kOpen | kHolder;
+        state = kOpen | kPin;
       }
       const std::unique_ptr<const Shard> shard;
     };
@@ -111,12 +110,12 @@ class ShardHandle {
   const Shard& operator*() const noexcept { return *shard_; }
   const Shard* operator->() const noexcept { return shard_; }
   const Shard* get() const noexcept { return shard_; }
-  /// Transfers this handle's hold to the caller, who must call let_go().
+  /// Leaves the shard pinned: the caller is to unpin it.
   ShardPin* release() noexcept {
     shard_ = nullptr;
     return std::exchange(pin_, nullptr);
   }
-  /// A handle without a hold. It must be released, not destroyed, and this handle must outlive it.
+  /// One that does not pin: it must be released, not destroyed, and this one outlives it.
   [[nodiscard]] ShardPin* pin() const noexcept { return pin_; }
   [[nodiscard]] ShardHandle borrow() const noexcept { return {pin_, shard_}; }
   explicit operator bool() const noexcept { return shard_ != nullptr; }
@@ -126,7 +125,7 @@ class ShardHandle {
 
  private:
   friend class shardwise::ShardPool<Shard>;
-  /// Takes over one hold of `pin`.
+  /// Takes over one pin of `pin`.
   ShardHandle(ShardPin* pin, const Shard* shard) noexcept : pin_(pin), shard_(shard) {}
 
   ShardPin* pin_ = nullptr;

@@ -40,9 +40,11 @@ struct ShardPoolStats {
 
 /// A bounded pool of opened shards, by number.
 ///
-/// `Shard` is the caller's type of an opened shard, with a method `size_bytes()`. The pool evicts
-/// the least recently used shard. "Recently" is counted in openings: the order of uses between two
-/// openings is not kept, which makes a hit cheap.
+/// `Shard` is whatever an opened shard is to the caller; it must have `size_bytes()`. The pool
+/// hands out shared ownership: a handle stays valid however long, and pins its shard, so that it is
+/// not evicted. While all shards are pinned the pool exceeds its bounds. Eviction takes the shard
+/// that was least recently used, where "recently" is counted in openings: the order of uses between
+/// two openings is not kept, which makes a hit cheap.
 ///
 /// Lifetime: a handle shares ownership, and stays valid after the pool's end. A shard with a handle
 ///   is pinned, not evicted; when all are pinned, the pool exceeds its bounds until they are not.
@@ -83,11 +85,11 @@ class ShardPool {
     if (slot.last_use.load(std::memory_order_relaxed) != now) {
       slot.last_use.store(now, std::memory_order_relaxed);
     }
-    if (slot.try_hold()) return Handle(&slot, slot.shard.get());
+    if (slot.try_pin()) return Handle(&slot, slot.shard.get());
     return {};
   }
 
-  /// Closes the least recently used idle shard; returns false if all are held.
+  /// Closes the least recently used shard that is not pinned; false if there is none.
   bool evict() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
@@ -95,8 +97,8 @@ class ShardPool {
     return victim != nullptr;
   }
 
-  /// Closes this shard if it is open and idle; true if it did. If it is held, its last holder
-  /// closes it. If that holder lets go at this very moment, the next call closes it.
+  /// Closes this shard, if it is open and not pinned; true if it did. If it is pinned, the last pin
+  /// closes it, unless it goes at this very moment: then the next call does.
   /// REQUIRES: number < num_shards.
   bool close(std::uint64_t number) {
     SHARDWISE_ASSERT(number < slots_.size());
@@ -109,7 +111,7 @@ class ShardPool {
     return victim != nullptr;
   }
 
-  /// True if this shard is open, and somebody holds it. REQUIRES: number < num_shards.
+  /// True if this shard is open and pinned. REQUIRES: number < num_shards.
   bool is_pinned(std::uint64_t number) const noexcept {
     SHARDWISE_ASSERT(number < slots_.size());
     const auto state = slots_[number]->state.load(std::memory_order_relaxed);
@@ -122,7 +124,7 @@ class ShardPool {
   }
 
  private:
-  /// The open shards. Shared by shards that are held when the pool is destroyed.
+  /// What is open. Shards that are pinned when the pool goes have it too.
   struct Book {
     void reserve(std::size_t num_shards) {
       const Lock lock(mutex);
@@ -154,7 +156,7 @@ class ShardPool {
                      Slot& slot = *static_cast<Slot*>(pin);
                      Book& open = *slot.book;
                      const Lock lock(open.mutex);
-                     gone = take(open, slot, kHolder);
+                     gone = take(open, slot, kPin);
                      return gone != nullptr;
                    }),
           book(std::move(of)),
@@ -204,17 +206,17 @@ class ShardPool {
       while (opening == process_generation()) {
         pool_.opened_.wait(pool_.book_->mutex, detail::CancelScope::joined({}));
       }
-      if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
+      if (slot_.try_pin()) return Handle(&slot_, slot_.shard.get());
       process_ = opening = process_generation();
       return {};
     }
     /// Puts the opened shard into the pool.
     Handle end(std::unique_ptr<const Shard>&& shard, std::uint64_t size_bytes) {
       const Lock lock(pool_.book_->mutex);
-      // After a fork during opening, another thread of the child may have opened it meanwhile.
-      if (slot_.try_hold()) return Handle(&slot_, slot_.shard.get());
+      // Forked while it was opened, and opened by another thread of the child meanwhile.
+      if (slot_.try_pin()) return Handle(&slot_, slot_.shard.get());
       slot_.shard = std::move(shard);
-      slot_.state.fetch_add(Slot::kOpen + Slot::kHolder, std::memory_order_release);
+      slot_.state.fetch_add(Slot::kOpen + Slot::kPin, std::memory_order_release);
       pool_.clock_.fetch_add(1, std::memory_order_relaxed);
       pool_.book_->add(number_, size_bytes);
       give_up();
@@ -256,22 +258,20 @@ class ShardPool {
     return bytes > options_.max_cheap_bytes;
   }
 
-  /// Takes an open shard out of the pool if it has exactly this many holders; else returns null.
-  static std::unique_ptr<const Shard> take(Book& book, Slot& slot,
-                                           std::uint64_t holders = 0) noexcept
+  /// Takes an open shard out of the pool, if it has so many pins; else nothing.
+  static std::unique_ptr<const Shard> take(Book& book, Slot& slot, std::uint64_t pins = 0) noexcept
       SHARDWISE_REQUIRES(book.mutex) {
     // kClosing changes under the lock alone.
     const std::uint64_t closing = slot.state.load(std::memory_order_relaxed) & Slot::kClosing;
-    std::uint64_t now = Slot::kIdle | closing | holders;
-    if (!slot.state.compare_exchange_strong(now, Slot::kPooled | holders,
-                                            std::memory_order_acquire)) {
+    std::uint64_t now = Slot::kIdle | closing | pins;
+    if (!slot.state.compare_exchange_strong(now, Slot::kPooled | pins, std::memory_order_acquire)) {
       return nullptr;
     }
     book.remove(slot.number, slot.shard->size_bytes());
     return std::move(slot.shard);
   }
 
-  /// Takes the least recently used idle shard out of the pool.
+  /// Takes the least recently used shard that is not pinned.
   std::unique_ptr<const Shard> drop_one(bool may_be_dear = true) SHARDWISE_REQUIRES(book_->mutex) {
     for (;;) {
       Slot* best = nullptr;
@@ -288,7 +288,7 @@ class ShardPool {
         }
       }
       if (best == nullptr) return nullptr;
-      // Otherwise another thread took hold of it meanwhile: look for the next.
+      // Otherwise another thread pinned it meanwhile: look for the next.
       if (auto victim = take(*book_, *best)) return victim;
     }
   }

@@ -1,12 +1,14 @@
 #pragma once
 
-#include <memory>
+#include <cstdint>
 #include <optional>
 #include <string>
 
+#include "shardwise/base/cancel.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/data/mixed_dataset.h"
 #include "shardwise/libtorch/image_loader.h"
+#include "shardwise/libtorch/process_group.h"
 #include "train_options.h"
 
 namespace shardwise::train {
@@ -17,7 +19,7 @@ struct Data {
   std::optional<Dataset> evaluation;
 };
 
-/// Errors: those of Index and Dataset; InvalidArgument, for options that do not go together.
+/// Errors: those of Index and Dataset; InvalidArgument for conflicting options.
 Data open_data(const Options& options);
 
 /// Checks, before any rank is started, for errors that every rank would report.
@@ -26,5 +28,11 @@ void check(const Options& options, int world_size);
 
 libtorch::ImageLoader::Options loader_options(const Options& options, unsigned threads,
                                               const MixedDataset& data);
+
+/// Returns the largest label plus 1. If neither the options nor the indexes give it, each rank
+/// reads a part of the labels. Collective.
+/// Errors: InvalidArgument if that would fetch all shards; BadField.
+std::int64_t count_classes(const MixedDataset& data, const Options& options,
+                           const libtorch::ProcessGroup& group, const CancelToken& cancel);
 
 }  // namespace shardwise::train

@@ -21,7 +21,6 @@
 #include "base/error_types.h"
 #include "base/rank_environment.h"
 #include "base/text.h"
-#include "classes.h"
 #include "console.h"
 #include "data.h"
 #include "reporter.h"

@@ -1,9 +1,9 @@
 """The package webdataset over the engine of shardwise: pipelines over shards, exact over all ranks.
 
-    import shardwise.webdataset as wds        # or: shardwise.webdataset.install(); import webdataset
+    import shardwise.webdataset as wds   # or: shardwise.webdataset.install(); import webdataset
 
     dataset = (
-        wds.WebDataset("train-{000000..001281}.tar", shardshuffle=100, nodesplitter=wds.split_by_node)
+        wds.WebDataset("train-{000000..001281}.tar", nodesplitter=wds.split_by_node)
         .shuffle(1000)
         .decode("rgb8")
         .to_tuple("jpg;png", "cls")
@@ -15,9 +15,10 @@
             ...
             state = loader.state_dict()       # for any number of ranks and workers
 
-Programs that were written for webdataset run unchanged: ``python -m shardwise.webdataset train.py``,
-or install() before they import it. In a pass, one iter(), each sample comes exactly once over all ranks
-and workers, unless it is resampled. docs/migrate-webdataset.md says what differs.
+Programs that were written for webdataset run unchanged: ``python -m shardwise.webdataset
+train.py``, or install() before they import it. In a pass, one iter(), each sample comes exactly
+once over all ranks and workers, unless it is resampled. docs/migrate-webdataset.md says what
+differs.
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ class Passes:
             return values
         import torch
 
-        return torch.tensor(values, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        cells: Any = torch.tensor(values, dtype=torch.int64)
+        return cells.share_memory_()
 
     def set(self, number: int) -> None:
         """The next pass has this number."""
@@ -90,7 +91,8 @@ class Passes:
             self._cells[worker] = 0
 
     def choose(self, number: int) -> None:
-        """All passes have this number until another is chosen: a WebLoader says it to its workers."""
+        """All passes have this number until another is chosen: a WebLoader says it to its
+        workers."""
         self._cells[self._CHOSEN] = number
 
     def begin(self, worker: int) -> int:
@@ -122,4 +124,11 @@ class Passes:
             self._cells = self._cells.share_memory_()
 
 
-__all__ = ["DataLoader", "IterableDataset", "Items", "Passes", "PipelineStage", "pytorch_worker_info"]
+__all__ = [
+    "DataLoader",
+    "IterableDataset",
+    "Items",
+    "Passes",
+    "PipelineStage",
+    "pytorch_worker_info",
+]

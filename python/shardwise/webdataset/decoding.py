@@ -1,8 +1,8 @@
 """Decoding of fields by their names' endings.
 
 A handler is a function of ("." and the field's name, its bytes), which gives the value, None if the
-field is not its own, or Continue(name, bytes) for the next handlers. What a field needs to be decoded
-(Pillow, NumPy, torch ...) is imported when one comes.
+field is not its own, or Continue(name, bytes) for the next handlers. What a field needs to be
+decoded (Pillow, NumPy, torch ...) is imported when one comes.
 """
 
 from __future__ import annotations
@@ -166,7 +166,8 @@ class ImageHandler:
         spec = imagespec.lower()
         if spec not in imagespecs:
             raise InvalidArgument(
-                f"no way to decode images is called {imagespec!r}: there are {', '.join(imagespecs)}"
+                f"no way to decode images is called {imagespec!r}: there are "
+                + ", ".join(imagespecs)
             )
         self.imagespec, self.extensions = spec, set(extensions)
 

@@ -1,5 +1,5 @@
-"""What becomes of an exception of a stage: the handler is given it, and raises, or gives True (leave
-the sample out and go on) or False (end the pass here)."""
+"""What becomes of an exception of a stage: the handler is given it, and raises, or gives True
+(leave the sample out and go on) or False (end the pass here)."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _MODULES = {
     "pipeline": ("pipeline",),
     "pytorch": ("base",),
     "shardlists": ("shards",),
-    "tariterators": ("stages", "shards"),
+    "tariterators": ("tars", "stages", "shards"),
     "utils": ("utilities", "stages", "base"),
     "writer": ("writing",),
 }
@@ -31,9 +31,9 @@ def install() -> None:
     """Makes ``import webdataset`` mean shardwise.webdataset, with ``webdataset.filters``,
     ``webdataset.handlers`` and so on.
 
-    A package webdataset that is installed is not touched, and is not seen any more by this process and
-    by workers that it spawns. Does nothing the second time. Raises InvalidArgument if a program has
-    imported that package already.
+    A package webdataset that is installed is not touched, and is not seen any more by this process
+    and by workers that it spawns. Does nothing the second time. Raises InvalidArgument if a program
+    has imported that package already.
     """
     here = sys.modules[__package__]
     present = sys.modules.get("webdataset")
@@ -53,7 +53,7 @@ def install() -> None:
         sys.path.insert(0, folder)
     for name, sources in _MODULES.items():
         found = [importlib.import_module(f"{__package__}.{source}") for source in sources]
-        module = ModuleType(f"webdataset.{name}", f"As in shardwise.webdataset: {', '.join(sources)}.")
+        module = ModuleType(f"webdataset.{name}", f"{', '.join(sources)} of this package.")
         for source in found:
             for public in source.__all__:
                 value = getattr(source, public)

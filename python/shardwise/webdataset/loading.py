@@ -52,7 +52,10 @@ def _collate_of(given: Any, makes_batches: bool) -> _Collate:
     return _Collate(given or (default_collate if makes_batches else default_convert), makes_batches)
 
 
-class _Loader(DataLoader if DataLoader is not None else object):  # type: ignore[misc, type-arg, unused-ignore]
+_Base: Any = object if DataLoader is None else DataLoader
+
+
+class _Loader(_Base):  # type: ignore[misc, unused-ignore]
     """A DataLoader over a pipeline, which knows how far its workers were when they made what was
     given last."""
 
@@ -110,13 +113,13 @@ class WebLoader(DataPipeline, FluidInterface):
     """torch's DataLoader with the stages of a pipeline behind it.
 
     Its arguments are those of DataLoader, whose batch_size is 1 by default: give None where the
-    pipeline makes batches. state_dict() and load_state_dict() are exact in the middle of a pass, for any
-    number of ranks and workers, where the stages make an item of what they are given alone.
+    pipeline makes batches. state_dict() and load_state_dict() are exact in the middle of a pass,
+    for any number of ranks and workers, where the stages make an item of what they are given alone.
     """
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         if DataLoader is None:
-            raise Unsupported("a WebLoader needs torch: install it, or go through the dataset itself")
+            raise Unsupported("a WebLoader needs torch: install it, or loop over the dataset itself")
         dataset = args[0] if args else kw.get("dataset")
         super().__init__()
         self._loader: _Loader | None = None
@@ -168,8 +171,8 @@ class WebLoader(DataPipeline, FluidInterface):
         number of ranks and workers.
 
         Every rank calls it at the same step; where torch.distributed is initialised each gets the
-        whole, else load_state_dict() needs a list of all. Raises Unsupported, naming the stage: behind
-        buffers over samples, unbatched(), slice() and generators there is no state.
+        whole, else load_state_dict() needs a list of all. Raises Unsupported, naming the stage:
+        behind buffers over samples, unbatched(), slice() and generators there is no state.
         """
         dataset = self._dataset()
         plan = dataset._stateful()
@@ -177,7 +180,8 @@ class WebLoader(DataPipeline, FluidInterface):
         assert self._loader is not None
         if not plan.source.deals_to_workers:
             raise Unsupported(
-                "there is no state where each worker gives all samples: leave out workersplitter=None"
+                "there is no state where each worker gives all samples: leave out "
+                "workersplitter=None"
             )
         dealing = plan.source.dealing(plan.block * dataset._block)
         return gathered(self._part(plan, *self._loader.stands(), dealing))

@@ -62,13 +62,14 @@ def _plan(steps: list[Any]) -> _Plan | None:
 
 
 class DataPipeline(Items, PipelineStage):
-    """Stages, one after another: the first one gives samples, the others are functions of iterators.
+    """Stages, one after another: the first one gives samples, the others are functions of
+    iterators.
 
     A list of shards, what picks from it (shuffle, split_by_node, split_by_worker) and
-    tarfile_to_samples() are one: the samples of shards, in an order of shardwise. Of these each pass,
-    one iter(), has each sample exactly once over all ranks and workers; the next pass has another
-    order if there is a shuffle. A shuffle behind stages by sample makes no buffer: the order mixes as
-    many samples or more.
+    tarfile_to_samples() are one: the samples of shards, in an order of shardwise. Of these each
+    pass, one iter(), has each sample exactly once over all ranks and workers; the next pass has
+    another order if there is a shuffle. A shuffle behind stages by sample makes no buffer: the
+    order mixes as many samples or more.
 
     Raises InvalidArgument, Unsupported (which names the call that does), and what the shards raise.
     """
@@ -183,6 +184,10 @@ class DataPipeline(Items, PipelineStage):
             yield item
         self._end_pass()
 
+    def _num_epochs(self, plan: _Plan) -> int:
+        """Epochs of a pass."""
+        return _ENDLESS if plan.source.is_resampled else self.repetitions
+
     def _limit(self) -> int:
         """Items of a pass at most; 0: no limit."""
         return max(0, self.nsamples) if self.repetitions != 1 else 0
@@ -192,7 +197,7 @@ class DataPipeline(Items, PipelineStage):
         self._is_over = True
 
     def _items(self, plan: _Plan, stream: Stream) -> Iterator[Any]:
-        for again in range(self.repetitions - stream.start.repetition):
+        for again in range(self._num_epochs(plan) - stream.start.repetition):
             items: Any = stream.samples(again)
             for stage in plan.stages:
                 items = _run(stage, items)
@@ -227,7 +232,8 @@ class DataPipeline(Items, PipelineStage):
     # Where it stands.
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is this one; by default passes are numbered from 0. Call it on all ranks."""
+        """The next pass is this one; by default passes are numbered from 0. Call it on all
+        ranks."""
         self._take_start(Start(epoch), 0)
         self._start = None
 
@@ -236,8 +242,8 @@ class DataPipeline(Items, PipelineStage):
         plan = _plan(self._steps())
         if plan is None:
             raise Unsupported(
-                f"there is no state of a pipeline over {stages.name_of(self.pipeline[0])}: begin it "
-                "with a WebDataset, or take a shardwise.Loader, which has one"
+                f"there is no state of a pipeline over {stages.name_of(self.pipeline[0])}: begin "
+                "it with a WebDataset, or take a shardwise.Loader, which has one"
             )
         refuse_inexact(plan.stages)
         own = plan.source.own_filter
@@ -253,8 +259,9 @@ class DataPipeline(Items, PipelineStage):
         load_state_dict() on any number of ranks and workers.
 
         Every rank calls it at the same step; where torch.distributed is initialised each gets the
-        whole. In the loop over a WebLoader call that of the WebLoader. Raises Unsupported, naming the
-        stage: behind buffers over samples, unbatched(), slice() and generators there is no state.
+        whole. In the loop over a WebLoader call that of the WebLoader. Raises Unsupported, naming
+        the stage: behind buffers over samples, unbatched(), slice() and generators there is no
+        state.
         """
         plan = self._stateful()
         if self._stream is None:
@@ -287,8 +294,8 @@ class DataPipeline(Items, PipelineStage):
         """The next pass is the rest of the one that state_dict() was asked in.
 
         state_dict: of any number of ranks and workers; or a list of the states of all ranks, where
-        they were saved without torch.distributed. Raises Mismatch if it is of other shards or another
-        order; Unsupported as state_dict().
+        they were saved without torch.distributed. Raises Mismatch if it is of other shards or
+        another order; Unsupported as state_dict().
         """
         plan = self._stateful()
         if isinstance(state_dict, dict) and "worker" in state_dict:
@@ -296,7 +303,8 @@ class DataPipeline(Items, PipelineStage):
             return
         parts = parts_of(state_dict)
         start = left_behind(plan.source, plan.order(), parts)
-        if start.has_ended and not start.left and start.repetition + 1 >= self.repetitions:
+        is_last = start.repetition + 1 >= self._num_epochs(plan)
+        if start.has_ended and not start.left and is_last:
             start = Start(start.number + 1)
         is_same = start.number == start_of(parts[0]).number
         self._take_start(start, max(part["items"] for part in parts) if is_same else 0)
@@ -517,18 +525,19 @@ class FluidInterface:
 class WebDataset(DataPipeline, FluidInterface):
     """The samples of shards, as dicts of ``__key__``, ``__url__`` and bytes by field.
 
-    urls: a path or URL, also with braces and ``::``, or a list; local files, http, https, s3, ``pipe:``
-        commands, and a folder if it ends in "/". A URL that comes n times gives its samples n times.
+    urls: a path or URL, also with braces and ``::``, or a list; local files, http, https, s3,
+        ``pipe:`` commands, and a folder if it ends in "/". A URL that comes n times gives its
+        samples n times.
     shardshuffle: shards in a random order; 0, False or None: as listed. resampled: draws with
         replacement, without end. seed: of the order; by default WDS_SEED, or 0.
     nodesplitter: split_by_node, or the default: the samples are dealt to the ranks; None: each rank
-        has all. workersplitter: likewise of the workers of a DataLoader. A function of yours is given
-        an iterator over ``{"url": ...}``, and picks the shards of this process.
+        has all. workersplitter: likewise of the workers of a DataLoader. A function of yours is
+        given an iterator over ``{"url": ...}``, and picks the shards of this process.
     cache_dir, cache_size: where remote and compressed shards are kept, and the bytes that they may
         take (64 GiB by default); all processes of a machine share them.
     handler: what becomes of shards and samples that cannot be read. select_files: a function of a
-        member's name. empty_check: no sample at all is InvalidArgument. url_to_name, verbose, mode and
-        repeat are taken, and change nothing.
+        member's name. empty_check: no sample at all is InvalidArgument. url_to_name, verbose, mode
+        and repeat are taken, and change nothing.
     """
 
     def __init__(

@@ -121,7 +121,8 @@ def _shards_in(folder: str) -> list[str]:
 
 
 class SimpleShardList(Items):
-    """The shards of a pipeline, as they are listed; with ``seed`` they are shuffled in each pass."""
+    """The shards of a pipeline, as they are listed; with ``seed`` they are shuffled in each
+    pass."""
 
     def __init__(self, urls: Any, seed: int | bool | None = None) -> None:
         super().__init__()
@@ -132,7 +133,12 @@ class SimpleShardList(Items):
         return len(self.urls)
 
     def __iter__(self) -> Iterator[dict[str, str]]:
-        for url in self.urls:
+        import random
+
+        urls = list(self.urls)
+        if self.seed is not None:
+            random.Random(self.seed).shuffle(urls)
+        for url in urls:
             yield {"url": url}
 
 

@@ -1,8 +1,8 @@
 """Where the samples of a pipeline come from: an order over shards, dealt to ranks and workers.
 
-A rank has what a shardwise.Sampler gives it. It is cut into blocks of a batch, and worker w of K has
-the blocks w, w + K, w + 2K ... of its rank: a DataLoader, which takes a batch from each worker in turn,
-so gives the batches of the rank in the order of the sampler.
+A rank has what a shardwise.Sampler gives it. It is cut into blocks of a batch, and worker w of K
+has the blocks w, w + K, w + 2K ... of its rank: a DataLoader, which takes a batch from each worker
+in turn, so gives the batches of the rank in the order of the sampler.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Place(NamedTuple):
     left: int = 0
     """Samples that were taken of those that a resumed run had left behind."""
     taken: int = 0
-    """Samples that were taken of this stream's blocks, from where the epoch began or was resumed."""
+    """Samples that were taken of this stream's blocks, from where the epoch began or was
+    resumed."""
 
 
 class Start(NamedTuple):
@@ -113,14 +114,15 @@ class ShardSource(Items):
             urls = [item["url"] for item in chosen]
             if not urls:
                 raise InvalidArgument(
-                    f"{self.own_filter} gave this process no shard: deal samples instead of shards, "
-                    "by nodesplitter=wds.split_by_node and workersplitter=wds.split_by_worker"
+                    f"{self.own_filter} gave this process no shard: deal samples instead of "
+                    "shards, by nodesplitter=wds.split_by_node and workersplitter=wds.split_by_worker"
                 )
             self._opened = self._open(urls)
         return self._opened
 
     def _open(self, urls: list[str]) -> OpenShards:
-        """Opens the shards. If the handler does not raise, what cannot be read of them is left out."""
+        """Opens the shards. If the handler does not raise, what cannot be read of them is left
+        out."""
         try:
             return OpenShards(urls, self.cache_dir, self.cache_size)
         except (Error, OSError) as error:
@@ -210,7 +212,14 @@ class Stream:
     def samples(self, again: int) -> Iterator[dict[str, Any]]:
         """The samples of the again-th epoch of this pass, from where it begins in this process; if
         they are resampled, of it and all later ones."""
-        if self.source.opened().data is None:
+        data = self.source.opened().data
+        if data is None:
+            return
+        if len(data) == 0:
+            if self.source.empty_check:
+                raise InvalidArgument(
+                    "the shards have no sample; or give WebDataset(empty_check=False)"
+                )
             return
         yield from self._epoch(again)
         while self.source.is_resampled:
@@ -250,8 +259,6 @@ class Stream:
             self.source, self.order, self.start, repetition, d.rank, d.world_size
         )
         size = len(sampler)
-        if size == 0 and repetition == 0 and self.source.empty_check and d.rank == d.worker == 0:
-            raise InvalidArgument("the shards have no sample; or give WebDataset(empty_check=False)")
         taken = self._taken
         ahead: list[int] = []
         block = taken // d.block

@@ -1,7 +1,7 @@
 """The stages of a pipeline: functions of an iterator that give an iterator.
 
-``wds.map(f)`` is a stage, for a DataPipeline; ``dataset.map(f)`` adds it to a pipeline. handler: what
-becomes of an exception, see shardwise.webdataset.handlers.
+``wds.map(f)`` is a stage, for a DataPipeline; ``dataset.map(f)`` adds it to a pipeline. handler:
+what becomes of an exception, see shardwise.webdataset.handlers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _Handler = Callable[[Exception], Any]
 PER_SAMPLE = "per sample"
 """Gives one item, or none, for each that it is given, as a function of that alone."""
 PER_BATCH = "per batch"
-"""Gives an item when it was given enough, and keeps nothing then: a state can be exact behind it."""
+"""Gives an item when it was given enough, and keeps nothing then: a state can be exact behind
+it."""
 KEEPS = "keeps"
 """Keeps items, counts them or draws lots: a state behind it would not be exact."""
 
@@ -65,8 +66,9 @@ class StageMaker:
 
 
 def pipelinefilter(f: Callable[..., Iterator[Any]]) -> StageMaker:
-    """Makes a stage of a generator function of yours: ``g = pipelinefilter(f)``, and ``g(x)`` is the
-    stage that calls ``f(iterator, x)``. Pipelines with it have no state: take map() where you can."""
+    """Makes a stage of a generator function of yours: ``g = pipelinefilter(f)``, and ``g(x)`` is
+    the stage that calls ``f(iterator, x)``. Pipelines with it have no state: take map() where you
+    can."""
     return StageMaker(f, KEEPS)
 
 
@@ -355,8 +357,8 @@ def _stacked(values: list[Any], tensors: bool, scalars: bool) -> Any:
 def default_collation_fn(
     samples: Sequence[Any], combine_tensors: bool = True, combine_scalars: bool = True
 ) -> Any:
-    """A batch of dicts or tuples: of each field a list, of numbers and arrays an array, of tensors a
-    tensor."""
+    """A batch of dicts or tuples: of each field a list, of numbers and arrays an array, of tensors
+    a tensor."""
     first = samples[0]
     if isinstance(first, dict):
         if any(sample.keys() != first.keys() for sample in samples):
@@ -434,7 +436,8 @@ def _shuffle(
     handler: Any = None,
 ) -> Iterator[Any]:
     """Gives items in random order, from a buffer of so many. Straight behind the samples of a data
-    set, and stages by sample, no buffer is made: the order of the data set mixes at least as many."""
+    set, and stages by sample, no buffer is made: the order of the data set mixes at least as
+    many."""
     rng = random.Random(seed) if rng is None else rng
     buffer: list[Any] = []
     for item in data:

@@ -80,8 +80,8 @@ def _as_bytes(sample: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in sample.items():
         if not name.startswith("_") and not isinstance(value, (bytes, bytearray, memoryview)):
             raise InvalidArgument(
-                f"with encoder=False a field is bytes: {name!r} is a {type(value).__name__}; encode "
-                "it, or leave out encoder"
+                f"with encoder=False a field is bytes: {name!r} is a {type(value).__name__}; "
+                "encode it, or leave out encoder"
             )
     return dict(sample)
 
@@ -108,9 +108,9 @@ def _by_ending(name: str, value: Any, encoders: Mapping[str, Callable[[Any], byt
 class TarWriter:
     """Writes samples into one shard: a path, or an open file. It appears when it is closed.
 
-    encoder: True (by the fields' names), False (values are bytes), a dict of functions by ending, or a
-        function of the sample. user, group, mode, mtime and format are taken, and change nothing: equal
-        samples make equal bytes.
+    encoder: True (by the fields' names), False (values are bytes), a dict of functions by ending,
+        or a function of the sample. user, group, mode, mtime and format are taken, and change
+        nothing: equal samples make equal bytes.
     """
 
     def __init__(
@@ -198,8 +198,8 @@ class ShardWriter:
 
     maxcount, maxsize: samples and bytes of a shard, at most. post: is called with the path of each
     shard that is finished. start_shard: the first number. opener: gives an open file for a path.
-    Further options are those of TarWriter. ``shard``, ``fname``, ``count``, ``size`` and ``total`` say
-    where it is. shardwise.ShardWriter makes the index beside the shards.
+    Further options are those of TarWriter. ``shard``, ``fname``, ``count``, ``size`` and ``total``
+    say where it is. shardwise.ShardWriter makes the index beside the shards.
     """
 
     def __init__(

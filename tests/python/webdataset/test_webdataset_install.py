@@ -18,7 +18,7 @@ import webdataset as wds
 from webdataset import WebDataset, WebLoader, filters, handlers
 from webdataset.filters import _shuffle, pipelinefilter
 from webdataset.autodecode import Decoder
-from webdataset.tariterators import tarfile_to_samples
+from webdataset.tariterators import base_plus_ext, tar_file_expander, tarfile_to_samples, url_opener
 from webdataset.utils import pytorch_worker_seed
 from webdataset.writer import ShardWriter
 from webdataset.shardlists import expand_urls

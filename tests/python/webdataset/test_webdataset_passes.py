@@ -307,3 +307,45 @@ def test_a_stateful_loader_of_torchdata_goes_on_in_each_worker(url: str) -> None
     again.load_state_dict(state)
     rest = [k for keys, _ in again for k in numbers(keys)]
     assert Counter(seen + rest) == ALL
+
+
+def test_a_state_of_resampled_draws_goes_on_with_the_draws_that_are_left(url: str) -> None:
+    def made(workers: int) -> wds.WebLoader:
+        dataset = wds.WebDataset(url, resampled=True, seed=5).shuffle(10).to_tuple("__key__")
+        return wds.WebLoader(dataset.batched(10), batch_size=None, num_workers=workers)
+
+    batches = made(2)
+    seen = Counter(k for (keys,) in islice(batches, 115) for k in numbers(keys))
+    again = made(3)
+    again.load_state_dict(batches.state_dict())
+    seen += Counter(k for (keys,) in islice(again, 45) for k in numbers(keys))
+    order = shardwise.Order("resampled", seed=5, unit="sample")
+    draws = []
+    for repetition in range(2):
+        sampler = shardwise.Sampler(NUM_SAMPLES, order)
+        sampler.set_epoch(repetition << 32)
+        draws.append(Counter(sampler))
+    assert draws[0] <= seen <= draws[0] + draws[1]
+    assert sum(seen.values()) == 1600
+
+
+def test_a_state_of_a_loader_that_batches(url: str) -> None:
+    def made(workers: int) -> wds.WebLoader:
+        dataset = wds.WebDataset(url).shuffle(10).select(is_kept).to_tuple("__key__")
+        return wds.WebLoader(dataset, batch_size=7, num_workers=workers)
+
+    batches = made(2)
+    seen = [k for (keys,) in islice(batches, 21) for k in numbers(keys)]
+    again = made(3)
+    again.load_state_dict(batches.state_dict())
+    rest = [k for (keys,) in again for k in numbers(keys)]
+    assert Counter(seen + rest) == Counter(i for i in range(NUM_SAMPLES) if i % 3 != 0)
+
+
+def test_a_state_behind_the_last_batch_begins_the_next_pass(url: str) -> None:
+    batches = loader(url, 10, 2)
+    first = [numbers(keys) for keys, _ in batches]
+    again = loader(url, 10, 1)
+    again.load_state_dict(batches.state_dict())
+    following = [numbers(keys) for keys, _ in again]
+    assert following == [numbers(keys) for keys, _ in batches] != first

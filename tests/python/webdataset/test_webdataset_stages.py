@@ -159,7 +159,7 @@ def test_batches_are_collated_and_taken_apart() -> None:
     numpy = pytest.importorskip("numpy")
     pairs = [(numpy.full((2,), i), i, str(i)) for i in range(5)]
     first, last = wds.batched(3)(pairs)
-    assert first[0].shape == (3, 2) and first[1].tolist() == [0, 1, 2] and first[2] == ["0", "1", "2"]
+    assert (first[0].shape, first[1].tolist(), first[2]) == ((3, 2), [0, 1, 2], ["0", "1", "2"])
     assert len(last[2]) == 2
     assert len(list(wds.batched(3, partial=False)(pairs))) == 1
     assert list(wds.batched(2, collation_fn=None)("abc")) == [["a", "b"], ["c"]]
