@@ -107,7 +107,8 @@ class SHARDWISE_EXPORT AgreedCalls {
   [[noreturn]] void throw_given_up() const;
   void require_same_call(const char* action, const Headers& headers) const;
 
-  /// Runs `work` on a tensor that the group accepts: on the CPU if it fits the header.
+  /// Runs `work` on `tensor`, or on a copy that the group accepts. A tensor that fits the header is
+  /// copied to the CPU.
   template <class Work>
   void on_plain_tensor(const torch::Tensor& tensor, Work&& work);
   void reduce_all(const torch::Tensor& tensor, ReduceOp op);

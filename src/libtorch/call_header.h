@@ -40,7 +40,7 @@ struct CallHeader {
 
   std::uint64_t number = 0;
   std::int64_t num_elements = 0;
-  std::int64_t count = 0;  ///< of reduce() and give_up(); may differ between ranks
+  std::int64_t count = 0;  ///< for reduce(), gather(), give_up(); may differ between ranks
   std::int32_t root = 0;
   std::uint8_t op = 0;
   std::int8_t type = 0;

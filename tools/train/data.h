@@ -19,7 +19,7 @@ struct Data {
   std::optional<Dataset> evaluation;
 };
 
-/// Errors: those of Index and Dataset; InvalidArgument, for options that do not go together.
+/// Errors: those of Index and Dataset; InvalidArgument for conflicting options.
 Data open_data(const Options& options);
 
 /// Checks, before any rank is started, for errors that every rank would report.
@@ -29,9 +29,9 @@ void check(const Options& options, int world_size);
 libtorch::ImageLoader::Options loader_options(const Options& options, unsigned threads,
                                               const MixedDataset& data);
 
-/// One more than the largest label. Where nothing else tells it, each rank reads a part of the
-/// labels. Collective.
-/// Errors: InvalidArgument, if that would fetch all shards; BadField.
+/// Returns the largest label plus 1. If neither the options nor the indexes give it, each rank
+/// reads a part of the labels. Collective.
+/// Errors: InvalidArgument if that would fetch all shards; BadField.
 std::int64_t count_classes(const MixedDataset& data, const Options& options,
                            const libtorch::ProcessGroup& group, const CancelToken& cancel);
 

@@ -16,7 +16,7 @@
 
 namespace shardwise::train {
 
-/// Prints for rank 0: results on stdout, progress on stderr.
+/// Rank 0 prints results on stdout and progress on stderr.
 class Reporter {
  public:
   using Clock = std::chrono::steady_clock;

@@ -16,10 +16,10 @@ namespace shardwise::detail {
 /// until then the kernel keeps the letters. When a call fails on a rank, the rank writes to all
 /// others that it is alive, and which ranks it found to be gone:
 ///
-///   - A process that ended has no letter box: connections to it are refused at once.
-///   - A rank that hangs, or is unreachable, writes no letter when the call has failed elsewhere.
-///   - A rank that noticed the failure and has ended since is gone, but has left a letter: it is
-///     not the rank that was lost.
+/// - A process that ended has no letter box: connections to it are refused at once.
+/// - A rank that hangs, or is unreachable, writes no letter when the call has failed elsewhere.
+/// - A rank that noticed the failure and has ended since is gone, but has left a letter: it is
+///   not the rank that was lost.
 ///
 /// Threads: one. Starts no thread.
 class SHARDWISE_EXPORT PeerProbe {
