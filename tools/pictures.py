@@ -4,7 +4,7 @@
     tools/pictures.py PROGRAM [--check]
 
 PROGRAM is the built `shardwise`. It computes the orders, the plans, the index and the proof. Every number of a peer is read
-from a table of docs/figures.md. The same sources thus give the same bytes. --check writes nothing, and exits with 1 if a
+from a table of docs/figures.md. Equal sources thus give equal bytes. --check writes nothing, and exits with 1 if a
 picture is out of date.
 
 A picture is a card with a background, so that it can be read on light and dark pages. Its colours follow the reader's

@@ -17,8 +17,8 @@
 
 namespace shardwise::test {
 
-/// A forked child that runs `body`. `body` returns an error, or "" if there is none; an exception
-/// counts as an error. The child ends without the parent's destructors or handlers.
+/// A forked child that runs `body`. `body` returns an error, or "" for success; an exception counts
+/// as an error. The child ends without the parent's destructors or handlers.
 /// Threads: one.
 class Child {
  public:
