@@ -84,7 +84,7 @@ class Child {
   int read_end_ = -1;
 };
 
-/// Kills this child after `seconds`, so that a hang fails. Use only in children.
+/// Kills this child if it takes longer than `seconds`, so that a hang fails. Use only in children.
 class AtMost {
  public:
   explicit AtMost(unsigned seconds) { ::alarm(seconds); }
