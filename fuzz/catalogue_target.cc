@@ -4,7 +4,7 @@
 namespace shardwise::fuzz {
 namespace {
 
-/// Takes decisions from an input; when it has run out, everything stays as it was.
+/// Edits values as an input's bytes decide. Once the input ends, values stay unchanged.
 class Edits {
  public:
   explicit Edits(std::string_view input) : input_(input) {}
@@ -117,7 +117,7 @@ void catalogue_target(std::string_view input) {
     return;
   }
   Edits edits(input.substr(1));
-  // Shards first: what follows them is reached by long inputs only.
+  // Shards come first: only long inputs reach the values after them.
   std::vector<Index::Shard> rows = folder.rows();
   for (Index::Shard& row : rows) edit(edits, row);
   CatalogueMeta meta = folder.meta();

@@ -10,7 +10,7 @@
 namespace shardwise::fuzz {
 namespace {
 
-/// Puts the hash of what precedes the first line "#" in its place.
+/// Replaces the first line "#" by the hash of the bytes before it.
 std::string with_right_hash(std::string bytes) {
   const std::size_t at = bytes.find("\n#\n");
   if (at == std::string::npos) return bytes;
@@ -35,7 +35,7 @@ void checkpoint_target(std::string_view input) {
     }
     SHARDWISE_FUZZ_REQUIRE(size > 0);
   } catch (const Error&) {
-    // Refused, as it may be.
+    // The input may be refused.
   }
 }
 

@@ -25,7 +25,7 @@ std::uint64_t octal(std::string_view field) {
   return value;
 }
 
-/// Makes the hashes of the key section's blocks right.
+/// Corrects the hashes of the key section's blocks.
 void fix_keys(std::string& table, TableHeader& header) {
   if (header.key_bucket_bits > 36 || header.num_samples > table.size()) return;
   const std::uint64_t num_starts = (std::uint64_t{1} << header.key_bucket_bits) + 1;
@@ -89,7 +89,7 @@ void fix_table(std::string& table) {
   std::memcpy(header.magic, kTableMagic, sizeof header.magic);
   header.version = kIndexVersion;
   header.file_bytes = table.size();
-  // The hints lie between the directory and the keys; the lengths follow from the counts.
+  // The hints are between the directory and the keys. Their lengths follow from the counts.
   const std::string_view bytes = table;
   const std::uint64_t directory_bytes = (header.num_shards + 1) * sizeof(ShardEntry);
   const std::uint64_t num_hints = header.num_samples == 0 || header.hint_shift > 40

@@ -4,14 +4,13 @@
 
 namespace shardwise::fuzz {
 
-// Mutation breaks checksums, and what has a wrong one is refused at the door. These make them right
-// again, so that what lies behind is reached. The only place here that knows byte layouts: what is
-// whole stays as it is, which a test holds.
+// Corrects the checksums that mutation breaks, so that readers go on to the content. Only this file
+// knows byte layouts. It leaves intact files unchanged; a test checks that.
 
-/// Of every header that a reader would come to, as far as sizes tell where they lie.
+/// Corrects every header that a reader would reach, as far as sizes give their places.
 void fix_tar_headers(std::string& archive);
 void fix_segment(std::string& segment);
-/// Of the table's header and directory, and the file's length; segments stay as they are.
+/// Corrects the table's header and directory, and the file's length in it. Segments are unchanged.
 void fix_table(std::string& table);
 
 }  // namespace shardwise::fuzz

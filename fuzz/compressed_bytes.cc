@@ -13,7 +13,7 @@
 namespace shardwise::fuzz {
 namespace {
 
-/// Each writes to `out` and gives how much that was; 0 if it cannot.
+/// Each writes to `out`, and returns the number of bytes; 0 means failure.
 std::size_t to_gzip(std::string_view in, std::string& out) {
   constexpr int kLevel = 6, kLargestWindow = 15, kGzipHeader = 16, kMemory = 8;
   z_stream stream{};

@@ -64,7 +64,7 @@ std::size_t CountedMemory::peak() const noexcept { return static_cast<std::size_
 }  // namespace shardwise::fuzz
 
 #ifndef SHARDWISE_SANITIZED_MALLOC
-// glibc lets a program have its own malloc(), which its libraries then call, too.
+// A program may replace glibc's malloc(); its libraries then call the replacement, too.
 using shardwise::fuzz::add;
 using shardwise::fuzz::take_off;
 

@@ -4,8 +4,8 @@
 
 namespace shardwise::fuzz {
 
-/// Counts what this thread takes from malloc(), in the image libraries too, as long as it lives.
-/// One at a time.
+/// Counts this thread's allocations from malloc(), with those of the image libraries, while it
+/// lives. Only one may exist at a time.
 class CountedMemory {
  public:
   CountedMemory() noexcept;
@@ -13,7 +13,7 @@ class CountedMemory {
   CountedMemory(const CountedMemory&) = delete;
   CountedMemory& operator=(const CountedMemory&) = delete;
 
-  /// The most bytes that were held at once; what was held before does not count.
+  /// The most bytes allocated at once, without those from before the constructor.
   [[nodiscard]] std::size_t peak() const noexcept;
 };
 

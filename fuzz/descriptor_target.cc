@@ -23,7 +23,7 @@ void descriptor_target(std::string_view input) {
     }
     SHARDWISE_FUZZ_REQUIRE(num_shards > 0);
   } catch (const Error&) {
-    // Refused, as it may be.
+    // The input may be refused.
   }
 }
 

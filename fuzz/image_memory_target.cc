@@ -17,8 +17,9 @@ namespace {
 using detail::RgbImage;
 
 constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 23;
-/// Of kMostPixels pixels: 3 bytes each as an image, and again turned or across; 8 each as a
-/// progressive file's coefficients. Beside that, tables of a resize by the length of a side.
+/// Limit for kMostPixels pixels. An image takes 3 bytes a pixel, and again when it is turned or
+/// resized across. A progressive file's coefficients take 8 bytes a pixel. The rest is for a
+/// resize's tables.
 constexpr std::size_t kMostMemory = std::size_t{256} << 20;
 
 void decode_and_resize(std::string_view bytes, unsigned control) try {
@@ -40,14 +41,14 @@ void decode_and_resize(std::string_view bytes, unsigned control) try {
   std::vector<std::uint8_t> row(plan.height * plan.width * 3);
   transformer.apply(plan, image.view(), row.data());
 } catch (const detail::DecodeFailure&) {
-  return;  // the image is refused; what that took counts as well
+  return;  // the image is refused; its memory counts, too
 }
 
 }  // namespace
 
 void image_memory_target(std::string_view input) {
   if (input.empty()) return;
-  // In a thread of its own, which has kept no memory from images before.
+  // A new thread has kept no memory from images before.
   std::async(std::launch::async, [&] {
     const CountedMemory memory;
     decode_and_resize(input.substr(1), static_cast<unsigned char>(input[0]));
@@ -59,7 +60,7 @@ std::vector<std::string> image_memory_seeds() {
   const test::Rgb picture = test::test_picture(21, 14);
   std::vector<std::string> files = {test::encode_jpeg(picture, 80, true), test::encode_png(picture),
                                     test::encode_webp(picture, true)};
-  // Files of few bytes that are many pixels, on both sides of the limits.
+  // Small files with many pixels, on both sides of the limits.
   for (const auto& [width, height] :
        {std::pair{1U << 23, 1U}, {1U << 20, 1U}, {1U, 1U << 20}, {1U, 1U << 18}, {2048U, 2048U}}) {
     files.push_back(test::black_png(width, height));

@@ -19,10 +19,10 @@ namespace shardwise::fuzz {
 namespace fs = std::filesystem;
 namespace {
 
-/// Samples, shards and rows that walk_index asks for: a hostile count must not cost hours.
+/// Most samples, shards and rows that walk_index() reads: a hostile count must not cost hours.
 constexpr std::uint64_t kMostWalked = 64;
 
-/// Touches each byte, so that a view outside its memory is found.
+/// Reads each byte, so that a view outside its memory is found.
 void touch(std::string_view bytes) {
   unsigned sum = 0;
   for (const char c : bytes) sum += static_cast<unsigned char>(c);
@@ -36,13 +36,13 @@ bool lies_within(std::string_view part, std::string_view whole) {
                                      part.size(), whole.size()));
 }
 
-/// Runs `call`; an Error is an answer too.
+/// Runs `call`, and allows it to throw an Error.
 template <class Call>
 void allow_errors(Call&& call) {
   try {
     call();
   } catch (const Error&) {
-    // Refused, as it may be.
+    // The input may be refused.
   }
 }
 

@@ -9,15 +9,15 @@
 
 namespace shardwise::fuzz {
 
-/// Two small shards and their index, in a temporary folder that this process owns; targets write
-/// what they make beside them. Made once.
+/// Two small shards and their index, made once, in a temporary folder of this process. Targets
+/// write their files into this folder, too.
 class IndexFolder {
  public:
   static const IndexFolder& get();
   ~IndexFolder();
 
   std::string path(const std::string& name) const { return folder_ + "/" + name; }
-  /// The whole index's parts.
+  /// The parts of the intact index.
   const std::string& catalogue_bytes() const { return catalogue_bytes_; }
   const std::string& table_bytes() const { return table_bytes_; }
   const std::string& table_name() const { return table_name_; }
@@ -41,17 +41,18 @@ class IndexFolder {
 std::string read_whole(const std::string& path);
 void write_whole(const std::string& path, std::string_view bytes);
 
-/// Writes a catalogue with right checksums.
+/// Writes a catalogue with correct checksums.
 void write_catalogue(const std::string& path, const CatalogueMeta& meta,
                      const std::vector<Index::Shard>& rows,
                      const std::vector<Index::Summary::Field>& fields,
                      const std::vector<Index::SkippedMember>& skipped = {});
 
-/// Asks `segment`, which lies in `bytes`, for everything, and holds every answer to its bounds.
+/// Calls all accessors of `segment`, a view of `bytes`, and checks that every result is within
+/// bounds.
 void walk_segment(const SegmentView& segment, std::string_view bytes);
 
-/// Opens the index at `path` and asks it, and a Dataset over it, for everything, within reason.
-/// Typed errors are fine.
+/// Opens the index at `path`, and calls its accessors and those of a Dataset over it, up to a
+/// limit. Typed errors are allowed.
 void walk_index(const std::string& path);
 
 }  // namespace shardwise::fuzz

@@ -26,7 +26,7 @@ AVDictionary* dictionary(const std::map<std::string, std::string>& options) {
   return result;
 }
 
-/// A file in memory that a muxer writes to, also backwards.
+/// A file in memory for a muxer, which may also seek backwards.
 struct Output {
   std::string bytes;
   std::size_t at = 0;
@@ -57,7 +57,7 @@ class Muxer {
             "no such container");
     constexpr int kBufferSize = 4096;
     auto* buffer = static_cast<unsigned char*>(av_malloc(kBufferSize));
-    // The callback's bytes are const from libavformat 61 on: the template is either.
+    // The callback's bytes are const since libavformat 61; the template accepts both types.
     format_->pb =
         avio_alloc_context(buffer, kBufferSize, 1, &out_, nullptr, Output::write, Output::seek);
     format_->flags |= AVFMT_FLAG_BITEXACT;
@@ -86,7 +86,7 @@ class Muxer {
     require(result, "the header cannot be written");
   }
 
-  /// Encodes a frame, or at nullptr what is left.
+  /// Encodes a frame; nullptr flushes the encoder.
   void encode(AVCodecContext& codec, AVStream& stream, const AVFrame* frame) {
     const LibavPtr<AVPacket> packet = detail::make_packet();
     require(avcodec_send_frame(&codec, frame), "a frame cannot be encoded");
@@ -169,7 +169,7 @@ void fill(AVFrame& frame, const std::vector<int>& color, int number) {
 /// A triangle wave from 0 to 127.
 int wave(int x) { return std::abs((x & 255) - 128) * 127 / 128; }
 
-/// Waves that move and a little noise, in the first plane.
+/// Draws moving waves and a little noise into the first plane.
 void fill_moving(AVFrame& frame, int number) {
   auto noise = static_cast<std::uint32_t>(number);
   for (int y = 0; y < frame.height; ++y) {

@@ -10,8 +10,7 @@
 
 namespace shardwise::fuzz {
 
-/// Whether this libavcodec has an encoder of that name; which ones it has is the distribution's
-/// choice.
+/// True if this libavcodec has an encoder of that name. Distributions differ in that.
 bool has_encoder(const std::string& name);
 
 struct VideoSpec {
@@ -22,24 +21,24 @@ struct VideoSpec {
   int height = 48;
   int num_frames = 30;
   int group = 10;    ///< frames from one key frame to the next
-  int b_frames = 0;  ///< predicted from later frames, in a row, at most
+  int b_frames = 0;  ///< most consecutive frames predicted from later ones
   int rate = 25;     ///< frames a second; the unit of `times` is 1 / (100 * rate) seconds
-  /// When each frame is shown; empty: evenly from 0.
+  /// When each frame is shown; empty means evenly from 0.
   std::vector<std::int64_t> times = {};
-  int matrix = 2;  ///< AVCOL_SPC_*: how RGB was turned into YUV; 2: not said
+  int matrix = 2;  ///< AVCOL_SPC_*: the conversion of RGB to YUV; 2 means unspecified
   bool full_range = false;
-  /// Y, U and V of all pixels; empty: each frame shows its number.
+  /// Y, U and V of all pixels; empty means that each frame shows its number.
   std::vector<int> color = {};
-  /// The first four entries of a display matrix, as 1, 0 or -1; empty: none.
+  /// The first four entries of a display matrix, as 1, 0 or -1; empty means no matrix.
   std::vector<int> turn = {};
-  bool moves = false;  ///< waves that move and noise, which cost as much to decode as real pictures
-  bool with_sound = false;  ///< a track of AAC beside it, as long as the video
+  bool moves = false;  ///< moving waves and noise, which cost as much to decode as real pictures
+  bool with_sound = false;  ///< adds an AAC track as long as the video
   std::map<std::string, std::string> codec_options = {};
   std::map<std::string, std::string> muxer_options = {};
 };
 
-/// The bytes of a file. A frame's number is shown as 16 black or white squares, 4 x 4, each with a
-/// quarter of the picture's width and height; the first is the lowest bit.
+/// Returns the bytes of a file. A frame shows its number as 4 x 4 black or white squares. Each
+/// square has a quarter of the picture's width and height; the first one is the lowest bit.
 std::string encode_video(const VideoSpec& spec);
 /// The number that RGB pixels show.
 int shown_number(const std::uint8_t* rgb, int width, int height);
@@ -50,15 +49,16 @@ struct SoundSpec {
   int sample_rate = 8000;
   int channels = 1;
   int num_samples = 8000;
-  int gap = 0;  ///< samples by which the second half is shown later, or earlier
-  /// When a sample is shown, in samples, if not at its number; for codecs without a state.
+  int gap = 0;  ///< samples by which the second half is delayed; negative means earlier
+  /// When a sample is shown, in samples; empty means at its number. For codecs without a state.
   std::function<std::int64_t(std::int64_t)> clock = {};
   std::map<std::string, std::string> muxer_options = {};
 };
 
-/// Channel c of sample i is test_sound(c, i, sample_rate), in 16 bits or as the codec has it.
+/// Returns a file's bytes. Channel c of sample i is test_sound(c, i, sample_rate), in 16 bits or in
+/// the codec's format.
 std::string encode_sound(const SoundSpec& spec);
-/// Two tones, other ones in each channel, in [-0.5, 0.5].
+/// Two tones, different in each channel, in [-0.5, 0.5].
 double test_sound(int channel, std::int64_t sample, int sample_rate);
 
 }  // namespace shardwise::fuzz

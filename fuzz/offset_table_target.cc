@@ -27,7 +27,7 @@ void check_segment(std::string_view input) {
   if (segment) walk_segment(*segment, bytes);
 }
 
-/// Puts `table` beside a catalogue that takes it for its own.
+/// Writes `table` next to a catalogue that names it.
 void check_table(std::string table) {
   fix_table(table);
   const IndexFolder& folder = IndexFolder::get();
@@ -46,13 +46,13 @@ void check_table(std::string table) {
   walk_index(folder.path(kCatalogue));
 }
 
-/// An index whose first shard has this segment: only the segment itself is odd.
+/// An index whose first shard has this segment. All the rest is intact.
 void check_index_around(std::string segment) {
   if (segment.size() < sizeof(SegmentHeader) || segment.size() % 8 != 0) return;
   fix_segment(segment);
   SegmentHeader header;
   std::memcpy(&header, segment.data(), sizeof header);
-  if (header.num_samples > segment.size()) return;  // the writer makes room for as many keys
+  if (header.num_samples > segment.size()) return;  // the writer allocates that many keys
   const IndexFolder& folder = IndexFolder::get();
   std::vector<std::uint64_t> hashes(header.num_samples);
   for (std::uint32_t i = 0; i < hashes.size(); ++i) {

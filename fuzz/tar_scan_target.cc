@@ -32,7 +32,7 @@ struct Scan {
   std::vector<Member> members;
   std::vector<Other> others;
   TarScanReport report;
-  std::string refused;  ///< with this text; then the report is empty
+  std::string refused;  ///< the error's text if it was refused; the report is empty then
 };
 
 void check_name(std::string_view name) {
@@ -43,7 +43,7 @@ void check_name(std::string_view name) {
 }
 
 Scan scan(std::string_view bytes, TarScanOptions options) {
-  // Of these bytes alone: AddressSanitizer sees what is read behind them.
+  // A copy of exactly these bytes, so that AddressSanitizer finds reads beyond them.
   const std::vector<char> copy(bytes.begin(), bytes.end());
   const std::string_view archive(copy.data(), copy.size());
   Scan found;
@@ -72,7 +72,7 @@ Scan scan(std::string_view bytes, TarScanOptions options) {
   return found;
 }
 
-/// The two say the same.
+/// Requires that both scans found the same.
 void require_equal(const Scan& first, const Scan& second) {
   const TarScanReport& a = first.report;
   const TarScanReport& b = second.report;
@@ -84,7 +84,7 @@ void require_equal(const Scan& first, const Scan& second) {
   SHARDWISE_FUZZ_REQUIRE(a.skipped.size() == b.skipped.size());
 }
 
-/// The direct path and libarchive alone read the same, or both refuse it.
+/// Requires that the direct path and libarchive alone read the same, or both refuse it.
 void require_same_answer(const Scan& direct, const Scan& libarchive) {
   if (direct.refused.empty() != libarchive.refused.empty()) {
     throw BrokenPromise("refused by one way only: " + direct.refused + libarchive.refused);
@@ -92,7 +92,7 @@ void require_same_answer(const Scan& direct, const Scan& libarchive) {
   if (direct.refused.empty()) require_equal(direct, libarchive);
 }
 
-/// An image of the archive, whose bytes come in pieces of this many, or are stepped over.
+/// An image of the archive. Its bytes arrive in pieces of this size, or are skipped.
 SparseTarImage image_of(std::string_view archive, std::size_t piece, bool steps_over, bool keeps) {
   const auto keep = [keeps](std::string_view name, std::uint64_t size_bytes) {
     return keeps && (name.size() + size_bytes) % 2 == 0;
@@ -124,7 +124,7 @@ void scan_tar_target(std::string_view input) {
   require_same_answer(strict, scan(archive, {.libarchive_only = true}));
   const auto lenient = scan(archive, {.lenient = true});
   require_same_answer(lenient, scan(archive, {.lenient = true, .libarchive_only = true}));
-  if (strict.refused.empty()) {  // then there is nothing to be lenient about
+  if (strict.refused.empty()) {  // without damage, both must agree
     SHARDWISE_FUZZ_REQUIRE(lenient.refused.empty() && lenient.report.skipped.empty());
     require_equal(strict, lenient);
   }

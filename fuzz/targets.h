@@ -7,8 +7,8 @@
 
 namespace shardwise::fuzz {
 
-/// What a target throws when the library broke a promise: anything but a typed error or a right
-/// answer. Whatever else leaves a target is a finding too.
+/// Thrown by a target when the library gives anything but a typed error or a correct answer. Any
+/// other exception that leaves a target is a finding, too.
 class BrokenPromise : public std::logic_error {
   using logic_error::logic_error;
 };
@@ -21,45 +21,48 @@ class BrokenPromise : public std::logic_error {
     }                                                                                     \
   } while (false)
 
-/// The first byte of an input says how the rest is taken; the rest may be anything.
+/// A target's first input byte selects how the rest is used; the rest may be any bytes.
 using Target = void (*)(std::string_view input);
 
-/// An archive: strict and lenient scans, each directly and through libarchive.
-/// Byte 0, bit 0: the headers' checksums are made right first.
+/// An archive: strict and lenient scans, each directly and through libarchive. Bit 0 of byte 0
+/// corrects the headers' checksums first.
 void scan_tar_target(std::string_view input);
-/// An archive: scanned as it is, and as the image of its headers that stands for a compressed one.
-/// Byte 0, bit 0: as above; bit 1: members' data is stepped over; bit 2: some of it is kept; bits 3
-/// to 5: how large the pieces are in which the bytes come.
+/// An archive: scanned directly, and as the image of its headers that stands for a compressed one.
+/// Bits of byte 0: bit 0 corrects the headers' checksums first, bit 1 skips members' data, and bit
+/// 2 keeps some of it. Bits 3 to 5 set the size of the pieces that the bytes arrive in.
 void sparse_tar_image_target(std::string_view input);
-/// Byte 0 modulo 4: a segment; one whose checksum is made right; an offset table in an index, its
-/// checksums made right; an index around a segment whose checksum is made right.
+/// An offset table or a segment, by byte 0 modulo 4:
+/// - 0 is a segment.
+/// - 1 is a segment with a corrected checksum.
+/// - 2 is an offset table in an index, with corrected checksums.
+/// - 3 is an index around a segment with a corrected checksum.
 void offset_table_target(std::string_view input);
-/// Byte 0, bit 0 clear: a catalogue's file. Set: edits of the values in a catalogue's rows, which
-/// are then written with right checksums.
+/// A catalogue. If bit 0 of byte 0 is clear, the rest is the file. If it is set, the rest edits the
+/// values in a catalogue's rows, which are then written with correct checksums.
 void catalogue_target(std::string_view input);
-/// A wids descriptor's text; there is no control byte.
+/// A wids descriptor's text, without a control byte.
 void descriptor_target(std::string_view input);
 
-/// A compressed file. Byte 0, bit 0 clear: any bytes, through every codec. Set: which change is
-/// made where in a file that is whole; what comes out is right, or it is refused.
+/// A compressed file. If bit 0 of byte 0 is clear, the rest goes through every codec. If it is set,
+/// the rest selects a change to an intact file. The result must be correct, or the file refused.
 void expand_target(std::string_view input);
-/// A checkpoint. Byte 0, bit 0: a line "#" stands for the hash of what precedes it.
+/// A checkpoint. Bit 0 of byte 0 replaces a line "#" by the hash of the bytes before it.
 void checkpoint_target(std::string_view input);
-/// What comes over a connection while ranks meet. Byte 0, bit 0: from a rank, otherwise from the
-/// hub; the other bits: how large the pieces are in which it comes.
+/// The bytes of a connection while ranks meet. Bit 0 of byte 0 is set if they come from a rank, and
+/// clear if from the hub. The other bits set the size of the pieces that they arrive in.
 void rendezvous_target(std::string_view input);
-/// An array. Byte 0, bit 0 clear: a .npy file. Set: array "a" of a .npz file.
+/// An array: a .npy file if bit 0 of byte 0 is clear, else array "a" of a .npz file.
 void array_target(std::string_view input);
-/// An image, whole, in part and scaled. Byte 0, bit 0: strict; bit 1: turned as its Exif block
-/// says; bits 2 to 4: the scale. Byte 1: where the part begins.
+/// An image, whole, in part and scaled. Bits of byte 0: bit 0 is strict, bit 1 applies the Exif
+/// orientation, and bits 2 to 4 set the scale. Byte 1 sets the part's corner.
 void image_target(std::string_view input);
 
-/// An image, decoded and resized, as image_target() takes it (but for the scale); the memory for it
-/// is counted. Byte 0, bit 2: by cubics.
+/// An image, decoded and resized, with the control bits of image_target(), except for the scale.
+/// Its memory is counted. Bit 2 of byte 0 selects the bicubic filter.
 void image_memory_target(std::string_view input);
 
-/// A video or a sound; only in builds with shardwise::video. Byte 0 modulo 4: read as a video, as
-/// both, as a sound, as a sound that is mixed and resampled.
+/// A video or a sound; only in builds with shardwise::video. Byte 0 modulo 4: 0 reads a video, 1
+/// both, 2 a sound, 3 a sound that is mixed and resampled.
 void media_target(std::string_view input);
 
 struct NamedTarget {
@@ -70,8 +73,8 @@ struct NamedTarget {
 const std::vector<NamedTarget>& all_targets();
 const NamedTarget& target_named(std::string_view name);
 
-// Small inputs from which mutation reaches deep. Made by the library itself, so that they follow
-// its formats.
+// Small inputs from which mutation reaches deep. The library itself makes them, so they follow its
+// formats.
 std::vector<std::string> scan_tar_seeds();
 std::vector<std::string> sparse_tar_image_seeds();
 std::vector<std::string> offset_table_seeds();

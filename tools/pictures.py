@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Draws the pictures of the pages, docs/pictures/*.svg, from what `shardwise` computes and from the tables of docs/figures.md.
+"""Draws the pictures of the pages, docs/pictures/*.svg, from results of `shardwise` and the tables of docs/figures.md.
 
     tools/pictures.py PROGRAM [--check]
 
-PROGRAM is the built `shardwise`. It gives the orders, the plans, the index and the proof that are drawn; every number of
-a peer is read from a table of docs/figures.md. So the same sources give the same bytes. --check draws nothing, and exits
-with 1 if a picture differs from what would be drawn.
+PROGRAM is the built `shardwise`. It computes the orders, the plans, the index and the proof. Every number of a peer is read
+from a table of docs/figures.md. Equal sources thus give equal bytes. --check writes nothing, and exits with 1 if a
+picture is out of date.
 
-A picture is a card with a background, so that it can be read on light and dark pages; its colours follow the reader's
+A picture is a card with a background, so that it can be read on light and dark pages. Its colours follow the reader's
 setting. It is 460 units wide, so that a phone shows its text at 10 points."""
 
 import argparse
@@ -41,7 +41,7 @@ text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}.m{font-fami
 
 
 class Picture:
-    """An SVG that is written from top to bottom."""
+    """An SVG, written from top to bottom."""
 
     def __init__(self, title: str, said: str) -> None:
         self.title = title
@@ -83,7 +83,7 @@ class Picture:
 
 
 class Program:
-    """The built `shardwise`, in a folder of its own with 400 samples in four shards."""
+    """The built `shardwise`, run in a new folder with 400 samples in four shards."""
 
     def __init__(self, path: str, folder: str) -> None:
         self.path = os.path.abspath(path)
@@ -110,7 +110,7 @@ class Program:
 
 
 def table_of(heading: str, first: str) -> list[list[str]]:
-    """The rows of the table of docs/figures.md under `heading` whose head begins with `first`, cell by cell."""
+    """Returns the rows, by cells, of a table of docs/figures.md: the one under `heading` whose head begins with `first`."""
     with open(os.path.join(DOCS, "figures.md"), encoding="utf-8") as file:
         text = file.read()
     section = text[text.index(f"\n## {heading}\n") :]

@@ -42,11 +42,8 @@ struct Dataset::Impl {
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number);
   /// Opens the shard again from the cache, if it was read uncached and is in the cache now.
   void reopen_if_cached(std::uint64_t number, detail::ShardHandle<detail::OpenShard>& shard);
-  /// Closes idle uncached shards that are not in use now by `known`. Others cannot evict those
+  /// Closes idle uncached shards that `known` does not use now. Other processes cannot evict those
   /// outside the budget, and the cache may have room for the rest.
-  /// Uncached shards of all users together take at most half the budget. Above this dataset's share
-  /// of it, shards in use are closed, too, if idle. One uncached shard may always stay open, since
-  /// it may be readable in no other way.
   void close_uncached(const detail::ShardFuture* known);
   /// Closes idle shards of a dataset with an unknown order, so that all processes together map at
   /// most the cache's budget. No other process can evict a mapped shard.
@@ -89,8 +86,7 @@ struct Dataset::Impl {
   // Open shards that are separate files, or are read uncached.
   std::set<std::uint64_t> uncached SHARDWISE_GUARDED_BY(mutex);
   std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
-  // Posts to other users that this dataset reads in an unknown order; null until it opens a shard
-  // so.
+  // Posts to other users that this dataset reads; null until it opens a shard in an unknown order.
   std::shared_ptr<detail::CacheUser> unknown_user SHARDWISE_GUARDED_BY(mutex);
   std::uint64_t unknown_process SHARDWISE_GUARDED_BY(mutex) = 0;                  // that made it
   std::shared_ptr<detail::CheckedSegments> segments SHARDWISE_GUARDED_BY(mutex);  // once needed

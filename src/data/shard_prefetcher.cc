@@ -375,7 +375,7 @@ bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
   try {
     if (!next_one.fetch) return true;
     pinned->pin(next_one.shard, next_one.fetch->run());
-    // Its use may have ended during the fetch. Nothing else would unpin it then.
+    // Its use may have ended during the fetch. Then only this call unpins it.
     pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) {
       return shard == next_one.shard && !is_wanted(shard);
     });

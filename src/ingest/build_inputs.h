@@ -51,7 +51,7 @@ std::uint64_t scan_options_hash(const Index::Content& content);
 struct BuildInputs {
   std::unique_ptr<ReusableIndex> old;
   std::optional<Index::Part> part;
-  std::vector<std::string> stored_sources;  ///< that the shards were named by, in stored form
+  std::vector<std::string> stored_sources;  ///< sources of the shards, in stored form
   std::vector<Source> sources;
   std::vector<std::string> missing;  ///< paths that do not exist, and are left out
   std::vector<std::string> gone;     ///< paths in the old index that were not named again

@@ -124,7 +124,7 @@ BuildJournal::BuildJournal(const std::string& index_path, std::uint64_t options_
     open_existing();
   } catch (const Error&) {
     found_.clear();
-    if (!file_) is_enabled_ = false;  // without the file there is nothing to write
+    if (!file_) is_enabled_ = false;  // nor is a file written that cannot be opened
   }
 }
 

@@ -16,22 +16,21 @@ namespace shardwise {
 // `<index>.journal` does not belong to the index. Only the version that wrote it reads it:
 //
 //   8 bytes  magic
-//   u64      hash64 of everything that decides what a scan gives: options and format versions
+//   u64      hash64 of the options and format versions that affect a scan
 //   records, each:
-//     u64    bytes of the row: the shard's, u64 how many members were skipped, their rows
+//     u64    bytes of the row: the shard's, u64 number of skipped members, their rows
 //     u64    bytes of the segment
-//     u64    hash64 of the row, seeded with that of the two numbers and the record's offset
+//     u64    hash64 of the row, seeded by the hash of the two numbers and the offset
 //     the row
-//     the segment, whose checksum the row holds
+//     the segment; the row has its checksum
 //
 // If a shard has several records, the last one is used. The table is written anew from the journal
 // and from new scans, so a resumed build makes the same files as one that was not killed.
 
 /// The journal of the index at one path. The file is locked while this object lives.
-/// A build does without a journal if a concurrent build of the same path holds it. It also does
-/// without if the name is taken by another kind of file, or by one that it cannot write. That file
-/// stays as it is.
-/// Threads: one, except for find().
+/// A build runs without a journal if a concurrent build of the same path holds it. It also does if
+/// the name is taken by another kind of file, or by a file that it cannot write. That file stays as
+/// it is.
 class BuildJournal {
  public:
   /// When collected records are written: once they have `bytes`, or `age` after the last write. A

@@ -220,7 +220,8 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
   }
 }
 
-/// The index file's name: "sub/train-0.tar" gives "train-0.idx". A URL's query is left out.
+/// The index file's name: "sub/train-0.tar" gives "train-0.idx". A URL's query and fragment are
+/// left out.
 std::string dali_name(const Index::Shard& shard) {
   const std::string plain = without_secrets(shard.path);
   const fs::path path(is_remote_url(plain) ? plain.substr(0, plain.find('?')) : plain);
@@ -277,8 +278,8 @@ void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
     if (member.kind == Index::SkippedMember::Kind::kNoValue) continue;  // in the index
     const bool is_file = member.kind != Index::SkippedMember::Kind::kLink &&
                          member.kind != Index::SkippedMember::Kind::kSpecial;
-    // Python wids splits at the first dot of the whole path, so that it takes any link or special
-    // file with a dot for a member.
+    // Python wids splits at the first dot of the whole path. It takes any link or special file with
+    // a dot for a member.
     if (is_file || member.name.find('.') != std::string::npos) ++num_found;
   }
   if (num_found > 0) {

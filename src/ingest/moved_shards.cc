@@ -64,7 +64,7 @@ bool is_still_there(const ReusableIndex& donor, const Index::Shard& row, const R
   }
 }
 
-/// Size, time and first header of a shard; size and time are 0 where they do not matter.
+/// Size, time and hash of the first header of a shard. The time is 0 if times are ignored.
 using Probe = std::tuple<std::uint64_t, std::int64_t, std::uint64_t>;
 
 }  // namespace

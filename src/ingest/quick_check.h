@@ -22,9 +22,7 @@ ReadShard reader_of(const File& file);
 /// evenly spread, with the last one. The header right before each member's data must have its name
 /// and size; pax and GNU long names are understood. If the index has hashes, the data of these
 /// members is compared, up to 8 MiB each. A resolved hard link is checked by its target's name.
-/// @return  nothing if this can be the indexed shard, else the difference.
-/// Cost: 9 calls of `read` for some KiB, 8 more with hashes; 4 MiB more before a wrong name.
-/// Errors: those of `read`.
+/// @return  the difference; nothing if this can be the indexed shard.
 std::optional<std::string> quick_check(const Index::Shard& row, const SegmentView& segment,
                                        const ReadShard& read);
 

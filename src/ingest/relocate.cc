@@ -54,7 +54,7 @@ bool reads_otherwise(const std::string& folder, const std::string& pattern) {
 }
 
 /// A checked relocation, in normal spelling. The index stores URLs without secrets, so `from` has
-/// none. `to` keeps its secrets, which the shards are fetched with now.
+/// none. `to` keeps its secrets, since the shards are fetched with them now.
 class Move {
  public:
   explicit Move(const Relocation& relocation)

@@ -30,7 +30,7 @@ class SHARDWISE_EXPORT RemoteShards {
  public:
   virtual ~RemoteShards();
 
-  /// True if pipe: URLs that a user gives may be run. Those in descriptors are never run.
+  /// True if pipe: URLs that a user gives may be run. URLs in descriptors are never run.
   virtual bool runs_commands() const { return false; }
 
   /// Returns the URLs of all files whose URL begins with `url`, bytewise sorted.

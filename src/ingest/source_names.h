@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-/// True if a directory that is named as a source includes files of this name.
+/// True if a directory that is given as a source includes a file of this name.
 bool is_named_like_a_shard(const std::string& path);
 
 /// True if a source of this path or URL is a wids descriptor.

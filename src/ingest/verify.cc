@@ -76,7 +76,7 @@ class MemberComparison {
   std::uint32_t next_ = 0;    // member
   std::uint32_t sample_ = 0;  // of that member
   std::optional<std::string> changed_;
-  std::optional<std::string> other_;  // a differing member since the last match
+  std::optional<std::string> other_;  // the first differing member since the last match
 };
 
 /// The file to verify, and its relation to the index.

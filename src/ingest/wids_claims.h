@@ -26,8 +26,7 @@ SHARDWISE_EXPORT Hash128 claimed_fingerprint(const std::vector<WidsDescriptor::S
 
 /// Returns the index that index_for() would return for these sources without building. Returns
 /// nothing if that index does not exist, or is not current. Checks the claims.
-/// Cost: a stat(2) if it does not exist, else as index_for().
-/// Errors: Mismatch; Cancelled.
+/// Cost: reads no file if it does not exist, else as index_for().
 SHARDWISE_EXPORT std::optional<std::string> find_current_index(SourceList sources,
                                                                const IndexCacheOptions& options);
 

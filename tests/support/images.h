@@ -43,7 +43,8 @@ struct OddPng {
   std::string bytes;
   Rgb expected;
 };
-/// @param color_type  as in the PNG header; so is `bit_depth`.
+/// @param color_type  as in the PNG header.
+/// @param bit_depth   as in the PNG header.
 OddPng make_odd_png(int color_type, int bit_depth, bool interlaced, bool with_transparency);
 
 /// A JPEG of gray values (the picture's red), or of CMYK inks, Adobe-marked and inverted as usual.

@@ -17,8 +17,8 @@
 
 namespace shardwise::test {
 
-/// A forked child that runs `body`. `body` returns an error, or "" if there is none; an exception
-/// counts as an error. The child ends without the parent's destructors or handlers.
+/// A forked child that runs `body`. `body` returns an error, or "" for success; an exception counts
+/// as an error. The child ends without the parent's destructors or handlers.
 /// Threads: one.
 class Child {
  public:
@@ -84,7 +84,7 @@ class Child {
   int read_end_ = -1;
 };
 
-/// Kills this child after `seconds`, so that a hang fails. Use only in children.
+/// Kills this child if it takes longer than `seconds`, so that a hang fails. Use only in children.
 class AtMost {
  public:
   explicit AtMost(unsigned seconds) { ::alarm(seconds); }

@@ -16,7 +16,7 @@ std::vector<std::string> write_shards(const TempDir& dir, int num_shards, int sa
 /// The bytes of a shard with one sample, whose field "txt" is "text of <key>".
 std::string tar_of(const std::string& key);
 
-/// The name of the offset table of an index in `dir`; empty if there is none.
+/// The name of the offset table of an index in `dir`; empty if it has no table.
 std::string table_of(const TempDir& dir, const std::string& index);
 
 }  // namespace shardwise::test

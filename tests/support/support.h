@@ -33,8 +33,7 @@ class TempDir {
 
 /// `bytes` compressed as by the codec's command-line tool; unchanged for kNone.
 std::string compress(std::string_view bytes, Compression compression);
-/// As compress(), but without a checksum of the content.
-/// REQUIRES: zstd, xz or lz4.
+/// Like compress(), but without a checksum of the content.
 std::string compress_unchecked(std::string_view bytes, Compression compression);
 
 /// The seed of a random test: SHARDWISE_SEED if that is set, else a fresh one. Prints it.
@@ -51,7 +50,7 @@ void write_file(const std::string& path, std::string_view bytes);
 std::string source_dir();
 
 /// The folder of tars and golden orders from other programs (SHARDWISE_CORPUS, else ../shared next
-/// to the checkout). Returns nothing if there is none; the test is skipped then.
+/// to the checkout). Returns nothing if it does not exist; the test is skipped then.
 std::optional<std::filesystem::path> corpus_dir();
 
 /// A small tar writer that can also make broken and odd tars.

@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Checks the links of a built site: each to a file and a place that exist, and none to another site but in the text.
+"""Checks the links of a built site: files and anchors must exist, and no page may load anything from another site.
 
     check_site.py SITE
 
-Prints every link that leads nowhere, and exits with 1 if there is one. Nothing is fetched: links to other sites are not followed, but a
-page may not load anything from them."""
+Prints every broken link, and exits with 1 if there is one. It fetches nothing: links to other sites are not followed."""
 
 import os
 import re
@@ -19,7 +18,7 @@ class Page(HTMLParser):
     def __init__(self, path: str) -> None:
         super().__init__(convert_charrefs=True)
         self.ids: set[str] = set()
-        self.links: list[tuple[str, str]] = []  # of an element
+        self.links: list[tuple[str, str]] = []  # (element, URL)
         with open(path, encoding="utf-8") as file:
             self.feed(file.read())
 

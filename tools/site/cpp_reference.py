@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes the C++ reference, a page of Markdown a public header, of what Doxygen read.
+"""Makes the C++ reference, one page of Markdown for each public header, from Doxygen's XML.
 
     cpp_reference.py XML PAGES
 
-XML is Doxygen's folder; PAGES is made, with index.md, which names the headers and their types."""
+XML is Doxygen's folder. PAGES is the folder to create; its index.md lists the headers and their types."""
 
 import os
 import re
@@ -37,10 +37,10 @@ class Reference:
                 )
                 if compound is not None:
                     self.compounds[compound.get("id", "")] = compound
-        self.page_of: dict[str, str] = {}  # of a type's id: header without .h, and anchor
+        self.page_of: dict[str, str] = {}  # link to a type, by its id
         self.types: dict[
             str, list[Element]
-        ] = {}  # of a header, in the order in which they stand there
+        ] = {}  # by header, in its order
         self.members: dict[str, list[Element]] = {}
         for compound in self.compounds.values():
             if (
@@ -138,7 +138,7 @@ class Reference:
     # Members.
 
     def member(self, member: Element, within: str, depth: int, before: str) -> list[str]:
-        """With a heading, unless it is an overload of the member `before`."""
+        """The member's text, with a heading unless it is an overload of `before`."""
         name = member.findtext("name", "")
         heading = f"{'#' * depth} {escaped(name)} {{#{anchor(within + ' ' + name)}}}"
         lines = [] if name == before else [heading]
@@ -233,7 +233,7 @@ class Reference:
 
 
 def walk(element: Element) -> Iterable[Element]:
-    """An element's parts in order, each with its text alone; tails come as elements."""
+    """Yields an element's parts in order. Each has only its own text; a tail becomes an element."""
     yield element
     for child in element:
         yield from walk(child)
@@ -272,7 +272,7 @@ def page_name(header: str) -> str:
 
 
 def anchor(name: str) -> str:
-    """Of a type or member; operator[] and the like by the codes of their characters."""
+    """The anchor of a type or member. An operator is spelled by the codes of its characters."""
     words = re.sub(
         r"operator(\W+)$", lambda found: "operator" + "".join(f"{ord(c):x}" for c in found[1]), name
     )
@@ -297,7 +297,7 @@ def is_shown_operator(member: Element) -> bool:
 
 
 def signature(member: Element) -> str:
-    """A declaration as it stands in the header, without names of namespaces; long ones a parameter a line."""
+    """A declaration as in the header, without namespaces. A long one has one parameter a line."""
     kind, name = member.get("kind"), member.findtext("name", "")
     if kind == "enum":
         return f"enum class {name};" if member.get("strong") == "yes" else f"enum {name};"

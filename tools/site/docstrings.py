@@ -1,4 +1,4 @@
-"""Docstrings as Markdown: an example with >>> becomes a block of code, and a list of parameters a list."""
+"""Turns docstrings into Markdown: examples with >>> become code blocks, and parameters become lists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import griffe
 
 
 def with_code(text: str) -> str:
-    """Each example between fences: it ends at an empty line."""
+    """Puts each example between fences. An example ends at an empty line."""
     lines: list[str] = []
     is_example = False
     for line in text.splitlines():
@@ -26,7 +26,7 @@ def with_code(text: str) -> str:
 
 
 def with_lists(text: str, names: list[str]) -> str:
-    """A paragraph that says of the parameters `name: what it is. other: ...` as a list."""
+    """Turns a paragraph of parameters, `name: description. other: ...`, into a list."""
     if not names:
         return text
     begin = re.compile(r"(?:^|(?<=[.;)] )|(?<=\n))(" + "|".join(map(re.escape, names)) + r"): ")

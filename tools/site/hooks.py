@@ -1,4 +1,4 @@
-"""What mkdocs.yml cannot say: pages that are made, the place of docs/index.md, and pipes in tables."""
+"""Hooks for settings that mkdocs.yml lacks: generated pages, the place of docs/index.md, and pipes in tables."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """docs/index.md is a page as all others, and not the one of its folder."""
+    """Makes docs/index.md an ordinary page, not the index page of its folder."""
     file = files.get_file_from_path("docs/index.md")
     file.dest_uri = "docs/the-index.html"
     file.url = "docs/the-index.html"
@@ -38,7 +38,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:
-    """Code in tables: GitHub wants its | escaped, and Python-Markdown shows the escape."""
+    """Removes the escapes of | in code in tables: GitHub needs them, and Python-Markdown shows them."""
 
     def unescaped(row: re.Match[str]) -> str:
         return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0])

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds a wheel that brings its libraries along to what that means.
+"""Checks a wheel that bundles its libraries.
 
     tools/wheel/check_wheel.py WHEEL
 
-Its files need nothing of a machine but glibc and the C++ runtime, show others no name but the one
-that Python calls, come with the licences of what is in them, and are not too large. Needs readelf
-and nm. Prints what was found; exits 1 if something is not so."""
+Its files may need only glibc and the C++ runtime of the machine. They may export only the name that
+Python calls. The wheel must have the licences of all bundled libraries, and not be too large. Needs
+readelf and nm. Prints its findings; exits with 1 if a check fails."""
 
 import os
 import re
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 
-# What manylinux lets a wheel take from the machine, as far as it is needed.
+# The machine's libraries that manylinux allows, as far as they are needed.
 ALLOWED = {
     "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1",
     "libstdc++.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
@@ -40,7 +40,7 @@ def libraries():
 def faults_of_file(path, name):
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", output_of("readelf", "-dW", path)))
     shown = output_of("nm", "-D", "--defined-only", "--format=just-symbols", path).split()
-    # What a program has of the C and the C++ library bears their versions.
+    # Names that come from the C and the C++ library bear their versions.
     foreign = [word for word in shown if not re.search("^PyInit_|@(GLIBC|CXXABI)", word)]
     print(
         f"{name}: {os.path.getsize(path) / 1e6:.1f} MB, needs {', '.join(sorted(needed))}; "
