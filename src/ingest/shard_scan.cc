@@ -34,9 +34,9 @@ std::string link_text(const TarOther& link) {
   return std::string(hard ? "a hard" : "a symbolic") + " link to " + in_quotes(link.target);
 }
 
-/// The option that leaves out members of this kind. It names the command, since indexes are also
-/// built at first use, without one.
-std::string_view option_that_skips(Index::SkippedMember::Kind kind) {
+/// The command that leaves out members of this kind. Indexes are also built at first use, without a
+/// command.
+std::string command_that_skips(Index::SkippedMember::Kind kind) {
   switch (kind) {
     case Index::SkippedMember::Kind::kNoField:
       return spelled("`shardwise index --on-no-field skip`");

@@ -115,7 +115,7 @@ class CacheModelTest : public ::testing::Test, test::Dice {
       const FileIdentity identity = file_identity(place(source));
       note(std::to_string(identity.size_bytes) + " " + std::to_string(identity.mtime_ns));
     } else {
-      if (one_in(4)) source.habit = static_cast<Habit>(pick(5));
+      if (one_in(4)) source.habit = static_cast<Habit>(below(5));
       const std::string number = std::to_string(version);
       const std::string new_time = "Mon, 02 Jan 2023 00:00:" + number.substr(5) + " GMT";
       switch (source.habit) {
@@ -128,7 +128,7 @@ class CacheModelTest : public ::testing::Test, test::Dice {
           source.time = new_time;
           break;
         case Habit::kWeakEtag:
-          source.etag = "W/\"" + std::to_string(pick(2)) + "\"";
+          source.etag = "W/\"" + std::to_string(below(2)) + "\"";
           if (!one_in(3)) source.time = one_in(4) ? "" : new_time;
           break;
         case Habit::kTime:
@@ -184,12 +184,12 @@ class CacheModelTest : public ::testing::Test, test::Dice {
 
   void open_dataset() {
     if (open_.size() == kMaxOpen) open_.pop_front();
-    const Dataset::Access access =
-        std::array{Dataset::Access::kMap, Dataset::Access::kRead, Dataset::Access::kRange}[pick(3)];
-    open_.push_back({Dataset::open(index_path(pick(2)), {.max_open_shards = 1 + pick(4),
-                                                         .access = access,
-                                                         .cache = cache_,
-                                                         .fetchers = fetchers_}),
+    const Dataset::Access access = std::array{Dataset::Access::kMap, Dataset::Access::kRead,
+                                              Dataset::Access::kRange}[below(3)];
+    open_.push_back({Dataset::open(index_path(below(2)), {.max_open_shards = 1 + below(4),
+                                                          .access = access,
+                                                          .cache = cache_,
+                                                          .fetchers = fetchers_}),
                      access, is_small_});
   }
 
@@ -266,9 +266,9 @@ class CacheModelTest : public ::testing::Test, test::Dice {
   }
 
   void read_one() {
-    const Opened& opened = open_[pick(open_.size())];
-    const std::uint64_t shard = pick(sources_.size());
-    if (auto kept = read(opened, shard, static_cast<std::uint32_t>(pick(kSamples)), false)) {
+    const Opened& opened = open_[below(open_.size())];
+    const std::uint64_t shard = below(sources_.size());
+    if (auto kept = read(opened, shard, static_cast<std::uint32_t>(below(kSamples)), false)) {
       if (kept_.size() == kMaxOpen) kept_.pop_front();
       kept_.push_back(*std::move(kept));
     }
@@ -277,11 +277,11 @@ class CacheModelTest : public ::testing::Test, test::Dice {
 
   /// Several threads read one shard while it is uploaded again.
   void read_at_once() {
-    Source& source = sources_[pick(sources_.size())];
+    Source& source = sources_[below(sources_.size())];
     const auto shard = static_cast<std::uint64_t>(&source - sources_.data());
     std::vector<std::thread> readers;
     for (std::uint32_t i = 0; i < 3; ++i) {
-      const Opened& opened = open_[pick(open_.size())];
+      const Opened& opened = open_[below(open_.size())];
       readers.emplace_back([this, &opened, shard, i] { read(opened, shard, i, true); });
     }
     if (!source.is_local) upload(source);
@@ -293,7 +293,7 @@ class CacheModelTest : public ::testing::Test, test::Dice {
     EXPECT_TRUE(check.damaged.empty());
     EXPECT_TRUE(check.unknown.empty());
     EXPECT_TRUE(check.foreign.empty());
-    if (one_in(2)) cache_->prune(pick(100'000));
+    if (one_in(2)) cache_->prune(below(100'000));
     if (one_in(2)) open_cache();
   }
 
@@ -302,11 +302,11 @@ class CacheModelTest : public ::testing::Test, test::Dice {
     open_dataset();
     for (std::uint64_t step = 0; step < steps && !HasFailure(); ++step) {
       SCOPED_TRACE("step " + std::to_string(step));
-      const std::uint64_t choice = pick(100);
+      const std::uint64_t choice = below(100);
       if (choice < 15) {
-        upload(sources_[pick(sources_.size())]);
+        upload(sources_[below(sources_.size())]);
       } else if (choice < 30) {
-        index(pick(2));
+        index(below(2));
       } else if (choice < 45) {
         open_dataset();
       } else if (choice < 90) {

@@ -64,7 +64,7 @@ class MovedModel : test::Dice {
 
   void step() {
     ++step_;
-    switch (pick(12)) {
+    switch (below(12)) {
       case 0:
         move_folder();
         return;
@@ -94,7 +94,7 @@ class MovedModel : test::Dice {
   }
   std::string any_folder() {
     auto at = folders_.begin();
-    std::advance(at, static_cast<std::ptrdiff_t>(pick(folders_.size())));
+    std::advance(at, static_cast<std::ptrdiff_t>(below(folders_.size())));
     return at->first;
   }
   std::string index() const { return index_home_ + "/x.idx"; }
@@ -123,7 +123,7 @@ class MovedModel : test::Dice {
     if (folder.empty() || folders_.contains(folder) || flip()) folder = new_name("data");
     fs::create_directories(folder);
     for (std::size_t i = 0; i < kShards; ++i) {
-      folders_[folder][i] = {++num_versions_, static_cast<int>(pick(3)), 0};
+      folders_[folder][i] = {++num_versions_, static_cast<int>(below(3)), 0};
       write(folder, i);
     }
     if (folders_.size() > 3) {
@@ -168,9 +168,9 @@ class MovedModel : test::Dice {
 
   void edit() {
     const std::string folder = any_folder();
-    const std::size_t shard = pick(kShards);
+    const std::size_t shard = below(kShards);
     folders_[folder][shard].number = ++num_versions_;
-    if (flip()) folders_[folder][shard].layout = static_cast<int>(pick(3));
+    if (flip()) folders_[folder][shard].layout = static_cast<int>(below(3));
     write(folder, shard);
   }
 

@@ -114,19 +114,19 @@ class UrlModel : test::Dice {
 
   void step() {
     ++step_;
-    switch (pick(14)) {
+    switch (below(14)) {
       case 0:
-        ++places_[pick(places_.size())].season;
+        ++places_[below(places_.size())].season;
         break;
       case 1:
       case 2:
         copy_place();
         break;
       case 3:
-        edit(pick(places_.size()), pick(kShards));
+        edit(below(places_.size()), below(kShards));
         break;
       case 4:
-        if (pick(6) == 0) remove(pick(places_.size()), pick(kShards));
+        if (below(6) == 0) remove(below(places_.size()), below(kShards));
         break;
       case 5:
         index_anew();
@@ -191,7 +191,7 @@ class UrlModel : test::Dice {
   }
   /// All of one place, as it is, at another.
   void copy_place() {
-    const std::size_t from = pick(places_.size()), to = pick(places_.size());
+    const std::size_t from = below(places_.size()), to = below(places_.size());
     if (from == to) return;
     const std::map<std::size_t, int> versions = places_[from].versions;
     for (const auto& [shard, version] : versions) put(to, shard, version);
@@ -207,7 +207,7 @@ class UrlModel : test::Dice {
     const Place& place = places_[at];
     if (place.is_s3()) return url;
     const std::string secret = place.secret() + (is_valid ? "" : "-expired");
-    switch (pick(3)) {
+    switch (below(3)) {
       case 0:
         return url.insert(url.find("://") + 3, "me:" + secret + "@");
       case 1:
@@ -236,8 +236,8 @@ class UrlModel : test::Dice {
   std::array<std::size_t, kShards> choose_places() {
     if (has_index_ && flip()) return indexed_at_;
     std::array<std::size_t, kShards> chosen;
-    const std::size_t one = pick(places_.size()), other = pick(places_.size());
-    const bool are_two = pick(4) == 0;
+    const std::size_t one = below(places_.size()), other = below(places_.size());
+    const bool are_two = below(4) == 0;
     for (std::size_t& at : chosen) at = are_two && flip() ? other : one;
     return chosen;
   }
@@ -297,7 +297,7 @@ class UrlModel : test::Dice {
 
   void index_anew() {
     const auto at = choose_places();
-    const bool is_valid = pick(5) > 0;
+    const bool is_valid = below(5) > 0;
     const std::string what = trace("index");
     const auto run = [&] {
       return build_index(index(), signed_urls(at, is_valid),
@@ -360,8 +360,8 @@ class UrlModel : test::Dice {
 
   void relocate() {
     if (!has_index_) return;
-    const std::size_t from = indexed_at_[0], to = pick(places_.size());
-    const bool is_valid = pick(5) > 0;
+    const std::size_t from = indexed_at_[0], to = below(places_.size());
+    const bool is_valid = below(5) > 0;
     const std::string what = trace("relocate " + places_[from].url + " to " + places_[to].url);
     const auto run = [&] {
       return relocate_index(index(),
@@ -396,9 +396,9 @@ class UrlModel : test::Dice {
 
   Fetching choose_fetching(bool by_urls) {
     Fetching how;
-    const bool is_valid = pick(4) > 0;
-    const std::size_t place = pick(places_.size());
-    switch (pick(by_urls ? 5 : 4)) {
+    const bool is_valid = below(4) > 0;
+    const std::size_t place = below(places_.size());
+    switch (below(by_urls ? 5 : 4)) {
       case 0: {  // nobody says who asks
         how.what = "plainly";
         how.options.s3.anonymous = true;
@@ -504,7 +504,7 @@ class UrlModel : test::Dice {
   /// Sources in place of an index, as they are signed today.
   void read_sources() {
     const auto at = choose_places();
-    const bool is_valid = pick(5) > 0;
+    const bool is_valid = below(5) > 0;
     const std::string what = trace("read sources");
     const auto open = [&] {
       Dataset::Options options{.access = Dataset::Access::kRange,

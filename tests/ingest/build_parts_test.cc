@@ -200,16 +200,16 @@ class JournalModel : test::Dice {
 
   /// Changes something, and has a build killed that brings it up to date.
   void step() {
-    if (flip()) write(paths_[pick(paths_.size())]);
+    if (flip()) write(paths_[below(paths_.size())]);
     if (flip()) {
       list_ = paths_;
-      std::shuffle(list_.begin(), list_.end(), random_);
-      list_.resize(1 + pick(list_.size()));
+      shuffle(list_);
+      list_.resize(1 + below(list_.size()));
     }
     const auto wanted = expect_plan();
     if (wanted.empty()) return;
     const bool is_table_there = one_in(4);
-    const std::size_t num_scanned = is_table_there ? wanted.size() : 1 + pick(wanted.size());
+    const std::size_t num_scanned = is_table_there ? wanted.size() : 1 + below(wanted.size());
     if (is_table_there) {
       build_and_be_killed(dir_ / "t.idx", list_, {.threads = 1}, 1, "table.committed");
     } else {

@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <functional>
 #include <initializer_list>
 #include <iostream>
+#include <map>
 #include <random>
 #include <sstream>
 #include <string>
@@ -42,6 +44,12 @@ class Dice {
     return low + below(high - low + 1);
   }
   bool percent(std::uint64_t chance) { return below(100) < chance; }
+  bool one_in(std::uint64_t n) { return below(n) == 0; }
+  bool flip() { return one_in(2); }
+  template <class Value>
+  void shuffle(std::vector<Value>& values) {
+    std::shuffle(values.begin(), values.end(), engine_);
+  }
   template <class Value>
   Value one_of(std::initializer_list<Value> values) {
     return values.begin()[below(values.size())];
@@ -129,16 +137,20 @@ inline std::uint64_t run_chains(
   return chains;
 }
 
-/// The random source of a chain's model, as a base class.
-class Dice {
- protected:
-  explicit Dice(std::uint64_t seed) : random_(seed) {}
+/// The number of each kind of thing that chains did, for people.
+using Tally = std::map<std::string, std::uint64_t>;
 
-  std::uint64_t pick(std::uint64_t below) { return random_() % below; }
-  bool one_in(std::uint64_t n) { return pick(n) == 0; }
-  bool flip() { return one_in(2); }
-
-  std::mt19937_64 random_;
-};
+/// Runs chains that are objects: Chain(more..., seed, log, tally).run() throws the error.
+template <class Chain, class... More>
+void run_chains_of(int slice, int whole, More... more) {
+  Tally tally;
+  const std::uint64_t chains = run_chains(slice, whole, [&](std::uint64_t seed, std::ostream* log) {
+    Chain(more..., seed, log, tally).run();
+    return std::string();
+  });
+  std::cout << chains << " chains";
+  for (const auto& [what, count] : tally) std::cout << ", " << count << " " << what;
+  std::cout << "\n";
+}
 
 }  // namespace shardwise::test
