@@ -16,6 +16,7 @@ from typing import Any
 
 from ..errors import InvalidArgument, Unsupported
 from .base import PipelineStage
+from .collating import default_collation_fn
 from .decoding import Decoder
 from .handlers import reraise_exception
 
@@ -329,52 +330,6 @@ def _info(
             lines = [f"--- {name}"] + [f"{k} {v!r}"[:width] for k, v in sample.items()]
             print(fmt.format(**sample) if fmt else "\n".join(lines), file=stream or sys.stderr)
         yield sample
-
-
-def _stacked(values: list[Any], tensors: bool, scalars: bool) -> Any:
-    first = values[0]
-    if isinstance(first, (int, float)):
-        import numpy
-
-        return numpy.array(values) if scalars else values
-    kind = type(first).__module__.partition(".")[0]
-    if tensors and kind in ("torch", "numpy") and hasattr(first, "shape"):
-        if len({tuple(value.shape) for value in values}) > 1:
-            raise InvalidArgument(
-                f"a batch of arrays needs one shape: {[tuple(value.shape) for value in values]}; "
-                "resize them in .map(), or give batched(collation_fn=...)"
-            )
-        if kind == "torch":
-            import torch
-
-            return torch.stack(values)
-        import numpy
-
-        return numpy.array(values) if isinstance(first, numpy.ndarray) else values
-    return values
-
-
-def default_collation_fn(
-    samples: Sequence[Any], combine_tensors: bool = True, combine_scalars: bool = True
-) -> Any:
-    """A batch of dicts or tuples: of each field a list, of numbers and arrays an array, of tensors
-    a tensor."""
-    first = samples[0]
-    if isinstance(first, dict):
-        if any(sample.keys() != first.keys() for sample in samples):
-            other = next(sample for sample in samples if sample.keys() != first.keys())
-            raise InvalidArgument(
-                f"the samples of a batch have different fields: {list(first)} and {list(other)}; "
-                "name those to take by .to_tuple(...)"
-            )
-        return {
-            name: _stacked([sample[name] for sample in samples], combine_tensors, combine_scalars)
-            for name in first
-        }
-    return tuple(
-        _stacked(list(column), combine_tensors, combine_scalars)
-        for column in zip(*samples, strict=True)
-    )
 
 
 def _batched(
