@@ -304,7 +304,7 @@ TEST_P(RemoteCompressedTest, IsIndexedAndExpandedIntoTheCache) {
   }
   EXPECT_THAT(error_text([&] { Dataset::open(index_path())[0]; }),
               AllOf(HasSubstr("compressed (gzip)"), HasSubstr("no shard cache to expand it into"),
-                    HasSubstr("--cache DIR")));
+                    HasSubstr("Dataset::Options::cache")));
 }
 INSTANTIATE_TEST_SUITE_P(KeepOrNot, RemoteCompressedTest, ::testing::Bool());
 
@@ -555,7 +555,7 @@ TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
   const auto data = Dataset::open(index_path());
   EXPECT_THAT(error_text([&] { data[0]; }),
               AllOf(HasSubstr("remote, and there is no shard cache"), HasSubstr("/0.tar"),
-                    HasSubstr("--cache DIR"), HasSubstr("--access range")));
+                    HasSubstr("Dataset::Options::cache"), HasSubstr("Dataset::Access::kRange")));
   EXPECT_THAT(error_text([&] { build_index(dir_ / "x.idx", serve()); }),
               HasSubstr("no access to remote files"));
 }
@@ -794,7 +794,7 @@ TEST_F(RemoteDatasetTest, OfAShardWithoutVersionsSamplesAreHeldToTheirHashes) {
   const auto unhashed = open(false);
   EXPECT_THAT(error_text([&] { unhashed[7]; }),
               AllOf(HasSubstr("no ETag and no Last-Modified"), HasSubstr(server_.url("/x.tar")),
-                    HasSubstr("--hash")));
+                    HasSubstr("Index::Content::hashes")));
   EXPECT_EQ(error_code([&] { unhashed[7]; }), ErrorCode::kUnsupported);
 }
 

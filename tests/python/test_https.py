@@ -116,7 +116,7 @@ def test_an_authority_that_nobody_named_is_not_trusted(server: Server, tmp_path:
     with pytest.raises(FetchError) as raised:
         num_samples(tmp_path / "a.idx", server.shard)
     text = str(raised.value)
-    assert "if the certificate is of your own authority, name it (SSL_CERT_FILE)" in text or (
+    assert "if the certificate is of your own authority, name it (SSL_CERT_FILE, ShardCache(ca_file=))" in text or (
         "no authorities' certificates were found: install the package ca-certificates" in text
     )
     assert "after 1 attempt" in text, "and it is not tried again"

@@ -108,7 +108,7 @@ TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryption) {
   // Any user of this machine may listen at a port of it.
   EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
               AllOf(HasSubstr("the bearer token is not sent without encryption"),
-                    HasSubstr("--bearer-token-loopback")));
+                    HasSubstr("Options::bearer_token_loopback")));
   EXPECT_TRUE(server_.requests().empty());
   options_.bearer_token_loopback = true;
   EXPECT_EQ(error_text([&] { fetched("http://user.example:1/x.tar"); }),
