@@ -98,7 +98,7 @@ void elastic(const Arguments& arguments) {
   sl::CheckpointFile file(arguments[3], group);
   std::int64_t step = 0;
   if (const auto last = file.read()) {
-    loader.restore(last->token());
+    loader.loader().restore(last->token());
     step = last->integer("step");
   }
   const std::int64_t end = step + std::stoi(arguments[4]);
@@ -110,7 +110,7 @@ void elastic(const Arguments& arguments) {
       }
       if (++step == end) break;
     }
-    if (loader.has_ended()) {
+    if (loader.loader().has_ended()) {
       const std::string proof = epoch.prove();
       if (group.is_first()) {
         std::ofstream(arguments[1] + ".proofs", std::ios::app) << proof << '\n';
@@ -118,7 +118,7 @@ void elastic(const Arguments& arguments) {
     }
     if (step == end) break;
   }
-  sl::Checkpoint now(loader.state());
+  sl::Checkpoint now(loader.loader().state());
   now.put("step", step);
   file.write(now);
 }
@@ -170,7 +170,7 @@ class Chain {
     options.max_bad = 10;
     const std::uint64_t most = random_() % 12;
     sl::ImageLoader loader(data_, together ? group_ : sl::ProcessGroup(), options);
-    if (token_) loader.restore(*token_);
+    if (token_) loader.loader().restore(*token_);
     const std::uint64_t epoch = loader.epoch().number();
     for (std::uint64_t step = 0; step < most; ++step) {
       const auto batch = loader.next();
@@ -181,7 +181,7 @@ class Chain {
         delivered_.push_back(batch->samples[i].item<std::int64_t>());
       }
     }
-    token_ = ResumeToken::from_text(loader.state().to_text());
+    token_ = ResumeToken::from_text(loader.loader().state().to_text());
     if (token_->epoch == epoch) return;
     check_epoch(loader.epoch().prove(), options.replicas == 3 || !together ? 1 : 3);
     delivered_.clear();

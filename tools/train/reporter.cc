@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "console.h"
-#include "decoded_epoch.h"
+#include "loaded_epoch.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::train {
