@@ -22,9 +22,9 @@
 #include "base/rank_environment.h"
 #include "base/text.h"
 #include "console.h"
-#include "fetch_options.h"
-#include "loaded_epoch.h"
-#include "output.h"
+#include "data.h"
+#include "reporter.h"
+#include "run.h"
 #include "shardwise/base/error.h"
 #include "shardwise/libtorch/epoch_report.h"
 #include "shardwise/libtorch/learning_rate.h"
@@ -248,7 +248,7 @@ class Training {
 
   void save() {
     run_->add_up(group_);
-    write_checkpoint(*file_, *run_, loader_->loader().state(), early_ ? &*early_ : nullptr);
+    run_->write(*file_, loader_->loader().state(), early_ ? &*early_ : nullptr);
     saved_step_ = run_->step;
     has_checkpoint_ = true;
   }
@@ -284,8 +284,10 @@ class Training {
       run.make_step(batch, next_rate(epoch.number()), *gradients_, group_);
       run.planned += step_size_;
       samples += batch.size();
-      report_progress(epoch, static_cast<double>(samples) / seconds_since(start));
-      // What ends with the epoch is saved there.
+      reporter_.progress(epoch.number(), epoch.steps() - loader_->loader().steps_left(),
+                         epoch.steps(), run.loss_here(),
+                         static_cast<double>(samples) / seconds_since(start) * group_.world_size());
+      // After the last step, the checkpoint at the end of the epoch follows.
       if (loader_->loader().steps_left() == 0) {
         run.evaluation_due = eval_.has_value();
         continue;
@@ -326,12 +328,11 @@ class Training {
     return !guard_.should_stop();
   }
 
-  void report_progress(const libtorch::ImageLoader::Epoch& epoch, double samples_per_second) {
-    const Run& run = *run_;
-    const auto samples = static_cast<double>(run.samples_here);
-    reporter_.progress(epoch.number(), epoch.steps() - loader_->loader().steps_left(),
-                       epoch.steps(), run.samples_here > 0 ? run.loss_sum_here / samples : 0,
-                       samples_per_second * group_.world_size());
+  /// Returns the learning rate of the next step.
+  double next_rate(std::uint64_t epoch) const {
+    return libtorch::warm_up_cosine(epoch * epoch_size_ + std::min(run_->planned, epoch_size_),
+                                    step_size_, options_.epochs * epoch_size_,
+                                    options_.learning_rate);
   }
 
   const Options& options_;
