@@ -12,7 +12,7 @@
 
 // How the ranks of a run stop together. In the header of each call of the group, each rank says why
 // it wants to stop (StopWord). After the call all ranks have the same word: the largest, which
-// never becomes smaller. Therefore should_stop() returns the same on every rank after the same step.
+// never becomes smaller. So should_stop() returns the same on every rank after the same step.
 //
 // The phase of the training loop (StopPhase) decides the state in which a stop ends:
 //

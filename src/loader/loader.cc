@@ -83,10 +83,10 @@ struct Loader::Impl {
         options(std::move(loader_options)),
         ranks(reducer ? std::move(reducer) : only_rank()),
         watch(dynamic_cast<StepWatch*>(ranks.get())),
+        plan(EpochPlan::make(data, options, ranks->rank(), ranks->world_size())),  // checks options
         // For each array, the consumer has a block, and so has each of the batches ahead.
         pool(std::make_shared<BufferPool>(
             options.memory, (options.columns.size() + 5) * (batches_ahead(options) + 2))),
-        plan(EpochPlan::make(data, options, ranks->rank(), ranks->world_size())),
         meter(std::make_shared<LoadMeter>(Loader::Stats{
             .threads = options.threads,
             .fetch_threads =
@@ -388,9 +388,9 @@ struct Loader::Impl {
   const MixedDataset data;
   const Loader::Options options;
   const std::shared_ptr<Reducer> ranks;
-  StepWatch* const watch;  ///< same object; nullptr if the ranks do not stop together
-  const std::shared_ptr<BufferPool> pool;
+  StepWatch* const watch;           ///< same object; nullptr if the ranks do not stop together
   std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of the resumed rest
+  const std::shared_ptr<BufferPool> pool;
   Position at;
   /// Delivered in this epoch before the plan, by this rank's part. Not set for a whole epoch.
   std::optional<EpochAudit::Sum> delivered_before;

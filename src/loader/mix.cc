@@ -23,8 +23,8 @@ void check_alpha(double alpha) {
                         "give it a number from 0.001 to 1000; 0.2 and 1 are usual");
 }
 
-/// Draws from Beta(alpha, alpha): by Jöhnk's method if alpha is below 1, else by rejection from the
-/// uniform distribution.
+/// Draws from Beta(alpha, alpha): by Jöhnk's method if alpha is below 1, else by rejection from
+/// the uniform distribution.
 double draw_beta(double alpha, SampleRandom& random) {
   for (;;) {
     const double u = random.inside();

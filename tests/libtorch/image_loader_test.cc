@@ -297,9 +297,8 @@ TEST(ImageLoaderTest, FieldsThatDoNotFitAreErrorsThatSayWhatToSet) {
   options.resize = {3, 3};
   EXPECT_EQ(first_of(0, options)->images.sizes(), (std::vector<std::int64_t>{2, 3, 3, 3}));
   options.batch_size = 1;
-  EXPECT_THAT(
-      test::error_text([&] { first_of(2, options); }),
-      AllOf(HasSubstr("several images"), HasSubstr("the image's field, one of: a.png, b.png")));
+  EXPECT_THAT(test::error_text([&] { first_of(2, options); }),
+              AllOf(HasSubstr("several images"), HasSubstr("(image_field), one of: a.png, b.png")));
   EXPECT_THAT(test::error_text([&] { first_of(3, options); }),
               HasSubstr("no field that is an image"));
   EXPECT_EQ(test::error_code([&] { first_of(4, options); }), ErrorCode::kNotFound);
