@@ -49,8 +49,8 @@ class Engine::RowReader {
     if (data.num_parts() == 1) cursor_.emplace(data.part(0), samples);
   }
 
-  /// Returns the next samples, one or more, valid until the next call. Throws only for the next
-  /// sample alone. REQUIRES: not all were read.
+  /// Returns the next samples, one or more, valid until the next call. If it throws, the error
+  /// concerns only the next sample, which is then skipped. REQUIRES: not all were read.
   std::span<const Sample> next_run() {
     if (cursor_) return cursor_->next_run();
     const std::uint64_t number = samples_[at_++];

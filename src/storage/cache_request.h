@@ -195,7 +195,8 @@ struct SHARDWISE_EXPORT CacheAccess {
   static Ahead begin_ahead(ShardCache& cache, const CacheRequest& request, std::uint64_t needed_at,
                            const NextUseOf& next_use, std::optional<ShardFetch>& fetch);
 
-  /// Evicts what get() left beyond the budget because it was in use, if that is no longer so.
+  /// If get() exceeded the budget because shards were in use, evicts shards until the budget holds
+  /// again, as far as they are idle by now.
   /// Cost: O(shards) if the budget is exceeded; else a flag is read.
   static void trim_overrun(ShardCache& cache, const NextUseOf& next_use);
 

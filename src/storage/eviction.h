@@ -170,7 +170,7 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const
     const bool is_enough = used <= allowed;
     if (next.is_in_use()) break;
     if (is_enough && (used <= mark || candidate.size_bytes > used - mark)) break;
-    // Skipping the preferred victim would evict a shard that is needed sooner: wait instead. For a
+    // Do not skip the preferred victim, but wait for it: the next candidate is needed sooner. For a
     // fetch ahead, a shard needed before the new one must stay.
     const bool is_early = (next.is_known() && can_wait && !next.may_go_now) ||
                           (need.urgency == Urgency::kAhead && next.kind == NextUse::Kind::kAt &&

@@ -140,7 +140,7 @@ void refuse_beside_token(const RunArguments& arguments) {
   }
 }
 
-/// The samples of a token without a data set, by number.
+/// The samples, as numbers only, of a run without a data set: those of the token, or --size many.
 SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeToken>& token) {
   if (token) {
     if (arguments.size && *arguments.size != token->spec.num_samples) {

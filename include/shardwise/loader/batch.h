@@ -50,7 +50,7 @@ SHARDWISE_EXPORT std::string_view to_string(DType dtype) noexcept;
 
 namespace detail {
 /// Throws InvalidArgument, naming type and column, unless values of `dtype` can be read as numbers
-/// of this size, alignment and kind. An empty column means a value of a Row.
+/// of this size, alignment and kind. An empty `column` means that the values are those of a Row.
 SHARDWISE_EXPORT void require_type(DType dtype, std::string_view column, std::size_t size,
                                    std::size_t alignment, char kind);
 }  // namespace detail

@@ -174,7 +174,7 @@ class SHARDWISE_EXPORT Sampler {
   /// an epoch can still be proven to come as ordered.
   [[nodiscard]] bool is_exact() const noexcept { return is_exact_; }
   /// The samples that all ranks together have to deliver in this epoch, counted from its beginning.
-  /// @param all  the sum of each sample once; it may be kept from epoch to epoch.
+  /// @param all  the sum over all samples, each counted once; may be reused for later epochs.
   /// Cost: O(samples); for exact orders with `all` only O(samples left out or repeated).
   [[nodiscard]] EpochAudit::Expectation expectation() const;
   [[nodiscard]] EpochAudit::Expectation expectation(const EpochAudit::Sum& all) const;

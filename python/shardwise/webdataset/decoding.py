@@ -1,8 +1,8 @@
 """Decoding of fields by their names' endings.
 
-A handler is a function of ("." and the field's name, its bytes), which gives the value, None if the
-field is not its own, or Continue(name, bytes) for the next handlers. What a field needs to be
-decoded (Pillow, NumPy, torch ...) is imported when one comes.
+A handler is called with "." + the field's name, and with the field's bytes. It gives the decoded
+value; or None, if it does not decode such fields; or Continue(name, bytes), which the next handlers
+decode. A package that a field needs (Pillow, NumPy, torch ...) is imported when such a field comes.
 """
 
 from __future__ import annotations

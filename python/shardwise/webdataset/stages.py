@@ -390,9 +390,9 @@ def _shuffle(
     seed: Any = None,
     handler: Any = None,
 ) -> Iterator[Any]:
-    """Gives items in random order, from a buffer of so many. Straight behind the samples of a data
-    set, and stages by sample, no buffer is made: the order of the data set mixes at least as
-    many."""
+    """Gives items in random order, from a buffer of `bufsize` items. No buffer is made if only
+    stages by sample come between the data set and this stage: the order of the data set then mixes
+    at least as many samples."""
     rng = random.Random(seed) if rng is None else rng
     buffer: list[Any] = []
     for item in data:
