@@ -72,7 +72,8 @@ std::string remedy(const Loader::Stats& stats, const Limit& limit, double busy, 
   if (limit.name == "fetch-bound") {
     return if_there("", "fetch_threads").empty()
                ? std::string("a larger cache")
-               : spelled_with("fetch_threads", 2 * stats.fetch_threads) + ", or a larger cache";
+               : spelled_with("fetch_threads", std::uint64_t{2} * stats.fetch_threads) +
+                     ", or a larger cache";
   }
   if (limit.name == "opening-bound") {
     return "an order that stays longer in a shard" +
