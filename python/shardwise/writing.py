@@ -50,9 +50,33 @@ class _Abandoned:
         raise InvalidArgument("an exception has ended this writer: make another one")
 
 
-class _Writer:
-    """Base of writers: closed at the end of a with block, unless an exception ends the block. If
-    dropped unclosed, it warns of the loss."""
+class WithBlock:
+    """Base of writers: the end of a with block closes them, unless an exception ends the block."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._abandon()
+
+    def close(self) -> None:
+        """Finishes what is written."""
+        raise NotImplementedError
+
+    def _abandon(self) -> None:
+        raise NotImplementedError
+
+
+class _Writer(WithBlock):
+    """Base of ShardWriter and TarWriter. If dropped unclosed, it warns of the loss."""
 
     def __init__(
         self,
@@ -68,20 +92,6 @@ class _Writer:
         self._columns = columns_of(columns)
         self._encoders = encoders_of(encoders)
         self._loss = weakref.finalize(self, _warn_of_loss, core, names, self._index, os.getpid())
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._abandon()
 
     def write(self, sample: Mapping[str, Any]) -> None:
         """Writes a sample: "__key__", and values by field. Other names with "__" are left out.

@@ -62,24 +62,11 @@ void require_names(const Loader::Options& options) {
   }
 }
 
-/// Errors: InvalidArgument if a number exceeds the limit of its field.
-void require_range(const Loader::Options& options) {
-  visit_fields<Loader::Options>([&]<class Value>(const Field<Loader::Options, Value>& field) {
-    if constexpr (std::is_integral_v<Value>) {
-      const std::uint64_t most = field.text.most;
-      if (most == 0 || options.*field.member <= most) return;
-      throw InvalidOption(std::string(field.name) + " is out of range",
-                          std::to_string(options.*field.member),
-                          "choose 0 to " + std::to_string(most));
-    }
-  });
-}
-
 /// Makes a sampler at the beginning of epoch 0. Errors: InvalidArgument if an option is invalid.
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
                                      const RankOptions& ranks) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
-  require_range(options);
+  check_numbers(options);
   if (ranks.batch_size < 1 || ranks.batch_size > kMost) {
     throw InvalidOption("the batch size is out of range", std::to_string(options.batch_size),
                         "choose 1 to 16,777,216");

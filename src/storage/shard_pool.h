@@ -258,7 +258,7 @@ class ShardPool {
     return bytes > options_.max_cheap_bytes;
   }
 
-  /// Takes an open shard out of the pool, if it has so many pins; else nothing.
+  /// Removes an open shard from the pool if it has exactly this number of pins.
   static std::unique_ptr<const Shard> take(Book& book, Slot& slot, std::uint64_t pins = 0) noexcept
       SHARDWISE_REQUIRES(book.mutex) {
     // kClosing changes under the lock alone.

@@ -122,11 +122,11 @@ TEST(LoaderTest, NumbersThatAreTooLargeAreNamedBeforeMemoryIsTaken) {
     return test::error_text([&] { Loader loader(data, options); });
   };
   EXPECT_THAT(text([](Loader::Options& o) { o.threads = 1025; }),
-              HasSubstr("threads is out of range: 1025; choose 0 to 1024"));
+              HasSubstr("threads is 1025; it must be at most 1024"));
   EXPECT_THAT(text([](Loader::Options& o) { o.prefetch = ~std::size_t{0}; }),
-              HasSubstr("prefetch is out of range: 18446744073709551615; choose 0 to 65536"));
+              HasSubstr("prefetch is 18446744073709551615; it must be at most 65536"));
   EXPECT_THAT(text([](Loader::Options& o) { o.fetch_threads = 1025; }),
-              HasSubstr("fetch_threads is out of range: 1025; choose 0 to 1024"));
+              HasSubstr("fetch_threads is 1025; it must be at most 1024"));
 }
 
 TEST(LoaderTest, AStateStandsBeforeABatchThatCouldNotBeMade) {

@@ -524,9 +524,9 @@ def test_what_cannot_be_is_named(ds: shardwise.Dataset) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
         ({"columns": [key], "batch_size": 0}, "the batch size is out of range: 0"),
         ({"columns": [key, key]}, "two columns have one name: '__key__'"),
-        ({"columns": [key], "threads": 2000}, "threads is out of range: 2000"),
-        ({"columns": [key], "prefetch": 2**31}, "prefetch is out of range: 2147483648"),
-        ({"columns": [key], "fetch_threads": 1025}, "fetch_threads is out of range: 1025"),
+        ({"columns": [key], "threads": 2000}, "threads is 2000; it must be at most 1024"),
+        ({"columns": [key], "prefetch": 2**31}, "prefetch is 2147483648; it must be at most 65536"),
+        ({"columns": [key], "fetch_threads": 1025}, "fetch_threads is 1025; it must be at most 1024"),
         ({"columns": [key], "mix": shardwise.Mixup("jpg", 0.2)}, "jpg"),
         ({"columns": [key], "by_length": shardwise.ByLength("bin", window=-1)}, "window=-1"),
     ]

@@ -47,9 +47,9 @@ void check_decode_options(const DecodeArguments& arguments);
 /// The beginning of a --trace file. A file with another beginning is never overwritten.
 inline constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
 
-/// Of the contents of all fields of a sample. Those of several samples are added up, so that their
-/// order does not count.
-/// @param bytes  is raised by those of the fields.
+/// Returns a checksum of the contents of all fields. The checksum of several samples is the sum of
+/// theirs, so it does not depend on their order.
+/// @param bytes  is increased by the size of all fields.
 inline std::uint64_t checksum_of(const Sample& sample, std::uint64_t& bytes) noexcept {
   std::uint64_t checksum = 0;
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
@@ -85,14 +85,14 @@ class LoadedEpoch {
   LoadedEpoch(const LoadedEpoch&) = delete;
   LoadedEpoch& operator=(const LoadedEpoch&) = delete;
 
-  /// Loads what the rank of `sampler` gets from where that stands, and gives it to `use`. What was
-  /// delivered before in its epoch is not looked at.
-  /// Errors: BadField for one bad sample more than --max-bad allows, when the file of --bad-list
-  /// has those that were found; others, naming the sample; Cancelled after Ctrl-C.
+  /// Loads the rest of the epoch of `sampler`, from its position, and passes each batch to `use`.
+  /// Samples delivered earlier in the epoch are not checked.
+  /// Errors: BadField if more samples are bad than --max-bad allows; the file of --bad-list is
+  ///   written before. Other errors of a sample name it. Cancelled after Ctrl-C.
   void load(const MixedDataset& data, const Sampler& sampler, const Use& use);
-  /// Loads the first batch of that, and gives it to `use` so many times.
-  /// @return  the time that those took.
-  /// Errors: as load(); InvalidArgument if there is no batch.
+  /// Loads the first batch, and passes it to `use` `times` times.
+  /// @return  the duration of these calls.
+  /// Errors: see load(); InvalidArgument if there is no batch.
   std::chrono::duration<double> replay(const MixedDataset& data, const Sampler& sampler,
                                        std::uint64_t times, const Use& use);
 

@@ -1,4 +1,4 @@
-"""What pipelines are made of: the base classes, the place of this process, counters of passes."""
+"""Base classes of pipelines, the rank and worker of this process, and counters of passes."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ except ModuleNotFoundError:  # pipelines run without torch; a WebLoader does not
     DataLoader = None  # type: ignore[assignment, misc, unused-ignore]
 
     class IterableDataset:  # type: ignore[no-redef, unused-ignore]
-        """Stands for torch's where there is none."""
+        """Replaces torch's class if torch is not installed."""
 
 
 class Items(IterableDataset):  # type: ignore[type-arg, misc, unused-ignore]
-    """What is gone through by a DataLoader, or another stage: torch's IterableDataset."""
+    """An iterable for a DataLoader or another stage: torch's IterableDataset."""
 
 
 class PipelineStage:
-    """A step of a pipeline that has a method run(source), which gives an iterator."""
+    """A step of a pipeline with a method run(source), which returns an iterator."""
 
     def run(self, *sources: Any) -> Any:
-        """An iterator over what the step makes of the items of ``sources``."""
+        """Returns an iterator over the results for the items of ``sources``."""
         raise NotImplementedError
 
 
 def pytorch_worker_info(group: Any = None) -> tuple[int, int, int, int]:
-    """(rank, world size, worker, number of workers) of this process.
+    """Returns (rank, world size, worker, number of workers) of this process.
 
-    Ranks: those of torch.distributed, else what torchrun, mpirun or srun left in the environment,
-    else 0 of 1. Workers: WORKER and NUM_WORKERS of the environment, else those of a DataLoader.
+    Ranks: from torch.distributed, else from the environment of torchrun, mpirun or srun, else 0
+    of 1. Workers: WORKER and NUM_WORKERS of the environment, else those of a DataLoader.
     """
     rank, world_size = _ranks_of(group)
     worker, num_workers = 0, 1
@@ -63,11 +63,12 @@ _MAX_WORKERS = 1024
 
 
 class Passes:
-    """Counts the passes through a pipeline, in memory that workers of a DataLoader share: forked or
-    spawned, kept or made anew for each pass. A pass is one iter(); it is an epoch of the order.
+    """Counts the passes through a pipeline, in memory shared with the workers of a DataLoader,
+    whether they are forked or spawned, persistent or not. A pass is one iter(), and an epoch of
+    the order.
 
-    Each worker counts its own passes, and a DataLoader begins each worker once a pass: so all
-    workers and all ranks give a pass the same number.
+    Each worker counts its own passes. A DataLoader starts each worker once a pass, so all
+    workers and all ranks agree on the number.
     """
 
     _NEXT, _CHOSEN, _WORKERS = 0, 1, 2
@@ -85,18 +86,18 @@ class Passes:
         return cells.share_memory_()
 
     def set(self, number: int) -> None:
-        """The next pass has this number."""
+        """Sets the number of the next pass."""
         self._cells[self._NEXT] = number
         for worker in range(self._WORKERS, len(self._cells)):
             self._cells[worker] = 0
 
     def choose(self, number: int) -> None:
-        """All passes have this number until another is chosen: a WebLoader says it to its
-        workers."""
+        """Sets the number of all passes until another one is chosen. A WebLoader calls this for
+        its workers."""
         self._cells[self._CHOSEN] = number
 
     def begin(self, worker: int) -> int:
-        """Begins a pass in this worker; gives its number."""
+        """Begins a pass in this worker, and returns its number."""
         chosen = int(self._cells[self._CHOSEN])
         if chosen >= 0:
             return chosen

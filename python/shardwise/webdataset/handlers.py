@@ -1,5 +1,5 @@
-"""What becomes of an exception of a stage: the handler is given it, and raises, or gives True
-(leave the sample out and go on) or False (end the pass here)."""
+"""Handlers of exceptions in a stage. A handler raises, or returns True (drop the sample and
+continue) or False (end the pass)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NoReturn
 
 
 def reraise_exception(exn: BaseException) -> NoReturn:
-    """Raises it: the default."""
+    """Raises the exception. This is the default."""
     raise exn
 
 
 def ignore_and_continue(exn: BaseException) -> bool:
-    """Leaves the sample out."""
+    """Drops the sample."""
     return True
 
 
 def warn_and_continue(exn: BaseException) -> bool:
-    """Warns, and leaves the sample out."""
+    """Warns, and drops the sample."""
     warnings.warn(repr(exn), stacklevel=2)
     return True
 

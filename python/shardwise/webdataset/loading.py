@@ -17,7 +17,7 @@ from .states import gathered
 
 
 class _Telling(Items):
-    """A pipeline whose items come with the worker that made them, and its place behind them."""
+    """A pipeline that yields each item with its worker, and the worker's place after it."""
 
     def __init__(self, pipeline: DataPipeline) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class _Telling(Items):
 
 
 class _Collate:
-    """Collates items, and tells the last one's place."""
+    """Collates items, and adds the place after the last one."""
 
     def __init__(self, collate: Any, makes_batches: bool) -> None:
         self.collate, self.makes_batches = collate, makes_batches
@@ -59,8 +59,7 @@ _Base: Any = object if DataLoader is None else DataLoader
 
 
 class _Loader(_Base):  # type: ignore[misc, unused-ignore]
-    """A DataLoader over a pipeline, which knows how far its workers were when they made what was
-    given last."""
+    """A DataLoader over a pipeline that tracks the workers' places after the last yielded item."""
 
     def __init__(self, pipeline: DataPipeline, batch_size: Any = 1, *args: Any, **kw: Any) -> None:
         kw["collate_fn"] = _collate_of(kw.get("collate_fn"), batch_size is not None)
@@ -69,7 +68,7 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         super().__init__(_Telling(pipeline), batch_size, *args, **kw)
 
     def forget(self) -> None:
-        """The next pass is the pipeline's next, which was moved."""
+        """Continues with the pipeline's next pass, which was changed."""
         start = self._pipeline._start
         self._next = start.number if start is not None else self._pipeline._passes.next
         self.place_of: list[Place] | None = None
@@ -77,13 +76,14 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         self._iterator = None  # workers that stayed know nothing of the move
 
     def start(self) -> Start:
-        """Where the current pass, or the next one, began."""
+        """Returns where the current pass, or the next one, begins."""
         number = self._next
         start = self._pipeline._start
         return start if start is not None and start.number == number else Start(number)
 
     def stands(self) -> tuple[Start, list[Place]]:
-        """Where the pass began, and how far each worker is; of the last one, if it is over."""
+        """Returns where the pass began, and each worker's place. After a pass, those of that
+        pass."""
         if self.last is not None:
             return self.last
         start = self.start()
@@ -104,7 +104,7 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         self.move_on()
 
     def move_on(self) -> None:
-        """A pass is over, or was left: the next one follows."""
+        """Ends the pass, complete or not."""
         self.last = self.stands()
         self._next += 1
         self.place_of = None
@@ -113,8 +113,7 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
 
 
 def _is_lightning(frame: FrameType) -> bool:
-    """True if Lightning asks: it does so for each checkpoint, whether the program wants a state or
-    not."""
+    """True if Lightning calls. It asks for a state at each checkpoint, needed or not."""
     return str(frame.f_globals.get("__name__")).startswith(("lightning.", "pytorch_lightning."))
 
 
@@ -128,9 +127,9 @@ def _warn_of_no_state(reason: object) -> None:
 class WebLoader(DataPipeline, FluidInterface):
     """torch's DataLoader with the stages of a pipeline behind it.
 
-    Its arguments are those of DataLoader, whose batch_size is 1 by default: give None where the
-    pipeline makes batches. state_dict() and load_state_dict() are exact in the middle of a pass,
-    for any number of ranks and workers, where the stages make an item of what they are given alone.
+    Arguments: those of DataLoader. Its batch_size is 1 by default; give None if the pipeline
+    makes batches. state_dict() and load_state_dict() are exact in mid-pass, for any number of
+    ranks and workers, if each item depends only on the input of its stages.
     """
 
     def __init__(self, *args: Any, **kw: Any) -> None:
@@ -161,7 +160,7 @@ class WebLoader(DataPipeline, FluidInterface):
             self._loader.move_on()
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is this one. Call it on all ranks."""
+        """Sets the number of the next pass. Call it on all ranks."""
         self._dataset().set_epoch(epoch)
         self._moved()
 
@@ -183,12 +182,13 @@ class WebLoader(DataPipeline, FluidInterface):
         self._is_over = False
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the pass stands behind the item that was given last; for load_state_dict() on any
-        number of ranks and workers.
+        """Returns the state of the pass after the last yielded item, for load_state_dict() on
+        any number of ranks and workers.
 
-        Every rank calls it at the same step; where torch.distributed is initialised each gets the
-        whole, else load_state_dict() needs a list of all. Raises Unsupported, naming the stage:
-        behind buffers over samples, unbatched(), slice() and generators there is no state.
+        Call it on every rank at the same step. If torch.distributed is initialised, each rank
+        gets the whole state; else load_state_dict() needs a list of all. Raises Unsupported,
+        naming the stage: there is no state after buffers over samples, unbatched(), slice() and
+        generators.
         """
         if not _is_lightning(sys._getframe(1)):
             return self._whole_state()
@@ -217,7 +217,7 @@ class WebLoader(DataPipeline, FluidInterface):
         return gathered(self._part(plan, *self._loader.stands(), dealing))
 
     def load_state_dict(self, state_dict: Any) -> None:
-        """The next pass is the rest of the one that state_dict() was asked in; see
+        """Makes the next pass continue the pass in which state_dict() was called. See
         DataPipeline.load_state_dict()."""
         if isinstance(state_dict, dict) and "no_state" in state_dict:
             _warn_of_no_state(state_dict["no_state"])

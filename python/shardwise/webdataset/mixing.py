@@ -10,7 +10,8 @@ from .base import Items
 
 
 class RoundRobin(Items):
-    """An item from each in turn, until the first one ends; with ``longest`` until all have."""
+    """Yields an item from each dataset in turn, until the first one ends. longest: until all
+    end."""
 
     def __init__(self, datasets: Sequence[Any], longest: bool = False) -> None:
         super().__init__()
@@ -31,8 +32,8 @@ class RoundRobin(Items):
 
 
 class RandomMix(Items):
-    """Draws from each by its probability, until the one ends that is drawn; with ``longest`` until
-    all have. The draws are those of the module random. For exact epochs of each, and a state, take
+    """Draws from each dataset with its probability, until a drawn one has ended. longest: until
+    all end. The module random makes the draws. For exact epochs and a state, use
     shardwise.mix([...], weights) and a shardwise.Loader."""
 
     def __init__(

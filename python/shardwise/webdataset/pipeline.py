@@ -28,7 +28,7 @@ _ENDLESS = sys.maxsize
 
 
 class _Plan(NamedTuple):
-    """A pipeline over shards: what is read in which order, and the stages that are left."""
+    """A pipeline over shards: the source, its order, and the remaining stages."""
 
     source: ShardSource
     bufsize: int
@@ -42,8 +42,8 @@ class _Plan(NamedTuple):
 
 
 def _plan(steps: list[Any]) -> _Plan | None:
-    """The plan of a pipeline that begins with a ShardSource. Shuffles that only stages by sample
-    come before are the order's."""
+    """Returns the plan of a pipeline that begins with a ShardSource. A shuffle with only
+    per-sample stages before it becomes part of the order."""
     source, *rest = steps
     if not isinstance(source, ShardSource):
         return None
@@ -62,16 +62,15 @@ def _plan(steps: list[Any]) -> _Plan | None:
 
 
 class DataPipeline(Items, PipelineStage):
-    """Stages, one after another: the first one gives samples, the others are functions of
-    iterators.
+    """A chain of stages. The first yields samples; the others map an iterator to an iterator.
 
-    A list of shards, what picks from it (shuffle, split_by_node, split_by_worker) and
-    tarfile_to_samples() are one: the samples of shards, in an order of shardwise. Of these each
-    pass, one iter(), has each sample exactly once over all ranks and workers; the next pass has
-    another order if there is a shuffle. A shuffle behind stages by sample makes no buffer: the
-    order mixes as many samples or more.
+    A list of shards, the stages that pick from it (shuffle, split_by_node, split_by_worker) and
+    tarfile_to_samples() become one source: samples in an order of shardwise. A pass is one
+    iter(). It has each sample exactly once over all ranks and workers. With a shuffle, each
+    pass has another order. A shuffle after per-sample stages makes no buffer: the order
+    shuffles at least as well.
 
-    Raises InvalidArgument, Unsupported (which names the call that does), and what the shards raise.
+    Raises InvalidArgument, Unsupported (which names the alternative), and the errors of shards.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -98,7 +97,7 @@ class DataPipeline(Items, PipelineStage):
         self.pipeline.append(f)
 
     def compose(self, *args: Any) -> Self:
-        """A copy with these stages behind its own: functions of an iterator that give one."""
+        """Returns a copy with these stages appended. A stage maps an iterator to an iterator."""
         result = copy.copy(self)
         result.pipeline = [*self.pipeline, *args]
         result._passes = Passes(self._passes.next)
@@ -106,11 +105,11 @@ class DataPipeline(Items, PipelineStage):
         return result
 
     def stage(self, i: int) -> Any:
-        """Its i-th stage."""
+        """Returns the i-th stage."""
         return self.pipeline[i]
 
     def close(self) -> None:
-        """Closes what its stages hold; it is not used afterwards."""
+        """Closes its stages. Do not use the pipeline afterwards."""
         for step in self.pipeline:
             if hasattr(step, "close"):
                 step.close()
@@ -125,20 +124,21 @@ class DataPipeline(Items, PipelineStage):
     # How much of them a pass has.
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
-        """A pass goes through the samples so often, in another order each time; by default without
-        end. nbatches: items of a pass at most."""
+        """Makes each pass read the samples ``nepochs`` times, each time in another order. By
+        default a pass is endless. nbatches: the largest number of items in a pass."""
         self.repetitions = nepochs if nepochs > 0 else _ENDLESS
         self.nsamples = nbatches
         return self
 
     def with_epoch(self, nsamples: int = -1, nbatches: int = -1) -> Self:
-        """A pass has so many items, in each worker: samples, or batches behind batched()."""
+        """Makes a pass ``nsamples`` items long in each worker. After batched(), an item is a
+        batch."""
         self.repetitions = _ENDLESS
         self.nsamples = max(nsamples, nbatches)
         return self
 
     def with_length(self, n: int, silent: bool = False) -> Self:
-        """len() is n. It changes nothing else."""
+        """Makes len() return n, and changes nothing else."""
         self.size = n
         if not hasattr(type(self), "__len__"):
             self.__class__ = _with_length(type(self))
@@ -147,7 +147,8 @@ class DataPipeline(Items, PipelineStage):
     # Going through them.
 
     def _steps(self) -> list[Any]:
-        """The stages, with the list of shards and what belongs to it made one."""
+        """Returns the stages. A list of shards and the stages that pick from it become one
+        source."""
         if not self.pipeline:
             raise InvalidArgument("the pipeline has no stages: give it a WebDataset, or a list")
         expanders = [i for i, one in enumerate(self.pipeline) if stages.is_expander(one)]
@@ -174,7 +175,7 @@ class DataPipeline(Items, PipelineStage):
         )
 
     def _counted(self, items: Iterator[Any], given: int) -> Iterator[Any]:
-        """The items of a pass of which so many were given before."""
+        """Yields the items of a pass. given: the number of items that were yielded before."""
         limit = DataPipeline._limit(self)
         if limit > 0:
             items = islice(items, max(0, limit - given))
@@ -185,15 +186,15 @@ class DataPipeline(Items, PipelineStage):
         self._end_pass()
 
     def _num_epochs(self, plan: _Plan) -> int:
-        """Epochs of a pass."""
+        """Returns the number of epochs in a pass."""
         return _ENDLESS if plan.source.is_resampled else self.repetitions
 
     def _limit(self) -> int:
-        """Items of a pass at most; 0: no limit."""
+        """Returns the largest number of items in a pass. 0 means no limit."""
         return max(0, self.nsamples) if self.repetitions != 1 else 0
 
     def _end_pass(self) -> None:
-        """A pass came to its end."""
+        """Called at the end of a pass."""
         self._is_over = True
 
     def _items(self, plan: _Plan, stream: Stream) -> Iterator[Any]:
@@ -232,13 +233,14 @@ class DataPipeline(Items, PipelineStage):
     # Where it stands.
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is this one; by default passes are numbered from 0. Call it on all
-        ranks."""
+        """Sets the number of the next pass. By default passes are numbered from 0. Call it on
+        all ranks."""
         self._take_start(Start(epoch), 0)
         self._start = None
 
     def _stateful(self) -> _Plan:
-        """The plan. Raises Unsupported, naming the stage that a state would not be exact behind."""
+        """Returns the plan. Raises Unsupported, naming the stage, if a state would not be
+        exact."""
         plan = _plan(self._steps())
         if plan is None:
             raise Unsupported(
@@ -255,13 +257,13 @@ class DataPipeline(Items, PipelineStage):
         return plan
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the pass stands that this process goes through, behind the last item; for
-        load_state_dict() on any number of ranks and workers.
+        """Returns the state of the current pass after the last item, for load_state_dict() on
+        any number of ranks and workers.
 
-        Every rank calls it at the same step; where torch.distributed is initialised each gets the
-        whole. In the loop over a WebLoader call that of the WebLoader. Raises Unsupported, naming
-        the stage: behind buffers over samples, unbatched(), slice() and generators there is no
-        state.
+        Call it on every rank at the same step. If torch.distributed is initialised, each rank
+        gets the whole state. In a loop over a WebLoader, call that of the WebLoader. Raises
+        Unsupported, naming the stage: there is no state after buffers over samples,
+        unbatched(), slice() and generators.
         """
         plan = self._stateful()
         if self._stream is None:
@@ -285,17 +287,17 @@ class DataPipeline(Items, PipelineStage):
     def _part(
         self, plan: _Plan, start: Start, places: list[Place], dealing: Dealing
     ) -> dict[str, Any]:
-        """The state of this rank."""
+        """Returns the state of this rank."""
         is_over = self._is_over or 0 < self._limit() <= self._given
         fingerprint = fingerprint_of(plan.source, plan.order())
         return part_of(start, dealing, places, fingerprint, self._given, is_over)
 
     def load_state_dict(self, state_dict: Any) -> None:
-        """The next pass is the rest of the one that state_dict() was asked in.
+        """Makes the next pass continue the pass in which state_dict() was called.
 
-        state_dict: of any number of ranks and workers; or a list of the states of all ranks, where
-        they were saved without torch.distributed. Raises Mismatch if it is of other shards or
-        another order; Unsupported as state_dict().
+        state_dict: a state of any number of ranks and workers. If the states were saved without
+        torch.distributed, give a list of those of all ranks. Raises Mismatch for other shards
+        or another order; Unsupported like state_dict().
         """
         plan = self._stateful()
         if isinstance(state_dict, dict) and "worker" in state_dict:
@@ -315,7 +317,7 @@ class DataPipeline(Items, PipelineStage):
         self._passes.set(start.number)
 
     def _load_worker(self, plan: _Plan, state: dict[str, Any]) -> None:
-        """Goes on exactly where one worker of a loader stood, which is this one again."""
+        """Continues exactly where this worker of a loader stood."""
         (part,) = state["parts"]
         dealing = plan.source.dealing(plan.block)
         was = part["rank"], part["world_size"], state["worker"], len(part["places"]), part["block"]
@@ -341,7 +343,7 @@ class DataPipeline(Items, PipelineStage):
 
 
 def _with_length(kind: type[Any]) -> type[Any]:
-    """The class, with a length."""
+    """Returns the class, with a __len__."""
     return type(
         f"{kind.__name__}WithLength",
         (kind,),
@@ -356,7 +358,7 @@ def _made_with_length(kind: type[Any], state: dict[str, Any]) -> Any:
 
 
 def _run(stage: Any, items: Iterator[Any]) -> Iterator[Any]:
-    """What a stage makes of an iterator."""
+    """Applies a stage to an iterator."""
     if isinstance(stage, PipelineStage) and hasattr(stage, "run"):
         return iter(stage.run(items))
     if callable(stage):
@@ -369,7 +371,8 @@ def _same(some: list[Any], others: list[Any]) -> bool:
 
 
 def _source_of(head: list[Any]) -> ShardSource:
-    """The samples of a list of shards, through what picks from it, and tarfile_to_samples()."""
+    """Returns the source for a list of shards, the stages that pick from it, and
+    tarfile_to_samples()."""
     listed, *picks, expander = head
     options: dict[str, Any] = {"nodesplitter": None, "workersplitter": None, "filters": []}
     options["seed"] = listed.seed if isinstance(listed.seed, int) else None
@@ -405,7 +408,8 @@ class _Picking:
 
 
 def refuse_inexact(behind: Iterable[Any]) -> None:
-    """Raises Unsupported, naming the first stage that keeps items, counts them or draws lots."""
+    """Raises Unsupported, naming the first stage that keeps items, counts them, or draws at
+    random."""
     for stage in behind:
         if stages.kind_of(stage) == stages.KEEPS:
             raise Unsupported(
@@ -416,10 +420,10 @@ def refuse_inexact(behind: Iterable[Any]) -> None:
 
 
 class FluidInterface:
-    """The stages as methods: each gives a copy of the pipeline with one more."""
+    """The stages as methods. Each returns a copy of the pipeline with one more stage."""
 
     def compose(self, *args: Any) -> Self:
-        """A copy with these stages: that of the pipeline."""
+        """Returns a copy with these stages appended; implemented by the pipeline."""
         raise NotImplementedError
 
     def batched(
@@ -428,31 +432,31 @@ class FluidInterface:
         collation_fn: Any = stages.default_collation_fn,
         partial: bool = True,
     ) -> Self:
-        """Batches of so many items. partial: the last of a worker may be smaller, else it is left
-        out. collation_fn: of a list of items; None leaves the list."""
+        """Makes batches of ``batchsize`` items. partial: keep a worker's smaller last batch.
+        collation_fn: maps a list of items to a batch; None keeps the list."""
         return self.compose(
             stages.batched(batchsize, collation_fn=collation_fn, partial=partial)
         )
 
     def listed(self, batchsize: int, partial: bool = True) -> Self:
-        """Lists of so many items."""
+        """Makes lists of ``batchsize`` items."""
         return self.compose(stages.batched(batchsize, collation_fn=None, partial=partial))
 
     def unbatched(self) -> Self:
-        """The samples of batches."""
+        """Splits batches into samples."""
         return self.compose(stages.unbatched())
 
     def unlisted(self) -> Self:
-        """The items of lists."""
+        """Splits lists into their items."""
         return self.compose(stages.unlisted())
 
     def shuffle(self, size: int, **kw: Any) -> Self:
-        """Random order. Before batches are made it is the order of the data set, which mixes at
-        least ``size`` samples; behind them a buffer of so many items."""
+        """Shuffles. Before batched(), the order of the data set shuffles over at least ``size``
+        samples. After it, a buffer of ``size`` items does."""
         return self if size < 1 else self.compose(stages.shuffle(size, **kw))
 
     def map(self, f: Callable[[Any], Any], handler: Any = reraise_exception) -> Self:
-        """``f`` of each sample, or batch; None leaves it out."""
+        """Applies ``f`` to each sample or batch. None drops it."""
         return self.compose(stages.map(f, handler=handler))
 
     def decode(
@@ -470,43 +474,44 @@ class FluidInterface:
         return self.compose(stages.decode(*args, handler=handler, **options))
 
     def map_dict(self, handler: Any = reraise_exception, **kw: Any) -> Self:
-        """A function for each of these fields."""
+        """Applies a function to each named field."""
         return self.compose(stages.map_dict(handler=handler, **kw))
 
     def map_tuple(self, *args: Any, handler: Any = reraise_exception) -> Self:
-        """A function for each place of a tuple; None leaves it as it is."""
+        """Applies a function to each element of a tuple. None leaves the element unchanged."""
         return self.compose(stages.map_tuple(*args, handler=handler))
 
     def to_tuple(self, *args: Any, **kw: Any) -> Self:
-        """These fields as a tuple: "jpg;png" is the first that there is."""
+        """Turns each sample into a tuple of these fields. "jpg;png" means the first that
+        exists."""
         return self.compose(stages.to_tuple(*args, **kw))
 
     def select(self, predicate: Callable[[Any], Any], **kw: Any) -> Self:
-        """The samples for which ``predicate`` is true."""
+        """Keeps the samples for which ``predicate`` is true."""
         return self.compose(stages.select(predicate, **kw))
 
     def slice(self, *args: Any) -> Self:
-        """A part of each worker's items, as itertools.islice()."""
+        """Keeps a slice of each worker's items, like itertools.islice()."""
         return self.compose(stages.slice(*args))
 
     def rename(self, **kw: Any) -> Self:
-        """New names: rename(image="jpg;png")."""
+        """Renames fields: rename(image="jpg;png")."""
         return self.compose(stages.rename(**kw))
 
     def rename_keys(self, *args: Any, **kw: Any) -> Self:
-        """New names for the fields that match patterns."""
+        """Renames the fields that match patterns."""
         return self.compose(stages.rename_keys(*args, **kw))
 
     def extract_keys(self, *args: Any, **kw: Any) -> Self:
-        """A tuple of the fields that match patterns."""
+        """Turns each sample into a tuple of the fields that match patterns."""
         return self.compose(stages.extract_keys(*args, **kw))
 
     def xdecode(self, *args: Any, **kw: Any) -> Self:
-        """Decodes by functions of a stream, for patterns of names."""
+        """Decodes fields by name pattern, with functions of a stream."""
         return self.compose(stages.xdecode(*args, **kw))
 
     def rsample(self, p: float = 0.5) -> Self:
-        """Each sample with probability ``p``."""
+        """Keeps each sample with probability ``p``."""
         return self.compose(stages.rsample(p))
 
     def log_keys(self, logfile: str | None = None) -> Self:
@@ -514,11 +519,11 @@ class FluidInterface:
         return self.compose(stages.log_keys(logfile))
 
     def mcached(self) -> Self:
-        """Keeps what comes through in the first pass, and gives that in later ones."""
+        """Stores the items of the first pass, and yields them again in later passes."""
         return self.compose(stages.Cached())
 
     def lmdb_cached(self, *args: Any, **kw: Any) -> Self:
-        """Not there: raises Unsupported."""
+        """Raises Unsupported, which names the alternative."""
         return self.compose(stages.LMDBCached(*args, **kw))
 
 
@@ -528,16 +533,16 @@ class WebDataset(DataPipeline, FluidInterface):
     urls: a path or URL, also with braces and ``::``, or a list; local files, http, https, s3,
         ``pipe:`` commands, and a folder if it ends in "/". A URL that comes n times gives its
         samples n times.
-    shardshuffle: shards in a random order; 0, False or None: as listed. resampled: draws with
-        replacement, without end. seed: of the order; by default WDS_SEED, or 0.
+    shardshuffle: shards in a random order; 0, False or None: as listed. resampled: draw with
+    replacement, endlessly. seed: of the order; by default WDS_SEED, or 0.
     nodesplitter: split_by_node, or the default: the samples are dealt to the ranks; None: each rank
         has all. workersplitter: likewise of the workers of a DataLoader. A function of yours is
         given an iterator over ``{"url": ...}``, and picks the shards of this process.
     cache_dir, cache_size: where remote and compressed shards are kept, and the bytes that they may
         take (64 GiB by default); all processes of a machine share them.
-    handler: what becomes of shards and samples that cannot be read. select_files: a function of a
-        member's name. empty_check: no sample at all is InvalidArgument. url_to_name, verbose, mode
-        and repeat are taken, and change nothing.
+    handler: how to treat shards and samples that cannot be read. select_files: a function of a
+        member's name. empty_check: raise InvalidArgument if there is no sample. url_to_name,
+        verbose and repeat are accepted and ignored.
     """
 
     def __init__(

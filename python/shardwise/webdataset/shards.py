@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 from urllib.parse import urlparse
 
 from .. import _core
+from ..braces import expand_braces
 from ..building import index as build_index
 from ..errors import InvalidArgument, Unsupported
 from ..mixing import MixedDataset
@@ -19,57 +21,6 @@ from ..wids.shards import needs_cache, require_own
 from .base import Items, pytorch_worker_info
 
 _BUDGET = 64 << 30
-_MAX_URLS = 1_000_000
-_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([a-zA-Z])\.\.([a-zA-Z])")
-
-
-def _parts_of_brace(text: str) -> list[str] | None:
-    """What stands between braces, cut at its own commas; or the numbers of a range; None for
-    neither, which stays as it is."""
-    found = _RANGE.fullmatch(text)
-    if found is not None:
-        first, last, step, first_letter, last_letter = found.groups()
-        if first is None:
-            a, b = ord(first_letter), ord(last_letter)
-            return [chr(i) for i in range(a, b + (1 if a <= b else -1), 1 if a <= b else -1)]
-        pad = max(len(first), len(last)) if _is_padded(first) or _is_padded(last) else 0
-        a, b = int(first), int(last)
-        by = max(1, abs(int(step))) if step else 1
-        numbers = range(a, b + 1, by) if a <= b else range(a, b - 1, -by)
-        if len(numbers) > _MAX_URLS:
-            raise InvalidArgument(f"{{{text}}} stands for {len(numbers)} shards; give a list")
-        return [f"{number:0{pad}d}" for number in numbers]
-    pieces, depth, begin = [], 0, 0
-    for place, letter in enumerate(text):
-        depth += (letter == "{") - (letter == "}")
-        if letter == "," and depth == 0:
-            pieces.append(text[begin:place])
-            begin = place + 1
-    return [*pieces, text[begin:]] if pieces else None
-
-
-def _is_padded(number: str) -> bool:
-    return len(number.lstrip("-")) > 1 and number.lstrip("-").startswith("0")
-
-
-def expand_braces(text: str) -> list[str]:
-    """The texts that a pattern stands for: "{000..146}", "{a,b}", also nested, as in a shell."""
-    begin = text.find("{")
-    while begin >= 0:
-        depth = 0
-        for end in range(begin, len(text)):
-            depth += (text[end] == "{") - (text[end] == "}")
-            if depth == 0:
-                break
-        parts = _parts_of_brace(text[begin + 1 : end]) if depth == 0 else None
-        if parts is not None:
-            ends = expand_braces(text[end + 1 :])
-            heads = [text[:begin] + one for part in parts for one in expand_braces(part)]
-            return [head + tail for head in heads for tail in ends]
-        begin = text.find("{", begin + 1)
-    return [text]
-
-
 def _named(found: re.Match[str]) -> str:
     name = f"WDS_{found[1]}"
     if name not in os.environ:
@@ -211,16 +162,10 @@ def _source_of(url: str) -> str:
     if url.startswith("pipe:"):
         if os.environ.get("WDS_SECURE", "0") != "0":
             raise Unsupported(f"WDS_SECURE is set, so no command is run: {url!r}")
-        return "pipe:sh -c " + _quoted(url[len("pipe:") :].strip())
+        return "pipe:sh -c " + shlex.quote(url[len("pipe:") :].strip())
     if url.startswith("file:"):
         return os.path.abspath(urlparse(url).path)
     return url if "://" in url else os.path.abspath(url)
-
-
-def _quoted(command: str) -> str:
-    import shlex
-
-    return shlex.quote(command)
 
 
 def default_cache_dir() -> str:

@@ -22,31 +22,30 @@ _READ_AHEAD = 256  # numbers that are taken from the order together, where block
 
 
 class Place(NamedTuple):
-    """How far a stream is: what the workers of a WebLoader tell it with each item."""
+    """The progress of a stream. Workers send it to their WebLoader with each item."""
 
     repetition: int = 0
-    """Epochs that a pass went through before: of repeat() and with_epoch()."""
+    """Earlier epochs of this pass, with repeat() and with_epoch()."""
     left: int = 0
-    """Samples that were taken of those that a resumed run had left behind."""
+    """Samples taken from those that the run before had not delivered."""
     taken: int = 0
-    """Samples that were taken of this stream's blocks, from where the epoch began or was
-    resumed."""
+    """Samples taken from this stream's blocks since the epoch began or was resumed."""
 
 
 class Start(NamedTuple):
-    """Where a pass begins. The samples of ``left`` come first."""
+    """Where a pass begins. The samples in ``left`` come first."""
 
     number: int
-    """Of the pass."""
+    """The number of the pass."""
     repetition: int = 0
     token: str | None = None
     left: tuple[int, ...] = ()
     has_ended: bool = False
-    """Only ``left`` is left of this epoch."""
+    """True if only ``left`` remains of this epoch."""
 
 
 class Dealing(NamedTuple):
-    """Which part of an order a stream has."""
+    """The part of an order that a stream reads."""
 
     rank: int
     world_size: int
@@ -90,7 +89,7 @@ class ShardSource(Items):
             if not os.path.isdir(self.cache_dir):
                 raise InvalidArgument(f"no such folder: cache_dir={self.cache_dir!r}; make it")
         self.empty_check, self.seed = empty_check, seed
-        # What picks shards by a function of the program: this process has what it gives, whole.
+        # With a filter of the program, this process reads all samples of the shards it yields.
         self.filters = list(filters)
         self.deals_to_ranks = nodesplitter in (split_by_node, single_node_only)
         self.deals_to_workers = workersplitter is split_by_worker
@@ -102,7 +101,7 @@ class ShardSource(Items):
 
     @property
     def own_filter(self) -> str | None:
-        """The name of a function of the program that picks shards, if there is one."""
+        """The name of the program's filter of shards, or None."""
         return getattr(self.filters[0], "__name__", "a filter of shards") if self.filters else None
 
     def opened(self) -> OpenShards:
@@ -121,8 +120,8 @@ class ShardSource(Items):
         return self._opened
 
     def _open(self, urls: list[str]) -> OpenShards:
-        """Opens the shards. If the handler does not raise, what cannot be read of them is left
-        out."""
+        """Opens the shards. If the handler does not raise, unreadable shards and samples are
+        left out."""
         try:
             return OpenShards(urls, self.cache_dir, self.cache_size)
         except (Error, OSError) as error:
@@ -138,7 +137,7 @@ class ShardSource(Items):
         return True
 
     def order(self, bufsize: int, seed: int | None) -> Order:
-        """The order that mixes at least ``bufsize`` samples; 0: none."""
+        """Returns an order that shuffles over at least ``bufsize`` samples. 0 means no shuffle."""
         shards = self.opened()
         seed = self.seed if self.seed is not None else seed
         if seed is None:
@@ -157,9 +156,9 @@ class ShardSource(Items):
         return Order("chunked", seed=seed, chunk_size=_LOCAL_CHUNK, window=window)
 
     def dealing(self, block: int) -> Dealing:
-        """The part of this process."""
+        """Returns the part of this process."""
         rank, world_size, worker, num_workers = pytorch_worker_info()
-        if self._ranks is not None and is_worker():  # one that was spawned knows no process group
+        if self._ranks is not None and is_worker():  # a spawned worker has no process group
             rank, world_size = self._ranks
         if not self.deals_to_ranks:
             rank, world_size = 0, 1
@@ -190,7 +189,7 @@ def sampler_of(
 
 
 class Stream:
-    """What one worker of one rank reads in a pass."""
+    """The samples that one worker of one rank reads in a pass."""
 
     def __init__(
         self,
@@ -206,12 +205,12 @@ class Stream:
 
     @property
     def place(self) -> Place:
-        """How far it is."""
+        """The progress of this stream."""
         return Place(self._repetition, self._left, self._taken)
 
     def samples(self, again: int) -> Iterator[dict[str, Any]]:
-        """The samples of the again-th epoch of this pass, from where it begins in this process; if
-        they are resampled, of it and all later ones."""
+        """Yields the samples of the again-th epoch that this process reads of this pass. If
+        resampled, continues with all later epochs."""
         data = self.source.opened().data
         if data is None:
             return
@@ -247,7 +246,7 @@ class Stream:
                     yield sample
 
     def _numbers(self, repetition: int) -> Iterator[tuple[list[int], bool]]:
-        """Lists of sample numbers, and whether they are of those left behind."""
+        """Yields lists of sample numbers, and whether the run before had not delivered them."""
         if repetition == self.start.repetition:
             own = list(left_of(self.start, self.dealing)[self._left :])
             if own:
@@ -278,13 +277,13 @@ class Stream:
 
 
 def left_of(start: Start, dealing: Dealing) -> tuple[int, ...]:
-    """Of the samples that were left behind those of this stream."""
+    """Returns this stream's part of ``start.left``."""
     stream = dealing.rank * dealing.num_workers + dealing.worker
     return start.left[stream :: dealing.world_size * dealing.num_workers]
 
 
 def _keep_files(sample: dict[str, Any], select: Callable[[str], Any]) -> bool:
-    """Drops the fields whose files are not selected; False if none is left."""
+    """Drops the fields whose files are not selected. Returns False if no field remains."""
     for field in [name for name in sample if not name.startswith("__")]:
         if not select(f"{sample['__key__']}.{field}"):
             del sample[field]
@@ -294,7 +293,7 @@ def _keep_files(sample: dict[str, Any], select: Callable[[str], Any]) -> bool:
 def samples_of_shards(
     src: Iterable[Any], handler: Any, select_files: Any, rename_files: Any
 ) -> Iterator[Any]:
-    """The samples of shards that are named one after another, read by this process alone."""
+    """Yields the samples of the named shards, all read by this process."""
     refuse_renaming(rename_files)
     for item in src:
         source = ShardSource(

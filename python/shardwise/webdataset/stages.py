@@ -1,7 +1,7 @@
 """The stages of a pipeline: functions of an iterator that give an iterator.
 
 ``wds.map(f)`` is a stage, for a DataPipeline; ``dataset.map(f)`` adds it to a pipeline. handler:
-what becomes of an exception, see shardwise.webdataset.handlers.
+how an exception is handled, see shardwise.webdataset.handlers.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from .handlers import reraise_exception
 _Handler = Callable[[Exception], Any]
 
 PER_SAMPLE = "per sample"
-"""Gives one item, or none, for each that it is given, as a function of that alone."""
+"""Yields at most one item for each input item, as a function of that item alone."""
 PER_BATCH = "per batch"
-"""Gives an item when it was given enough, and keeps nothing then: a state can be exact behind
-it."""
+"""Yields an item after a fixed number of input items, and then keeps none of them. A state after
+such a stage can be exact."""
 KEEPS = "keeps"
-"""Keeps items, counts them or draws lots: a state behind it would not be exact."""
+"""Keeps items, counts them, or draws at random. A state after such a stage would not be exact."""
 
 
 class Stage:
-    """A stage with its arguments: called with an iterator, it gives one. It pickles if they do."""
+    """A stage with its arguments: a function from iterator to iterator. Picklable if they are."""
 
     def __init__(
         self, f: Callable[..., Iterator[Any]], kind: str, args: Any = (), kw: Any = None
@@ -67,21 +67,20 @@ class StageMaker:
 
 
 def pipelinefilter(f: Callable[..., Iterator[Any]]) -> StageMaker:
-    """Makes a stage of a generator function of yours: ``g = pipelinefilter(f)``, and ``g(x)`` is
-    the stage that calls ``f(iterator, x)``. Pipelines with it have no state: take map() where you
-    can."""
+    """Turns your generator function into a stage: after ``g = pipelinefilter(f)``, ``g(x)`` calls
+    ``f(iterator, x)``. Pipelines with such a stage have no state; prefer map()."""
     return StageMaker(f, KEEPS)
 
 
 def identity(x: Any) -> Any:
-    """What it is given."""
+    """Returns ``x``."""
     return x
 
 
 def getfirst(
     a: dict[Any, Any], keys: Any, default: Any = None, missing_is_error: bool = True
 ) -> Any:
-    """The value of the first of these keys that there is: "png;jpg", or a list."""
+    """Returns the value of the first key that exists. keys: "png;jpg", or a list."""
     for key in keys.split(";") if isinstance(keys, str) else keys:
         if key in a:
             return a[key]
@@ -93,7 +92,7 @@ def getfirst(
 def _each(
     data: Iterable[Any], f: Callable[[Any], Any], handler: _Handler
 ) -> Iterator[tuple[Any, Any]]:
-    """(item, f(item)), as far as the handler wants to go."""
+    """Yields (item, f(item)). After an exception, the handler decides whether to continue."""
     for item in data:
         try:
             result = f(item)
@@ -107,7 +106,8 @@ def _each(
 def _map(
     data: Iterable[Any], f: Callable[[Any], Any], handler: _Handler = reraise_exception
 ) -> Iterator[Any]:
-    """``f`` of each; None leaves it out. A dict made of a dict keeps its ``__key__``."""
+    """Applies ``f`` to each item. None drops the item. A dict made from a dict keeps its
+    ``__key__``."""
     for sample, result in _each(data, f, handler):
         if result is None:
             continue
@@ -132,7 +132,7 @@ def _select(data: Iterable[Any], predicate: Callable[[Any], Any]) -> Iterator[An
 def _rename(
     data: Iterable[Any], handler: _Handler = reraise_exception, keep: bool = True, **kw: Any
 ) -> Iterator[Any]:
-    """New names: ``rename(image="jpg;png")``. keep: fields that are not named stay."""
+    """Renames fields: ``rename(image="jpg;png")``. keep: keep the other fields."""
     taken = {old for olds in kw.values() for old in _listed(olds)}
 
     def renamed(sample: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +149,8 @@ def _listed(names: Any) -> Sequence[str]:
 
 
 def _associate(data: Iterable[Any], associator: Any, **kw: Any) -> Iterator[Any]:
-    """Adds what a dict by key, or a function of the key, has for each sample."""
+    """Adds fields to each sample: those that ``associator`` has for its key. associator: a dict by
+    key, or a function of the key."""
     look = associator if callable(associator) else lambda key: associator.get(key, {})
     for sample in data:
         sample.update(look(sample["__key__"]))
@@ -159,7 +160,7 @@ def _associate(data: Iterable[Any], associator: Any, **kw: Any) -> Iterator[Any]
 def _map_dict(
     data: Iterable[Any], handler: _Handler = reraise_exception, **kw: Callable[[Any], Any]
 ) -> Iterator[Any]:
-    """A function for each of these fields."""
+    """Applies a function to each named field."""
     if not kw or not all(callable(f) for f in kw.values()):
         raise InvalidArgument(f"map_dict takes a function for each field, as jpg=f, not {kw!r}")
 
@@ -175,7 +176,7 @@ def _map_dict(
 def _map_tuple(
     data: Iterable[Any], *args: Callable[[Any], Any] | None, handler: _Handler = reraise_exception
 ) -> Iterator[Any]:
-    """A function for each place of a tuple; None leaves it as it is."""
+    """Applies a function to each element of a tuple. None leaves the element unchanged."""
     for f in args:
         if f is not None and not callable(f):
             raise InvalidArgument(f"map_tuple takes functions, and None, not {f!r}")
@@ -198,7 +199,7 @@ def _to_tuple(
     missing_is_error: bool = True,
     none_is_error: bool | None = None,
 ) -> Iterator[Any]:
-    """These fields as a tuple: "jpg;png", "cls", or one text with spaces."""
+    """Turns each sample into a tuple of these fields: "jpg;png", "cls", or one text with spaces."""
     if len(args) == 1 and isinstance(args[0], str):
         args = tuple(args[0].split())
     refuses_none = missing_is_error if none_is_error is None else none_is_error
@@ -219,7 +220,7 @@ def _extract_keys(
     duplicate_is_error: bool = True,
     ignore_missing: bool = False,
 ) -> Iterator[Any]:
-    """A tuple of the fields that match these patterns of names: "*.jpg;*.png"."""
+    """Turns each sample into a tuple of the fields that match patterns: "*.jpg;*.png"."""
     for sample in source:
         result = []
         for pattern in patterns:
@@ -246,7 +247,7 @@ def _rename_keys(
     duplicate_is_error: bool = True,
     **kw: str,
 ) -> Iterator[Any]:
-    """New names for the fields that match patterns: ``rename_keys(image="*.jpg")``."""
+    """Renames the fields that match patterns: ``rename_keys(image="*.jpg")``."""
     rules = [(pattern, name) for name, pattern in [*args, *kw.items()]]
     for sample in source:
         result: dict[str, Any] = {}
@@ -277,7 +278,7 @@ def _xdecode(
     defaults: Sequence[tuple[str, Any]] | None = None,
     **kw: Any,
 ) -> Iterator[Any]:
-    """Decodes by functions of a stream, for patterns of names: ``xdecode(("*.jpg", f), txt=g)``."""
+    """Decodes fields by name pattern, by functions of a stream: ``xdecode(("*.jpg", f), txt=g)``."""
     import io
 
     basic: list[tuple[str, Any]] = [
@@ -322,7 +323,7 @@ def _info(
     stream: Any = None,
     name: str = "",
 ) -> Iterator[Any]:
-    """Prints the first samples, and each ``every``-th."""
+    """Prints the first ``n`` samples, and each ``every``-th."""
     import sys
 
     for number, sample in enumerate(data):
@@ -338,8 +339,7 @@ def _batched(
     collation_fn: Callable[[list[Any]], Any] | None = default_collation_fn,
     partial: bool = True,
 ) -> Iterator[Any]:
-    """Batches of so many items, collated. partial: the last one may be smaller; else it is left
-    out."""
+    """Yields collated batches of ``batchsize`` items. partial: keep a smaller last batch."""
     batch: list[Any] = []
     for sample in data:
         batch.append(sample)
@@ -373,12 +373,12 @@ def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
 
 
 def _rsample(data: Iterable[Any], p: float = 0.5) -> Iterator[Any]:
-    """Each sample with probability ``p``."""
+    """Keeps each sample with probability ``p``."""
     return (sample for sample in data if random.random() < p)
 
 
 def _slice(data: Iterable[Any], *args: int | None) -> Iterator[Any]:
-    """As itertools.islice()."""
+    """Yields a slice of the items, like itertools.islice()."""
     return itertools.islice(data, *args)
 
 
@@ -390,9 +390,9 @@ def _shuffle(
     seed: Any = None,
     handler: Any = None,
 ) -> Iterator[Any]:
-    """Gives items in random order, from a buffer of `bufsize` items. No buffer is made if only
-    stages by sample come between the data set and this stage: the order of the data set then mixes
-    at least as many samples."""
+    """Yields items in random order, from a buffer of ``bufsize`` items. If only per-sample stages
+    come before this one, the order of the data set shuffles instead, at least as well, and no
+    buffer is made."""
     rng = random.Random(seed) if rng is None else rng
     buffer: list[Any] = []
     for item in data:
@@ -411,7 +411,7 @@ def _drawn(buffer: list[Any], rng: Any) -> Any:
 
 
 class detshuffle(PipelineStage):
-    """shuffle() whose order depends on seed and pass alone."""
+    """A shuffle() whose order depends only on the seed and the pass."""
 
     kind = KEEPS
     name = "detshuffle"
@@ -422,14 +422,14 @@ class detshuffle(PipelineStage):
         self.bufsize, self.initial, self.seed, self.epoch = bufsize, initial, seed, epoch
 
     def run(self, src: Iterable[Any]) -> Iterator[Any]:
-        """An iterator over the items of ``src``, mixed; the epoch moves on."""
+        """Yields the items of ``src``, shuffled. Each call advances the epoch."""
         self.epoch += 1
         rng = random.Random(self.seed + self.epoch)
         return _shuffle(src, self.bufsize, self.initial, rng)
 
 
 class Cached(PipelineStage):
-    """Keeps what comes through in the first pass, and gives that in later ones."""
+    """Stores the items of the first pass, and yields them again in later passes."""
 
     kind = KEEPS
     name = "mcached"
@@ -438,7 +438,7 @@ class Cached(PipelineStage):
         self.cached: list[Any] | None = None
 
     def run(self, source: Iterable[Any]) -> Iterator[Any]:
-        """An iterator over the items of the first pass."""
+        """Yields the items of the first pass."""
         if self.cached is not None:
             yield from self.cached
             return
@@ -450,7 +450,7 @@ class Cached(PipelineStage):
 
 
 class LMDBCached(PipelineStage):
-    """Not there: raises Unsupported, which says what is."""
+    """Raises Unsupported, which names the alternative."""
 
     def __init__(self, *args: Any, **kw: Any) -> None:
         raise Unsupported(
@@ -466,26 +466,18 @@ def _resampled(src: Iterable[Any], n: int | None = None) -> Iterator[Any]:
         yield random.choice(items)
 
 
-def _tarfile_samples(
+def tarfile_samples(
     src: Iterable[Any], handler: Any = reraise_exception, select_files: Any = None,
     rename_files: Any = None,
 ) -> Iterator[Any]:
-    """The samples of the shards of a list, one shard after another."""
+    """The samples of shards, one shard after another. src: an iterator over ``{"url": ...}``."""
     from .source import samples_of_shards
 
     return samples_of_shards(src, handler, select_files, rename_files)
 
 
-def tarfile_samples(
-    src: Iterable[Any], handler: Any = reraise_exception, select_files: Any = None,
-    rename_files: Any = None,
-) -> Iterator[Any]:
-    """The samples of shards: of an iterator over ``{"url": ...}``, one shard after another."""
-    return _tarfile_samples(src, handler, select_files, rename_files)
-
-
 def bufsize_of(stage: Any) -> int | None:
-    """How many items a stage mixes, if it is a shuffle()."""
+    """Returns the buffer size of a shuffle(), or None for other stages."""
     if isinstance(stage, detshuffle):
         return stage.bufsize
     if not isinstance(stage, Stage) or stage.f is not _shuffle:
@@ -494,21 +486,21 @@ def bufsize_of(stage: Any) -> int | None:
 
 
 def seed_of(stage: Any) -> int | None:
-    """The seed of a shuffle(), if it has one."""
+    """Returns the seed of a shuffle(), or None."""
     seed = stage.seed if isinstance(stage, detshuffle) else stage.kw.get("seed")
     return seed if isinstance(seed, int) else None
 
 
 def batchsize_of(stage: Any) -> int | None:
-    """The items of a batch, if the stage is batched()."""
+    """Returns the batch size of batched(), or None for other stages."""
     if not isinstance(stage, Stage) or stage.f is not _batched:
         return None
     return int(stage.args[0] if stage.args else stage.kw.get("batchsize", 20))
 
 
 def is_expander(stage: Any) -> bool:
-    """True for tarfile_to_samples()."""
-    return isinstance(stage, Stage) and stage.f is _tarfile_samples
+    """Returns True for tarfile_to_samples()."""
+    return isinstance(stage, Stage) and stage.f is tarfile_samples
 
 
 def kind_of(stage: Any) -> str:
@@ -517,7 +509,7 @@ def kind_of(stage: Any) -> str:
 
 
 def name_of(stage: Any) -> str:
-    """What to call a stage."""
+    """Returns the name of a stage, for errors."""
     name = getattr(stage, "name", None) or getattr(stage, "__name__", None)
     return str(name or type(stage).__name__)
 
@@ -538,7 +530,7 @@ rsample = StageMaker(_rsample, KEEPS)
 select = StageMaker(_select, PER_SAMPLE)
 shuffle = StageMaker(_shuffle, KEEPS)
 slice = StageMaker(_slice, KEEPS)  # noqa: A001
-tarfile_to_samples = StageMaker(_tarfile_samples, KEEPS)
+tarfile_to_samples = StageMaker(tarfile_samples, KEEPS)
 to_tuple = StageMaker(_to_tuple, PER_SAMPLE)
 unbatched = StageMaker(_unbatched, KEEPS)
 unlisted = StageMaker(_unlisted, KEEPS)

@@ -14,7 +14,7 @@ _VERSION = 1
 
 
 def fingerprint_of(source: ShardSource, order: Order) -> str:
-    """What a state is of: these samples in this order."""
+    """Identifies the samples and their order, which a state must match."""
     return f"{sampler_of(source, order, Start(0), 0, 0, 1).fingerprint} {order!r}"
 
 
@@ -26,8 +26,8 @@ def part_of(
     items: int,
     is_over: bool,
 ) -> dict[str, Any]:
-    """What one rank knows: how far its workers are, or that the pass is over for it. Plain values,
-    for any checkpoint."""
+    """Returns the part of one rank: the places of its workers, or that its pass is over. Plain
+    values, for any checkpoint."""
     return {
         "rank": dealing.rank,
         "world_size": dealing.world_size,
@@ -41,7 +41,7 @@ def part_of(
 
 
 def gathered(part: dict[str, Any]) -> dict[str, Any]:
-    """The state of all ranks. Collective where torch.distributed is initialised."""
+    """Returns the state of all ranks. Collective if torch.distributed is initialised."""
     parts = [part]
     if part["world_size"] > 1:
         distributed = getattr(sys.modules.get("torch"), "distributed", None)
@@ -56,7 +56,8 @@ def gathered(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def parts_of(state: Any) -> list[dict[str, Any]]:
-    """The parts of a state, or of the states of all ranks, by rank. Raises InvalidArgument."""
+    """Returns the parts of a state, or of the states of all ranks, by rank. Raises
+    InvalidArgument."""
     states = list(state) if isinstance(state, (list, tuple)) else [state]
     parts: dict[int, dict[str, Any]] = {}
     for one in states:
@@ -75,13 +76,13 @@ def parts_of(state: Any) -> list[dict[str, Any]]:
 
 
 def start_of(part: dict[str, Any]) -> Start:
-    """Where the pass of a part began."""
+    """Returns where the pass of a part began."""
     number, repetition, token, left, has_ended = part["start"]
     return Start(number, repetition, token, tuple(left), has_ended)
 
 
 def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) -> Start:
-    """Where a run goes on that stood as these parts say. Raises Mismatch."""
+    """Returns where a run with these parts continues. Raises Mismatch."""
     starts = {start_of(part) for part in parts}
     fingerprint = fingerprint_of(source, order)
     if any(part["fingerprint"] != fingerprint for part in parts):
@@ -140,7 +141,8 @@ def _rest(
     taken: int,
     reached: int | None,
 ) -> list[int]:
-    """The samples of a stream behind ``taken``, in the blocks of its rank before ``reached``."""
+    """Returns the samples of a stream after ``taken``, in the blocks of its rank before
+    ``reached``."""
     if repetition == start.repetition and start.has_ended:
         return []
     d = dealing

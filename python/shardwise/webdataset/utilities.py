@@ -10,7 +10,7 @@ from .base import Items, PipelineStage, pytorch_worker_info
 
 
 class MockDataset(Items):
-    """One sample, so many times."""
+    """Yields one sample ``length`` times."""
 
     def __init__(self, sample: Any, length: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class MockDataset(Items):
 
 
 class with_length(Items, PipelineStage):
-    """The items of a dataset, with a len() that is said."""
+    """The items of a dataset, with the given len()."""
 
     def __init__(self, dataset: Iterable[Any], length: int) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class with_length(Items, PipelineStage):
 
 
 class with_epoch(Items):
-    """Passes of so many items over a dataset that goes on from one to the next."""
+    """Passes of ``length`` items over a dataset. Each pass continues where the last one ended."""
 
     def __init__(self, dataset: Iterable[Any], length: int) -> None:
         super().__init__()
@@ -72,7 +72,8 @@ def repeatedly(
     nsamples: int | None = None,
     batchsize: Callable[[Any], int] = _size,
 ) -> Iterator[Any]:
-    """The items of a dataset again and again: so many passes, batches or samples."""
+    """Yields the items of a dataset repeatedly, up to the given number of passes, batches or
+    samples."""
     passes = batches = samples = 0
     while nepochs is None or passes < nepochs:
         for item in source:
@@ -88,7 +89,7 @@ def repeatedly(
 
 
 def pytorch_worker_seed(group: Any = None) -> int:
-    """A number for each worker of each rank."""
+    """Returns a number that differs for each worker of each rank."""
     rank, _, worker, _ = pytorch_worker_info(group)
     return rank * 1000 + worker
 

@@ -7,12 +7,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ..encoding import encoded
 from ..errors import InvalidArgument, Unsupported
 from ..writing import TarWriter as _TarWriter
+from ..writing import WithBlock
 
 _EMPTY_TAR = bytes(10240)
 
@@ -105,7 +105,7 @@ def _by_ending(name: str, value: Any, encoders: Mapping[str, Callable[[Any], byt
     return encode(value)
 
 
-class TarWriter:
+class TarWriter(WithBlock):
     """Writes samples into one shard: a path, or an open file. It appears when it is closed.
 
     encoder: True (by the fields' names), False (values are bytes), a dict of functions by ending,
@@ -178,22 +178,8 @@ class TarWriter:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self._abandon()
-
-
-class ShardWriter:
+class ShardWriter(WithBlock):
     """Writes samples into shards, one after another: ``ShardWriter("train-%06d.tar")``.
 
     maxcount, maxsize: samples and bytes of a shard, at most. post: is called with the path of each
@@ -253,18 +239,8 @@ class ShardWriter:
         """Finishes the last shard."""
         self.finish()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if kind is None:
-            self.close()
-        elif self.tarstream is not None:
+    def _abandon(self) -> None:
+        if self.tarstream is not None:
             self.tarstream._abandon()
             self.tarstream = None
 

@@ -13,28 +13,12 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from ..braces import expand_braces
 from ..building import index
 from ..errors import Error, InvalidArgument
 from ..opening import open as open_dataset
 from .dataset import ShardListDataset
 from .specs import is_remote, load_remote_dsdesc_raw, local_path, urldir
-
-_BRACES = re.compile(r"\{([^{}]*)\}")
-
-
-def expand_braces(pattern: str) -> list[str]:
-    """The names that a pattern expands to: ``a-{000..012}.tar``, ``{train,val}.tar``."""
-    match = _BRACES.search(pattern)
-    if match is None:
-        return [pattern]
-    numbers = re.fullmatch(r"(\d+)\.\.(\d+)", match[1])
-    if numbers is not None:
-        width = len(numbers[1]) if numbers[1].startswith("0") else 0
-        choices = [f"{i:0{width}}" for i in range(int(numbers[1]), int(numbers[2]) + 1)]
-    else:
-        choices = match[1].split(",")
-    head, tail = pattern[: match.start()], pattern[match.end() :]
-    return [name for choice in choices for name in expand_braces(head + choice + tail)]
 
 
 def format_with_suffix(number: float) -> str:
