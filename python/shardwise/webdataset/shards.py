@@ -22,6 +22,8 @@ from .base import Items, pytorch_worker_info
 
 _BUDGET = 64 << 30
 _MAX_URLS = 1_000_000
+
+
 def _named(found: re.Match[str]) -> str:
     name = f"WDS_{found[1]}"
     if name not in os.environ:
