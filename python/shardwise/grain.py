@@ -36,7 +36,7 @@ def fields_of(sample: _core.Sample) -> dict[str, Any]:
 
 
 class Source:
-    """The samples of a dataset by number, for functions that take an object with a length and items,
+    """The samples of a dataset by number, for functions that take an object with length and items,
     e.g. ``grain.MapDataset.source()``. Callable from any thread. Pickled, it is a reference."""
 
     def __init__(self, data: _core.Dataset, make: Make = fields_of) -> None:
