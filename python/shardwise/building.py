@@ -64,11 +64,11 @@ def index(
     hashes: also hash every byte, for verify(full=True).
     unique_keys: raise an error if a key occurs in two shards.
     on_bad: how to treat members that break a rule: "error" (the default) or "skip", or a dict by
-        kind, e.g. {"damage": "skip", "repeated_key": "keep"}; other kinds are errors. The kinds are damage,
-        no_field, duplicate_field, repeated_key ("keep" takes all), and link ("resolve" gives a hard
-        link the bytes of its target).
+        kind, e.g. {"damage": "skip", "repeated_key": "keep"}; other kinds are errors. The kinds are
+        damage, no_field, duplicate_field, repeated_key ("keep" takes all), and link ("resolve"
+        gives a hard link the bytes of its target).
     forget: do not keep the columns, hashes, unique_keys and on_bad that an existing index was built
-        with. By default, those stay that are not given.
+        with. By default, the ones not given stay as they are.
     drop_missing: leave out shards that do not exist. accept_times: accept copies of shards although
         their modification times differ.
     threads: threads that scan, by default one per core. 0 means: the calling thread.

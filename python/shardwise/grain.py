@@ -10,9 +10,9 @@
     data = OrderedIterDataset(ds, shardwise.Order(seed=17), rank=rank, world_size=world_size)
     state = iter(data.map(decode)).get_state()    # for any number of ranks
 
-A sample is a dict of ``__key__`` and the bytes of its fields, or what ``make`` gives for a
-shardwise.Sample. Chunks of neighbouring samples are read together, as the order has them; shuffle()
-of Grain would read each from elsewhere. Importing this module imports grain.
+A sample is a dict of ``__key__`` and the bytes of its fields, or the result of ``make`` for its
+shardwise.Sample. An order reads chunks of neighbouring samples together; Grain's shuffle() would
+read each sample from another place. Importing this module imports grain.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def fields_of(sample: _core.Sample) -> dict[str, Any]:
 
 
 class Source:
-    """The samples of a dataset by number, for ``grain.MapDataset.source()`` and all that takes an
-    object with a length and items. Any thread; pickled, it is a reference."""
+    """The samples of a dataset by number, for functions that take an object with length and items,
+    e.g. ``grain.MapDataset.source()``. Callable from any thread. Pickled, it is a reference."""
 
     def __init__(self, data: _core.Dataset, make: Make = fields_of) -> None:
         self.data, self.make = data, make
@@ -60,11 +60,11 @@ class _Samplers(threading.local):
 
 
 class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
-    """Item i is the sample at position i of an order; an item costs O(1) beside its sample.
+    """Item i is the sample at position i of an order. Finding its number takes O(1).
 
-    Positions behind len(), the samples of an epoch, are of the next epochs: ``repeat()`` has
-    another order in each. ``data[rank::world_size]`` is a rank's part. Any thread; pickled, it is a
-    reference.
+    len() is the number of samples of an epoch. Later positions belong to the next epochs, so each
+    round of ``repeat()`` has another order. ``data[rank::world_size]`` is a rank's part. Callable
+    from any thread. Pickled, it is a reference.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
         return kept[epoch]
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """Raises InvalidArgument: a part of the positions in a row is no part of the order."""
+        """Raises InvalidArgument: workers with a block of positions each would change the order."""
         raise InvalidArgument(
             "sequential_slice=True would give each worker other samples than the order has next: "
             "leave it out"
@@ -120,11 +120,12 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
 
     rank, world_size: by default those of torch.distributed, or of a launcher; with JAX give
         ``jax.process_index()`` and ``jax.process_count()``.
-    epochs: how many; None: without end. Each has another order.
+    epochs: the number of epochs; each has another order. None means: without end.
 
-    get_state() of its iterator is good for any number of ranks if all had taken as many samples;
-    for as many ranks it is exact wherever this one stood. Behind mp_prefetch() it is Grain's, for
-    as many workers. Raises Mismatch if a state is of other data or another order.
+    A state of its iterator is valid for any number of ranks if all ranks had taken the same number
+    of samples. For the same number of ranks it is always exact. After mp_prefetch(), Grain makes
+    the state, and it is valid for the same number of workers. set_state() raises Mismatch if the
+    state is of other data or another order.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
         self._rank = found[0] if rank is None else rank
         self._world_size = found[1] if world_size is None else world_size
         self._worker = (0, 1)
-        self._sampler()  # which raises for ranks that there are not
+        self._sampler()  # raises if the rank is invalid
 
     def _sampler(self, world_size: int | None = None) -> _core.Sampler:
         if world_size is None:
@@ -157,7 +158,7 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
         return _Iterator(self)
 
     def set_slice(self, sl: slice, sequential_slice: bool = False) -> None:
-        """What mp_prefetch() calls in each worker: it has every sl.step-th sample of the rank."""
+        """Keeps every sl.step-th sample of the rank; mp_prefetch() calls it in each worker."""
         if sequential_slice:
             raise InvalidArgument(
                 "sequential_slice=True would give each worker other samples than the order has "
@@ -194,7 +195,7 @@ class _Iterator(grain.DatasetIterator):  # type: ignore[misc, unused-ignore]
         raise StopIteration
 
     def get_state(self) -> dict[str, Any]:
-        """Where it stands: plain values."""
+        """The iterator's place, as plain values."""
         return {
             "epoch": self._sampler.epoch,
             "token": self._token,
@@ -206,7 +207,7 @@ class _Iterator(grain.DatasetIterator):  # type: ignore[misc, unused-ignore]
         }
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Goes on there. Raises Mismatch."""
+        """Continues at the place of a state. Raises Mismatch."""
         own = self.get_state()
         if own["data"] != state["data"]:
             raise Mismatch(
@@ -218,9 +219,8 @@ class _Iterator(grain.DatasetIterator):  # type: ignore[misc, unused-ignore]
         if state["world_size"] != own["world_size"] or workers[0] != workers[1]:
             if workers != ((0, 1), (0, 1)):
                 raise Mismatch(
-                    f"the state is of {state['workers']} workers of a rank, of "
-                    f"{state['world_size']} ranks: go on with as many, or without mp_prefetch(), whose threads "
-                    "read ahead as well"
+                    f"the state is of {state['world_size']} ranks with {state['workers']} workers "
+                    "each: continue with the same numbers, or without mp_prefetch() in both runs"
                 )
             before = _begun(self._dataset._sampler(state["world_size"]), state["epoch"], token)
             token, taken = before.token_after_batches(taken, 1), 0
@@ -229,7 +229,7 @@ class _Iterator(grain.DatasetIterator):  # type: ignore[misc, unused-ignore]
 
 
 def _begun(sampler: _core.Sampler, epoch: int, token: str) -> _core.Sampler:
-    """The sampler in an epoch, or where a token stands."""
+    """The sampler at the place of the token, or at the beginning of the epoch without one."""
     if token:
         sampler.resume(token)
     else:

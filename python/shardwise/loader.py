@@ -409,10 +409,10 @@ class Loader:
 
     def prove(self) -> str:
         """Proves, with all ranks, that their batches of this epoch held exactly the samples that
+        the order promises: "epoch 3: 20000 samples, each exactly once: proven".
+
         Every rank calls it, after its last batch. Raises NotExact, on all ranks, which names what
         is missing or came twice; Mismatch, on all ranks, which names differences in their data,
-        options, epoch or beginning; BadField if all ranks together found more than max_bad bad
-        samples.
         options, epoch or beginning; BadField if all ranks together found more than max_bad bad
         samples.
         Cost: one small all-reduce.
@@ -425,9 +425,11 @@ class Loader:
 
         Every rank calls it and gets the same result; save one rank's. At the end of an epoch it
         proves the epoch, and the state is the beginning of the next. If the last next() raised,
-        e.g. from a column's function, the state precedes the batch that could not be made. At
-        the end of an epoch raises what prove() raises; Mismatch, on all ranks, also if ranks took
-        different numbers of steps; NotExact if batches followed one that could not be made.
+        e.g. from a column's function, the state precedes the batch that could not be made.
+
+        At the end of an epoch it raises what prove() raises. It also raises Mismatch, on all ranks,
+        if ranks took different numbers of steps, and NotExact if batches followed one that could
+        not be made.
         Cost: one small all-reduce.
         """
         done = self._core.steps_done

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <algorithm>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -65,11 +63,7 @@ class OrderedPipeline {
                         "make the loader in the forked child, or give it no threads");
     }
     Lock lock(mutex_);
-    if (!has_answer()) {
-      const auto start = std::chrono::steady_clock::now();
-      while (!has_answer()) slot_ready_.wait(mutex_);
-      waited_ += std::chrono::steady_clock::now() - start;
-    }
+    while (!has_answer()) slot_ready_.wait(mutex_);
     if (stopping_) return std::nullopt;
     if (slots_.empty()) {
       if (end_error_) std::rethrow_exception(std::exchange(end_error_, nullptr));
@@ -96,10 +90,6 @@ class OrderedPipeline {
     while (drop_slot()) {
     }
   }
-
-  /// Returns the total time that next() has waited for the threads. Call it in the consumer's
-  /// thread.
-  std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
  private:
   // slots_ has one slot for each item that was taken and not yet delivered, in item order:
@@ -239,7 +229,6 @@ class OrderedPipeline {
   // The error that ended the source; thrown after all slots.
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
   bool stopping_ SHARDWISE_GUARDED_BY(mutex_) = false;
-  std::chrono::nanoseconds waited_{};  // used only by the consumer
   WorkerThreads threads_;
 };
 

@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <type_traits>
 
 #include "base/text.h"

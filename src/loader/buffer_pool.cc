@@ -1,6 +1,5 @@
 #include "loader/buffer_pool.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 

@@ -15,6 +15,7 @@
 #include "loader/fields.h"
 #include "loader/length_batches.h"
 #include "loader/packing.h"
+#include "order/arithmetic.h"
 
 namespace shardwise::detail {
 namespace {
@@ -185,7 +186,7 @@ class ByLength final : public EpochPlan {
       : EpochPlan(data, options, std::move(sampler), begin),
         rule_(std::move(rule)),
         batches_(batches_of()) {
-    set_steps(batches_.size() / num_shares() + (batches_.size() % num_shares() != 0));
+    set_steps(ceil_div(batches_.size(), num_shares()));
   }
 
   static std::shared_ptr<const Rule> rule_of(const MixedDataset& data,

@@ -1,6 +1,5 @@
 #include "loader/image_rows.h"
 
-#include <algorithm>
 #include <string>
 
 #include "base/spelling.h"

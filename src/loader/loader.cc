@@ -1,8 +1,6 @@
 #include "shardwise/loader/loader.h"
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 #include <utility>
 
 #include "base/cores.h"

@@ -1,7 +1,6 @@
 #include "shardwise/loader/reducer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "loader/step_watch.h"

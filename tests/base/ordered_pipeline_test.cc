@@ -247,31 +247,6 @@ TEST(OrderedPipelineTest, StopMayBeCalledTwiceAndNothingFollows) {
   }
 }
 
-TEST(OrderedPipelineTest, WaitedCountsWhatTheConsumerWaited) {
-  OrderedPipeline<int, int> slow(numbers(3),
-                                 [](int& i) {
-                                   std::this_thread::sleep_for(10ms);
-                                   return i;
-                                 },
-                                 {.threads = 1});
-  EXPECT_EQ(slow.waited(), 0ns);
-  while (slow.next()) {
-  }
-  EXPECT_GE(slow.waited(), 20ms);
-
-  std::atomic<int> made{0};
-  OrderedPipeline<int, int> ready(numbers(1'000'000),
-                                  [&](int& i) {
-                                    ++made;
-                                    return i;
-                                  },
-                                  {.threads = 1, .prefetch = 4});
-  // Only the last of the four may still be on its way into its slot.
-  wait_until([&] { return made >= 4; });
-  for (int i = 0; i < 3; ++i) ready.next();
-  EXPECT_EQ(ready.waited(), 0ns);
-}
-
 TEST(OrderedPipelineTest, RandomUseDeliversInOrderAndLeavesWithoutAHang) {
   constexpr std::uint64_t kSeed = 4711;
   RecordProperty("seed", std::to_string(kSeed));

@@ -1,12 +1,10 @@
 // What the program says, whole: the commands and the outputs of golden/*.txt. With
 // SHARDWISE_UPDATE_GOLDEN=1 the outputs are written anew: read the difference before you commit it.
 
-#include <unistd.h>
-
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
-#include <sstream>
 
 #include "shardwise_program.h"
 

@@ -229,7 +229,8 @@ void LoadedEpoch::load(const MixedDataset& data, const Sampler& sampler, const U
 
 std::chrono::duration<double> LoadedEpoch::replay(const MixedDataset& data, const Sampler& sampler,
                                                   std::uint64_t times, const Use& use) {
-  const std::optional<Batch> batch = impl_->loader_at(data, sampler)->next();
+  std::optional<Batch> batch;
+  if (sampler.size() > 0) batch = impl_->loader_at(data, sampler)->next();
   if (!batch) {
     throw InvalidArgument("there is no batch to replay", "--replay",
                           "name an index that has samples for this rank");
