@@ -82,6 +82,8 @@ class OrderedMapDataset(grain.MapDataset):  # type: ignore[misc, unused-ignore]
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return self.slice(index)
+        if self._size == 0:
+            raise IndexError("the dataset has no samples")
         epoch, place = divmod(_core.index_of(index), self._size)
         return self._make(self._data[self._sampler(epoch)[place]])
 

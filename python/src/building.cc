@@ -102,8 +102,9 @@ std::shared_ptr<const Fetchers> fetchers_of(nb::handle cache) {
   return cache.is_none() ? nullptr : nb::cast<const CacheObject&>(cache).cache->options().fetchers;
 }
 
-/// Adds to what is asked for what the index that is there was built with.
-/// @param has_policies  some are asked for.
+/// Completes the requested content with that of the existing index at `path`. An index that cannot
+/// be read adds nothing, and is rebuilt.
+/// @param has_policies  true if the call sets policies, so the index's are not used.
 void keep_content(const std::string& path, bool has_policies, Index::Content& content) {
   try {
     const Index::Content kept = Index::open(path)->summary().content;
@@ -111,7 +112,7 @@ void keep_content(const std::string& path, bool has_policies, Index::Content& co
     if (content.columns.empty()) content.columns = kept.columns;
     content.hashes |= kept.hashes;
     content.unique_keys |= kept.unique_keys;
-  } catch (const Error& error) {  // it is built anew
+  } catch (const Error& error) {
     const bool is_lost = error.code() == ErrorCode::kNotFound ||
                          error.code() == ErrorCode::kCorruptIndex ||
                          error.code() == ErrorCode::kVersionMismatch;
