@@ -62,7 +62,8 @@ constexpr Field<Owner, Value> field(std::string_view name, Value Owner::*member,
   return {name, member, text};
 }
 
-/// How errors name the field; by its name where its option says the opposite.
+/// Returns the names of the field in errors. An option `--no-...` means the opposite of the field,
+/// so the member's name is used instead.
 template <class Owner, class Value>
 constexpr Spelling spelling_of(const Field<Owner, Value>& field) {
   const std::string_view option = field.text.option;
@@ -98,7 +99,7 @@ constexpr void visit_fields(Visit&& visit) {
   std::apply([&](const auto&... one) { (visit(one), ...); }, all);
 }
 
-/// How errors name the field `name` of an Owner. A name that it has not does not compile.
+/// Returns the names of the field `name` in errors. An unknown name does not compile.
 template <HasFields Owner>
 consteval Spelling spelling_of(std::string_view name) {
   Spelling found{};

@@ -10,17 +10,17 @@
 
 namespace shardwise::detail {
 
-// Errors advise options, commands and values, which C++, the command line and Python spell in three
-// ways. A text takes each from here, as data:
+// Errors advise options, commands and values. C++, the command line and Python spell them
+// differently, so texts take each from the list below:
 //
 //     "try again later, or for longer (" + spelled("Fetchers::Options::retry_for") + ")"
 //
-// A process says once how it spells. What is not listed does not compile.
+// spell_for() chooses the spelling of the process. A name that is not in the list does not compile.
 
-/// Whose names errors have.
+/// The interface whose names errors use.
 enum class Face : std::uint8_t { kLibrary, kCommand, kPython };
 
-/// Empty: the face has no such thing.
+/// The names of one thing. An empty name means: the face does not have it.
 struct Spelling {
   std::string_view library;
   std::string_view command;
@@ -30,11 +30,11 @@ struct Spelling {
 namespace spelling {
 
 constexpr Spelling cpp_only(std::string_view library) { return {library, "", ""}; }
-/// An option of the name that it has in C++.
+/// An option whose name in Python is that in C++.
 constexpr Spelling option(std::string_view library, std::string_view command) {
   return {library, command, library};
 }
-/// A command line, which C++ programs use, too.
+/// A command line; errors of C++ programs name it, too.
 constexpr Spelling command(std::string_view text, std::string_view python) {
   return {text, text, python};
 }
@@ -151,22 +151,23 @@ class Named {
     }
     return is_not_in_the_list();
   }
-  static const Spelling* is_not_in_the_list();  // so it does not compile
+  static const Spelling* is_not_in_the_list();  // not constexpr: a call in find() is an error
 
   const Spelling* spelling_;
 };
 
-/// How this process spells, from now on; the library, until it says so.
-/// @param rename  of the command line: what this program calls the option, if it is another name;
-///                empty if it has none.
+/// Sets the face of this process. The default is kLibrary.
+/// @param rename  for kCommand: returns this program's name of an option; empty if the program does
+///                not have the option.
 SHARDWISE_EXPORT void spell_for(Face face,
                                 std::string_view (*rename)(std::string_view option) = nullptr);
 
-/// As this process spells it; as C++ does where it has no such thing.
+/// Returns the name for the face of this process. If the face does not have it, returns the name
+/// for C++.
 SHARDWISE_EXPORT std::string spelled(const Spelling& what);
 inline std::string spelled(Named what) { return spelled(*what); }
 
-/// `before`, the name, and `after`; nothing where the process has no such thing.
+/// Returns `before`, the name and `after`, or an empty text if the face does not have it.
 SHARDWISE_EXPORT std::string if_there(std::string_view before, Named what,
                                       std::string_view after = {});
 

@@ -14,7 +14,6 @@
 #include "data/field_sizes.h"
 #include "data/sample_access.h"
 #include "index/claimed_index.h"
-#include "shardwise/data/make_remote_access.h"
 
 namespace shardwise {
 

@@ -76,6 +76,7 @@ constexpr std::string_view kLockSuffix = ".lock";
 constexpr std::size_t kNameLength = 32;  // hexadecimal digits of a Hash128
 constexpr std::time_t kDaySeconds = std::time_t{24} * 60 * 60;
 constexpr std::time_t kUnusedSeconds = 30 * kDaySeconds;
+
 std::string instead() {
   return "run " + spelled("`shardwise index -o INDEX SOURCE`") + ", and name INDEX in its place";
 }
@@ -346,7 +347,7 @@ auto in_folder(const Call& call) {
     return call();
   } catch (const Error& e) {
     if (e.code() == ErrorCode::kCancelled) throw;
-    throw_error(e.code(), std::string(e.what()) + "; or " + std::string(name_folder()));
+    throw_error(e.code(), std::string(e.what()) + "; or " + name_folder());
   }
 }
 

@@ -24,10 +24,10 @@ using shardwise::detail::agreed_options;
 constexpr const char* kImages = "images";
 constexpr const char* kLabels = "labels";
 
-std::uint64_t required_size(std::int64_t size) {
+std::uint64_t required_size(const std::string& option, std::int64_t size) {
   if (size >= 0) return static_cast<std::uint64_t>(size);
-  throw InvalidArgument("the batch size is out of range", std::to_string(size),
-                        "choose 1 or more, or 0 for batch_size on each rank");
+  throw InvalidArgument("the batch size is out of range", option + " = " + std::to_string(size),
+                        "choose 1 or more");
 }
 
 Loader::Options loader_options(const ImageLoader::Options& options) {
@@ -45,8 +45,8 @@ Loader::Options loader_options(const ImageLoader::Options& options) {
   made.columns = {columns::image(options.image_field, transform, options.decoding).named(kImages),
                   columns::integer(options.label_field).named(kLabels)};
   made.order = options.order;
-  made.batch_size = required_size(options.batch_size);
-  made.global_batch_size = required_size(options.global_batch_size);
+  made.batch_size = required_size("batch_size", options.batch_size);
+  made.global_batch_size = required_size("global_batch_size", options.global_batch_size);
   made.replicas = options.replicas;
   made.threads = options.threads;
   made.max_bad = options.max_bad;

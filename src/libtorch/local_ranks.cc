@@ -10,9 +10,9 @@
 #include <csignal>
 #include <ctime>
 #include <optional>
-#include <random>
 
 #include "base/errno_error.h"
+#include "libtorch/rendezvous/wire.h"
 #include "libtorch/require_distributed.h"
 #include "shardwise/base/error.h"
 
@@ -136,12 +136,6 @@ class Children {
   std::vector<pid_t> pids_;
 };
 
-/// Returns a text that no other run has.
-std::string random_number() {
-  std::random_device random;
-  return std::to_string(random()) + "-" + std::to_string(random());
-}
-
 }  // namespace
 
 LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
@@ -156,7 +150,7 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
   const auto num_ranks = static_cast<std::size_t>(options.num_ranks);
   detail::require_distributed(options.num_ranks);
   const BlockedSignals signals;
-  const std::string run = "local-" + random_number();
+  const std::string run = "local-" + shardwise::detail::random_key();
 
   std::vector<std::string> texts = options.arguments;
   std::vector<char*> arguments;

@@ -1,7 +1,6 @@
 #include "shardwise/libtorch/stop_guard.h"
 
 #include <exception>
-#include <optional>
 #include <utility>
 
 #include "base/error_types.h"

@@ -23,9 +23,9 @@ std::int64_t now_ms() noexcept {
 
 /// Returns true if the user has pressed Ctrl-C, or sent SIGTERM, for the second time.
 /// One press may arrive twice: from the terminal and, after any time, from the launcher. `timeout`
-/// signals its child, and then the child's group. A signal is
-/// therefore a second press only if it comes over 1 s after the first, and if both have the same
-/// sender, or neither comes from the launcher.
+/// signals its child, and then the child's group. A signal is therefore a second press only if it
+/// comes over 1 s after the first, and if both have the same sender, or neither comes from the
+/// launcher.
 bool is_second(FirstPress& press, int sender) noexcept {
   constexpr std::int64_t kOnePress = 1000;  // ms
   if (!press.is_there.exchange(true)) {

@@ -17,8 +17,8 @@ namespace {
 
 namespace sl = shardwise::libtorch;
 
-/// Sums and extremes of every type, small ones (which go along with the header) and large, are
-/// those that one process computes; the same for what comes from a rank.
+/// Sums and extremes of tensors of every type equal those that one process computes. Small tensors
+/// travel in the header, large ones do not. The same for broadcasts.
 void reduce_types(const Arguments&) {
   using Op = sl::ProcessGroup::ReduceOp;
   const auto group = sl::init_process_group();
@@ -87,7 +87,7 @@ void reduce_types(const Arguments&) {
       REQUIRE(values.slice(0, 1, size).eq(extreme).all().item<bool>());
     }
   }
-  // A conjugate is a view of bytes that are none.
+  // A conjugate is a view: its bytes are not conjugated.
   auto plain = torch::complex(torch::full({1000}, 2.0), torch::full({1000}, 3.0));
   auto conjugate = plain.conj();
   group.all_reduce(conjugate);

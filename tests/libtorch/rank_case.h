@@ -32,7 +32,7 @@ const Cases& peer_cases();
 const Cases& stop_cases();
 
 /// The text of the Error that `call` throws.
-/// @param code  of that error; nothing: any.
+/// @param code  the error must have it; nullopt means: any code.
 template <class Call>
 std::string text_of(std::optional<ErrorCode> code, Call&& call) {
   try {

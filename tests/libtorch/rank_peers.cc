@@ -22,8 +22,8 @@ namespace {
 
 namespace sl = shardwise::libtorch;
 
-/// lost OUT own|adopted RANK CALLS: the rank is killed after so many calls; the others must hear
-/// who it was.
+/// lost OUT own|adopted RANK CALLS: the rank is killed after CALLS calls; the errors of the others
+/// must name it.
 void lost(const Arguments& arguments) {
   std::signal(SIGTERM, SIG_IGN);  // the launcher ends ranks whose peer failed: not so fast
   const auto group = make_group(arguments[2], arguments[1] + ".meeting", nullptr);
@@ -78,8 +78,8 @@ void unplugged_adopted(const Arguments& arguments) {
 }
 #endif
 
-/// by-hand OUT PORT: no launcher: rank 0 listens at the port, and may leave first. Nobody says who
-/// shares the machine. Groups may be made one after the other, and beside each other.
+/// by-hand OUT PORT: without a launcher, rank 0 listens at the port, and may leave first. The ranks
+/// find out which of them share the machine. Several groups may exist at the same time.
 void by_hand(const Arguments& arguments) {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
     ::unsetenv(name);
@@ -153,7 +153,7 @@ void connecting(const Arguments& arguments) {
   if (killer.joinable()) killer.join();
 }
 
-/// timeouts: that of a call, however short, is none of connecting.
+/// timeouts: a short timeout of calls does not limit connecting.
 void timeouts(const Arguments&) {
   using std::chrono::milliseconds;
   for (int i = 0; i < 5; ++i) {

@@ -11,7 +11,7 @@
 
 namespace shardwise::libtorch {
 
-/// Runs cases of the rank program, whose ranks tell what they have to tell in files.
+/// Runs cases of the rank program. Its ranks write their results to files: see told().
 class RanksTest : public testing::Test {
  protected:
   void SetUp() override {

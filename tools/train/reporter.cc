@@ -8,7 +8,6 @@
 
 #include "base/text.h"
 #include "console.h"
-#include "loaded_epoch.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::train {

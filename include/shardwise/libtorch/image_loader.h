@@ -36,8 +36,8 @@ namespace shardwise::libtorch {
 /// Leaving a loop early, or destroying the loader, does not hang. If the order uses more shards at
 /// one time than fit in the data set's cache, LibTorch's warning handler is called once.
 ///
-/// Threads: use a loader from one thread; only stop() and stats() may be called from others. The
-///   loader's own threads decode directly into the memory of batches.
+/// Threads: use a loader from one thread; only Loader::stop() and Loader::stats() of loader() may
+///   be called from others. The loader's own threads decode directly into the memory of batches.
 /// Memory: (prefetch + 1) batches, and one decoded image per thread.
 /// Errors: see next().
 class SHARDWISE_EXPORT ImageLoader {
@@ -125,8 +125,8 @@ class SHARDWISE_EXPORT ImageLoader {
   ///         of one batch differ in size and there is no `resize`.
   std::optional<Batch> next();
 
-  /// The loader that makes the batches: its state() and restore() say where the run stands; it has
-  /// the steps that are left, statistics and stop(). What its own next() hands out is no tensor.
+  /// The loader that makes the batches, for state(), restore(), steps_left(), stats(), stop() and
+  /// more. Call next() of this class, not of that loader, whose batches are not tensors.
   [[nodiscard]] Loader& loader() noexcept;
   [[nodiscard]] const Loader& loader() const noexcept;
 

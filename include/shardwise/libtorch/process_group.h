@@ -33,8 +33,8 @@ class AgreedCalls;
 /// Processes: must not be used after fork() in the child.
 /// Effects: starts threads and opens sockets of Gloo. Rank 0 listens only while the ranks connect.
 ///   Each rank also has a port on which other ranks report that a call of theirs failed.
-/// Cost: tensors of up to about 200 bytes travel with the announcement of the call, in one
-///   exchange. Larger ones need a second exchange.
+/// Cost: tensors of up to about 200 bytes travel with the header of the call, in one exchange.
+///   Larger ones need a second exchange.
 /// Errors: kDistributed if a peer is lost, does not answer in time, or makes another call. The text
 ///   names the ranks with host and process, and the last call that all have made. It is thrown
 ///   within about a second if a process ended, or some seconds after the timeout if it hangs or is

@@ -86,8 +86,8 @@ class SHARDWISE_EXPORT StopGuard {
   /// others in their next call of the group. The others leave `work` by an exception then. No rank
   /// changes its parameters in that step.
   ///
-  /// Afterwards, ImageLoader::state() and Loader::state() return the state after the last whole
-  /// step, so a checkpoint is exact. A step is whole when its gradients were averaged. In a process
+  /// Afterwards, Loader::state() returns the state after the last whole step, so a checkpoint is
+  /// exact. A step is whole when its gradients were averaged. In a process
   /// without a GradientAverager it is whole when the next batch was requested.
   ///
   /// @param save  called on all ranks after `work`, if they stop before its end. It may use the
