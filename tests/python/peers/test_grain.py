@@ -45,6 +45,13 @@ def test_item_i_is_the_sample_at_position_i(ds: shardwise.Dataset) -> None:
     assert OrderedMapDataset(ds)[0].keys() == {"__key__", "bin", "cls"}
 
 
+def test_an_empty_dataset_has_no_items(ds: shardwise.Dataset) -> None:
+    data = OrderedMapDataset(ds.subset([]), ORDER)
+    assert len(data) == 0
+    with pytest.raises(IndexError, match="no samples"):
+        data[0]
+
+
 def test_ranks_have_each_sample_once_by_threads(ds: shardwise.Dataset) -> None:
     data = OrderedMapDataset(ds, ORDER, number_of)
     options = grain.ReadOptions(num_threads=4, prefetch_buffer_size=16)
