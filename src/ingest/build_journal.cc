@@ -79,8 +79,8 @@ std::uint64_t record_hash(std::string_view row, std::string_view sizes, std::uin
   return hash64(row, hash64(sizes, offset));
 }
 
-/// True if the file may be a build's journal: it begins with `magic`, or is empty, or begins with
-/// zeros, as after a power cut.
+/// True if the file may be a build's journal: it begins with `magic` or a part of it, or with zeros,
+/// as after a power cut.
 bool is_journal(const std::string& path, std::string_view magic) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored))) {
@@ -89,7 +89,7 @@ bool is_journal(const std::string& path, std::string_view magic) {
   const File file = File::open_read(path);
   std::string begin(magic.size(), '\0');
   begin.resize(file.read_at(0, begin.data(), begin.size()));
-  return begin == magic || begin.find_first_not_of('\0') == std::string::npos;
+  return magic.starts_with(begin) || begin.find_first_not_of('\0') == std::string::npos;
 }
 
 /// True if another user made the file. Such a file is not read, since its writer would decide what

@@ -287,6 +287,15 @@ TEST(JournalTest, AFileThatIsNoJournalStays) {
   }
 }
 
+TEST(JournalTest, OneThatWasCutWithinItsBeginningIsDiscarded) {
+  const TempDir dir;
+  const auto shards = test::write_shards(dir, 3, 5);
+  test::write_file(dir / "t.idx.journal", "SDW");
+  EXPECT_TRUE(has_journal(dir / "t.idx"));
+  EXPECT_EQ(build_index(dir / "t.idx", shards).shards_scanned, 3U);
+  EXPECT_EQ(dir.list().size(), 3U + 2) << "strays were left";
+}
+
 TEST(JournalTest, OneOfAnEarlierVersionIsDiscarded) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 5);

@@ -145,7 +145,8 @@ struct LoadedEpoch::Impl {
                         .batch_size = settings.batch_size,
                         .replicas = sampler.replicas(),
                         .threads = settings.threads,
-                        .max_bad = max_bad() == 0 ? 0 : kAllBad,  // see keep_bad()
+                        // With a list, keep_bad() counts, so that the list is written before an error.
+                        .max_bad = max_bad() == 0 && arguments.bad_list.empty() ? 0 : kAllBad,
                         .fetch_threads = settings.fetch_threads},
         std::make_shared<OneRank>(sampler.rank(), sampler.world_size(), settings.node));
     ResumeToken token = sampler.token_after(0);

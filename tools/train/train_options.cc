@@ -91,6 +91,7 @@ void add_sample_options(CLI::App& app, Options& options) {
   app.add_option("--max-bad", options.max_bad,
                  "number of samples that may turn out to be unreadable and are left out; one more "
                  "is an error")
+      ->check(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--classes", options.classes,
@@ -110,6 +111,7 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
   app.add_option("--checkpoint-steps", options.checkpoint_steps,
                  "also write the checkpoint every N steps; 0: only after each epoch")
       ->needs(checkpoint)
+      ->check(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--checkpoint-minutes", options.checkpoint_minutes,
@@ -126,6 +128,7 @@ void add_checkpoint_options(CLI::App& app, Options& options) {
   app.add_option("--patience", options.patience,
                  "stop after N evaluations without a better accuracy; 0: not")
       ->needs("--eval")
+      ->check(tools::kWholeNumber)
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--timeout", options.timeout_seconds,

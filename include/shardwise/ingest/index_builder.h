@@ -103,11 +103,11 @@ struct BuildReport {
 ///   either the old index or the new one. Concurrent builds of one path are safe; the last to
 ///   finish wins.
 ///
-/// Journal: a build that takes longer than a second writes `path.journal` and `path.journal.table`.
-///   If that build is killed, fails or is cancelled, the next build continues from these files. It
+/// Journal: a build that takes longer than a second writes `path.journal`.
+///   If that build is killed, fails or is cancelled, the next build continues from this file. It
 ///   repeats at most `journal_bytes` of table and `journal_age` of scanning, and removes what a
-///   killed build left. If files of these names exist that no build wrote, or that are not
-///   writable, they are kept, and there is no journal.
+///   killed build left. If a file of this name exists that no build wrote, or that is not
+///   writable, it is kept, and there is no journal.
 ///
 /// Threads: starts its own and joins them.
 /// Cost: one pass over the headers; with hashes over all bytes.

@@ -91,6 +91,10 @@ class Passes:
         for worker in range(self._WORKERS, len(self._cells)):
             self._cells[worker] = 0
 
+    def set_worker(self, worker: int, number: int) -> None:
+        """Sets the number of the next pass of one worker; other workers may be in theirs."""
+        self._cells[self._WORKERS + worker % _MAX_WORKERS] = number - int(self._cells[self._NEXT])
+
     def choose(self, number: int) -> None:
         """Sets the number of all passes until another one is chosen. A WebLoader calls this for
         its workers."""

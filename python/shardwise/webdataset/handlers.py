@@ -34,6 +34,9 @@ def warn_and_stop(exn: BaseException) -> bool:
     return False
 
 
+ENDING = (ignore_and_stop, warn_and_stop)
+"""Handlers that end a pass, after which a state would not be exact."""
+
 __all__ = [
     "ignore_and_continue",
     "ignore_and_stop",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
-from ..errors import Unsupported
+from ..errors import InvalidArgument, Unsupported
 from . import stages
 from .base import DataLoader, Items, pytorch_worker_info
 from .pipeline import DataPipeline, FluidInterface, _plan, refuse_inexact
@@ -28,7 +28,10 @@ class _Telling(Items):
         worker = pytorch_worker_info()[2]
         for item in items:
             stream = self.pipeline._stream
-            assert stream is not None
+            if stream is None:
+                raise InvalidArgument(
+                    "set_epoch() or load_state_dict() was called within the loop: begin a new one"
+                )
             yield (worker, *stream.place), item
 
     def __getattr__(self, name: str) -> Any:
@@ -141,8 +144,11 @@ class WebLoader(DataPipeline, FluidInterface):
         if isinstance(dataset, DataPipeline) and _plan(dataset._steps()) is not None:
             rest = dict(kw)
             rest.pop("dataset", None)
+            if dataset._loaded_by is not None:  # each loader counts passes by itself
+                dataset = dataset.compose()
             self._loader = _Loader(dataset, *args[1:], **rest)
             dataset._block = max(1, self._loader.batch_size or 1)
+            dataset._loaded_by = self
             self.pipeline = [self._loader]
         else:
             self.pipeline = [DataLoader(*args, **kw)]
@@ -207,6 +213,11 @@ class WebLoader(DataPipeline, FluidInterface):
         dataset = self._dataset()
         plan = dataset._stateful()
         refuse_inexact(self.pipeline[1:])
+        if self.repetitions > 1:
+            raise Unsupported(
+                "there is no state of a WebLoader with repeat() or with_epoch(): call them on the "
+                "dataset that it loads"
+            )
         assert self._loader is not None
         if not plan.source.deals_to_workers:
             raise Unsupported(

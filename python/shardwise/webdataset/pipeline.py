@@ -13,7 +13,7 @@ from .._core import Order
 from ..errors import InvalidArgument, Mismatch, Unsupported
 from . import stages
 from .base import Items, Passes, PipelineStage, pytorch_worker_info
-from .handlers import reraise_exception
+from .handlers import ENDING, reraise_exception
 from .shards import (
     ResampledShards,
     SimpleShardList,
@@ -25,6 +25,7 @@ from .source import Dealing, Place, ShardSource, Start, Stream, refuse_renaming
 from .states import fingerprint_of, gathered, left_behind, part_of, parts_of, start_of
 
 _ENDLESS = sys.maxsize
+_MAX_EMPTY = 100  # epochs without an item, after which an endless pass is given up
 
 
 class _Plan(NamedTuple):
@@ -87,6 +88,7 @@ class DataPipeline(Items, PipelineStage):
         self._block = 1  # items that a loader takes together
         self._stream: Stream | None = None
         self._collapsed: tuple[list[Any], ShardSource] | None = None
+        self._loaded_by: Any = None  # the WebLoader over this pipeline
         for step in args:
             self.pipeline += step if isinstance(step, list) else [] if step is None else [step]
 
@@ -101,7 +103,8 @@ class DataPipeline(Items, PipelineStage):
         result = copy.copy(self)
         result.pipeline = [*self.pipeline, *args]
         result._passes = Passes(self._passes.next)
-        result._stream = None
+        result._stream = result._loaded_by = None
+        result._block = 1
         return result
 
     def stage(self, i: int) -> Any:
@@ -169,10 +172,11 @@ class DataPipeline(Items, PipelineStage):
             start, place, given = self._start, self._first_place, self._given_before
         dealing = plan.source.dealing(plan.block * self._block)
         self._stream = Stream(plan.source, plan.order(), dealing, start, place)
-        share, more = divmod(given, dealing.num_workers)
-        return self._counted(
-            self._items(plan, self._stream), share + (dealing.worker < more)
-        )
+        # The rest begins at worker 0, whichever worker was next before.
+        limit = DataPipeline._limit(self)
+        left, more = divmod(max(0, limit * dealing.num_workers - given), dealing.num_workers)
+        own = limit - left - (dealing.worker < more)
+        return self._counted(self._items(plan, self._stream), own)
 
     def _counted(self, items: Iterator[Any], given: int) -> Iterator[Any]:
         """Yields the items of a pass. given: the number of items that were yielded before."""
@@ -198,28 +202,22 @@ class DataPipeline(Items, PipelineStage):
         self._is_over = True
 
     def _items(self, plan: _Plan, stream: Stream) -> Iterator[Any]:
-        for again in range(self._num_epochs(plan) - stream.start.repetition):
+        def epoch(again: int) -> Any:
             items: Any = stream.samples(again)
             for stage in plan.stages:
                 items = _run(stage, items)
-            is_empty = True
-            for item in items:
-                is_empty = False
-                yield item
-            if is_empty and again > 0:
-                return
+            return items
+
+        return _epochs(epoch, self._num_epochs(plan) - stream.start.repetition)
 
     def _python_items(self) -> Iterator[Any]:
-        for _ in range(self.repetitions):
+        def epoch(_: int) -> Any:
             items = self._begun(self.pipeline[0])
             for stage in self.pipeline[1:]:
                 items = _run(stage, items)
-            is_empty = True
-            for item in items:
-                is_empty = False
-                yield item
-            if is_empty:
-                return
+            return items
+
+        return _epochs(epoch, self.repetitions)
 
     def _begun(self, first: Any) -> Any:
         if isinstance(first, PipelineStage) and not isinstance(first, DataPipeline):
@@ -248,6 +246,12 @@ class DataPipeline(Items, PipelineStage):
                 "it with a WebDataset, or take a shardwise.Loader, which has one"
             )
         refuse_inexact(plan.stages)
+        for handler in [plan.source.handler, *map(stages.handler_of, plan.stages)]:
+            if handler in ENDING:
+                raise Unsupported(
+                    f"there is no state with handler={handler.__name__}, which ends a pass at an "
+                    "error: take warn_and_continue or ignore_and_continue"
+                )
         own = plan.source.own_filter
         if own is not None:
             raise Unsupported(
@@ -315,6 +319,8 @@ class DataPipeline(Items, PipelineStage):
         self._start, self._first_place, self._given_before = start, None, items
         self._stream, self._given, self._is_over = None, items, False
         self._passes.set(start.number)
+        if self._loaded_by is not None:
+            self._loaded_by._moved()
 
     def _load_worker(self, plan: _Plan, state: dict[str, Any]) -> None:
         """Continues exactly where this worker of a loader stood."""
@@ -328,18 +334,34 @@ class DataPipeline(Items, PipelineStage):
                 f"{dealing.num_workers}; a wds.WebLoader has states for other numbers"
             )
         start, place = start_of(part), Place(*part["places"][dealing.worker])
-        self._take_start(start, 0)
+        self._start = start
+        self._stream, self._given, self._is_over = None, 0, False
+        self._passes.set_worker(dealing.worker, start.number)
         self._first_place = place
         self._given_before = part["items"] * dealing.num_workers
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_stream": None}
+        return {**self.__dict__, "_stream": None, "_loaded_by": None}
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         plain = getattr(type(self), "_without_length", None)
         if plain is not None:
             return _made_with_length, (plain, self.__getstate__())
         return super().__reduce_ex__(protocol)
+
+
+def _epochs(epoch: Callable[[int], Iterable[Any]], num_epochs: int) -> Iterator[Any]:
+    """Yields the items of several epochs. An epoch may be empty, e.g. for a worker whose samples
+    are all dropped; only an endless pass of empty epochs is given up."""
+    num_empty = 0
+    for again in range(num_epochs):
+        is_empty = True
+        for item in epoch(again):
+            is_empty = False
+            yield item
+        num_empty = num_empty + 1 if is_empty else 0
+        if num_empty == _MAX_EMPTY and num_epochs > _MAX_EMPTY:
+            return
 
 
 def _with_length(kind: type[Any]) -> type[Any]:

@@ -498,6 +498,11 @@ def batchsize_of(stage: Any) -> int | None:
     return int(stage.args[0] if stage.args else stage.kw.get("batchsize", 20))
 
 
+def handler_of(stage: Any) -> Any:
+    """Returns the handler of a stage, or None."""
+    return stage.kw.get("handler") if isinstance(stage, Stage) else None
+
+
 def is_expander(stage: Any) -> bool:
     """Returns True for tarfile_to_samples()."""
     return isinstance(stage, Stage) and stage.f is tarfile_samples

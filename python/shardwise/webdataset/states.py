@@ -66,6 +66,8 @@ def parts_of(state: Any) -> list[dict[str, Any]]:
                 f"no state of a pipeline: {one!r:.60}; give what its state_dict() gave, whole"
             )
         parts.update({part["rank"]: part for part in one["parts"]})
+    if not parts:
+        raise InvalidArgument("the state has no parts; give what state_dict() gave, whole")
     wanted = next(iter(parts.values()))["world_size"]
     if sorted(parts) != list(range(wanted)):
         raise InvalidArgument(

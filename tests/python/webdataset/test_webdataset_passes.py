@@ -206,15 +206,87 @@ def test_the_state_of_a_pass_over_several_epochs(url: str) -> None:
 
 def test_with_epoch_goes_on_with_what_is_left_of_it(url: str) -> None:
     def made() -> Any:
-        return loader(url, 10, 2).with_epoch(30)
+        return wds.WebLoader(pipeline(url, 10).with_epoch(15), batch_size=None, num_workers=2)
+
+    whole = [numbers(keys) for keys, _ in made()]
+    for steps in (12, 13):
+        batches = made()
+        seen = [numbers(keys) for keys, _ in islice(batches, steps)]
+        again = made()
+        again.load_state_dict(batches.state_dict())
+        rest = [numbers(keys) for keys, _ in again]
+        assert Counter(map(str, seen + rest)) == Counter(map(str, whole))
+        assert len(list(again)) == 30
+
+
+def test_an_epoch_without_items_for_a_worker_does_not_end_a_pass(url: str) -> None:
+    def is_rare(sample: Any) -> bool:
+        return int(sample["__key__"]) % 200 == 0
+
+    dataset = wds.WebDataset(url).shuffle(1000).select(is_rare).to_tuple("__key__")
+    batches = wds.WebLoader(dataset.repeat(10), batch_size=None, num_workers=4)
+    assert Counter(int(key) for (key,) in batches) == Counter({200 * i: 10 for i in range(6)})
+    endless = wds.WebLoader(dataset.with_epoch(20), batch_size=None, num_workers=4)
+    assert len(list(endless)) == 80
+    nothing = wds.WebDataset(url).select(lambda sample: False).with_epoch(5)
+    assert list(nothing) == []
+
+
+def test_loaders_over_one_pipeline_count_passes_by_themselves(url: str) -> None:
+    dataset = wds.WebDataset(url).shuffle(1000).to_tuple("cls")
+
+    def labels(items: Any) -> list[int]:
+        return [int(label) for (batch,) in items for label in batch]
+
+    expected = Counter(labels(wds.WebLoader(dataset, batch_size=7)))
+    one = wds.WebLoader(dataset, batch_size=7, num_workers=2)
+    seen = labels(islice(one, 31))
+    other = wds.WebLoader(dataset, batch_size=2, num_workers=1)
+    state = one.state_dict()
+    again = wds.WebLoader(dataset, batch_size=7, num_workers=3)
+    again.load_state_dict(state)
+    assert Counter(labels(other)) == expected
+    assert Counter(seen + labels(again)) == expected
+
+
+def test_a_loader_hears_what_its_pipeline_is_told(url: str) -> None:
+    dataset = pipeline(url, 10)
+    batches = wds.WebLoader(dataset, batch_size=None, num_workers=2)
+    passes = [[k for keys, _ in batches for k in numbers(keys)] for _ in range(3)]
+    dataset.set_epoch(1)
+    assert [k for keys, _ in batches for k in numbers(keys)] == passes[1]
+
+
+def test_states_that_would_not_be_exact_are_refused(url: str) -> None:
+    for batches in (loader(url, 10, 2).with_epoch(30), loader(url, 10, 0).repeat(2)):
+        with pytest.raises(Unsupported, match="on the dataset"):
+            batches.state_dict()
+    dataset = wds.WebDataset(url, handler=wds.ignore_and_stop).to_tuple("__key__")
+    with pytest.raises(Unsupported, match="ignore_and_stop"):
+        dataset.state_dict()
+    mapped = wds.WebDataset(url).map(len, handler=wds.warn_and_stop)
+    with pytest.raises(Unsupported, match="warn_and_stop"):
+        mapped.state_dict()
+    for state in ([], {"version": 1, "parts": []}):
+        with pytest.raises(InvalidArgument, match="no parts"):
+            pipeline(url, 10).load_state_dict(state)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_stateful_dataloader_goes_on_in_later_passes(url: str, workers: int) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+
+    def made() -> Any:
+        return stateful(pipeline(url, 10), batch_size=None, num_workers=workers)
 
     batches = made()
-    seen = [numbers(keys) for keys, _ in islice(batches, 12)]
+    seen = [k for keys, _ in islice(batches, 25) for k in numbers(keys)]
+    state = batches.state_dict()
     again = made()
-    again.load_state_dict(batches.state_dict())
-    rest = [numbers(keys) for keys, _ in again]
-    assert seen + rest == [numbers(keys) for keys, _ in made()]
-    assert len(list(again)) == 30
+    again.load_state_dict(state)
+    passes = [[k for keys, _ in again for k in numbers(keys)] for _ in range(3)]
+    assert Counter(seen + passes[0]) == ALL
+    assert [Counter(one) for one in passes[1:]] == [ALL, ALL]
 
 
 @pytest.mark.parametrize("start", ["fork", "spawn"])
