@@ -79,8 +79,8 @@ std::uint64_t record_hash(std::string_view row, std::string_view sizes, std::uin
   return hash64(row, hash64(sizes, offset));
 }
 
-/// True if the file may be a build's journal: it begins with `magic` or a part of it, or with zeros,
-/// as after a power cut.
+/// True if the file may be a build's journal: it begins with `magic` or a part of it, or with
+/// zeros, as after a power cut.
 bool is_journal(const std::string& path, std::string_view magic) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored))) {

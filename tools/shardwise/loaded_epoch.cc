@@ -145,7 +145,7 @@ struct LoadedEpoch::Impl {
                         .batch_size = settings.batch_size,
                         .replicas = sampler.replicas(),
                         .threads = settings.threads,
-                        // With a list, keep_bad() counts, so that the list is written before an error.
+                        // With a list, keep_bad() counts, and writes it before an error.
                         .max_bad = max_bad() == 0 && arguments.bad_list.empty() ? 0 : kAllBad,
                         .fetch_threads = settings.fetch_threads},
         std::make_shared<OneRank>(sampler.rank(), sampler.world_size(), settings.node));
