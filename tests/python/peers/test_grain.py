@@ -46,7 +46,7 @@ def test_item_i_is_the_sample_at_position_i(ds: shardwise.Dataset) -> None:
 
 
 def test_an_empty_dataset_has_no_items(ds: shardwise.Dataset) -> None:
-    data = OrderedMapDataset(ds.subset([]), ORDER)
+    data = OrderedMapDataset(ds.select([]), ORDER)
     assert len(data) == 0
     with pytest.raises(IndexError, match="no samples"):
         data[0]
