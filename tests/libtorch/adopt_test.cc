@@ -1,17 +1,12 @@
-// Groups of c10d that the program made itself: Gloo's, and one of a backend that only this file
-// knows. Threads are the ranks.
+// Groups of c10d that the program made itself: Gloo's, and StoreGroup. Threads are the ranks.
 
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
 #include <torch/version.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <mutex>
-#include <thread>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #ifdef SHARDWISE_HAVE_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
@@ -20,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #endif
 
+#include "libtorch/store_group.h"
 #include "shardwise/libtorch/advanced.h"
 #include "support/dataset.h"
 #include "support/images.h"
@@ -30,64 +26,6 @@ namespace {
 
 using testing::HasSubstr;
 
-#if TORCH_VERSION_MAJOR >= 2
-using GroupBase = c10d::Backend;
-#else
-using GroupBase = c10d::ProcessGroup;
-#endif
-
-struct DoneWork final : c10d::Work {
-  bool wait(std::chrono::milliseconds) override { return true; }
-};
-
-/// A backend of which c10d knows nothing: the ranks leave their tensors in a store.
-class StoreGroup final : public GroupBase {
- public:
-  StoreGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int size)
-      : GroupBase(rank, size), store_(std::move(store)) {}
-
-  const std::string getBackendName() const override { return "store"; }
-
-  c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<torch::Tensor>>& outputs,
-                                           std::vector<torch::Tensor>& inputs,
-                                           const c10d::AllgatherOptions&) override {
-    outputs[0] = exchange(inputs[0]);
-    return c10::make_intrusive<DoneWork>();
-  }
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<torch::Tensor>& tensors,
-                                           const c10d::AllreduceOptions& options) override {
-    const auto all = torch::stack(exchange(tensors[0]));
-    if (options.reduceOp == c10d::ReduceOp::SUM) tensors[0].copy_(all.sum(0));
-    if (options.reduceOp == c10d::ReduceOp::MIN) tensors[0].copy_(all.amin(0));
-    if (options.reduceOp == c10d::ReduceOp::MAX) tensors[0].copy_(all.amax(0));
-    return c10::make_intrusive<DoneWork>();
-  }
-  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<torch::Tensor>& tensors,
-                                           const c10d::BroadcastOptions& options) override {
-    tensors[0].copy_(exchange(tensors[0])[static_cast<std::size_t>(options.rootRank)]);
-    return c10::make_intrusive<DoneWork>();
-  }
-
- private:
-  std::vector<torch::Tensor> exchange(const torch::Tensor& own) {
-    const auto* const bytes = static_cast<const std::uint8_t*>(own.data_ptr());
-    const std::string number = std::to_string(num_calls_++) + "/";
-    store_->set(number + std::to_string(getRank()),
-                std::vector<std::uint8_t>(bytes, bytes + own.nbytes()));
-    std::vector<torch::Tensor> all;
-    for (int rank = 0; rank < getSize(); ++rank) {
-      const auto theirs = store_->get(number + std::to_string(rank));
-      all.push_back(torch::empty_like(own));
-      std::memcpy(all.back().data_ptr(), theirs.data(), theirs.size());
-    }
-    return all;
-  }
-
-  c10::intrusive_ptr<c10d::Store> store_;
-  std::uint64_t num_calls_ = 0;
-};
-
-using Store = c10::intrusive_ptr<c10d::Store>;
 using Adopt = std::function<ProcessGroup(const Store& store, int rank, int size)>;
 
 ProcessGroup adopt_store_group(const Store& store, int rank, int size) {
@@ -105,26 +43,6 @@ ProcessGroup adopt_gloo(const Store& store, int rank, int size) {
   return adopt_process_group(make_gloo(store, rank, size));
 }
 #endif
-
-/// Runs `body` on threads that are the ranks of a run; rethrows what the first of them threw.
-void on_threads(int size, const std::function<void(const Store& store, int rank)>& body) {
-  const Store store = c10::make_intrusive<c10d::HashStore>();
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < size; ++rank) {
-    ranks.emplace_back([&, rank] {
-      try {
-        body(store, rank);
-      } catch (...) {
-        errors[static_cast<std::size_t>(rank)] = std::current_exception();
-      }
-    });
-  }
-  for (std::thread& rank : ranks) rank.join();
-  for (const auto& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-}
 
 class AdoptTest : public testing::TestWithParam<std::pair<const char*, Adopt>> {
  protected:

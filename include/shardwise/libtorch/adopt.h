@@ -84,7 +84,7 @@ ProcessGroup adopt_process_group(const c10::intrusive_ptr<Group>& group,
 ///   step. Called for each bucket, on the thread of the backward pass.
 /// Threads: the group gets one more thread. If the program drops the group after a pass that threw,
 ///   the bucket in flight is waited for. Buckets on a GPU are reduced on the thread of the pass,
-///   which waits for them; this is untested.
+///   which waits for them.
 /// Errors: thrown within the backward pass: those of ProcessGroup. Cancelled, or kDistributed
 ///   naming the rank, if another rank abandoned the step. Unsupported for sparse gradients.
 [[nodiscard]] SHARDWISE_EXPORT std::unique_ptr<c10d::CommHookInterface> reducer_hook(

@@ -15,7 +15,6 @@ namespace shardwise::libtorch {
 /// loader reuses it for later batches, so it is rarely allocated.
 /// Threads: any.
 /// Errors: Unsupported if this LibTorch finds no GPU.
-/// Untested: we had no GPU; please report.
 SHARDWISE_EXPORT std::shared_ptr<std::pmr::memory_resource> pinned_memory();
 
 /// Copies batches to a device, on a separate stream, while the device computes.
@@ -32,7 +31,6 @@ SHARDWISE_EXPORT std::shared_ptr<std::pmr::memory_resource> pinned_memory();
 /// For the CPU nothing is copied: tensors share the batch's memory.
 ///
 /// Threads: one at a time.
-/// Untested on a GPU: we had none; please report.
 class SHARDWISE_EXPORT DeviceCopier {
  public:
   /// Errors: Unsupported if this LibTorch lacks the device.
