@@ -38,8 +38,8 @@ def default_collation_fn(
     a tensor."""
     first = samples[0]
     if isinstance(first, dict):
-        if any(sample.keys() != first.keys() for sample in samples):
-            other = next(sample for sample in samples if sample.keys() != first.keys())
+        other = next((sample for sample in samples if sample.keys() != first.keys()), None)
+        if other is not None:
             raise InvalidArgument(
                 f"the samples of a batch have different fields: {list(first)} and {list(other)}; "
                 "name those to take by .to_tuple(...)"

@@ -6,14 +6,14 @@ import sys
 import warnings
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 from ..errors import InvalidArgument, Unsupported
 from . import stages
 from .base import DataLoader, Items, pytorch_worker_info
 from .pipeline import DataPipeline, FluidInterface, _plan, refuse_inexact
 from .source import Place, Start
-from .states import gathered
+from .states import VERSION, gathered
 
 
 class _Telling(Items):
@@ -153,6 +153,14 @@ class WebLoader(DataPipeline, FluidInterface):
         else:
             self.pipeline = [DataLoader(*args, **kw)]
 
+    def compose(self, *args: Any) -> Self:
+        """Returns a copy with these stages appended. The pipeline tells the newest copy of
+        moves."""
+        result = super().compose(*args)
+        if self._loader is not None:
+            self._loader._pipeline._loaded_by = result
+        return result
+
     def __iter__(self) -> Iterator[Any]:
         loader = self._loader
         given, self._given_before = self._given_before, 0
@@ -207,7 +215,7 @@ class WebLoader(DataPipeline, FluidInterface):
             return self._whole_state()
         except Unsupported as error:
             _warn_of_no_state(error)
-            return {"version": 1, "no_state": str(error)}
+            return {"version": VERSION, "no_state": str(error)}
 
     def _whole_state(self) -> dict[str, Any]:
         dataset = self._dataset()

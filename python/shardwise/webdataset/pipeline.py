@@ -22,7 +22,7 @@ from .shards import (
     split_by_worker,
 )
 from .source import Dealing, Place, ShardSource, Start, Stream, refuse_renaming
-from .states import fingerprint_of, gathered, left_behind, part_of, parts_of, start_of
+from .states import VERSION, fingerprint_of, gathered, left_behind, part_of, parts_of, start_of
 
 _ENDLESS = sys.maxsize
 _MAX_EMPTY = 100  # epochs without an item, after which an endless pass is given up
@@ -51,7 +51,7 @@ def _plan(steps: list[Any]) -> _Plan | None:
     bufsize, seed, block = 0, None, 0
     kept: list[Any] = []
     for stage in rest:
-        if block == 0 and all(stages.kind_of(one) == stages.PER_SAMPLE for one in kept):
+        if all(stages.kind_of(one) == stages.PER_SAMPLE for one in kept):
             size = stages.bufsize_of(stage)
             if size is not None:
                 bufsize = max(bufsize, size)
@@ -285,7 +285,7 @@ class DataPipeline(Items, PipelineStage):
             places[dealing.worker] = self._stream.place
         part = self._part(plan, start, places, dealing)
         if dealing.num_workers > 1:  # of a worker: its loader brings it back to the same one
-            return {"version": 1, "parts": [part], "worker": dealing.worker}
+            return {"version": VERSION, "parts": [part], "worker": dealing.worker}
         return gathered(part)
 
     def _part(
@@ -327,7 +327,7 @@ class DataPipeline(Items, PipelineStage):
         (part,) = state["parts"]
         dealing = plan.source.dealing(plan.block)
         was = part["rank"], part["world_size"], state["worker"], len(part["places"]), part["block"]
-        if was != tuple(dealing):
+        if was != dealing:
             raise Mismatch(
                 f"the state is of rank {was[0]} of {was[1]}, worker {was[2]} of {was[3]}; this is "
                 f"rank {dealing.rank} of {dealing.world_size}, worker {dealing.worker} of "
@@ -381,7 +381,7 @@ def _made_with_length(kind: type[Any], state: dict[str, Any]) -> Any:
 
 def _run(stage: Any, items: Iterator[Any]) -> Iterator[Any]:
     """Applies a stage to an iterator."""
-    if isinstance(stage, PipelineStage) and hasattr(stage, "run"):
+    if isinstance(stage, PipelineStage):
         return iter(stage.run(items))
     if callable(stage):
         return iter(stage(items))
@@ -410,10 +410,8 @@ def _source_of(head: list[Any]) -> ShardSource:
             options["resampled"] = True
         else:
             options["filters"].append(_Picking(pick))
-    names = ("handler", "select_files", "rename_files")
-    given = {**dict(zip(names, expander.args, strict=False)), **expander.kw}
-    refuse_renaming(given.pop("rename_files", None))
-    options.update(given)
+    refuse_renaming(expander.argument("rename_files"))
+    options.update({name: expander.argument(name) for name in ("handler", "select_files")})
     if isinstance(listed, ResampledShards):
         options.update(resampled=True, seed=listed.seed)
     return ShardSource(listed.urls, **options)

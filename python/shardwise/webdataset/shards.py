@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import re
 import shlex
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -20,7 +22,7 @@ from ..opening import open as open_dataset
 from ..wids.shards import needs_cache, require_own
 from .base import Items, pytorch_worker_info
 
-_BUDGET = 64 << 30
+_BUDGET_BYTES = 64 << 30
 _MAX_URLS = 1_000_000
 
 
@@ -87,8 +89,6 @@ class SimpleShardList(Items):
         return len(self.urls)
 
     def __iter__(self) -> Iterator[dict[str, str]]:
-        import random
-
         urls = list(self.urls)
         if self.seed is not None:
             random.Random(self.seed).shuffle(urls)
@@ -119,8 +119,6 @@ class ResampledShards(Items):
         self.seed = seed
 
     def __iter__(self) -> Iterator[dict[str, str]]:
-        import random
-
         rng = random.Random(self.seed)
         while True:
             yield {"url": rng.choice(self.urls)}
@@ -174,8 +172,6 @@ def _source_of(url: str) -> str:
 def default_cache_dir() -> str:
     """Where shards that cannot be read in place are kept if no cache_dir is given: a folder of this
     user in the temporary one."""
-    import tempfile
-
     folder = os.path.join(tempfile.gettempdir(), f"_shardwise_webdataset_{os.getuid()}")
     require_own(folder)
     return folder
@@ -240,28 +236,27 @@ class OpenShards:
         os.makedirs(folder, mode=0o700, exist_ok=True)
         return _core.ShardCache(
             os.path.join(folder, "shardwise"),
-            cache_size if cache_size > 0 else _BUDGET,
+            cache_size if cache_size > 0 else _BUDGET_BYTES,
             bypass_large=True,
             allow_pipe=True,
         )
 
     def samples(self, numbers: list[int]) -> Iterator[_core.Sample]:
-        """The samples with these numbers, one after another."""
+        """The samples with these numbers, one after another. After an error, continues with the
+        next sample."""
         data = self.data
         assert data is not None
         if isinstance(data, MixedDataset):
-            return (data[number] for number in numbers)
+            return map(data.__getitem__, numbers)
         return data.samples(numbers)
 
     def fields_of(self, sample: _core.Sample) -> dict[str, Any]:
         """A sample as a pipeline has it."""
         path = sample.shard_path
-        url = self.url_of[path]
-        fields: dict[str, Any] = {"__key__": sample.key, "__url__": url}
+        own = {"__key__": sample.key, "__url__": self.url_of[path]}
         if path[0] == "/":
-            fields["__local_path__"] = path
-        fields.update(sample.copy())
-        return fields
+            own["__local_path__"] = path
+        return {**own, **sample.copy(), **own}  # a member may be named like one of them
 
 
 __all__ = [

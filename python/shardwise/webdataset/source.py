@@ -97,6 +97,7 @@ class ShardSource(Items):
             if splitter not in (None, False, split_by_node, single_node_only, split_by_worker):
                 self.filters.append(splitter)
         self._opened: OpenShards | None = None
+        self._opened_by = 0  # a process
         self._ranks: tuple[int, int] | None = None  # of the process that it was pickled in
 
     @property
@@ -106,7 +107,8 @@ class ShardSource(Items):
 
     def opened(self) -> OpenShards:
         """The shards, opened in this process; an index is made at the first use."""
-        if self._opened is None:
+        # A filter may pick other shards in a forked worker than in the process that it comes from.
+        if self._opened is None or (self.filters and self._opened_by != os.getpid()):
             chosen: Iterable[Any] = ({"url": url} for url in self.urls)
             for pick in self.filters:
                 chosen = pick(iter(chosen))
@@ -116,7 +118,7 @@ class ShardSource(Items):
                     f"{self.own_filter} gave this process no shard: deal samples instead of "
                     "shards, by nodesplitter=wds.split_by_node and workersplitter=wds.split_by_worker"
                 )
-            self._opened = self._open(urls)
+            self._opened, self._opened_by = self._open(urls), os.getpid()
         return self._opened
 
     def _open(self, urls: list[str]) -> OpenShards:
@@ -290,10 +292,14 @@ def _keep_files(sample: dict[str, Any], select: Callable[[str], Any]) -> bool:
     return any(not name.startswith("__") for name in sample)
 
 
-def samples_of_shards(
-    src: Iterable[Any], handler: Any, select_files: Any, rename_files: Any
+def tarfile_samples(
+    src: Iterable[Any],
+    handler: Any = reraise_exception,
+    select_files: Any = None,
+    rename_files: Any = None,
 ) -> Iterator[Any]:
-    """Yields the samples of the named shards, all read by this process."""
+    """Yields the samples of shards, one shard after another, all read by this process. src: an
+    iterator over ``{"url": ...}``."""
     refuse_renaming(rename_files)
     for item in src:
         source = ShardSource(

@@ -7,9 +7,11 @@ how an exception is handled, see shardwise.webdataset.handlers.
 from __future__ import annotations
 
 import functools
+import inspect
+import io
 import itertools
 import random
-import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatch
 from typing import Any
@@ -19,6 +21,7 @@ from .base import PipelineStage
 from .collating import default_collation_fn
 from .decoding import Decoder
 from .handlers import reraise_exception
+from .source import tarfile_samples
 
 _Handler = Callable[[Exception], Any]
 
@@ -42,6 +45,12 @@ class Stage:
     @property
     def name(self) -> str:
         return self.f.__name__.strip("_")
+
+    def argument(self, name: str) -> Any:
+        """Returns an argument, or its default. None means: the stage has no such parameter."""
+        bound = inspect.signature(self.f).bind(None, *self.args, **self.kw)
+        bound.apply_defaults()
+        return bound.arguments.get(name)
 
     def __call__(self, data: Iterable[Any]) -> Iterator[Any]:
         return self.f(data, *self.args, **self.kw)
@@ -182,11 +191,7 @@ def _map_tuple(
             raise InvalidArgument(f"map_tuple takes functions, and None, not {f!r}")
 
     def mapped(sample: Sequence[Any]) -> tuple[Any, ...]:
-        result = list(sample)
-        for place, f in enumerate(args[: len(result)]):
-            if f is not None:
-                result[place] = f(result[place])
-        return tuple(result)
+        return tuple(transform_with(sample, args[: len(sample)]))
 
     for _, result in _each(data, mapped, handler):
         yield result
@@ -279,8 +284,6 @@ def _xdecode(
     **kw: Any,
 ) -> Iterator[Any]:
     """Decodes fields by name pattern, by functions of a stream: ``xdecode(("*.jpg", f), txt=g)``."""
-    import io
-
     basic: list[tuple[str, Any]] = [
         ("*.bin", lambda stream: stream.read()),
         ("*.txt", lambda stream: str(stream.read(), "utf-8")),
@@ -324,8 +327,6 @@ def _info(
     name: str = "",
 ) -> Iterator[Any]:
     """Prints the first ``n`` samples, and each ``every``-th."""
-    import sys
-
     for number, sample in enumerate(data):
         if number < n or (every > 0 and (number + 1) % every == 0):
             lines = [f"--- {name}"] + [f"{k} {v!r}"[:width] for k, v in sample.items()]
@@ -395,10 +396,12 @@ def _shuffle(
     buffer is made."""
     rng = random.Random(seed) if rng is None else rng
     buffer: list[Any] = []
-    for item in data:
+    items = iter(data)
+    for item in items:
         buffer.append(item)
-        # Grows by one for each item given until it is full.
-        if len(buffer) >= bufsize or (len(buffer) >= initial and len(buffer) % 2 == 0):
+        if len(buffer) < bufsize:  # until it is full, it takes two items for each that it yields
+            buffer.extend(itertools.islice(items, 1))
+        if len(buffer) >= min(initial, bufsize):
             yield _drawn(buffer, rng)
     while buffer:
         yield _drawn(buffer, rng)
@@ -466,28 +469,18 @@ def _resampled(src: Iterable[Any], n: int | None = None) -> Iterator[Any]:
         yield random.choice(items)
 
 
-def tarfile_samples(
-    src: Iterable[Any], handler: Any = reraise_exception, select_files: Any = None,
-    rename_files: Any = None,
-) -> Iterator[Any]:
-    """The samples of shards, one shard after another. src: an iterator over ``{"url": ...}``."""
-    from .source import samples_of_shards
-
-    return samples_of_shards(src, handler, select_files, rename_files)
-
-
 def bufsize_of(stage: Any) -> int | None:
     """Returns the buffer size of a shuffle(), or None for other stages."""
     if isinstance(stage, detshuffle):
         return stage.bufsize
     if not isinstance(stage, Stage) or stage.f is not _shuffle:
         return None
-    return int(stage.args[0] if stage.args else stage.kw.get("bufsize", 1000))
+    return int(stage.argument("bufsize"))
 
 
 def seed_of(stage: Any) -> int | None:
     """Returns the seed of a shuffle(), or None."""
-    seed = stage.seed if isinstance(stage, detshuffle) else stage.kw.get("seed")
+    seed = stage.seed if isinstance(stage, detshuffle) else stage.argument("seed")
     return seed if isinstance(seed, int) else None
 
 
@@ -495,12 +488,12 @@ def batchsize_of(stage: Any) -> int | None:
     """Returns the batch size of batched(), or None for other stages."""
     if not isinstance(stage, Stage) or stage.f is not _batched:
         return None
-    return int(stage.args[0] if stage.args else stage.kw.get("batchsize", 20))
+    return int(stage.argument("batchsize"))
 
 
 def handler_of(stage: Any) -> Any:
     """Returns the handler of a stage, or None."""
-    return stage.kw.get("handler") if isinstance(stage, Stage) else None
+    return stage.argument("handler") if isinstance(stage, Stage) else None
 
 
 def is_expander(stage: Any) -> bool:

@@ -10,7 +10,7 @@ from .._core import Order
 from ..errors import InvalidArgument, Mismatch
 from .source import Dealing, Place, ShardSource, Start, left_of, sampler_of
 
-_VERSION = 1
+VERSION = 1
 
 
 def fingerprint_of(source: ShardSource, order: Order) -> str:
@@ -52,7 +52,7 @@ def gathered(part: dict[str, Any]) -> dict[str, Any]:
         ):
             parts = [None] * distributed.get_world_size()  # type: ignore[list-item]
             distributed.all_gather_object(parts, part)
-    return {"version": _VERSION, "parts": parts}
+    return {"version": VERSION, "parts": parts}
 
 
 def parts_of(state: Any) -> list[dict[str, Any]]:
@@ -61,7 +61,7 @@ def parts_of(state: Any) -> list[dict[str, Any]]:
     states = list(state) if isinstance(state, (list, tuple)) else [state]
     parts: dict[int, dict[str, Any]] = {}
     for one in states:
-        if not isinstance(one, dict) or one.get("version") != _VERSION or "parts" not in one:
+        if not isinstance(one, dict) or one.get("version") != VERSION or "parts" not in one:
             raise InvalidArgument(
                 f"no state of a pipeline: {one!r:.60}; give what its state_dict() gave, whole"
             )
@@ -159,4 +159,4 @@ def _rest(
     return rest
 
 
-__all__ = ["gathered", "left_behind", "part_of", "parts_of", "start_of"]
+__all__ = ["VERSION", "gathered", "left_behind", "part_of", "parts_of", "start_of"]

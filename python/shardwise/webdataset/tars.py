@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .handlers import reraise_exception
-from .source import samples_of_shards
+from .source import tarfile_samples
 
 
 def base_plus_ext(path: str) -> tuple[str | None, str | None]:
@@ -43,11 +43,11 @@ def tar_file_expander(
     """``{"fname": ..., "data": ..., "__url__": ...}`` for each member of the shards, with
     ``eof_value`` behind each shard."""
     for item in data:
-        for sample in samples_of_shards([item], handler, None, None):
+        for sample in tarfile_samples([item], handler):
             for field, value in sample.items():
-                name = f"{sample['__key__']}.{field}"
                 if field.startswith("__"):
                     continue
+                name = f"{sample['__key__']}.{field}"
                 name = name if rename_files is None else rename_files(name)
                 if select_files is None or select_files(name):
                     yield {"fname": name, "data": value, "__url__": sample["__url__"]}

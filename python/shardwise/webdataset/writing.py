@@ -170,6 +170,7 @@ class TarWriter(WithBlock):
             with open(self._path, "rb") as file:
                 shutil.copyfileobj(file, self._file)
             shutil.rmtree(self._folder)
+            self._file = None  # closes what an opener opened, before post() is called
 
     def _abandon(self) -> None:
         if self._writer is not None:

@@ -16,6 +16,7 @@ from webdataset_support import NUM_SAMPLES, numbers, own_folders, rank_of, url  
 import shardwise
 import shardwise.webdataset as wds
 from shardwise.errors import InvalidArgument, Mismatch, Unsupported
+from shardwise.webdataset.base import pytorch_worker_info
 
 pytest.importorskip("torch")
 
@@ -106,6 +107,18 @@ def test_a_function_picks_shards(url: str) -> None:
     assert numbers(key for (key,) in dataset) == list(range(401, 701))
     with pytest.raises(Unsupported, match="second"):
         dataset.state_dict()
+
+
+def every_worker_its_shards(src: Any) -> Any:
+    _, _, worker, num_workers = pytorch_worker_info()
+    return islice(src, worker, None, num_workers)
+
+
+def test_a_function_picks_shards_for_each_worker_after_a_look_at_a_sample(url: str) -> None:
+    dataset = wds.WebDataset(url, workersplitter=every_worker_its_shards).to_tuple("__key__")
+    assert next(iter(dataset)) == ("000000",)
+    batches = wds.WebLoader(dataset, batch_size=None, num_workers=2)
+    assert Counter(int(key) for (key,) in batches) == ALL
 
 
 def test_a_shard_that_is_listed_twice_comes_twice(url: str) -> None:
@@ -255,6 +268,13 @@ def test_a_loader_hears_what_its_pipeline_is_told(url: str) -> None:
     passes = [[k for keys, _ in batches for k in numbers(keys)] for _ in range(3)]
     dataset.set_epoch(1)
     assert [k for keys, _ in batches for k in numbers(keys)] == passes[1]
+    mapped = batches.map(lambda batch: batch[0])
+    assert [k for keys in mapped for k in numbers(keys)] == passes[2]
+    dataset.set_epoch(1)
+    state = mapped.state_dict()
+    again = loader(url, 10, 2)
+    again.load_state_dict(state)
+    assert [k for keys, _ in again for k in numbers(keys)] == passes[1]
 
 
 def test_states_that_would_not_be_exact_are_refused(url: str) -> None:
@@ -265,8 +285,10 @@ def test_states_that_would_not_be_exact_are_refused(url: str) -> None:
     with pytest.raises(Unsupported, match="ignore_and_stop"):
         dataset.state_dict()
     mapped = wds.WebDataset(url).map(len, handler=wds.warn_and_stop)
-    with pytest.raises(Unsupported, match="warn_and_stop"):
-        mapped.state_dict()
+    by_place = wds.WebDataset(url).compose(wds.map(len, wds.warn_and_stop))
+    for one in (mapped, by_place):
+        with pytest.raises(Unsupported, match="warn_and_stop"):
+            one.state_dict()
     for state in ([], {"version": 1, "parts": []}):
         with pytest.raises(InvalidArgument, match="no parts"):
             pipeline(url, 10).load_state_dict(state)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import pickle
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import JPEG, FileServer, RangeHandler
+from conftest import JPEG, FileServer, RangeHandler, write_shard
 from webdataset_support import NUM_SAMPLES, own_folders, rank_of, url  # noqa: F401
 
 import shardwise
@@ -80,6 +81,14 @@ def test_shards_come_from_folders_servers_commands_and_gzip(tmp_path: Path, url:
     assert len(list(wds.WebDataset(f"{folder}/"))) == NUM_SAMPLES
 
 
+def test_members_named_like_key_and_url_do_not_replace_them(tmp_path: Path) -> None:
+    path = tmp_path / "odd.tar"
+    write_shard(path, [("a", {"__key__": b"x", "__url__": b"x", "txt": b"y"})])
+    assert next(iter(wds.WebDataset(str(path)))) == {
+        "__key__": "a", "__url__": str(path), "__local_path__": str(path), "txt": b"y",
+    }
+
+
 def test_commands_are_not_run_where_it_is_to_be_secure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WDS_SECURE", "1")
     with pytest.raises(Unsupported, match="WDS_SECURE"):
@@ -96,8 +105,19 @@ def test_handlers_leave_out_what_cannot_be_read(tmp_path: Path, url: str) -> Non
     keys = [one["__key__"] for one in wds.WebDataset(shards, handler=wds.ignore_and_continue)]
     assert keys[:300] == [f"{i:06}" for i in range(401, 701)]
     assert 0 < len(keys[300:]) < 300 and keys[300] == "000401"
+    twice = wds.WebDataset([whole, str(cut), whole], handler=wds.ignore_and_continue)
+    assert sum(one["__key__"] == "000500" for one in twice) == 2
     with pytest.warns(UserWarning, match="none"):
         assert list(wds.WebDataset(shards[2], handler=wds.warn_and_continue)) == []
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_handlers_leave_out_a_shard_that_has_gone_since_it_was_opened(url: str, times: int) -> None:
+    shards = [url.replace("{000000..000002}", f"00000{i}") for i in range(3)]
+    dataset = wds.WebDataset(shards * times, handler=wds.ignore_and_continue)
+    dataset.pipeline[0].opened()
+    os.unlink(shards[1])
+    assert len(list(dataset)) == times * (NUM_SAMPLES - 300)
 
 
 def test_handlers_say_what_becomes_of_errors_of_stages() -> None:
@@ -153,6 +173,14 @@ def test_shuffle_gives_each_item_once() -> None:
     for stage in (wds.shuffle(10, seed=1), wds.shuffle(1000), wds.detshuffle(10)):
         items = list(wds.DataPipeline(range(200), stage))
         assert sorted(items) == list(range(200)) and items != sorted(items)
+
+
+@pytest.mark.parametrize("initial", [1, 100, 101, 5000])
+def test_the_buffer_of_a_shuffle_grows_to_its_size(initial: int) -> None:
+    items = list(wds.shuffle(1000, initial, seed=1)(range(5000)))
+    assert sorted(items) == list(range(5000))
+    assert max(item - place for place, item in enumerate(items)) == 999
+    assert items[0] < min(initial, 1000) + 1
 
 
 def test_batches_are_collated_and_taken_apart() -> None:
@@ -289,6 +317,14 @@ def test_writers_write_what_the_pipeline_reads(tmp_path: Path) -> None:
         for i in range(7):
             sink.write({"__key__": f"{i}", "txt": f"{i}", "json": [i], "__url__": "x"})
     assert done == [pattern % shard for shard in (5, 6, 7)]
+    sizes: list[int] = []
+    with wds.ShardWriter(
+        str(tmp_path / "opened-%d.tar"), maxcount=1, opener=lambda path: open(path, "wb"),
+        post=lambda path: sizes.append(os.path.getsize(path)),
+    ) as sink:
+        for size in (1, 126_000):
+            sink.write({"__key__": "a", "bin": bytes(size)})
+    assert sizes == [os.path.getsize(tmp_path / f"opened-{i}.tar") for i in range(2)]
     samples = list(wds.WebDataset(done).decode())
     assert [(one["txt"], one["json"]) for one in samples] == [(f"{i}", [i]) for i in range(7)]
     with open(tmp_path / "open.tar", "wb") as file, wds.TarWriter(file, encoder=False) as tar:
