@@ -24,7 +24,7 @@ import os
 import statistics
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -51,37 +51,38 @@ def picture(number: int) -> bytes:
     return data.getvalue()
 
 
+def write_tar(path: str, members: Iterable[tuple[str, bytes]]) -> None:
+    """Writes a tar of names and contents. It appears when it is complete."""
+    with tarfile.open(path + ".part", "w") as tar:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    os.rename(path + ".part", path)
+
+
 def make_shards(folder: str, count: int) -> list[str]:
-    os.makedirs(folder, exist_ok=True)
-    paths = [f"{folder}/train-{shard:06}.tar" for shard in range(SHARDS)]
-    if os.path.exists(f"{folder}/{count}"):
-        return paths
+    size = count // SHARDS
+    paths = [f"{folder}/train-{size}-{shard:06}.tar" for shard in range(SHARDS)]
     with multiprocessing.Pool() as pool:
-        pictures = enumerate(pool.imap(picture, range(count), 8))
-        for path in paths:
-            with tarfile.open(path, "w") as tar:
-                for _ in range(count // SHARDS):
-                    number, data = next(pictures)
-                    for name, content in (("jpg", data), ("cls", b"%d" % (number % 1000))):
-                        member = tarfile.TarInfo(f"{number:08}.{name}")
-                        member.size = len(content)
-                        tar.addfile(member, io.BytesIO(content))
-    open(f"{folder}/{count}", "w").close()
+        for shard, path in enumerate(paths):
+            if os.path.exists(path):
+                continue
+            numbers = range(shard * size, (shard + 1) * size)
+            members: list[tuple[str, bytes]] = []
+            for number, data in zip(numbers, pool.imap(picture, numbers, 8), strict=True):
+                label = b"%d" % (number % 1000)
+                members += [(f"{number:08}.jpg", data), (f"{number:08}.cls", label)]
+            write_tar(path, members)
     return paths
 
 
 def make_tiny_shards(folder: str) -> list[str]:
-    os.makedirs(folder, exist_ok=True)
     paths = [f"{folder}/tiny-{shard:06}.tar" for shard in range(20)]
     for shard, path in enumerate(paths):
-        if os.path.exists(path):
-            continue
-        with tarfile.open(path + ".part", "w") as tar:
-            for number in range(25_000):
-                member = tarfile.TarInfo(f"{shard:03}{number:06}.bin")
-                member.size = 300
-                tar.addfile(member, io.BytesIO(os.urandom(300)))
-        os.rename(path + ".part", path)
+        if not os.path.exists(path):
+            names = (f"{shard:03}{number:06}.bin" for number in range(25_000))
+            write_tar(path, ((name, os.urandom(300)) for name in names))
     return paths
 
 
@@ -267,6 +268,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=15)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    os.makedirs(options.work, exist_ok=True)
     shards = make_shards(options.work, options.pictures)
     tasks = options.task or ["train", "threads"]
     if "train" in tasks:
