@@ -182,6 +182,35 @@ ds = shardwise.open(sys.argv[1])
 """
 
 
+def python_path(*folders: Path) -> str:
+    """PYTHONPATH of a process that finds modules in these folders and where this one does."""
+    package = Path(shardwise.__file__).parents[1]
+    return os.pathsep.join([*map(str, folders), str(package), *sys.path[1:]])
+
+
+def run_python(
+    arguments: list[str], *folders: Path, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Runs Python in a process of its own, which also finds modules in these folders."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": python_path(*folders)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The PROGRAM of the test's file, in a folder of its own."""
+    (tmp_path / "programs").mkdir()
+    path = tmp_path / "programs" / "script.py"
+    path.write_text(request.module.PROGRAM)
+    return path
+
+
 def run_script(index: Path, script: str) -> subprocess.CompletedProcess[str]:
     """Runs a script in a process of its own. It ends long before the limit, or hangs for ever."""
     return subprocess.run(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import JPEG, write_shard
+from conftest import JPEG, python_path, write_shard
 
 import shardwise
 import shardwise.webdataset
@@ -267,14 +267,13 @@ def test_a_program_sees_the_same_samples_with_either_import(
 
 def launch(program: str, arguments: list[str], world_size: int) -> list[str]:
     """What the ranks print that torchrun would start."""
-    path = os.pathsep.join([str(Path(shardwise.__file__).parents[1]), *sys.path[1:]])
     script = Path("program.py")
     script.write_text(textwrap.dedent(program))
     port = str(random.randrange(20_000, 40_000))
     ranks = []
     for rank in range(world_size):
         place = {"RANK": str(rank), "WORLD_SIZE": str(world_size), "LOCAL_RANK": str(rank)}
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PYTHONPATH": path}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PYTHONPATH": python_path()}
         command = [sys.executable, "-W", "ignore", str(script), *arguments]
         ranks.append(
             subprocess.Popen(

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from conftest import run_python
 from webdataset_support import own_folders, url  # noqa: F401
-
-import shardwise
 
 PROGRAM = """
 import multiprocessing, sys
@@ -35,58 +31,33 @@ if __name__ == "__main__":
 """
 
 
-def run(arguments: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(Path(shardwise.__file__).parents[1]), *sys.path[1:]])
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": path, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-@pytest.fixture
-def program(tmp_path: Path) -> Path:
-    (tmp_path / "programs").mkdir()
-    path = tmp_path / "programs" / "script.py"
-    path.write_text(PROGRAM)
-    return path
-
-
 @pytest.mark.parametrize("start", ["fork", "spawn"])
 def test_a_program_runs_unchanged_with_workers_of_any_kind(
     program: Path, url: str, start: str
 ) -> None:
-    done = run(["-m", "shardwise.webdataset", str(program), url, start])
+    done = run_python(["-m", "shardwise.webdataset", str(program), url, start])
     assert done.stdout == "000000 1003 1.0.2 shardwise.webdataset\n", done.stderr
 
 
 def test_a_module_runs_unchanged(program: Path, url: str) -> None:
-    path = os.pathsep.join([str(program.parent), str(Path(shardwise.__file__).parents[1])])
-    done = run(
-        ["-m", "shardwise.webdataset", "-m", "script", url, "fork"],
-        PYTHONPATH=os.pathsep.join([path, *sys.path[1:]]),
-    )
+    done = run_python(["-m", "shardwise.webdataset", "-m", "script", url, "fork"], program.parent)
     assert done.stdout == "000000 1003 1.0.2 shardwise.webdataset\n", done.stderr
 
 
 def test_the_runner_says_how_it_is_used() -> None:
-    assert run(["-m", "shardwise.webdataset", "--help"]).stdout.startswith("usage: ")
-    assert run(["-m", "shardwise.webdataset"]).returncode == 2
+    assert run_python(["-m", "shardwise.webdataset", "--help"]).stdout.startswith("usage: ")
+    assert run_python(["-m", "shardwise.webdataset"]).returncode == 2
 
 
 def test_a_package_that_was_imported_before_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "webdataset.py").write_text("")
-    done = run(
-        ["-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import webdataset\n"
-         "import shardwise.webdataset; shardwise.webdataset.install()"]
-    )
+    late = "import webdataset, shardwise.webdataset as w; w.install()"
+    done = run_python(["-c", late], tmp_path)
     assert "webdataset is imported already" in done.stderr
 
 
 def test_without_torch_pipelines_run_and_loaders_say_what_they_need(url: str) -> None:
-    done = run(
+    done = run_python(
         ["-c", "import sys; sys.modules['torch'] = sys.modules['torch.utils.data'] = None\n"
          "import shardwise.webdataset as wds\n"
          "dataset = wds.WebDataset(sys.argv[1]).shuffle(9)\n"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
-import shardwise
+from conftest import run_python
 from wids_support import own_folders, write_descriptor, write_tar  # noqa: F401
 
 PAGE = Path(__file__).parents[3] / "docs" / "python-wids.md"
@@ -20,16 +17,8 @@ def test_the_blocks_of_the_page_run(tmp_path: Path) -> None:
     members = [(f"{i:03}.{field}", data) for i in range(30) for field, data in _fields(i)]
     shard = write_tar(tmp_path / "a.tar", members)
     write_descriptor(tmp_path / "train.json", [{"url": shard.name, "nsamples": 30}])
-    path = os.pathsep.join([str(Path(shardwise.__file__).parents[1]), *sys.path[1:]])
     for block in blocks:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", block],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = run_python(["-W", "error", "-c", block], cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
 
 
