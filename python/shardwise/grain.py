@@ -32,7 +32,9 @@ Make = Callable[[_core.Sample], Any]
 
 def fields_of(sample: _core.Sample) -> dict[str, Any]:
     """A dict of ``__key__`` and the bytes of the fields."""
-    return {"__key__": sample.key, **sample.copy()}
+    fields = {"__key__": sample.key, **sample.copy()}
+    fields["__key__"] = sample.key  # a member may be named like it
+    return fields
 
 
 class Source:
