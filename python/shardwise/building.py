@@ -68,7 +68,8 @@ def index(
         damage, no_field, duplicate_field, repeated_key ("keep" takes all), and link ("resolve"
         gives a hard link the bytes of its target).
     forget: do not keep the columns, hashes, unique_keys and on_bad that an existing index was built
-        with. By default, the ones not given stay as they are.
+        with. By default, the ones not given stay as they are. If that index cannot be read, they
+        are lost, and a warning says so.
     drop_missing: leave out shards that do not exist. accept_times: accept copies of shards although
         their modification times differ.
     threads: threads that scan, by default one per core. 0 means: the calling thread.
@@ -116,6 +117,15 @@ def warn_of_empty(columns: Sequence[str], stacklevel: int) -> None:
             "null; the fields that there are: SELECT * FROM fields, by shardwise.query()",
             stacklevel=stacklevel + 1,
         )
+
+
+def warn_of_lost_options(path: str) -> None:
+    """Warns of an index that was rebuilt, and whose options could not be kept."""
+    warnings.warn(
+        f"the earlier index could not be read: {path!r}; only the options given now are used, not "
+        "the columns, hashes, unique_keys and on_bad that it was built with",
+        stacklevel=3,
+    )
 
 
 def _warned(report: BuildReport) -> BuildReport:

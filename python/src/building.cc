@@ -102,10 +102,10 @@ std::shared_ptr<const Fetchers> fetchers_of(nb::handle cache) {
   return cache.is_none() ? nullptr : nb::cast<const CacheObject&>(cache).cache->options().fetchers;
 }
 
-/// Completes the requested content with that of the existing index at `path`. An index that cannot
-/// be read adds nothing, and is rebuilt.
+/// Completes the requested content with that of the existing index at `path`, if there is one.
 /// @param has_policies  true if the call sets policies, so the index's are not used.
-void keep_content(const std::string& path, bool has_policies, Index::Content& content) {
+/// @return  false if the index cannot be read. It adds nothing then, and is rebuilt.
+bool keep_content(const std::string& path, bool has_policies, Index::Content& content) {
   try {
     const Index::Content kept = Index::open(path)->summary().content;
     if (!has_policies) content.policies = kept.policies;
@@ -113,11 +113,13 @@ void keep_content(const std::string& path, bool has_policies, Index::Content& co
     content.hashes |= kept.hashes;
     content.unique_keys |= kept.unique_keys;
   } catch (const Error& error) {
-    const bool is_lost = error.code() == ErrorCode::kNotFound ||
-                         error.code() == ErrorCode::kCorruptIndex ||
-                         error.code() == ErrorCode::kVersionMismatch;
+    if (error.code() == ErrorCode::kNotFound) return true;
+    const bool is_lost =
+        error.code() == ErrorCode::kCorruptIndex || error.code() == ErrorCode::kVersionMismatch;
     if (!is_lost) throw;
+    return false;
   }
+  return true;
 }
 
 nb::object index(const std::string& output, const std::vector<std::string>& sources,
@@ -130,9 +132,10 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
   BuildOptions options = options_of(columns, hashes, unique_keys, policies.value_or("error"),
                                     drop_missing, accept_times, threads, std::move(progress));
   if (part) options.part = BuildOptions::Part{part->first, part->second};
+  bool is_kept = true;
   const BuildReport report = without_gil([&](const CancelToken& cancel) {
     options.cancel = cancel;
-    if (!forget) keep_content(output, policies.has_value(), options.content);
+    if (!forget) is_kept = keep_content(output, policies.has_value(), options.content);
     options.remote = make_remote_access(fetchers, nullptr, cancel);
     const SourceList list = read_sources(sources, options.remote);
     options.sources = list.sources;
@@ -144,6 +147,9 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
     }
     return built;
   });
+  if (!is_kept) {
+    nb::module_::import_("shardwise.building").attr("warn_of_lost_options")(name_object(output));
+  }
   return report_of(report, output);
 }
 
