@@ -36,16 +36,16 @@ using Shape = std::optional<std::vector<std::int64_t>>;
 
 ColumnObject& held_by(PyObject* self) { return held_in<ColumnObject>(self); }
 
-/// Says below the traceback of what Python raised where it was.
+/// Adds a line below the traceback of an exception of Python.
 void note(const RaisedInPython& error, const std::string& place) {
   const Gil gil;
   try {
     error.add_note(place);
-  } catch (nb::python_error&) {  // an exception that takes no notes is raised without
+  } catch (nb::python_error&) {  // raise it without a note if it does not accept one
   }
 }
 
-/// The random key of a row as one whole number of 128 bits.
+/// Returns a row's random key as one whole number of 128 bits.
 nb::object whole_number(const Hash128& key) {
   const nb::object high = nb::int_(key.high);
   return (high << nb::int_(64)) | nb::int_(key.low);
@@ -140,7 +140,8 @@ columns::DecodeField decoder(PyObject* function, RowType type) {
   };
 }
 
-/// A decoded column that notes where its decoder raised what does not mark the sample as bad.
+/// A decoded column. An exception of its decoder that ends the epoch gets a note that names the
+/// field and the sample.
 class NotedColumn final : public ColumnMaker {
  public:
   explicit NotedColumn(std::shared_ptr<const ColumnMaker> decoded)

@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kOtherType = "an argument is of another type than is taken: see help()";
 
-/// The class of errors that is named as the code; null with Python's error set. A new reference.
-/// Python itself imports and keeps the module.
+/// Returns the class of shardwise.errors with this code. A new reference; null with Python's error
+/// set. Python itself imports and keeps the module.
 PyObject* class_of(std::string_view code) {
   PyObject* const errors = PyImport_ImportModule("shardwise.errors");
   if (errors == nullptr) return nullptr;

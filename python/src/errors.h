@@ -7,8 +7,8 @@
 
 namespace shardwise::python {
 
-/// Has Error of the C++ library raised as the class of the module shardwise.errors that has its
-/// code, with options spelled as in Python.
+/// Makes Errors of the C++ library raise the class of shardwise.errors that has their code. Their
+/// texts then spell options as in Python.
 void translate_errors();
 
 /// Sets Python's error for the exception that is being handled. Slots of types need this, since

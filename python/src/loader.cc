@@ -119,8 +119,8 @@ class LoaderObject {
     Py_VISIT(kept_.ptr());
     return 0;
   }
-  /// What the token that was restored last says of bad samples: what it leaves out, and the order
-  /// of this loader does not.
+  /// Keeps the bad samples of a restored token: those that it leaves out, without those that this
+  /// loader's own order skips.
   void set_bad_before(const SkipList& left_out) {
     bad_before_ = {};
     for (const auto& [sample, entry] : left_out.samples()) {
@@ -132,15 +132,15 @@ class LoaderObject {
     all.merge(loader().bad_samples());
     return all;
   }
-  /// REQUIRES: it is closed.
+  /// REQUIRES: the loader is closed.
   void clear() noexcept { kept_ = nb::object(); }
 
  private:
   friend class Use;
 
   const bool has_threads_;
-  const SkipList asked_;  // by the order
-  SkipList bad_before_;
+  const SkipList asked_;  // skipped by the order
+  SkipList bad_before_;   // of the token that was restored last
   nb::object kept_;
   std::unique_ptr<Loader> loader_;
   std::atomic<bool> in_use_{false};

@@ -61,13 +61,11 @@ std::string text_or_none(nb::handle exception) noexcept {
   }
 }
 
-/// The exception; of a StopIteration, which would end the loop that the batch is for, a
-/// RuntimeError, as generators raise it.
+/// Returns the exception, or a RuntimeError in place of a StopIteration, as generators raise it. A
+/// StopIteration would silently end the loop over the batches.
 nb::object passable(const nb::python_error& error) {
   nb::object exception = nb::borrow(error.value());
-  if (!error.matches(PyExc_StopIteration) && !error.matches(PyExc_StopAsyncIteration)) {
-    return exception;
-  }
+  if (!error.matches(PyExc_StopIteration)) return exception;
   nb::object other = nb::handle(PyExc_RuntimeError)("a function raised StopIteration");
   other.attr("__cause__") = exception;
   return other;
