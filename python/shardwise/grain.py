@@ -55,7 +55,7 @@ class Source:
 
 
 class _Samplers(threading.local):
-    """The samplers of one thread, by epoch: those used last."""
+    """The samplers of one thread, by epoch; two at most."""
 
     def __init__(self) -> None:
         self.kept: dict[int, _core.Sampler] = {}

@@ -1,4 +1,4 @@
-"""python -m shardwise.webdataset script.py [arguments]: a program that imports webdataset,
+"""python -m shardwise.webdataset script.py [arguments]: runs a program that imports webdataset,
 unchanged."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Decoding of fields by their names' endings.
 
-A handler is called with "." + the field's name, and with the field's bytes. It gives the decoded
+A handler is called with "." + the field's name, and with the field's bytes. It returns the decoded
 value; or None, if it does not decode such fields; or Continue(name, bytes), which the next handlers
-decode. A package that a field needs (Pillow, NumPy, torch ...) is imported when such a field comes.
+decode. A package that a field needs (Pillow, NumPy, torch ...) is imported at its first use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ IMAGE_EXTENSIONS = (
 
 
 class Continue:
-    """What a handler gives for a field that the next handlers are to decode, under this name."""
+    """A handler returns it for a field that the next handlers decode, under this name."""
 
     def __init__(self, key: str, data: Any) -> None:
         self.key, self.data = key, data
@@ -74,7 +74,7 @@ def _no_decoder(name: str) -> Callable[[bytes], Any]:
 
 
 def torch_loads(data: bytes) -> Any:
-    """What torch.save() wrote: tensors and plain containers, on the CPU (weights_only)."""
+    """Loads tensors and plain containers of torch.save(), to the CPU (weights_only)."""
     import torch
 
     return torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
@@ -199,7 +199,7 @@ def imagehandler(imagespec: str, extensions: Iterable[str] = IMAGE_EXTENSIONS) -
 
 
 def _from_file(extension: str, data: bytes, load: Callable[[str], Any]) -> Any:
-    """What a function of a path gives for these bytes, in a file of this ending."""
+    """Returns ``load(path)`` of a temporary file with these bytes and this ending."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, f"file.{extension}")
         with open(path, "wb") as file:
@@ -246,11 +246,14 @@ default_post_handlers: list[Handler] = [basichandlers]
 
 
 class Decoder:
-    """Decodes the fields of a sample, each by the first handler that gives something.
+    """Decodes the fields of a sample, each by the first handler that does not return None.
 
-    handlers: also texts, for ImageHandler(). pre: before them (gzfilter() by default). post: after
-    them (basichandlers()). only: the fields to decode. partial: values that are no bytes stay; else
-    they are an error. Raises DecodingError.
+    handlers: functions, and texts for ImageHandler(). pre: handlers before them, by default
+        gzfilter(). post: handlers after them, by default basichandlers().
+    only: the fields to decode. partial: keep values that are not bytes; by default they are an
+        error.
+
+    Raises DecodingError.
     """
 
     def __init__(

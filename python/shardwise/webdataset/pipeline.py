@@ -326,12 +326,15 @@ class DataPipeline(Items, PipelineStage):
         """Continues exactly where this worker of a loader stood."""
         (part,) = state["parts"]
         dealing = plan.source.dealing(plan.block)
-        was = part["rank"], part["world_size"], state["worker"], len(part["places"]), part["block"]
+        was = Dealing(
+            part["rank"], part["world_size"], state["worker"], len(part["places"]), part["block"]
+        )
         if was != dealing:
             raise Mismatch(
-                f"the state is of rank {was[0]} of {was[1]}, worker {was[2]} of {was[3]}; this is "
-                f"rank {dealing.rank} of {dealing.world_size}, worker {dealing.worker} of "
-                f"{dealing.num_workers}; a wds.WebLoader has states for other numbers"
+                f"the state is of rank {was.rank} of {was.world_size}, worker {was.worker} of "
+                f"{was.num_workers}; this is rank {dealing.rank} of {dealing.world_size}, worker "
+                f"{dealing.worker} of {dealing.num_workers}; a wds.WebLoader has states for other "
+                "numbers"
             )
         start, place = start_of(part), Place(*part["places"][dealing.worker])
         self._start = start

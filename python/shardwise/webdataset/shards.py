@@ -125,26 +125,26 @@ class ResampledShards(Items):
 
 
 def split_by_node(src: Iterable[Any], group: Any = None) -> Iterator[Any]:
-    """As nodesplitter= or a stage: the samples of each pass are dealt to the ranks, each to one.
-    Called with an iterator it gives each world-size-th item."""
+    """Deals the samples of each pass to the ranks, each to one, as nodesplitter= or a stage. Called
+    with an iterator, yields each world-size-th item."""
     rank, world_size, _, _ = pytorch_worker_info(group)
     yield from islice(src, rank, None, world_size)
 
 
 def split_by_worker(src: Iterable[Any]) -> Iterator[Any]:
-    """As workersplitter= or a stage: a rank's samples are dealt to its workers, each to one. Called
-    with an iterator it gives each number-of-workers-th item."""
+    """Deals a rank's samples to its workers, each to one, as workersplitter= or a stage. Called
+    with an iterator, yields each number-of-workers-th item."""
     _, _, worker, num_workers = pytorch_worker_info()
     yield from islice(src, worker, None, num_workers)
 
 
 def single_node_only(src: Iterable[Any], group: Any = None) -> Iterator[Any]:
-    """The default of nodesplitter=. Here samples are dealt to several ranks by it, too."""
+    """The default of nodesplitter=. With several ranks, it equals split_by_node()."""
     yield from split_by_node(src, group)
 
 
 def non_empty(src: Iterable[Any]) -> Iterator[Any]:
-    """As a stage: raises ValueError if nothing comes."""
+    """A stage that raises ValueError if it gets no item."""
     is_empty = True
     for item in src:
         is_empty = False
@@ -159,7 +159,8 @@ def shardspec(spec: str) -> SimpleShardList:
 
 
 def _source_of(url: str) -> str:
-    """What is opened for a URL. Raises Unsupported for a command where WDS_SECURE is set."""
+    """Returns the source to open for a URL. Raises Unsupported for a command if WDS_SECURE is
+    set."""
     if url.startswith("pipe:"):
         if os.environ.get("WDS_SECURE", "0") != "0":
             raise Unsupported(f"WDS_SECURE is set, so no command is run: {url!r}")
@@ -170,15 +171,15 @@ def _source_of(url: str) -> str:
 
 
 def default_cache_dir() -> str:
-    """Where shards that cannot be read in place are kept if no cache_dir is given: a folder of this
-    user in the temporary one."""
+    """Returns the folder for shards that cannot be read in place, if no cache_dir is given: one of
+    this user in the temporary folder."""
     folder = os.path.join(tempfile.gettempdir(), f"_shardwise_webdataset_{os.getuid()}")
     require_own(folder)
     return folder
 
 
 def _rounds(sources: list[str]) -> Iterator[list[str]]:
-    """Lists without repetitions: a shard that is listed n times is in n of them."""
+    """Yields lists without repetitions. A shard that is listed n times is in n of them."""
     times: dict[str, int] = {}
     for source in sources:
         times[source] = times.get(source, 0) + 1
@@ -187,7 +188,7 @@ def _rounds(sources: list[str]) -> Iterator[list[str]]:
 
 
 def _open_what_is_there(sources: list[str], cache: _core.ShardCache | None) -> _core.Dataset:
-    """Opens shards by an index without what is missing or damaged."""
+    """Opens shards by an index that leaves out missing shards and damaged samples."""
     folder = os.path.join(default_cache_dir(), "indexes")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     name = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:32]

@@ -1,8 +1,8 @@
 """Where the samples of a pipeline come from: an order over shards, dealt to ranks and workers.
 
-A rank has what a shardwise.Sampler gives it. It is cut into blocks of a batch, and worker w of K
-has the blocks w, w + K, w + 2K ... of its rank: a DataLoader, which takes a batch from each worker
-in turn, so gives the batches of the rank in the order of the sampler.
+A rank has the samples that a shardwise.Sampler gives it, cut into blocks of a batch. Worker w of K
+has the blocks w, w + K, w + 2K ... of its rank. A DataLoader takes a batch from each worker in
+turn, so it yields the batches of the rank in the order of the sampler.
 """
 
 from __future__ import annotations

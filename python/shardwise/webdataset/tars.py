@@ -1,7 +1,7 @@
 """The members of shards one after another, for programs that group them into samples themselves.
 
-A shard is read whole by the process that names it: such pipelines are dealt by shards, as the
-program does it, and have no state. Take tarfile_to_samples() where you can.
+The process that names a shard reads all of it. The program deals the shards to such pipelines, and
+they have no state. Prefer tarfile_to_samples().
 """
 
 from __future__ import annotations

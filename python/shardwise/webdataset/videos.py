@@ -1,4 +1,4 @@
-"""Videos by PyAV, where torchvision has no reader of its own any more."""
+"""Videos by PyAV, for versions of torchvision without a reader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def read_video(data: bytes) -> tuple[Any, Any, dict[str, float]]:
 
 
 def _planes(samples: Any) -> Any:
-    """As float32 in [-1, 1]."""
+    """Converts samples to float32 in [-1, 1]."""
     import numpy
 
     if samples.dtype.kind == "i":

@@ -18,7 +18,7 @@ _EMPTY_TAR = bytes(10240)
 
 
 def torch_dumps(data: Any) -> bytes:
-    """What torch.save() writes."""
+    """Returns the bytes that torch.save() writes."""
     import torch
 
     stream = io.BytesIO()
@@ -109,8 +109,8 @@ class TarWriter(WithBlock):
     """Writes samples into one shard: a path, or an open file. It appears when it is closed.
 
     encoder: True (by the fields' names), False (values are bytes), a dict of functions by ending,
-        or a function of the sample. user, group, mode, mtime and format are taken, and change
-        nothing: equal samples make equal bytes.
+        or a function of the sample. user, group, mode, mtime and format are ignored, so equal
+        samples make equal bytes.
     """
 
     def __init__(
@@ -183,10 +183,12 @@ class TarWriter(WithBlock):
 class ShardWriter(WithBlock):
     """Writes samples into shards, one after another: ``ShardWriter("train-%06d.tar")``.
 
-    maxcount, maxsize: samples and bytes of a shard, at most. post: is called with the path of each
-    shard that is finished. start_shard: the first number. opener: gives an open file for a path.
+    maxcount, maxsize: largest number of samples, and of bytes, in a shard. start_shard: the first
+        number.
+    post: called with the path of each finished shard. opener: returns an open file for a path.
+
     Further options are those of TarWriter. ``shard``, ``fname``, ``count``, ``size`` and ``total``
-    say where it is. shardwise.ShardWriter makes the index beside the shards.
+    describe its place. shardwise.ShardWriter also makes an index.
     """
 
     def __init__(

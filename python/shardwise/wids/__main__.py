@@ -1,4 +1,4 @@
-"""python -m shardwise.wids script.py [arguments]: a program that imports wids, unchanged."""
+"""python -m shardwise.wids script.py [arguments]: runs a program that imports wids, unchanged."""
 
 from __future__ import annotations
 

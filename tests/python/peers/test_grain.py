@@ -7,9 +7,11 @@ import pickle
 import random
 from collections import Counter
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import write_shard
 
 import shardwise
 from shardwise import Order, Sampler
@@ -43,6 +45,11 @@ def test_item_i_is_the_sample_at_position_i(ds: shardwise.Dataset) -> None:
     for again in (pickle.loads(pickle.dumps(data)), copy.deepcopy(data)):
         assert [again[i] for i in range(103)] == expected(ds, 0)
     assert OrderedMapDataset(ds)[0].keys() == {"__key__", "bin", "cls"}
+
+
+def test_a_member_named_like_the_key_does_not_replace_it(tmp_path: Path) -> None:
+    path = write_shard(tmp_path / "odd.tar", [("a", {"__key__": b"x", "txt": b"y"})])
+    assert OrderedMapDataset(shardwise.open(path))[0] == {"__key__": "a", "txt": b"y"}
 
 
 def test_an_empty_dataset_has_no_items(ds: shardwise.Dataset) -> None:
