@@ -392,17 +392,6 @@ def test_the_order_mixes_as_many_samples_as_were_asked(url: str) -> None:
     assert steps[0].order(0, None) == shardwise.Order("sequential")
 
 
-def test_a_stateful_loader_of_torchdata_goes_on_in_each_worker(url: str) -> None:
-    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
-    batches = stateful(pipeline(url, 10), batch_size=None, num_workers=2)
-    seen = [k for keys, _ in islice(batches, 31) for k in numbers(keys)]
-    state = batches.state_dict()
-    again = stateful(pipeline(url, 10), batch_size=None, num_workers=2)
-    again.load_state_dict(state)
-    rest = [k for keys, _ in again for k in numbers(keys)]
-    assert Counter(seen + rest) == ALL
-
-
 def test_a_state_of_resampled_draws_goes_on_with_the_draws_that_are_left(url: str) -> None:
     def made(workers: int) -> wds.WebLoader:
         dataset = wds.WebDataset(url, resampled=True, seed=5).shuffle(10).to_tuple("__key__")
