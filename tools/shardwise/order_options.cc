@@ -140,7 +140,7 @@ void refuse_beside_token(const RunArguments& arguments) {
   }
 }
 
-/// The samples, as numbers only, of a run without a data set: those of the token, or --size many.
+/// The sample numbers of a run without a data set, from the token or from --size.
 SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeToken>& token) {
   if (token) {
     if (arguments.size && *arguments.size != token->spec.num_samples) {
