@@ -338,7 +338,7 @@ void run(const EpochOptions& options, Output& out) {
   }
   out.print("shards    opened {}\n", counted(opened, "time"));
   if (cache) print_cache(cache->stats(), out);
-  out.print("memory    {} at most with mapped shards, {} without\n",
+  out.print("memory    peak {} with mapped shards; {} private at the end\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
   out.print("{}\n", is_empty ? "the epoch has no sample: nothing is proven" : proof);
   if (cache) {

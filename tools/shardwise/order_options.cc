@@ -377,8 +377,8 @@ void go_by_launcher(RunArguments& arguments) {
   arguments.node = {.first = static_cast<std::uint64_t>(found.rank - found.local_rank),
                     .count = static_cast<std::uint64_t>(found.local_world_size)};
   if (!arguments.first_use.quiet) {
-    say("note", fmt::format("this is {}, by {}; --world and --rank would say otherwise",
-                            describe(found), found.launcher));
+    say("note", fmt::format("this is {}, by {}; --world and --rank override this", describe(found),
+                            found.launcher));
   }
 }
 
