@@ -358,7 +358,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
   const auto options = std::make_shared<EpochOptions>();
   command
       ->add_option("--threads", options->threads,
-                   "loading threads; 0: the reading loop loads by itself")
+                   "loading threads; 0 means that the reading loop loads")
       ->check(kNumThreads)
       ->type_name("N")
       ->default_str("one per core");
@@ -375,7 +375,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
   add_cache_options(*command, options->cache);
   command
       ->add_option("--prefetch", options->fetch_threads,
-                   "number of shards fetched ahead at the same time; 0: none")
+                   "number of shards fetched ahead at the same time; 0 fetches none ahead")
       ->check(kNumThreads)
       ->type_name("N")
       ->capture_default_str();

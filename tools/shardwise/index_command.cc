@@ -357,7 +357,7 @@ void add_index_command(CLI::App& program, Output& out) {
       ->type_name("INDEX");
   command
       ->add_option("--threads", options->threads,
-                   "threads that scan; 0: the calling one alone (default: one per core)")
+                   "scanning threads; 0 means only the calling thread (default: one per core)")
       ->check(kNumThreads)
       ->type_name("N");
   const auto add_policy = [&](const char* name, std::string& value, const char* text,

@@ -60,8 +60,8 @@ inline std::uint64_t checksum_of(const Sample& sample, std::uint64_t& bytes) noe
   return checksum;
 }
 
-/// Parts of an epoch, loaded by shardwise::loader. A program that was built without the loader reads
-/// one sample after another, and refuses --decode.
+/// Parts of an epoch, loaded by shardwise::loader. A program without the loader reads one sample
+/// after another, and refuses --decode.
 /// Threads: one.
 class LoadedEpoch {
  public:
