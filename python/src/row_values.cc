@@ -127,7 +127,7 @@ void write_array(nb::handle array, const RowType& type, columns::Row& row) {
                           "format '" + std::string(buffer.format()) + "' of " +
                               std::to_string(buffer.item_bytes()) + " bytes instead of " +
                               std::string(to_string(type.dtype)),
-                          "convert them, or declare the column so");
+                          "convert them, or declare the column with the values' type");
   }
   const std::vector<std::int64_t> shape = buffer.shape();
   if (!type.shape) {
@@ -176,8 +176,7 @@ nb::object as_array(nb::handle object, DType dtype) {
   if (dtype == DType::kBFloat16) {
     throw InvalidArgument(
         "a function gave no bfloat16", given,
-        "NumPy has not that type: return a tensor of torch's, the bits as uint16, "
-        "or bytes");
+        "NumPy has no such type: return a torch tensor, the bits as uint16, or bytes");
   }
   const nb::object own = numpy.attr("asarray")(object);
   const bool is_empty =
@@ -186,7 +185,7 @@ nb::object as_array(nb::handle object, DType dtype) {
       nb::cast<std::string>(own.attr("dtype").attr("kind")) == "f") {
     throw InvalidArgument("a row has values of another type than its column",
                           "floats instead of " + std::string(to_string(dtype)),
-                          "convert them, or declare the column so");
+                          "convert them, or declare the column with the values' type");
   }
   const std::string_view name = to_string(dtype);
   return numpy.attr("asarray")(object, nb::str(name.data(), name.size()));

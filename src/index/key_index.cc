@@ -133,7 +133,7 @@ class KeySorter::Run {
     next_ = 0;
     const std::size_t size = buffer_.size() * sizeof(Pair);
     if (file_.read_at(at_ * sizeof(Pair), reinterpret_cast<char*>(buffer_.data()), size) != size) {
-      throw Error(ErrorCode::kIo, "the sorted keys that were put aside have become shorter",
+      throw Error(ErrorCode::kIo, "the temporary file of sorted keys was truncated",
                   in_quotes(file_.path()), "check the disk, and build the index again");
     }
     at_ += buffer_.size();

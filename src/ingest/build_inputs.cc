@@ -244,13 +244,12 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   std::vector<Rescan> found = look_at_each(path, own, options, named, inputs.missing);
   if (!options.drop_missing) {
     const std::string moved =
-        "; the index stores paths relative to its own folder where they lie below it: if the "
-        "shards moved, name them where they are, or store their new place with " +
+        "; if the shards moved, name their new paths, or update the index with " +
         spelled("`shardwise index -o INDEX --relocate OLD NEW`");
     require_none_missing(inputs.missing, own.size(),
                          "check the path" + (old == nullptr ? std::string() : moved) + "; " +
                              spelled("`shardwise index --drop-missing`") +
-                             " leaves out what is gone");
+                             " leaves out missing shards");
   }
   // Urls that the old index has, too, but whose shards changed or are missing. The old shard of
   // such a url may have moved to another name, so its row stays available to recognise().

@@ -151,7 +151,7 @@ class Reader {
     place.key = static_cast<Key>(std::ranges::find(kKeyNames, name) - kKeyNames.begin());
     if (!means_something(place)) place.key = Key::kOther;
     if (place.key == Key::kOther) return;
-    if (has(place, place.key)) wrong("a key comes twice", "say it once");
+    if (has(place, place.key)) wrong("a key is repeated", "remove one of the two");
     place.seen |= 1U << static_cast<unsigned>(place.key);
   }
 

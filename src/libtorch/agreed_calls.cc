@@ -247,7 +247,7 @@ std::vector<std::string> AgreedCalls::gather(const char* action, const char* nam
 
 std::optional<std::string> AgreedCalls::find_difference(const Record& own) {
   std::vector<Record> records;
-  for (const std::string& bytes : gather("cannot compare what the ranks go by", "require_same",
+  for (const std::string& bytes : gather("cannot compare the ranks' settings", "require_same",
                                          shardwise::detail::to_bytes(own))) {
     records.push_back(record_from(bytes).value_or(Record()));
   }
@@ -256,7 +256,7 @@ std::optional<std::string> AgreedCalls::find_difference(const Record& own) {
 
 void AgreedCalls::require_same(const Record& own) {
   if (const auto different = find_difference(own)) {
-    throw Mismatch("the ranks do not go by the same", *different,
+    throw Mismatch("the ranks' settings differ", *different,
                    "start all ranks with the same data and options");
   }
 }

@@ -108,8 +108,8 @@ std::array<std::int64_t, EpochAudit::Sum::kNumWords> EpochAudit::Sum::to_words()
 EpochAudit::Sum EpochAudit::Sum::from_words(std::span<const std::int64_t, kNumWords> words) {
   if (std::any_of(words.begin(), words.end(), [](std::int64_t w) { return w < 0; })) {
     throw InvalidArgument(
-        "not the words of an epoch proof", "a word is negative",
-        "reduce them as signed 64-bit integers with SUM, over at most 2^31 ranks");
+        "cannot read the sum of an epoch from its words", "a word is negative",
+        "reduce the words as signed 64-bit integers with SUM, over at most 2^31 ranks");
   }
   const auto join_limbs = [&words](std::size_t first, std::size_t num_limbs) {
     uint128 value = 0;
@@ -252,13 +252,13 @@ std::string EpochAudit::Verdict::text(std::uint64_t epoch) const {
     return text + "it has no sample, so nothing is proven";
   }
   text += claim.empty() ? "not exact: " : "not as ordered: ";
-  text += number(delivered) + " deliveries of " + number(expected) + ": ";
+  text += number(delivered) + " deliveries, " + number(expected) + " expected: ";
   if (!complete) {
     text += "at least ";
   }
   text += number(num_missing) + " missing, " + number(num_repeated) + " repeated";
-  if (num_unknown > 0) text += ", " + number(num_unknown) + " of numbers that are no sample";
-  if (!complete) return text + if_there("; ", "a debug audit", " says which");
+  if (num_unknown > 0) text += ", " + number(num_unknown) + " with unknown sample numbers";
+  if (!complete) return text + if_there("; ", "a debug audit", " lists them");
   if (!missing.empty()) text += "; missing: " + listed(missing);
   if (!repeated.empty()) text += "; repeated: " + listed(repeated);
   return text;

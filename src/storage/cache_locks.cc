@@ -77,9 +77,9 @@ std::string LockWatch::who() const {
 }
 
 std::string LockWatch::remedy() const {
-  if (!holder_) return "end that process, if it is stopped or no user of the cache";
+  if (!holder_) return "end that process if it is stopped, or if it does not use the cache";
   const std::string process = std::to_string(holder_->process);
-  return holder_->is_stopped ? "let it go on (kill -CONT " + process + "), or end it"
+  return holder_->is_stopped ? "continue it (kill -CONT " + process + "), or end it"
                              : "end it if it hangs";
 }
 

@@ -95,9 +95,10 @@ void check_signable(const std::string& key, const std::string& url) {
     const std::size_t end = std::min(key.find('/', begin), key.size());
     const std::string part = key.substr(begin, end - begin);
     if (part == "." || part == "..") {
-      throw Unsupported("a key with a part '" + part + "' cannot be asked for with a signature",
-                        in_quotes(redacted_url(url)),
-                        "copy it to another key, or let it be read without keys");
+      throw Unsupported(
+          "a signed request cannot name a key with the part '" + part + "'",
+          in_quotes(redacted_url(url)),
+          "copy the object to another key, or make it public and read it without credentials");
     }
     begin = end + 1;
   }

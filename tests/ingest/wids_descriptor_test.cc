@@ -156,7 +156,7 @@ TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
       {shard(R"("url":"b")"), "a shard without nsamples", "shardlist[1];"},
       {shard(R"("nsamples":1)"), "a shard without a url", "shardlist[1];"},
       {shard(R"("url":"b","nsamples":1,"md5sum":"abc")"), "32 hexadecimal", "shardlist[1].md5sum"},
-      {shard(R"("url":"b","url":"c","nsamples":1)"), "a key comes twice", "shardlist[1].url"},
+      {shard(R"("url":"b","url":"c","nsamples":1)"), "a key is repeated", "shardlist[1].url"},
       {shard(R"("url":"b","nsamples":9223372036854775807},{"url":"c","nsamples":1)"),
        "add up to more than 2^63", "shardlist[2].nsamples"},
       {R"({"wids_version":1,"shardlist":[7]})", "a number where an object", "shardlist[0]"},

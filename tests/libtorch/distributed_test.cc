@@ -272,7 +272,7 @@ TEST_F(DistributedTest, RanksThatGoByOtherDataOrOptionsHearItBeforeTheFirstSum) 
     for (const auto& texts : wanted) {
       std::string line;
       std::getline(lines, line);
-      EXPECT_THAT(line, HasSubstr("the ranks do not go by the same: "));
+      EXPECT_THAT(line, HasSubstr("the ranks' settings differ: "));
       for (const std::string& text : texts) EXPECT_THAT(line, HasSubstr(text));
     }
   }

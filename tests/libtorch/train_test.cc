@@ -767,7 +767,7 @@ TEST_F(RanksTrainTest, RanksStartedWithOtherDataOrOptionsAllSayWhichAndWhere) {
     RankByHand rank_1(job(std::to_string(i)), 1, rows[i].rank_1);
     for (RankByHand* rank : {&rank_0, &rank_1}) {
       EXPECT_EQ((*rank)->wait(), 1);
-      EXPECT_THAT((*rank)->err(), HasSubstr("the ranks do not go by the same: "));
+      EXPECT_THAT((*rank)->err(), HasSubstr("the ranks' settings differ: "));
       for (const char* text : rows[i].texts) EXPECT_THAT((*rank)->err(), HasSubstr(text));
     }
   }

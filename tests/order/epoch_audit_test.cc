@@ -73,22 +73,24 @@ TEST(EpochAuditTest, NamesTheOneSampleThatExplainsTheSums) {
   Samples samples = test::first_numbers(1000);
   samples.erase(samples.begin() + 17);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
-            "epoch 1: not exact: 999 deliveries of 1000: 1 missing, 0 repeated; missing: 17");
+            "epoch 1: not exact: 999 deliveries, 1000 expected: 1 missing, 0 repeated; "
+            "missing: 17");
   samples.push_back(600);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
-            "epoch 1: not exact: 1000 deliveries of 1000: 1 missing, 1 repeated; missing: 17; "
-            "repeated: 600");
+            "epoch 1: not exact: 1000 deliveries, 1000 expected: 1 missing, 1 repeated; "
+            "missing: 17; repeated: 600");
   samples.push_back(17);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
-            "epoch 1: not exact: 1001 deliveries of 1000: 0 missing, 1 repeated; repeated: 600");
+            "epoch 1: not exact: 1001 deliveries, 1000 expected: 0 missing, 1 repeated; "
+            "repeated: 600");
 }
 
 TEST(EpochAuditTest, SaysAtLeastHowManyWhereSumsTellNoMore) {
   const EpochAudit::Expectation expected(1000, kFingerprint);
   Samples samples = test::first_numbers(990);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(0),
-            "epoch 0: not exact: 990 deliveries of 1000: at least 10 missing, 0 repeated; a debug "
-            "audit says which");
+            "epoch 0: not exact: 990 deliveries, 1000 expected: at least 10 missing, 0 repeated; "
+            "a debug audit lists them");
   samples.insert(samples.end(), 10, 3);
   EXPECT_THAT(test::error_text([&] { audit_of(samples).prove(expected, 0); }),
               testing::HasSubstr("at least 1 missing, 1 repeated"));
@@ -109,10 +111,9 @@ TEST(EpochAuditTest, DebugModeSaysExactlyWhich) {
   EXPECT_EQ(verdict.num_unknown, 1U);
   EXPECT_THAT(verdict.repeated, testing::ElementsAre(EpochAudit::Verdict::Count{3, 2},
                                                      EpochAudit::Verdict::Count{7, 1}));
-  EXPECT_EQ(
-      verdict.text(2),
-      "epoch 2: not exact: 99 deliveries of 100: 5 missing, 3 repeated, 1 of numbers that are "
-      "no sample; missing: 95, 96, 97, 98, 99; repeated: 3 (2 times), 7");
+  EXPECT_EQ(verdict.text(2),
+            "epoch 2: not exact: 99 deliveries, 100 expected: 5 missing, 3 repeated, 1 with "
+            "unknown sample numbers; missing: 95, 96, 97, 98, 99; repeated: 3 (2 times), 7");
 }
 
 TEST(EpochAuditTest, DebugModeMergesRanksByReducingCountsToo) {
@@ -237,8 +238,8 @@ TEST(EpochAuditTest, AnOrderThatIsNotExactIsProvenToBeAsOrdered) {
   EXPECT_EQ(audit_of({7, 3, 7, 7}).verdict(expected).text(5),
             "epoch 5: 4 samples drawn from a hat, as ordered: proven");
   EXPECT_EQ(audit_of({7, 3, 7}).verdict(expected).text(5),
-            "epoch 5: not as ordered: 3 deliveries of 4: at least 1 missing, 0 repeated; a debug "
-            "audit says which");
+            "epoch 5: not as ordered: 3 deliveries, 4 expected: at least 1 missing, 0 repeated; "
+            "a debug audit lists them");
   // How often each is expected is not known, so debug mode cannot say more.
   EpochAudit debug = EpochAudit::with_debug(100, kFingerprint);
   debug.add(Samples{7, 3, 7, 8});

@@ -227,7 +227,7 @@ def test_ranks_that_differ_are_told_so(ds: shardwise.Dataset) -> None:
         assert all(text.startswith(differ + "batch size; give all ranks") for text in said)
     for said in FakeRanks(3).run(lambda rank: work(rank, rank.rank, batch_size=5)):
         assert said[0].startswith(differ + "number of steps taken; ")
-        assert said[1].startswith("NotExact: epoch 0: not exact: 15 deliveries of 103")
+        assert said[1].startswith("NotExact: epoch 0: not exact: 15 deliveries, 103 expected")
 
 
 def test_the_length_counts_what_was_taken_before_a_resume(ds: shardwise.Dataset) -> None:

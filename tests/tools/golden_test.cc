@@ -1,5 +1,5 @@
-// What the program says, whole: the commands and the outputs of golden/*.txt. With
-// SHARDWISE_UPDATE_GOLDEN=1 the outputs are written anew: read the difference before you commit it.
+// Runs the commands of golden/*.txt, and compares their outputs with the files as a whole.
+// SHARDWISE_UPDATE_GOLDEN=1 rewrites the outputs: read the difference before you commit it.
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,17 +12,17 @@ namespace shardwise::test {
 namespace {
 namespace fs = std::filesystem;
 
-/// Where a command ends, with its exit code.
+/// Printed around the exit code of a command, after its output.
 constexpr char kMark = '\1';
 
 std::string folder() { return source_dir() + "/tests/tools/golden"; }
 
-/// A session: commands, each with what it printed and its exit code, between lines that are kept.
+/// A part of a session: a command with its output and exit code, and the lines before it.
 struct Step {
-  std::string before;   ///< lines that are no command, as they are
-  std::string command;  ///< empty: there is none
-  /// With "[CODE]" as its last line if that is not 0, and "\\" before lines that are empty or begin
-  /// as commands do.
+  std::string before;   ///< empty lines and comments
+  std::string command;  ///< empty after the last command
+  /// The last line is "[CODE]" if the exit code is not 0. A "\\" is before lines that are empty or
+  /// begin like a command, a comment or a "\\" itself.
   std::string output;
 };
 
@@ -67,7 +67,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
   }
 }
 
-/// Runs the commands, one after another in one shell, and sets their outputs.
+/// Runs all commands in one shell, and sets their outputs.
 void run_all(std::vector<Step>& steps) {
   const TempDir dir;
   const std::string work = dir / "work";
@@ -85,7 +85,7 @@ void run_all(std::vector<Step>& steps) {
   replace_all(rest, work, "DIR");
   replace_all(rest, dir.path(), "DIR/..");
   replace_all(rest, SHARDWISE_VERSION, "VERSION");
-  // What differs from run to run.
+  // Parts that differ from run to run.
   for (const auto& [what, name] :
        {std::pair{R"(\b[0-9.]+ (s\n|s; the index|ms: ))", "TIME $1"},
         std::pair{R"re("(seconds|built_at)":("[^"]*"|[0-9.e-]+))re", "\"$1\":TIME"},

@@ -61,14 +61,16 @@ TEST(TokenCommandTest, SaysWhatATokenSays) {
   EXPECT_EQ(json["order"]["chunk_size"], 2);
   EXPECT_EQ(json["order"]["versions"]["permutation"], 1);
   EXPECT_THAT(shardwise_output({"token", token.to_text()}),
-              AllOf(HasSubstr("epoch 0, at position 4"), HasSubstr("window         2")));
+              AllOf(HasSubstr("epoch          0\nposition       4 over all"),
+                    HasSubstr("window         2")));
 }
 
 TEST(TokenCommandTest, SmallFilesOfWindowsAreReadAlike) {
   const SmallIndex index;
   const std::string mark = "\xEF\xBB\xBF";
   write_file(index.dir() / "token.txt", mark + token_of(index.path()).to_text() + "\r\n");
-  EXPECT_THAT(shardwise_output({"token", index.dir() / "token.txt"}), HasSubstr("at position 4"));
+  EXPECT_THAT(shardwise_output({"token", index.dir() / "token.txt"}),
+              HasSubstr("position       4 over"));
   write_file(index.dir() / "skip.txt", mark + "3\r\n# none\r\n4 # bad\r\n");
   const std::vector<std::string> order = {"order", index.path(), "--no-shuffle", "--skip",
                                           index.dir() / "skip.txt"};
@@ -106,8 +108,10 @@ TEST(TokenCommandTest, SaysWhereATokenStandsAmongBatchesByLength) {
   token.batches = {.rule = "field txt, unit 1, window 32, batch_size 6, max_tokens 0",
                    .delivered = 4};
   const std::string text = token.to_text();
-  EXPECT_THAT(shardwise_output({"token", text}),
-              HasSubstr("4 batches of the window that begins there, by length: field txt, unit 1"));
+  EXPECT_THAT(
+      shardwise_output({"token", text}),
+      HasSubstr(
+          "batches        4 delivered of the window that begins there; rule: field txt, unit 1"));
   EXPECT_THAT(shardwise_output({"token", "--json", text}),
               HasSubstr("\"batches\":{\"rule\":\"field txt, unit 1, window 32, batch_size 6, "
                         "max_tokens 0\",\"delivered\":4}"));

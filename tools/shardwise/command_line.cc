@@ -133,8 +133,8 @@ std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, 
       std::error_code failed;
       const bool is_file = std::filesystem::exists(argument, failed);
       return fmt::format(
-          "{} is one argument too many;{}", in_quotes(argument),
-          is_file ? " if a shell made several of a pattern, quote it: 'd/*.tar';" : "");
+          "unexpected argument {};{}", in_quotes(argument),
+          is_file ? " if the shell expanded a pattern, quote the pattern: 'd/*.tar';" : "");
     }
   }
   return std::nullopt;

@@ -27,7 +27,7 @@ void wipe() SHARDWISE_REQUIRES(console_mutex) {
   bar_is_drawn = false;
 }
 
-/// What shardwise-train calls an option of shardwise.
+/// Returns the name that shardwise-train gives to an option of shardwise; empty if it has none.
 std::string_view name_in_trainer(std::string_view option) {
   if (option == "--batch") return "--batch-size";
   if (option == "--global-batch") return "--global-batch-size";

@@ -15,9 +15,8 @@ bool is_terminal(int fd);
 /// terminal's width, else 80.
 std::size_t terminal_width(int fd);
 
-/// What messages begin with: "shardwise", until set_program_name() says otherwise. From then on
-/// errors spell options as that program does. Set it once, at the start; `name` must live as long
-/// as the process.
+/// Sets the name with which messages begin, "shardwise" by default. Errors then spell options as
+/// that program does. Call it once, at the start; `name` must live as long as the process.
 void set_program_name(const char* name);
 const char* program_name();
 

@@ -16,7 +16,7 @@ namespace shardwise::tools {
 Column decoded_fields(bool every_field, const std::string& image_field,
                       const std::optional<ImageTransform>& transform);
 
-/// A column that reads all bytes of a sample, and holds their checksum_of(): int64 [N].
+/// A column that reads all bytes of a sample and yields checksum_of() of it: int64 [N].
 Column read_fields();
 
 }  // namespace shardwise::tools

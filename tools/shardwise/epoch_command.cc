@@ -36,13 +36,11 @@ struct EpochOptions {
   std::string access = "map";
   Index::Lookup lookup;
   CacheArguments cache;
-  ShardPrefetcher::Options prefetch;
+  unsigned fetch_threads = ShardPrefetcher::Options().fetch_threads;
   std::optional<std::uint64_t> nodes;
   bool allow_empty = false;
   bool json = false;
 };
-
-using Batch = std::vector<std::uint64_t>;
 
 struct EpochReport {
   explicit EpochReport(const Hash128& fingerprint) : audit(fingerprint) {}
@@ -56,11 +54,11 @@ struct EpochReport {
   EpochAudit audit;
   std::uint64_t checksum = 0;
   std::uint64_t images = 0;
-  std::vector<std::uint64_t> bad;  ///< samples left out, as often as they came
+  std::vector<std::uint64_t> bad;  ///< samples left out, repeated if they came repeatedly
 };
 
-/// The ranks that read at the same time through this node's cache; none but the one that is loaded,
-/// if nothing is said of others. Errors: wrong usage.
+/// The ranks that read at the same time through this node's cache; only the loaded rank, unless
+/// --nodes or a launcher says otherwise. Errors: wrong usage.
 RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) {
   const std::uint64_t rank = sampler.rank(), world = sampler.world_size();
   if (!options.nodes) return options.run.node.value_or(RankOptions::Range{rank, 1});
@@ -91,7 +89,7 @@ std::vector<std::uint64_t> ranks_to_load(const Sampler& sampler, bool whole) {
 void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& ranks,
                       const EpochReport& report) {
   EpochAudit::Sum expected;
-  Batch batch(4096);
+  std::vector<std::uint64_t> batch(4096);
   const std::set<std::uint64_t> bad(report.bad.begin(), report.bad.end());
   for (const std::uint64_t rank : ranks) {
     const std::unique_ptr<Sampler> again = sampler.for_rank(rank);
@@ -197,11 +195,11 @@ Run open_epoch(const EpochOptions& options) {
   return run;
 }
 
-/// @param node  the ranks of this node; count 0: those that are loaded are alone.
+/// @param node  the ranks of this node; count 0 means: only the loaded ranks.
 LoadedEpoch::Settings load_settings(const EpochOptions& options, const RankOptions::Range& node) {
   return {.batch_size = options.batch,
           .threads = options.threads,
-          .fetch_threads = options.prefetch.fetch_threads,
+          .fetch_threads = options.fetch_threads,
           .node = node};
 }
 
@@ -340,7 +338,7 @@ void run(const EpochOptions& options, Output& out) {
   }
   out.print("shards    opened {}\n", counted(opened, "time"));
   if (cache) print_cache(cache->stats(), out);
-  out.print("memory    {} at most with mapped shards, {} without\n",
+  out.print("memory    peak {} with mapped shards; {} private at the end\n",
             human_bytes(peak_memory_bytes()), human_bytes(private_memory_bytes()));
   out.print("{}\n", is_empty ? "the epoch has no sample: nothing is proven" : proof);
   if (cache) {
@@ -360,7 +358,7 @@ void add_epoch_command(CLI::App& program, Output& out) {
   const auto options = std::make_shared<EpochOptions>();
   command
       ->add_option("--threads", options->threads,
-                   "loading threads; 0: the reading loop loads by itself")
+                   "loading threads; 0 means that the reading loop loads")
       ->check(kNumThreads)
       ->type_name("N")
       ->default_str("one per core");
@@ -376,8 +374,8 @@ void add_epoch_command(CLI::App& program, Output& out) {
   add_lookup_options(*command, options->lookup);
   add_cache_options(*command, options->cache);
   command
-      ->add_option("--prefetch", options->prefetch.fetch_threads,
-                   "number of shards fetched ahead at the same time; 0: none")
+      ->add_option("--prefetch", options->fetch_threads,
+                   "number of shards fetched ahead at the same time; 0 fetches none ahead")
       ->check(kNumThreads)
       ->type_name("N")
       ->capture_default_str();
@@ -394,9 +392,9 @@ void add_epoch_command(CLI::App& program, Output& out) {
   command->footer(
       "Under srun, mpirun or torchrun, and without --world and --rank, it reads the samples of the "
       "launcher's rank.\n\n"
-      "The samples are loaded as a training run loads them, by the library's Loader. With --decode "
-      "the line \"limit\" says what limits it. Damage of images that was forgiven has a line "
-      "\"forgiven\" for each kind.\n\n"
+      "The library's Loader loads the samples, as in a training run. With --decode the line "
+      "\"limit\" says what limits it, and a line \"forgiven\" counts each kind of damage in images "
+      "that were decoded nevertheless.\n\n"
       "With --bad-list all samples that cannot be decoded are found, for the --skip of later "
       "runs.\n\n"
       "Examples:\n  shardwise epoch train.idx --world 8 --threads 4\n"

@@ -251,22 +251,24 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
       .add_option_function<std::string>(
           "--retry-for",
           [&fetching](const std::string& given) { fetching.retry_for = parse_retry_time(given); },
-          "how long a fetch is tried again while a server is away, refuses for now, or sends what "
-          "is wrong, as 30s, 15m or 2h; 0: one try")
+          "how long to retry a fetch while a server is unreachable, refuses for now, or sends "
+          "wrong "
+          "content, e.g. 30s, 15m or 2h; 0 means one attempt")
       ->type_name("DURATION")
       ->default_str("15m")
       ->group(kFetchGroup);
   command
       .add_option("--host-connections", fetching.max_connections_per_host,
-                  "most transfers that talk to one host at a time; 0: no limit")
+                  "largest number of transfers from one host at a time; 0 means no limit")
       ->type_name("N")
       ->default_str("0")
       ->check(kWholeNumber)
       ->group(kFetchGroup);
   command
-      .add_option("--shard-connections", fetching.max_connections_per_shard,
-                  "requests at a time for one large shard that goes into the cache; 1: one for all "
-                  "of it")
+      .add_option(
+          "--shard-connections", fetching.max_connections_per_shard,
+          "requests at a time for one large shard that is fetched into the cache; 1 means one "
+          "request for the whole shard")
       ->type_name("N")
       ->default_str("4")
       ->check(kWholeNumber)

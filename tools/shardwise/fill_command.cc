@@ -145,7 +145,7 @@ void run(const FillOptions& options, Output& out) {
     return;
   }
   if (wanted.shards.empty()) {
-    out.print("no shard needs a cache: all are read where they lie\n");
+    out.print("no shard needs a cache: all are read in place\n");
     return;
   }
   out.print("{} {}; already there {}; did not fit {}\n",
@@ -157,7 +157,7 @@ void run(const FillOptions& options, Output& out) {
 
 void add_fill_command(CLI::App& cache_command, Output& out) {
   CLI::App* command = cache_command.add_subcommand(
-      "fill", "Fetch before a job what its order needs first, until the cache is full");
+      "fill", "Fetch the shards that a job will read first, until the cache is full");
   const auto options = std::make_shared<FillOptions>();
   const auto number = [&](const char* name, auto& value, const char* text) {
     return command->add_option(name, value, text)->check(kWholeNumber)->type_name("N");

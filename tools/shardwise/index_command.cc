@@ -56,7 +56,7 @@ struct IndexOptions {
   bool json = false;
 };
 
-/// The index that was built; nothing, with a note, if that of another build lies there by now.
+/// The index that was built; null, with a note, if another build has replaced it since.
 std::shared_ptr<const Index> built_index(const IndexOptions& options, const BuildReport& report) {
   std::shared_ptr<const Index> index = Index::open(options.index);
   const Index::Summary summary = index->summary();
@@ -176,7 +176,7 @@ std::vector<Index::Column> parse_columns(const std::vector<std::string>& texts) 
   return columns;
 }
 
-/// Runs a build; where it ends early and leaves a journal, says that the next one goes on from it.
+/// Runs a build. If it ends early and leaves a journal, says that the next build continues from it.
 template <class Build>
 BuildReport saying_how_to_continue(const IndexOptions& options, const Build& build) {
   try {
@@ -247,7 +247,7 @@ struct Job {
   const IndexOptions& options;
   BuildOptions build;
   SourceList sources;
-  bool is_update;  ///< the index was built from no words: its shards are its sources
+  bool is_update;  ///< the index stores no sources: its list of shards is used
   KeptContent kept;
 
   BuildPlan plan() const {
@@ -260,7 +260,7 @@ struct Job {
   }
 };
 
-/// What all modes have in common: how shards are reached, and when to stop.
+/// The options of all modes: access to the shards, and cancellation.
 BuildOptions access_options(const IndexOptions& options) {
   BuildOptions build;
   const std::string based_on = index_of_url_base(options);
@@ -272,7 +272,7 @@ BuildOptions access_options(const IndexOptions& options) {
   return build;
 }
 
-/// Reads the sources, and checks what can be checked before a shard is read.
+/// Reads the sources, and makes the checks that need no shard.
 Job make_job(const IndexOptions& options, BuildOptions build) {
   SourceList sources = options.sources.empty() ? read_index_sources(options.index, build.remote)
                                                : read_sources(options.sources, build.remote);
@@ -296,7 +296,7 @@ Job make_job(const IndexOptions& options, BuildOptions build) {
   return {options, std::move(build), std::move(sources), is_update, std::move(kept)};
 }
 
-/// Notes of a build with SOURCE: how the options given now differ from the earlier index's.
+/// Says how the content options differ from the earlier index's, after a build with SOURCE.
 void say_content_changed(const Job& job) {
   if (job.kept.is_lost) {
     say("note", "the earlier index could not be read: only the options given now are used");
@@ -357,7 +357,7 @@ void add_index_command(CLI::App& program, Output& out) {
       ->type_name("INDEX");
   command
       ->add_option("--threads", options->threads,
-                   "threads that scan; 0: the calling one alone (default: one per core)")
+                   "scanning threads; 0 means only the calling thread (default: one per core)")
       ->check(kNumThreads)
       ->type_name("N");
   const auto add_policy = [&](const char* name, std::string& value, const char* text,

@@ -22,7 +22,7 @@ std::vector<std::string> shown(const std::vector<std::string>& paths) {
   return texts;
 }
 
-/// The shards that a report is about, by path, without secrets; and what lies beside them.
+/// Paths of the shards in a report, without secrets; and other files beside them.
 struct Noted {
   Noted(const BuildReport& report, std::vector<std::string> other_files)
       : without_end_marker(shown(report.without_end_marker)),
@@ -37,12 +37,12 @@ struct Noted {
   std::vector<std::string> concatenated;
   std::vector<std::string> with_trailing_bytes;
   std::vector<std::string> without_checksum;
-  std::vector<std::string> left_out;  ///< files that are no shards
+  std::vector<std::string> left_out;  ///< files that are not shards
   std::vector<std::string> dropped;
   std::vector<std::string> gone;
 };
 
-/// Adds the paths as an array of `name`; those that are not UTF-8 in hexadecimal as another.
+/// Adds the paths as an array `name`; paths that are not UTF-8 in hexadecimal as `name`_hex.
 void add_paths(nlohmann::ordered_json& json, const std::string& name,
                const std::vector<std::string>& paths) {
   json[name] = nlohmann::ordered_json::array();

@@ -8,12 +8,12 @@
 
 namespace shardwise::tools {
 
-/// Says what a build did: a line and notes, or one JSON object.
-/// @param left_out  files in the sources' folders that are no shards.
+/// Reports a build: a line and notes, or one JSON object.
+/// @param left_out  files in the sources' folders that are not shards.
 void report_build(const std::string& index, const BuildReport& report,
                   std::vector<std::string> left_out, double seconds, bool is_json, Output& out);
 
-/// Says what a build would do: a table and a note, or one JSON object.
+/// Reports the plan of a build: a table and a note, or one JSON object.
 void report_plan(const std::string& index, const BuildPlan& plan, bool is_json, bool has_header,
                  Output& out);
 

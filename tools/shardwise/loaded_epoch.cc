@@ -136,7 +136,7 @@ void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
 }  // namespace
 
 struct LoadedEpoch::Impl {
-  /// A loader that stands where `sampler` does.
+  /// A loader at the position of `sampler`.
   std::unique_ptr<Loader> loader_at(const MixedDataset& data, const Sampler& sampler) const {
     auto loader = std::make_unique<Loader>(
         data,
@@ -145,12 +145,12 @@ struct LoadedEpoch::Impl {
                         .batch_size = settings.batch_size,
                         .replicas = sampler.replicas(),
                         .threads = settings.threads,
-                        // With a list, keep_bad() counts, and writes it before an error.
+                        // With --bad-list, keep_bad() counts, and writes the list before it throws.
                         .max_bad = max_bad() == 0 && arguments.bad_list.empty() ? 0 : kAllBad,
                         .fetch_threads = settings.fetch_threads},
         std::make_shared<OneRank>(sampler.rank(), sampler.world_size(), settings.node));
     ResumeToken token = sampler.token_after(0);
-    // The command itself proves the epoch, also where nobody knows what was delivered before.
+    // The command proves the epoch itself, even if the token lacks the earlier deliveries.
     token.audit.emplace().count = sampler.deliveries_before(token.position);
     loader->restore(token);
     LoaderAccess::accept_all_bad(*loader);
@@ -200,8 +200,8 @@ struct LoadedEpoch::Impl {
   const DecodeArguments arguments;
   const Settings settings;
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-  std::unique_ptr<Loader> part{};  // of the part that is loaded now
-  Loader::Stats stats{};           // of the parts before
+  std::unique_ptr<Loader> part{};  // the loader of the current part
+  Loader::Stats stats{};           // of the earlier parts
   std::vector<TraceEvent> events{};
   std::vector<std::uint64_t> bad{};  // repeated if they came repeatedly
   std::map<std::uint64_t, std::string> reasons{};

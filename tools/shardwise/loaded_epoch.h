@@ -60,8 +60,9 @@ inline std::uint64_t checksum_of(const Sample& sample, std::uint64_t& bytes) noe
   return checksum;
 }
 
-/// Parts of an epoch, loaded by shardwise::loader. One thread. A program that was built without the
-/// loader reads one sample after another, and decodes none.
+/// Parts of an epoch, loaded by shardwise::loader. A program without the loader reads one sample
+/// after another, and refuses --decode.
+/// Threads: one.
 class LoadedEpoch {
  public:
   struct Settings {
@@ -74,8 +75,8 @@ class LoadedEpoch {
   /// A loaded batch.
   struct Loaded {
     std::vector<std::uint64_t> samples;
-    std::uint64_t checksum = 0;  ///< without --decode: see checksum_of()
-    std::uint64_t images = 0;    ///< with it
+    std::uint64_t checksum = 0;  ///< see checksum_of(); 0 with --decode
+    std::uint64_t images = 0;    ///< decoded images; 0 without --decode
   };
   using Use = std::function<void(const Loaded&)>;
 
@@ -88,7 +89,7 @@ class LoadedEpoch {
   /// Loads the rest of the epoch of `sampler`, from its position, and passes each batch to `use`.
   /// Samples delivered earlier in the epoch are not checked.
   /// Errors: BadField if more samples are bad than --max-bad allows; the file of --bad-list is
-  ///   written before. Other errors of a sample name it. Cancelled after Ctrl-C.
+  ///   written first. Other errors of a sample name it. Cancelled after Ctrl-C.
   void load(const MixedDataset& data, const Sampler& sampler, const Use& use);
   /// Loads the first batch, and passes it to `use` `times` times.
   /// @return  the duration of these calls.
@@ -96,11 +97,12 @@ class LoadedEpoch {
   std::chrono::duration<double> replay(const MixedDataset& data, const Sampler& sampler,
                                        std::uint64_t times, const Use& use);
 
+  /// Loading threads; 0 in a program without the loader.
   [[nodiscard]] unsigned threads() const;
   [[nodiscard]] std::chrono::duration<double> waited() const;
-  /// Of fields, up to now.
+  /// Bytes of the fields that were read so far.
   [[nodiscard]] std::uint64_t bytes_read() const;
-  /// The limit of the loading, and advice in options of the command line.
+  /// What limits the loading, with advice in options of the command line.
   [[nodiscard]] std::string limit() const;
   /// Damage that decoders forgave, one line per kind.
   [[nodiscard]] std::vector<std::string> forgiven() const;

@@ -140,7 +140,7 @@ void refuse_beside_token(const RunArguments& arguments) {
   }
 }
 
-/// The samples, as numbers only, of a run without a data set: those of the token, or --size many.
+/// The sample numbers of a run without a data set, from the token or from --size.
 SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeToken>& token) {
   if (token) {
     if (arguments.size && *arguments.size != token->spec.num_samples) {
@@ -377,8 +377,8 @@ void go_by_launcher(RunArguments& arguments) {
   arguments.node = {.first = static_cast<std::uint64_t>(found.rank - found.local_rank),
                     .count = static_cast<std::uint64_t>(found.local_world_size)};
   if (!arguments.first_use.quiet) {
-    say("note", fmt::format("this is {}, by {}; --world and --rank would say otherwise",
-                            describe(found), found.launcher));
+    say("note", fmt::format("this is {}, by {}; --world and --rank override this", describe(found),
+                            found.launcher));
   }
 }
 

@@ -181,13 +181,12 @@ void print_report(const PackOptions& options, const PackList& list, const PackRe
   out.print(", {:.2f} s\n", seconds);
   if (!list.left_out.empty()) {
     say("note",
-        fmt::format("{} left out, as named unlike {}; the first is {}",
+        fmt::format("{} left out, not named like {}; the first is {}",
                     counted(list.left_out.size(), "file"),
                     list.classes.empty() ? "samples" : "images", in_quotes(list.left_out[0])));
   }
   if (!list.classes.empty() && !options.shuffle) {
-    say("note",
-        "each shard holds few classes, which training learns badly from; --shuffle mixes them");
+    say("note", "each shard holds few classes, which is bad for training; --shuffle mixes them");
   }
 }
 

@@ -111,9 +111,9 @@ void run(const TokenOptions& options, Output& out) {
     out.print("{}\n", json_text(json_of(token)));
     return;
   }
-  out.print("stands in      epoch {}, at position {} of all ranks\n", token.epoch, token.position);
+  out.print("epoch          {}\nposition       {} over all ranks\n", token.epoch, token.position);
   if (token.batches) {
-    out.print("               {} batches of the window that begins there, by length: {}\n",
+    out.print("batches        {} delivered of the window that begins there; rule: {}\n",
               token.batches->delivered, escaped(token.batches->rule));
   }
   if (token.audit) out.print("delivered      {} samples of this epoch\n", token.audit->count);

@@ -120,9 +120,10 @@ void run(const VerifyArguments& options, Output& out) {
   }
   if (num_unread > 0) {
     throw Error(ErrorCode::kIo,
-                fmt::format("{} of {} could not be read, and may be as indexed",
-                            human_count(num_unread), shards),
-                in_quotes(options.index), "see above why; run it again where they can be read");
+                fmt::format("{} of {} could not be read, and {} unverified",
+                            human_count(num_unread), shards, num_unread == 1 ? "is" : "are"),
+                in_quotes(options.index),
+                "the reasons are above; run it again when all shards can be read");
   }
 }
 

@@ -1,4 +1,4 @@
-// In place of loaded_epoch.cc where the loader is not built.
+// Replaces loaded_epoch.cc in builds without the loader.
 #include <nlohmann/json.hpp>
 
 #include "base/error_types.h"
