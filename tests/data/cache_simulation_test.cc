@@ -14,7 +14,6 @@
 namespace shardwise {
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 using Numbers = std::vector<std::uint64_t>;
 

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <string>
 
 #include "data/shards.h"

@@ -91,7 +91,8 @@ std::string wrong_with_some(const Data& data, std::mt19937_64& random, int count
 }
 
 /// Threads that fetch allocate so often that one of some hundred children met it.
-constexpr const char* kWhySkipped = "a child may find the sanitizer's allocator locked";
+constexpr const char* kWhySkipped =
+    "a forked child may find the sanitizer's allocator locked, and would hang";
 
 class DatasetBusyForkTest : public ::testing::Test {
  protected:

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <map>
 
 #include "base/error_types.h"
 #include "data/shards.h"

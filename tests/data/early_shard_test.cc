@@ -25,7 +25,6 @@ using test::error_text;
 using test::expect_sample;
 using test::kLate;
 using test::kPauseAt;
-using test::kSampleBytes;
 using test::kSamples;
 using test::name_of;
 using test::TempDir;

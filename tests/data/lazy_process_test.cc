@@ -1,12 +1,10 @@
 // Datasets without an index in several processes at once, and in ones that are killed.
 #include <unistd.h>
 
-#include <array>
 #include <atomic>
 #include <csignal>
 #include <deque>
 #include <map>
-#include <optional>
 #include <random>
 #include <thread>
 

@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <cstring>
 #include <fstream>
 #include <optional>
 #include <random>

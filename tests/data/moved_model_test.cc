@@ -3,7 +3,6 @@
 // that was indexed, and what did not change is never read again.
 #include <array>
 #include <filesystem>
-#include <iostream>
 #include <map>
 #include <string>
 #include <vector>

@@ -1,34 +1,22 @@
-// Datasets whose shards are remote or compressed, from the index to the epoch.
+// Datasets whose shards are remote or compressed: indexing, reading, and sources that change.
 #include <unistd.h>
 
-#include <atomic>
-#include <cstdio>
-#include <deque>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "base/hasher.h"
-#include "base/url.h"
-#include "data/dataset_access.h"
 #include "data/open_shard.h"
-#include "data/read_frontier.h"
+#include "data/remote_dataset.h"
 #include "index/offset_table.h"
 #include "index/segment_of.h"
-#include "ingest/remote_shards.h"
 #include "shardwise/data/dataset.h"
-#include "shardwise/data/fetch_plan.h"
 #include "shardwise/data/make_remote_access.h"
-#include "shardwise/data/shard_prefetcher.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/verify.h"
-#include "shardwise/order/sampler.h"
 #include "storage/cache_request.h"
 #include "storage/fetch_support.h"
 #include "storage/test_http_server.h"
-#include "support/process.h"
-#include "support/sample_pipeline.h"
 #include "support/shards.h"
 #include "support/support.h"
 
@@ -37,63 +25,12 @@ namespace {
 
 using test::error_code;
 using test::error_text;
+using test::kSamples;
+using test::kShards;
+using test::RemoteDatasetTest;
 using test::TarBuilder;
-using test::TempDir;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr int kShards = 20;
-constexpr int kSamples = 50;
-
-class RemoteDatasetTest : public ::testing::Test {
- protected:
-  RemoteDatasetTest() : fetchers_(std::make_shared<const Fetchers>(test::quick_options())) {}
-
-  static std::string tar_body(int shard) {
-    TarBuilder tar;
-    for (int i = 0; i < kSamples; ++i) {
-      const std::string key = "s" + std::to_string(1000 * shard + i);
-      tar.file(key + ".txt", "text " + key).file(key + ".cls", std::to_string(i % 10));
-    }
-    return tar.end().bytes();
-  }
-  /// Serves shards of one size under /<i>.tar, and gives their URLs.
-  std::vector<std::string> serve(Compression compression = Compression::kNone) {
-    std::vector<std::string> urls;
-    for (int shard = 0; shard < kShards; ++shard) {
-      const std::string path = "/" + std::to_string(shard) + ".tar";
-      const std::string body = tar_body(shard);
-      shard_bytes_ = body.size();
-      server_.serve(path, {.body = test::compress(body, compression)});
-      urls.push_back(server_.url(path));
-    }
-    return urls;
-  }
-  RemoteAccess remote(std::shared_ptr<ShardCache> keep = nullptr) {
-    return make_remote_access(fetchers_, std::move(keep));
-  }
-  std::shared_ptr<ShardCache> cache(
-      std::uint64_t budget_bytes = 1 << 30,
-      std::chrono::milliseconds room_timeout = ShardCache::Options{}.room_timeout) {
-    return ShardCache::open({.directory = dir_ / "cache",
-                             .budget_bytes = budget_bytes,
-                             .room_timeout = room_timeout,
-                             .fetchers = fetchers_});
-  }
-  std::string index_path() const { return dir_ / "remote.idx"; }
-  int total_gets() const {
-    int gets = 0;
-    for (int shard = 0; shard < kShards; ++shard) {
-      gets += server_.gets("/" + std::to_string(shard) + ".tar");
-    }
-    return gets;
-  }
-
-  TempDir dir_;
-  test::TestHttpServer server_;
-  std::shared_ptr<const Fetchers> fetchers_;
-  std::uint64_t shard_bytes_ = 0;
-};
 
 void expect_all_samples(const Dataset& data) {
   ASSERT_EQ(data.size(), std::uint64_t{kShards} * kSamples);
@@ -171,7 +108,7 @@ TEST_F(RemoteDatasetTest, ManySamplesAndFieldsOfThemComeThroughACacheAndWithoutO
       Dataset::open(index_path(), {.cache = ShardCache::open({.directory = dir_ / "small",
                                                               .budget_bytes = 4 * shard_bytes_,
                                                               .fetchers = fetchers_})}),
-      Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_})};
+      open_ranged()};
   for (const Dataset& data : ways) {
     std::vector<std::string> expected;
     for (const std::uint64_t i : numbers) {
@@ -349,7 +286,7 @@ TEST_F(RemoteDatasetTest, OfShardsThatWereExchangedInTheCacheTheRightBytesAreRea
 // faults.md 3
 // faults.md 73
 TEST_F(RemoteDatasetTest, WhatOthersForgedInTheCacheIsFoundByTheIndexsHashes) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs another user";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
   for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
     std::filesystem::remove_all(dir_ / "cache");
     std::filesystem::remove(index_path());
@@ -396,160 +333,6 @@ TEST_F(RemoteDatasetTest, WhatOthersForgedInTheCacheIsFoundByTheIndexsHashes) {
   }
 }
 
-TEST_F(RemoteDatasetTest, AnEpochWithLessBringsTheCacheDownToItsBudget) {
-  build_index(index_path(), serve(), {.remote = remote(cache())});
-  ASSERT_EQ(cache()->used_bytes(), kShards * shard_bytes_);
-  const std::uint64_t budget = kShards / 2 * shard_bytes_;
-  const auto data =
-      Dataset::open(index_path(), {.cache = cache(budget, std::chrono::milliseconds(5))});
-  // Every shard is in use all the time.
-  const auto sampler = make_sampler(data, {.seed = 3, .kind = Chunked{5, 200}});
-  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 1});
-  ASSERT_TRUE(prefetcher.is_active());
-  std::uint64_t samples = 0;
-  while (const auto number = sampler->next()) {
-    const Sample sample = data[*number];
-    ASSERT_EQ(sample["txt"], "text " + std::string(sample.key()));
-    prefetcher.reached(++samples);
-  }
-  EXPECT_EQ(samples, data.size());
-  // What lies beside the cache, for as long as it is mapped, does not count.
-  EXPECT_EQ(data.cache()->entries().size() * shard_bytes_, budget);
-  EXPECT_EQ(data.cache()->stats().evicted, std::uint64_t{kShards - kShards / 2});
-}
-
-/// What an epoch that uses all shards all the time does over a cache that holds few of them.
-struct SmallCacheRun {
-  std::uint64_t most_bytes = 0;  // in the cache's folder
-  ShardCache::Stats stats;
-};
-SmallCacheRun run_in_small_cache(const Dataset& data, const std::string& folder) {
-  const auto sampler = make_sampler(data, {.seed = 3, .kind = Chunked{5, 200}});
-  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 1});
-  EXPECT_TRUE(prefetcher.is_active());
-  SmallCacheRun run;
-  std::uint64_t samples = 0;
-  while (const auto number = sampler->next()) {
-    const Sample sample = data[*number];
-    EXPECT_EQ(sample["txt"], "text " + std::string(sample.key()));
-    prefetcher.reached(++samples);
-    std::uint64_t bytes = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(folder + "/shards")) {
-      std::error_code gone;
-      const std::string name = entry.path().filename();
-      const auto size = entry.file_size(gone);
-      if (!gone && name.find(".tar") != std::string::npos) bytes += size;
-    }
-    run.most_bytes = std::max(run.most_bytes, bytes);
-  }
-  EXPECT_EQ(samples, data.size());
-  run.stats = data.cache()->stats();
-  return run;
-}
-
-// faults.md 16
-TEST_F(RemoteDatasetTest, WhereShardsInUseDoNotFitOneLiesBesideTheBudgetAndTheRestIsReadPast) {
-  build_index(index_path(), serve(), {.remote = remote()});
-  for (const std::uint64_t budget : {4 * shard_bytes_, shard_bytes_}) {
-    const int before = total_gets();
-    const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
-    const SmallCacheRun run = run_in_small_cache(data, dir_ / "cache");
-    EXPECT_LE(run.most_bytes, budget + shard_bytes_);
-    EXPECT_GE(run.most_bytes, budget);
-    EXPECT_LE(run.stats.fetched, std::uint64_t{kShards}) << "no more than one for each use";
-    EXPECT_LE(total_gets() - before, kShards * (kSamples + 2)) << "no sample is asked for twice";
-    cache()->prune(0);
-  }
-}
-
-// faults.md 16
-TEST_F(RemoteDatasetTest, WhatCannotBeReadPastTheCacheTakesHalfTheBudgetBesideIt) {
-  for (const bool is_compressed : {true, false}) {
-    const auto urls = serve(is_compressed ? Compression::kGzip : Compression::kNone);
-    for (int shard = 0; shard < kShards && !is_compressed; ++shard) {
-      const std::string path = "/" + std::to_string(shard) + ".tar";
-      server_.serve(path, {.body = tar_body(shard), .has_ranges = false});
-    }
-    build_index(index_path(), urls, {.remote = remote()});
-    const std::uint64_t budget = 8 * shard_bytes_;
-    const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
-    const SmallCacheRun run = run_in_small_cache(data, dir_ / "cache");
-    // One more that comes, and the compressed originals of two.
-    EXPECT_LE(run.most_bytes, budget + budget / 2 + 2 * shard_bytes_);
-    EXPECT_GT(run.most_bytes, budget);
-  }
-}
-
-// faults.md 16
-TEST_F(RemoteDatasetTest, AShardThatIsReadPastTheCacheIsMappedOnceItHasCome) {
-  build_index(index_path(), serve(), {.remote = remote()});
-  const auto small = cache(shard_bytes_, std::chrono::milliseconds(5));
-  const auto data = Dataset::open(index_path(), {.cache = small});
-  const Sample inside = data[0], beside = data[kSamples];
-  std::optional<Sample> past = data[2 * kSamples];
-  EXPECT_EQ((*past)["txt"], "text s2000");
-  EXPECT_EQ(server_.gets("/2.tar"), 1 + 2) << "for the index; its first block, and one sample";
-  const Dataset other = Dataset::open(index_path(), {.cache = cache()});
-  EXPECT_EQ(other[2 * kSamples].copy("txt"), "text s2000");
-  const int gets = server_.gets("/2.tar");
-  EXPECT_EQ(data[2 * kSamples + 1].copy("txt"), "text s2001");
-  EXPECT_EQ(server_.gets("/2.tar"), gets + 1) << "somebody holds a sample of it still";
-  past.reset();
-  EXPECT_EQ(data[2 * kSamples + 2].copy("txt"), "text s2002");
-  EXPECT_EQ(server_.gets("/2.tar"), gets + 1);
-  EXPECT_EQ(small->stats().fetched, 2U);
-}
-
-TEST_F(RemoteDatasetTest, BatchesThatSpanShardsAndAreHeldDoNotStallEviction) {
-  build_index(index_path(), serve(), {.remote = remote()});
-  // Who waited for a shard of its own batch would wait for an hour.
-  const auto data =
-      Dataset::open(index_path(), {.cache = cache(3 * shard_bytes_, std::chrono::hours(1))});
-  const auto sampler = make_sampler(data, {.kind = Sequential{}});
-  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 0});
-  std::vector<Sample> held;  // two batches, each of three shards or four
-  std::uint64_t samples = 0;
-  while (const auto number = sampler->next()) {
-    held.push_back(data[*number]);
-    ASSERT_EQ(held.back()["txt"], "text " + std::string(held.back().key()));
-    if (++samples % 120 != 0) continue;
-    if (samples > 120) held.erase(held.begin(), held.begin() + 120);
-    prefetcher.reached(samples);
-    EXPECT_LE(data.cache()->used_bytes(), (3 + 6) * shard_bytes_);
-  }
-  EXPECT_EQ(samples, data.size());
-  held.clear();
-  prefetcher.reached(samples);
-  EXPECT_LE(data.cache()->used_bytes(), 3 * shard_bytes_) << "what is let go leaves";
-  EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
-}
-
-// What a batch in the making has read may leave, though it was not delivered.
-TEST_F(RemoteDatasetTest, WhatABatchHasReadLeavesAtOnceAndIsNotWaitedFor) {
-  build_index(index_path(), serve(), {.remote = remote()});
-  const auto data =
-      Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::minutes(10))});
-  const auto sampler = make_sampler(data, {.kind = Sequential{}});
-  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 0});
-  detail::ReadFrontier frontier([&](std::uint64_t num_read) { prefetcher.note_read(num_read); });
-  std::uint64_t samples = 0;
-  while (samples < data.size()) {
-    constexpr std::uint64_t kBatch = 250;  // of five shards
-    auto batch = frontier.begin(samples, samples + kBatch);
-    for (std::uint64_t i = 0; i < kBatch; ++i) {
-      batch.reach(samples + i);
-      const std::uint64_t number = *sampler->next();
-      const Sample sample = data[number];
-      ASSERT_EQ(sample["txt"], "text " + std::string(sample.key()));
-      ASSERT_LE(data.cache()->used_bytes(), 2 * shard_bytes_) << number;
-    }
-    samples += kBatch;
-    prefetcher.reached(samples);
-  }
-  EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
-  EXPECT_EQ(data.cache()->stats().bypassed, 0U);
-}
-
 TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
   build_index(index_path(), serve(), {.remote = remote()});
   const auto data = Dataset::open(index_path());
@@ -563,8 +346,7 @@ TEST_F(RemoteDatasetTest, WithoutACacheTheErrorSaysHowToGetOne) {
 TEST_F(RemoteDatasetTest, SingleSamplesAreReadByRange) {
   build_index(index_path(), serve(), {.remote = remote()});
   const int before = total_gets();
-  const auto data =
-      Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_});
+  const auto data = open_ranged();
   expect_all_samples(data);
   EXPECT_EQ(total_gets() - before, 5 + 4) << "one request a sample, and one a shard";
   server_.serve("/0.tar", {.body = std::string(shard_bytes_, 'x'), .etag = "\"v2\""});
@@ -629,17 +411,13 @@ TEST_F(RemoteDatasetTest, SingleSamplesOfAShardThatChangedUnderItsEtagAreStale) 
       serve_one(before);
       build_index(index_path(), {server_.url("/x.tar")},
                   {.content = {.hashes = hashes}, .remote = remote()});
-      const auto open = [&] {
-        return Dataset::open(index_path(),
-                             {.access = Dataset::Access::kRange, .fetchers = fetchers_});
-      };
       const int gets = server_.gets("/x.tar");
-      const auto data = open();
+      const auto data = open_ranged();
       EXPECT_EQ(all_words(data), repeated("old."));
       EXPECT_EQ(server_.gets("/x.tar") - gets, 2 * kSamples + (hashes ? 0 : 1))
           << "the header once, unless hashes say more";
       serve_one(after);
-      const auto changed = open();
+      const auto changed = open_ranged();
       for (const std::uint64_t i : {0, kSamples - 1}) {
         EXPECT_EQ(error_code([&] { changed[i]; }), ErrorCode::kStaleIndex);
       }
@@ -658,8 +436,7 @@ TEST_F(RemoteDatasetTest, SingleSamplesThatCameToHarmAreFetchedAgain) {
   server_.serve("/x.tar", {.body = right});
   build_index(index_path(), {server_.url("/x.tar")},
               {.content = {.hashes = true}, .remote = remote()});
-  const auto data =
-      Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_});
+  const auto data = open_ranged();
   const auto gets_of_one = [&](int num_wrong, bool same_way) {
     const int before = server_.gets("/x.tar");
     server_.serve("/x.tar",
@@ -771,8 +548,7 @@ TEST_F(RemoteDatasetTest, AServerThatKeepsItsEtagIsNoticedByHashes) {
   server_.serve("/x.tar", {.body = tar_of("new!")});
   const auto cached = Dataset::open(index_path(), {.cache = cache()});
   EXPECT_THAT(error_text([&] { cached[0]; }), HasSubstr("not those that were indexed"));
-  const auto ranged =
-      Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_});
+  const auto ranged = open_ranged();
   EXPECT_THAT(error_text([&] { ranged[7]; }),
               AllOf(HasSubstr("the fetched bytes are not those that were indexed"),
                     HasSubstr("sample 7 ('s107')"), HasSubstr(server_.url("/x.tar"))));
@@ -785,7 +561,7 @@ TEST_F(RemoteDatasetTest, OfAShardWithoutVersionsSamplesAreHeldToTheirHashes) {
     server_.serve("/x.tar", {.body = tar_of("old."), .etag = ""});
     build_index(index_path(), {server_.url("/x.tar")},
                 {.content = {.hashes = hashes}, .remote = remote()});
-    return Dataset::open(index_path(), {.access = Dataset::Access::kRange, .fetchers = fetchers_});
+    return open_ranged();
   };
   const auto hashed = open(true);
   EXPECT_EQ(hashed[7].copy("txt"), "old.");
@@ -875,192 +651,6 @@ TEST_F(RemoteDatasetTest, VerifyReadsRemoteShards) {
               HasSubstr("the content of 's2000.txt'"));
   server_.serve("/2.tar", {.body = sink.bytes, .etag = "\"v2\""});
   EXPECT_THAT(*verify_shard(*index, 2, {.remote = source}), HasSubstr("changed at its source"));
-}
-
-/// Loads an epoch, with prefetching as told, and gives the bytes that were fetched.
-std::uint64_t load_epoch(const Dataset& data, Sampler& sampler, ShardPrefetcher* prefetcher,
-                         unsigned threads, std::vector<bool>& seen) {
-  const std::uint64_t before = data.cache()->stats().fetched_bytes;
-  auto loader = test::sample_pipeline(
-      data, [&] { return sampler.next(); },
-      [](const Sample& sample) {
-        std::string text(sample["txt"]);
-        if (text != "text " + std::string(sample.key())) throw std::runtime_error("wrong bytes");
-        return sample.index();
-      },
-      {.threads = threads});
-  std::uint64_t delivered = 0;
-  while (const auto i = loader.next()) {
-    seen.at(*i) = true;
-    if (prefetcher != nullptr) prefetcher->reached(++delivered);
-  }
-  return data.cache()->stats().fetched_bytes - before;
-}
-
-struct PlanCase {
-  const char* name;
-  OrderKind kind;
-  unsigned loader_threads;
-  unsigned prefetch_threads;
-};
-
-class PlannedEpochTest : public RemoteDatasetTest,
-                         public ::testing::WithParamInterface<PlanCase> {};
-
-TEST_P(PlannedEpochTest, FetchesWhatThePlanSaysAndNoMoreThanLru) {
-  const PlanCase& how = GetParam();
-  build_index(index_path(), serve(), {.remote = remote()});
-  const std::uint64_t budget = kShards / 5 * shard_bytes_;  // 20 % of the data
-  const auto data = Dataset::open(index_path(), {.cache = cache(budget, std::chrono::seconds(30))});
-  const auto sampler = make_sampler(data, {.seed = 3, .kind = how.kind});
-  constexpr std::uint64_t kEpochs = 3;
-  const FetchPlan plan = plan_fetches(*sampler, FetchPlan::Shards::of(data),
-                                      {.nodes = 1, .cache_bytes = budget, .epochs = kEpochs});
-  ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = how.prefetch_threads});
-  ASSERT_TRUE(prefetcher.is_active());
-  std::uint64_t planned = 0, planned_lru = 0, fetched = 0;
-  for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
-    sampler->set_epoch(epoch);
-    prefetcher.begin_epoch(*sampler);
-    std::vector<bool> seen(data.size());
-    fetched += load_epoch(data, *sampler, &prefetcher, how.loader_threads, seen);
-    EXPECT_EQ(std::count(seen.begin(), seen.end(), true), static_cast<long>(data.size()));
-    EXPECT_LE(data.cache()->used_bytes(), budget);
-    planned += plan.total(epoch).next_use.bytes_fetched;
-    planned_lru += plan.total(epoch).lru.bytes_fetched;
-    if (how.prefetch_threads == 0) {
-      EXPECT_EQ(fetched, planned) << "epoch " << epoch;
-    } else {
-      // Shards for the next epoch are fetched before this one ends. One shard more or less: threads
-      // that read and threads that fetch ahead may overtake each other, on a busy machine.
-      EXPECT_GE(fetched + budget + shard_bytes_, planned) << "epoch " << epoch;
-      EXPECT_LE(fetched, planned + budget + shard_bytes_) << "epoch " << epoch;
-    }
-  }
-  EXPECT_LT(planned, planned_lru);
-  EXPECT_EQ(data.cache()->stats().bypassed, 0u);
-}
-INSTANTIATE_TEST_SUITE_P(Ways, PlannedEpochTest,
-                         ::testing::Values(PlanCase{"OneThread", Sharded{1}, 0, 0},
-                                           PlanCase{"Loader", Sharded{1}, 2, 0},
-                                           PlanCase{"LoaderAndPrefetcher", Sharded{1}, 2, 2},
-                                           PlanCase{"Window", Sharded{3}, 2, 2},
-                                           PlanCase{"ChunkedWindow", Chunked{kSamples, 2}, 2, 2}),
-                         [](const auto& way) { return std::string(way.param.name); });
-
-TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
-  build_index(index_path(), serve(), {.remote = remote()});
-  const auto warning = [&](std::uint64_t num_shards, std::uint64_t window) {
-    const auto data = Dataset::open(
-        index_path(), {.cache = cache(num_shards * shard_bytes_, std::chrono::seconds(30))});
-    return small_cache_warning(data, *make_sampler(data, {.seed = 1, .kind = Sharded{window}}),
-                               {.first = 0, .count = 1});
-  };
-  EXPECT_EQ(warning(4, 4), std::nullopt);
-  EXPECT_EQ(warning(1, 1), std::nullopt);
-  EXPECT_THAT(warning(3, 4).value(),
-              testing::AllOf(HasSubstr("uses up to"),
-                             HasSubstr("(" + std::to_string(4 * shard_bytes_) + " bytes)"),
-                             HasSubstr("so that samples of what has no room are read one by one "
-                                       "from their source, or shards may be fetched again; choose "
-                                       "a smaller window or a larger cache")));
-  // Several ranks with a window each, which cannot be smaller.
-  const auto shared =
-      Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(30))});
-  const auto ranks =
-      make_sampler(shared, {.seed = 1, .kind = Sharded{1}, .streams = 3}, {.world_size = 3});
-  EXPECT_THAT(small_cache_warning(shared, *ranks, {.first = 0, .count = 3}).value(),
-              testing::EndsWith("shards may be fetched again; choose a larger cache"));
-  const auto data = Dataset::open(index_path());
-  EXPECT_EQ(small_cache_warning(data, *make_sampler(data, {.kind = Sharded{100}}), {}),
-            std::nullopt)
-      << "there is no cache";
-}
-
-TEST_F(RemoteDatasetTest, ACacheTooSmallForSingleDrawsIsNoticedBeforehand) {
-  build_index(index_path(), serve(), {.remote = remote()});
-  const auto warning = [&](std::uint64_t num_shards, const OrderKind& kind,
-                           std::uint64_t last_sample = 0) {
-    auto data = Dataset::open(
-        index_path(), {.cache = cache(num_shards * shard_bytes_, std::chrono::seconds(30))});
-    if (last_sample != 0) {
-      data = data.where("sample <= " + std::to_string(last_sample));
-    }
-    return small_cache_warning(data, *make_sampler(data, {.seed = 1, .kind = kind}),
-                               {.first = 0, .count = 1});
-  };
-  EXPECT_THAT(
-      warning(3, Resampled{}).value(),
-      testing::AllOf(HasSubstr("the order takes samples from any shard at any time, and so uses "),
-                     HasSubstr("(" + std::to_string(kShards * shard_bytes_) + " bytes)"),
-                     HasSubstr("choose the order `sharded` with a window of 3 shards at most")));
-  EXPECT_EQ(warning(3, Sharded{3}), std::nullopt) << "the advice holds";
-  EXPECT_EQ(warning(kShards, Resampled{}), std::nullopt) << "it holds all";
-  EXPECT_EQ(warning(3, Resampled{.unit = Resampled::Unit::kShard}), std::nullopt);
-  EXPECT_EQ(warning(1, Resampled{}, kSamples - 1), std::nullopt) << "a view of one shard";
-  EXPECT_NE(warning(1, Resampled{}, kSamples), std::nullopt) << "a view of two shards";
-}
-
-/// Where processes wait for each other, as the ranks of a data parallel run do after each step.
-struct Meeting {
-  std::atomic<std::uint64_t> arrived{0};
-};
-
-TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
-#ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer lets no thread begin in a child of a process with threads";
-#endif
-  constexpr std::uint64_t kRanks = 4, kBatch = 10;
-  build_index(index_path(), serve(), {.remote = remote()});
-  const std::uint64_t budget = kShards / 5 * shard_bytes_;
-  const Order order{.seed = 5, .kind = Sharded{.window = 1}};
-  FetchPlan plan;
-  {
-    const auto data = Dataset::open(index_path());
-    plan =
-        plan_fetches(*make_sampler(data, order, {.world_size = kRanks}),
-                     FetchPlan::Shards::of(data), {.nodes = 1, .cache_bytes = budget, .epochs = 2});
-  }
-  const test::Shared<Meeting> meeting;
-  const int before = total_gets();
-  std::deque<test::Child> ranks;
-  for (std::uint64_t rank = 0; rank < kRanks; ++rank) {
-    ranks.emplace_back([&, rank]() -> std::string {
-      const auto data =
-          Dataset::open(index_path(), {.cache = cache(budget, std::chrono::milliseconds(50))});
-      const auto sampler =
-          make_sampler(data, order, {.rank = rank, .world_size = kRanks, .batch_size = kBatch});
-      ShardPrefetcher prefetcher(data, *sampler,
-                                 {.fetch_threads = 1, .node = {.first = 0, .count = kRanks}});
-      std::uint64_t steps = 0;
-      for (std::uint64_t epoch = 0; epoch < 2; ++epoch) {
-        sampler->set_epoch(epoch);
-        prefetcher.begin_epoch(*sampler);
-        for (std::uint64_t left = sampler->steps(); left > 0; --left) {
-          for (std::uint64_t i = 0; i < kBatch; ++i) {
-            const auto number = sampler->next();
-            if (!number) break;
-            const Sample sample = data[*number];
-            if (sample["txt"] != "text " + std::string(sample.key())) return "wrong bytes";
-          }
-          prefetcher.reached(sampler->position());
-          ++meeting->arrived;
-          ++steps;
-          while (meeting->arrived < steps * kRanks) std::this_thread::yield();
-        }
-      }
-      return "";
-    });
-  }
-  for (test::Child& rank : ranks) EXPECT_EQ(rank.wait(), "");
-  const std::uint64_t fetched = static_cast<std::uint64_t>(total_gets() - before) * shard_bytes_;
-  const std::uint64_t planned =
-      plan.total(0).next_use.bytes_fetched + plan.total(1).next_use.bytes_fetched;
-  std::printf("%llu bytes fetched, %llu planned\n", static_cast<unsigned long long>(fetched),
-              static_cast<unsigned long long>(planned));
-  // Within a step ranks may drift apart, and before the end shards of the next epoch are fetched.
-  EXPECT_GE(fetched + budget, planned);
-  EXPECT_LE(fetched, planned + budget + planned / 4);
 }
 
 }  // namespace

@@ -42,7 +42,7 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadWithThirtyTwoDescriptors) {
 
 // faults.md 26
 TEST(ResourceLimitTest, NoFreeDescriptorIsATypedErrorAndTheDatasetGoesOn) {
-  if (kSanitized) GTEST_SKIP() << "the sanitizer needs descriptors itself";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
   const Shards shards(3, 5);
   EXPECT_EQ(in_child([&]() -> std::string {
               const Dataset data = Dataset::open(shards.index_path());
@@ -97,7 +97,7 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors)
 
 // faults.md 26
 TEST(ResourceLimitTest, WithoutAFreeDescriptorOneOfOursIsClosed) {
-  if (kSanitized) GTEST_SKIP() << "the sanitizer needs descriptors itself";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
   const Shards shards(20, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
               const Dataset data =
@@ -130,7 +130,7 @@ void write_large_shard(const std::string& path, std::uint64_t first, std::uint64
 
 // faults.md 27
 TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
-  if (kSanitized) GTEST_SKIP() << "needs a limit on address space";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
   const test::TempDir dir;
   test::write_file(dir / "small.tar", test::shard_bytes(0, 5));
   write_large_shard(dir / "large.tar", 6, 5);
@@ -160,7 +160,7 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
 
 // faults.md 27
 TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
-  if (kSanitized) GTEST_SKIP() << "needs a limit on address space";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
   const test::TempDir dir;
   write_large_shard(dir / "large.tar", 0, 1);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -181,7 +181,7 @@ TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
 
 // faults.md 27
 TEST(ResourceLimitTest, AThreadThatCannotBeStartedIsATypedError) {
-  if (kSanitized) GTEST_SKIP() << "needs a limit on address space";
+  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
   EXPECT_EQ(in_child([&]() -> std::string {
               set_limit(RLIMIT_AS, 256 << 20);
               WorkerThreads threads;

@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <optional>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 #include "data/shards.h"

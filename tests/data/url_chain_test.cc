@@ -23,6 +23,7 @@
 #include "shardwise/ingest/relocate.h"
 #include "shardwise/ingest/verify.h"
 #include "storage/fetch_support.h"
+#include "storage/signing.h"
 #include "storage/test_http_server.h"
 #include "support/chain.h"
 #include "support/support.h"
@@ -34,22 +35,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kShards = 4;
 constexpr const char* kSecret = "swordfish";
-
-std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::string_view three = bytes.substr(i, 3);
-    unsigned word = 0;
-    for (std::size_t k = 0; k < 3; ++k) {
-      word = word << 8 | (k < three.size() ? static_cast<unsigned char>(three[k]) : 0U);
-    }
-    for (std::size_t k = 0; k < 4; ++k) {
-      text += k <= three.size() ? kDigits[word >> (18 - 6 * k) & 63] : '=';
-    }
-  }
-  return text;
-}
 
 std::string text_of(std::size_t shard, int version) {
   return "text " + std::to_string(shard) + " of version " + std::to_string(version);

@@ -261,7 +261,7 @@ TEST(ImageCodecTest, ImagesOfFewerBitsAreNotTakenForSixteen) {
 
 TEST(ImageCodecTest, PicturesOfOthersHaveTheirGoldenPixels) {
   const auto corpus = test::corpus_dir();
-  if (!corpus) GTEST_SKIP() << "no corpus";
+  if (!corpus) GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
   const auto media = *corpus / "corpus" / "media";
   const auto ppm = pixels(test::read_file(media / "testorig.ppm"));
   EXPECT_EQ(ppm.height, 149);

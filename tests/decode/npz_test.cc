@@ -7,8 +7,6 @@
 namespace shardwise::detail {
 namespace {
 
-using testing::HasSubstr;
-
 constexpr std::uint64_t kPlenty = 1 << 20;
 
 std::string refusal(const std::string& bytes, const std::string& array,

@@ -1,8 +1,7 @@
 // The programs of examples/ do what their first lines say, on shards made here.
 
-#include <cstdlib>
-
 #include "storage/test_http_server.h"
+#include "support/environment.h"
 #include "tools/process.h"
 
 namespace shardwise::test {
@@ -17,7 +16,7 @@ class ExamplesTest : public testing::Test {
   static constexpr int kSamples = 10;
 
   ExamplesTest() {
-    ::setenv("XDG_CACHE_HOME", (dir_ / "cache").c_str(), 1);
+    environment_.set("XDG_CACHE_HOME", dir_ / "cache");
     std::filesystem::create_directory(dir_ / "data");
     for (int shard = 0; shard < kShards; ++shard) {
       TarBuilder tar;
@@ -28,7 +27,6 @@ class ExamplesTest : public testing::Test {
       write_file(this->shard(shard), tar.end().bytes());
     }
   }
-  ~ExamplesTest() override { ::unsetenv("XDG_CACHE_HOME"); }
 
   std::string shard(int number) const {
     return dir_ / "data/train-" + std::to_string(number) + ".tar";
@@ -40,6 +38,7 @@ class ExamplesTest : public testing::Test {
   }
 
   TempDir dir_;
+  Environment environment_;
 };
 
 TEST_F(ExamplesTest, ReadSamplesReadsByNumberAndByKey) {

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <sstream>
 
 #include "libtorch/local_ranks.h"
@@ -19,7 +18,8 @@ namespace {
 
 TEST(TrainExampleTest, GoesOnFromItsCheckpointOnOtherRanks) {
   const TempDir dir;
-  ::setenv("XDG_CACHE_HOME", (dir / "cache").c_str(), 1);
+  Environment environment;
+  environment.set("XDG_CACHE_HOME", dir / "cache");
   TarBuilder tar;
   for (unsigned i = 0; i < 20; ++i) {
     tar.file(std::to_string(i) + ".cls", std::to_string(i % 2));
@@ -42,7 +42,6 @@ TEST(TrainExampleTest, GoesOnFromItsCheckpointOnOtherRanks) {
     rest.clear();
   }
   EXPECT_EQ(train("3"), rest + "epoch 2: 20 samples, each exactly once: proven\n");
-  ::unsetenv("XDG_CACHE_HOME");
 }
 
 /// Pictures of two classes that differ in colour; `shift` is added to the labels.

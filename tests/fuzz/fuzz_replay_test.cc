@@ -2,11 +2,11 @@
 // run. A target must throw nothing.
 
 #include <cstdlib>
-#include <random>
 
 #include "checksums.h"
 #include "index/offset_table.h"
 #include "index_files.h"
+#include "support/chain.h"
 #include "support/support.h"
 #include "targets.h"
 
@@ -16,15 +16,14 @@ namespace {
 constexpr int kMutations = 400;
 
 /// Makes small changes as fuzzers do.
-class Mutator {
+class Mutator : public test::Dice {
  public:
-  explicit Mutator(std::uint64_t seed) : random_(seed) {}
+  using Dice::Dice;
 
   std::string mutated(std::string bytes, const std::string& other) {
     for (std::uint64_t n = 1 + below(4); n > 0; --n) mutate(bytes, other);
     return bytes;
   }
-  std::uint64_t below(std::uint64_t n) { return random_() % n; }
 
  private:
   void mutate(std::string& bytes, const std::string& other) {
@@ -37,14 +36,14 @@ class Mutator {
         if (at < bytes.size()) bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
         break;
       case 1:
-        if (at < bytes.size()) bytes[at] = static_cast<char>(random_());
+        if (at < bytes.size()) bytes[at] = static_cast<char>(number());
         break;
       case 2:
         if (at < bytes.size()) bytes[at] = kOdd[below(kOdd.size())];
         break;
       case 3:
         for (std::uint64_t i = at; i < std::min<std::size_t>(at + 8, bytes.size()); ++i) {
-          bytes[i] = static_cast<char>(random_());
+          bytes[i] = static_cast<char>(number());
         }
         break;
       case 4:
@@ -62,8 +61,6 @@ class Mutator {
         break;
     }
   }
-
-  std::mt19937_64 random_;
 };
 
 class FuzzReplayTest : public testing::TestWithParam<const char*> {};

@@ -1,7 +1,6 @@
 // An index without files, of what a descriptor claims.
 #include "index/claimed_index.h"
 
-#include <limits>
 #include <random>
 #include <vector>
 

@@ -7,14 +7,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
-#include <random>
 #include <sstream>
 
 #include "base/text.h"
 #include "index/offset_table.h"
 #include "shardwise/index/query.h"
 #include "shardwise/ingest/index_builder.h"
+#include "support/chain.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -75,23 +74,23 @@ const std::vector<std::string> kKeys = {"a",  "A",   "b",   "B",    "ab",  "aB",
                                         "2",  "d/a", "D/a", " a",   "100", "true"};
 
 /// Five shards, each with some of the keys; one of them empty, and a member left out.
-std::shared_ptr<const Index> make_index(const TempDir& dir, std::mt19937_64& random) {
+std::shared_ptr<const Index> make_index(const TempDir& dir, test::Dice& random) {
   std::vector<std::string> paths;
   for (int shard = 0; shard < 5; ++shard) {
     TarBuilder tar;
     std::vector<std::string> keys = kKeys;
-    std::shuffle(keys.begin(), keys.end(), random);
-    keys.resize(shard == 2 ? 0 : 8 + random() % 8);
+    random.shuffle(keys);
+    keys.resize(shard == 2 ? 0 : 8 + random.below(8));
     if (shard == 0 && std::find(keys.begin(), keys.end(), "a") == keys.end()) keys[0] = "a";
     const std::vector<std::string> values = {"0",   "1",   "7",    "-3", "0.5",
                                              "abc", "ABC", "\xfe", "10 "};
     for (const std::string& key : keys) {
-      tar.file(key + ".txt", std::string(random() % 5, 'x'));
-      if (random() % 4 != 0) tar.file(key + ".cls", values[random() % values.size()]);
-      if (random() % 3 == 0) tar.file(key + ".c\xe9", "latin");
-      if (random() % 2 == 0) {
+      tar.file(key + ".txt", std::string(random.below(5), 'x'));
+      if (!random.one_in(4)) tar.file(key + ".cls", random.one_of(values));
+      if (random.one_in(3)) tar.file(key + ".c\xe9", "latin");
+      if (random.one_in(2)) {
         const std::vector<std::string> jsons = {"3", "2.5", "\"x\"", "\"A\"", "[1]", "10", "true"};
-        tar.file(key + ".json", R"({"v":)" + jsons[random() % jsons.size()] + "}");
+        tar.file(key + ".json", R"({"v":)" + random.one_of(jsons) + "}");
       }
       if (key == "a") tar.file("a.txt", "again");
     }
@@ -245,9 +244,9 @@ class OrdinaryTables {
 };
 
 /// Makes statements whose rows do not depend on the order in which a plan visits them.
-class Statements {
+class Statements : test::Dice {
  public:
-  explicit Statements(std::mt19937_64& random) : random_(random) {}
+  using Dice::Dice;
 
   struct Statement {
     std::string sql;
@@ -267,7 +266,7 @@ class Statements {
     }
     std::string columns;
     std::string order;
-    for (std::uint64_t i = 0, n = 1 + random_() % 3; i < n; ++i) {
+    for (std::uint64_t i = 0, n = 1 + below(3); i < n; ++i) {
       const std::string column = any_column();
       columns += (i == 0 ? "" : ", ") + column;
       order += ", " + column;
@@ -288,14 +287,8 @@ class Statements {
     const TestTable* table;
   };
 
-  bool one_in(std::uint64_t n) { return random_() % n == 0; }
-  template <class T>
-  const T& pick(const std::vector<T>& from) {
-    return from[random_() % from.size()];
-  }
-
   std::string add_table(const std::string& alias) {
-    const TestTable& table = tables()[one_in(2) ? random_() % 2 : random_() % tables().size()];
+    const TestTable& table = tables()[one_in(2) ? below(2) : below(tables().size())];
     aliases_.push_back({alias, &table});
     return table.name + " AS " + alias;
   }
@@ -307,39 +300,39 @@ class Statements {
     static const std::vector<std::string> kJoins = {" JOIN ", " LEFT JOIN ", " CROSS JOIN "};
     static const std::vector<std::string> kNewJoins = {" RIGHT JOIN ", " FULL JOIN "};
     const bool simple = sqlite3_libversion_number() >= 3'039'000 && one_in(3);
-    from += pick(simple ? kNewJoins : kJoins) + add_table("y");
+    from += one_of(simple ? kNewJoins : kJoins) + add_table("y");
     return from + " ON " + (!simple && one_in(3) ? condition(1) : join_condition());
   }
 
   std::string join_condition() {
-    return "x." + pick(aliases_[0].table->columns).name + " " + (one_in(5) ? "<" : "=") + " y." +
-           pick(aliases_[1].table->columns).name + collation();
+    return "x." + one_of(aliases_[0].table->columns).name + " " + (one_in(5) ? "<" : "=") + " y." +
+           one_of(aliases_[1].table->columns).name + collation();
   }
 
   std::string any_column() {
-    const Alias& alias = pick(aliases_);
-    return alias.name + "." + (one_in(12) ? "rowid" : pick(alias.table->columns).name);
+    const Alias& alias = one_of(aliases_);
+    return alias.name + "." + (one_in(12) ? "rowid" : one_of(alias.table->columns).name);
   }
   /// One that rows are found by, and come in the order of.
   std::string place_column() {
-    const Alias& alias = pick(aliases_);
+    const Alias& alias = one_of(aliases_);
     return alias.name + "." + alias.table->columns[0].name;
   }
 
   std::string collation() {
     static const std::vector<std::string> kCollations = {" COLLATE NOCASE", " COLLATE RTRIM",
                                                          " COLLATE BINARY"};
-    return one_in(4) ? pick(kCollations) : "";
+    return one_in(4) ? one_of(kCollations) : "";
   }
   std::string direction() {
     static const std::vector<std::string> kDirections = {
         "", "", " ASC", " DESC", " DESC NULLS LAST", " NULLS LAST"};
-    return pick(kDirections);
+    return one_of(kDirections);
   }
   std::string limit() {
     if (!one_in(3)) return "";
-    return " LIMIT " + std::to_string(random_() % 9) +
-           (one_in(2) ? " OFFSET " + std::to_string(random_() % 9) : "");
+    return " LIMIT " + std::to_string(below(9)) +
+           (one_in(2) ? " OFFSET " + std::to_string(below(9)) : "");
   }
 
   static std::string literal(const std::string& text) {
@@ -369,8 +362,8 @@ class Statements {
                                                      "(SELECT max(sample) FROM members)",
                                                      "1 + 1",
                                                      "(SELECT key FROM samples WHERE sample = 5)"};
-    if (one_in(3)) return literal(pick(kKeys));
-    return one_in(2) ? pick(kOthers) : std::to_string(random_() % 60);
+    if (one_in(3)) return literal(one_of(kKeys));
+    return one_in(2) ? one_of(kOthers) : std::to_string(below(60));
   }
 
   std::string condition(int depth) {
@@ -384,34 +377,34 @@ class Statements {
     static const std::vector<std::string> kPatterns = {"'a%'",  "'A%'",    "'x_y'", "'%1%'",
                                                        "'*a*'", "'[a-b]'", "'?'",   "NULL"};
     const std::string column = any_column();
-    switch (random_() % 10) {
+    switch (below(10)) {
       case 0: {
         std::string list = value();
-        for (std::uint64_t n = random_() % 4; n > 0; --n) list += ", " + value();
+        for (std::uint64_t n = below(4); n > 0; --n) list += ", " + value();
         return column + collation() + (one_in(4) ? " NOT" : "") + " IN (" + list + ")";
       }
       case 1: {
-        const TestTable& table = pick(tables());
+        const TestTable& table = one_of(tables());
         return column + collation() + (one_in(4) ? " NOT" : "") + " IN (SELECT " +
-               pick(table.columns).name + " FROM " + table.name + ")";
+               one_of(table.columns).name + " FROM " + table.name + ")";
       }
       case 2:
         return column + " BETWEEN " + value() + " AND " + value();
       case 3:
-        return column + (one_in(2) ? " LIKE " : " GLOB ") + pick(kPatterns);
+        return column + (one_in(2) ? " LIKE " : " GLOB ") + one_of(kPatterns);
       case 4:
         return column + (one_in(2) ? " IS NULL" : " NOTNULL");
       case 5: {
-        const TestTable& table = pick(tables());
-        return "EXISTS (SELECT 1 FROM " + table.name + " AS z WHERE z." + pick(table.columns).name +
-               " = " + column + collation() + ")";
+        const TestTable& table = one_of(tables());
+        return "EXISTS (SELECT 1 FROM " + table.name + " AS z WHERE z." +
+               one_of(table.columns).name + " = " + column + collation() + ")";
       }
       case 6:
-        return column + collation() + " " + pick(kOperators) + " " + any_column();
+        return column + collation() + " " + one_of(kOperators) + " " + any_column();
       case 7:
-        return value() + " " + pick(kOperators) + " " + column + collation();
+        return value() + " " + one_of(kOperators) + " " + column + collation();
       default:
-        return column + collation() + " " + pick(kOperators) + " " + value() + collation();
+        return column + collation() + " " + one_of(kOperators) + " " + value() + collation();
     }
   }
 
@@ -423,22 +416,21 @@ class Statements {
     const std::string shown = collated.empty() ? group + ", " : "";
     return "SELECT " + shown + "count(*), count(DISTINCT " + other + "), min(" + other + "), max(" +
            other + ")" + from_where + " GROUP BY " + group + collated +
-           (one_in(4) ? " HAVING count(*) > " + std::to_string(random_() % 4) : "");
+           (one_in(4) ? " HAVING count(*) > " + std::to_string(below(4)) : "");
   }
 
-  std::mt19937_64& random_;
   std::vector<Alias> aliases_;
 };
 
 TEST(QueryRandomTest, StatementsGiveWhatOrdinaryTablesGive) {
-  std::mt19937_64 random(test::random_seed());
+  test::Dice random(test::random_seed());
   const TempDir dir;
   const auto index = make_index(dir, random);
   OrdinaryTables ordinary(index);
   for (const TestTable& table : tables()) {
     ASSERT_FALSE(ordinary.rows("SELECT * FROM " + table.name).empty()) << table.name;
   }
-  Statements statements(random);
+  Statements statements(random.number());
   std::size_t with_rows = 0;
   const int kRounds = test::repeats(1000, 4000);
   for (int round = 0; round < kRounds; ++round) {
@@ -457,18 +449,18 @@ TEST(QueryRandomTest, StatementsGiveWhatOrdinaryTablesGive) {
 
 /// `sql` with some of its words left out, doubled, or others in their place.
 std::string damaged_statement(const std::string& sql, const std::vector<std::string>& others,
-                              std::mt19937_64& random) {
+                              test::Dice& random) {
   std::string damaged;
   std::istringstream words(sql);
   for (std::string word; words >> word;) {
-    switch (random() % 30) {
+    switch (random.below(30)) {
       case 0:
         continue;
       case 1:
         damaged += word + " ";
         break;
       case 2:
-        word = others[random() % others.size()];
+        word = random.one_of(others);
         break;
       default:
         break;
@@ -625,19 +617,19 @@ TEST(QueryRandomTest, AnyTextIsAnErrorOrHasRows) {
       std::string("\0", 1),
       "\xff",
       "\xc3\xa9"};
-  std::mt19937_64 random(test::random_seed());
+  test::Dice random(test::random_seed());
   const TempDir dir;
   const auto index = make_index(dir, random);
-  Statements statements(random);
+  Statements statements(random.number());
   int ran = 0;
   const int rounds = test::repeats(5000, 20'000);
   const std::atomic<bool> cancel = true;  // what runs long is stopped at its first tick
   for (int round = 0; round < rounds; ++round) {
     std::string sql = damaged_statement(statements.make().sql, kTokens, random);
-    if (random() % 2 == 0) {
-      sql = random() % 8 == 0 ? "" : "SELECT ";
-      for (std::uint64_t n = random() % 12; n > 0; --n) {
-        sql += kTokens[random() % kTokens.size()] + " ";
+    if (random.one_in(2)) {
+      sql = random.one_in(8) ? "" : "SELECT ";
+      for (std::uint64_t n = random.below(12); n > 0; --n) {
+        sql += random.one_of(kTokens) + " ";
       }
     }
     SCOPED_TRACE(escaped(sql) + "\nround " + std::to_string(round));

@@ -3,7 +3,6 @@
 #include <sqlite3.h>
 
 #include <csignal>
-#include <filesystem>
 #include <map>
 #include <random>
 #include <thread>

@@ -11,8 +11,6 @@
 namespace shardwise {
 namespace {
 
-using testing::HasSubstr;
-
 SegmentBuilder small() {
   SegmentBuilder builder("x.tar");
   builder.begin_sample("a");

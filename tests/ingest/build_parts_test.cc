@@ -6,7 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <string_view>
@@ -328,7 +327,7 @@ TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
 // Whoever wrote it chose what the index would say of shards that nobody scans again.
 TEST(JournalTest, AnotherUsersIsNeitherUsedNorReplaced) {
   constexpr uid_t kOther = 54'321;
-  if (::geteuid() != 0) GTEST_SKIP() << "needs another user";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 5);
   const std::string index = dir / "t.idx";

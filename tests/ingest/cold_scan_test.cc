@@ -51,7 +51,7 @@ TEST(ColdScanTest, OfLargeMembersTheHeadersAreRead) {
     file.read_at(0, all.data(), all.size());
   }
   const std::uint64_t whole = device_bytes() - before;
-  if (whole < (kMembers << 20)) GTEST_SKIP() << "skipped: a file system that is no device's";
+  if (whole < (kMembers << 20)) GTEST_SKIP() << "this file system reads no block device";
 
   forget(shard);
   const std::uint64_t cold = device_bytes();

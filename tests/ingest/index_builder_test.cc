@@ -6,13 +6,11 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <thread>
 
 #include "base/fault_point.h"
-#include "index/offset_table.h"
-#include "index/segment_of.h"
+#include "ingest/index_text.h"
 #include "shardwise/index/defect_policies.h"
 #include "support/shards.h"
 #include "support/support.h"
@@ -20,32 +18,12 @@
 namespace shardwise {
 namespace {
 
+using test::index_text;
 using test::TarBuilder;
 using test::TempDir;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
-
-/// Everything an index says, as text: two indexes are the same if and only if these are.
-std::string dump(const std::string& path) {
-  const auto index = Index::open(path);
-  index->validate();
-  std::string out = to_string(index->fingerprint()) + "\n";
-  for (std::uint64_t s = 0; s < index->num_shards(); ++s) {
-    const Index::Shard info = index->shard(s);
-    const SegmentView view = segment_of(*index, s);
-    out += info.url + " " + std::to_string(info.size_bytes) + "\n";
-    for (std::uint32_t i = 0; i < view.num_samples(); ++i) {
-      out += std::string(view.key(i));
-      for (const MemberRecord& m : view.members(i)) {
-        out += " " + std::string(view.field_name(m.field())) + "@" +
-               std::to_string(m.data_offset()) + "+" + std::to_string(m.size_bytes);
-      }
-      out += "\n";
-    }
-  }
-  return out;
-}
 
 TEST(IndexBuilderTest, SamplesAreNumberedInTheOrderOfTheShards) {
   const TempDir dir;
@@ -132,13 +110,13 @@ TEST(IndexBuilderTest, UnchangedShardsAreNotReadAgain) {
   const TempDir dir;
   auto shards = test::write_shards(dir, 4, 5);
   build_index(dir / "t.idx", shards);
-  const std::string before = dump(dir / "t.idx");
+  const std::string before = index_text(dir / "t.idx");
   const auto files = dir.list();
 
   BuildReport report = build_index(dir / "t.idx", shards);
   EXPECT_EQ(report.shards_scanned, 0U);
   EXPECT_EQ(report.shards_reused, 4U);
-  EXPECT_EQ(dump(dir / "t.idx"), before);
+  EXPECT_EQ(index_text(dir / "t.idx"), before);
   EXPECT_EQ(dir.list(), files);
 
   // One shard changes, one goes, one comes, and the order is another.
@@ -150,23 +128,23 @@ TEST(IndexBuilderTest, UnchangedShardsAreNotReadAgain) {
   report = build_index(dir / "t.idx", now);
   EXPECT_EQ(report.shards_scanned, 2U);
   EXPECT_EQ(report.shards_reused, 2U);
-  const std::string updated = dump(dir / "t.idx");
+  const std::string updated = index_text(dir / "t.idx");
   EXPECT_EQ(dir.list().size(), files.size() + 1) << "the old table is gone, more.tar is new";
   std::filesystem::remove(dir / "t.idx");
   build_index(dir / "t.idx", now);
-  EXPECT_EQ(dump(dir / "t.idx"), updated) << "an updated index equals one built at once";
+  EXPECT_EQ(index_text(dir / "t.idx"), updated) << "an updated index equals one built at once";
 }
 
 TEST(IndexBuilderTest, ADamagedIndexIsBuiltAnew) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 2, 5);
   build_index(dir / "t.idx", shards);
-  const std::string good = dump(dir / "t.idx");
+  const std::string good = index_text(dir / "t.idx");
   std::string table = test::read_file(dir / test::table_of(dir, "t.idx"));
   table[200] = static_cast<char>(table[200] ^ 1);
   test::write_file(dir / test::table_of(dir, "t.idx"), table);
   EXPECT_EQ(build_index(dir / "t.idx", shards).shards_scanned, 2U);
-  EXPECT_EQ(dump(dir / "t.idx"), good);
+  EXPECT_EQ(index_text(dir / "t.idx"), good);
 }
 
 TEST(IndexBuilderTest, AForeignFileIsNeverReplaced) {
@@ -336,14 +314,14 @@ TEST(IndexBuilderTest, CancellingLeavesTheOldIndex) {
   const TempDir dir;
   auto shards = test::write_shards(dir, 8, 5);
   build_index(dir / "t.idx", {shards[0]});
-  const std::string before = dump(dir / "t.idx");
+  const std::string before = index_text(dir / "t.idx");
   const auto files = dir.list();
   std::atomic<bool> cancel{false};
   BuildOptions options{.threads = 2, .cancel = &cancel};
   options.progress = [&](const Progress& p) { cancel = p.shards_done == 3; };
   EXPECT_EQ(test::error_code([&] { build_index(dir / "t.idx", shards, options); }),
             ErrorCode::kCancelled);
-  EXPECT_EQ(dump(dir / "t.idx"), before);
+  EXPECT_EQ(index_text(dir / "t.idx"), before);
   EXPECT_EQ(dir.list(), files);
 }
 

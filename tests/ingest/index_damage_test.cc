@@ -236,15 +236,11 @@ TEST(IndexDamageTest, NoFlippedByteGivesAWrongAnswerAndCheckFindsEachThatMatters
         },
         file == made.index ? step : 1);
     std::printf("%s: %d of %d flips touch nothing that is read\n", file.c_str(), harmless, flips);
+    if (file == made.table) {
+      EXPECT_EQ(harmless, 0);
+    }
     EXPECT_TRUE(read_all(made.index));
   }
-}
-
-TEST(IndexDamageTest, CheckFindsEveryFlippedByteOfTheTable) {
-  const Made made;
-  with_each_byte_flipped(made.table, [&](std::size_t i) {
-    EXPECT_THROW(Index::open(made.index)->validate(), Error) << "byte " << i;
-  });
 }
 
 TEST(IndexDamageTest, EveryTruncationIsATypedErrorOrHarmless) {

@@ -10,14 +10,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <optional>
 #include <random>
 #include <set>
 
-#include "index/offset_table.h"
-#include "index/segment_of.h"
+#include "ingest/index_text.h"
 #include "ingest/power_loss_log.h"
 #include "shardwise/ingest/index_builder.h"
 #include "support/process.h"
@@ -27,6 +25,7 @@
 namespace shardwise {
 namespace {
 
+using test::index_text;
 using test::Operation;
 using test::OperationHeader;
 using test::TempDir;
@@ -248,28 +247,6 @@ class Random final : public Device::Choice {
   std::uint64_t bytes_of_8_;
 };
 
-/// All that an index says, as one text; every byte of it is checked first.
-std::string dump(const std::string& path) {
-  const auto index = Index::open(path);
-  index->validate();
-  std::string text = to_string(index->fingerprint());
-  for (std::uint64_t number = 0; number < index->num_shards(); ++number) {
-    const Index::Shard shard = index->shard(number);
-    text += "\n" + shard.path + " " + std::to_string(shard.size_bytes) + " " +
-            std::to_string(shard.mtime_ns) + " " + std::to_string(shard.first_sample);
-    const SegmentView segment = segment_of(*index, number);
-    for (std::uint32_t i = 0; i < segment.num_samples(); ++i) {
-      const std::string key(segment.key(i));
-      text += "\n" + key + " " + std::to_string(index->find(key).value_or(UINT64_MAX));
-      for (const MemberRecord& member : segment.members(i)) {
-        text += " " + std::string(segment.field_name(member.field())) + " " +
-                std::to_string(member.data_offset()) + "+" + std::to_string(member.size_bytes);
-      }
-    }
-  }
-  return text;
-}
-
 constexpr std::uint64_t kNoJournal = std::uint64_t{8} << 20;  // bytes: more than is written here
 constexpr std::uint64_t kJournalAll = 1;
 
@@ -291,7 +268,7 @@ class Recording {
                     const std::string& deadly_point = "", int nth_time = 0) {
     if (!device_) {
       device_.emplace(directory_);
-      if (std::filesystem::exists(index_)) old_ = dump(index_);
+      if (std::filesystem::exists(index_)) old_ = index_text(index_);
     }
     num_shards_ = num_shards;
     journal_bytes_ = journal_bytes;
@@ -314,7 +291,7 @@ class Recording {
   /// Loses power at every moment of what was recorded. The last build must have come to its end.
   void expect_every_power_loss_survived() {
     std::printf("seed %d\n", static_cast<int>(kSeed));
-    new_ = dump(index_);
+    new_ = index_text(index_);
     const Files now = read_directory(directory_);
     const std::vector<Step> steps = read_log(log_);
     std::map<Operation, int> counts;
@@ -363,7 +340,7 @@ class Recording {
     const std::string index = dir / "t.idx";
     for (const auto& [name, content] : found) test::write_file(dir / name, content);
     try {
-      const std::string text = dump(index);
+      const std::string text = index_text(index);
       EXPECT_TRUE(text == new_ || (text == old_ && !at_end)) << moment << ": it holds\n" << text;
     } catch (const NotFound& e) {
       EXPECT_TRUE(old_.empty() && !at_end) << moment << ": " << e.what();
@@ -375,7 +352,7 @@ class Recording {
       options.threads = 1;
       options.journal_bytes = journal_bytes_;
       build_index(index, shards(num_shards_), options);
-      EXPECT_EQ(dump(index), new_) << moment << ", built again";
+      EXPECT_EQ(index_text(index), new_) << moment << ", built again";
       EXPECT_THAT(dir.list(),
                   testing::ElementsAre("t.idx", testing::MatchesRegex("t\\.idx\\..*\\.table")))
           << moment << ", built again";

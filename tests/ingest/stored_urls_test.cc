@@ -1,7 +1,6 @@
 // How an index keeps the URLs of its shards: without what is secret, and relative to what they have
 // in common; and that they are fetched as they were given.
 
-#include <atomic>
 #include <filesystem>
 #include <map>
 

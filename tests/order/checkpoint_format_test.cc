@@ -1,7 +1,5 @@
 #include "order/checkpoint_format.h"
 
-#include <random>
-
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "order/order_test_support.h"

@@ -1,5 +1,3 @@
-#include <set>
-#include <tuple>
 
 #include "base/hasher.h"
 #include "order/order_test_support.h"

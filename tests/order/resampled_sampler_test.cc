@@ -1,9 +1,7 @@
 #include <cmath>
 #include <set>
 
-#include "order/key.h"
 #include "order/order_test_support.h"
-#include "order/weighted_draw.h"
 #include "shardwise/order/explain.h"
 
 namespace shardwise {
@@ -143,17 +141,6 @@ TEST(ResampledSamplerTest, DrawsByTheWeightsOfAColumn) {
   EXPECT_EQ(counts[8], 0);
   EXPECT_NEAR(counts[49], 100'000 * 0.5 / 72.5, 120);
   EXPECT_NEAR(counts[0], 100'000 / 72.5, 170);
-}
-
-TEST(ResampledSamplerTest, DrawsByWeightAreWhatTheHeaderSays) {
-  const std::vector<double> weights{3, 0, 0.25, 1e-9, 17, 2};
-  const detail::WeightedDraw draw(weights);
-  const ResampledSampler sampler = at_epoch(
-      ResampledSampler(weighted(weights), by_weight(17, 1000), {.rank = 1, .world_size = 2}), 3);
-  for (std::uint64_t i = 0; i < sampler.size(); ++i) {
-    ASSERT_EQ(sampler[i], draw(derive_key(17, 3, KeyPurpose::kResampled, 2 * i + 1).low));
-  }
-  EXPECT_EQ(sampler.spec().layout, draw.digest());
 }
 
 // docs/formats/order.md, Resampled orders, version 1.

@@ -10,18 +10,15 @@
 //     SHARDWISE_SEED=17 order_resume_chain_test              one, in detail
 
 #include <algorithm>
-#include <cstdlib>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
-#include <random>
-#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "base/error_types.h"
+#include "order/arithmetic.h"
 #include "order/order_test_support.h"
 #include "order/wids_sampler.h"
 #include "shardwise/order/explain.h"
@@ -30,6 +27,7 @@
 namespace shardwise {
 namespace {
 
+using detail::ceil_div;
 using test::Dice;
 using test::MixtureSampler;
 using test::must;
@@ -37,15 +35,9 @@ using test::must_equal;
 using test::must_throw;
 using test::Samples;
 using test::shown;
+using test::sorted;
 
-enum class Family { kExact, kMixture, kResampled, kWids };
-
-Samples sorted(Samples samples) {
-  std::sort(samples.begin(), samples.end());
-  return samples;
-}
-
-std::uint64_t ceil_div(std::uint64_t x, std::uint64_t y) { return (x + y - 1) / y; }
+enum class Family { kExact, kMixture, kResampled };
 
 /// Entries for a skip list, one after another.
 struct Entries {
@@ -221,8 +213,6 @@ Setup random_setup(Family family, Dice& random) {
       return random_mixture(random);
     case Family::kResampled:
       return random_resampled(random);
-    case Family::kWids:
-      return random_wids(random);
     default:
       return random_exact(random);
   }
@@ -337,7 +327,6 @@ class Chain {
     std::vector<std::vector<Samples>> by_step;  ///< of each step and rank
   };
 
-  bool has_skips() const { return true; }
   bool is_virtual() const { return epoch_length() != setup_.samples.size(); }
   bool has_exact_passes() const { return family_ == Family::kExact; }
   std::uint64_t epoch_length() const {
@@ -425,7 +414,7 @@ class Chain {
   /// From a token of another run, which leaves out more.
   void resume_elsewhere(Sampler& sampler) {
     ResumeToken token = ResumeToken::from_text(random_.one_of(old_texts_));
-    if (has_skips() && sampler.num_samples() > 0 && random_.percent(50)) {
+    if (sampler.num_samples() > 0 && random_.percent(50)) {
       token.skip.add_sample(random_.below(sampler.num_samples()));
       token.skip.add_positions(point_.epoch, point_.position, point_.position + 3);
     }
@@ -472,7 +461,7 @@ class Chain {
   // ----- Entries of the skip list.
 
   void add_skips() {
-    if (!has_skips() || setup_.samples.size() == 0) return;
+    if (setup_.samples.size() == 0) return;
     if (random_.percent(30)) {  // the token keeps them
       order_.skip = {};
       entries_ = {};
@@ -937,7 +926,7 @@ class Chain {
 class WidsChain {
  public:
   WidsChain(std::uint64_t seed, std::ostream* log, test::Tally& tally)
-      : random_(seed), setup_(random_setup(Family::kWids, random_)), log_(log), tally_(tally) {
+      : random_(seed), setup_(random_wids(random_)), log_(log), tally_(tally) {
     shares_ = random_.between(1, 9);
     if (log_ != nullptr) {
       *log_ << "wids n " << setup_.samples.size() << " ranks " << shares_ << " seed "

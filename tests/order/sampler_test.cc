@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <iterator>
-#include <map>
 #include <set>
 #include <stdexcept>
-#include <tuple>
 
 #include "order/order_test_support.h"
 #include "order/permutation.h"
@@ -18,7 +16,6 @@ using test::at_epoch;
 using test::delivered;
 using test::Samples;
 using test::SequentialSampler;
-using test::sorted;
 
 static_assert(std::input_iterator<Sampler::Iterator>);
 static_assert(std::sentinel_for<std::default_sentinel_t, Sampler::Iterator>);
@@ -325,7 +322,6 @@ TEST(SamplerTest, ShardedReadsAFewShardsAtATime) {
   const ShardOffsets offsets = test::offsets_of(lengths);
   const auto sampler =
       make_sampler(SampleSet(5000).with_shards(offsets), {.seed = 1, .kind = Sharded{.window = 3}});
-  std::vector<std::size_t> visits;
   std::set<std::size_t> window;
   std::size_t windows = 0;
   for (const std::uint64_t sample : delivered(*sampler)) {

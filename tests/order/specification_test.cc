@@ -24,6 +24,7 @@
 #include "order/weighted_draw.h"
 #include "order/wids_sampler.h"
 #include "shardwise/order/sample_key.h"
+#include "support/chain.h"
 #include "support/python.h"
 
 namespace shardwise {
@@ -115,7 +116,7 @@ struct Data {
 };
 
 TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
-  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
   Questions all;
   // KeyTest
   const auto ask_key = [&](std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
@@ -444,9 +445,9 @@ TEST(SpecificationTest, ThePagesHaveTheVersionsOfTheLibrary) {
 }
 
 TEST(SpecificationTest, OrdersOfPythonWidsFollowFromThePage) {
-  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
   const auto corpus = test::corpus_dir();
-  if (!corpus) GTEST_SKIP() << "skipped: no corpus here";
+  if (!corpus) GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
   const json golden = json::parse(test::read_file(*corpus / "order" / "wids_order_golden.json"));
   Questions all;
   for (const json& c : golden["cases"]) {
@@ -469,27 +470,21 @@ TEST(SpecificationTest, OrdersOfPythonWidsFollowFromThePage) {
 
 // Random orders.
 
-class Generator {
+class Generator : public test::Dice {
  public:
-  explicit Generator(std::uint64_t seed) : random_(seed) {}
+  using Dice::Dice;
 
-  std::uint64_t below(std::uint64_t n) { return random_() % n; }
-  bool one_in(std::uint64_t n) { return below(n) == 0; }
-  template <class Value>
-  Value one_of(std::initializer_list<Value> values) {
-    return values.begin()[below(values.size())];
-  }
   /// Small, or anything.
-  std::uint64_t number() { return one_in(4) ? random_() >> below(64) : below(20); }
+  std::uint64_t any_number() { return one_in(4) ? number() >> below(64) : below(20); }
 
   Data data() {
-    Data data{.lengths = {}, .fingerprint = {random_(), random_()}};
+    Data data{.lengths = {}, .fingerprint = {number(), number()}};
     const std::uint64_t n = one_of({below(3), below(40), below(400)});
-    data.lengths = test::some_lengths(n, 1 + below(50), random_());
+    data.lengths = test::some_lengths(n, 1 + below(50), number());
     if (one_in(3)) data.lengths.push_back(0);
     const unsigned shift = static_cast<unsigned>(below(60));
     for (std::uint64_t i = 0; i < n; ++i) {
-      data.sizes.push_back(random_() >> shift >> below(4));
+      data.sizes.push_back(number() >> shift >> below(4));
       data.column.push_back(one_in(4) ? 0 : std::ldexp(static_cast<double>(below(1000)), 3));
     }
     return data;
@@ -498,12 +493,12 @@ class Generator {
   std::variant<Chunked, Sharded, Sequential> pass_kind() {
     switch (below(4)) {
       case 0:
-        return Sharded{.window = one_in(10) ? number() : 1 + below(6)};
+        return Sharded{.window = one_in(10) ? any_number() : 1 + below(6)};
       case 1:
         return Sequential{};
       default:
-        return Chunked{.chunk_size = one_in(10) ? number() : 1 + below(40),
-                       .window = one_in(10) ? number() : 1 + below(6),
+        return Chunked{.chunk_size = one_in(10) ? any_number() : 1 + below(40),
+                       .window = one_in(10) ? any_number() : 1 + below(6),
                        .phase = one_in(3)};
     }
   }
@@ -545,7 +540,7 @@ class Generator {
 
   Order order(const Data& data) {
     const std::uint64_t n = data.size();
-    Order order{.seed = one_in(2) ? random_() : below(9), .kind = kind(*data.starts())};
+    Order order{.seed = one_in(2) ? number() : below(9), .kind = kind(*data.starts())};
     if (one_in(3)) order.streams = 1 + below(6);
     order.tail =
         one_of({Order::Tail::kExact, Order::Tail::kExact, Order::Tail::kDrop, Order::Tail::kPad});
@@ -591,9 +586,6 @@ class Generator {
     }
     return skip;
   }
-
- private:
-  std::mt19937_64 random_;
 };
 
 json json_of(const SkipList& skip, json request) {
@@ -656,7 +648,7 @@ void ask_of_random_run(Generator& random, Questions& all) {
   const Data data = random.data();
   Order order = random.order(data);
   const std::uint64_t epoch =
-      random.one_in(30) ? random.number() : random.one_of({std::uint64_t{0}, random.below(9)});
+      random.one_in(30) ? random.any_number() : random.one_of({std::uint64_t{0}, random.below(9)});
   const bool is_wids = std::holds_alternative<Wids>(order.kind);
   if (!is_wids || random.one_in(20)) order.skip = random.skip(data.size(), epoch);
   const RankOptions ranks = random.ranks(order);
@@ -701,7 +693,7 @@ void ask_of_random_run(Generator& random, Questions& all) {
 }
 
 TEST(SpecificationTest, RandomRunsFollowFromThePages) {
-  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
   Generator random(test::random_seed());
   Questions all;
   for (int i = 0; i < 150; ++i) ask_of_random_run(random, all);
@@ -763,25 +755,27 @@ ResumeToken random_token(Generator& random) {
       return ResumeToken::OrderSpec();
     }
   };
-  token.fingerprint = {random.number(), random.number()};
+  token.fingerprint = {random.any_number(), random.any_number()};
   token.spec = stage();
-  token.epoch = random.number();
-  token.position = random.number();
+  token.epoch = random.any_number();
+  token.position = random.any_number();
   token.skip = random.skip(random.below(300), random.below(5));
   if (random.one_in(2)) {
-    token.audit = EpochAudit::Sum{random.number(), {random.number(), random.number()}, {1, 2}};
+    token.audit =
+        EpochAudit::Sum{random.any_number(), {random.any_number(), random.any_number()}, {1, 2}};
   }
   for (std::uint64_t left = random.below(3); left > 0; --left) {
-    token.history.push_back({random.number(), {random.number(), random.number()}, stage()});
+    token.history.push_back(
+        {random.any_number(), {random.any_number(), random.any_number()}, stage()});
   }
   if (random.one_in(3)) {
-    token.batches = {.rule = std::string(random.below(5), 'r'), .delivered = random.number()};
+    token.batches = {.rule = std::string(random.below(5), 'r'), .delivered = random.any_number()};
   }
   return token;
 }
 
 TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
-  if (!test::has_python()) GTEST_SKIP() << "skipped: no python3";
+  if (!test::has_python()) GTEST_SKIP() << "there is no python3 in PATH";
   Generator random(test::random_seed());
   Questions all;
   for (const char* text : {"", "sw2", "sw2.", "sw1.AAAA", "sw12.", "sw.AA", "swx.", " sw2.AA= ",

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "support/environment.h"
 #include "support/support.h"
 

@@ -21,7 +21,6 @@
 namespace shardwise {
 namespace {
 
-using test::error_code;
 using test::error_text;
 using test::TestHttpServer;
 using ::testing::AllOf;

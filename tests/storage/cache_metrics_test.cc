@@ -3,8 +3,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <filesystem>
-
 #include "storage/cache_metrics.h"
 #include "storage/cache_request.h"
 #include "storage/fetch_support.h"

@@ -30,7 +30,6 @@ namespace {
 using test::Child;
 using test::error_code;
 using test::error_text;
-using test::TempDir;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -60,7 +59,7 @@ uid_t file_owner(const std::string& path) {
 }
 
 #define SHARDWISE_NEEDS_ROOT() \
-  if (::geteuid() != 0) GTEST_SKIP() << "needs other users"
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user"
 
 class CacheSharingTest : public test::ServedShardsTest {
  protected:
@@ -177,7 +176,7 @@ TEST_F(CacheSharingTest, WhatIsNoCacheIsNotMadeOne) {
 
 // faults.md 70
 TEST_F(CacheSharingTest, AFolderThatThisUserCannotWriteIsOnlyRead) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs another user";
+  SHARDWISE_NEEDS_ROOT();
   static_cast<void>(read(*ShardCache::open(options()), 0));
   for (const char* folder : {"", "/shards"}) ::chmod((cache_path() + folder).c_str(), 0755);
   const Picture before = picture();
@@ -220,7 +219,7 @@ TEST_F(CacheSharingTest, AGroupsFilesAreTheGroupsWhateverTheUmask) {
 
 // faults.md 71
 TEST_F(CacheSharingTest, AnotherMemberOfTheGroupReadsFetchesAndEvicts) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs another user";
+  SHARDWISE_NEEDS_ROOT();
   const auto mine = ShardCache::open(shared());
   for (const char* folder : {"", "/shards", "/futures"}) {
     ASSERT_EQ(::chown((cache_path() + folder).c_str(), static_cast<uid_t>(-1), kGroup), 0);

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <thread>

@@ -130,13 +130,14 @@ TEST_F(PipeFetcherTest, AFailureIsToldWithItsStatusAndLastWords) {
 }
 
 TEST_F(PipeFetcherTest, CancelEndsTheCommand) {
+  const std::string running = dir_ / "running";
+  const std::string url = "pipe:sh -c 'touch " + running + "; exec sleep 100000'";
   std::atomic<bool> cancel{false};
   std::thread canceller([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    while (!std::filesystem::exists(running)) std::this_thread::yield();
     cancel = true;
   });
-  EXPECT_EQ(error_code([&] { fetched({.url = "pipe:sleep 100000", .cancel = &cancel}); }),
-            ErrorCode::kCancelled);
+  EXPECT_EQ(error_code([&] { fetched({.url = url, .cancel = &cancel}); }), ErrorCode::kCancelled);
   canceller.join();
 }
 

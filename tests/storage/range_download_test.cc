@@ -5,7 +5,6 @@
 #include <atomic>
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <set>
 #include <thread>

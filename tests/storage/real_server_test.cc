@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -232,7 +231,7 @@ TEST_F(NginxTest, OnlyAuthoritiesThatAreNamedAreTrusted) {
 TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   const auto strace = test::find_program("strace");
   if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";
-  if (test::kSanitized) GTEST_SKIP() << "the sanitizer's look for leaks cannot be traced";
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's leak check does not run under strace";
   const test::TempDir dir;
   test::TestHttpServer server;
   server.serve("/x.tar", {.body = test::some_bytes(500'000), .cut_after = 200'000});
@@ -256,7 +255,8 @@ TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   const int code = test::Spawned(arguments).wait();
   const std::string trace =
       std::filesystem::exists(dir / "trace") ? test::read_file(dir / "trace") : "";
-  if (trace.find("exec") == std::string::npos) GTEST_SKIP() << "strace may trace nothing here";
+  if (trace.find("exec") == std::string::npos)
+    GTEST_SKIP() << "strace is not allowed to trace here";
   EXPECT_EQ(code, 0);
   std::istringstream lines(trace);
   std::vector<std::string> execs;

@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <sstream>
-#include <thread>
 
 #include "base/text.h"
 #include "base/url.h"
@@ -632,7 +631,7 @@ TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   const test::Spawned moto({*program, "-H", "127.0.0.1", "-p", port});
   ::unsetenv("INITIAL_NO_AUTH_ACTION_COUNT");
   if (!test::wait_for_port(std::stoi(port), std::chrono::seconds(60)))
-    GTEST_SKIP() << "moto_server does not start";
+    GTEST_SKIP() << "moto_server did not start within a minute";
 
   const std::string body = test::some_bytes(100'000);
   call("PUT", server + "/bucket", "s3", "");

@@ -15,7 +15,7 @@ using test::TempDir;
 
 // faults.md 26
 TEST(ShardCacheLimitTest, ManyShardsMakeRoomForOneWithFewDescriptors) {
-  if (test::kSanitized) GTEST_SKIP() << "the sanitizer wants descriptors of its own";
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
   constexpr int kShards = 150;
   constexpr std::size_t kBytes = 512;
   const TempDir dir;

@@ -26,7 +26,6 @@ namespace {
 using test::error_code;
 using test::error_text;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 

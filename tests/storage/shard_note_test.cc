@@ -1,6 +1,5 @@
 // Notes: what readers keep beside the shards of a cache.
 #include <csignal>
-#include <random>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,7 +18,6 @@
 namespace shardwise {
 namespace {
 
-using test::TempDir;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;

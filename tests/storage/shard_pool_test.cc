@@ -87,7 +87,7 @@ class PoolModel {
   explicit PoolModel(ShardPoolOptions options) : options_(std::move(options)) {}
 
   void get(std::uint64_t number) {
-    if (Open* const there = find(number)) {
+    if (Open* const there = use(number)) {
       ++there->num_holders;
       return;
     }
@@ -139,8 +139,9 @@ class PoolModel {
   using Place = std::vector<Open>::iterator;
 
   Place at(std::uint64_t number) { return std::ranges::find(open_, number, &Open::number); }
-  Open* find(std::uint64_t number) {
-    last_uses_[number] = clock_;  // counted in openings
+  /// Notes a use, at a time that is counted in openings. Returns nothing if the shard is not open.
+  Open* use(std::uint64_t number) {
+    last_uses_[number] = clock_;
     return at(number) == open_.end() ? nullptr : &*at(number);
   }
   void drop(Place shard) {
@@ -175,20 +176,20 @@ class PoolModel {
 TEST_F(ShardPoolTest, DoesWhatAPlainListDoes) {
   constexpr std::uint64_t kShards = 10;
   test::for_each_seed(60, 3000, [&](std::uint64_t seed) {
-    std::mt19937_64 random(seed);
+    test::Dice random(seed);
     ShardPoolOptions options;
-    options.max_shards = random() % 6;
-    if (random() % 2 == 0) options.max_bytes = random() % 300;
-    if (random() % 2 == 0) options.is_dear = [](std::uint64_t number) { return number % 3 == 1; };
-    if (random() % 2 == 0) options.max_cheap_bytes = random() % 150;
+    options.max_shards = random.below(6);
+    if (random.flip()) options.max_bytes = random.below(300);
+    if (random.flip()) options.is_dear = [](std::uint64_t number) { return number % 3 == 1; };
+    if (random.flip()) options.max_cheap_bytes = random.below(150);
     std::vector<Pool::Handle> held;  // they may outlive the pool
     {
       Pool pool(kShards, opener(), options);
       PoolModel model(options);
       for (int step = 0; step < 200 && !HasFailure(); ++step) {
-        const std::uint64_t number = random() % kShards;
-        const std::size_t any = held.empty() ? 0 : random() % held.size();
-        switch (random() % 8) {
+        const std::uint64_t number = random.below(kShards);
+        const std::size_t any = held.empty() ? 0 : random.below(held.size());
+        switch (random.below(8)) {
           case 0:
           case 1:
           case 2:

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <random>
-#include <stdexcept>
 
 namespace shardwise::test {
 namespace {

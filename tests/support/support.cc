@@ -5,7 +5,6 @@
 #include <fstream>
 #include <iostream>
 #include <random>
-#include <sstream>
 
 #include "base/file.h"
 #include "compressed_bytes.h"

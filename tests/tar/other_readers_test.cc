@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <sstream>
 
 #include "base/text.h"
+#include "support/chain.h"
 #include "support/support.h"
 #include "tar/tar_scanner.h"
 
@@ -33,9 +33,9 @@ void PrintTo(const Member& m, std::ostream* out) {
 /// An old way to write a directory is a slash; webdataset finds no key in such a name.
 bool is_file(const Member& member) { return !member.name.ends_with('/'); }
 
-class OddTars {
+class OddTars : test::Dice {
  public:
-  explicit OddTars(std::uint64_t seed) : random_(seed) {}
+  using Dice::Dice;
 
   std::string next() {
     TarBuilder tar;
@@ -47,9 +47,6 @@ class OddTars {
   }
 
  private:
-  std::uint64_t below(std::uint64_t n) { return random_() % n; }
-  bool one_in(std::uint64_t n) { return below(n) == 0; }
-
   std::string name() {
     static constexpr std::array kNames = {"a.jpg", "d/b.txt", "./c.cls", "README", "d/", "e.x.y"};
     return kNames[below(kNames.size())];
@@ -136,8 +133,6 @@ class OddTars {
     TarBuilder::fix_checksum(header.data());
     tar.raw(header).raw(content).raw(std::string((512 - content.size() % 512) % 512, '\0'));
   }
-
-  std::mt19937_64 random_;
 };
 
 bool runs(const std::string& command) {
@@ -183,7 +178,7 @@ for name in os.listdir(sys.argv[1]):
 )";
 
 TEST(OtherReadersTest, PythonsTarfileReadsWhatIsAccepted) {
-  if (!runs("python3 -c 'import tarfile'")) GTEST_SKIP() << "skipped: there is no python3";
+  if (!runs("python3 -c 'import tarfile'")) GTEST_SKIP() << "there is no python3 in PATH";
   const test::TempDir dir;
   const Accepted accepted = accepted_tars(dir);
   ASSERT_GT(accepted.size(), kArchives / 5U);
@@ -210,7 +205,7 @@ TEST(OtherReadersTest, PythonsTarfileReadsWhatIsAccepted) {
 }
 
 TEST(OtherReadersTest, GnuTarListsWhatIsAccepted) {
-  if (!runs("tar --version | grep 'GNU tar'")) GTEST_SKIP() << "skipped: there is no GNU tar";
+  if (!runs("tar --version | grep 'GNU tar'")) GTEST_SKIP() << "there is no GNU tar in PATH";
   const test::TempDir dir;
   const Accepted accepted = accepted_tars(dir);
   ASSERT_GT(accepted.size(), kArchives / 5U);

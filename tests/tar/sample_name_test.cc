@@ -127,7 +127,7 @@ for line in open(sys.argv[1]):
 
 TEST(SampleNameTest, RandomNamesAreTakenApartAsTheInstalledWebdatasetDoes) {
   if (std::system("python3 -c 'import webdataset' >/dev/null 2>&1") != 0) {
-    GTEST_SKIP() << "skipped: python3 cannot import webdataset; the golden names stand for it";
+    GTEST_SKIP() << "python3 cannot import webdataset; the golden names stand for it";
   }
   std::mt19937_64 random(test::random_seed());
   constexpr std::array kPieces = {"a", "b",  ".",  ".",        "/",   "/",

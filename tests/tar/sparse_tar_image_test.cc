@@ -3,7 +3,6 @@
 
 #include "tar/sparse_tar_image.h"
 
-#include <cstdlib>
 #include <random>
 
 #include "support/support.h"

@@ -14,7 +14,6 @@ using test::TarBuilder;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 struct Member {
   std::string name;
