@@ -151,8 +151,8 @@ SHARDWISE_EXPORT BuildPlan plan_update(const std::string& path, const BuildOptio
 SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
                                           const BuildOptions& options = {});
 
-/// True if a build of the index at `path` did not finish and left a journal, from which the next
-/// build continues.
+/// True if a build of the index at `path` did not finish and left shards in its journal. The next
+/// build with the same content options continues from there.
 SHARDWISE_EXPORT bool has_journal(const std::string& path);
 
 /// Returns the BuildOptions::sources of the index at `path`, with paths relative to the current
