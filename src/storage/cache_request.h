@@ -196,8 +196,8 @@ struct SHARDWISE_EXPORT CacheAccess {
   static Ahead begin_ahead(ShardCache& cache, const CacheRequest& request, std::uint64_t needed_at,
                            const NextUseOf& next_use, std::optional<ShardFetch>& fetch);
 
-  /// If get() exceeded the budget because shards were in use, evicts shards that are idle now, until
-  /// the cache is within the budget.
+  /// If get() exceeded the budget because shards were in use, evicts shards that are idle now,
+  /// until the cache is within the budget.
   /// Cost: O(shards) if the budget is exceeded; else a flag is read.
   static void trim_overrun(ShardCache& cache, const NextUseOf& next_use);
 
