@@ -36,7 +36,7 @@ struct FieldText {
   std::string_view unit{};    ///< a number's unit, in errors
   std::uint64_t least = 0;    ///< the smallest valid number
   std::uint64_t most = 0;     ///< the largest valid number; 0 means no limit
-  std::string_view advice{};  ///< a remedy for a number that is too small
+  std::string_view advice{};  ///< a remedy for a number that is not valid
   bool is_rare = false;       ///< rarely needed, so help shows it apart
   bool may_differ = false;    ///< true if ranks of a run may differ in it
   bool adds_up = true;        ///< true if two parts of a run report it as a sum
@@ -62,8 +62,8 @@ constexpr Field<Owner, Value> field(std::string_view name, Value Owner::*member,
   return {name, member, text};
 }
 
-/// Returns the names of the field in errors. An option `--no-...` means the opposite of the field,
-/// so the member's name is used instead.
+/// Returns the names of the field in errors. If the option is `--no-...`, which means the opposite
+/// of the field, the member's name is used in its place.
 template <class Owner, class Value>
 constexpr Spelling spelling_of(const Field<Owner, Value>& field) {
   const std::string_view option = field.text.option;
@@ -130,8 +130,8 @@ void check_numbers(const Owner& owner) {
   });
 }
 
-// An enum whose enumerators are 0, 1, 2 ... is described by an overload of choices(), which gives
-// their names as an array.
+// An overload of choices() describes an enum whose enumerators are 0, 1, 2 ...: it returns their
+// names as an array.
 
 template <class Enum>
 concept Choice = std::is_enum_v<Enum> && requires {

@@ -189,7 +189,7 @@ void require_no_public_directory(const std::string& path, std::string_view purpo
   }
   if ((st.st_mode & S_IWOTH) != 0) {
     refuse_directory(path, purpose, "everybody may write to it",
-                     "chmod o-w it, once nobody untrusted wrote to it, or give another");
+                     "chmod o-w it, if no untrusted user wrote to it, or give another");
   }
 }
 

@@ -60,6 +60,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     {"IndexCacheOptions::directory", "--index-cache DIR", "index_directory="},
     {"Query::Limits::scratch_bytes", "--scratch-bytes", ""},
     {"ShardWriter::Options::replace", "", "replace=True"},
+    {"list_files", "--files", "shardwise.pack(files=)"},
     spelling::option("max_samples", "--max-samples"),
     spelling::option("max_bytes", "--max-bytes"),
     // Fetching and caching.
@@ -82,7 +83,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     spelling::cpp_only("Fetchers::Options::retry_max_delay"),
     spelling::cpp_only("Fetchers::Options::user_agent"),
     spelling::cpp_only("Fetchers::S3Options::region"),
-    {"ways to say who asks (Fetchers::Options)",
+    {"Fetchers::Options: moved, resolve, headers, netrc_file",
      "--url-base, --http-header, --bearer-token-file, --netrc-file",
      "ShardCache: url_base, resolve, http_headers, netrc_file"},
     {"ShardCache::Options::bypass_large", "--cache-bypass-large", "ShardCache(bypass_large=True)"},

@@ -9,9 +9,9 @@
 #include "base/file.h"
 #include "base/hasher.h"
 #include "base/mapped_file.h"
-#include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "index/remedies.h"
 #include "index/segment_of.h"
 #include "ingest/shard_scan.h"
 #include "ingest/wids_claims.h"
@@ -53,8 +53,7 @@ void require_plain(const std::string& path, const std::string& url) {
   if (compression == Compression::kNone) return;
   throw Unsupported("the shard is compressed (" + std::string(compression_name(compression)) +
                         "), and only an index can tell where its members are",
-                    in_quotes(redacted_url(url)),
-                    "run " + spelled("`shardwise index -o INDEX DESCRIPTOR`") + ", and open INDEX");
+                    in_quotes(redacted_url(url)), index_descriptor_remedy());
 }
 
 }  // namespace

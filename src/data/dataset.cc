@@ -95,11 +95,11 @@ Dataset::Dataset(std::shared_ptr<const Index> index, const Options& options)
 
 Dataset::Dataset(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {
   if (!impl_->cache) return;
+  Impl* const own = impl_.get();
   detail::CacheAccess::add_releaser(
-      *impl_->cache, impl_,
-      {.release = [impl = impl_.get()](const std::string& name) { return impl->release(name); },
-       .is_in_use = [impl =
-                         impl_.get()](const std::string& name) { return impl->is_in_use(name); }});
+      *own->cache, impl_,
+      {.release = [own](const std::string& name) { return own->release(name); },
+       .is_in_use = [own](const std::string& name) { return own->is_in_use(name); }});
 }
 
 std::uint64_t Dataset::size() const noexcept {

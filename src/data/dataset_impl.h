@@ -42,11 +42,13 @@ struct Dataset::Impl {
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number);
   /// Opens the shard again from the cache, if it was read uncached and is in the cache now.
   void reopen_if_cached(std::uint64_t number, detail::ShardHandle<detail::OpenShard>& shard);
-  /// Closes idle uncached shards that `known` does not use now. Other processes cannot evict those
-  /// outside the budget, and the cache may have room for the rest.
+  /// Closes idle uncached shards that `known` does not use now, or that exceed this user's share of
+  /// half the budget. Other processes cannot evict those outside the budget, and the cache may have
+  /// room for the rest.
   void close_uncached(const detail::ShardFuture* known);
   /// Closes idle shards of a dataset with an unknown order, so that all processes together map at
   /// most the cache's budget. No other process can evict a mapped shard.
+  /// @param size_bytes  of a shard that is about to join the pool.
   void trim_to_share(std::uint64_t size_bytes);
   /// Closes a shard because the cache needs room. Returns true if it was open and idle.
   bool release(const std::string& name);

@@ -8,16 +8,13 @@
 #include "data/claimed_shards.h"
 #include "data/dataset_impl.h"
 #include "index/claimed_index.h"
+#include "index/remedies.h"
 #include "ingest/distinct_shards.h"
 #include "ingest/wids_claims.h"
 #include "shardwise/data/dataset.h"
 
 namespace shardwise {
 namespace {
-
-std::string build_it() {
-  return "run " + spelled("`shardwise index -o INDEX DESCRIPTOR`") + ", and open INDEX";
-}
 
 std::vector<WidsDescriptor::Shard> shards_of(const WidsDescriptor& descriptor) {
   std::vector<WidsDescriptor::Shard> shards;
@@ -37,8 +34,9 @@ void require_no_index_needed(const std::string& descriptor, const Dataset::Optio
            "give a cache (" + spelled("Dataset::Options::cache") + ")");
   }
   if (options.access == Dataset::Access::kRange) {
-    refuse("without an index nobody knows where single samples lie",
-           "choose another access (" + spelled("Dataset::Access::kMap") + "), or " + build_it());
+    refuse("only an index knows where single samples are",
+           "choose another access (" + spelled("Dataset::Access::kMap") + "), or " +
+               index_descriptor_remedy());
   }
   if (!options.root.empty()) {
     refuse("the shards are remote, and cannot be looked for below a root",
@@ -47,7 +45,8 @@ void require_no_index_needed(const std::string& descriptor, const Dataset::Optio
   const Index::Content& content = options.index_cache.build.content;
   if (content.hashes || content.unique_keys || !content.columns.empty()) {
     refuse("columns, hashes and unique keys are in indexes alone",
-           "leave them out (" + spelled("IndexCacheOptions::build") + "), or " + build_it());
+           "leave them out (" + spelled("IndexCacheOptions::build") + "), or " +
+               index_descriptor_remedy());
   }
 }
 

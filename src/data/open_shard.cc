@@ -10,6 +10,7 @@
 #include "base/spelling.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "index/remedies.h"
 #include "index/segment_of.h"
 #include "shardwise/ingest/verify.h"
 
@@ -109,7 +110,7 @@ void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
     throw CorruptIndex("the index is damaged",
                        in_quotes(index->path()) + " (shard " + std::to_string(info.number) +
                            ": a member lies outside it)",
-                       "build the index again with " + spelled("`shardwise index`"));
+                       rebuild_remedy());
   }
   shard.index = index;
   shard.first_sample = info.first_sample;

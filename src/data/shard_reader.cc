@@ -14,6 +14,7 @@
 #include "base/text.h"
 #include "base/url.h"
 #include "index/offset_table.h"
+#include "index/remedies.h"
 #include "index/segment_of.h"
 #include "shardwise/base/hash.h"
 
@@ -123,7 +124,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
   for (const Run& run : runs) {
     if (run.size > shard_bytes - total) {
       throw CorruptIndex("the index is damaged", sample.describe() + " (its members overlap)",
-                         "build the index again with " + spelled("`shardwise index`"));
+                         rebuild_remedy());
     }
     total += run.size;
   }

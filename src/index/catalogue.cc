@@ -11,6 +11,7 @@
 #include "base/hasher.h"
 #include "base/spelling.h"
 #include "base/text.h"
+#include "index/remedies.h"
 #include "index/rows.h"
 #include "index/url_base.h"
 #include "index/word_list.h"
@@ -31,7 +32,7 @@ std::vector<std::string> schema() {
 
 [[noreturn]] void damaged(const std::string& path, std::string_view why) {
   throw CorruptIndex("the index is damaged", in_quotes(path) + " (" + std::string(why) + ")",
-                     rebuild());
+                     rebuild_remedy());
 }
 
 /// "SELECT shard, url, ..., checksum FROM shards".
@@ -246,7 +247,7 @@ void Catalogue::require_version_and_schema() {
   if (const auto version = first_integer(db_, "PRAGMA user_version"); version != kIndexVersion) {
     throw VersionMismatch("the index has format version " + std::to_string(version) +
                               ", this library reads version " + std::to_string(kIndexVersion),
-                          in_quotes(path_), rebuild_from_sources());
+                          in_quotes(path_), rebuild_from_sources_remedy());
   }
   sqlite::Statement found = db_.prepare("SELECT sql FROM sqlite_schema ORDER BY name");
   for (const std::string& expected : schema()) {

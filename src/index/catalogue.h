@@ -10,7 +10,6 @@
 #include "base/file.h"
 #include "base/fork.h"
 #include "base/mapped_file.h"
-#include "base/spelling.h"
 #include "index/sqlite.h"
 #include "shardwise/base/hash.h"
 #include "shardwise/index/index.h"
@@ -31,15 +30,6 @@ namespace shardwise {
 // map the file, and pass it to SQLite as read-only memory.
 
 inline constexpr std::int32_t kApplicationId = 0x53445731;  // "SDW1"
-/// The remedy in errors about an index that cannot be used.
-inline std::string rebuild() {
-  return "build the index again with " + spelled("`shardwise index`");
-}
-/// The same for one of another version, which does not tell its sources.
-inline std::string rebuild_from_sources() {
-  return "build the index again, and name its shards: " +
-         spelled("`shardwise index -o INDEX SOURCE`") + "; resume tokens stay valid";
-}
 
 /// The content of a catalogue, except for its rows.
 struct CatalogueMeta {

@@ -17,6 +17,7 @@
 #include "index/index_files.h"
 #include "index/key_index.h"
 #include "index/offset_table.h"
+#include "index/remedies.h"
 #include "index/shard_places.h"
 #include "shardwise/base/hash.h"
 
@@ -78,8 +79,7 @@ struct Index::Impl {
     if (files) return *files;
     throw Unsupported(
         "this needs an index, and the samples are numbered by a descriptor's claims alone",
-        in_quotes(path),
-        "run " + spelled("`shardwise index -o INDEX DESCRIPTOR`") + ", and open INDEX");
+        in_quotes(path), index_descriptor_remedy());
   }
 
   void require_shard(std::uint64_t shard) const {

@@ -15,6 +15,7 @@
 #include "base/normal_path.h"
 #include "base/text.h"
 #include "base/url.h"
+#include "index/remedies.h"
 #include "index/table_writer.h"
 #include "shardwise/base/hash.h"
 
@@ -45,7 +46,7 @@ std::string IndexFiles::table_path() const {
 
 void IndexFiles::damaged(std::string_view why) const {
   throw CorruptIndex("the index is damaged",
-                     in_quotes(table_path()) + " (" + std::string(why) + ")", rebuild());
+                     in_quotes(table_path()) + " (" + std::string(why) + ")", rebuild_remedy());
 }
 
 void IndexFiles::check_table() {
@@ -59,7 +60,7 @@ void IndexFiles::check_table() {
   if (h.version != kIndexVersion) {
     throw VersionMismatch("the offset table has format version " + std::to_string(h.version) +
                               ", this library reads version " + std::to_string(kIndexVersion),
-                          in_quotes(table_path()), rebuild_from_sources());
+                          in_quotes(table_path()), rebuild_from_sources_remedy());
   }
   if (h.header_checksum != table_header_checksum(h)) damaged("the header's checksum is wrong");
   const Index::Summary& summary = catalogue_->meta().summary;

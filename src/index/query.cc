@@ -117,7 +117,7 @@ void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
   limit(db.handle(), others);
 }
 
-/// What to do about a query that SQLite refused with this code and this text.
+/// The remedy for a query that SQLite refused with this code and message.
 std::string remedy_for(int code, std::string_view reason) {
   if (code == SQLITE_TOOBIG) return "a value has at most 2 MiB, and a query at most 1 MiB";
   if (reason.find("no such column") != std::string_view::npos) {

@@ -154,8 +154,8 @@ void trim(sqlite3_context* context, int num_arguments, sqlite3_value** arguments
   sqlite3_result_text64(context, text->data(), text->size(), SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
-/// The sum of the widths and precisions that the arguments of printf() ask for; it stops at more
-/// than `max_bytes`. SQLite's takes so long, also where its result is too long.
+/// The sum of the widths and precisions that the arguments of printf() request; stops beyond
+/// `max_bytes`. SQLite's printf() takes time proportional to it, even if the result is too long.
 sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_int64 max_bytes) {
   std::string_view format = text_of(arguments[0]).value_or(std::string_view());
   format = format.substr(0, format.find('\0'));

@@ -8,13 +8,11 @@
 
 #include "base/error_types.h"
 #include "base/fork.h"
-#include "base/spelling.h"
 #include "base/text.h"
+#include "index/remedies.h"
 
 namespace shardwise::sqlite {
 namespace {
-
-std::string rebuild() { return "build the index again with " + spelled("`shardwise index`"); }
 
 /// True if the latest failed system call on the database's file failed for lack of disk space.
 bool is_out_of_space(sqlite3* db) {
@@ -44,7 +42,7 @@ bool is_out_of_space(sqlite3* db) {
       break;
     default:
       throw CorruptIndex("the index is damaged or not an index",
-                         in_quotes(path) + " (" + reason + ")", rebuild());
+                         in_quotes(path) + " (" + reason + ")", rebuild_remedy());
   }
   throw Error(ErrorCode::kIo, "cannot write the index", in_quotes(path) + " (" + reason + ")",
               "check the disk and the permissions");
@@ -144,7 +142,7 @@ void Statement::reset() noexcept {
 std::int64_t Statement::integer(int column) const {
   if (sqlite3_column_type(statement_, column) != SQLITE_INTEGER) {
     throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
-                       rebuild());
+                       rebuild_remedy());
   }
   return sqlite3_column_int64(statement_, column);
 }
@@ -153,7 +151,7 @@ std::string Statement::bytes(int column) const {
   const int type = sqlite3_column_type(statement_, column);
   if (type != SQLITE_TEXT && type != SQLITE_BLOB) {
     throw CorruptIndex("the index is damaged", in_quotes(path_) + " (a value has another type)",
-                       rebuild());
+                       rebuild_remedy());
   }
   const ForkSection section;
   const auto* data = static_cast<const char*>(sqlite3_column_blob(statement_, column));

@@ -113,7 +113,10 @@ bool begins_alike(const Index::Shard& row, const Rescan& now) {
 
 bool has_journal(const std::string& path) try {
   const std::string journal = journal_path(behind_links(path));
-  return !is_of_another(journal) && is_journal(journal, kMagic);
+  if (is_of_another(journal) || !is_journal(journal, kMagic)) return false;
+  // Without a record there is nothing to continue from, e.g. after a full disk.
+  return read_bytes(File::open_read(journal), 0, kHeaderBytes + kRecordHeaderBytes)
+      .starts_with(kMagic);
 } catch (const Error&) {
   return false;  // an unreadable journal cannot be continued
 }

@@ -162,7 +162,7 @@ Index::Column parse_column(std::string_view text) {
     column.name = to_lower(last);
   }
   if (std::find(kReserved.begin(), kReserved.end(), column.name) != kReserved.end()) {
-    throw InvalidArgument("the index has a column of its own with this name", where,
+    throw InvalidArgument("the index reserves this column name", where,
                           "give the column another name: NAME=" + std::string(rest));
   }
   return column;

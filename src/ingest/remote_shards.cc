@@ -105,8 +105,8 @@ void RememberedStates::ask_for(std::span<const std::string> shards) {
 RemoteShards::~RemoteShards() = default;
 
 std::vector<std::string> RemoteShards::list(const std::string& url) {
-  throw Unsupported("what lies at a URL of this scheme cannot be listed",
-                    in_quotes(redacted_url(url)), "name the shards one by one");
+  throw Unsupported("URLs of this scheme cannot be listed", in_quotes(redacted_url(url)),
+                    "name the shards one by one");
 }
 
 RemoteAccess remembering_states(RemoteAccess remote, std::span<const std::string> shards) {

@@ -54,7 +54,7 @@ Number number_of(std::string_view word, const std::string& path) {
   Number value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc() || end != word.data() + word.size() || value < 0) {
-    throw_damaged("a number in it is none", path);
+    throw_damaged("one of its numbers is not valid", path);
   }
   return value;
 }

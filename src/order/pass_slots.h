@@ -37,7 +37,7 @@ class PassSlots final : public SlotOrder {
   const Streams& streams() const noexcept { return streams_; }
   /// The order of the pass in which the epoch begins.
   const EpochOrder& current_pass() const { return pass(is_exact() ? epoch_ : first_slot() / n_); }
-  /// The order of a pass. Lifetime: until another pass, both odd or both even, is requested.
+  /// The order of a pass. Lifetime: until a different pass of the same parity is requested.
   const EpochOrder& pass(std::uint64_t number) const;
 
  private:

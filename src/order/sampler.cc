@@ -31,9 +31,8 @@ using detail::ceil_div;
 // formula fails, since ranks may differ in size; delivered_ is exact there. slot_sampler.cc has a
 // picture of positions in an epoch with samples left out.
 //
-// ended_ means that the caller was told of the end, which position() == size_ alone does not mean.
-// begin() then refuses, since a loop over the next epoch without set_epoch() would silently get no
-// samples.
+// ended_ is more than position() == size_: the end was reported. begin() refuses then, since a loop
+// over the next epoch without set_epoch() would silently get no samples.
 //
 // start() and resume() change nothing if they throw: prepare() does all that can fail, and only
 // moves follow. Replicas have one share together, so they deliver the same samples.

@@ -156,7 +156,7 @@ bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& or
       const std::uint64_t first = std::max(std::max(part.begin, run_begin) - run_begin, first_own);
       const std::uint64_t last = std::min(std::min(part.end, run_end) - run_begin, last_own);
       if (first < last) add_piece(part, {own[first] + pass_begin, num_streams, last - first});
-      if (part.end > run_end) break;  // it goes on in the next stream
+      if (part.end > run_end) break;  // the group continues in the next stream
       ++group;
     }
   }
@@ -266,14 +266,14 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   return schedule;
 }
 
-/// The slots in which `piece` is delivered, counted from where the sampler began; nothing if these
-/// shares have no part of it.
+/// The slots in which `piece` is delivered, counted from the sampler's beginning; nullopt if these
+/// shares deliver no part of it.
 std::optional<UseInterval> ShardSchedule::delivered_part(const Piece& piece,
                                                          const RankOptions::Range& shares) const {
   std::optional<UseInterval> found;
   bool is_delivered = false;
   std::uint64_t index = 0;
-  // What came before the sampler began is left out.
+  // Skips slots before the sampler's beginning.
   if (first_kept_ > 0) index = piece.slots.count_below(kept_->slot(first_kept_));
   while (index < piece.slots.count) {
     const std::uint64_t slot = piece.slots[index];
@@ -283,7 +283,7 @@ std::optional<UseInterval> ShardSchedule::delivered_part(const Piece& piece,
       index = piece.slots.count_below(kept_->slot(number));
       continue;
     }
-    // Up to the next gap, or the end of the piece, or of what is delivered.
+    // Up to the next gap, the end of the piece, or the last delivery.
     const std::uint64_t stride = piece.slots.stride;
     const std::uint64_t first = number - first_kept_;
     const std::uint64_t run = std::min(kept_->run_length(number), num_slots_ - first);

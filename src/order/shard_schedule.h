@@ -35,10 +35,10 @@ class KeptSlots;
 ///   counts for all of it, even if other ranks or another stream take those few. With one node and
 ///   one stream every listed shard is needed.
 /// - In a mixture a piece reaches from the block of 256 slots with its first sample to the end of
-///   the one with its last. Where bytes are balanced, uses are of whole steps.
-/// - Pieces of a shard that meet or overlap are one use. Uses come by begin, then by shard.
-/// - With Order::Tail::kPad, the slots that repeat samples are looked at one by one; where bytes
-///   are balanced, their uses are of the last step, too.
+///   the block with its last. With balanced bytes, uses are whole steps.
+/// - Pieces of a shard that meet or overlap are one use. Uses are sorted by begin, then by shard.
+/// - With Order::Tail::kPad, each slot that repeats a sample counts as a piece; with balanced
+///   bytes, its use is the whole last step.
 ///
 /// The future is unknown for resampled orders, and for orders that touch more than `max_touches`
 /// pieces of shards. (With chunks of a few samples, every shard is needed all the time.) With
@@ -73,8 +73,8 @@ class SHARDWISE_EXPORT ShardSchedule {
                                     std::uint64_t window = 0) const;
 
  private:
-  /// Slots of the epoch, as if nothing were left out, in which samples of shards
-  /// touched_[first_touch] to before touched_[last_touch] come.
+  /// Slots of the epoch, counted without leaving out any. They hold samples of the shards
+  /// touched_[first_touch] to before touched_[last_touch].
   struct Piece {
     StridedRange slots;
     std::uint64_t first_touch;

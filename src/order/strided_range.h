@@ -8,7 +8,7 @@
 namespace shardwise::detail {
 
 /// `count` numbers: first, first + stride, first + 2 * stride ...
-/// REQUIRES: stride > 0; no number is beyond 2^64.
+/// REQUIRES: stride > 0; each number fits into 64 bits.
 struct StridedRange {
   std::uint64_t first = 0;
   std::uint64_t stride = 1;
@@ -17,19 +17,19 @@ struct StridedRange {
   [[nodiscard]] std::uint64_t operator[](std::uint64_t index) const noexcept {
     return first + index * stride;
   }
-  /// How many of them are below `number`.
+  /// The number of elements below `number`.
   [[nodiscard]] std::uint64_t count_below(std::uint64_t number) const noexcept {
     return number <= first ? 0 : std::min(count, ceil_div(number - first, stride));
   }
-  /// True if one of them, modulo `modulus`, is in [begin, begin + size).
+  /// True if an element, modulo `modulus`, is in [begin, begin + size).
   /// REQUIRES: stride divides modulus, or is a multiple of it; begin + size <= modulus.
   [[nodiscard]] bool meets(std::uint64_t modulus, std::uint64_t begin,
                            std::uint64_t size) const noexcept {
     if (count == 0) return false;
     const std::uint64_t rest = first % modulus;
     if (rest >= begin && rest - begin < size) return true;
-    if (stride >= modulus) return false;  // a multiple: all have one rest
-    // Rests go up by the stride and round: the next one at or after `begin`.
+    if (stride >= modulus) return false;  // a multiple: all elements have the same rest
+    // Rests advance by the stride, modulo `modulus`: find the next one at or after `begin`.
     const std::uint64_t ahead = (begin + modulus - rest) % modulus;
     const std::uint64_t steps = ceil_div(ahead, stride);
     return steps < count && steps * stride - ahead < size;

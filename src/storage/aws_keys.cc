@@ -65,7 +65,7 @@ AwsKeyChain::Origin AwsKeyChain::source_of_role(const std::string& name, const A
   } else if (from == "Ec2InstanceMetadata") {
     return instance_origin();
   }
-  throw InvalidArgument("nobody has keys to assume the role of the S3 profile", in_quotes(name),
+  throw InvalidArgument("no credentials to assume the role of the S3 profile", in_quotes(name),
                         "give it source_profile (one with keys), credential_source (Environment, "
                         "EcsContainer or Ec2InstanceMetadata) or web_identity_token_file");
 }
@@ -95,7 +95,7 @@ AwsKeyChain::Origin AwsKeyChain::role_in_profile(const std::string& name,
           [this, role, name, ask = std::move(source.ask)](const CancelToken& cancel) {
             const AwsKeys by = ask(cancel);
             if (by.are_there()) return services_.assume_role(role, by, cancel);
-            throw InvalidArgument("nobody has keys to assume the role of the S3 profile",
+            throw InvalidArgument("no credentials to assume the role of the S3 profile",
                                   in_quotes(name), "check its credential_source");
           }};
 }

@@ -158,7 +158,7 @@ class AzFetcher : public Fetcher {
       query += (query.empty() ? "" : "&") + account.sas;
     } else if (!account.may_get_token) {
       target.login_remedy =
-          "the host is none of Azure's, so the request was anonymous: name the account in "
+          "the host is not one of Azure's, so the request was anonymous: name the account in "
           "AZURE_STORAGE_CONNECTION_STRING (BlobEndpoint=...) if you trust it";
     } else if (!keeps_secrets(account.endpoint)) {
       target.login_remedy =

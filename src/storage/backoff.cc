@@ -14,7 +14,8 @@ using std::chrono::milliseconds;
 
 namespace {
 
-constexpr std::chrono::hours kMaxRetryAfter{24 * 30};  // documented at Fetchers::Options::retry_for
+// The maximum of Fetchers::Options::retry_for.
+constexpr std::chrono::seconds kMaxRetryAfter = std::chrono::hours(24 * 30);
 // A reader that waits for the file is notified after this many failures or this much silence.
 constexpr int kManyFailures = 3;
 constexpr std::chrono::seconds kLongSilence{2};
@@ -50,8 +51,7 @@ Backoff::Clock::duration Backoff::delay(std::optional<std::chrono::seconds> retr
   std::random_device random;
   milliseconds chosen(std::uniform_int_distribution<milliseconds::rep>(0, ceiling.count())(random));
   // Compare in seconds: a server may ask for more than milliseconds can hold.
-  constexpr std::chrono::seconds kMaxSeconds = kMaxRetryAfter;
-  if (retry_after) chosen = std::max<milliseconds>(chosen, std::min(*retry_after, kMaxSeconds));
+  if (retry_after) chosen = std::max<milliseconds>(chosen, std::min(*retry_after, kMaxRetryAfter));
   return chosen;
 }
 

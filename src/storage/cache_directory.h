@@ -36,7 +36,7 @@ class CacheDirectory {
     std::vector<std::string> temporary_notes;  ///< paths
     std::vector<std::string> foreign;          ///< file names
   };
-  /// Shows without reading it that nobody wrote to a shard.
+  /// A quick check that a shard was not written to.
   struct QuickCheck {
     std::int64_t mtime_ns = 0;
     std::uint64_t start_hash = 0;

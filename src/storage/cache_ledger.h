@@ -33,14 +33,14 @@ class CacheLedger {
   };
   /// Never throws: a file that cannot be read is in doubt.
   Count read() const noexcept;
-  /// As read(), for one who is about to list the files: there is a word of doubt then, if the file
-  /// can be written. What was listed may be counted if is_unchanged_since() says so afterwards.
+  /// Reads the count before a listing, and makes sure that there is a word of doubt if the file can
+  /// be written. If is_unchanged_since() holds after the listing, the listed bytes may be recorded.
   Count read_before_listing() const noexcept;
-  /// True if what was listed after `before` is still what is there.
+  /// True if the listing made after `before` is still current.
   bool is_unchanged_since(const Count& before) const noexcept {
     return before.doubt != 0 && read() == before;
   }
-  /// From now on the count is in doubt; where that cannot be written, the file goes.
+  /// Casts doubt on the count; removes the file if that cannot be written.
   void doubt() const noexcept;
   /// Runs `change`, which returns by how many bytes the cache grew. While it runs, and if it
   /// throws, the count is in doubt.

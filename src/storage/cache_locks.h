@@ -53,7 +53,7 @@ class LockWatch {
   LockWatch(const CacheDirectory& directory, std::uint64_t byte)
       : directory_(directory), byte_(byte) {}
 
-  /// To be called between tries. About once a second it looks who holds the lock, and returns true.
+  /// Call between tries. About once a second it looks up the holder, and returns true.
   bool probe();
   void look_now();
   std::chrono::milliseconds waited() const noexcept { return rounded(waited_); }

@@ -97,12 +97,13 @@ class SHARDWISE_EXPORT CachedShard {
   /// Errors: as MappedFile::open().
   MappedFile map();
   bool is_pinned() const noexcept { return pin_ != nullptr; }
-  /// True if it lies in a file of its own, which goes with it: the cache had no room.
+  /// True if the cache had no room, so the shard is in a separate file that is deleted with this
+  /// object.
   bool is_overflow() const noexcept;
   /// Marks this as used by children forked from now on. A child's copy becomes a pin when the child
   /// first asks the cache for a shard.
   void share_with_children() noexcept;
-  /// As CacheAccess::name_of(). REQUIRES: is_pinned().
+  /// The shard's CacheAccess::name_of(). REQUIRES: is_pinned().
   const std::string& name() const noexcept;
 
  private:
@@ -195,8 +196,8 @@ struct SHARDWISE_EXPORT CacheAccess {
   static Ahead begin_ahead(ShardCache& cache, const CacheRequest& request, std::uint64_t needed_at,
                            const NextUseOf& next_use, std::optional<ShardFetch>& fetch);
 
-  /// If get() exceeded the budget because shards were in use, evicts shards until the budget holds
-  /// again, as far as they are idle by now.
+  /// If get() exceeded the budget because shards were in use, evicts shards that are idle now,
+  /// until the cache is within the budget.
   /// Cost: O(shards) if the budget is exceeded; else a flag is read.
   static void trim_overrun(ShardCache& cache, const NextUseOf& next_use);
 
@@ -205,7 +206,7 @@ struct SHARDWISE_EXPORT CacheAccess {
   struct Releaser {
     /// Unmaps a shard if it is idle, and returns true if it did.
     std::function<bool(const std::string& name)> release;
-    /// True if the shard is in use; null: none is.
+    /// True if the shard is in use; null means never.
     std::function<bool(const std::string& name)> is_in_use = nullptr;
   };
   /// Registers a releaser until `owner` expires.

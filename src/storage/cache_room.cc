@@ -340,9 +340,9 @@ CacheRoom::Plan CacheRoom::make_plan(std::uint64_t budget_bytes, const Wanted& w
     return found;
   };
   Plan plan{.found = probe(), .locks = ByteLocks(directory_), .eviction = {}};
-  // Shards that were kept under a larger budget, or while they were in use, go first, though they
-  // are needed: otherwise no fetch would find room while they stay. Pinned ones count as evicted,
-  // so that no shard that is needed sooner goes in their place.
+  // Trim first what exceeds the budget, because it was in use or the budget was larger. Otherwise
+  // no fetch would find room while it stays. Pinned shards count as evicted, so that no shard that
+  // is needed sooner is evicted in their place.
   if (plan.found.bytes > options_.budget_bytes) {
     const bool spares_needed = !is_disk_full && may_exceed_budget(wanted.urgency);
     if (trim(plan.found, options_.budget_bytes, spares_needed ? Spare::kNeeded : Spare::kPinned,

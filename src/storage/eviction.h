@@ -150,10 +150,10 @@ bool counts_as_evicted(const Candidate& candidate, const EvictionNeed& need, boo
 
 /// Chooses victims.
 /// @param in_order  the candidates, in the order of leaves_before().
-/// @param try_take  is given a candidate, and says whether nobody holds it. Called in order, as far
-///                  as it takes.
-/// @param is_in_use  is given one that cannot be had, and says whether it is in use here now, which
-///                   it does not end.
+/// @param try_take   takes a candidate, and returns true if it is free to be evicted. Called in
+///   order until there is room.
+/// @param is_in_use  takes a candidate that is not free, and returns true if this process is using
+///   it and will not release it.
 template <class InOrder, class TryTake, class IsInUse = NonePinned>
 Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const TryTake& try_take,
                         const IsInUse& is_in_use = {}) {
@@ -170,7 +170,7 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const
     const bool is_enough = used <= allowed;
     if (next.is_in_use()) break;
     if (is_enough && (used <= mark || candidate.size_bytes > used - mark)) break;
-    // Do not skip the preferred victim, but wait for it: the next candidate is needed sooner. For a
+    // Skipping the preferred victim would evict a shard that is needed sooner: wait instead. For a
     // fetch ahead, a shard needed before the new one must stay.
     const bool is_early = (next.is_known() && can_wait && !next.may_go_now) ||
                           (need.urgency == Urgency::kAhead && next.kind == NextUse::Kind::kAt &&

@@ -109,7 +109,7 @@ Fetcher::~Fetcher() = default;
 
 std::vector<std::string> Fetcher::list(const Request& request) {
   throw Unsupported(
-      "what lies at a URL of this scheme cannot be listed", in_quotes(redacted_url(request.url)),
+      "URLs of this scheme cannot be listed", in_quotes(redacted_url(request.url)),
       "name the shards: by a pattern in braces, as train-{000000..000146}.tar, or by a "
       "list (@list.txt)");
 }

@@ -56,7 +56,7 @@ std::string subject_token_in(const std::string& text, const nlohmann::json& form
     token = json_text(nlohmann::json::parse(text, nullptr, false), field.c_str());
   }
   if (!token.empty()) return token;
-  throw InvalidArgument("there is no token of the other provider", in_quotes(path),
+  throw InvalidArgument("found no token of the other provider", in_quotes(path),
                         "see what its credential_source names");
 }
 

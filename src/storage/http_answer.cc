@@ -14,8 +14,8 @@
 namespace shardwise {
 namespace {
 
-/// Parses all of `text` as a number of bytes that a signed integer can hold.
-std::optional<std::uint64_t> parse_bytes(std::string_view text) {
+/// Parses all of `text` as a number that a signed 64-bit integer can hold.
+std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   constexpr auto kMax = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
@@ -26,10 +26,7 @@ std::optional<std::uint64_t> parse_bytes(std::string_view text) {
 }
 
 std::optional<std::chrono::seconds> parse_retry_after(const std::string& text) {
-  if (const auto seconds = parse_bytes(text)) {
-    constexpr std::uint64_t kMax = 1'000'000;  // 11 days
-    return std::chrono::seconds(std::min(*seconds, kMax));
-  }
+  if (const auto seconds = parse_number(text)) return std::chrono::seconds(*seconds);
   const std::time_t when = curl_getdate(text.c_str(), nullptr);
   if (when < 0) return std::nullopt;
   return std::chrono::seconds(std::max<std::time_t>(when - std::time(nullptr), 0));
@@ -46,11 +43,11 @@ std::optional<ContentRange> parse_content_range(std::string_view text) {
   const std::string_view span = trimmed(text.substr(0, slash));
   const std::string_view total = trimmed(text.substr(slash + 1));
   ContentRange range;
-  if (total != "*" && !(range.total = parse_bytes(total))) return std::nullopt;
+  if (total != "*" && !(range.total = parse_number(total))) return std::nullopt;
   if (span == "*") return range;
   const std::size_t dash = span.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
-  const auto first = parse_bytes(span.substr(0, dash)), last = parse_bytes(span.substr(dash + 1));
+  const auto first = parse_number(span.substr(0, dash)), last = parse_number(span.substr(dash + 1));
   if (!first || !last || *first > *last || (range.total && *last >= *range.total)) {
     return std::nullopt;
   }
@@ -111,7 +108,7 @@ void HttpAnswer::take_line(std::string_view line) {
   const std::string value(trimmed(line.substr(colon + 1)));
   if (name == "content-length") {
     const auto before = length;
-    length = parse_bytes(value);
+    length = parse_number(value);
     if (!length || (before && before != length)) has_bad_length = true;
   } else if (name == "content-range") {
     range = parse_content_range(value);

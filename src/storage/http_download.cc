@@ -71,8 +71,8 @@ void SeenVersions::take(const Fetcher::Request& request, const Fetcher::Stat& fi
     cause = "the answer has " + encoding_of(answer) + ": " + std::string(kSendAsStored);
   } else if (are_several) {
     cause =
-        "the server named both within seconds, for one size: if nobody replaced the file, its "
-        "nodes give several versions; let them agree on one, or name one of them";
+        "the server named both within seconds, with the same size: unless the file was replaced, "
+        "its nodes give several versions; let them agree on one, or name one of them";
   }
   throw_changed_at_source(request.url, request.validator, file.validator, cause);
 }

@@ -87,7 +87,7 @@ HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
       says_who_asks
           ? "check user and password, or whether a signed URL has expired"
           : "the URL has no password and no signature, and an index keeps none: say who asks (" +
-                spelled("ways to say who asks (Fetchers::Options)") +
+                spelled("Fetchers::Options: moved, resolve, headers, netrc_file") +
                 "), or name the shards by s3:// with keys";
   const std::size_t colon = std::min(userinfo.find(':'), userinfo.size());
   const auto user = percent_decoded(std::string_view(userinfo).substr(0, colon));

@@ -15,27 +15,27 @@ class ShardPool;
 
 namespace shardwise::detail {
 
-/// Counts the pins of an opened shard, and lives until its pool and the last pin are gone.
+/// Counts the pins of an opened shard. Lives until its pool and the last pin are gone.
 struct ShardPin {
   static constexpr std::uint64_t kPin = 1;
   static constexpr std::uint64_t kClosing = std::uint64_t{1} << 61;  ///< the last pin closes it
   static constexpr std::uint64_t kOpen = std::uint64_t{1} << 62;     ///< there is a shard to pin
-  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;   ///< the pool is there
-  static constexpr std::uint64_t kIdle = kPooled | kOpen;            ///< nobody pins it
+  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;   ///< the pool exists
+  static constexpr std::uint64_t kIdle = kPooled | kOpen;            ///< without pins
 
-  /// @param close_this  closes the shard of the only pin, which stays; false if there are others.
-  ///   Null if this is never kClosing.
+  /// @param close_this  closes the shard if the caller has its only pin, and returns true; the
+  ///   caller keeps the pin. Null for a shard that is never kClosing.
   explicit ShardPin(void (*destroy_this)(ShardPin*) noexcept,
                     bool (*close_this)(ShardPin*) noexcept = nullptr)
       : destroy(destroy_this), close(close_this) {}
 
-  /// False if there is no open shard; otherwise the caller has one more pin.
+  /// Adds a pin; returns false if no shard is open.
   [[nodiscard]] bool try_pin() noexcept {
     if ((state.fetch_add(kPin, std::memory_order_acquire) & kOpen) != 0) return true;
     state.fetch_sub(kPin, std::memory_order_relaxed);  // the caller keeps the pool alive
     return false;
   }
-  /// REQUIRES: the caller pins it.
+  /// REQUIRES: the caller has a pin.
   void pin_again() noexcept {
     [[maybe_unused]] const std::uint64_t before = state.fetch_add(kPin, std::memory_order_relaxed);
     SHARDWISE_ASSERT_HOT((before & ~(kIdle | kClosing)) != 0);
@@ -56,7 +56,7 @@ struct ShardPin {
   bool (*const close)(ShardPin*) noexcept;
 
  private:
-  /// The shard is closed before it is unpinned: afterwards this may be gone.
+  /// Closes the shard before it drops the last pin: afterwards this object may be gone.
   void unpin_or_close() noexcept {
     for (std::uint64_t now = state.load(std::memory_order_relaxed);;) {
       if (now == (kIdle | kClosing | kPin)) {
@@ -71,9 +71,9 @@ struct ShardPin {
   }
 };
 
-/// Shared ownership of a shard that a ShardPool opened: it stays open while a handle exists, also
-/// when the pool is gone. As shared_ptr in use and in thread-safety; half its cost to get, for the
-/// pool finds the shard and counts the pin in one step.
+/// Shared ownership of a shard that a ShardPool opened. The shard stays open while a handle exists,
+/// even after the pool's destruction. Used like a shared_ptr, with the same thread-safety. Getting
+/// one costs half as much: the pool finds the shard and counts the pin in one step.
 template <class Shard>
 class ShardHandle {
  public:
@@ -92,7 +92,7 @@ class ShardHandle {
     return *this;
   }
 
-  /// A handle for a shard outside any pool; its only holder.
+  /// A handle for a shard outside any pool, with its only pin.
   static ShardHandle of_one(std::unique_ptr<const Shard> shard) {
     struct Lone : ShardPin {
       explicit Lone(std::unique_ptr<const Shard> of)
@@ -110,13 +110,13 @@ class ShardHandle {
   const Shard& operator*() const noexcept { return *shard_; }
   const Shard* operator->() const noexcept { return shard_; }
   const Shard* get() const noexcept { return shard_; }
-  /// Leaves the shard pinned: the caller is to unpin it.
+  /// Transfers this handle's pin to the caller, who must call unpin().
   ShardPin* release() noexcept {
     shard_ = nullptr;
     return std::exchange(pin_, nullptr);
   }
-  /// One that does not pin: it must be released, not destroyed, and this one outlives it.
   [[nodiscard]] ShardPin* pin() const noexcept { return pin_; }
+  /// A handle without a pin. It must be released, not destroyed, and this handle must outlive it.
   [[nodiscard]] ShardHandle borrow() const noexcept { return {pin_, shard_}; }
   explicit operator bool() const noexcept { return shard_ != nullptr; }
   friend bool operator==(const ShardHandle& a, const ShardHandle& b) noexcept {

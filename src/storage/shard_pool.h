@@ -40,18 +40,16 @@ struct ShardPoolStats {
 
 /// A bounded pool of opened shards, by number.
 ///
-/// `Shard` is whatever an opened shard is to the caller; it must have `size_bytes()`. The pool
-/// hands out shared ownership: a handle stays valid however long, and pins its shard, so that it is
-/// not evicted. While all shards are pinned the pool exceeds its bounds. Eviction takes the shard
-/// that was least recently used, where "recently" is counted in openings: the order of uses between
-/// two openings is not kept, which makes a hit cheap.
+/// `Shard` is the caller's type of an opened shard, with a method `size_bytes()`. The pool evicts
+/// the least recently used shard. "Recently" is counted in openings: the order of uses between two
+/// openings is not kept, which makes a hit cheap.
 ///
 /// Lifetime: a handle shares ownership, and stays valid after the pool's end. A shard with a handle
 ///   is pinned, not evicted; when all are pinned, the pool exceeds its bounds until they are not.
 /// Threads: internally synchronised. One thread opens a shard. Other threads that want the same
 ///   shard wait; those that want another do not.
 /// Processes: a forked child continues with a copy. It reopens shards that other threads of the
-///   parent were opening. Shards that they held stay open in the child.
+///   parent were opening. Shards that they pinned stay open in the child.
 /// Cost: a hit is one atomic addition, and one more when the handle is destroyed.
 template <class Shard>
 class ShardPool {
@@ -89,7 +87,7 @@ class ShardPool {
     return {};
   }
 
-  /// Closes the least recently used shard that is not pinned; false if there is none.
+  /// Closes the least recently used idle shard; returns false if all are pinned.
   bool evict() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
@@ -97,8 +95,8 @@ class ShardPool {
     return victim != nullptr;
   }
 
-  /// Closes this shard, if it is open and not pinned; true if it did. If it is pinned, the last pin
-  /// closes it, unless it goes at this very moment: then the next call does.
+  /// Closes this shard if it is open and idle; true if it did. If it is pinned, dropping the last
+  /// pin closes it. If that pin is dropped at this very moment, the next call closes it.
   /// REQUIRES: number < num_shards.
   bool close(std::uint64_t number) {
     SHARDWISE_ASSERT(number < slots_.size());
@@ -124,7 +122,7 @@ class ShardPool {
   }
 
  private:
-  /// What is open. Shards that are pinned when the pool goes have it too.
+  /// The open shards. Shared by shards that are pinned when the pool is destroyed.
   struct Book {
     void reserve(std::size_t num_shards) {
       const Lock lock(mutex);
@@ -213,7 +211,7 @@ class ShardPool {
     /// Puts the opened shard into the pool.
     Handle end(std::unique_ptr<const Shard>&& shard, std::uint64_t size_bytes) {
       const Lock lock(pool_.book_->mutex);
-      // Forked while it was opened, and opened by another thread of the child meanwhile.
+      // After a fork during opening, another thread of the child may have opened it meanwhile.
       if (slot_.try_pin()) return Handle(&slot_, slot_.shard.get());
       slot_.shard = std::move(shard);
       slot_.state.fetch_add(Slot::kOpen + Slot::kPin, std::memory_order_release);
@@ -258,7 +256,7 @@ class ShardPool {
     return bytes > options_.max_cheap_bytes;
   }
 
-  /// Removes an open shard from the pool if it has exactly this number of pins.
+  /// Takes an open shard out of the pool if it has exactly this many pins; else returns null.
   static std::unique_ptr<const Shard> take(Book& book, Slot& slot, std::uint64_t pins = 0) noexcept
       SHARDWISE_REQUIRES(book.mutex) {
     // kClosing changes under the lock alone.
@@ -271,7 +269,7 @@ class ShardPool {
     return std::move(slot.shard);
   }
 
-  /// Takes the least recently used shard that is not pinned.
+  /// Takes the least recently used idle shard out of the pool.
   std::unique_ptr<const Shard> drop_one(bool may_be_dear = true) SHARDWISE_REQUIRES(book_->mutex) {
     for (;;) {
       Slot* best = nullptr;

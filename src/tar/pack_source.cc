@@ -12,6 +12,7 @@
 #include "base/errno_error.h"
 #include "base/hasher.h"
 #include "base/normal_path.h"
+#include "base/spelling.h"
 #include "base/text.h"
 #include "shardwise/base/error.h"
 #include "shardwise/base/hash.h"
@@ -88,8 +89,9 @@ PackList list_images(const std::string& named, const CancelToken& cancel) {
   PackList list;
   list.classes = folders_in(directory, cancel);
   if (list.classes.empty()) {
-    throw NotFound("there is no folder of a class", in_quotes(directory),
-                   "put the images of each class into a folder of its own, or pack them as files");
+    throw NotFound("found no class folders", in_quotes(directory),
+                   "put the images of each class into a folder of its own, or pack them with " +
+                       spelled("list_files"));
   }
   for (std::uint64_t number = 0; number < list.classes.size(); ++number) {
     const std::string& name = list.classes[number];
@@ -147,7 +149,7 @@ PackList list_files(const std::string& named, const CancelToken& cancel) {
     list.samples.push_back(std::move(sample));
   }
   if (list.samples.empty()) {
-    throw NotFound("there is no file that makes a sample", in_quotes(directory),
+    throw NotFound("found no sample", in_quotes(directory),
                    "a name needs a key, a dot and a field, as in 000001.jpg");
   }
   return list;

@@ -286,7 +286,7 @@ TEST(LazyDatasetTest, WhatASingleOptionForbidsIsSaidBeforeAnythingIsRead) {
             "the shards are remote, and there is no shard cache: '" + served.path() +
                 "'; give a cache (Dataset::Options::cache)");
   EXPECT_THAT(text_with([](auto& o) { o.access = Dataset::Access::kRange; }),
-              AllOf(HasSubstr("without an index nobody knows where single samples lie"),
+              AllOf(HasSubstr("only an index knows where single samples are"),
                     EndsWith("run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX")));
   EXPECT_THAT(text_with([](auto& o) { o.root = "/data"; }), HasSubstr("leave out the root"));
   for (const std::function<void(Index::Content&)>& change :

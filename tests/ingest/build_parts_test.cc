@@ -286,13 +286,17 @@ TEST(JournalTest, AFileThatIsNoJournalStays) {
   }
 }
 
-TEST(JournalTest, OneThatWasCutWithinItsBeginningIsDiscarded) {
+TEST(JournalTest, OneWithoutARecordIsDiscarded) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 5);
-  test::write_file(dir / "t.idx.journal", "SDW");
-  EXPECT_TRUE(has_journal(dir / "t.idx"));
-  EXPECT_EQ(build_index(dir / "t.idx", shards).shards_scanned, 3U);
-  EXPECT_EQ(dir.list().size(), 3U + 2) << "strays were left";
+  for (const std::string& begin : {std::string(), std::string("SDW"), std::string(100, '\0'),
+                                   "SDWJRN5\n" + std::string(8, '\0')}) {
+    std::filesystem::remove(dir / "t.idx");
+    test::write_file(dir / "t.idx.journal", begin);
+    EXPECT_FALSE(has_journal(dir / "t.idx")) << begin.size();
+    EXPECT_EQ(build_index(dir / "t.idx", shards).shards_scanned, 3U);
+    EXPECT_EQ(dir.list().size(), 3U + 2) << "strays were left";
+  }
 }
 
 TEST(JournalTest, OneOfAnEarlierVersionIsDiscarded) {

@@ -208,7 +208,7 @@ TEST(ColumnTest, IsReadFromText) {
                            "$.\"a\".b", "$.a b", "$[1][2]"}) {
     EXPECT_EQ(parse_column("n=json:" + std::string(path)).json_path, path);
   }
-  EXPECT_THAT(error("key"), HasSubstr("a column of its own with this name"));
+  EXPECT_THAT(error("key"), HasSubstr("the index reserves this column name"));
   EXPECT_THAT(error(""), HasSubstr("names no field"));
   EXPECT_THAT(error("x=:$.a"), HasSubstr("names no field"));
 }

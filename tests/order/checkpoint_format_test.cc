@@ -112,9 +112,10 @@ TEST(CheckpointFormatTest, NumbersThatLieAreRefused) {
   };
   const std::string hash(32, '0');
   EXPECT_THAT(refused(with("x uint8 - 18446744073709551615 " + hash)), HasSubstr("too large"));
-  EXPECT_THAT(refused(with("x uint8 -1 1 " + hash)), HasSubstr("a number in it is none"));
-  EXPECT_THAT(refused(with("x uint8 1,,2 1 " + hash)), HasSubstr("a number in it is none"));
-  EXPECT_THAT(refused(with("x")), HasSubstr("a number in it is none"));
+  EXPECT_THAT(refused(with("x uint8 -1 1 " + hash)), HasSubstr("one of its numbers is not valid"));
+  EXPECT_THAT(refused(with("x uint8 1,,2 1 " + hash)),
+              HasSubstr("one of its numbers is not valid"));
+  EXPECT_THAT(refused(with("x")), HasSubstr("one of its numbers is not valid"));
   EXPECT_THAT(refused(with("x uint8 1 1000 " + hash)), HasSubstr("and should have"));
 }
 

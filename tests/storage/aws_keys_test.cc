@@ -156,11 +156,10 @@ TEST_F(AwsKeysTest, RolesThatNobodyCanAssumeAreErrors) {
     options_.s3.profile = "a";
     return error_text([&] { found(); });
   };
-  EXPECT_EQ(
-      text_of("[profile a]\nrole_arn=r\n"),
-      "nobody has keys to assume the role of the S3 profile: 'a'; give it source_profile (one "
-      "with keys), credential_source (Environment, EcsContainer or Ec2InstanceMetadata) or "
-      "web_identity_token_file");
+  EXPECT_EQ(text_of("[profile a]\nrole_arn=r\n"),
+            "no credentials to assume the role of the S3 profile: 'a'; give it source_profile (one "
+            "with keys), credential_source (Environment, EcsContainer or Ec2InstanceMetadata) or "
+            "web_identity_token_file");
   EXPECT_THAT(text_of("[profile a]\nrole_arn=r\nsource_profile=b\n[profile b]\nrole_arn=r\n"
                       "source_profile=a\n"),
               HasSubstr("the roles of S3 profiles lead in circles: "));

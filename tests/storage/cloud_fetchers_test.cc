@@ -367,7 +367,7 @@ TEST_F(CloudTest, AnExternalAccountOfGooglesThatCannotBeReadIsAnError) {
               HasSubstr("an external account of this kind is not read: '"));
   EXPECT_THAT(text(R"({"executable":{"command":"x"}})", sts), HasSubstr("not AWS's service"));
   EXPECT_THAT(text(R"({"file":"/none"})", sts),
-              HasSubstr("there is no token of the other provider: '/none'"));
+              HasSubstr("found no token of the other provider: '/none'"));
   EXPECT_THAT(
       text(R"({"file":"/none"})", "http://elsewhere.example/sts"),
       HasSubstr("a token would be sent without encryption: 'http://elsewhere.example/sts'"));

@@ -154,9 +154,10 @@ TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
   put("private/x.tar", "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = url("/none.tar")}); }),
               HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
-  EXPECT_THAT(error_text([&] { fetched({.url = url("/private/x.tar")}); }),
-              HasSubstr("(HTTP status 401, after 1 attempt); the URL has no password and no "
-                        "signature, and an index keeps none: say who asks"));
+  EXPECT_THAT(
+      error_text([&] { fetched({.url = url("/private/x.tar")}); }),
+      HasSubstr("(HTTP status 401, after 1 attempt); the URL has no password and no "
+                "signature, and an index keeps none: say who asks (Fetchers::Options: moved, "));
   const std::string rest = "@localhost:" + std::to_string(port_) + "/private/x.tar";
   EXPECT_EQ(fetched({.url = "http://user:sesame" + rest}), "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = "http://user:wrong" + rest}); }),

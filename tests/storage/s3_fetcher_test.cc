@@ -330,7 +330,7 @@ TEST(ListTest, OtherSchemesSayThatTheyCannot) {
     EXPECT_EQ(error_code(call), ErrorCode::kUnsupported);
     EXPECT_EQ(
         error_text(call),
-        "what lies at a URL of this scheme cannot be listed: '" + std::string(url) +
+        "URLs of this scheme cannot be listed: '" + std::string(url) +
             "'; name the shards: by a pattern in braces, as train-{000000..000146}.tar, or by "
             "a list (@list.txt)");
   }

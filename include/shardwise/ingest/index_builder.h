@@ -89,25 +89,21 @@ struct BuildReport {
 /// (gzip, zstd, xz, bzip2, lz4, detected by content) are indexed in one pass over their expanded
 /// bytes. Their samples cannot be read in place.
 ///
-/// Effects: two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table), each
-/// written under a temporary name, synced and renamed, the catalogue last: that rename is the
-/// moment at which the new index exists. A reader sees the old index or the new one. A build that
-/// takes longer than a second keeps `path.journal`, which takes as much room as the table. If it is
-/// killed, fails or is cancelled, the next build continues from there: at most `journal_bytes` of
-/// table and `journal_age` of scanning are done again. A file of this name that no build left, or
-/// that cannot be written, stays as it is: then there is no journal. What a killed build left is
-/// removed by the next. Two builds of one path at once are safe; the last to finish wins.
+/// URLs are fetched as given. The index and its journal store them without user, password, fragment
+/// and signature, so a newly signed URL is the same shard. Readers supply credentials
+/// (Fetchers::Options, Index::Lookup::urls). If other parts of a URL may be secret (values in a
+/// query, commands), the files of the index have mode 0600.
 ///
 /// Effects: writes two files, `path` (SQLite catalogue) and `path.<hash>.table` (offset table).
 ///   Both are written to temporary files, synced and renamed, the catalogue last. A reader sees
 ///   either the old index or the new one. Concurrent builds of one path are safe; the last to
 ///   finish wins.
 ///
-/// Journal: a build that takes longer than a second writes `path.journal`.
-///   If that build is killed, fails or is cancelled, the next build continues from this file. It
-///   repeats at most `journal_bytes` of table and `journal_age` of scanning, and removes what a
-///   killed build left. If a file of this name exists that no build wrote, or that is not
-///   writable, it is kept, and there is no journal.
+/// Journal: a build that takes longer than a second writes `path.journal`, about as large as the
+///   offset table. If that build is killed, fails or is cancelled, the next build continues from
+///   this file. It repeats at most `journal_bytes` of table and `journal_age` of scanning, and
+///   removes what a killed build left. If a file of this name exists that no build wrote, or that
+///   is not writable, it is kept, and there is no journal.
 ///
 /// Threads: starts its own and joins them.
 /// Cost: one pass over the headers; with hashes over all bytes.
@@ -155,8 +151,8 @@ SHARDWISE_EXPORT BuildPlan plan_update(const std::string& path, const BuildOptio
 SHARDWISE_EXPORT BuildReport update_index(const std::string& path,
                                           const BuildOptions& options = {});
 
-/// True if a build of the index at `path` did not finish and left a journal, from which the next
-/// build continues.
+/// True if a build of the index at `path` did not finish and left shards in its journal. The next
+/// build with the same content options continues from there.
 SHARDWISE_EXPORT bool has_journal(const std::string& path);
 
 /// Returns the BuildOptions::sources of the index at `path`, with paths relative to the current
