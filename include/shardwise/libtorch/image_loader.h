@@ -126,7 +126,7 @@ class SHARDWISE_EXPORT ImageLoader {
   std::optional<Batch> next();
 
   /// The loader that makes the batches, for state(), restore(), steps_left(), stats(), stop() and
-  /// more. Do not call its next(): batches that it returns are missing here.
+  /// more. Do not call its next(), or a batch that it returns is skipped here.
   [[nodiscard]] Loader& loader() noexcept;
   [[nodiscard]] const Loader& loader() const noexcept;
 
