@@ -26,20 +26,20 @@ namespace sl = shardwise::libtorch;
 constexpr const char* kHelp = R"(usage: train_images --train SHARDS [OPTION VALUE]...
   --train SHARDS            an index, a folder of shards, a pattern, a URL
   --eval SHARDS             evaluates after each epoch
-  --eval-only 1             evaluates what the checkpoint holds, and trains nothing
+  --eval-only 1             evaluates the model of the checkpoint, without training
   --epochs N                [10]
   --global-batch-size N     samples of a backward pass, on all ranks together [128]
-  --accumulate N            passes of a step, which has so many times as many samples [1]
+  --accumulate N            backward passes of a step, of global-batch-size samples each [1]
   --size N                  images become N x N [64]
-  --classes N               without it: the largest number in the index's column cls, and one
-  --lr X                    the highest learning rate [0.001]
+  --classes N               [the largest number in the index's column cls, plus 1]
+  --lr X                    the learning rate [0.001]
   --seed N                  [17]
-  --threads N               that load, a rank [4]
+  --threads N               loading threads of each rank [4]
   --skip FILE               sample numbers to leave out, one a line
   --max-bad N               samples that may turn out bad [0]
-  --patience N              ends after N epochs without a better accuracy; 0: never [0]
-  --checkpoint FILE         goes on from it if it is there
-  --checkpoint-minutes X    writes it within an epoch, too; 0: at its end only [0]
+  --patience N              ends after N epochs without a better accuracy; 0 means never [0]
+  --checkpoint FILE         written after each epoch; if it exists, the run continues from it
+  --checkpoint-minutes X    minutes between checkpoints in an epoch; 0 means only at its end [0]
   --timeout X               seconds that a rank waits for the others in one step [300]
 )";
 

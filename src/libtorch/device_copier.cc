@@ -6,6 +6,7 @@
 #include <torch/torch.h>
 
 #include <deque>
+#include <exception>
 #include <map>
 #include <optional>
 #include <utility>
@@ -87,7 +88,11 @@ struct DeviceCopier::Impl {
 DeviceCopier::DeviceCopier(torch::Device device) : impl_(std::make_unique<Impl>(device)) {}
 
 DeviceCopier::~DeviceCopier() {
-  if (!impl_->copies.empty()) impl_->stream->synchronize();
+  if (impl_->copies.empty()) return;
+  try {
+    impl_->stream->synchronize();
+  } catch (const std::exception&) {  // the device failed, which the program's calls report
+  }
 }
 
 torch::Tensor DeviceCopier::copy(const Batch::Array& array) {

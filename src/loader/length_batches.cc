@@ -10,13 +10,12 @@
 #include "base/spelling.h"
 #include "base/text.h"
 #include "loader/field_choice.h"
+#include "order/arithmetic.h"
 #include "order/key.h"
 #include "order/permutation.h"
 
 namespace shardwise::detail {
 namespace {
-
-std::uint64_t divided_up(std::uint64_t n, std::uint64_t by) { return n / by + (n % by != 0); }
 
 /// Converts the numbers of a column to lengths. Errors: InvalidArgument, naming the sample.
 std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
@@ -132,7 +131,7 @@ void SampleLengths::of(std::span<const std::uint64_t> samples,
       sizes_[part].of(std::span(&sample, 1), fields_, lengths.subspan(i, 1));
     }
   }
-  for (std::uint64_t& length : lengths) length = divided_up(length, unit_);
+  for (std::uint64_t& length : lengths) length = ceil_div(length, unit_);
 }
 
 LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
@@ -147,11 +146,11 @@ LengthBatches::LengthBatches(std::shared_ptr<const SampleLengths> lengths,
       whole_(std::move(whole)),
       begin_(begin) {
   const std::uint64_t left = whole_->size() - begin_.position;
-  const std::uint64_t num_windows = divided_up(left, window_size_);
+  const std::uint64_t num_windows = ceil_div(left, window_size_);
   require_memory_for(num_windows, left);
   first_.push_back(0);
   for (std::uint64_t window = 0; window < num_windows; ++window) {
-    std::uint64_t batches = divided_up(rows_of(window), max_rows_);
+    std::uint64_t batches = ceil_div(rows_of(window), max_rows_);
     if (max_tokens_ != 0 || pack_to_ != 0) {
       load(window);
       batches = window_.batches.size();

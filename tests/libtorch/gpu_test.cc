@@ -1,4 +1,4 @@
-// What the library does with tensors on a GPU. Skipped where this LibTorch finds none.
+// The library with tensors on a GPU. Skipped if this LibTorch finds no GPU.
 
 #include <torch/torch.h>
 
@@ -24,7 +24,7 @@ class GpuTest : public testing::Test {
   }
 };
 
-/// Ranks that exchange tensors on the GPU, as those of NCCL do. NCCL itself accepts one rank a GPU.
+/// Several ranks that exchange tensors on one GPU. NCCL itself needs a GPU for each rank.
 ProcessGroup gpu_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
   return adopt_process_group(c10::make_intrusive<StoreGroup>(store, rank, size, "nccl"));
 }
@@ -171,7 +171,7 @@ TEST_F(GpuTest, ACheckpointGoesOnBitForBitOnTheGpu) {
   }
 }
 
-/// While the GPU computes for long, the host copies batches whose memory is used again and again.
+/// The host copies batches in reused memory while the GPU is busy.
 TEST_F(GpuTest, CopiesAreRightWhileTheGpuIsBusy) {
   const test::TempDir dir;
   std::vector<test::Fields> samples;
@@ -201,6 +201,7 @@ TEST_F(GpuTest, CopiesAreRightWhileTheGpuIsBusy) {
 }
 
 #ifdef SHARDWISE_HAVE_NCCL
+/// For one rank the library adopts the group, and makes no call of NCCL.
 TEST_F(GpuTest, ARunOfNcclTrainsAndMeasures) {
   const test::TempDir dir;
   std::vector<test::Fields> samples;

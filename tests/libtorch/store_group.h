@@ -3,12 +3,17 @@
 #include <torch/torch.h>
 #include <torch/version.h>
 
+#include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <functional>
+#include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -24,8 +29,8 @@ struct DoneWork final : c10d::Work {
   bool wait(std::chrono::milliseconds) override { return true; }
 };
 
-/// A backend of which c10d knows nothing: the ranks leave their tensors in a store.
-/// @param name  "nccl" makes the library pass tensors on the GPU, and no others.
+/// A backend that c10d does not know. Its ranks exchange tensors through a store.
+/// @param name  "nccl" makes the library pass tensors on the GPU only.
 class StoreGroup final : public GroupBase {
  public:
   StoreGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::string name = "store")
@@ -77,7 +82,7 @@ class StoreGroup final : public GroupBase {
 };
 
 using Store = c10::intrusive_ptr<c10d::Store>;
-/// Runs `body` on threads that are the ranks of a run; rethrows what the first of them threw.
+/// Runs `body` on one thread for each rank. Rethrows the error of the lowest rank that threw.
 inline void on_threads(int size, const std::function<void(const Store& store, int rank)>& body) {
   const Store store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));

@@ -670,6 +670,19 @@ TEST_F(TrainTest, ResampledEpochsAreProvenAsOrderedAndCheckpointed) {
   EXPECT_EQ(result.err, "") << "it was asked to be quiet";
 }
 
+TEST_F(TrainTest, AStartThatIsRefusedKeepsTheLogOfSamples) {
+  const auto arguments =
+      with({"--epochs", "1", "--checkpoint", dir_ / "run.pt", "--log-samples", dir_ / "log"});
+  const auto first = run(dir_, arguments);
+  ASSERT_EQ(first.code, 0) << first.err;
+  const std::string log = test::read_file(dir_ / "log.0");
+  EXPECT_EQ(lines_of(log).size(), 120u);
+  const auto again = run(dir_, arguments);
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.err, HasSubstr("the checkpoint exists already"));
+  EXPECT_EQ(test::read_file(dir_ / "log.0"), log);
+}
+
 TEST_F(RanksTrainTest, ExplainOnACheckpointNamesWhatTheNextStepOfTheResumedRunReads) {
   const std::string checkpoint = dir_ / "run.pt";
   const std::vector<std::string> common = {

@@ -98,23 +98,6 @@ Threads choose_threads(const Options& options, const ProcessGroup& group) {
   return threads;
 }
 
-ProcessGroup* current_group = nullptr;  // for rank_prefix()
-
-}  // namespace
-
-std::string version() {
-  nlohmann::ordered_json json = tools::version_json();
-  json["libtorch"] = TORCH_VERSION;
-  json["ranks"] = libtorch::has_distributed() ? "by Gloo" : "one rank only: built without Gloo";
-  return tools::version_text("shardwise-train", json);
-}
-
-std::string rank_prefix() {
-  if (current_group == nullptr || current_group->world_size() == 1) return {};
-  return "rank " + std::to_string(current_group->rank()) + " of " +
-         std::to_string(current_group->world_size()) + ": ";
-}
-
 /// Checks the settings that must be the same on all ranks, and that the loaders do not compare.
 void require_same_run(const Options& options, const std::optional<Dataset>& eval,
                       const ProcessGroup& group) {
@@ -130,6 +113,23 @@ void require_same_run(const Options& options, const std::optional<Dataset>& eval
                       {"--patience", std::to_string(options.patience)},
                       {"--resume", options.resume ? "given" : "not given"},
                       {"--allow-changes", options.allow_changes ? "given" : "not given"}});
+}
+
+ProcessGroup* current_group = nullptr;  // for rank_prefix()
+
+}  // namespace
+
+std::string version() {
+  nlohmann::ordered_json json = tools::version_json();
+  json["libtorch"] = TORCH_VERSION;
+  json["ranks"] = libtorch::has_distributed() ? "by Gloo" : "one rank only: built without Gloo";
+  return tools::version_text("shardwise-train", json);
+}
+
+std::string rank_prefix() {
+  if (current_group == nullptr || current_group->world_size() == 1) return {};
+  return "rank " + std::to_string(current_group->rank()) + " of " +
+         std::to_string(current_group->world_size()) + ": ";
 }
 
 libtorch::StopGuard::Options guard_options(const Options& options) {
@@ -150,7 +150,6 @@ class Training {
       : options_(options), group_(group), guard_(guard), reporter_(options, group.is_first()) {}
 
   void set_up() {
-    sample_log_.emplace(options_.sample_log, group_.rank(), options_.resume);
     if (group_.is_first()) check(options_, group_.world_size());
     const Threads threads = choose_threads(options_, group_);
     if (threads.compute > 0) torch::set_num_threads(threads.compute);
@@ -158,6 +157,7 @@ class Training {
     Data data = open_data(options_);
     eval_ = std::move(data.evaluation);
     require_same_run(options_, eval_, group_);
+    sample_log_.emplace(options_.sample_log, group_.rank(), options_.resume);
     if (!options_.checkpoint.empty()) {
       file_.emplace(options_.checkpoint, group_,
                     libtorch::CheckpointFile::Options{

@@ -106,8 +106,9 @@ class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sample
   [[nodiscard]] std::uint64_t position() const noexcept;
   [[nodiscard]] std::uint64_t size() const noexcept;
 
-  /// A resume token, as the tensor "shardwise_token". It counts what next() gave out: save between
-  /// epochs, or with a loader that has no workers; Loader::state() counts what was consumed.
+  /// Stores a resume token as the tensor "shardwise_token". It counts samples that next() returned.
+  /// Therefore save between epochs, or use a loader without workers. Loader::state() counts
+  /// consumed samples.
   void save(torch::serialize::OutputArchive& archive) const override;
   /// Continues from the token; ranks and batch size may differ.
   /// Errors: Mismatch, naming differences of data set or order. InvalidArgument. VersionMismatch.

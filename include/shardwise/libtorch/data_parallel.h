@@ -51,13 +51,13 @@ SHARDWISE_EXPORT void average_buffers(const torch::nn::Module& module, const Pro
 ///
 /// Every rank must call average(), with parameters of the same shapes, the same of which require
 /// gradients.
-/// @param num_samples  of this rank's step, in all its backward passes.
-/// @return  the number of samples of all ranks; if it is 0, the gradients are undefined.
-/// Shapes: any, on any device. All are reduced in float32, or in float64 if there is a parameter of
-///   that, and rounded once to the parameter's type; sparse gradients become dense.
-/// Cost: one all-reduce of all gradients, in one buffer that is kept from call to call, on the
-///   device of the first parameter; the numbers of samples go with its header.
-/// Errors: Unsupported (complex numbers); kDistributed.
+/// @param num_samples  of this rank's step, over all its backward passes.
+/// @return  the number of samples of all ranks. If it is 0, the gradients are undefined.
+/// Shapes: any, on any device. Gradients are reduced in float32, or in float64 if a parameter has
+///   that type, and rounded once to the parameter's type. Sparse gradients become dense.
+/// Cost: one all-reduce of all gradients, on the device of the first parameter, in a buffer that is
+///   reused. The numbers of samples travel with its header.
+/// Errors: Unsupported for complex numbers. kDistributed.
 class SHARDWISE_EXPORT GradientAverager {
  public:
   explicit GradientAverager(std::vector<torch::Tensor> parameters);

@@ -18,13 +18,13 @@ namespace shardwise::libtorch {
 ///         1    2.30 s     9.57 s     0.07 s    18.85 s     409.6    3  node2
 ///     slowest: rank 1 (host node2): 2.30 s of waiting for data and 9.57 s of compute
 ///
-/// `wait` is the loop's time in next(), `exchange` that in GradientAverager::average(), which has
-/// the wait for slower ranks in it, `compute` the rest of it, and `loading` the work of the
-/// loader's threads, beside the loop.
-/// @param now, before  Loader::stats() at the end of the epoch, and at its
-///   beginning.
-/// @param exchanged    what was added to GradientAverager::time_spent() between them.
-/// Cost: one small exchange. Errors: kDistributed.
+/// `wait` is the loop's time in next(). `exchange` is its time in GradientAverager::average(),
+/// including the wait for slower ranks. `compute` is the rest of the loop's time. `loading` is the
+/// work of the loader's threads, concurrent with the loop.
+/// @param now, before  Loader::stats() at the end and at the beginning of the epoch.
+/// @param exchanged    the growth of GradientAverager::time_spent() between them.
+/// Cost: one small all-reduce.
+/// Errors: kDistributed.
 SHARDWISE_EXPORT std::string epoch_report(const Loader::Stats& now, const Loader::Stats& before,
                                           std::chrono::nanoseconds exchanged,
                                           const ProcessGroup& group);

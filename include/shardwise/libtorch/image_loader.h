@@ -112,21 +112,21 @@ class SHARDWISE_EXPORT ImageLoader {
   /// Throws what the constructor would throw on one of `world_size` ranks.
   static void validate(const MixedDataset& data, const Options& options, int world_size);
 
-  /// The epochs from the current one to `end`, as shardwise::Loader::epochs().
+  /// Returns the epochs from the current one up to, but excluding, `end`; see Loader::epochs().
   Epochs epochs(std::uint64_t end = std::numeric_limits<std::uint64_t>::max()) {
     return {*this, end};
   }
   /// The current epoch.
   Epoch epoch() { return {*this, loader().epoch_number()}; }
 
-  /// The next batch of the epoch, or nothing at its end. Waits for it.
-  /// Errors: BadField, StaleIndex and others, naming shard and key; the loader then goes on with
-  ///         the batch after it, but the epoch cannot be proven any more. InvalidArgument if images
-  ///         of one batch differ in size and there is no `resize`.
+  /// Waits for the next batch of the epoch and returns it, or nothing at the end.
+  /// Errors: BadField, StaleIndex and others, naming shard and key. The loader then continues with
+  ///   the following batch, but the epoch can no longer be proven. InvalidArgument if images of one
+  ///   batch differ in size and there is no `resize`. Cancelled after Loader::stop().
   std::optional<Batch> next();
 
   /// The loader that makes the batches, for state(), restore(), steps_left(), stats(), stop() and
-  /// more. Call next() of this class, not of that loader, whose batches are not tensors.
+  /// more. Do not call its next(), or a batch that it returns is skipped here.
   [[nodiscard]] Loader& loader() noexcept;
   [[nodiscard]] const Loader& loader() const noexcept;
 

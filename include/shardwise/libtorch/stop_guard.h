@@ -87,8 +87,8 @@ class SHARDWISE_EXPORT StopGuard {
   /// changes its parameters in that step.
   ///
   /// Afterwards, Loader::state() returns the state after the last whole step, so a checkpoint is
-  /// exact. A step is whole when its gradients were averaged. In a process
-  /// without a GradientAverager it is whole when the next batch was requested.
+  /// exact. A step is whole when its gradients were averaged. In a process without a
+  /// GradientAverager it is whole when the next batch was requested.
   ///
   /// @param save  called on all ranks after `work`, if they stop before its end. It may use the
   ///   group. It is not called if a rank is lost, or rank 0 failed while it changed parameters.

@@ -14,7 +14,7 @@ namespace shardwise::detail {
 [[noreturn]] SHARDWISE_EXPORT void throw_epoch_ended(std::uint64_t epoch);
 [[noreturn]] SHARDWISE_EXPORT void throw_loader_moved_on(std::uint64_t epoch);
 
-/// The loader that says where the run stands: this one, or the one that makes its batches.
+/// Returns the loader that counts epochs and steps: the inner one of an ImageLoader, else `loader`.
 template <class Loader>
 [[nodiscard]] decltype(auto) state_of(Loader& loader) noexcept {
   if constexpr (requires { loader.loader(); }) {
@@ -24,8 +24,8 @@ template <class Loader>
   }
 }
 
-/// One epoch of a loader: a range of batches, and at its end the proof. A handle: valid while the
-/// loader lives and has not moved on to another epoch.
+/// One epoch of a loader: a range of batches, and the proof at its end. It is a handle, valid while
+/// the loader lives and is in this epoch.
 template <class Loader>
 class EpochRange {
  public:
@@ -72,7 +72,7 @@ class EpochRange {
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  /// Steps in this epoch that were left when it began, the same number on all ranks.
+  /// Steps that this epoch still had when it began or was resumed, equal on all ranks.
   [[nodiscard]] std::uint64_t steps() const noexcept { return state_of(*loader_).steps(); }
 
   /// Calls the loader's prove(). Errors: also NotExact if the loader is in another epoch.

@@ -423,8 +423,12 @@ Socket listen_at(const std::string& address, std::uint16_t port) {
   place.sin_family = AF_INET;
   place.sin_port = htons(port);
   place.sin_addr.s_addr = htonl(INADDR_ANY);
-  const bool only_here =
-      is_loopback(address) && ::inet_pton(AF_INET, address.c_str(), &place.sin_addr) == 1;
+  sockaddr_in6 place6{};  // any address
+  place6.sin6_family = AF_INET6;
+  place6.sin6_port = htons(port);
+  const bool only_here = is_loopback(address);
+  const bool only_v4 = only_here && ::inet_pton(AF_INET, address.c_str(), &place.sin_addr) == 1;
+  const bool only_v6 = only_here && ::inet_pton(AF_INET6, address.c_str(), &place6.sin6_addr) == 1;
   const auto listen_on = [](int family, const sockaddr* target, socklen_t size) {
     Socket socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int on = 1;
@@ -441,12 +445,9 @@ Socket listen_at(const std::string& address, std::uint16_t port) {
     }
     return socket;
   };
-  if (!only_here) {
-    sockaddr_in6 any{};
-    any.sin6_family = AF_INET6;
-    any.sin6_port = htons(port);
-    Socket socket = listen_on(AF_INET6, reinterpret_cast<const sockaddr*>(&any), sizeof any);
-    if (socket.is_open() || errno == EADDRINUSE) return socket;
+  if (!only_v4) {
+    Socket socket = listen_on(AF_INET6, reinterpret_cast<const sockaddr*>(&place6), sizeof place6);
+    if (socket.is_open() || only_v6 || errno == EADDRINUSE) return socket;
   }
   return listen_on(AF_INET, reinterpret_cast<const sockaddr*>(&place), sizeof place);
 }

@@ -91,8 +91,8 @@ class SHARDWISE_EXPORT RendezvousHub {
   Clock::time_point next_note_{};
 };
 
-/// Listens at `port`: at `address` if it is a numeric IPv4 loopback address, else at every address
-/// of this machine. On failure the socket is not open, and errno says why.
+/// Listens at `port`: at `address` if it is a numeric loopback address, else at every address of
+/// this machine. On failure the socket is not open, and errno says why.
 SHARDWISE_EXPORT Socket listen_at(const std::string& address, std::uint16_t port);
 
 }  // namespace shardwise::detail

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdlib>
 
+#include "libtorch/rendezvous/hub.h"
 #include "support/support.h"
 
 namespace shardwise::detail {
@@ -49,6 +50,14 @@ TEST_F(OwnAddressTest, OwnOnesAreKnown) {
   EXPECT_TRUE(is_own_address(own_address()));
   for (const char* other : {"192.0.2.1", "2001:db8::1", "nobody.invalid", ""}) {
     EXPECT_FALSE(is_own_address(other)) << other;
+  }
+}
+
+TEST_F(OwnAddressTest, ALoopbackAddressIsListenedAtAlone) {
+  for (const std::string address : {"127.0.0.1", "127.0.1.1", "::1"}) {
+    const Socket socket = listen_at(address, 0);
+    if (!socket.is_open() && address == "::1") GTEST_SKIP() << "this machine has no IPv6";
+    EXPECT_EQ(address_of(socket), address);
   }
 }
 
