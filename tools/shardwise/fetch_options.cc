@@ -252,8 +252,7 @@ void add_fetch_options(CLI::App& command, Fetchers::Options& fetching) {
           "--retry-for",
           [&fetching](const std::string& given) { fetching.retry_for = parse_retry_time(given); },
           "how long to retry a fetch while a server is unreachable, refuses for now, or sends "
-          "wrong "
-          "content, e.g. 30s, 15m or 2h; 0 means one attempt")
+          "wrong content, e.g. 30s, 15m or 2h; 0 means one attempt")
       ->type_name("DURATION")
       ->default_str("15m")
       ->group(kFetchGroup);
