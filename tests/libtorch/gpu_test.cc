@@ -4,9 +4,6 @@
 
 #include <mutex>
 #include <torch/csrc/distributed/c10d/comm.hpp>
-#ifdef SHARDWISE_HAVE_NCCL
-#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
-#endif
 
 #include "libtorch/store_group.h"
 #include "shardwise/libtorch/advanced.h"
@@ -199,50 +196,6 @@ TEST_F(GpuTest, CopiesAreRightWhileTheGpuIsBusy) {
   ASSERT_EQ(sums.size(), 75u);
   for (const torch::Tensor& sum : sums) EXPECT_TRUE(sum[0].equal(sum[1])) << sum;
 }
-
-#ifdef SHARDWISE_HAVE_NCCL
-/// For one rank the library adopts the group, and makes no call of NCCL.
-TEST_F(GpuTest, ARunOfNcclTrainsAndMeasures) {
-  const test::TempDir dir;
-  std::vector<test::Fields> samples;
-  for (int i = 0; i < 23; ++i) {
-    samples.push_back({{"png", test::solid_png(4, 4, 10 * i)}, {"cls", std::to_string(i % 3)}});
-  }
-  const Dataset data = test::make_dataset(dir, "train", samples);
-  const auto store = c10::make_intrusive<c10d::HashStore>();
-  StopGuard guard;
-  const ProcessGroup group =
-      adopt_process_group(c10::make_intrusive<c10d::ProcessGroupNCCL>(store, 0, 1), &guard);
-  EXPECT_EQ(group.all_reduce(std::int64_t{7}), 7);
-  const auto tensor = torch::arange(1000, torch::device(torch::kCUDA));
-  group.all_reduce(tensor);
-  group.broadcast(tensor, 0);
-  EXPECT_TRUE(tensor.equal(torch::arange(1000, torch::device(torch::kCUDA))));
-  torch::nn::Linear model(3 * 4 * 4, 3);
-  model->to(torch::kCUDA);
-  broadcast_parameters(*model, group);
-  torch::optim::SGD optimizer(model->parameters(), 0.1);
-  GradientAverager gradients(model->parameters());
-  ImageLoader loader(data, group, {.batch_size = 2, .threads = 1});
-  const auto scores = [&](const torch::Tensor& images) {
-    return model->forward(images.cuda().to(torch::kFloat).div(255).flatten(1));
-  };
-  for (auto epoch : loader.epochs(2)) {
-    for (auto& batch : epoch) {
-      optimizer.zero_grad();
-      torch::cross_entropy_loss(scores(batch.images), batch.labels.cuda(), {}, at::Reduction::Sum)
-          .backward();
-      EXPECT_EQ(gradients.average(batch.size(), group), batch.size());
-      optimizer.step();
-      EXPECT_FALSE(guard.should_stop());
-    }
-    EXPECT_EQ(epoch.prove(), "epoch " + std::to_string(epoch.number()) +
-                                 ": 23 samples, each exactly once: proven");
-    require_same_replicas(*model, group);
-    EXPECT_EQ(exact_accuracy(Predict(scores), data, group, {.batch_size = 4}).count, 23);
-  }
-}
-#endif
 
 }  // namespace
 }  // namespace shardwise::libtorch
