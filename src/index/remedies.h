@@ -4,7 +4,7 @@
 
 #include "base/spelling.h"
 
-// Remedies of errors about an index, for the face of this process.
+// Remedies of errors about an index, spelled for the program in use.
 
 namespace shardwise {
 
