@@ -1,7 +1,7 @@
 """Pickled datasets and samples: references to an index, opened again where they arrive.
 
-A process opens an index once for all references to it that are alive. The four used last stay open,
-so that samples that arrive one by one do not each open it.
+A process opens an index once for all references to it that are alive, and again after the index was
+updated. The four used last stay open, so that samples that arrive one by one do not each open it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import pickle
 import sys
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from typing import Any, Union
@@ -21,6 +22,7 @@ _KEPT = 4
 
 _lock = threading.Lock()
 _opened: weakref.WeakValueDictionary[Any, _core.Dataset] = weakref.WeakValueDictionary()
+_states: weakref.WeakKeyDictionary[_core.Dataset, Any] = weakref.WeakKeyDictionary()
 _kept: OrderedDict[Any, _core.Dataset] = OrderedDict()
 
 
@@ -32,24 +34,49 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+def _state(path: str) -> tuple[int, ...] | None:
+    """Returns what an update changes of an index file. None if the file is gone."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _open(opening: tuple[Any, ...]) -> tuple[_core.Dataset, tuple[int, ...] | None]:
+    """Opens a dataset. The state is that of its index file, or of an earlier file."""
+    from . import opening as opener
+
+    start = time.time_ns()
+    data = opener.open_as(opening)
+    state = _state(data.path)
+    if state is not None and state[-1] > start - 2_000_000_000:
+        data = opener.open_as(opening)  # the file may have been replaced before its state was read
+    return data, state
+
+
 def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
     """The dataset that `opening` opens, whose index has to have this fingerprint."""
     key = (opening, fingerprint)
     with _lock:
         data = _opened.get(key)
-    if data is None:
-        from . import opening as opener
-
-        data = opener.open_as(opening)
-        found = data.fingerprint.encode()
-        if found != fingerprint:
+        state = _states.get(data) if data is not None else None
+    if data is None or _state(data.path) not in (None, state):
+        fresh, state = _open(opening)
+        found = fresh.fingerprint.encode()
+        if found == fingerprint:
+            data = fresh
+        elif data is None:
             raise Mismatch(
-                f"another index lies at this path: {data.path!r} has the fingerprint "
+                f"another index lies at this path: {fresh.path!r} has the fingerprint "
                 f"{found.decode()}, the pickled dataset {fingerprint.decode()}; bring the index "
                 "that was pickled, or pickle again"
             )
     with _lock:
-        data = _opened.setdefault(key, data)
+        other = _opened.get(key)  # of another thread
+        if other is not None and _states.get(other) == state:
+            data = other
+        _opened[key], _states[data] = data, state
         _kept[key] = data
         _kept.move_to_end(key)
         while len(_kept) > _KEPT:

@@ -64,8 +64,7 @@ SourceList read_index_sources(const std::string& path, const RemoteAccess& remot
     return read_sources(words, remote);
   } catch (const NotFound& e) {
     throw NotFound(std::string(e.what()) +
-                   "; the index was built of it: if its shards moved, name them where they are, or "
-                   "write it into the index with " +
+                   "; if the shards moved, name their new paths, or update the index with " +
                    spelled("`shardwise index -o INDEX --relocate OLD NEW`"));
   }
 }

@@ -81,8 +81,10 @@ class Move {
       const auto decoded = percent_decoded(moved.substr(path, moved.find_first_of("?#") - path));
       if (!decoded) refuse(place);
       rest = *decoded;
-    } else {
+    } else if (is_remote_url(from_)) {
       rest = rebased_url(place, from_, "s3://x")->substr(std::string_view("s3://x").size());
+    } else {
+      rest = place.substr(from_.size());
     }
     if ((rest + "/").find("/../") != std::string::npos || rest.find('\0') != std::string::npos) {
       refuse(place);

@@ -109,8 +109,9 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
                             in_quotes(without_urls(pattern)),
                             "write {000000..000146}, smaller number first");
     }
+    const auto is_padded = [](const std::string& s) { return s.size() > 1 && s[0] == '0'; };
     const std::size_t width =
-        first[0] == '0' || last[0] == '0' ? std::max(first.size(), last.size()) : 0;
+        is_padded(first) || is_padded(last) ? std::max(first.size(), last.size()) : 0;
     std::vector<std::string> choices;
     for (std::int64_t i = from; i <= to; ++i) {
       std::string number = std::to_string(i);

@@ -151,12 +151,7 @@ std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point
     ready = num_ready_;
     had_answer = has_answer();
   }
-  if (threads_.empty()) {
-    make_first();
-  } else if (!threads_.are_here()) {
-    throw Unsupported("a loader's threads stay with the process that made it", "",
-                      "make the loader in the forked child, or give it no threads");
-  }
+  if (threads_.empty()) make_first();
   if (!had_answer) {
     const Lock lock(mutex_);
     if (!has_answer()) {

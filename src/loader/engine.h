@@ -74,8 +74,8 @@ struct EngineOptions {
 /// Errors: next() throws the error of a batch's first failed row in the place of that batch; the
 ///   next call continues with the next batch. An error of the source is thrown in its place, and by
 ///   every later call.
-/// Processes: the threads belong to the process that made the engine. In a forked child next()
-///   throws Unsupported if the engine has threads; stop() and the destructor are safe.
+/// Processes: the threads belong to the process that made the engine. In a forked child only stop()
+///   and the destructor are safe if the engine has threads.
 class Engine {
  public:
   /// Returns the plans, in order, and nothing at the end. Called by one thread at a time.

@@ -409,6 +409,7 @@ struct Loader::Impl {
   std::chrono::nanoseconds waited_before{};
   std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< set by LoaderAccess::wait()
   std::unique_ptr<ShardPrefetcher> prefetcher;
+  const std::uint64_t process = process_generation();
   Mutex mutex;                     ///< for stop(), from any thread
   std::unique_ptr<Engine> engine;  ///< nullptr until start(); changed under the mutex
   bool stopped = false;            ///< under the mutex
@@ -429,6 +430,10 @@ void Loader::set_epoch(std::uint64_t epoch) {
 }
 
 void Loader::start() {
+  if (impl_->options.threads > 0 && impl_->process != process_generation()) {
+    throw Unsupported("a loader's threads stay with the process that made it", "",
+                      "make the loader in the forked child, or give it no threads");
+  }
   if (!impl_->engine && impl_->at.steps_taken < impl_->plan->steps()) impl_->start();
 }
 

@@ -47,6 +47,10 @@ TEST(SourceListTest, BraceRangesKeepTheirPadding) {
   EXPECT_THAT(expand_sources({"t-{008..011}.tar"}),
               ElementsAre("t-008.tar", "t-009.tar", "t-010.tar", "t-011.tar"));
   EXPECT_THAT(expand_sources({"{8..10}"}), ElementsAre("8", "9", "10"));
+  // As bash and braceexpand: a lone 0 is no padding.
+  EXPECT_EQ(expand_sources({"{0..10}"}).front(), "0");
+  EXPECT_EQ(expand_sources({"{00..100}"}).front(), "000");
+  EXPECT_THAT(expand_sources({"{9..010}"}), ElementsAre("009", "010"));
   EXPECT_THAT(expand_sources({"{a,b}{0..1}.tar"}),
               ElementsAre("a0.tar", "a1.tar", "b0.tar", "b1.tar"));
   EXPECT_THAT(expand_sources({"x{,y}.tar"}), ElementsAre("x.tar", "xy.tar"));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 import os
@@ -13,13 +14,14 @@ import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from conftest import in_threads, plain_samples, write_shard, write_shards, write_tar
 
 import shardwise
-from shardwise import columns, errors
+from shardwise import columns, errors, references
 
 
 def test_samples_have_what_the_shards_have(ds: shardwise.Dataset) -> None:
@@ -408,6 +410,50 @@ def test_a_pickle_of_another_index_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.idx").unlink()
     with pytest.raises(errors.NotFound):
         pickle.loads(data)
+
+
+def test_pickles_of_an_updated_index_have_the_new_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = tmp_path / "x.idx"
+
+    def replace(text: bytes) -> None:
+        """Replaces the shard by one with the same fingerprint."""
+        write_shard(tmp_path / "new", [("0", {"txt": text})]).rename(tmp_path / "s.tar")
+        if index.exists():
+            shardwise.update(index)
+        else:
+            shardwise.index(index, tmp_path / "s.tar")
+
+    def again() -> shardwise.Dataset:
+        data: shardwise.Dataset = pickle.loads(pickle.dumps(shardwise.open(index)))
+        return data
+
+    replace(b"old!")
+    old = again()
+    assert old[0].bytes("txt") == b"old!"
+    assert again() is old
+    replace(b"new!")
+    assert again()[0].bytes("txt") == b"new!"
+    assert copy.deepcopy(shardwise.open(index))[0].bytes("txt") == b"new!"
+    assert pickle.loads(pickle.dumps(shardwise.open(index)[0])).bytes("txt") == b"new!"
+
+    # An update between the opening of the index and the look at its file.
+    references.forget()
+    texts = [b"last"]
+
+    opener = sys.modules["shardwise.opening"]
+    real = opener.open_as
+
+    def hooked(*arguments: Any) -> shardwise.Dataset:
+        data: shardwise.Dataset = real(*arguments)
+        if texts:
+            replace(texts.pop())
+        return data
+
+    monkeypatch.setattr(opener, "open_as", hooked)
+    again()
+    assert again()[0].bytes("txt") == b"last"
 
 
 def test_other_sources_than_an_index(shards: Path, tmp_path: Path) -> None:
