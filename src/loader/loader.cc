@@ -7,7 +7,6 @@
 #include "base/error_types.h"
 #include "base/fork.h"
 #include "base/rank_environment.h"
-#include "base/text.h"
 #include "loader/agreed_options.h"
 #include "loader/bad_field.h"
 #include "loader/batch_mixer.h"
@@ -33,7 +32,6 @@ using detail::BufferPool;
 using detail::Engine;
 using detail::EpochPlan;
 using detail::LoadMeter;
-using detail::MadeBatch;
 using detail::RankAgreement;
 using detail::StepWatch;
 using detail::throw_all_bad;
@@ -290,7 +288,7 @@ struct Loader::Impl {
   }
 
   /// Counts a batch as delivered.
-  void deliver(MadeBatch& made) {
+  void deliver(detail::MadeBatch& made) {
     samples_read.assign(made.batch.samples().begin(), made.batch.samples().end());
     at.delivered += EpochAudit::Sum::of(samples_read, data.fingerprint());
     has_good_sample |= !samples_read.empty();
