@@ -564,7 +564,7 @@ def test_numbers_are_not_cut_to_whole_ones(ds: shardwise.Dataset) -> None:
             one_batch(ds, column)
     empty = one_batch(ds, columns.function("f", "int32", None, lambda s, r: []), batch_size=2)
     assert [row.size for row in empty["f"]] == [0, 0]
-    with pytest.raises(errors.InvalidArgument, match="gave no bfloat16: float; NumPy has not that"):
+    with pytest.raises(errors.InvalidArgument, match="gave no bfloat16: float; NumPy has no such type"):
         one_batch(ds, columns.function("f", "bfloat16", (), lambda s, r: 1.0))
 
 
