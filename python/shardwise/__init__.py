@@ -22,7 +22,17 @@ this engine. Neither torch nor NumPy is imported before it is needed.
 """
 
 from . import errors
-from ._core import Audit, Batch, Dataset, Order, Sample, Sampler, SamplerIterator, ShardCache
+from ._core import (
+    Audit,
+    Batch,
+    Dataset,
+    Order,
+    Sample,
+    Sampler,
+    SamplerIterator,
+    ShardCache,
+    decode_image,
+)
 from ._core import version as __version__
 from .building import index, merge, plan, query, update, verify
 from .errors import Error
@@ -87,6 +97,7 @@ __all__ = [
     "TarWriter",
     "__version__",
     "columns",
+    "decode_image",
     "errors",
     "index",
     "merge",

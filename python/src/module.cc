@@ -26,6 +26,7 @@ NB_MODULE(_core, module) {
   add_samplers(module);
   add_building(module);
   add_writing(module);
+  add_decoding(module);
   add_columns(module);
   add_batches(module);
   add_loaders(module);

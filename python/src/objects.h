@@ -107,6 +107,7 @@ void add_samplers(nanobind::module_& module);
 void add_building(nanobind::module_& module);
 void add_caches(nanobind::module_& module);
 void add_writing(nanobind::module_& module);
+void add_decoding(nanobind::module_& module);
 void add_wids_samples(nanobind::module_& module);
 void add_wids_orders(nanobind::module_& module);
 

@@ -11,6 +11,7 @@
 
 #include "base/fork.h"
 #include "blocking.h"
+#include "buffer.h"
 #include "field_names.h"
 #include "gil.h"
 #include "objects.h"
@@ -85,24 +86,6 @@ std::string text_of(nb::handle name) {
   if (!bytes.is_valid()) nb::raise_python_error();
   return std::string(bytes.view());
 }
-
-/// The bytes of an object, which stays alive with this view.
-class Buffer {
- public:
-  explicit Buffer(nb::handle object) {
-    if (PyObject_GetBuffer(object.ptr(), &view_, PyBUF_SIMPLE) != 0) nb::raise_python_error();
-  }
-  ~Buffer() { PyBuffer_Release(&view_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  [[nodiscard]] std::string_view bytes() const noexcept {
-    return {static_cast<const char*>(view_.buf), static_cast<std::size_t>(view_.len)};
-  }
-
- private:
-  Py_buffer view_{};
-};
 
 void write(WriterObject& self, nb::str key, const nb::dict& fields) {
   const std::string name = text_of(key);

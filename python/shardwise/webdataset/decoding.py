@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from ..errors import InvalidArgument, Unsupported
+from .._core import decode_image
+from ..errors import BadField, InvalidArgument, Unsupported
 from ..wids.decode import decompressed
 
 Handler = Callable[[str, bytes], Any]
@@ -155,6 +156,16 @@ imagespecs = {
 """What images become, by the texts that .decode() takes: library, float or not, mode."""
 
 
+def _rgb_of_jpeg(data: bytes) -> Any:
+    """The pixels of a JPEG, which equal Pillow's. None: let Pillow decode it, or say why not."""
+    if not data.startswith(b"\xff\xd8"):
+        return None
+    try:
+        return decode_image(data)
+    except BadField:
+        return None
+
+
 class ImageHandler:
     """Decodes images as ``imagespec`` says: [torch | pil](l | rgb | rgba)[8], "pil" or "torch".
 
@@ -174,23 +185,26 @@ class ImageHandler:
     def __call__(self, key: str, data: bytes) -> Any:
         if _extension(key).lower() not in self.extensions:
             return None
-        from PIL import Image
-
         kind, is_float, mode = imagespecs[self.imagespec]
         mode = mode.upper()
-        with Image.open(io.BytesIO(data)) as opened:
-            if kind == "pil":
-                return opened.convert(mode)
-            import numpy
+        pixels = _rgb_of_jpeg(data) if kind != "pil" and mode == "RGB" else None
+        if pixels is None:
+            from PIL import Image
 
-            pixels: Any = numpy.asarray(opened if opened.mode == mode else opened.convert(mode))
+            with Image.open(io.BytesIO(data)) as opened:
+                if kind == "pil":
+                    return opened.convert(mode)
+                import numpy
+
+                pixels = numpy.asarray(opened if opened.mode == mode else opened.convert(mode))
         if kind == "torch":
+            import numpy
             import torch
 
             pixels = pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels
             pixels = numpy.array(pixels, numpy.float32 if is_float else None, order="C")
             return torch.from_numpy(pixels).div_(255) if is_float else torch.from_numpy(pixels)
-        return pixels.astype(numpy.float32) / 255.0 if is_float else pixels
+        return pixels.astype("float32") / 255.0 if is_float else pixels
 
 
 def imagehandler(imagespec: str, extensions: Iterable[str] = IMAGE_EXTENSIONS) -> ImageHandler:

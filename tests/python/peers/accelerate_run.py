@@ -15,45 +15,15 @@ from accelerate import Accelerator
 from torch.utils.data import DataLoader
 
 import shardwise
-from shardwise import columns
 from shardwise.torch import BatchSampler, DistributedChunkedSampler, prove
 
 options: dict[str, Any] = json.loads(sys.argv[1])
 out = Path(options["out"])
 
 
-def train_with_threads(accelerator: Accelerator, ds: Any) -> None:
-    """As main(), with a shardwise.Loader, whose state is in Accelerate's own checkpoint."""
-    loader = shardwise.Loader(
-        ds,
-        columns=[columns.integer("cls")],
-        order=shardwise.Order(seed=17, chunk_size=50),
-        batch_size=options["batch_size"],
-    )
-    accelerator.register_for_checkpointing(loader)
-    if "states" in options:
-        accelerator.load_state(options["states"])
-    seen: dict[int, list[int]] = {}
-    for epoch in range(loader.epoch, 2):
-        loader.set_epoch(epoch)
-        for batch in loader:
-            seen.setdefault(epoch, []).extend(batch.samples.tolist())
-            if [epoch, len(loader) - loader.steps_left] == options.get("stop_after"):
-                accelerator.save_state(str(out / "state"))
-                break
-        if not loader.has_ended:
-            break
-        loader.prove()
-    (out / f"seen-{accelerator.process_index}.json").write_text(json.dumps(seen))
-    accelerator.end_training()
-
-
 def main() -> None:
     accelerator = Accelerator(cpu=True)
     ds: Any = shardwise.open(options["index"])
-    if options["loader"] == "threads":
-        train_with_threads(accelerator, ds)
-        return
     sampler = DistributedChunkedSampler(ds, seed=17, chunk_size=50)
     batches = BatchSampler(sampler, options["batch_size"])
     if options["loader"] == "batch_sampler":

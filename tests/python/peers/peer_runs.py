@@ -27,20 +27,26 @@ def make_index(folder: Path) -> Path:
     return folder / "train.idx"
 
 
-def run(command: list[str], options: dict[str, Any]) -> str:
-    """Runs a program of this folder with these options; what it printed, if it failed, else ""."""
-    Path(options["out"]).mkdir()
+def launch(command: list[str], folder: Path) -> tuple[int, str]:
+    """Runs a program of Python in a folder, on the CPU; its exit status and output."""
     env = {name: v for name, v in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
     done = subprocess.run(
-        [sys.executable, *command, json.dumps(options, default=str)],
-        cwd=_HERE,
+        [sys.executable, *command],
+        cwd=folder,
         env=env | {"OMP_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    return "" if done.returncode == 0 else done.stdout or "it failed without a word"
+    return done.returncode, done.stdout
+
+
+def run(command: list[str], options: dict[str, Any]) -> str:
+    """Runs a program of this folder with these options; what it printed, if it failed, else ""."""
+    Path(options["out"]).mkdir()
+    code, said = launch([*command, json.dumps(options, default=str)], _HERE)
+    return "" if code == 0 else said or "it failed without a word"
 
 
 def torchrun(program: str, ranks: int, **options: Any) -> str:

@@ -45,11 +45,3 @@ def test_epochs_are_exact_also_one_that_goes_on_in_its_middle(train: Path, tmp_p
     options |= {"loader": "batch_sampler", "batch_size": 16}
     assert train_on(3, out=more, token=token, first_epoch=1, **options) == ""
     prove_exact(train, 2, first, more)
-
-
-def test_a_loader_in_a_checkpoint_goes_on_on_more_ranks(train: Path, tmp_path: Path) -> None:
-    first, more = tmp_path / "first", tmp_path / "more"
-    options = {"index": train, "loader": "threads", "batch_size": 16}
-    assert train_on(2, out=first, stop_after=[1, 37], **options) == ""
-    assert train_on(3, out=more, states=first / "state", **options) == ""
-    prove_exact(train, 2, first, more)

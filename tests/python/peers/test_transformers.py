@@ -22,15 +22,6 @@ def train_on(ranks: int, **options: Any) -> str:
     return torchrun("transformers_run.py", ranks, **options)
 
 
-def test_a_loader_goes_on_where_its_state_stands(train: Path, tmp_path: Path) -> None:
-    first, rest = tmp_path / "first", tmp_path / "rest"
-    options = {"index": train, "loader": "threads", "batch_size": 16}  # 63 steps an epoch
-    assert train_on(2, out=first, stop_after=100, **options) == ""
-    resume = first / "checkpoint-100"
-    assert train_on(2, out=rest, resume=resume, **options) == ""
-    prove_exact(train, 2, first, rest)
-
-
 def test_a_sampler_goes_on_where_the_trainer_stood(train: Path, tmp_path: Path) -> None:
     first, rest = tmp_path / "first", tmp_path / "rest"
     options = {"index": train, "loader": "sampler", "batch_size": 32}  # 63 steps an epoch

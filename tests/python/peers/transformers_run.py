@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +15,11 @@ import torch
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
 import shardwise
-from shardwise import columns
 from shardwise.torch import DistributedChunkedSampler
 
 options: dict[str, Any] = json.loads(sys.argv[1])
 out = Path(options["out"])
 seen: dict[int, list[int]] = {}
-
-
-class Batches:
-    """A shardwise.Loader as the Trainer takes it: batches that are dicts of tensors."""
-
-    def __init__(self, loader: shardwise.Loader) -> None:
-        self.loader = loader
-        self.set_epoch = loader.set_epoch
-
-    def __len__(self) -> int:
-        return len(self.loader)
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        for batch in self.loader:
-            yield {"numbers": torch.from_numpy(batch.samples.copy()), "cls": batch.torch("cls")}
 
 
 class Model(torch.nn.Module):
@@ -49,20 +32,6 @@ class Model(torch.nn.Module):
 
 
 class OwnTrainer(Trainer):
-    def get_train_dataloader(self) -> Any:
-        if options["loader"] == "sampler":
-            return super().get_train_dataloader()
-        loader = shardwise.Loader(
-            self.train_dataset,
-            columns=[columns.integer("cls")],
-            order=shardwise.Order(seed=17, chunk_size=50),
-            batch_size=self.args.per_device_train_batch_size,
-        )
-        if "resume" in options:
-            loader.load_state_dict(json.loads(Path(options["resume"], "loader.json").read_text()))
-        self.add_callback(SaveLoader(loader))
-        return Batches(loader)
-
     def _get_train_sampler(self, *_: Any) -> Any:
         return DistributedChunkedSampler(self.train_dataset, seed=17, chunk_size=50)
 
@@ -70,19 +39,6 @@ class OwnTrainer(Trainer):
         numbers = inputs["numbers"].tolist()
         seen.setdefault(int(self.state.epoch or 0), []).extend(numbers)
         return super().training_step(model, inputs, *rest)
-
-
-class SaveLoader(TrainerCallback):
-    """Every rank asks for the state, which is the same on all."""
-
-    def __init__(self, loader: shardwise.Loader) -> None:
-        self.loader = loader
-
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        stands = self.loader.state_dict()
-        if state.is_world_process_zero:
-            folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
-            (folder / "loader.json").write_text(json.dumps(stands))
 
 
 class Stop(TrainerCallback):
@@ -102,8 +58,6 @@ def main() -> None:
         num_train_epochs=2,
         per_device_train_batch_size=options["batch_size"],
         save_strategy="no",
-        # The state of a Loader says where it stands: there is nothing to skip.
-        ignore_data_skip=options["loader"] == "threads",
         remove_unused_columns=False,
         report_to=[],
         disable_tqdm=True,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import os
 import pickle
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from webdataset_support import NUM_SAMPLES, own_folders, rank_of, url  # noqa: F
 
 import shardwise
 import shardwise.webdataset as wds
-from shardwise.errors import CorruptShard, InvalidArgument, NotFound, Unsupported
+from shardwise.errors import BadField, CorruptShard, InvalidArgument, NotFound, Unsupported
 from shardwise.webdataset.shards import expand_urls
 from shardwise.webdataset.stages import default_collation_fn
 
@@ -303,6 +305,59 @@ def test_images_are_what_their_text_says(spec: str) -> None:
     assert str(image.dtype).endswith("uint8" if spec.endswith("8") else "float32")
     top = float(numpy.asarray(image).max())
     assert (top > 1) if spec.endswith("8") else (0 < top <= 1)
+
+
+def jpegs() -> Iterator[bytes]:
+    """JPEGs of odd sizes: each mode, with and without progression, each subsampling."""
+    numpy = pytest.importorskip("numpy")
+    image = pytest.importorskip("PIL.Image")
+    rng = numpy.random.default_rng(5)
+    for size in [(1, 1), (7, 9), (16, 8), (33, 17), (65, 130)]:
+        noise = image.fromarray(rng.integers(0, 256, (*size, 3), dtype=numpy.uint8))
+        for mode, progressive, subsampling in itertools.product(["L", "RGB", "CMYK"], [0, 1], range(3)):
+            stream = io.BytesIO()
+            noise.convert(mode).save(
+                stream, "JPEG", quality=70, progressive=bool(progressive), subsampling=subsampling
+            )
+            yield stream.getvalue()
+
+
+def test_pixels_of_jpegs_equal_those_of_pillow() -> None:
+    numpy = pytest.importorskip("numpy")
+    image = pytest.importorskip("PIL.Image")
+    for jpeg in jpegs():
+        expected = numpy.asarray(image.open(io.BytesIO(jpeg)).convert("RGB"))
+        numpy.testing.assert_array_equal(shardwise.decode_image(jpeg), expected)
+        numpy.testing.assert_array_equal(wds.Decoder(["rgb8"])({"jpg": jpeg})["jpg"], expected)
+
+
+def test_a_damaged_jpeg_is_an_error_of_pillow() -> None:
+    pytest.importorskip("PIL")
+    for damaged in (JPEG[: len(JPEG) // 2], b"\xff\xd8 and no more"):
+        with pytest.raises(BadField):
+            shardwise.decode_image(damaged)
+        with pytest.raises(wds.DecodingError) as caught:
+            wds.Decoder(["rgb8"])({"jpg": damaged})
+        assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_images_decode_alone() -> None:
+    numpy = pytest.importorskip("numpy")
+    image = pytest.importorskip("PIL.Image")
+    turned = image.new("RGB", (4, 2), "red")
+    exif = image.Exif()
+    exif[0x0112] = 6
+    stream = io.BytesIO()
+    turned.save(stream, "JPEG", exif=exif)
+    data = memoryview(stream.getvalue())
+    pixels = shardwise.decode_image(data)
+    assert (pixels.shape, pixels.dtype) == ((2, 4, 3), numpy.uint8)
+    decoding = shardwise.transforms.ImageDecoding(apply_orientation=True)
+    assert shardwise.decode_image(data, decoding).shape == (4, 2, 3)
+    with pytest.raises(BadField, match="limit of 7 pixels"):
+        shardwise.decode_image(data, shardwise.transforms.ImageDecoding(max_pixels=7))
+    with pytest.raises(TypeError):
+        shardwise.decode_image("a path")
 
 
 def test_an_unknown_way_to_decode_images_is_refused() -> None:

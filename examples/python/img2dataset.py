@@ -1,0 +1,105 @@
+"""Trains on the output of img2dataset: chosen by width and height, with captions from the JSON.
+
+    python img2dataset.py laion/00000.tar laion/00001.tar --out run
+    torchrun --nproc-per-node 2 img2dataset.py laion/*.tar --out run --resume
+
+Samples need the fields jpg and json, as `img2dataset --output_format webdataset` writes them.
+Exact: each chosen sample comes once in an epoch. The index has their widths and heights, so that the number
+of steps is known before an image is read.
+Resume: the checkpoint holds the loader's state, which is valid for another number of ranks.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import shardwise
+from shardwise import columns
+from shardwise.transforms import ImageTransform, RandomResizedCrop
+
+
+def number_of_words(sample, random):
+    """Of the caption: a small thing to learn."""
+    caption = sample.json("json").get("caption") or ""
+    return np.array([len(caption.split())], np.float32)
+
+
+def train(options):
+    is_first = not dist.is_initialized() or dist.get_rank() == 0
+    options.out.mkdir(exist_ok=True)
+
+    index = options.out / "train.idx"
+    if is_first and not index.exists():
+        shardwise.index(index, options.shards, columns=["json:$.width", "json:$.height"])
+    if dist.is_initialized():
+        dist.barrier()
+    data = shardwise.open(index).where("width >= 64 AND height >= 64 AND width < 3 * height")
+    loader = shardwise.Loader(
+        data,
+        columns=[columns.image("jpg", ImageTransform(random_resized_crop=RandomResizedCrop(64))),
+                 columns.function("words", "float32", (1,), number_of_words)],
+        order=shardwise.Order(seed=17),
+        batch_size=options.batch_size,
+        max_bad=10,  # pictures from the web are sometimes damaged
+    )
+    torch.manual_seed(17)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64 * 64, 1))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    checkpoint = options.out / "checkpoint.pt"
+    if options.resume:
+        saved = torch.load(checkpoint)
+        model.load_state_dict(saved["model"])
+        optimizer.load_state_dict(saved["optimizer"])
+        loader.load_state_dict(saved["loader"])
+    ddp = torch.nn.parallel.DistributedDataParallel(model) if dist.is_initialized() else model
+
+    steps = 0
+    for epoch in range(loader.epoch, options.epochs):
+        loader.set_epoch(epoch)
+        for batch in loader:
+            words = ddp(batch.torch("jpg") / 255)
+            count = torch.tensor(len(batch))
+            world_size = 1
+            if dist.is_initialized():  # batches of ranks may differ in size: each sample counts alike
+                dist.all_reduce(count)
+                world_size = dist.get_world_size()
+            loss = (words - batch.torch("words")).square().sum() / count * world_size
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            steps += 1
+            if steps == options.stop_after:
+                break
+        state = loader.state_dict()  # all ranks call it
+        if is_first:
+            torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "loader": state},
+                       checkpoint)
+        if steps == options.stop_after:
+            break
+        proof = loader.prove()
+        if is_first:
+            print(proof, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("shards", nargs="+")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--epochs", type=int, default=2)
+    parser.add_argument("--batch-size", type=int, default=16, help="of each rank")
+    parser.add_argument("--stop-after", type=int, help="save a checkpoint after so many steps, and end")
+    options = parser.parse_args()
+    if "WORLD_SIZE" in os.environ:
+        dist.init_process_group("gloo")
+    train(options)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
