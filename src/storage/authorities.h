@@ -30,7 +30,8 @@ struct BuiltInAuthorities {
 Authorities find_authorities(const std::string& ca_file, const BuiltInAuthorities& built_in,
                              std::span<const char* const> places);
 
-/// As above, with the default paths of the linked libcurl and the paths known for distributions.
+/// Finds the authorities as above, with the default paths of the linked libcurl and the paths of
+/// known distributions.
 /// @param is_aws  for requests to AWS: try AWS_CA_BUNDLE after `ca_file`.
 Authorities find_authorities(const std::string& ca_file, bool is_aws = false);
 

@@ -35,7 +35,7 @@ class AzureTokens {
  public:
   explicit AzureTokens(const Fetchers::Options& options);
 
-  /// Returns a token; empty if there is no source of tokens.
+  /// Returns a token; empty if no source is configured.
   /// @param refused  token that the server refused; another token is returned.
   /// Errors: InvalidArgument, FetchError, Cancelled. Messages never contain a secret.
   AccessToken find(const Refused& refused, const CancelToken& cancel);

@@ -59,8 +59,7 @@ class CacheDirectory {
 
   /// Which other users may read and write the cache.
   enum class Sharing : std::uint8_t {
-    /// None but root; the cache is read-only if this user cannot write to the directory.
-    kOwn,
+    kOwn,       ///< only root; read-only if this user cannot write to the directory
     kGroup,     ///< members of the directory's group
     kReadOnly,  ///< any user; this process writes nothing
   };
@@ -70,9 +69,9 @@ class CacheDirectory {
 
   bool is_read_only() const noexcept { return is_read_only_; }
   bool is_own() const noexcept { return sharing_ == Sharing::kOwn; }
-  /// True if a user other than root may change the open shard, or may have created it, according to
-  /// the current permissions of the file and of all folders above it. In that case the shard's
-  /// record proves nothing.
+  /// True if a user other than root may change the open shard, or may have created it. The present
+  /// permissions of the file and of all its parent folders decide. In that case the shard's record
+  /// proves nothing.
   bool may_be_changed_by_others(const File& shard) const;
 
   const std::string& path() const noexcept { return path_; }

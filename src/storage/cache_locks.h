@@ -184,7 +184,7 @@ class CacheLocks {
   template <class Attempt>
   auto wait_for(std::uint64_t byte, std::string_view failure, const CancelToken& cancel,
                 const Attempt& attempt) const;
-  /// The time of the latest write to a temporary file of the shard; 0 if there is none. Cost:
+  /// The time of the latest write to a temporary file of the shard; 0 if it has no such file. Cost:
   /// O(shards).
   std::int64_t latest_write_ns(const std::string& name) const;
   /// Calls on_wait once per shard, and once more if the process that holds the lock is stopped.

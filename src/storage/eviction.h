@@ -52,12 +52,12 @@ struct EvictionCandidate {
 
 /// True if `x` must be evicted before `y`. Eviction order under kNextUse:
 ///
-///   1. shards whose next use is unknown, least recently used first
-///   2. shards never needed again, then shards by next use, farthest first
-///   3. spared shards, least recently used first
-///   4. shards in use
+///   1   shards whose next use is unknown, least recently used first
+///   2   shards never needed again, then shards by next use, farthest first
+///   3   spared shards, least recently used first
+///   4   shards in use
 ///
-/// Of two equal shards the larger one is evicted first; if their sizes are equal, the one with the
+/// If two shards are equal by these rules, the larger one is evicted first, then the one with the
 /// lower number. The order of shards with known next use is therefore total.
 SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
                                     Replacement replacement) noexcept;
@@ -70,10 +70,9 @@ SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCa
 SHARDWISE_EXPORT void spare_share(const std::vector<EvictionCandidate*>& candidates,
                                   std::uint64_t share_bytes, std::int64_t since);
 
-/// How urgently room is needed. This decides what happens if the preferred victim is pinned, or is
-/// needed before the new shard: the caller waits for the victim, or counts it as evicted, or skips
-/// it. The cache exceeds its budget by the pinned shards that count as evicted, until they are
-/// unpinned.
+/// How urgently room is needed. If the preferred victim is pinned, or is needed before the new
+/// shard, the urgency decides: the caller waits for it, counts it as evicted, or skips it. The
+/// cache exceeds its budget by the pinned shards that count as evicted, until they are unpinned.
 ///
 ///              waits for the victim                counts the victim as evicted
 ///   kAhead     yes, if pinned or needed sooner     never
@@ -84,7 +83,7 @@ SHARDWISE_EXPORT void spare_share(const std::vector<EvictionCandidate*>& candida
 ///   kNow       no                                  as kPolite
 ///
 /// "Needed sooner" means before the new shard. "In use" means that this process pins the shard and
-/// will not release it. A pinned shard whose next use is unknown, or that is stuck, is skipped.
+/// will not release it. A pinned shard is skipped if its next use is unknown or it is stuck.
 ///
 /// A caller that needs the shard moves from kPolite to kOverflow; see next_stage().
 enum class Urgency : std::uint8_t { kAhead, kPolite, kOverrun, kOverflow, kNow };

@@ -24,7 +24,7 @@ class FailedFetches {
   /// Returns how long a fetch that begins now may be retried; nullopt means the whole of retry_for.
   /// A failed fetch spends the budget, which then refills at one second per second.
   std::optional<std::chrono::milliseconds> retry_budget(const std::string& name) const;
-  /// Returns the error of a fetch of this shard that failed after `when`; null if there is none.
+  /// Returns the error of a fetch of this shard that failed after `when`; null if none failed.
   std::exception_ptr since(Clock::time_point when, const std::string& name) const;
 
  private:

@@ -23,7 +23,7 @@ constexpr char kScope[] = "https://www.googleapis.com/auth/devstorage.read_only"
 constexpr char kImpersonationScope[] = "https://www.googleapis.com/auth/cloud-platform";
 constexpr char kTokenUrl[] = "https://oauth2.googleapis.com/token";
 
-/// Returns the path of the credentials file; empty if there is none.
+/// Returns the path of the credentials file; empty if it is missing.
 std::string credentials_file() {
   std::string named = environment("GOOGLE_APPLICATION_CREDENTIALS");
   if (!named.empty()) return named;

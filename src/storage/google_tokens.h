@@ -29,7 +29,7 @@ class GoogleTokens {
  public:
   explicit GoogleTokens(const Fetchers::Options& options);
 
-  /// Returns a token; empty if there is no source of tokens.
+  /// Returns a token; empty if no source is configured.
   /// @param refused  token that the server refused; another token is returned.
   /// Errors: InvalidArgument (malformed file), Unsupported (other kinds of credentials),
   ///   FetchError, Cancelled. Messages never contain a key or a token.

@@ -21,7 +21,7 @@ struct ContentRange {
 /// Parses a Content-Range header; returns nullopt if it is malformed or contradictory.
 std::optional<ContentRange> parse_content_range(std::string_view text);
 
-/// Returns the address with rel="next" from a Link header (RFC 8288); empty if there is none.
+/// Returns the address with rel="next" from a Link header (RFC 8288); may be empty.
 std::string parse_next_link(std::string_view text);
 
 /// True for a strong ETag: quoted, without W/. A strong ETag identifies the exact bytes, and may be

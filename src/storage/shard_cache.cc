@@ -38,13 +38,13 @@ using detail::touch;
 //   use byte, exclusive   try_to_remove(), prune(),
 //                         remove()                  tries      any locks
 //
-// Why no thread waits forever: Use bytes are locked exclusively only while files are unlinked, and
+// No thread waits forever. Use bytes are locked exclusively only while files are unlinked, and
 // so is the room byte; neither lock is held during a fetch. A holder of the room byte waits for no
 // other lock. A fetch byte stays locked during the whole fetch, and the fetching thread may need to
 // evict a shard that another thread still reads. Waiting for a shard to become unused is therefore
 // limited: get() waits up to room_timeout, then fetches to a separate file (next_stage()).
 //
-// Who may delete files: A shard, with its record and note, is deleted only by a thread that holds
+// Deleting files: a shard, with its record and note, is deleted only by a thread that holds
 // the room byte and has locked the shard's use byte exclusively. A record or a note without a shard
 // is deleted only by a holder of the fetch byte. A fetch takes a shared lock on the use byte before
 // it writes these files, so that the new shard is not evicted at once. Any thread that has pinned a
@@ -172,7 +172,7 @@ bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::strin
   } catch (const Error&) {
     return false;
   }
-  if (record) {  // so that the next reader need not check the shard
+  if (record) {  // spares the next reader this check
     record->checked_as = request.admission.checked_as;
     renew_record(name, *record);
   }

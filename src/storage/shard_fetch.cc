@@ -85,7 +85,7 @@ bool may_be_wrong_bytes(ErrorCode code) noexcept {
 
 }  // namespace
 
-/// Appends received bytes to a file and hashes them. Also makes the kernel begin write-back.
+/// Appends received bytes to a file and hashes them. Makes the kernel begin write-back.
 class FileSink : public Fetcher::Sink {
  public:
   using Grow = std::function<void(std::uint64_t size_bytes)>;

@@ -9,8 +9,8 @@ namespace shardwise {
 // A minimal XML reader. Cloud services answer with small documents without comments, CDATA or
 // relevant attributes, and only the text between a start tag and its end tag is needed.
 
-/// Returns the content of the first <tag>, with references such as &amp; resolved; empty if there
-/// is none.
+/// Returns the content of the first <tag>, with references such as &amp; resolved; empty if it
+/// is missing.
 std::string xml_text(std::string_view document, std::string_view tag);
 
 /// Returns the content of each <tag>. References are not resolved, because the content may have
