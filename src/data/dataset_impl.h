@@ -47,8 +47,8 @@ struct Dataset::Impl {
   /// `known` does not use now, and those that exceed this user's share of half the budget. Other
   /// processes cannot evict a shard outside the budget, and an uncached shard may fit by now.
   void close_uncached(const detail::ShardFuture* known);
-  /// Closes idle shards of a dataset whose order is unknown. All processes together then map at most
-  /// the cache's budget. This matters because other processes cannot evict mapped shards.
+  /// Closes idle shards of a dataset whose order is unknown. All processes together then map at
+  /// most the cache's budget. This matters because other processes cannot evict mapped shards.
   /// @param size_bytes  size of a shard that is about to be added to the pool.
   void trim_to_share(std::uint64_t size_bytes);
   /// Closes a shard because the cache needs room. Returns true if the shard was open and idle.

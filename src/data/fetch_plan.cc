@@ -369,7 +369,7 @@ FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
     }
     plan.kinds[place->second].nodes.push_back(node);
   }
-  // Simulate only every `stride`-th kind of node, so that at most max_simulated_uses uses are simulated.
+  // Simulate only every `stride`-th kind of node, to stay within max_simulated_uses.
   const std::uint64_t max = std::max<std::uint64_t>(1, options.max_simulated_uses);
   const std::uint64_t stride = std::max<std::uint64_t>(1, num_uses / max + (num_uses % max > 0));
   for (std::size_t i = 0; i < plan.kinds.size(); ++i) {
