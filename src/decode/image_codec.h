@@ -72,10 +72,10 @@ struct DecodeReport {
 
 /// Decodes a JPEG, PNG, WebP or binary PNM into `image`. Decodes the first frame of an animation.
 ///
-/// Damage that affects no rows is tolerated with a warning. As in Pillow, damaged codes and an
-/// early end-of-image marker in a JPEG are also tolerated. A file that ends before all pixels are
-/// read is rejected. Alpha is dropped. Colour profiles and gamma are not applied. 16-bit values are
-/// scaled to 8 bits unless `request` keeps them.
+/// Damage that affects no rows is tolerated with a warning. Damaged codes and an early
+/// end-of-image marker in a JPEG are tolerated too, as in Pillow. A file that ends before all
+/// pixels are read is rejected. Alpha is dropped. Colour profiles and gamma are not applied.
+/// 16-bit values are scaled to 8 bits unless `request` keeps them.
 SHARDWISE_EXPORT DecodeReport decode_rgb(std::string_view bytes, const DecodeRequest& request,
                                          RgbImage& image);
 /// Decodes a whole image, and discards the warnings.

@@ -1,4 +1,4 @@
-// Wids descriptors: what they mean, and faults.md 42 to 44, hostile ones.
+// Wids descriptors: their meaning, and hostile ones (faults.md 42 to 44).
 
 #include "shardwise/ingest/wids_descriptor.h"
 
@@ -37,7 +37,7 @@ std::optional<ErrorCode> code_of(const std::string& json) {
   return error_code([&] { parse(json); });
 }
 
-/// A descriptor of one shard with this url, as JSON writes it.
+/// Returns a descriptor of one shard with this URL, which must be escaped for JSON.
 std::string with_url(const std::string& url) {
   return R"({"wids_version":1,"shardlist":[{"nsamples":1,"url":")" + url + R"("}]})";
 }
@@ -277,7 +277,7 @@ TEST(WidsDescriptorTest, CommandsAreRefusedAndShellCharactersAreNames) {
   EXPECT_THAT(dir.list(), ElementsAre("d.json"));
 }
 
-/// Serves texts by URL.
+/// A remote source that serves texts by URL.
 class TextShards : public RemoteShards {
  public:
   explicit TextShards(std::map<std::string, std::string> texts) : texts_(std::move(texts)) {}

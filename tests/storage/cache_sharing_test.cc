@@ -1,4 +1,4 @@
-// Caches that are only read, and ones that a group shares.
+// Caches that are opened read-only, and caches that a group shares.
 
 #include <grp.h>
 #include <sys/stat.h>
@@ -42,7 +42,7 @@ constexpr uid_t kOther = 54'321;
 constexpr gid_t kGroup = 54'322;
 constexpr uid_t kThird = 54'323;
 
-/// What is wrong with what `body` does as another user, who is in one more group.
+/// Runs `body` as another user with `group` as its only additional group. Returns the error, or "".
 std::string as_user(uid_t user, const std::function<std::string()>& body, gid_t group = kGroup) {
   return test::in_child([&]() -> std::string {
     if (::setgroups(1, &group) != 0 || ::setgid(user) != 0 || ::setuid(user) != 0) {
@@ -74,7 +74,7 @@ class CacheSharingTest : public test::ServedShardsTest {
     how.group_shared = true;
     return how;
   }
-  /// A cache of `user`'s with shard 0, which all may read.
+  /// Makes a cache of `user` with shard 0, which all users may read.
   void make_cache_of(uid_t user) {
     fs::create_directory(dir_ / "home");
     ASSERT_EQ(::chown((dir_ / "home").c_str(), user, user), 0);
@@ -87,7 +87,7 @@ class CacheSharingTest : public test::ServedShardsTest {
     how.fetchers = options().fetchers;
     return ShardCache::open(how);
   }
-  /// Puts other bytes under the name of shard 0, and a record that fits them.
+  /// Replaces shard 0 by other bytes, with a record that matches them.
   void forge() const {
     const std::string path = at_ + "/shards/" + CacheAccess::name_of(request(0));
     const std::string bytes = test::some_bytes(kShardBytes, 666);
@@ -99,7 +99,7 @@ class CacheSharingTest : public test::ServedShardsTest {
     record["start_hash"] = hash64(std::string_view(bytes).substr(0, 4096));
     test::write_file(path + ".json", record.dump());
   }
-  /// Shard 0 as an index with hashes asks for it.
+  /// The request for shard 0 by an index that has hashes.
   CacheRequest hashed(int* num_checks = nullptr) const {
     CacheRequest asked = request(0);
     asked.admission.check_content = [this, num_checks](const std::string& path, const auto&) {
@@ -111,7 +111,7 @@ class CacheSharingTest : public test::ServedShardsTest {
   static std::string mapped(CachedShard shard) { return std::string(shard.map().bytes()); }
 
   std::string at_ = cache_path();
-  /// All files with their sizes, modes, and times of access and change.
+  /// All files, with their sizes, modes, and access and change times.
   using Picture = std::map<std::string, std::vector<std::int64_t>>;
   Picture picture() const {
     Picture all;
@@ -329,7 +329,7 @@ TEST_F(CacheSharingTest, ACacheOfRootsAndAnOwnOneWithoutRightsAreReadByThemselve
   EXPECT_EQ(as_user(kOther, is_read), "");
 }
 
-// Whoever may not write to it reads what a member of the group brought.
+// A user who cannot write to the directory reads what a member of the group stored.
 TEST_F(CacheSharingTest, ACacheOfRootsThatAGroupMayWriteToIsNotReadByItself) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -419,7 +419,7 @@ TEST_F(CacheSharingTest, WhatIsMappedIsTheFileThatWasChecked) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
   CachedShard shard = CacheAccess::get(*open(read_only()), hashed());
-  // Its owner waits for the check to be over.
+  // The cache's owner replaces the file after it was checked.
   fs::rename(shard.path(), shard.path() + ".away");
   test::write_file(shard.path(), test::some_bytes(kShardBytes, 666));
   EXPECT_EQ(mapped(std::move(shard)), body(0));
@@ -472,7 +472,7 @@ TEST_F(CacheSharingTest, AFileOfAnotherUsersInAnOwnCacheIsNotUsed) {
                     }),
             "");
   EXPECT_EQ(file_owner(shard), kOther);
-  // Rights that the file itself gives, as a umask of 0 gave them.
+  // A mode that lets all users write to the file, as a umask of 0 would.
   ::chmod(shard.c_str(), 0666);
   forge();
   EXPECT_EQ(as_user(kOther,
@@ -555,7 +555,7 @@ TEST_F(CacheSharingTest, NobodyElseCanLockTheFilesThatLocksAreTakenOn) {
     num_readable += is_for_readers ? 1 : 0;
   }
   EXPECT_EQ(num_readable, 3) << "the marker, a shard and its record";
-  // What an earlier release made is closed.
+  // A locks file that an earlier release created loses its public permissions.
   ::chmod((cache_path() + "/locks").c_str(), 0644);
   static_cast<void>(read(*cache, 0));
   static_cast<void>(fetch->run());

@@ -1,4 +1,4 @@
-// Compressed shards in a cache, and a disk that is full.
+// Compressed shards in a cache, and full disks.
 #include <fcntl.h>
 
 #include <random>
@@ -23,7 +23,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr std::size_t kBytes = 100'000;  // of a shard
+constexpr std::size_t kBytes = 100'000;  // size of a shard
 
 class ShardCacheDiskTest : public test::ServedShardsTest {
  protected:
@@ -108,7 +108,7 @@ TEST_F(ShardCacheDiskTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
   EXPECT_EQ(read(*cache, 1), body(1)) << "room returned";
 }
 
-/// A disk that holds three shards.
+/// Simulates a disk with room for three shards.
 struct SmallDisk {
   static inline std::string folder;
   static void handle(const char* point) {

@@ -92,7 +92,7 @@ TEST_F(ShardCacheTest, NothingIsKeptOfAShardThatDidNotComeWhole) {
   fails({.body = body(0) + "x"}, bad);
   CacheRequest hashed = bad;
   hashed.source.source_hash = hash128(body(1));
-  fails({.body = body(0)}, hashed);  // 13: wrong bytes, right length
+  fails({.body = body(0)}, hashed);  // faults.md 13: wrong bytes of the right length
   CacheRequest checked = bad;
   checked.admission.check = [](const std::string&) { throw CorruptShard("no tar", "", ""); };
   fails({.body = body(0)}, checked);
@@ -182,12 +182,12 @@ TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedA
     };
     return request;
   };
-  read(*cache, 0);  // of no check
+  read(*cache, 0);  // without a check
   for (int i = 0; i < 3; ++i) CacheAccess::get(*cache, wanted(0));
   EXPECT_EQ(checks, 1);
   EXPECT_EQ(server_.gets(path(0)), 1);
 
-  server_.serve(path(0), {.body = body(1)});  // the same ETag
+  server_.serve(path(0), {.body = body(1)});  // with the same ETag as before
   EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted(1)).path()), body(1));
   EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted(1)).path()), body(1));
   EXPECT_EQ(checks, 2);
@@ -238,7 +238,7 @@ TEST_F(ShardCacheTest, AnotherVersionAtTheSourceIsStaleAndNothingOfItComes) {
           AllOf(HasSubstr("changed at its source"), HasSubstr(server_.url(path(0))),
                 HasSubstr("version '\"v1\"' then, '\"v2\"' now"), HasSubstr("shardwise index")));
       EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
-      wanted.source.size_bytes.reset();  // then the source is asked how large it is
+      wanted.source.size_bytes.reset();  // the cache then asks the source for the size
       EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
       EXPECT_EQ(cache->stats().fetched, 0u);
       EXPECT_THAT(files(), IsEmpty());
@@ -253,7 +253,7 @@ TEST_F(ShardCacheTest, AShardOfAnotherHashIsReplacedButNotUnderItsUser) {
   first.source.source_hash = hash128(body(0)), second.source.source_hash = hash128(body(1));
   {
     const CachedShard used = CacheAccess::get(*cache, first);
-    server_.serve(path(0), {.body = body(1)});  // the same ETag
+    server_.serve(path(0), {.body = body(1)});  // with the same ETag as before
     const CachedShard own = CacheAccess::get(*cache, second);
     EXPECT_EQ(test::read_file(own.path()), body(1));
     EXPECT_NE(own.path(), used.path());
@@ -266,7 +266,7 @@ TEST_F(ShardCacheTest, AShardOfAnotherHashIsReplacedButNotUnderItsUser) {
   EXPECT_EQ(test::read_file(CacheAccess::get(*cache, second).path()), body(1));
   EXPECT_EQ(cache->used_bytes(), kShardBytes) << "it took the old one's place";
   EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, first); }), ErrorCode::kStaleIndex);
-  // Without its record nobody knows its hash.
+  // Without its record, the shard's hash is unknown.
   read(*cache, 0);
   std::filesystem::remove(dir_ / "cache/shards/" + CacheAccess::name_of(second) + ".json");
   const std::uint64_t before = cache->stats().fetched;
@@ -292,7 +292,7 @@ TEST_F(ShardCacheTest, ALocalFileIsHeldToItsSizeAndTime) {
   EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(0));
 }
 
-/// Sets when a file was written, to a time that it was not.
+/// Sets a file's modification time without changing its content.
 void set_mtime(const std::string& path, std::int64_t mtime_ns) {
   const timespec times[2] = {{0, UTIME_OMIT}, {mtime_ns / 1'000'000'000, mtime_ns % 1'000'000'000}};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
@@ -358,7 +358,7 @@ TEST_F(ShardCacheTest, RandomDamageToItsFilesIsNeverRead) {
     const std::int64_t then = file_identity(shard).mtime_ns;
     const auto write = [&](const std::string& path, const std::string& bytes) {
       test::write_file(path, bytes);
-      if (path == shard) set_mtime(path, then + 1);  // the clock may not have gone on
+      if (path == shard) set_mtime(path, then + 1);  // the clock may not have advanced since
     };
     const auto flip = [&](std::string bytes, std::size_t below) {
       const std::size_t bit = random() % (8 * below);
@@ -452,7 +452,8 @@ TEST_F(ShardCacheTest, AShardIsNotTakenIfItsRecordIsDamaged) {
   test::write_file(stem + ".json", record.substr(0, record.size() / 2));
   EXPECT_EQ(read(*cache, 0), body(0));
   EXPECT_EQ(cache->stats().fetched, 2u);
-  std::string huge = test::read_file(stem + ".json");  // beyond 64 bits: read as a fraction
+  // Numbers of more than 64 bits are parsed as fractions.
+  std::string huge = test::read_file(stem + ".json");
   const std::size_t number = huge.find_first_of("0123456789", huge.find("\"start_hash\":"));
   huge.replace(number, huge.find_first_not_of("0123456789", number) - number,
                "92886000000000000000");
@@ -674,7 +675,7 @@ TEST_F(ShardCacheTest, AfterForkTheChildHasHoldsOfItsOwn) {
   const auto cache = ShardCache::open(options(2));
   std::optional<CachedShard> held = CacheAccess::get(*cache, request(0));
   EXPECT_EQ(test::in_child([&]() -> std::string {
-              held.reset();  // the parent's stays
+              held.reset();  // the parent's pin stays
               for (const int i : {1, 2, 3}) {
                 if (read(*cache, i) != body(i)) return "wrong bytes";
               }

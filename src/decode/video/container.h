@@ -11,9 +11,9 @@ namespace shardwise::detail {
 /// Errors: DecodeFailure if the container is not supported.
 Container container_of(std::string_view bytes);
 
-/// Checks claims of a container that libav does not verify: that the boxes, elements or chunks are
-/// complete, and that libav's index of the stated samples does not take far more memory than the
-/// bytes. Returns the bytes without trailing tags, text or zeros of other programs, if libav would
+/// Checks claims of a container that libav does not verify. The boxes, elements or chunks must be
+/// complete. libav's index of the stated samples must not take far more memory than the bytes.
+/// Returns the bytes without trailing tags, text or zeros of other programs, if libav would
 /// read those as media. Copies nothing.
 /// Errors: DecodeFailure.
 std::string_view plausible_part(Container container, std::string_view bytes);
