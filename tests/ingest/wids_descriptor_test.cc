@@ -123,7 +123,7 @@ TEST(WidsDescriptorTest, DataSetsKeepTheirOrderNamesAndWeights) {
   EXPECT_EQ(d.datasets[3].weight, 0);
 }
 
-// faults.md 42
+// Fault under test: tests/faults.md 42.
 TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
   const auto shard = [](const std::string& members) {
     return R"({"wids_version":1,"shardlist":[{"url":"a","nsamples":1},{)" + members + "}]}";
@@ -249,7 +249,7 @@ TEST(WidsDescriptorTest, ReferencesGoOneLevelDeep) {
   EXPECT_EQ(error_code([&] { read_wids_descriptor(dir / "g.json"); }), ErrorCode::kUnsupported);
 }
 
-// faults.md 43
+// Fault under test: tests/faults.md 43.
 TEST(WidsDescriptorTest, CommandsAreRefusedAndShellCharactersAreNames) {
   for (const char* url : {"pipe:touch sentinel", "PIPE:touch sentinel", "|touch sentinel"}) {
     EXPECT_EQ(code_of(with_url(url)), ErrorCode::kUnsupported) << url;
@@ -352,7 +352,7 @@ TEST(WidsDescriptorTest, ARemoteDescriptorNamesWhatLiesBesideIt) {
                           "http://h/y-0.tar", "http://h/y-1.tar"));
 }
 
-// faults.md 44
+// Fault under test: tests/faults.md 44.
 TEST(WidsDescriptorTest, ARemoteDescriptorCannotReachThisMachine) {
   for (const char* url : {"file:///etc/passwd", "file:x", "/etc/passwd", "pipe:cat", "//h/a.tar",
                           "s3://b/a.tar", "gs://b/a.tar"}) {

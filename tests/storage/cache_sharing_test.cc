@@ -124,7 +124,7 @@ class CacheSharingTest : public test::ServedShardsTest {
   }
 };
 
-// faults.md 70
+// Fault under test: tests/faults.md 70.
 TEST_F(CacheSharingTest, AReadOnlyCacheReadsAndWritesNothing) {
   EXPECT_EQ(read(*ShardCache::open(options()), 0), body(0));
   const Picture before = picture();
@@ -145,7 +145,7 @@ TEST_F(CacheSharingTest, AReadOnlyCacheReadsAndWritesNothing) {
   EXPECT_EQ(server_.gets(path(1)), 0);
 }
 
-// faults.md 70
+// Fault under test: tests/faults.md 70.
 TEST_F(CacheSharingTest, AReaderKeepsAShardFromBeingEvicted) {
   const auto writer = ShardCache::open(options());
   static_cast<void>(read(*writer, 0));
@@ -157,7 +157,7 @@ TEST_F(CacheSharingTest, AReaderKeepsAShardFromBeingEvicted) {
   EXPECT_EQ(writer->prune(0).num_shards, 1U);
 }
 
-// faults.md 70
+// Fault under test: tests/faults.md 70.
 TEST_F(CacheSharingTest, WithoutALocksFileItIsReadAllTheSame) {
   static_cast<void>(read(*ShardCache::open(options()), 0));
   fs::remove(cache_path() + "/locks");
@@ -174,7 +174,7 @@ TEST_F(CacheSharingTest, WhatIsNoCacheIsNotMadeOne) {
   EXPECT_TRUE(fs::is_empty(cache_path()));
 }
 
-// faults.md 70
+// Fault under test: tests/faults.md 70.
 TEST_F(CacheSharingTest, AFolderThatThisUserCannotWriteIsOnlyRead) {
   SHARDWISE_NEEDS_ROOT();
   static_cast<void>(read(*ShardCache::open(options()), 0));
@@ -195,7 +195,7 @@ TEST_F(CacheSharingTest, AFolderThatThisUserCannotWriteIsOnlyRead) {
   EXPECT_EQ(picture(), before);
 }
 
-// faults.md 71
+// Fault under test: tests/faults.md 71.
 TEST_F(CacheSharingTest, AGroupsFilesAreTheGroupsWhateverTheUmask) {
   const mode_t before = ::umask(077);
   {
@@ -217,7 +217,7 @@ TEST_F(CacheSharingTest, AGroupsFilesAreTheGroupsWhateverTheUmask) {
   EXPECT_GE(files, 5) << "the marker, the locks, the count, a shard and its record";
 }
 
-// faults.md 71
+// Fault under test: tests/faults.md 71.
 TEST_F(CacheSharingTest, AnotherMemberOfTheGroupReadsFetchesAndEvicts) {
   SHARDWISE_NEEDS_ROOT();
   const auto mine = ShardCache::open(shared());
@@ -247,7 +247,7 @@ TEST_F(CacheSharingTest, AnotherMemberOfTheGroupReadsFetchesAndEvicts) {
   EXPECT_EQ(read(*mine, 1), body(1));
 }
 
-// faults.md 71
+// Fault under test: tests/faults.md 71.
 TEST_F(CacheSharingTest, ASharedCacheIsUsedAsOneOnlyWhereThatIsSaid) {
   ShardCache::open(shared());
   EXPECT_THAT(error_text([&] { ShardCache::open(options()); }),
@@ -260,7 +260,7 @@ TEST_F(CacheSharingTest, ASharedCacheIsUsedAsOneOnlyWhereThatIsSaid) {
               AllOf(HasSubstr("it is not shared with its group"), HasSubstr("chmod g+rwxs")));
 }
 
-// faults.md 71
+// Fault under test: tests/faults.md 71.
 TEST_F(CacheSharingTest, WhatEverybodyMayWriteToIsRefused) {
   ShardCache::open(shared());
   for (const char* folder : {"", "/shards"}) {
@@ -273,7 +273,7 @@ TEST_F(CacheSharingTest, WhatEverybodyMayWriteToIsRefused) {
   }
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, AnotherUsersCacheIsReadOnlyIfThatIsAsked) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -294,7 +294,7 @@ TEST_F(CacheSharingTest, AnotherUsersCacheIsReadOnlyIfThatIsAsked) {
   EXPECT_EQ(as_user(kThird, refused), "") << "behind a link";
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, AFolderOfAnotherUsersInOnesOwnCacheIsRefused) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -310,7 +310,7 @@ TEST_F(CacheSharingTest, AFolderOfAnotherUsersInOnesOwnCacheIsRefused) {
   }
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, ACacheOfRootsAndAnOwnOneWithoutRightsAreReadByThemselves) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -378,7 +378,7 @@ TEST_F(CacheSharingTest, WithoutHashesAFileThatItsGroupMayWriteToIsNotUsed) {
   EXPECT_EQ(server_.gets(path(0)), 2);
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, WhatItsOwnerForgedIsFoundByTheIndexsHashes) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -414,7 +414,7 @@ TEST_F(CacheSharingTest, WhatItsOwnerForgedIsFoundByTheIndexsHashes) {
   EXPECT_EQ(as_user(kThird, reader(true)), "");
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, WhatIsMappedIsTheFileThatWasChecked) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -425,7 +425,7 @@ TEST_F(CacheSharingTest, WhatIsMappedIsTheFileThatWasChecked) {
   EXPECT_EQ(mapped(std::move(shard)), body(0));
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, WhatAMemberOfTheGroupForgedIsFetchedAgain) {
   SHARDWISE_NEEDS_ROOT();
   const auto mine = ShardCache::open(shared());
@@ -458,7 +458,7 @@ TEST_F(CacheSharingTest, WhatAMemberOfTheGroupForgedIsFetchedAgain) {
   EXPECT_EQ(as_user(kOther, member(1)), "");
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, AFileOfAnotherUsersInAnOwnCacheIsNotUsed) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -484,7 +484,7 @@ TEST_F(CacheSharingTest, AFileOfAnotherUsersInAnOwnCacheIsNotUsed) {
             "");
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, WhoMayReplaceAFolderAboveTheCacheCountsAsOneWhoMayWrite) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -520,7 +520,7 @@ TEST_F(CacheSharingTest, WhoMayReplaceAFolderAboveTheCacheCountsAsOneWhoMayWrite
   }
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, RightsThatAreGivenLaterCountFromThenOn) {
   const auto cache = ShardCache::open(options());
   int num_checks = 0;
@@ -534,7 +534,7 @@ TEST_F(CacheSharingTest, RightsThatAreGivenLaterCountFromThenOn) {
   EXPECT_EQ(cache->stats().fetched, 2U);
 }
 
-// faults.md 74
+// Fault under test: tests/faults.md 74.
 TEST_F(CacheSharingTest, NobodyElseCanLockTheFilesThatLocksAreTakenOn) {
   const mode_t before = ::umask(0);
   const auto cache = ShardCache::open(options());
@@ -564,7 +564,7 @@ TEST_F(CacheSharingTest, NobodyElseCanLockTheFilesThatLocksAreTakenOn) {
   EXPECT_EQ(st.st_mode & 0777, 0600U);
 }
 
-// faults.md 74
+// Fault under test: tests/faults.md 74.
 TEST_F(CacheSharingTest, ALockOfWhoeverHadTheFileOpenIsWaitedForAndNamed) {
   ShardCache::Options how = options();
   how.wait_timeout = std::chrono::milliseconds(100);
@@ -584,7 +584,7 @@ TEST_F(CacheSharingTest, ALockOfWhoeverHadTheFileOpenIsWaitedForAndNamed) {
   EXPECT_EQ(read(*cache, 1), body(1));
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, ALinkInPlaceOfTheFolderOfFuturesIsNotFollowed) {
   static_cast<void>(ShardCache::open(shared()));
   const std::string mine = dir_ / "documents";

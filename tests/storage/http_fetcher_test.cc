@@ -88,7 +88,7 @@ TEST_F(HttpFetcherTest, StatAsksForOneByteWhereTheServerKnowsNoHead) {
   EXPECT_EQ(server_.requests().back().header("range"), "bytes=0-0");
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(HttpFetcherTest, Row47_AWeakEtagIsComparedWithTheTimeAndNotSent) {
   const std::string time = "Mon, 02 Jan 2023 00:00:00 GMT";
   const std::string url = serve({.body = "x", .etag = "W/\"1\""});
@@ -109,7 +109,7 @@ TEST_F(HttpFetcherTest, Row47_AWeakEtagIsComparedWithTheTimeAndNotSent) {
   }
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(HttpFetcherTest, Row47_APartOfAFileWithAWeakEtagIsNotGoneOnWith) {
   const std::string body = some_bytes(1'000'000);
   StringSink sink;
@@ -121,7 +121,7 @@ TEST_F(HttpFetcherTest, Row47_APartOfAFileWithAWeakEtagIsNotGoneOnWith) {
   EXPECT_EQ(sink.num_restarts, 1) << "two answers with it need not be of the same bytes";
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(HttpFetcherTest, Row47_AStrongEtagIsAskedForSoThatNoOtherBytesCome) {
   const std::string url = serve({.body = some_bytes(1'000'000), .etag = "\"v2\""});
   EXPECT_EQ(code_of({.url = url, .validator = "\"v1\""}), ErrorCode::kStaleIndex);
@@ -135,7 +135,7 @@ TEST_F(HttpFetcherTest, Row47_AStrongEtagIsAskedForSoThatNoOtherBytesCome) {
   EXPECT_EQ(server_.requests().back().header("x-evil"), "");
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(HttpFetcherTest, Row47_AServerThatDoesNotKnowIfMatchIsHeldToItsAnswer) {
   const std::string body = some_bytes(300'000);
   const std::string url = serve({.body = body, .etag = "\"v2\"", .has_if_match = false});
@@ -215,7 +215,7 @@ TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' then, an unknown one now)"));
 }
 
-// faults.md 10
+// Fault under test: tests/faults.md 10.
 TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
   for (const int status : {400, 401, 403, 404, 410}) {
     const std::string url = serve({.body = "x", .statuses = {status}});
@@ -241,7 +241,7 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
               HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
 }
 
-// faults.md 10
+// Fault under test: tests/faults.md 10.
 TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTimes) {
   for (const int status : {408, 429, 500, 502, 503, 504}) {
     std::string url = serve({.body = "here", .statuses = {status, status}});
@@ -275,7 +275,7 @@ TEST_F(HttpFetcherTest, RetryAfterIsHeldToForAsLongAsTheFetchMayTry) {
   }
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(HttpFetcherTest, AnOutageIsSaidOnceAndLastsAsLongAsItMay) {
   Fetchers::Options options;
   options.retry_base_delay = options.retry_max_delay = std::chrono::milliseconds(1);
@@ -310,7 +310,7 @@ TEST_F(HttpFetcherTest, AnOutageIsSaidOnceAndLastsAsLongAsItMay) {
   EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 1 attempt)"));
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(HttpFetcherTest, AServerThatRefusesConnectionsIsTriedUntilItIsThere) {
   LateServer server;
   Fetchers::Options options = quick_options();
@@ -384,7 +384,7 @@ TEST(BackoffTest, WhatIsWrongInAnotherWayEachTimeIsTriedAgain) {
   EXPECT_FALSE(backoff.wait_after_wrong("hash 2"));
 }
 
-// faults.md 11
+// Fault under test: tests/faults.md 11.
 TEST_F(HttpFetcherTest, Row11_ACutTransferGoesOnWhereItWas) {
   const std::string body = some_bytes(1'000'000);
   const std::string url = serve({.body = body, .cut_after = 300'000});
@@ -404,7 +404,7 @@ TEST_F(HttpFetcherTest, Row11_ACutTransferGoesOnWhereItWas) {
   EXPECT_TRUE(same(fetched({.url = url}), body));
 }
 
-// faults.md 11
+// Fault under test: tests/faults.md 11.
 TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
   Fetchers::Options options = quick_options();
   // One byte per attempt is too slow to count as progress.
@@ -417,7 +417,7 @@ TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
   EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 3 attempts); try again later"));
 }
 
-// faults.md 11
+// Fault under test: tests/faults.md 11.
 TEST_F(HttpFetcherTest, Row11_ACutWithoutRangesOrValidatorStartsAgain) {
   const std::string body = some_bytes(1'000'000);
   ServedFile without_ranges{.body = body, .has_ranges = false, .cut_after = 600'000, .num_cuts = 1};
@@ -461,7 +461,7 @@ TEST_F(HttpFetcherTest, AFileThatChangesWhileItIsFetchedIsNeverMixed) {
   EXPECT_TRUE(same(third.bytes, new_body));
 }
 
-// faults.md 11
+// Fault under test: tests/faults.md 11.
 TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
   const std::string body = some_bytes(10'000);
   EXPECT_EQ(code_of({.url = serve({.body = body, .length_error = 100})}), ErrorCode::kFetch);
@@ -601,7 +601,7 @@ TEST_F(HttpFetcherTest, AServerThatGivesSeveralVersionsIsTold) {
               HasSubstr(" now); run `shardwise index` again"));
 }
 
-// faults.md 12
+// Fault under test: tests/faults.md 12.
 TEST_F(HttpFetcherTest, Row12_AStallIsCutAndTriedAgain) {
   Fetchers::Options options = quick_options();
   options.low_speed_bytes_per_second = 1'000'000;
@@ -636,7 +636,7 @@ TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
                           HasSubstr("low_speed_time")));
 }
 
-// faults.md 12
+// Fault under test: tests/faults.md 12.
 TEST_F(HttpFetcherTest, Row12_CancelEndsAStallWithinAboutASecond) {
   Fetchers::Options options = quick_options();
   options.low_speed_time = std::chrono::seconds(100);
@@ -672,7 +672,7 @@ TEST_F(HttpFetcherTest, Row13_WrongBytesOfTheRightLengthComeAsTheyAre) {
   EXPECT_EQ(fetched({.url = serve({.body = "wrong bytes"})}), "wrong bytes");
 }
 
-// faults.md 14
+// Fault under test: tests/faults.md 14.
 TEST_F(HttpFetcherTest, Row14_RedirectsAreFollowedFiveTimes) {
   server_.serve("/5", {.redirect_to = "/4"});
   server_.serve("/4", {.redirect_to = server_.url("/3")});
@@ -689,7 +689,7 @@ TEST_F(HttpFetcherTest, Row14_RedirectsAreFollowedFiveTimes) {
               HasSubstr("(more than 5 redirects); the server redirects in circles"));
 }
 
-// faults.md 14
+// Fault under test: tests/faults.md 14.
 TEST_F(HttpFetcherTest, Row14_RedirectsToOtherSchemesAreRefused) {
   for (const std::string to : {"file:///etc/passwd", "FILE:///etc/passwd", "ftp://127.0.0.1/x",
                                "gopher://127.0.0.1/x", "s3://bucket/key", "pipe:cat", "data:,x"}) {
@@ -796,7 +796,7 @@ TEST_F(HttpFetcherTest, ManyThreadsFetchAtOnce) {
 
 void ignore_signal(int) {}
 
-// faults.md 28
+// Fault under test: tests/faults.md 28.
 TEST_F(HttpFetcherTest, Row28_SignalsDoNotDisturb) {
   const std::string body = some_bytes(3'000'000);
   const std::string url = serve({.body = body,
@@ -889,7 +889,7 @@ TEST(FetchersTest, OptionsThatCannotBeMeantAreRefused) {
   EXPECT_THAT(text([](Fetchers::Options& o) { o.user_agent = "a\r\nb"; }), HasSubstr("user_agent"));
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST(FileFetcherTest, Row47_AFileThatChangesWhileItIsReadIsStale) {
   const test::TempDir dir;
   const std::string path = dir / "x.tar";

@@ -1,4 +1,4 @@
-// faults.md 69
+// Fault under test: tests/faults.md 69.
 // Large shards that are fetched in parts by several concurrent requests.
 #include "storage/range_download.h"
 

@@ -150,7 +150,7 @@ TEST_F(NginxTest, AFileThatWasReplacedIsStale) {
             ErrorCode::kStaleIndex);
 }
 
-// faults.md 10
+// Fault under test: tests/faults.md 10.
 TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
   put("private/x.tar", "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = url("/none.tar")}); }),
@@ -166,7 +166,7 @@ TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
                     ::testing::Not(HasSubstr("wrong"))));
 }
 
-// faults.md 14
+// Fault under test: tests/faults.md 14.
 TEST_F(NginxTest, Row14_NoRedirectLeavesEncryption) {
   put("x.tar", "plain");
   EXPECT_EQ(fetched({.url = url("/down")}), "plain");

@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(All, CompressedShardCacheTest,
                          ::testing::Values(Compression::kGzip, Compression::kZstd, Compression::kXz,
                                            Compression::kBzip2, Compression::kLz4));
 
-// faults.md 5
+// Fault under test: tests/faults.md 5.
 TEST_F(ShardCacheDiskTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
   const auto cache = ShardCache::open(options());
   read(*cache, 0);
@@ -123,7 +123,7 @@ struct SmallDisk {
   }
 };
 
-// faults.md 5
+// Fault under test: tests/faults.md 5.
 TEST_F(ShardCacheDiskTest, AFullDiskMakesRoomAndTheRunGoesOn) {
   const auto cache = ShardCache::open(options());
   SmallDisk::folder = dir_ / "cache/shards";
@@ -145,7 +145,7 @@ TEST_F(ShardCacheDiskTest, AFullDiskMakesRoomAndTheRunGoesOn) {
   EXPECT_EQ(read(*cache, 0), body(0)) << "room returned";
 }
 
-// faults.md 5
+// Fault under test: tests/faults.md 5.
 TEST_P(CompressedShardCacheTest, AFullDiskMakesRoomForTheCompressedFileToo) {
   const auto cache = ShardCache::open(options());
   for (int i = 0; i < 3; ++i) read(*cache, i);

@@ -54,7 +54,7 @@ class ShardCacheProcessTest : public ::testing::Test {
   test::TestHttpServer server_;
 };
 
-// faults.md 15
+// Fault under test: tests/faults.md 15.
 TEST_F(ShardCacheProcessTest, EightProcessesThatWantOneColdShardFetchItOnce) {
   constexpr int kProcesses = 8;
   constexpr int kRounds = 200;
@@ -82,7 +82,7 @@ TEST_F(ShardCacheProcessTest, EightProcessesThatWantOneColdShardFetchItOnce) {
   EXPECT_EQ(once, kRounds);
 }
 
-// faults.md 18
+// Fault under test: tests/faults.md 18.
 TEST_F(ShardCacheProcessTest, ALockFileThatIsRemovedCostsFetchesButNoBytes) {
   constexpr int kRounds = 50;
   for (int i = 0; i < kRounds; ++i) server_.serve(path(i), {.body = body(i)});
@@ -117,7 +117,7 @@ TEST_F(ShardCacheProcessTest, ALockFileThatIsRemovedCostsFetchesButNoBytes) {
   admin.join();
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(ShardCacheProcessTest, WhoeverFetchesIsWaitedForHoweverSilentItIs) {
   const auto hangs = std::make_shared<std::atomic<bool>>(true);
   server_.serve(path(0), {.body = body(0), .hangs = hangs});
@@ -146,7 +146,7 @@ TEST_F(ShardCacheProcessTest, WhoeverFetchesIsWaitedForHoweverSilentItIs) {
   EXPECT_THAT(words[0], ::testing::MatchesRegex("process [0-9]+ \\(.*\\)"));
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(ShardCacheProcessTest, AFetchThatIsStoppedIsNamedAndTheWaitCanBeCancelled) {
   server_.serve(path(0), {.body = body(0), .stall_after = 1000});
   Fetchers::Options patient = test::quick_options();
@@ -235,7 +235,7 @@ struct KillPoint {
   }
 };
 
-// faults.md 2, 3, 17
+// Fault under test: tests/faults.md 2, 3, 17.
 TEST_F(ShardCacheProcessTest, AProcessKilledAnywhereLeavesNothingButRoom) {
   for (int i = 0; i < 6; ++i) server_.serve(path(i), {.body = body(i)});
   for (const char* point :
@@ -333,7 +333,7 @@ TEST_F(ShardCacheProcessTest, ReadersThatAreKilledAtRandomSpoilNothing) {
   }
 }
 
-// faults.md 16
+// Fault under test: tests/faults.md 16.
 TEST_F(ShardCacheProcessTest, WhatOneProcessMapsAnotherDoesNotEvict) {
   for (int i = 0; i < 6; ++i) server_.serve(path(i), {.body = body(i)});
   const auto cache = ShardCache::open(options(2 * kShardBytes));

@@ -130,7 +130,7 @@ TEST_F(ShardCacheRoomTest, WhatIsInUseStays) {
   EXPECT_EQ(cache->stats().bypassed, 0u);
 }
 
-// faults.md 16
+// Fault under test: tests/faults.md 16.
 TEST_F(ShardCacheRoomTest, WithoutRoomAShardIsFetchedBesideTheCache) {
   const auto cache = ShardCache::open(options(2));
   const CachedShard a = CacheAccess::get(*cache, request(0));
@@ -145,7 +145,7 @@ TEST_F(ShardCacheRoomTest, WithoutRoomAShardIsFetchedBesideTheCache) {
   EXPECT_EQ(cache->stats().bypassed, 1u);
 }
 
-// faults.md 16
+// Fault under test: tests/faults.md 16.
 TEST_F(ShardCacheRoomTest, OfWhatCanBeReadPastTheCacheOneShardLiesBesideIt) {
   const auto cache = ShardCache::open(options(1));
   const auto get = [&](int i) {
@@ -167,7 +167,7 @@ TEST_F(ShardCacheRoomTest, OfWhatCanBeReadPastTheCacheOneShardLiesBesideIt) {
   EXPECT_TRUE(get(2).is_overflow()) << "there is a place again";
 }
 
-// faults.md 6
+// Fault under test: tests/faults.md 6.
 TEST_F(ShardCacheRoomTest, ABudgetBelowOneShardIsAnErrorOrABypass) {
   ShardCache::Options small = options();
   small.budget_bytes = kShardBytes - 1;

@@ -54,7 +54,7 @@ TEST_F(ShardCacheTest, FetchesAShardOnceAndServesItFromThenOn) {
   EXPECT_EQ(server_.gets(path(0)), 1) << "another process, later";
 }
 
-// faults.md 19
+// Fault under test: tests/faults.md 19.
 TEST_F(ShardCacheTest, FilesOfOneNameInTwoPlacesAreTwo) {
   server_.serve("/a/0.tar", {.body = "aaaa"});
   server_.serve("/b/0.tar", {.body = "bbbb"});
@@ -75,7 +75,7 @@ TEST_F(ShardCacheTest, FilesOfOneNameInTwoPlacesAreTwo) {
             CacheAccess::name_of({.source = {.url = "http://example.org/Y"}}));
 }
 
-// faults.md 10, 11
+// Fault under test: tests/faults.md 10, 11.
 TEST_F(ShardCacheTest, NothingIsKeptOfAShardThatDidNotComeWhole) {
   const auto cache = ShardCache::open(options());
   const auto fails = [&](test::ServedFile file, const CacheRequest& what) {
@@ -98,7 +98,7 @@ TEST_F(ShardCacheTest, NothingIsKeptOfAShardThatDidNotComeWhole) {
   fails({.body = body(0)}, checked);
 }
 
-// faults.md 13
+// Fault under test: tests/faults.md 13.
 TEST_F(ShardCacheTest, WhatCameWrongIsFetchedAgainOnceBeforeItIsAnError) {
   const auto cache = ShardCache::open(options());
   int checks = 0;
@@ -122,7 +122,7 @@ TEST_F(ShardCacheTest, WhatCameWrongIsFetchedAgainOnceBeforeItIsAnError) {
   EXPECT_EQ(server_.gets("/away.tar"), 1) << "nothing came";
 }
 
-// faults.md 13
+// Fault under test: tests/faults.md 13.
 TEST_F(ShardCacheTest, AProxysPageIsFetchedAgainOnceWhateverIsWrongWithIt) {
   const auto cache = ShardCache::open(options());
   const auto require_again = [&](int i, const std::string& page, const std::string& page_etag,
@@ -169,7 +169,7 @@ TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
               HasSubstr("the fetched bytes are not those that were indexed"));
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedAgain) {
   const auto cache = ShardCache::open(options());
   int checks = 0;
@@ -200,7 +200,7 @@ TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedA
   EXPECT_EQ(checks, 6) << "of what lay there, with the lock once more, and of what came twice";
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, VersionsOfAShardLieSideBySide) {
   const auto cache = ShardCache::open(options());
   CacheRequest first = request(0), second = request(0);
@@ -222,7 +222,7 @@ TEST_F(ShardCacheTest, VersionsOfAShardLieSideBySide) {
   EXPECT_EQ(cache->verify().damaged[0].validator, "\"v1\"");
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, AnotherVersionAtTheSourceIsStaleAndNothingOfItComes) {
   for (const bool has_if_match : {true, false}) {
     for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
@@ -246,7 +246,7 @@ TEST_F(ShardCacheTest, AnotherVersionAtTheSourceIsStaleAndNothingOfItComes) {
   }
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, AShardOfAnotherHashIsReplacedButNotUnderItsUser) {
   const auto cache = ShardCache::open(options());
   CacheRequest first = request(0), second = request(0);
@@ -274,7 +274,7 @@ TEST_F(ShardCacheTest, AShardOfAnotherHashIsReplacedButNotUnderItsUser) {
   EXPECT_EQ(cache->stats().fetched, before + 1);
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, ALocalFileIsHeldToItsSizeAndTime) {
   const std::string stored = test::compress(body(0), Compression::kZstd);
   test::write_file(dir_ / "local", stored);
@@ -298,7 +298,7 @@ void set_mtime(const std::string& path, std::int64_t mtime_ns) {
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, AShardThatSomebodyWroteToIsFetchedAgainOnceByWhoeverAsks) {
   const auto cache = ShardCache::open(options());
   for (const int i : {0, 1}) read(*cache, i);
@@ -342,7 +342,7 @@ TEST_F(ShardCacheTest, ACacheThatWasCopiedIsReadOnceAndNotFetchedAgain) {
   EXPECT_EQ(server_.gets(path(0)), 1);
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, RandomDamageToItsFilesIsNeverRead) {
   const std::uint64_t seed = test::random_seed();
   std::mt19937_64 random(seed);
@@ -462,7 +462,7 @@ TEST_F(ShardCacheTest, AShardIsNotTakenIfItsRecordIsDamaged) {
   EXPECT_EQ(cache->stats().fetched, 3u);
 }
 
-// faults.md 46
+// Fault under test: tests/faults.md 46.
 TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
   const auto open_text = [&](const std::string& path) {
     return error_text([&] { ShardCache::open({.directory = path}); });
@@ -501,7 +501,7 @@ TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
   EXPECT_EQ(made.st_mode & 0777, 0700u);
 }
 
-// faults.md 46
+// Fault under test: tests/faults.md 46.
 TEST_F(ShardCacheTest, ALinkAtAShardsNameIsNeitherReadNorWrittenThrough) {
   const auto cache = ShardCache::open(options());
   test::write_file(dir_ / "victim", std::string(kShardBytes, 'v'));
@@ -568,7 +568,7 @@ TEST_F(ShardCacheTest, RecordsHoldNoSecrets) {
   EXPECT_THAT(cache->entries()[0].url, AllOf(HasSubstr("/0.tar"), Not(HasSubstr("verysecret"))));
 }
 
-// faults.md 12
+// Fault under test: tests/faults.md 12.
 TEST_F(ShardCacheTest, WhileOneShardStallsOthersAreServedAndCancelWorks) {
   server_.serve("/stall.tar", {.body = body(0), .stall_after = 1000});
   const auto cache = ShardCache::open(options());
@@ -611,8 +611,8 @@ TEST_F(ShardCacheTest, WaitingForAThreadOfThisProcessIsNotSaidToBeForAnother) {
   EXPECT_EQ(words, 0);
 }
 
-// faults.md 5
-// faults.md 53
+// Fault under test: tests/faults.md 5.
+// Fault under test: tests/faults.md 53.
 TEST_F(ShardCacheTest, WhoWaitedForAFetchThatGaveUpDoesNotTryAsLongAgain) {
   constexpr std::uint64_t kThreads = 4;
   const auto cache = ShardCache::open(options());
@@ -630,7 +630,7 @@ TEST_F(ShardCacheTest, WhoWaitedForAFetchThatGaveUpDoesNotTryAsLongAgain) {
   EXPECT_EQ(read(*cache, 0), body(0)) << "who asks later tries anew";
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(ShardCacheTest, AnOutageThatAFetchGaveUpOnIsNotWaitedForAsLongAgain) {
   Fetchers::Options patient = test::quick_options();
   patient.max_retries = std::numeric_limits<int>::max();
