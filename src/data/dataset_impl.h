@@ -111,7 +111,7 @@ struct Dataset::Selection {
     fingerprint = hasher.digest();
   }
 
-  /// Returns the view's number of a sample of the index; nullopt if the sample is not in the view.
+  /// Converts a sample's number in the index to its number in the view; nullopt if the view lacks it.
   std::optional<std::uint64_t> find(std::uint64_t number) const noexcept {
     const auto at = std::lower_bound(numbers.begin(), numbers.end(), number);
     if (at == numbers.end() || *at != number) return std::nullopt;

@@ -382,7 +382,7 @@ bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
   try {
     if (!next_one.fetch) return true;
     pinned->pin(next_one.shard, next_one.fetch->run());
-    // The use may have ended during the fetch. In that case no later call unpins the shard.
+    // If the use ended during the fetch, unpin the shard now, because no later call does.
     pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) {
       return shard == next_one.shard && !is_wanted(shard);
     });

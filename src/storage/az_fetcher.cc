@@ -41,7 +41,7 @@ std::string http_date(std::time_t seconds) {
 struct Container {
   AzureAccount account;
   std::string name;
-  std::string prefix;  ///< of its URLs: "az:// start of the container's URLs, e.g. "az://name/"
+  std::string prefix;  ///< start of the container's URLs
   std::string key;     ///< name of the blob
 };
 

@@ -37,7 +37,7 @@ constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
 constexpr std::string_view kNoteSuffix = ".note";
 constexpr const char* kSourceAttribute = "user.shardwise.source";
-// File systems store less in an attribute.
+// An upper bound, because file systems store less in an attribute.
 constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 10;
 constexpr std::size_t kNameLength = 32;
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 10;
@@ -258,7 +258,7 @@ std::string CacheDirectory::source_of(const std::string& temporary_path) {
 
 CacheDirectory::Contents CacheDirectory::scan(Listed listed) const {
   SHARDWISE_FAULT_POINT("shard_cache.listing");
-  // Never reached in practice, because shards are not renamed that fast.
+  // Limit on the number of listings. It is not reached in practice: shards are not renamed so fast.
   constexpr int kTries = 100;
   for (int i = 1;; ++i) {
     bool moved = false;

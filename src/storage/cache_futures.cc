@@ -108,8 +108,8 @@ class WaitingRanks {
       if (other.future->hash() == hash) slowest_ = std::min(slowest_, other.pace.now);
     }
   }
-  /// Returns a rank's position, originally `slot`, when another rank is at slot `at`. If that rank
-  /// has passed the end of the epoch, this rank has reached it.
+  /// Returns a rank's position, originally `slot`, when another rank is at slot `at`. If the other
+  /// rank has passed the end of the epoch, this rank has reached that end.
   std::uint64_t from(std::uint64_t slot, std::uint64_t at) const noexcept {
     return at >= waits_at_ ? std::max(slot, waits_at_) : slot;
   }

@@ -40,7 +40,7 @@ struct UserPace {
   std::uint64_t now = 0;             ///< first slot not yet read
   std::uint64_t slots_done = 0;      ///< slots completed since the user began
   std::int64_t began_ns = 0;         ///< start time, on the machine's monotonic clock
-  std::uint64_t bytes_per_slot = 0;  ///< average bytes of shards per slot
+  std::uint64_t bytes_per_slot = 0;  ///< shard bytes per slot, on average
   /// End of the epoch, where this rank waits for the other ranks of the same order. 0 means the
   /// user does not wait. This value is not posted.
   std::uint64_t waits_at = 0;

@@ -198,7 +198,7 @@ void CacheRoom::mark_stuck(Survey& found) {
   auto before = std::exchange(stuck_since_, {});
   for (Candidate& candidate : found.shards) {
     const auto at = before.find(candidate.shard.name);
-    // A reader that will soon need the shard may have pinned it. In that case the time starts anew.
+    // A reader that will soon need the shard may have pinned it. Start the time anew.
     if (at == before.end() || !candidate.next.may_go_now) continue;
     candidate.is_stuck = now - at->second >= options_.room_timeout;
     stuck_since_.insert(before.extract(at));

@@ -226,7 +226,7 @@ std::string clock_remedy(const HttpResult& result) {
   } else if (result.answer.date) {
     theirs = *result.answer.date;
   }
-  // Seconds; some servers allow no larger difference.
+  // In seconds. Some servers reject larger clock differences.
   constexpr std::int64_t kNoticeable = std::int64_t{5} * 60;
   const std::int64_t ours = std::time(nullptr);
   const bool is_said = result.error_name == "RequestTimeTooSkewed";

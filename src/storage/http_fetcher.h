@@ -12,7 +12,8 @@ namespace shardwise {
 /// Fetches http and https URLs.
 std::unique_ptr<Fetcher> make_http_fetcher(const Fetchers::Options& options);
 
-/// Returns the option headers that are sent to a store: those whose names begin with `beginning`.
+/// Returns those headers of the options that are sent to a store: their names begin with
+/// `beginning`.
 /// @param beginning  in lower case, e.g. "x-amz-". Empty means that the store accepts no such
 ///   headers.
 std::vector<std::string> headers_of_store(const Fetchers::Options& options,

@@ -83,7 +83,7 @@ class Download {
         threads_.start([&of = of_] { of.work(); }, "sw-part");
       } catch (...) {
         const Lock lock(of_.mutex_);
-        if (--of_.num_running_ == 0) throw;  // the threads that are running do all the work
+        if (--of_.num_running_ == 0) throw;  // otherwise the running threads do all the work
       }
     }
     void join() { threads_.join(); }

@@ -26,9 +26,8 @@ using detail::touch;
 // How processes share one cache directory. docs/formats/cache-directory.md specifies the files and
 // the bytes that are locked. This table shows the order in which the bytes are locked.
 //
-//
 //   lock                  taken by                  how        while the thread holds
-//   fetch byte of a shard lock_fetch()              waits      no other lock of get()
+//   fetch byte of a shard lock_fetch()              waits      no lock that get() took
 //                         begin_ahead(), follow(),
 //                         remove_leftovers(),
 //                         renew_record()            tries      any locks

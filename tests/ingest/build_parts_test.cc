@@ -330,8 +330,8 @@ TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
   EXPECT_TRUE(std::filesystem::is_symlink(dir / "c.idx.journal"));
 }
 
-// The owner of the journal could otherwise determine what the index says about shards that are not
-// scanned again.
+// If another user's journal were used, that user could determine what the index says about shards
+// that are not scanned again.
 TEST(JournalTest, AnotherUsersIsNeitherUsedNorReplaced) {
   constexpr uid_t kOther = 54'321;
   if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";

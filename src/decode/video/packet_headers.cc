@@ -54,8 +54,8 @@ Units units_of(std::string_view packet, const AVCodecParameters& parameters) noe
   Units units;
   const AVCodecID codec = parameters.codec_id;
   const int width_at = codec == AV_CODEC_ID_HEVC ? 21 : 4;
-  if (parameters.extradata_size <= width_at ||
-      parameters.extradata[0] != 1) {  // units are separated by start codes
+  // Units are separated by start codes.
+  if (parameters.extradata_size <= width_at || parameters.extradata[0] != 1) {
     for (std::size_t at = packet.find(kStartCode); at != packet.npos;
          at = packet.find(kStartCode, at + 1)) {
       add_unit(packet.substr(at + kStartCode.size()), codec, units);
