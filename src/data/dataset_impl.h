@@ -111,7 +111,8 @@ struct Dataset::Selection {
     fingerprint = hasher.digest();
   }
 
-  /// Converts a sample's number in the index to its number in the view; nullopt if the view lacks it.
+  /// Converts a sample's number in the index to its number in the view; nullopt if the view does
+  /// not contain it.
   std::optional<std::uint64_t> find(std::uint64_t number) const noexcept {
     const auto at = std::lower_bound(numbers.begin(), numbers.end(), number);
     if (at == numbers.end() || *at != number) return std::nullopt;

@@ -35,7 +35,7 @@ class FieldSizes::Shards {
     const SegmentView* segment = nullptr;
     std::uint64_t shard = 0;
     std::uint64_t first = 0;
-    std::vector<std::uint32_t> fields;  // number of each of the names among this shard's fields
+    std::vector<std::uint32_t> fields;  // for each name, its number among this shard's fields
   };
 
   Shards(CheckedSegments& segments, std::span<const std::string> names)

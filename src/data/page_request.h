@@ -16,8 +16,7 @@ namespace shardwise::detail {
 /// Asks the kernel to read samples' bytes into the page cache, without waiting for them.
 ///
 /// Works only on mapped shards. A local shard is opened for this purpose if few other shards are
-/// needed at the same time. A shard in a ShardCache is not opened. This class never
-/// fetches shards.
+/// needed at the same time. A shard in a ShardCache is not opened. This class never fetches shards.
 /// Threads: one.
 class SHARDWISE_EXPORT PageRequest {
  public:

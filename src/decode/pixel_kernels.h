@@ -37,9 +37,8 @@ constexpr std::uint8_t to_byte(std::int32_t sum) noexcept {
 /// their weights. A weight is split into two 16-bit halves, high * 65536 + low. The halves of two
 /// neighbouring taps share a word, with the first tap's half in the lower bits.
 struct RowTaps {
-  std::size_t num_outputs =
-      /// A multiple of kOutputGroup; outputs after the row's end repeat its last pixel.
-      0;
+  /// A multiple of kOutputGroup; outputs after the row's end repeat its last pixel.
+  std::size_t num_outputs = 0;
   std::size_t num_taps = 0;  ///< taps per output; unneeded taps have the weight 0
   /// First input pixel of each output; ascending or descending.
   std::vector<std::size_t> first;

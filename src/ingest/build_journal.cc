@@ -27,8 +27,6 @@ namespace shardwise {
 //   journal | header | record | record | perhaps a part of the next
 //                                      ^ end_
 //
-// The file is never synced. After a power cut, the first record that fails its hash ends the
-// journal. A segment that fails its checksum is ignored. The shards of both are scanned again.
 // The file is never synced. After a power cut, reading stops at the first record whose hash does
 // not match. A segment whose checksum does not match is ignored. The shards of such records are
 // scanned again.

@@ -18,8 +18,8 @@ namespace shardwise {
 inline constexpr std::uint64_t kMaxColumnFieldBytes = std::uint64_t{1} << 20;
 
 /// Maximum sizes of values that are taken without a JSON path, because columns are meant for
-/// queries, not for images. JSON text may be as large as the field.
-// If the value is not UTF-8.
+/// queries, not for images. JSON text may be as large as the field. kMaxBlobValueBytes applies to
+/// values that are not UTF-8, kMaxTextValueBytes to all others.
 inline constexpr std::uint64_t kMaxBlobValueBytes = std::uint64_t{4} << 10;
 inline constexpr std::uint64_t kMaxTextValueBytes = std::uint64_t{64} << 10;
 

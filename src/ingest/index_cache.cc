@@ -208,7 +208,7 @@ std::string this_process() {
   return "process " + std::to_string(::getpid()) + " on " + host;
 }
 
-/// One index in the folder. Includes the right to build it.
+/// One index in the folder. take_turn() gives this process the right to build it.
 class Place {
  public:
   Place(const std::string& folder, const std::string& name)

@@ -73,8 +73,8 @@ class SHARDWISE_EXPORT RemoteShards {
 };
 
 /// Wraps `remote` so that each shard's state is requested once and then reused. If `remote` already
-/// does so, returns `remote` itself. The states of the remote URLs in `shards` are requested at
-/// once, kAskedAtOnce at a time, until a server fails. Other states are requested when they are
+/// does so, returns `remote` itself. This call requests the states of the remote URLs in `shards`,
+/// up to kAskedAtOnce concurrently, until a server fails. Other states are requested when they are
 /// needed. If a request fails, each later use of that state throws the same error.
 /// Errors: Cancelled.
 SHARDWISE_EXPORT RemoteAccess remembering_states(RemoteAccess remote,

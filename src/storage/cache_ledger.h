@@ -37,8 +37,8 @@ class CacheLedger {
   /// Never throws: an unreadable file counts as in doubt.
   Count read() const noexcept;
   /// Reads the count before a listing. Writes a doubt word if it is missing and the file is
-  /// writable. If is_unchanged_since() returns true after the listing, the listed bytes may
-  /// be recorded.
+  /// writable. If is_unchanged_since() returns true after the listing, the listed bytes may be
+  /// recorded.
   Count read_before_listing() const noexcept;
   /// True if the ledger has not changed since `before`, so the listing made after it is still
   /// current.

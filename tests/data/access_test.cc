@@ -1,4 +1,4 @@
-// faults.md 7 and 27: shards are truncated while a dataset has them open, with every
+// faults.md 7 and 27: shards are truncated while a dataset has them open, with each value of
 // Dataset::Access.
 #include <sys/syscall.h>
 #include <sys/types.h>

@@ -294,7 +294,7 @@ TEST_F(RemoteDatasetTest, WhatOthersForgedInTheCacheIsFoundByTheIndexsHashes) {
     build_index(index_path(), serve(compression),
                 {.content = {.hashes = true}, .remote = remote()});
     expect_all_samples(Dataset::open(index_path(), {.cache = cache()}));
-    // Changes a byte in a member of each shard, and the record to match.
+    // Change a byte in a member of each shard, and update the record to match.
     for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
       if (entry.path().extension() != ".tar") continue;
       const std::string path = entry.path(), note = path.substr(0, path.size() - 3) + "json";

@@ -48,7 +48,7 @@ std::string tar_of(std::size_t shard, int version) {
 struct Place {
   test::TestHttpServer* server = nullptr;
   std::string path = {};  // "/data/"
-  std::string url = {};   // URL of the folder, as it begins the URLs of its shards
+  std::string url = {};   // URL of the folder; its shards' URLs begin with it
   int season = 1;
   std::map<std::size_t, int> versions = {};  // version of each shard that exists
 

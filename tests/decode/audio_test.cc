@@ -228,7 +228,7 @@ TEST(AudioReaderTest, EveryCutOfWhatHasALengthIsRefused) {
   }
 }
 
-/// Makes an Ogg with a codec that this libavcodec can encode; empty if there is none such.
+/// Makes an Ogg with a codec that this libavcodec can encode; empty if it has no such encoder.
 std::string make_ogg(int num_samples) {
   for (const char* codec : {"libvorbis", "libopus", "flac"}) {
     if (!has_encoder(codec)) continue;

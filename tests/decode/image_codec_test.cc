@@ -226,7 +226,7 @@ TEST(ImageCodecTest, SixteenBitsAreKeptWhereTheyAreAskedFor) {
       const auto whole = values_of_16_bits(odd.bytes);
       ASSERT_EQ(whole.size(), odd.expected.pixels.size());
       for (std::size_t i = 0; i < whole.size(); ++i) {
-        // Libpng's formula for scaling to 8 bits.
+        // The formula of libpng for scaling to 8 bits.
         ASSERT_EQ((whole[i] * 255U + 32895U) >> 16, odd.expected.pixels[i]);
       }
       const Box box{3, 2, 5, 7};

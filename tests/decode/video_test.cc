@@ -97,7 +97,7 @@ TEST(VideoCorpusTest, ARangeAtTheEndDecodesOneGroupOfPictures) {
   const std::int64_t end = video.info().num_frames;
   std::vector<std::uint8_t> frames(10 * video.frame_bytes());
   video.read({.begin = end - 10, .end = end}, frames);
-  // Libx264's longest group of frames, and less than the whole video.
+  // The longest group of frames that libx264 makes, and less than the whole video.
   EXPECT_LE(video.frames_decoded(), 250U);
   EXPECT_LT(video.frames_decoded(), static_cast<std::uint64_t>(end));
   VideoReader whole(bytes);

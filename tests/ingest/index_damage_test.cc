@@ -205,7 +205,7 @@ void with_each_byte_flipped(const std::string& path, const Look& look, std::size
   EXPECT_EQ(test::read_file(path), whole);
 }
 
-/// True if Index::check() accepts the index.
+/// True if Index::validate() accepts the index.
 bool check(const std::string& path) {
   try {
     Index::open(path)->validate();

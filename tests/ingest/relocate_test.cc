@@ -59,7 +59,7 @@ std::vector<std::string> paths_in(const std::string& folder, std::uint64_t count
   return paths;
 }
 
-/// Returns the offset table of an index, by its name.
+/// Returns the contents of the offset tables in a folder, by file name.
 std::map<std::string, std::string> tables_in(const std::string& folder) {
   std::map<std::string, std::string> tables;
   for (const auto& entry : fs::directory_iterator(folder)) {

@@ -29,8 +29,8 @@ struct Pass {
 class KeptCredentialsTest : public ::testing::Test {
  protected:
   KeptCredentialsTest() { ToldClock::at = {}; }
-  /// Returns the number of the credentials at this time. The service gives each caller the next
-  /// number.
+  /// Returns the number of the credentials at the time `at`. Each request to the service returns
+  /// the next number.
   int taken(std::chrono::seconds at, const Refused& refused = {}, const std::string& name = "me") {
     ToldClock::at = ToldClock::time_point(at);
     const auto ask = [&](const CancelToken&) -> Pass {

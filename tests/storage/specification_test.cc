@@ -82,7 +82,7 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
     shard.erase("validator");
     EXPECT_EQ(shard, expected[shard["name"]]);
   }
-  // A note that belongs to other bytes.
+  // Replace the note of shard 1 by that of shard 0, which belongs to other bytes.
   const auto note_of = [&](std::size_t i) {
     return dir / ("cache/shards/" + CacheAccess::name_of(requests[i]) + ".note");
   };

@@ -111,7 +111,8 @@ LibavPtr<SwrContext> make_resampler(const AVFrame& like, int sample_rate, int to
                             sample_rate, 0, nullptr);
 #endif
   LibavPtr<SwrContext> resampler(made);
-  // Like for integer samples, mixing must not exceed full volume: mono is the mean of two channels.
+  // Mixing must not exceed full volume, the same as for integer samples: mono is the mean of two
+  // channels.
   av_opt_set_double(resampler.get(), "rematrix_maxval", 1.0, 0);
   const int result = resampler ? swr_init(resampler.get()) : AVERROR(EINVAL);
   if (result < 0) throw_libav_failure("its samples cannot be mixed or resampled", result);

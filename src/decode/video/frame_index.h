@@ -89,7 +89,7 @@ class FrameIndex {
     bool has_no_pts = false;    ///< some packets have only a decoding time
     bool is_reordered = false;  ///< times are not ascending
     bool is_crossed = false;    ///< a frame is shown on the wrong side of a key frame
-    /// A frame that is shown after the last key frame has been read.
+    /// A frame was read that is shown after the last key frame.
     bool is_behind_later = false;
     bool is_behind_reordered = false;  ///< the last frame is shown before an earlier one
     bool is_behind_key = false;        ///< all packets since the last key frame were leading ones

@@ -54,7 +54,7 @@ Units units_of(std::string_view packet, const AVCodecParameters& parameters) noe
   Units units;
   const AVCodecID codec = parameters.codec_id;
   const int width_at = codec == AV_CODEC_ID_HEVC ? 21 : 4;
-  // Units are separated by start codes.
+  // In this case, start codes separate the units.
   if (parameters.extradata_size <= width_at || parameters.extradata[0] != 1) {
     for (std::size_t at = packet.find(kStartCode); at != packet.npos;
          at = packet.find(kStartCode, at + 1)) {

@@ -41,7 +41,7 @@ class PacketHeaders {
   /// shown before its frame.
   enum class Needed : std::uint8_t {
     kNothing,  ///< no headers: H.264 resets its decoder there, so no packet is leading
-    kTheirs,   ///< the headers of the packets after it
+    kTheirs,   ///< the headers of the packets after the key packet
     kAll       ///< those headers, and the key packet's header
   };
   Needed needed_behind(std::string_view key_packet) const noexcept;
@@ -65,7 +65,7 @@ class PacketHeaders {
   std::int64_t last_place_ = INT_MIN;      ///< position of the last packet
   std::int64_t step_ = INT_MAX;            ///< distance between neighbouring frames
   std::int64_t num_leading_ = 0;           ///< number of frames shown before the last key frame
-  /// Number of all other frames since then, including the key frame.
+  /// Number of the other frames since the last key frame, including it.
   std::int64_t num_behind_key_ = 0;
   /// Settings of the first key packet, see is_of_another().
   std::optional<std::string> first_;

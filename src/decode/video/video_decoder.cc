@@ -318,8 +318,8 @@ void VideoDecoder::require_end() {
 
 // ------------------------------------------------------------------------------------- numbering
 
-/// Numbers the frames by decoding all of them once. Frames before the first one
-/// that can be decoded are omitted, as in FFmpeg's program.
+/// Numbers the frames by decoding all of them once. Frames before the first one that can be decoded
+/// are omitted, as in FFmpeg's program.
 void VideoDecoder::number_by_decoding() {
   std::vector<std::uint32_t> packets;
   std::vector<bool> is_seen(index_->num_packets());
