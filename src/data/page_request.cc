@@ -36,7 +36,7 @@ std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
     const std::uint64_t end = index.first_sample(index.shard_of(numbers_[i]) + 1);
     while (i < numbers_.size() && numbers_[i] < end) ++i;
   }
-  // If there were more shards, the pool would close them before their samples are read.
+  // Do not open more shards than this: the pool would close them before their samples are read.
   const bool may_open = num_shards <= DatasetAccess::impl(data_).max_pinned_shards();
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < numbers_.size();) {

@@ -19,11 +19,11 @@ namespace shardwise {
 //   8 bytes  magic
 //   u64      hash64 of the options and format versions that affect a scan
 //   records, each:
-//     u64    bytes of the row: the shard's, u64 number of skipped members, their rows
-//     u64    bytes of the segment
+//     u64    size of the row in bytes
+//     u64    size of the segment in bytes
 //     u64    hash64 of the row, seeded by the hash of the two numbers and the offset
-//     the row
-//     the segment; the row has its checksum
+//     the row: the shard's catalogue row, the number of skipped members (u64), their rows
+//     the segment; its checksum is in the shard's row
 //
 // If a shard has several records, the last one is used. A resumed build writes the table from the
 // journal and from new scans, so it produces the same files as an uninterrupted build.

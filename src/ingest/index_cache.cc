@@ -174,7 +174,8 @@ bool is_same_version(const Index::Shard& shard, RemoteShards* remote) {
     return identity.size_bytes == shard.size_bytes && identity.mtime_ns == shard.mtime_ns &&
            !difference_at_start(shard, reader_of(file));
   }
-  // is_current() is then false, and the build reports the missing remote access.
+  // Without remote access the index counts as outdated, and the build then reports the missing
+  // access.
   if (remote == nullptr) return false;
   const RemoteShards::State state = remote->state(shard.path);
   return !state.validator.empty() && state.validator == shard.validator &&

@@ -16,8 +16,8 @@ struct AzureAccount {
   std::string endpoint;  ///< "https://name.blob.core.windows.net"; empty if the URL must name it
   std::string key = {};  ///< secret, in base64; optional
   std::string sas = {};  ///< secret, a query string without the question mark; optional
-  /// False if a token must not be sent, as the host neither belongs to Azure nor is named by the
-  /// environment.
+  /// False if a token must not be sent, because the host does not belong to Azure and the
+  /// environment does not name it.
   bool may_get_token = true;
 };
 

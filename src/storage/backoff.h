@@ -27,7 +27,7 @@ class Backoff {
 
   struct Failure {
     std::optional<std::chrono::seconds> retry_after = {};  ///< the answer's Retry-After header
-    /// Replaces the retry budget if shorter.
+    /// Replaces the retry budget if it is shorter.
     std::optional<std::chrono::milliseconds> timeout = {};
     /// Called before a pause with the time left in the budget, after repeated failures or a long
     /// silence.

@@ -29,7 +29,7 @@ namespace shardwise::detail {
 inline constexpr std::uint64_t kRoomByte = 0;
 /// The byte that is locked while the shard is fetched.
 std::uint64_t fetch_byte(std::string_view name);
-/// The byte that holds a shared lock while the shard is in use.
+/// The byte on which each user of the shard holds a shared lock.
 std::uint64_t use_byte(std::string_view name);
 
 /// An exclusive lock on one byte of the locks file. The destructor releases it; so does the end of

@@ -198,7 +198,8 @@ void CacheRoom::mark_stuck(Survey& found) {
   auto before = std::exchange(stuck_since_, {});
   for (Candidate& candidate : found.shards) {
     const auto at = before.find(candidate.shard.name);
-    // A reader that will soon need the shard may have pinned it. Start the time anew.
+    // If the shard is needed before the new one, a reader may have pinned it for that use. The time
+    // so far does not count then.
     if (at == before.end() || !candidate.next.may_go_now) continue;
     candidate.is_stuck = now - at->second >= options_.room_timeout;
     stuck_since_.insert(before.extract(at));

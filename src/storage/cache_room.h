@@ -63,7 +63,7 @@ class CacheRoom {
 
   /// Evicts the shard that has this name but is not the requested version. Returns false if the
   /// shard is still in use after `timeout`.
-  /// @param fetching  the lock to fetch the shard.
+  /// @param fetching  the caller's lock on the shard's fetch byte.
   bool evict_stale(const ByteLock& fetching, const CacheRequest& request, const std::string& name,
                    std::chrono::milliseconds timeout);
   /// Evicts the shard if no process uses it. Returns false if it is in use.

@@ -37,15 +37,15 @@ using detail::touch;
 //   use byte, exclusive   try_to_remove(), prune(),
 //                         remove()                  tries      any locks
 //
-// No thread waits forever. Use bytes are locked exclusively only while files are unlinked, and
-// so is the room byte; neither lock is held during a fetch. A holder of the room byte waits for no
-// other lock. A fetch byte stays locked during the whole fetch, and the fetching thread may need to
-// evict a shard that another thread still reads. Waiting for a shard to become unused is therefore
-// limited: get() waits up to room_timeout, then fetches to a separate file (next_stage()).
+// No thread waits forever. The room byte, and exclusive locks on use bytes, are held only briefly,
+// never during a fetch. A holder of the room byte waits for no other lock. A fetch byte stays locked
+// during the whole fetch, and the fetching thread may need to evict a shard that another thread
+// still reads. Waiting for a shard to become unused is therefore limited: get() waits up to
+// room_timeout, then fetches to a separate file (next_stage()).
 //
-// Deleting files: a shard, with its record and note, is deleted only by a thread that holds
-// the room byte and has locked the shard's use byte exclusively. A record or a note without a shard
-// is deleted only by a holder of the fetch byte. A fetch takes a shared lock on the use byte before
+// Deleting files: only a thread that holds the room byte, and has locked the shard's use byte
+// exclusively, deletes a shard with its record and note. Only a holder of the fetch byte deletes a
+// record or a note without a shard. A fetch takes a shared lock on the use byte before
 // it writes these files, so that the new shard is not evicted at once. Any thread that has pinned a
 // shard may replace the shard's note, by rename. A temporary file is deleted by its owner, or by a
 // process that can lock it.

@@ -263,8 +263,8 @@ class UrlModel : test::Dice {
     for (std::size_t i = 0; i < kShards; ++i) indexed_[i] = places_[at[i]].versions.at(i);
     expect_urls();
   }
-  /// Checks the stored base: the longest folder that all URLs begin with. This is computed by a
-  /// simple method.
+  /// Checks that the stored base is the longest folder with which all URLs begin. The expected base
+  /// is computed by a simple method.
   void expect_urls() const {
     const auto opened = Index::open(index());
     std::string base;

@@ -44,7 +44,8 @@ using Pool = ShardPool<FakeShard>;
 
 class ShardPoolTest : public ::testing::Test {
  protected:
-  /// Opens shard n with (n + 1) * 10 bytes, and records the opening. Threads: one.
+  /// Returns a function that opens shard n with a size of (n + 1) * 10 bytes, and records its
+  /// calls. Threads: one.
   Pool::Opener opener() {
     return [this](std::uint64_t number) {
       opened_.push_back(number);

@@ -96,7 +96,7 @@ class FrameIndex {
     int num_reordered = 0;             ///< how often an in-order frame followed a reordered one
     std::size_t key = 0;               ///< number of the last key packet
     PacketHeaders::Needed needed{};    ///< headers that are needed for packets after `key`
-    /// Equals `key` if H.264 does not reset its decoder there.
+    /// Equals `key` if H.264 does not reset its decoder at that packet.
     std::optional<std::size_t> open_key = {};
     std::optional<std::size_t> open_before = {};  ///< likewise for the key packet before `key`
     /// Key packets with a leading frame whose time is later.

@@ -65,7 +65,7 @@ class PacketHeaders {
   std::int64_t last_place_ = INT_MIN;      ///< position of the last packet
   std::int64_t step_ = INT_MAX;            ///< distance between neighbouring frames
   std::int64_t num_leading_ = 0;           ///< number of frames shown before the last key frame
-  /// Number of the other frames since the last key frame, including it.
+  /// Number of frames from the last key frame on that are not leading frames.
   std::int64_t num_behind_key_ = 0;
   /// Settings of the first key packet, see is_of_another().
   std::optional<std::string> first_;
