@@ -351,7 +351,8 @@ TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
       plan.total(0).next_use.bytes_fetched + plan.total(1).next_use.bytes_fetched;
   std::printf("%llu bytes fetched, %llu planned\n", static_cast<unsigned long long>(fetched),
               static_cast<unsigned long long>(planned));
-  // Within a step the ranks may drift apart. Before the end, shards of the next epoch are fetched.
+  // Within a step the ranks may drift apart. Near the end of an epoch, shards of the next one are
+  // fetched.
   EXPECT_GE(fetched + budget, planned);
   EXPECT_LE(fetched, planned + budget + planned / 4);
 }

@@ -304,9 +304,9 @@ bool VideoDecoder::is_needless() const noexcept {
   return entry_ != 0 && entry != FrameIndex::kNoFrame && frame < entry;
 }
 
-/// Throws if libav has reported errors since LibavMessages::count() was `before`, unless the frame
-/// need not be complete. libav replaces missing reference frames by invented ones, and reports this,
-/// but not for which frame.
+/// Throws if libav has reported an error since LibavMessages::count() was `before`. Does nothing if
+/// the frame need not be complete. libav replaces missing reference frames by invented ones. It
+/// reports this, but not for which frame.
 void VideoDecoder::require_no_complaint(std::uint64_t before) const {
   if (LibavMessages::count() == before) return;
   if (entry_ == 0 ? is_first_run_ : is_needless()) return;
