@@ -10,7 +10,8 @@ struct Authorities {
   std::string file = {};  ///< certificates in PEM; may be empty
   /// One certificate per file, named by hash as `openssl rehash` names them.
   std::string folder = {};
-  /// The setting that named the file or the folder, for messages, e.g. "SSL_CERT_FILE"; may be empty.
+  /// The setting that named the file or the folder, for messages, e.g. "SSL_CERT_FILE"; may be
+  /// empty.
   std::string setting = {};
   bool are_built_in = false;  ///< use libcurl's defaults unchanged
 

@@ -21,7 +21,8 @@ struct RangeDownload {
   /// Reports that all bytes before `end` are written. Called by the thread that called
   /// download_ranges(), with increasing `end`.
   std::function<void(std::uint64_t end)> advance;
-  /// Returns the offsets of bytes to fetch first, most urgent first. Several threads call it concurrently.
+  /// Returns the offsets of bytes to fetch first, most urgent first. Several threads call it
+  /// concurrently.
   std::function<std::vector<std::uint64_t>()> wanted;
 };
 

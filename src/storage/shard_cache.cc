@@ -38,9 +38,9 @@ using detail::touch;
 //                         remove()                  tries      any locks
 //
 // No thread waits forever. The room byte, and exclusive locks on use bytes, are held only briefly,
-// never during a fetch. A holder of the room byte waits for no other lock. A fetch byte stays locked
-// during the whole fetch, and the fetching thread may need to evict a shard that another thread
-// still reads. Waiting for a shard to become unused is therefore limited: get() waits up to
+// never during a fetch. A holder of the room byte waits for no other lock. A fetch byte stays
+// locked during the whole fetch, and the fetching thread may need to evict a shard that another
+// thread still reads. Waiting for a shard to become unused is therefore limited: get() waits up to
 // room_timeout, then fetches to a separate file (next_stage()).
 //
 // Deleting files: only a thread that holds the room byte, and has locked the shard's use byte
