@@ -24,10 +24,11 @@
 namespace shardwise::detail {
 namespace {
 
-/// Interval of retries while there is no room.
+/// Interval between retries while the cache has no room.
 constexpr std::chrono::milliseconds kAskAgainForRoom{10};
 
-/// The shards of all parts in the order of their first use; nullopt if that is unknown.
+/// Returns the shards of all parts in the order of their first use; nullopt if the order is
+/// unknown.
 std::optional<std::vector<std::uint64_t>> by_first_use(const Sampler& sampler,
                                                        const std::vector<std::uint64_t>& starts,
                                                        const CacheFill::Options& options) {
@@ -38,7 +39,8 @@ std::optional<std::vector<std::uint64_t>> by_first_use(const Sampler& sampler,
   std::vector<std::uint64_t> shards;
   const auto of_epoch = sampler.clone();
   for (std::uint64_t epoch = 0; epoch < options.epochs; ++epoch) {
-    if (epoch > 0) of_epoch->set_epoch(sampler.epoch() + epoch);  // epoch 0 begins at its position
+    // Epoch 0 starts at the sampler's position.
+    if (epoch > 0) of_epoch->set_epoch(sampler.epoch() + epoch);
     const auto schedule = ShardSchedule::of(*of_epoch, starts);
     const auto uses = schedule ? schedule->uses(ranks) : std::nullopt;
     if (!uses) return std::nullopt;
@@ -51,7 +53,8 @@ std::optional<std::vector<std::uint64_t>> by_first_use(const Sampler& sampler,
   return shards;
 }
 
-/// One run: threads that fetch. They decide one at a time, in the order of need.
+/// One run: threads that fetch shards. They decide one at a time, in the order in which the shards
+/// are needed.
 class Filling {
  public:
   Filling(const CacheFill& fill, const MixedDataset& data, ShardCache& cache,
@@ -86,7 +89,8 @@ class Filling {
   }
 
  private:
-  /// The posted uses. Their slots are never reached, so fetched shards stay needed.
+  /// Returns the uses to post. Their slots are never reached, so the other users treat the fetched
+  /// shards as still needed.
   static std::vector<PostedUse> posted(const CacheFill& fill) {
     std::vector<PostedUse> uses;
     for (std::uint64_t i = 0; i < fill.shards.size(); ++i) {
@@ -107,12 +111,12 @@ class Filling {
 
   void fail(std::exception_ptr error) {
     const Lock lock(mutex_);
-    // Errors that stop_ causes in other threads come later, so the first error is the cause.
+    // Errors that stop_ causes in other threads occur later, so the first error is the cause.
     if (!error_) error_ = std::move(error);
     stop_ = true;
   }
 
-  /// Returns false if no shard is left.
+  /// Decides on the next shard, and fetches it if possible. Returns false if no shard is left.
   bool fetch_next(const CancelToken& cancel) {
     std::optional<ShardFetch> fetch;
     const CacheFill::Shard* shard = nullptr;
@@ -141,8 +145,8 @@ class Filling {
     return true;
   }
 
-  /// Calls CacheAccess::begin_ahead(), and retries while fetches of this run may end. It also waits
-  /// for another process to unpin a shard that may be evicted.
+  /// Calls CacheAccess::begin_ahead(). While it returns kNotNow, retries until room_timeout has
+  /// passed without a running fetch of this run. In that time another process may unpin a victim.
   Ahead decide(const CacheFill::Shard& shard, std::uint64_t at, const CancelToken& cancel,
                std::optional<ShardFetch>& fetch) {
     auto request = DatasetAccess::cache_request(data_.part(shard.part), shard.number);
@@ -185,7 +189,8 @@ class Filling {
   const CancelToken& cancel_;
   const ProgressCallback& progress_;
   CacheUser user_;
-  std::unordered_map<std::string, std::uint64_t> place_of_;  // by name
+  // Position in the order of need, by name.
+  std::unordered_map<std::string, std::uint64_t> place_of_;
   std::atomic<bool> stop_{false};
   std::atomic<int> running_{0};
 
@@ -208,11 +213,11 @@ CacheFill CacheFill::of(const MixedDataset& data, const Sampler& sampler, const 
     order.emplace(all.sizes_bytes.size());
     std::iota(order->begin(), order->end(), std::uint64_t{0});
   }
-  std::vector<std::uint64_t> first_shard{0};  // of each part
+  std::vector<std::uint64_t> first_shard{0};  // number of each part's first shard
   for (std::size_t part = 0; part < data.num_parts(); ++part) {
     first_shard.push_back(first_shard.back() + data.part(part).index().num_shards());
   }
-  std::unordered_set<std::string> names;  // two parts may share a shard
+  std::unordered_set<std::string> names;  // used to skip shards that occur in two parts
   std::uint64_t bytes = 0;
   bool is_full = false;
   for (const std::uint64_t shard : *order) {
@@ -220,13 +225,13 @@ CacheFill CacheFill::of(const MixedDataset& data, const Sampler& sampler, const 
     const auto part = static_cast<std::size_t>(after - first_shard.begin()) - 1;
     const std::uint64_t number = shard - first_shard[part];
     const auto request = DatasetAccess::cache_request(data.part(part), number);
-    if (!request) continue;  // read in place
+    if (!request) continue;  // the shard is read in place, without the cache
     Shard needed{.part = part,
                  .number = number,
                  .name = CacheAccess::name_of(*request),
                  .size_bytes = all.sizes_bytes[shard]};
     if (!names.insert(needed.name).second) continue;
-    // A shard larger than the whole budget is not cached, and takes no space from others.
+    // A shard larger than the whole budget is not cached, and takes no room from others.
     if (needed.size_bytes <= options.budget_bytes) {
       is_full = is_full || needed.size_bytes > options.budget_bytes - bytes;
       needed.fits = !is_full;

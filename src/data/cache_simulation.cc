@@ -46,8 +46,8 @@ void check(std::uint64_t num_shards, std::span<const EpochSchedule> epochs) {
   }
 }
 
-/// The smallest budget of which `bytes` always stay, despite early evictions of shards of these
-/// sizes.
+/// Returns the smallest budget with which at least `bytes` stay in the cache when it evicts early,
+/// down to the low-water mark. The shards have these sizes.
 std::uint64_t above_low_water(std::uint64_t bytes, std::span<const std::uint64_t> sizes_bytes) {
   const auto smallest = std::min_element(sizes_bytes.begin(), sizes_bytes.end());
   std::uint64_t budget = bytes + bytes / 255;
@@ -56,7 +56,7 @@ std::uint64_t above_low_water(std::uint64_t bytes, std::span<const std::uint64_t
   return budget;
 }
 
-/// A cache while its epochs run. Slots are numbered across epochs.
+/// The state of a simulated cache. Slots are numbered across epochs.
 class SimulatedCache {
  public:
   SimulatedCache(const NextUseIndex& next_uses, std::span<const std::uint64_t> sizes_bytes,
@@ -73,7 +73,7 @@ class SimulatedCache {
   }
   const CacheCounts& counts() const noexcept { return counts_; }
 
-  /// Serves all uses that begin at one slot. REQUIRES: they have the same begin.
+  /// Simulates all uses that begin at one slot. REQUIRES: all uses have the same begin.
   void serve(std::span<const UseInterval> uses, std::uint64_t first_slot) {
     const std::uint64_t now = first_slot + uses.front().begin;
     end_uses(now);
@@ -95,7 +95,7 @@ class SimulatedCache {
     bool is_cached = false;
     std::uint64_t last_use = 0;
     std::uint64_t in_use_until = 0;
-    std::optional<std::uint64_t> next_use;  ///< from in_use_until on
+    std::optional<std::uint64_t> next_use;  ///< first use after in_use_until
   };
   struct Leaves {
     Replacement replacement;
@@ -121,7 +121,7 @@ class SimulatedCache {
     ends_.emplace(shard.in_use_until, use.shard);
   }
 
-  /// Ends the uses that end at `now` or before.
+  /// Ends all uses whose end is at most `now`.
   void end_uses(std::uint64_t now) {
     while (!ends_.empty() && ends_.top().first <= now) {
       const std::uint64_t number = ends_.top().second;
@@ -145,7 +145,7 @@ class SimulatedCache {
         idle_, {.size_bytes = size, .budget_bytes = budget_, .used_bytes = cached_bytes_},
         [](const EvictionCandidate&) { return true; });
     SHARDWISE_ASSERT(eviction.room == Room::kMade);
-    // Idle shards are not pinned here, so the victims are the first ones.
+    // idle_ has no pinned shards, so the victims are its first shards.
     for (std::size_t i = 0; i < eviction.victims.size(); ++i) {
       const std::uint64_t victim = idle_.begin()->next.shard;
       idle_.erase(idle_.begin());
@@ -191,7 +191,7 @@ NextUseIndex::NextUseIndex(std::uint64_t num_shards, std::span<const EpochSchedu
   }
 }
 
-/// The first span of `shard` that ends after `from`, or null.
+/// Returns the first span of `shard` that ends after `from`; null if there is no such span.
 const NextUseIndex::Span* NextUseIndex::find(std::uint64_t shard,
                                              std::uint64_t from) const noexcept {
   SHARDWISE_ASSERT_HOT(shard < num_shards());
@@ -251,7 +251,8 @@ std::vector<CacheCounts> simulate_cache(std::span<const EpochSchedule> epochs,
 std::uint64_t smallest_budget_without_refetch(std::span<const EpochSchedule> epochs,
                                               std::span<const std::uint64_t> sizes_bytes) {
   check(sizes_bytes.size(), epochs);
-  // Slots and bytes. The first uses are in order, and the ends of the last uses nearly so.
+  // (slot, bytes) of each shard's first use, which are in order, and of the end of its last use,
+  // which are nearly in order.
   std::vector<std::pair<std::uint64_t, std::uint64_t>> begins;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;
   std::vector<std::uint32_t> uses_left(sizes_bytes.size());
@@ -273,7 +274,7 @@ std::uint64_t smallest_budget_without_refetch(std::span<const EpochSchedule> epo
   if (!std::is_sorted(ends.begin(), ends.end(), by_slot)) {
     std::sort(ends.begin(), ends.end(), by_slot);
   }
-  // Uses are half-open: a use that ends where another begins is over.
+  // Uses are half-open: a use that ends at the slot where another begins has ended.
   std::uint64_t bytes = 0;
   std::uint64_t peak = 0;
   std::size_t ended = 0;
@@ -287,8 +288,8 @@ std::uint64_t smallest_budget_without_refetch(std::span<const EpochSchedule> epo
 
 std::uint64_t peak_bytes_in_use(const EpochSchedule& epoch,
                                 std::span<const std::uint64_t> sizes_bytes) {
-  // Uses are half-open: they end before others begin in the same slot.
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;  // with their bytes
+  // Uses are half-open: a use ends before other uses begin in the same slot.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ends;  // slots, with bytes
   ends.reserve(epoch.uses.size());
   for (const UseInterval& use : epoch.uses) ends.emplace_back(use.end, sizes_bytes[use.shard]);
   std::sort(ends.begin(), ends.end());

@@ -12,13 +12,14 @@
 
 namespace shardwise::detail {
 
-/// The records of an index's shards, each checked on first access. No shard is opened.
+/// The records of an index's shards. Each shard's records are checked on first access. Shards are
+/// not opened.
 /// Threads: safe concurrently.
 class SHARDWISE_EXPORT CheckedSegments {
  public:
   explicit CheckedSegments(std::shared_ptr<const Index> index);
 
-  /// REQUIRES: shard < the number of shards.
+  /// REQUIRES: shard is less than the number of shards.
   /// Errors: CorruptIndex.
   /// Cost: O(1); O(members) on the first access to a shard.
   [[nodiscard]] const SegmentView& of(std::uint64_t shard) {

@@ -21,7 +21,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Start of a note's text; the segment follows.
+/// The start of a note's text. The segment follows it.
 struct NoteStart {
   std::uint64_t header_hash_high;
   std::uint64_t header_hash_low;
@@ -30,7 +30,8 @@ struct NoteStart {
 };
 static_assert(sizeof(NoteStart) == 32);
 
-/// The owner of a shard's records: a note, or a scan's result if no note could be stored.
+/// Keeps a shard's records alive. They are in a note, or in a scan's result if the note could not
+/// be stored.
 struct OwnRecords {
   std::optional<Note> note;
   std::string text;
@@ -40,7 +41,7 @@ std::uint64_t hash_of_making(const DefectPolicies& policies) {
   return hash64("segment " + std::to_string(kIndexVersion) + " " + to_string(policies));
 }
 
-/// True for errors that may mean: the cached shard is of an older descriptor.
+/// True for an error that may occur because the cached shard belongs to an older descriptor.
 bool may_be_outdated(ErrorCode code) noexcept {
   return code == ErrorCode::kMismatch || code == ErrorCode::kCorruptShard ||
          code == ErrorCode::kUnsupported;
@@ -69,7 +70,7 @@ CacheRequest ClaimedShards::request(std::uint64_t shard) const {
   return request(shard, std::make_shared<std::string>());
 }
 
-/// @param scanned  receives the note's text if the shard is fetched.
+/// @param scanned  receives the note's text if the shard is fetched by this request.
 CacheRequest ClaimedShards::request(std::uint64_t shard,
                                     std::shared_ptr<std::string> scanned) const {
   CacheRequest request{.source = {.url = shards_[shard].path}};
@@ -80,12 +81,13 @@ CacheRequest ClaimedShards::request(std::uint64_t shard,
   return request;
 }
 
-/// Scans the shard's copy at `path`, checks it against the claims, and returns its note's text.
+/// Scans the copy of the shard at `path`, and checks it against the descriptor's claims. Returns
+/// the text of the shard's note.
 std::string ClaimedShards::scan(std::uint64_t shard, const std::string& path,
                                 const CancelToken& cancel) const {
   const WidsDescriptor::Shard& claimed = shards_[shard];
   const std::uint64_t size_bytes = file_identity(path).size_bytes;
-  // Check the size first: if it is wrong, everything else may be.
+  // Check the size first, because a wrong size makes the other results meaningless.
   require_claimed(descriptor_, claimed, size_bytes, claimed.num_samples);
   require_plain(path, claimed.path);
   SHARDWISE_FAULT_POINT("claimed_shards.scan");
@@ -99,8 +101,8 @@ std::string ClaimedShards::scan(std::uint64_t shard, const std::string& path,
   return std::string(reinterpret_cast<const char*>(&start), sizeof start) + part.segment;
 }
 
-/// The records in a note's text, fully checked; nullopt if they are of a shard of another size, or
-/// were made by other rules.
+/// Returns the records in a note's text after checking them completely; nullopt if the note belongs
+/// to a shard of another size, or was made by other rules.
 std::optional<ClaimedShards::Records> ClaimedShards::read(std::string_view text,
                                                           std::uint64_t shard_bytes) const {
   NoteStart start;
@@ -116,7 +118,7 @@ std::optional<ClaimedShards::Records> ClaimedShards::read(std::string_view text,
   return Records{*segment, {start.header_hash_high, start.header_hash_low}};
 }
 
-/// @param scanned  the note's text if the shard was just fetched; else empty.
+/// @param scanned  the note's text if the shard was just fetched; otherwise empty.
 void ClaimedShards::add_records(OpenShard& to, std::uint64_t shard, std::string scanned,
                                 const CancelToken& cancel) {
   auto own = std::make_shared<OwnRecords>();
@@ -129,7 +131,8 @@ void ClaimedShards::add_records(OpenShard& to, std::uint64_t shard, std::string 
   if (!records) {
     own->text = scanned.empty() ? scan(shard, to.cached.path(), cancel) : std::move(scanned);
     CacheAccess::write_note(to.cached, own->text);
-    probe();  // a mapped file is shared by all processes, and takes no memory of this one
+    // Prefer the stored note: all processes share its mapping, so it costs this process no memory.
+    probe();
   }
   if (!records) records = read(own->text, to.size_bytes());
   if (!records) {

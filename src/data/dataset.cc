@@ -50,7 +50,7 @@ std::shared_ptr<const Index> usable(std::shared_ptr<const Index> index,
   return index;
 }
 
-/// The values of a metadata column. REQUIRES: `segments` outlives it.
+/// The values of a metadata column. REQUIRES: `segments` outlives this object.
 class ColumnValues {
  public:
   ColumnValues(detail::CheckedSegments& segments, std::uint32_t place)
@@ -131,7 +131,8 @@ std::optional<Sample> Dataset::try_get(std::uint64_t index) const {
   return sample;
 }
 
-/// A sample of a shard that is being fetched and not yet open; nullopt if the shard must be opened.
+/// Returns a sample of a shard that is being fetched and is not open yet; nullopt if the shard must
+/// be opened as a whole.
 std::optional<Sample> Dataset::early_sample(std::uint64_t number) const {
   const std::uint64_t shard_number = impl_->index->shard_of(number);
   auto shard = impl_->early.follow(shard_number, [&] { return impl_->next_use_of(shard_number); });
@@ -165,8 +166,8 @@ inline Sample Dataset::sample_at(std::uint64_t number) const {
 
 namespace {
 
-/// Numbers of samples, grouped by shard. Each shard is then needed once, and checked once after all
-/// copies from it.
+/// Sorts sample numbers by shard, so that each shard is needed only once, and is checked once after
+/// all copies from it.
 class ByShard {
  public:
   ByShard(const Dataset& data, std::span<const std::uint64_t> given) : numbers_(given) {
@@ -185,7 +186,7 @@ class ByShard {
   ByShard& operator=(const ByShard&) = delete;
 
   std::span<const std::uint64_t> numbers() const noexcept { return numbers_; }
-  /// The position, among the given numbers, of the number at this turn.
+  /// Returns the original position of the number that comes at this turn.
   std::size_t place(std::size_t turn) const noexcept {
     return places_.empty() ? turn : places_[turn];
   }
@@ -195,8 +196,8 @@ class ByShard {
 
  private:
   std::span<const std::uint64_t> numbers_;
-  std::vector<std::uint64_t> shards_;  // of the given numbers
-  std::vector<std::size_t> places_;    // empty if already grouped
+  std::vector<std::uint64_t> shards_;  // shard of each number
+  std::vector<std::size_t> places_;    // empty if the numbers are already grouped
   std::vector<std::uint64_t> sorted_;
 };
 
@@ -253,7 +254,7 @@ void Dataset::gather(std::span<const std::uint64_t> numbers, std::string_view fi
   if (first_missing < numbers.size()) (*this)[numbers[first_missing]].throw_missing(field);
 }
 
-/// Used if sizes are unknown before the shards are read: each shard is opened once.
+/// Used if sizes are unknown until the shards are read. Opens each shard once.
 void Dataset::gather_as_read(std::span<const std::uint64_t> numbers, const std::string& field,
                              std::span<std::int64_t> offsets,
                              const std::function<std::byte*(std::size_t)>& take_memory) const {
@@ -311,7 +312,7 @@ Dataset Dataset::where(std::string_view condition, std::uint64_t first, std::uin
                           std::to_string(first) + " to " + std::to_string(last),
                           "give the first sample, and the one behind the last");
   }
-  if (selection_) {  // in numbers of the index: from the range's first sample to its last
+  if (selection_) {  // Convert to numbers of the index, from the range's first to its last sample.
     last = last > first ? selection_->numbers[last - 1] + 1 : 0;
     first = last > 0 ? selection_->numbers[first] : 0;
   }

@@ -13,25 +13,26 @@
 namespace shardwise {
 namespace detail {
 
-/// Internal access to a dataset.
+/// Internal functions of a dataset.
 struct DatasetAccess {
-  /// From now on the cache asks this future.
+  /// Sets the future that the dataset's cache uses from now on to decide evictions.
   static void follow(const Dataset& data, std::shared_ptr<const ShardFuture> future);
-  /// The cache stops asking this future. A future that was set later stays.
+  /// Removes this future from the dataset. Does nothing if another future has been set since.
   static void unfollow(const Dataset& data, const ShardFuture* future);
-  /// For code that reads a dataset's shards directly.
+  /// Returns the shared state, for code that reads a dataset's shards directly.
   static Dataset::Impl& impl(const Dataset& data) noexcept { return *data.impl_; }
-  /// Unmaps a shard of the index if it is mapped and idle; true if it did. A shard in use is
-  /// unmapped with its last sample.
+  /// Unmaps a shard of the index if it is mapped and idle. Returns true if it was unmapped. A shard
+  /// in use is unmapped when its last sample is destroyed.
   /// Errors: OutOfRange.
   static bool close_shard(const Dataset& data, std::uint64_t shard);
-  /// The number of the first sample with this key, or nullopt. No shard is opened.
+  /// Returns the number of the first sample with this key; nullopt if no sample has it. Opens no
+  /// shard.
   SHARDWISE_EXPORT static std::optional<std::uint64_t> number_of(const Dataset& data,
                                                                  std::string_view key);
-  /// The cache's request for the shard; nullopt if the shard is read in place.
+  /// Returns the request for the shard to the cache; nullopt if the shard is read in place.
   static std::optional<CacheRequest> cache_request(const Dataset& data, std::uint64_t shard);
-  /// The records of all its shards, shared by all callers.
-  /// Errors: Unsupported if it was opened lazily.
+  /// Returns the records of all shards, which all callers share.
+  /// Errors: Unsupported if the dataset was opened lazily.
   SHARDWISE_EXPORT static std::shared_ptr<CheckedSegments> records(const Dataset& data);
 };
 

@@ -1,5 +1,4 @@
-// A dataset's knowledge of the shards that it will need, which it posts to other users of its
-// cache.
+// How a dataset learns which shards it will need, and posts them to other users of its cache.
 #include "data/dataset_access.h"
 #include "data/dataset_impl.h"
 
@@ -15,7 +14,7 @@ NextUseOf Dataset::Impl::next_use_of(std::uint64_t number) {
     return [known, number](const std::string& name) { return known->next_use_for(number, name); };
   }
   if (cache->is_read_only()) return nullptr;
-  // Its own future uses are unknown, so the posted uses of other users decide.
+  // This dataset's future uses are unknown, so only the uses posted by other users decide.
   return
       [user = require_unknown_user()](const std::string& name) { return user->joint({}, name, 0); };
 }
@@ -26,8 +25,8 @@ std::uint64_t Dataset::Impl::num_cache_users(const detail::ShardFuture* known) {
 }
 
 std::shared_ptr<detail::CacheUser> Dataset::Impl::require_unknown_user() {
-  // In a forked child, `unknown_user` may be the parent's; its file belongs to the parent. It is
-  // dropped without the mutex.
+  // In a forked child, `unknown_user` may be the parent's, and its file belongs to the parent.
+  // Destroy it after the mutex is released.
   std::shared_ptr<detail::CacheUser> before;
   {
     const Lock lock(mutex);
@@ -43,14 +42,16 @@ std::shared_ptr<detail::CacheUser> Dataset::Impl::require_unknown_user() {
 }
 
 void detail::DatasetAccess::follow(const Dataset& data, std::shared_ptr<const ShardFuture> future) {
-  std::shared_ptr<CacheUser> unknown;  // its file is removed without the mutex
+  // Its destructor removes a file, so it is destroyed after the mutex is released.
+  std::shared_ptr<CacheUser> unknown;
   const Lock lock(data.impl_->mutex);
   unknown = std::move(data.impl_->unknown_user);
   data.impl_->future = std::move(future);
 }
 
 void detail::DatasetAccess::unfollow(const Dataset& data, const ShardFuture* future) {
-  std::shared_ptr<const ShardFuture> gone;  // its file is removed without the mutex
+  // Its destructor removes a file, so it is destroyed after the mutex is released.
+  std::shared_ptr<const ShardFuture> gone;
   const Lock lock(data.impl_->mutex);
   if (data.impl_->future.get() == future) gone = std::move(data.impl_->future);
 }

@@ -28,49 +28,51 @@
 namespace shardwise {
 
 /// State that a dataset and its copies share. dataset_shards.cc opens and closes shards.
-/// dataset_future.cc knows when they are needed next.
+/// dataset_future.cc determines when they are needed next.
 struct Dataset::Impl {
-  /// @param claims  set if the index was made of a descriptor's claims; null otherwise.
+  /// @param claims  set if the index was made from a descriptor's claims; otherwise null.
   Impl(std::shared_ptr<const Index> opened, const Dataset::Options& options,
        std::unique_ptr<detail::ClaimedShards> claims = nullptr);
 
-  /// Options of an index that is built for shards given in its place.
+  /// Returns the options for building an index, if the dataset is opened from shards instead of an
+  /// index.
   static IndexCacheOptions index_cache_of(const Dataset::Options& options);
 
-  // dataset_shards.cc:
+  // Defined in dataset_shards.cc:
 
   std::unique_ptr<const detail::OpenShard> open(std::uint64_t number);
-  /// Opens the shard again from the cache, if it was read uncached and is in the cache now.
+  /// Replaces a shard that was opened uncached by the cached shard, if it is in the cache by now.
   void reopen_if_cached(std::uint64_t number, detail::ShardHandle<detail::OpenShard>& shard);
-  /// Closes idle uncached shards that `known` does not use now, or that exceed this user's share of
-  /// half the budget. Other processes cannot evict those outside the budget, and the cache may have
-  /// room for the rest.
+  /// Closes idle shards that are outside the cache's budget or are read uncached. Closes those that
+  /// `known` does not use now, and those that exceed this user's share of half the budget. Other
+  /// processes cannot evict a shard outside the budget, and an uncached shard may fit by now.
   void close_uncached(const detail::ShardFuture* known);
-  /// Closes idle shards of a dataset with an unknown order, so that all processes together map at
-  /// most the cache's budget. No other process can evict a mapped shard.
-  /// @param size_bytes  of a shard that is about to join the pool.
+  /// Closes idle shards of a dataset whose order is unknown. All processes together then map at
+  /// most the cache's budget. This matters because other processes cannot evict mapped shards.
+  /// @param size_bytes  size of a shard that is about to be added to the pool.
   void trim_to_share(std::uint64_t size_bytes);
-  /// Closes a shard because the cache needs room. Returns true if it was open and idle.
+  /// Closes a shard because the cache needs room. Returns true if the shard was open and idle.
   bool release(const std::string& name);
   /// True if samples of the shard are in use.
   bool is_in_use(const std::string& name) const;
-  /// The number of a mapped shard, by its name in the cache.
+  /// Returns the number of the mapped shard with this name in the cache.
   std::optional<std::uint64_t> find_mapped(const std::string& name) const;
-  /// The number of shards that one reader of many samples may pin; a power of two.
+  /// Returns the number of shards that one reader of many samples may pin; a power of two.
   [[nodiscard]] std::size_t max_pinned_shards() const noexcept;
-  /// The cache request for a shard; nothing if the shard is read where it is.
+  /// Returns the request for a shard to the cache; nullopt if the shard is read in place.
   [[nodiscard]] std::optional<CacheRequest> cache_request(std::uint64_t number) const;
-  /// The records of all shards, for callers that need no bytes.
+  /// Returns the records of all shards, for callers that need no sample data.
   /// Errors: Unsupported without an index.
   [[nodiscard]] std::shared_ptr<detail::CheckedSegments> records();
 
-  // dataset_future.cc:
+  // Defined in dataset_future.cc:
 
-  /// The next uses of the cache's shards, as known now, for a reader of this shard.
+  /// Returns the function that tells the cache when its shards are needed next, as known now, for a
+  /// reader of this shard.
   NextUseOf next_use_of(std::uint64_t number);
-  /// The number of the cache's users, with this one, as far as they have posted themselves.
+  /// Returns the number of users of the cache that have posted their uses, including this one.
   std::uint64_t num_cache_users(const detail::ShardFuture* known);
-  /// This dataset as a cache user with an unknown order.
+  /// Returns this dataset's entry as a user with an unknown order. Creates it if necessary.
   std::shared_ptr<detail::CacheUser> require_unknown_user();
   std::shared_ptr<const detail::ShardFuture> current_future() const;
 
@@ -83,19 +85,22 @@ struct Dataset::Impl {
   detail::EarlyShards early;
   detail::ShardReader reader;
   mutable Mutex mutex;
-  // Shards that were mapped, by their names in the cache.
+  // Shards that were mapped: their numbers, by their names in the cache.
   std::unordered_map<std::string, std::uint64_t> cached SHARDWISE_GUARDED_BY(mutex);
-  // Open shards that are separate files, or are read uncached.
+  // Open shards that are outside the cache's budget or are read uncached.
   std::set<std::uint64_t> uncached SHARDWISE_GUARDED_BY(mutex);
   std::shared_ptr<const detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
-  // Posts to other users that this dataset reads; null until it opens a shard in an unknown order.
+  // Tells other users that this dataset reads the cache. Null until the dataset opens a shard
+  // without a known order.
   std::shared_ptr<detail::CacheUser> unknown_user SHARDWISE_GUARDED_BY(mutex);
-  std::uint64_t unknown_process SHARDWISE_GUARDED_BY(mutex) = 0;                  // that made it
-  std::shared_ptr<detail::CheckedSegments> segments SHARDWISE_GUARDED_BY(mutex);  // once needed
-  ShardPool<detail::OpenShard> pool;  // last: its shards use all the others
+  // Process that created unknown_user.
+  std::uint64_t unknown_process SHARDWISE_GUARDED_BY(mutex) = 0;
+  // Null until needed.
+  std::shared_ptr<detail::CheckedSegments> segments SHARDWISE_GUARDED_BY(mutex);
+  ShardPool<detail::OpenShard> pool;  // last member, because its shards use all others
 };
 
-/// The samples of a view: their numbers in the index, ascending.
+/// The samples of a view, as ascending numbers of the index.
 struct Dataset::Selection {
   Selection(const Index& index, std::vector<std::uint64_t> samples) : numbers(std::move(samples)) {
     Hasher128 hasher;
@@ -106,7 +111,8 @@ struct Dataset::Selection {
     fingerprint = hasher.digest();
   }
 
-  /// Returns the number in the view of a sample of the index, or nothing if it is not in the view.
+  /// Converts a sample's number in the index to its number in the view; nullopt if the view does
+  /// not contain it.
   std::optional<std::uint64_t> find(std::uint64_t number) const noexcept {
     const auto at = std::lower_bound(numbers.begin(), numbers.end(), number);
     if (at == numbers.end() || *at != number) return std::nullopt;

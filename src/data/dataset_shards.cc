@@ -1,4 +1,4 @@
-// Which shards a dataset opens, keeps open, and closes.
+// Opens, keeps and closes the shards of a dataset.
 #include <bit>
 #include <functional>
 
@@ -22,7 +22,7 @@ ShardPoolOptions pool_options(const Dataset::Options& options,
                         .max_bytes = options.max_mapped_bytes};
   if (options.cache) {
     pool.is_dear = std::move(is_dear);
-    // close_uncached() bounds what lies outside the budget.
+    // close_uncached() bounds the shards that are outside the budget.
     pool.max_cheap_bytes = options.cache->options().budget_bytes / 2;
   }
   return pool;
@@ -50,8 +50,8 @@ Dataset::Impl::Impl(std::shared_ptr<const Index> opened, const Dataset::Options&
           [this](std::uint64_t number) {
             return reader.with_descriptor([&] { return open(number); });
           },
-          // To open an uncached shard again is to fetch it, or to look for room: the pool closes it
-          // after all others.
+          // Opening an uncached shard again costs a fetch or a search for room. The pool therefore
+          // closes uncached shards after all others.
           pool_options(options, [this](std::uint64_t number) {
             const Lock lock(mutex);
             return uncached.contains(number);
@@ -124,7 +124,7 @@ void Dataset::Impl::reopen_if_cached(std::uint64_t number,
   if (shard->uncached_name.empty() || !CacheAccess::is_there(*cache, shard->uncached_name)) return;
   shard = {};
   pool.close(number);
-  shard = pool.find(number);  // another thread uses it, or has opened it anew
+  shard = pool.find(number);  // open if another thread uses it, or has opened it again
 }
 
 void Dataset::Impl::trim_to_share(std::uint64_t size_bytes) {

@@ -14,20 +14,21 @@
 #include "storage/opening_time.h"
 
 // A shard is in followed_ from the start of its fetch until it is opened as a whole, or the cache
-// needs its room. Samples share the handle; it keeps the mapping and the cache's use byte while
-// they live.
+// needs its room. Samples share the shard's handle. The handle keeps the mapping and the lock on
+// the cache's use byte while samples exist.
 //
-//   follow()     in followed_, coming      returns its handle
-//                in followed_, over        returns no handle; open it as a whole, then forget()
-//                not there                 CacheAccess::follow(): one thread a shard (beginning_)
-//   bytes_of()   waits for the part of the shard, then checks whether it contains the sample
+//   follow()     in followed_, coming    returns the handle
+//                in followed_, over      returns no handle; open the whole shard, then forget()
+//                not in followed_        CacheAccess::follow(), one thread per shard (beginning_)
+//   bytes_of()   waits for the sample's part of the shard, then checks that it contains the sample
 //
-// No thread waits with mutex_ locked, neither for bytes, nor for the cache, nor for a thread's end.
+// No thread waits while it holds mutex_, whether for bytes, for the cache, or for another thread.
 
 namespace shardwise::detail {
 namespace {
 
-/// Adds its lifetime to this thread's opening time and the cache's waiting time.
+/// Adds the time from construction to destruction to this thread's opening time, and to the time
+/// that the cache counts as waiting.
 class Waiting {
  public:
   explicit Waiting(ShardCache& cache) : cache_(cache) {}
@@ -89,7 +90,7 @@ EarlyShards::Handle EarlyShards::follow(std::uint64_t number,
 EarlyShards::Handle EarlyShards::begin(std::uint64_t number, const Index::Shard& info,
                                        const std::function<NextUseOf()>& next_use_of) {
   bool may_fetch = false;
-  std::vector<std::unique_ptr<Fetch>> over;  // destroyed without the mutex
+  std::vector<std::unique_ptr<Fetch>> over;  // destroyed after the mutex is released
   {
     const Lock lock(mutex_);
     for (auto at = fetches_.begin(); at != fetches_.end();) {
@@ -100,7 +101,8 @@ EarlyShards::Handle EarlyShards::begin(std::uint64_t number, const Index::Shard&
   }
   CacheRequest request = *cache_request(index_, number);
   {
-    // Other threads may wait for the same shard, so cancelling this thread must not end the fetch.
+    // Other threads may wait for the same shard, so cancelling this thread's work must not stop the
+    // fetch.
     const CancelScope scope(stop_);
     request.cancel = CancelScope::joined(cancel_);
   }
@@ -117,7 +119,7 @@ EarlyShards::Handle EarlyShards::begin(std::uint64_t number, const Index::Shard&
   return handle;
 }
 
-/// Returns false if no thread could be started.
+/// Starts a thread that runs the fetch. Returns false if no thread could be started.
 bool EarlyShards::start(std::uint64_t number, ShardFetch&& fetch) {
   Fetch* of = nullptr;
   {
@@ -142,7 +144,7 @@ bool EarlyShards::start(std::uint64_t number, ShardFetch&& fetch) {
           } catch (...) {
             failure = std::current_exception();
           }
-          run.reset();  // release everything before the end is announced
+          run.reset();  // release everything before end() wakes the waiting threads
           end(failure);
         },
         "sw-early");
@@ -207,7 +209,7 @@ bool EarlyShards::has_followed(std::uint64_t number) const {
 }
 
 void EarlyShards::forget(std::uint64_t number) noexcept {
-  Handle gone;  // unmapped without the mutex
+  Handle gone;  // unmapped after the mutex is released
   const Lock lock(mutex_);
   const auto found = followed_.find(number);
   if (found == followed_.end() || !found->second->coming->is_over()) return;
@@ -216,7 +218,7 @@ void EarlyShards::forget(std::uint64_t number) noexcept {
 }
 
 bool EarlyShards::release(const std::string& name) noexcept {
-  Handle gone;  // unmapped without the mutex
+  Handle gone;  // unmapped after the mutex is released
   const Lock lock(mutex_);
   for (auto at = followed_.begin(); at != followed_.end(); ++at) {
     const OpenShard& shard = *at->second;

@@ -20,25 +20,27 @@
 
 namespace shardwise::detail {
 
-/// The remote shards of a dataset whose samples are read before the shard is complete.
+/// The remote shards of a dataset whose samples can be read before the whole shard has arrived.
 ///
-/// Such a sample is a view of the file into which the shard is being fetched. Only the sample is
-/// checked: its headers, and its bytes if the index has hashes. Eligible shards are plain and
-/// large. If the index has a hash of the whole shard, it must have hashes of members as well.
+/// An early sample is a view of the file into which the shard is being fetched. Only the sample
+/// itself is checked: its headers, and its bytes if the index has hashes. A shard is eligible if it
+/// is uncompressed and large. If the index has a hash of the whole shard, it must also have hashes
+/// of the members.
 ///
-/// If no thread of this process fetches the shard, a thread of this object does, up to kMaxThreads
-/// of them. They end with this object, and incomplete shards are dropped.
+/// If this process is not fetching the shard yet, a thread of this object fetches it; there are at
+/// most kMaxThreads such threads. The threads end when this object is destroyed, and incomplete
+/// shards are discarded.
 ///
 /// Threads: internally synchronised.
-/// Processes: a forked child begins with no such shard.
+/// Processes: a forked child starts without any followed shards.
 class EarlyShards {
  public:
-  /// A smaller shard is read only when it is complete.
+  /// A smaller shard is read only after it has been fetched completely.
   static constexpr std::uint64_t kMinBytes = std::uint64_t{8} << 20;
   static constexpr std::size_t kMaxThreads = 4;
 
-  /// @param cache   null disables early reading.
-  /// @param cancel  ends fetching and waiting.
+  /// @param cache   the dataset's cache; null disables early reading.
+  /// @param cancel  stops fetching and waiting.
   EarlyShards(std::shared_ptr<const Index> index, std::shared_ptr<ShardCache> cache,
               const CancelToken& cancel);
   ~EarlyShards();
@@ -46,40 +48,41 @@ class EarlyShards {
   EarlyShards& operator=(const EarlyShards&) = delete;
 
   using Handle = ShardHandle<OpenShard>;
-  /// Returns the shard if its samples can be read before it is complete; begins its fetch if none
-  /// is running. Otherwise returns no handle, and the shard must be opened as a whole. The returned
-  /// shard has no `data`.
-  /// @param next_use_of  makes the NextUseOf for CacheAccess::follow(); called at most once.
+  /// Returns the shard if its samples can be read before it is complete. Starts to fetch it if no
+  /// fetch is running. Otherwise returns an empty handle, and the shard must be opened as a whole.
+  /// The returned shard has no `data`.
+  /// @param next_use_of  returns the NextUseOf for CacheAccess::follow(); called at most once.
   /// Errors: as CacheAccess::follow; CorruptIndex.
   Handle follow(std::uint64_t number, const std::function<NextUseOf()>& next_use_of);
-  /// Waits for the bytes of a sample of such a shard, and checks them. Returns null if the shard
-  /// must be opened as a whole, which reports any error.
+  /// Waits for the bytes of a sample of a followed shard, and checks them. Returns null if the
+  /// shard must be opened as a whole; opening it then reports any error.
   /// Errors: Cancelled; the error of the fetch that follow() began.
   std::shared_ptr<const OwnBytes> bytes_of(std::uint64_t number, const OpenShard& shard,
                                            std::uint32_t local);
-  /// True for a shard that was followed, and is not open as a whole yet.
+  /// True if the shard was followed and has not been opened as a whole yet.
   bool has_followed(std::uint64_t number) const;
-  /// Releases a shard that is now open as a whole.
+  /// Drops a followed shard that has now been opened as a whole.
   void forget(std::uint64_t number) noexcept;
-  /// Releases a fetched shard for a cache that needs room; true if it did.
+  /// Drops a followed shard whose fetch has ended, because the cache needs room. Returns true if it
+  /// did.
   bool release(const std::string& name) noexcept;
 
  private:
-  /// A fetch by a thread of this object.
+  /// One fetch, run by a thread of this object.
   struct Fetch {
     explicit Fetch(std::uint64_t of) : number(of) {}
     ~Fetch() { threads.join(); }
     const std::uint64_t number;
     WorkerThreads threads;
-    bool is_over = false;        // guarded by mutex_, as is `failure`
-    std::exception_ptr failure;  // null if it succeeded
+    bool is_over = false;        // guarded by mutex_, like `failure`
+    std::exception_ptr failure;  // null if the fetch succeeded
   };
 
   [[nodiscard]] bool may_come_early(const Index::Shard& info) const;
   Handle begin(std::uint64_t number, const Index::Shard& info,
                const std::function<NextUseOf()>& next_use_of);
   bool start(std::uint64_t number, ShardFetch&& fetch);
-  /// Waits for the end of this object's fetch of the shard, and throws its error.
+  /// Waits until this object's fetch of the shard has ended. Throws the fetch's error.
   void await(std::uint64_t number);
   Fetch* find_fetch(std::uint64_t number) SHARDWISE_REQUIRES(mutex_);
 
@@ -90,7 +93,7 @@ class EarlyShards {
   mutable Mutex mutex_;
   Condition changed_;
   std::map<std::uint64_t, Handle> followed_ SHARDWISE_GUARDED_BY(mutex_);
-  // Shards that a thread is about to follow.
+  // Shards that some thread is just starting to follow.
   PerProcess<std::set<std::uint64_t>> beginning_ SHARDWISE_GUARDED_BY(mutex_);
   std::list<std::unique_ptr<Fetch>> fetches_ SHARDWISE_GUARDED_BY(mutex_);
 };

@@ -32,7 +32,7 @@ namespace {
 using Node = FetchPlan::Node;
 using NodeEpoch = FetchPlan::NodeEpoch;
 
-/// "1, 2, 4, 8".
+/// Lists the divisors of a number for a text, e.g. "1, 2, 4, 8".
 std::string divisors(std::uint64_t number) {
   std::string low;
   std::string high;
@@ -73,14 +73,15 @@ void check_options(const Sampler& sampler, const FetchPlan::Shards& shards,
           "or wids");
 }
 
-/// The schedules of the planned epochs. Errors: Unsupported; Cancelled.
+/// Returns the schedules of the planned epochs. Errors: Unsupported; Cancelled.
 std::vector<ShardSchedule> schedules_of(const Sampler& sampler, const FetchPlan::Shards& shards,
                                         const FetchPlan::Options& options) {
   const std::unique_ptr<Sampler> mine = sampler.clone();
   std::vector<ShardSchedule> schedules;
   for (std::uint64_t epoch = 0; epoch < options.epochs; ++epoch) {
     options.cancel.throw_if_cancelled();
-    if (epoch > 0) mine->set_epoch(sampler.epoch() + epoch);  // epoch 0 begins at its position
+    // Epoch 0 starts at the sampler's position.
+    if (epoch > 0) mine->set_epoch(sampler.epoch() + epoch);
     auto schedule = ShardSchedule::of(*mine, shards.starts);
     if (!schedule) throw_not_known(sampler, shards);
     schedules.push_back(std::move(*schedule));
@@ -98,7 +99,7 @@ Hash128 hash_of(const std::vector<EpochSchedule>& epochs) {
   return hash128({reinterpret_cast<const char*>(hashes.data()), hashes.size() * sizeof(Hash128)});
 }
 
-/// The uses of a node in every epoch. Errors: Unsupported; Cancelled.
+/// Returns the uses of shards by one node, for every epoch. Errors: Unsupported; Cancelled.
 std::vector<EpochSchedule> uses_of(std::uint64_t node, const std::vector<ShardSchedule>& schedules,
                                    const Sampler& sampler, const FetchPlan::Shards& shards,
                                    const FetchPlan::Options& options) {
@@ -113,11 +114,12 @@ std::vector<EpochSchedule> uses_of(std::uint64_t node, const std::vector<ShardSc
   return epochs;
 }
 
-/// The plan of a node without the caches' counts.
+/// Makes the plan of one node, without the results of cache simulations.
 Node needs_of(const std::vector<EpochSchedule>& epochs, const std::vector<std::uint64_t>& sizes) {
   Node plan;
   constexpr std::uint64_t kNever = ~std::uint64_t{0};
-  std::vector<std::uint64_t> latest(sizes.size(), kNever);  // the latest epoch that uses each shard
+  // Last epoch so far that uses each shard.
+  std::vector<std::uint64_t> latest(sizes.size(), kNever);
   for (std::uint64_t epoch = 0; epoch < epochs.size(); ++epoch) {
     NodeEpoch row;
     for (const UseInterval& use : epochs[epoch].uses) {
@@ -158,7 +160,7 @@ void copy_counts(const Node& from, Node& plan) {
   plan.counts_of = from.counts_of;
 }
 
-/// False if the shards are known by a descriptor's claims alone, and a size is missing.
+/// False if the shards are known only from a descriptor's claims, and the claims lack a size.
 bool knows_sizes(const Index& index) {
   if (IndexAccess::has_records(index)) return true;
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
@@ -203,7 +205,7 @@ FetchPlan::Shards FetchPlan::Shards::alike(std::uint64_t count, std::uint64_t sa
                               std::to_string(samples_per_shard) + " samples",
                           {}, "at most 2^62 samples are possible");
   }
-  constexpr std::uint64_t kMaxShards = 10'000'000;  // limit of a list of sources
+  constexpr std::uint64_t kMaxShards = 10'000'000;  // the limit of source lists
   if (count > kMaxShards) {
     throw InvalidArgument("cannot plan for " + std::to_string(count) + " shards", {},
                           "at most 10 million are possible");
@@ -263,7 +265,8 @@ std::uint64_t FetchPlan::bytes_for_once() const noexcept {
 
 namespace {
 
-/// The warning if the disk cannot hold these shards, or what the cache may hold of them.
+/// Returns a warning if the disk is too small for these shards, or for the part of them that the
+/// cache's budget allows.
 std::optional<std::string> small_disk_warning(const ShardCache& cache,
                                               std::span<const std::uint64_t> sizes_bytes) {
   std::error_code unknown;
@@ -280,8 +283,8 @@ std::optional<std::string> small_disk_warning(const ShardCache& cache,
          "cache another disk";
 }
 
-/// True if the next sample may be in any shard, as in single draws and chunks of few samples. Draws
-/// of whole shards finish one shard before the next.
+/// True if the next sample may be in any shard, as with draws of single samples and chunks of few
+/// samples. Draws of whole shards finish one shard before the next.
 bool takes_any_shard(const Order& order) {
   const auto* const resampled = std::get_if<Resampled>(&order.kind);
   return resampled == nullptr || resampled->unit == Resampled::Unit::kSample;
@@ -304,7 +307,7 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
   for (std::uint64_t shard = 0; shard < shards.sizes_bytes.size(); ++shard) {
     const bool has_samples = shards.starts[shard] < shards.starts[shard + 1];
     const bool is_cached = has_samples && DatasetAccess::cache_request(data, shard);
-    if (!is_cached) shards.sizes_bytes[shard] = 0;  // it is read in place, or not at all
+    if (!is_cached) shards.sizes_bytes[shard] = 0;  // it is read in place, or not read at all
   }
   if (auto warning = small_disk_warning(*data.cache(), shards.sizes_bytes)) return warning;
   const auto schedule = ShardSchedule::of(sampler, shards.starts);
@@ -318,7 +321,7 @@ std::optional<std::string> small_cache_warning(const Dataset& data, const Sample
     needed = peak_bytes_in_use(*uses, shards.sizes_bytes);
   }
   const std::uint64_t budget = data.cache()->options().budget_bytes;
-  // A single shard that does not fit is another error, or bypasses the cache.
+  // A single shard that does not fit is reported elsewhere, or bypasses the cache.
   const std::uint64_t largest = largest_of(shards.sizes_bytes);
   if (needed <= budget || largest > budget) return std::nullopt;
   const std::string compared = human_bytes(needed) + " of shards at one time (" +
@@ -366,7 +369,7 @@ FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
     }
     plan.kinds[place->second].nodes.push_back(node);
   }
-  // Simulate every `stride`-th kind, to stay below max_simulated_uses.
+  // Simulate only every `stride`-th kind of node, to stay within max_simulated_uses.
   const std::uint64_t max = std::max<std::uint64_t>(1, options.max_simulated_uses);
   const std::uint64_t stride = std::max<std::uint64_t>(1, num_uses / max + (num_uses % max > 0));
   for (std::size_t i = 0; i < plan.kinds.size(); ++i) {

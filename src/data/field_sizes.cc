@@ -27,14 +27,15 @@ bool FieldSizes::has_any(std::span<const std::string> names) const {
   return false;
 }
 
-/// A cache of the shards of one call, so that mixed shards are each looked up once.
+/// Caches the shards of one call, so that each shard is looked up once even if the samples' shards
+/// alternate.
 class FieldSizes::Shards {
  public:
   struct Entry {
     const SegmentView* segment = nullptr;
     std::uint64_t shard = 0;
     std::uint64_t first = 0;
-    std::vector<std::uint32_t> fields;  // the names' numbers in this shard
+    std::vector<std::uint32_t> fields;  // for each name, its number among this shard's fields
   };
 
   Shards(CheckedSegments& segments, std::span<const std::string> names)
@@ -46,7 +47,7 @@ class FieldSizes::Shards {
     if (entry.segment == nullptr || entry.shard != shard) fill(entry, shard);
     return entry;
   }
-  /// Prefetches the records of a sample, if its shard is cached.
+  /// Prefetches the records of a sample into the CPU cache, if its shard was looked up before.
   void prefetch(std::uint64_t number) const noexcept {
     const std::uint64_t shard = segments_.index().shard_of(number);
     const Entry& entry = entries_[shard % kMax];
@@ -75,11 +76,11 @@ class FieldSizes::Shards {
   std::array<Entry, kMax> entries_;
 };
 
-/// sizes[i] = size_of(shard of samples[i], its number there).
+/// Sets sizes[i] to size_of(shard of samples[i], the sample's number in that shard).
 template <class SizeOf>
 void FieldSizes::walk(std::span<const std::uint64_t> samples, std::span<const std::string> names,
                       std::span<std::uint64_t> sizes, SizeOf&& size_of) const {
-  // Number of samples whose records are prefetched together, as in SampleRange.
+  // Number of samples whose records are prefetched together, as SampleRange does.
   constexpr std::size_t kGroup = 16;
   Shards shards(*segments_, names);
   const auto expect = [&](std::size_t first) {
@@ -96,7 +97,7 @@ void FieldSizes::walk(std::span<const std::uint64_t> samples, std::span<const st
   }
 }
 
-/// sizes[i] = size_of(sample), for samples that are read.
+/// Sets sizes[i] to size_of(sample) after reading the samples.
 template <class SizeOf>
 void FieldSizes::read(std::span<const std::uint64_t> samples, std::span<std::uint64_t> sizes,
                       SizeOf&& size_of) const {

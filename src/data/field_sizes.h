@@ -11,24 +11,25 @@
 
 namespace shardwise::detail {
 
-/// Sizes of samples' keys and fields according to a dataset's index; no shard is opened. Without an
-/// index (Dataset::open_lazily), the samples' shards are opened one after another.
+/// Returns the sizes of samples' keys and fields from a dataset's index, without opening shards. If
+/// there is no index (Dataset::open_lazily), opens the samples' shards one after another.
 /// Threads: safe concurrently.
 class SHARDWISE_EXPORT FieldSizes {
  public:
   explicit FieldSizes(Dataset data);
 
-  /// True if some shard of the index has one of the fields `names`.
+  /// True if any shard of the index has one of the fields `names`.
   /// Errors: CorruptIndex; Unsupported without an index.
-  /// Cost: O(shards); stops at the first shard that has one.
+  /// Cost: O(shards); stops at the first shard that has such a field.
   [[nodiscard]] bool has_any(std::span<const std::string> names) const;
 
-  /// sizes[i] = bytes of the first of the fields `names` that samples[i] has; 0 if it has none.
+  /// Sets sizes[i] to the size of the first of the fields `names` that samples[i] has; 0 if it has
+  /// none of them.
   /// Errors: OutOfRange; CorruptIndex; without an index as Dataset::operator[].
   /// Cost: O(samples); without an index as Dataset::samples().
   void of(std::span<const std::uint64_t> samples, std::span<const std::string> names,
           std::span<std::uint64_t> sizes) const;
-  /// sizes[i] = bytes of the key of samples[i]. Errors and cost: as of().
+  /// Sets sizes[i] to the size of the key of samples[i]. Errors and cost: as of().
   void of_keys(std::span<const std::uint64_t> samples, std::span<std::uint64_t> sizes) const;
 
  private:
@@ -42,7 +43,7 @@ class SHARDWISE_EXPORT FieldSizes {
             SizeOf&& size_of) const;
 
   const Dataset data_;
-  const std::shared_ptr<CheckedSegments> segments_;  // null without an index
+  const std::shared_ptr<CheckedSegments> segments_;  // null if there is no index
 };
 
 }  // namespace shardwise::detail

@@ -11,7 +11,7 @@
 namespace shardwise {
 namespace {
 
-/// Forwards arriving bytes. Cannot restart after the first byte.
+/// Forwards arriving bytes. The transfer cannot restart once a byte has arrived.
 class PassOn : public Fetcher::Sink {
  public:
   explicit PassOn(const std::function<void(std::string_view)>& take) : take_(take) {}
@@ -78,11 +78,11 @@ class FetchedShards : public RemoteShards {
   }
 
  private:
-  /// True if the cached shard may be another version.
+  /// True if the cached shard may be of another version, because the validator is unknown.
   static bool is_unknown(const State& state) { return state.validator.empty(); }
 
-  /// A cached shard as it is stored. A compressed one is removed at the end, since later requests
-  /// are for the expanded shard.
+  /// A cached shard in its stored form. A compressed one is removed from the cache when this object
+  /// is destroyed, because later requests are for the expanded shard.
   struct KeptShard {
     KeptShard(std::shared_ptr<ShardCache> in, CachedShard held)
         : cache(std::move(in)), shard(std::move(held)) {}
@@ -95,7 +95,7 @@ class FetchedShards : public RemoteShards {
         shard = CachedShard();
         cache->remove(name);
       } catch (const std::exception&) {
-        // The shard stays until it is evicted.
+        // The shard stays in the cache until it is evicted.
       }
     }
     KeptShard(const KeptShard&) = delete;

@@ -24,7 +24,7 @@ std::vector<WidsDescriptor::Shard> shards_of(const WidsDescriptor& descriptor) {
   return shards;
 }
 
-/// Throws unless samples can be read without an index.
+/// Throws if the options require an index.
 void require_no_index_needed(const std::string& descriptor, const Dataset::Options& options) {
   const auto refuse = [&](std::string_view why, const std::string& remedy) {
     throw Unsupported(why, in_quotes(descriptor), remedy);

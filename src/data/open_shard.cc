@@ -17,11 +17,11 @@
 namespace shardwise::detail {
 namespace {
 
-/// The shard's mapping, checked against the index; nullopt if it cannot be mapped.
+/// Maps the shard and checks it against the index; nullopt if it cannot be mapped.
 std::optional<MappedFile> map_shard(const Index::Shard& info, const SegmentView& segment) {
   std::optional<MappedFile> file;
   try {
-    // For a cold shard, read one page now, without the kernel's read-ahead.
+    // Map without read-ahead: if the shard is not in the page cache, only one page is read now.
     file = MappedFile::open(info.path, MappedFile::Access::kRandom);
   } catch (const CannotMap&) {
     return std::nullopt;
@@ -43,13 +43,14 @@ std::optional<MappedFile> map_shard(const Index::Shard& info, const SegmentView&
   return file;
 }
 
-/// The current time of a local shard whose time may differ from the indexed one.
+/// Returns the file's present time, if the shard's time may differ from the index's; otherwise the
+/// index's time.
 std::int64_t time_of(const Index::Shard& info) {
   if (!info.any_time) return info.mtime_ns;
   try {
     return file_identity(info.path).mtime_ns;
   } catch (const Error&) {
-    return info.mtime_ns;  // opening the file will report the error
+    return info.mtime_ns;  // opening the file reports the error
   }
 }
 
@@ -57,7 +58,7 @@ bool is_in_place(const Index::Shard& info) {
   return info.compression == Compression::kNone && !is_fetched_url(info.path);
 }
 
-/// Throws unless the fetched copy is the indexed shard.
+/// Throws if the fetched copy is not the indexed shard.
 void require_copy(const Index& index, const Index::Shard& info, const std::string& path,
                   const VerifyOptions& how = {}) {
   if (const auto problem = verify_copy(index, info.number, path, how)) {
@@ -82,8 +83,8 @@ void require_copy(const Index& index, const Index::Shard& info, const std::strin
                         "), or expand the shard, and index the expanded file");
 }
 
-/// Throws unless the server's validator or hashes can show that single samples are from the indexed
-/// shard.
+/// Throws if neither the server's validator nor hashes can prove that single samples are from the
+/// indexed shard.
 void require_known_ranges(const Index& index, const Index::Shard& info) {
   if (!info.validator.empty() || index.content().hashes) return;
   throw Unsupported(
@@ -94,14 +95,14 @@ void require_known_ranges(const Index& index, const Index::Shard& info) {
           "), or index it with hashes (" + spelled("Index::Content::hashes") + ")");
 }
 
-/// True if single samples can be verified against the indexed shard as reliably as the whole shard.
+/// True if single samples can be verified as reliably as the whole shard.
 bool may_be_read_uncached(const Index& index, const Index::Shard& info) {
   const bool hashes = index.content().hashes;
   return info.compression == Compression::kNone && is_fetched_url(info.path) &&
          (hashes || (!info.validator.empty() && !info.content_hash));
 }
 
-/// Sets the fields that come from the index.
+/// Sets the members of `shard` that come from the index.
 /// REQUIRES: `shard.segment` is set.
 /// Errors: CorruptIndex.
 void fill_in(OpenShard& shard, const std::shared_ptr<const Index>& index,
@@ -146,7 +147,7 @@ std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& in
                                   .source_bytes = info.size_bytes,
                                   .source_hash = info.content_hash}};
   if (!is_fetched_url(info.path)) {
-    std::error_code error;  // opening the file will report the error
+    std::error_code error;  // opening the file reports the error
     const auto path = std::filesystem::weakly_canonical(info.path, error);
     request.source.url = error ? info.path : path.string();
     request.source.validator = local_validator(info.size_bytes, time_of(info));

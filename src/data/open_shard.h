@@ -24,75 +24,76 @@
 
 namespace shardwise::detail {
 
-/// An opened shard with its records. A Sample points into it, and keeps it alive.
+/// An open shard with its records. A Sample refers to it and keeps it alive.
 struct OpenShard {
-  // First, since every view needs them.
-  const char* data = nullptr;  // start of the mapping; if null, samples have separate bytes
+  // First member, because every view of a sample needs it.
+  const char* data = nullptr;  // start of the mapping; null if each sample has its own bytes
   SegmentView segment;
   std::uint64_t first_sample = 0;
   std::shared_ptr<const Index> index;
   std::string path;
   std::uint64_t stored_bytes = 0;
-  CachedShard cached;  // the mapped shard, if it is cached; destroyed after `map`
+  CachedShard cached;  // pins the mapped shard, if it is cached; destroyed after `map`
   std::optional<MappedFile> map;
-  /// Not null while `map` is of a shard that is being fetched. Then the bytes are incomplete, and
-  /// `data` is null.
+  /// Not null while `map` is the mapping of a shard that is still being fetched. In that case the
+  /// bytes are incomplete, and `data` is null.
   std::shared_ptr<ComingShard> coming;
-  /// The shard's name in the cache if the cache had no room. Samples are then read from the source
-  /// until the shard is cached. Else empty.
+  /// The shard's name in the cache, if the cache had no room for it; otherwise empty. Until the
+  /// shard is cached, its samples are read from the source.
   std::string uncached_name = {};
-  std::shared_ptr<const void> own_records;  // owns the data of `segment`, unless the index does
-  /// The mapped file was modified. This persists even if another file takes its name.
+  std::shared_ptr<const void> own_records;  // owns the data of `segment`, if the index does not
+  /// The mapped file was modified. This stays true even if another file replaces the file.
   mutable std::atomic<bool> was_written_to{false};
 
   std::uint64_t size_bytes() const noexcept { return map ? map->bytes().size() : 0; }
 };
 
-/// The location of a sample's bytes, if its shard has no `data`.
+/// The bytes of a sample whose shard has no `data`.
 struct OwnBytes {
   const char* at = nullptr;
   std::vector<std::size_t> starts;  // offset of each member from `at`
-  std::unique_ptr<char[]> bytes;    // memory behind `at`, unless it is mapped
+  std::unique_ptr<char[]> bytes;    // memory that `at` points into, unless it is mapped
 };
 
-/// How shards are opened.
+/// Options for opening shards.
 struct ShardOpening {
   Dataset::Access access = Dataset::Access::kMap;
   std::shared_ptr<ShardCache> cache = nullptr;
-  NextUseOf next_use = nullptr;  ///< of the cache's shards, as of now
+  NextUseOf next_use = nullptr;  ///< tells the cache when its shards are needed next, as known now
   CancelToken cancel = {};
-  bool was_followed = false;  ///< while it was fetched
-  /// True if the shard's server sends parts of it; null means false.
+  bool was_followed = false;  ///< the caller followed the shard while it was fetched
+  /// Returns true if the shard's server can send parts of it. Null means false.
   std::function<bool(const Index::Shard& info)> can_read_parts = nullptr;
-  /// Checks a remote shard before single samples of it are fetched.
+  /// Called to check a remote shard before single samples of it are fetched.
   std::function<void(const Index::Shard& info)> require_first_block = nullptr;
 };
 
-/// Opens shard `number` with its records checked, and maps its file if `how` says so and it can be
-/// mapped.
+/// Opens shard `number` and checks its records. Maps the shard's file if `how.access` requires it
+/// and mapping works.
 std::unique_ptr<const OpenShard> open_shard(const std::shared_ptr<const Index>& index,
                                             std::uint64_t number, const ShardOpening& how);
 
-/// Opens a shard that is being fetched, with its records checked. Waits until its fetch begins;
-/// returns null if the fetch is over.
+/// Opens a shard that is being fetched, and checks its records. Waits until the fetch begins.
+/// Returns null if the fetch has ended.
 /// Errors: CorruptIndex; CannotMap; Cancelled.
 std::unique_ptr<const OpenShard> open_coming(const std::shared_ptr<const Index>& index,
                                              const Index::Shard& info, CachedShard held,
                                              std::shared_ptr<ComingShard> coming,
                                              const CancelToken& cancel);
 
-/// The cache's request for a shard; nullopt if it is a local, plain file.
+/// Returns the request for a shard to the cache; nullopt if the shard is a local, uncompressed
+/// file.
 std::optional<CacheRequest> cache_request(const std::shared_ptr<const Index>& index,
                                           std::uint64_t number);
 
-/// Throws StaleIndex unless a local shard's file is the indexed one, by its size, time and first
-/// block. If its time may differ and does, more headers are compared.
+/// Throws StaleIndex if a local shard's file is not the indexed one. Compares size, time and first
+/// 512 bytes. If the shard's time may differ and does, also compares some headers.
 /// @param segment  used only if the shard's time may differ.
 void require_indexed(const Index::Shard& shard, const SegmentView& segment,
                      const FileIdentity& file, const ReadShard& read);
 
-/// Returns `open()`, which looks for the shard's file. If the file is missing, the error says how
-/// many shards are missing, and what to do.
+/// Returns `open()`, which opens the shard's file. If the file is missing, the error also gives the
+/// number of missing shards and a remedy.
 template <class Open>
 auto finding(const Index& index, const Index::Shard& shard, const Open& open) {
   try {
@@ -102,9 +103,9 @@ auto finding(const Index& index, const Index::Shard& shard, const Open& open) {
   }
 }
 
-/// Throws StaleIndex if a file that was opened as `then` has changed.
-/// @param sample  the sample being read, see Sample::describe().
-/// @param offset  of the sample in the shard, bytes.
+/// Throws StaleIndex if a file has changed since it was opened with the identity `then`.
+/// @param sample  description of the sample being read, see Sample::describe().
+/// @param offset  offset of the sample in the shard, in bytes.
 void require_same_file(const FileIdentity& now, const FileIdentity& then, const std::string& sample,
                        std::uint64_t offset);
 

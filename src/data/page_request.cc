@@ -12,11 +12,11 @@
 namespace shardwise::detail {
 namespace {
 
-/// Ranges with a smaller gap are read as one: reading the gap costs a disk less than another
-/// request, and it usually contains samples that are needed soon.
+/// Ranges with a smaller gap are requested as one. Reading the gap costs the disk less than another
+/// request, and the gap usually contains samples that are needed soon.
 constexpr std::uint64_t kMaxPageGap = std::uint64_t{32} * 1024;
-/// The kernel may ignore the part of a request beyond its read-ahead limit, which is 128 KiB by
-/// default.
+/// By default the kernel's read-ahead limit is 128 KiB. It may ignore the part of a request that
+/// exceeds the limit.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{128} * 1024;
 
 std::uint64_t page_bytes() noexcept {
@@ -30,13 +30,13 @@ std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
   const Index& index = data_.index();
   numbers_.clear();
   for (const std::uint64_t sample : samples) numbers_.push_back(data_.number_in_index(sample));
-  std::ranges::sort(numbers_);  // by shard and offset
+  std::ranges::sort(numbers_);  // sorted by shard and offset
   std::size_t num_shards = 0;
   for (std::size_t i = 0; i < numbers_.size(); ++num_shards) {
     const std::uint64_t end = index.first_sample(index.shard_of(numbers_[i]) + 1);
     while (i < numbers_.size() && numbers_[i] < end) ++i;
   }
-  // More shards could not stay open until they are read.
+  // Do not open more shards than this: the pool would close them before their samples are read.
   const bool may_open = num_shards <= DatasetAccess::impl(data_).max_pinned_shards();
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < numbers_.size();) {
@@ -59,7 +59,7 @@ std::uint64_t PageRequest::send(std::span<const std::uint64_t> samples) {
   return bytes;
 }
 
-/// The shard if it is mapped, or can be mapped without a fetch.
+/// Returns the shard if it is mapped, or can be mapped without a fetch; otherwise an empty handle.
 ShardHandle<OpenShard> PageRequest::open(std::uint64_t shard, bool may_open) const {
   auto& impl = DatasetAccess::impl(data_);
   ShardHandle<OpenShard> found = impl.pool.find(shard);
@@ -68,7 +68,7 @@ ShardHandle<OpenShard> PageRequest::open(std::uint64_t shard, bool may_open) con
     if (info.compression == Compression::kNone && !is_fetched_url(info.path)) {
       try {
         found = impl.pool.get(shard);
-      } catch (const Error&) {  // its reader will get the same error
+      } catch (const Error&) {  // the reader of the samples will get the same error
       }
     }
   }
@@ -86,7 +86,7 @@ void PageRequest::add_ranges(const OpenShard& shard, std::uint64_t number) {
 }
 
 std::uint64_t PageRequest::send_ranges(const OpenShard& shard) {
-  // Usually they are in order already; hard links may point anywhere.
+  // Usually the ranges are already in order, but hard links may point anywhere.
   std::ranges::sort(ranges_, {}, &Range::begin);
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < ranges_.size();) {
@@ -97,7 +97,7 @@ std::uint64_t PageRequest::send_ranges(const OpenShard& shard) {
     whole.begin -= whole.begin % page_bytes();
     for (std::uint64_t at = whole.begin; at < whole.end; at += kPieceBytes) {
       const std::uint64_t size = std::min(kPieceBytes, whole.end - at);
-      // On failure, the bytes are merely read later.
+      // If this fails, the bytes are only read later.
       static_cast<void>(::madvise(const_cast<char*>(shard.data) + at, size, MADV_WILLNEED));
     }
     bytes += whole.end - whole.begin;

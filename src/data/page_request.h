@@ -15,25 +15,25 @@ namespace shardwise::detail {
 
 /// Asks the kernel to read samples' bytes into the page cache, without waiting for them.
 ///
-/// Works on mapped shards. A local shard is opened for it, if few other shards are needed at the
-/// same time. A shard in a ShardCache is not opened, and nothing is ever fetched.
+/// Works only on mapped shards. A local shard is opened for this purpose if few other shards are
+/// needed at the same time. A shard in a ShardCache is not opened. This class never fetches shards.
 /// Threads: one.
 class SHARDWISE_EXPORT PageRequest {
  public:
-  /// @param fields  the fields that will be read; nullopt means all.
-  /// REQUIRES: `data` and `fields` outlive it.
+  /// @param fields  the fields that will be read; nullopt means all fields.
+  /// REQUIRES: `data` and `fields` outlive this object.
   PageRequest(const Dataset& data, const std::optional<std::vector<std::string>>& fields)
       : data_(data), fields_(fields) {}
 
-  /// Requests these samples' bytes, merging nearby ranges. Failed requests are ignored: the reader
-  /// of the sample gets the error.
+  /// Requests the bytes of these samples, and merges nearby ranges. Ignores failed requests,
+  /// because the reader of the sample will get the error.
   /// @return  the number of bytes requested.
   /// Errors: OutOfRange.
-  /// Cost: a system call a range.
+  /// Cost: one system call per range.
   std::uint64_t send(std::span<const std::uint64_t> samples);
 
  private:
-  /// Bytes of a shard.
+  /// A range of bytes in a shard.
   struct Range {
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
@@ -45,9 +45,9 @@ class SHARDWISE_EXPORT PageRequest {
 
   const Dataset& data_;
   const std::optional<std::vector<std::string>>& fields_;
-  std::vector<std::uint64_t> numbers_;  // of the samples, in the index
-  std::vector<std::uint32_t> wanted_;   // numbers of fields_ in a shard
-  std::vector<Range> ranges_;           // of a shard
+  std::vector<std::uint64_t> numbers_;  // numbers of the samples in the index
+  std::vector<std::uint32_t> wanted_;   // numbers of fields_ in the current shard
+  std::vector<Range> ranges_;           // ranges in the current shard
 };
 
 }  // namespace shardwise::detail

@@ -10,22 +10,23 @@
 
 namespace shardwise::detail {
 
-/// Tracks how far threads have read a row of items in parts, each part from its begin to its end.
-/// Everything before the frontier has been read.
+/// Tracks how far several threads have read a sequence of items. The sequence is divided into
+/// parts, and each part is read from its begin to its end. All items before the frontier have been
+/// read.
 ///
 ///     begun and done   begun, being read   not begun
 ///     |###############|####...|######|#####|.........|
 ///                          ^ the frontier
 ///
-/// Threads: internally synchronised. Call begin() in the order of the parts.
+/// Threads: internally synchronised. Call begin() for the parts in their order.
 class ReadFrontier {
  public:
-  /// @param moved  called with the frontier whenever it may have moved, on the thread that moved
-  ///   it. Concurrent calls may arrive out of order.
+  /// @param moved  called with the frontier after it may have moved, on the thread that moved it.
+  ///   Concurrent calls may arrive out of order.
   explicit ReadFrontier(std::function<void(std::uint64_t frontier)> moved)
       : moved_(std::move(moved)) {}
 
-  /// A part that is being read. Its destruction ends the reading, even after an error. Movable.
+  /// A part that is being read. Destroying it ends the part, even after an error. Movable.
   class Part {
    public:
     Part() = default;
@@ -50,7 +51,7 @@ class ReadFrontier {
     std::list<std::uint64_t>::iterator at_{};
   };
 
-  /// Begins a part with the items [first, last), which follow those of earlier parts.
+  /// Begins a part with the items [first, last), which must follow the items of all earlier parts.
   [[nodiscard]] Part begin(std::uint64_t first, std::uint64_t last) {
     const Lock lock(mutex_);
     behind_ = last;
@@ -70,7 +71,7 @@ class ReadFrontier {
     {
       const Lock lock(mutex_);
       change();
-      // Parts are in order, so the first one determines the frontier.
+      // Parts are in order, so the first unfinished part determines the frontier.
       frontier = parts_.empty() ? behind_ : parts_.front();
     }
     moved_(frontier);
@@ -78,8 +79,9 @@ class ReadFrontier {
 
   const std::function<void(std::uint64_t)> moved_;
   Mutex mutex_;
-  std::list<std::uint64_t> parts_ SHARDWISE_GUARDED_BY(mutex_);  // progress of each part
-  std::uint64_t behind_ SHARDWISE_GUARDED_BY(mutex_) = 0;        // end of the latest part
+  // Next item to read in each unfinished part.
+  std::list<std::uint64_t> parts_ SHARDWISE_GUARDED_BY(mutex_);
+  std::uint64_t behind_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // end of the part that began last
 };
 
 }  // namespace shardwise::detail

@@ -73,7 +73,7 @@ inline std::string_view Sample::bytes_of(std::size_t i) const noexcept {
   const MemberRecord& member = members_[i];
   if (own_) [[unlikely]]
     return {own_->at + own_->starts[i], member.size_bytes};
-  // The range was checked against the mapping when the shard was opened.
+  // When the shard was opened, this range was checked against the size of the mapping.
   return {shard_->data + member.data_offset(), member.size_bytes};
 }
 
@@ -139,7 +139,8 @@ std::int64_t Sample::integer(std::string_view field) const {
     }
   }
   if (const auto value = parse_int64(trimmed(bytes))) return *value;
-  if (!own_) require_unchanged_map(i);  // bytes beyond the end of a truncated file are zeros
+  // If the file was truncated, bytes beyond its end read as zeros.
+  if (!own_) require_unchanged_map(i);
   throw BadField("the field " + in_quotes(field) + " holds no whole number but " +
                      in_quotes(bytes.substr(0, 40)),
                  describe(), "name a field that holds one, or mend the shard");
@@ -171,7 +172,8 @@ std::optional<std::size_t> detail::SampleAccess::find(const Sample& sample,
   }
   last.shard = nullptr;
   const auto place = find(sample, fields);
-  // If the field is not the first choice, the next sample may have a better one.
+  // Remember the place only for the first choice; otherwise the next sample may have a better
+  // field.
   if (place && sample.shard_->segment.field_name(sample.members_[*place].field()) == fields[0]) {
     last = {sample.shard_, *place, sample.members_[*place].field()};
   }
@@ -212,10 +214,11 @@ void detail::SampleAccess::require_unchanged(const Sample& sample, std::size_t p
 }
 
 void Sample::require_unchanged_map(std::size_t i) const {
-  if (is_fetched_url(shard_->path)) return;  // mapped from the cache, whose files do not change
+  // Shards are mapped from the cache, whose files do not change.
+  if (is_fetched_url(shard_->path)) return;
   const std::uint64_t offset = members_[i].data_offset();
   const FileIdentity& then = shard_->map->identity();
-  std::optional<FileIdentity> now;  // nullopt if the name has another file or none
+  std::optional<FileIdentity> now;  // nullopt if the path leads to another file or to no file
   try {
     now = file_identity(shard_->path);
     if (now->device != then.device || now->inode != then.inode) now.reset();

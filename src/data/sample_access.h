@@ -12,33 +12,35 @@
 
 namespace shardwise::detail {
 
-/// The position of a field in the previous sample, which is usually the same in the next one.
+/// The position of a field in the previous sample. The next sample usually has the field at the
+/// same position.
 struct FieldPlace {
   const void* shard = nullptr;
   std::size_t place = 0;
-  std::uint32_t field = 0;  // its number in the shard
+  std::uint32_t field = 0;  // number of the field in the shard
 };
 
-/// Internal access to a sample.
+/// Internal functions of a sample.
 struct SampleAccess {
-  /// The place of the first of `fields` that the sample has, for field(); nullopt if it has none.
+  /// Returns the position of the first of `fields` that the sample has, for Sample::field();
+  /// nullopt if it has none of them.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(
       const Sample& sample, std::span<const std::string> fields) noexcept;
-  /// Calls find() for consecutive samples, faster.
-  /// @param last  default-initialised before the first call; used with one list of names.
+  /// Like find(), but faster for consecutive samples.
+  /// @param last  default-initialised before the first call, and used with one list of names only.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::size_t> find(
       const Sample& sample, std::span<const std::string> fields, FieldPlace& last) noexcept;
-  /// The index of its dataset; null if the dataset has none.
+  /// Returns the index of the sample's dataset; null if the dataset has no index.
   [[nodiscard]] SHARDWISE_EXPORT static const Index* index_of(const Sample& sample) noexcept;
-  /// True if its bytes are read in place; otherwise it owns a copy.
+  /// True if the sample's bytes are read in place; false if it owns a copy.
   [[nodiscard]] SHARDWISE_EXPORT static bool is_mapped(const Sample& sample) noexcept;
-  /// Copies the field at `place` to `to`, which has the same size.
+  /// Copies the field at `place` to `to`. REQUIRES: `to` has the field's size.
   /// Errors: StaleIndex if the shard was truncated; kIo if it cannot be read.
   /// Cost: O(bytes).
   SHARDWISE_EXPORT static void copy(const Sample& sample, std::size_t place,
                                     std::span<std::byte> to);
-  /// Checks that the mapped file was not modified, by one stat, as Sample::copy does.
-  /// @param place  of a field that was copied before.
+  /// Checks that the mapped file was not modified, with one call of stat, as Sample::copy does.
+  /// @param place  position of a field that was copied before.
   /// Errors: StaleIndex.
   SHARDWISE_EXPORT static void require_unchanged(const Sample& sample, std::size_t place);
   /// Calls copy(), then require_unchanged().

@@ -5,12 +5,12 @@
 
 #include "data/dataset_impl.h"
 
-// Only open_into() releases a shard, and only while no run has samples. Runs therefore stay valid:
-// the caller's, and the next one, whose bytes are being prefetched.
+// Only open_into() releases a shard, and only while all runs are empty. Both runs therefore stay
+// valid: the one that the caller uses, and the next one, whose bytes are being prefetched.
 //
-// Memory is prefetched in tight loops. In a random order a sample's page misses the TLB, and that
-// lookup takes longer than anything else. The CPU runs several lookups at a time, but only for
-// accesses within a few hundred instructions.
+// Memory is prefetched in tight loops. In a random order a sample's page misses the TLB, and the
+// page lookup takes longer than anything else. The CPU overlaps several lookups, but only if the
+// accesses are at most a few hundred instructions apart.
 
 namespace shardwise::detail {
 
@@ -68,7 +68,8 @@ std::span<const Sample> SampleCursor::next_run() {
   return {now_.samples.get(), now_.size};
 }
 
-/// The shard of a sample, if it is held, or is open and can be held.
+/// Returns the slot of the sample's shard, if the cursor holds the shard or can pin it because it
+/// is open; otherwise null.
 const SampleCursor::Held* SampleCursor::find_held(std::uint64_t number) noexcept {
   const std::uint64_t shard = finder_.shard_of(number);
   Held& held = place_of(shard);
@@ -79,10 +80,11 @@ const SampleCursor::Held* SampleCursor::find_held(std::uint64_t number) noexcept
   return &held;
 }
 
-/// Extends the run by samples of shards that are held.
+/// Adds samples to the run, as long as their shards are held.
 void SampleCursor::fill(Run& run) noexcept {
   const std::size_t max = std::min(kMaxRun, run.size + indices_.size() - at_);
-  if (run.size > 0 && run.samples[0].own_) return;  // such a sample is alone in its run
+  // A sample that owns its bytes is the only one in its run.
+  if (run.size > 0 && run.samples[0].own_) return;
   while (run.size < max) {
     const std::uint64_t index = indices_[at_];
     if (index >= size_) return;
@@ -106,7 +108,8 @@ inline void SampleCursor::borrow(Sample& sample, const Held& held, std::uint64_t
   sample.index_ = index;
 }
 
-/// Begins a run with the next sample; opens its shard if necessary. REQUIRES: all runs are empty.
+/// Starts a run with the next sample, and opens its shard if necessary. REQUIRES: all runs are
+/// empty.
 void SampleCursor::open_into(Run& run) {
   const std::uint64_t index = indices_[at_++];
   if (index >= size_) data_.throw_out_of_range(index);
@@ -120,7 +123,7 @@ void SampleCursor::open_into(Run& run) {
     auto opened = data_.impl_->pool.find(shard);
     if (!opened || opened->data == nullptr) {
       Sample sample = data_[index];
-      if (sample.own_) {  // it owns its bytes, or its shard is being fetched
+      if (sample.own_) {  // the sample owns its bytes, or its shard is being fetched
         run.samples[0] = std::move(sample);
         run.size = 1;
         return;
@@ -135,7 +138,7 @@ void SampleCursor::open_into(Run& run) {
   run.size = 1;
 }
 
-/// Prefetches the records of the next two runs.
+/// Prefetches the records of the samples in the next two runs.
 void SampleCursor::prefetch_records() noexcept {
   std::array<const void*, 2 * kMaxRun> records;
   std::size_t count = 0;
@@ -153,7 +156,7 @@ void SampleCursor::prefetch_records() noexcept {
   for (std::size_t i = 0; i < count; ++i) __builtin_prefetch(records[i]);
 }
 
-/// Prefetches the first bytes of a run's fields.
+/// Prefetches the first bytes of each field of the samples in a run.
 void SampleCursor::prefetch_bytes(const Run& run) noexcept {
   std::array<const char*, 4 * kMaxRun> lines;
   std::size_t count = 0;

@@ -16,34 +16,34 @@
 
 namespace shardwise::detail {
 
-/// Reads many samples of a dataset in runs, while it holds their shards. After the first sample of
-/// a shard, a sample needs no lookup in the pool and no atomic count, for which threads would
-/// contend. While the caller uses one run, the CPU prefetches the bytes of the next, and the
-/// records of later ones.
+/// Reads many samples of a dataset in runs, and pins their shards. Only the first sample of each
+/// shard needs a lookup in the pool and an atomic count, for which threads would contend. While the
+/// caller uses one run, the CPU prefetches the bytes of the next run and the records of later runs.
 ///
-/// Lifetime: keep it no longer than a batch, as shards that it holds are not evicted. A
-///   ShardCache's room is scarce: of its shards, only the current one is held.
+/// Lifetime: destroy it after at most one batch, because the shards that it holds cannot be
+///   evicted. Room in a ShardCache is scarce, so the cursor holds only the current one of its
+///   shards.
 /// Threads: one.
 class SHARDWISE_EXPORT SampleCursor {
  public:
-  /// Default for the number of shards held.
+  /// Default for the maximum number of shards held.
   static constexpr std::size_t kMaxShards = 64;
   /// Maximum number of samples in a run.
   static constexpr std::size_t kMaxRun = 32;
 
-  /// @param indices      of the samples to read, in this order.
+  /// @param indices      numbers of the samples to read, in this order.
   /// @param max_shards   maximum number of shards held; a power of two.
-  /// @param ahead_bytes  number of bytes to prefetch of each field.
-  /// REQUIRES: `data` and `indices` outlive it.
+  /// @param ahead_bytes  number of bytes of each field to prefetch.
+  /// REQUIRES: `data` and `indices` outlive this object.
   SampleCursor(const Dataset& data, std::span<const std::uint64_t> indices,
                std::size_t max_shards = kMaxShards, std::uint64_t ahead_bytes = 512);
   ~SampleCursor();
   SampleCursor(const SampleCursor&) = delete;
   SampleCursor& operator=(const SampleCursor&) = delete;
 
-  /// The next samples, as many as can be held at the same time; empty at the end. Valid until the
-  /// next call; a copied Sample stays valid.
-  /// Errors: as Dataset::operator[], of the next sample, which is then skipped.
+  /// Returns the next samples, as many as can be held at once; empty at the end. The samples are
+  /// valid until the next call; a copy of a Sample stays valid.
+  /// Errors: as Dataset::operator[] for the next sample. That sample is skipped by the next call.
   std::span<const Sample> next_run();
 
  private:
@@ -51,14 +51,14 @@ class SHARDWISE_EXPORT SampleCursor {
     ShardHandle<OpenShard> shard;
     std::uint64_t number = 0;
   };
-  /// Samples that use the pins of held shards, without counting as holders.
+  /// Samples that have no pins, and rely on the pins of the held shards.
   struct Run {
     std::unique_ptr<Sample[]> samples;
     std::size_t size = 0;
   };
 
   [[nodiscard]] std::uint64_t number_of(std::uint64_t index) const noexcept;
-  /// The slot for a shard, whether or not it is held.
+  /// Returns the slot for a shard, even if the slot does not hold the shard.
   [[nodiscard]] Held& place_of(std::uint64_t shard) noexcept {
     return held_[shard & (held_.size() - 1)];
   }
@@ -73,15 +73,15 @@ class SHARDWISE_EXPORT SampleCursor {
 
   const Dataset& data_;
   const std::span<const std::uint64_t> indices_;
-  const std::uint64_t size_;  // of data_
+  const std::uint64_t size_;  // number of samples in data_
   const ShardFinder finder_;
   const std::uint64_t ahead_bytes_;
-  std::size_t at_ = 0;        // first sample that is in no run
-  std::size_t expected_ = 0;  // first sample whose records are not prefetched
-  Run now_;                   // the caller's run
-  Run next_;                  // the run after it, as far as its shards are held
+  std::size_t at_ = 0;        // position of the first sample that is in no run yet
+  std::size_t expected_ = 0;  // position of the first sample whose records are not yet prefetched
+  Run now_;                   // run that the caller uses
+  Run next_;                  // run after it; contains samples whose shards are held
   std::vector<Held> held_;
-  Held* from_cache_ = nullptr;  // in held_: the one shard from a cache
+  Held* from_cache_ = nullptr;  // element of held_ with the one shard from a cache; may be null
 };
 
 }  // namespace shardwise::detail

@@ -6,7 +6,7 @@
 namespace shardwise::detail {
 
 namespace {
-/// Prefetched bytes of each field. Small, since not all users read all fields completely.
+/// Number of bytes of each field to prefetch. Small, because some users do not read all fields.
 constexpr std::uint64_t kAheadBytes = 128;
 }  // namespace
 

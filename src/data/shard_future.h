@@ -15,31 +15,33 @@
 
 namespace shardwise::detail {
 
-/// Shards of an index by their names in the cache. Shards that are read in place have no name.
+/// Numbers of shards, by the shards' names in the cache. Shards that are read in place have no
+/// name.
 using CachedNames = std::unordered_map<std::string, std::uint64_t>;
 
-/// The shards that an epoch and the next two will need, and the epoch's progress.
+/// The shards that an epoch and the next two epochs will need, and the progress in the epoch.
 /// Threads: any.
 class ShardFuture {
  public:
-  /// @param user  posts the progress to the cache's other users, and provides their needs; may be
-  ///   null.
+  /// @param user  posts the progress to the cache's other users, and reads their uses; may be null.
   ShardFuture(std::shared_ptr<const CachedNames> names, NextUseIndex uses,
               std::shared_ptr<CacheUser> user = nullptr)
       : names_(std::move(names)), uses_(std::move(uses)), user_(std::move(user)) {}
 
   const NextUseIndex& uses() const noexcept { return uses_; }
-  /// Reports that all slots before `slot` have been read. Smaller slots than before are ignored.
+  /// Reports that all slots before `slot` have been read. Ignores a slot smaller than before.
   /// @param tells  notify the cache's other users, which costs a system call.
   void reach(std::uint64_t slot, bool tells = true) noexcept;
-  /// Null without other users to notify.
+  /// The user that was given to the constructor; may be null.
   const CacheUser* user() const noexcept { return user_.get(); }
   std::uint64_t now() const noexcept { return now_.load(std::memory_order_relaxed); }
 
-  /// The next use of the shard called `name`, for a cache that makes room for a shard needed from
-  /// `slot` on. With a single user, only may_go_now depends on the time of the call.
+  /// Returns the next use of the shard called `name`. The cache calls this when it makes room for a
+  /// shard that is needed from `slot` on. If there are no other users, only may_go_now depends on
+  /// the time of the call.
   NextUse next_use(const std::string& name, std::uint64_t slot) const;
-  /// Calls next_use() with the slot of the next use of `shard`, for which room is made.
+  /// Calls next_use() with the slot at which `shard` is needed next. The cache makes room for
+  /// `shard`.
   NextUse next_use_for(std::uint64_t shard, const std::string& name) const;
 
  private:

@@ -29,23 +29,25 @@
 namespace shardwise {
 namespace {
 
-// PrefetchSchedule chooses the next shard to fetch, the crew fetches it, and ShardFuture tells the
-// cache when each shard is needed.
+// PrefetchSchedule chooses the next shard to fetch, the crew's threads fetch it, and ShardFuture
+// tells the cache when each shard is needed.
 //
-// Two mutexes, Crew::deciding before Impl::mutex. `mutex` guards the epoch, and is held only
-// briefly. `deciding` is held during begin_ahead(), which may take long (files, locks of other
-// processes, perhaps a request). A shard's evictions depend on the shards before it, so decisions
-// are made one at a time, in the order of uses. Fetching holds neither mutex, so fetch_threads
-// shards are fetched at once. Another epoch may begin between the two sections under `mutex` in
-// decide(). `future` has changed then, and decide() leaves the new schedule alone.
+// There are two mutexes; Crew::deciding is locked before Impl::mutex. `mutex` guards the state of
+// the epoch, and is held only briefly. `deciding` is held during begin_ahead(), which may take long
+// (files, locks of other processes, perhaps a request). Which shards are evicted for a shard
+// depends on the shards fetched before it. Decisions are therefore made one at a time, in the order
+// of uses. No mutex is held during a fetch, so fetch_threads shards are fetched concurrently.
+// decide() locks `mutex` twice, and another epoch may begin in between. It detects this because
+// `future` has changed, and does not change the new schedule.
 //
-// `deciding` is a LongMutex, so a forked child may find it locked with no thread to unlock it.
-// Hence it is a member of Crew, which the child abandons (require_crew()).
+// `deciding` is a LongMutex, so a forked child may find it locked by a thread that does not exist
+// in the child. It is therefore a member of Crew, which the child abandons (require_crew()).
 
-/// Other processes release shards without a signal to this one, so it retries this often.
+/// Interval between retries. Other processes release shards without notifying this process.
 constexpr std::chrono::milliseconds kAskAgain{20};
 
-/// Attempts to close a shard after its use. One attempt is made whenever other uses begin or end.
+/// Maximum number of attempts to close a shard after its use. One attempt is made each time another
+/// use begins or ends.
 constexpr int kMaxTriesToClose = 16;
 
 std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
@@ -58,7 +60,7 @@ std::shared_ptr<const detail::CachedNames> names_of(const Dataset& data) {
   return names;
 }
 
-/// The uses of consecutive epochs, by the shards' names in the cache.
+/// Returns the uses of consecutive epochs, with the names of the shards in the cache.
 std::vector<detail::PostedUse> posted_uses(const detail::CachedNames& names,
                                            std::span<const EpochSchedule> epochs) {
   std::unordered_map<std::uint64_t, Hash128> by_number;
@@ -68,7 +70,7 @@ std::vector<detail::PostedUse> posted_uses(const detail::CachedNames& names,
   for (const EpochSchedule& epoch : epochs) {
     for (const UseInterval& use : epoch.uses) {
       const auto named = by_number.find(use.shard);
-      if (named == by_number.end()) continue;  // it is read where it lies
+      if (named == by_number.end()) continue;  // the shard is read in place
       uses.push_back({named->second, first_slot + use.begin, first_slot + use.end});
     }
     first_slot += epoch.num_slots;
@@ -76,7 +78,7 @@ std::vector<detail::PostedUse> posted_uses(const detail::CachedNames& names,
   return uses;
 }
 
-/// Shards that were fetched ahead, pinned until their use ends.
+/// Shards that were fetched ahead. They are pinned until their use ends.
 /// Threads: internally synchronised.
 class PinnedShards {
  public:
@@ -88,10 +90,10 @@ class PinnedShards {
     const Lock lock(mutex_);
     return pinned_.size();
   }
-  /// Unpins the shards for which `may_go` is true. Returns true if there were any.
+  /// Unpins the shards for which `may_go` returns true. Returns true if any shard was unpinned.
   template <class MayGo>
   bool unpin_if(const MayGo& may_go) {
-    std::vector<CachedShard> gone;  // unpinned without the mutex
+    std::vector<CachedShard> gone;  // unpinned after the mutex is released
     const Lock lock(mutex_);
     for (auto at = pinned_.begin(); at != pinned_.end();) {
       if (!may_go(at->first, at->second)) {
@@ -119,7 +121,7 @@ struct ShardPrefetcher::Impl {
     if (names->empty()) return;
     if (options.node.count == 0) options.node = {.first = sampler.rank(), .count = 1};
     starts = data.shard_starts();
-    // The cache calls this only for a shard that is needed later than the requested one.
+    // The cache calls this only for shards that are needed later than the shard that needs room.
     CacheAccess::add_releaser(
         *data.cache(), pinned, {.release = [all = pinned.get()](const std::string& name) {
           return all->unpin_if(
@@ -149,16 +151,16 @@ struct ShardPrefetcher::Impl {
     changed.notify_all();
     const bool is_crew_here = crew->threads.are_here();
     crew->threads.join();
-    if (!is_crew_here) static_cast<void>(crew.release());  // see require_crew()
+    if (!is_crew_here) static_cast<void>(crew.release());  // leak it, see require_crew()
     pinned->unpin_if([](std::uint64_t, const CachedShard&) { return true; });
   }
 
-  /// Fetching threads, and the mutex that they hold for long.
+  /// The threads that fetch, and the mutex that they hold for long.
   struct Crew {
-    LongMutex deciding;  // one shard after the other, in the order of uses
+    LongMutex deciding;  // held for one decision at a time, in the order of uses
     WorkerThreads threads;
   };
-  /// Starts the threads if they do not run in this process, e.g. after a fork.
+  /// Starts the threads if this process has none, e.g. after a fork.
   void require_crew();
 
   std::optional<EpochSchedule> uses_of(const Sampler& sampler) const {
@@ -167,11 +169,12 @@ struct ShardPrefetcher::Impl {
   }
 
   void begin_epoch(const Sampler& sampler);
-  /// Makes the dataset follow this future in place of the one before; null ends that.
+  /// Makes the dataset follow this future instead of the previous one; null removes the previous
+  /// one.
   void follow(const std::shared_ptr<const detail::ShardFuture>& known);
   void reached(std::uint64_t slot);
   void note_read(std::uint64_t slot) noexcept SHARDWISE_EXCLUDES(mutex);
-  /// True if the shard is read now, or may be fetched ahead.
+  /// True if the shard is being read now, or may be fetched ahead.
   bool is_wanted(std::uint64_t shard) SHARDWISE_EXCLUDES(mutex);
   void run(Crew& of);
   bool is_needed(std::uint64_t shard, std::uint64_t slot) SHARDWISE_EXCLUDES(mutex);
@@ -181,7 +184,7 @@ struct ShardPrefetcher::Impl {
   }
   bool fetch_next(Crew& of) SHARDWISE_EXCLUDES(of.deciding, mutex);
   struct Decision {
-    bool is_made = true;  ///< false if it cannot be fetched yet
+    bool is_made = true;  ///< false if the shard cannot be fetched yet
     std::uint64_t shard = 0;
     std::optional<ShardFetch> fetch = {};
   };
@@ -194,20 +197,23 @@ struct ShardPrefetcher::Impl {
   ShardPrefetcher::Options options;
   std::shared_ptr<const detail::CachedNames> names;
   std::vector<std::uint64_t> starts;
-  std::uint64_t share = 0;  // of the ranks that get different samples, which this one is
+  // Number of this rank's share, among the ranks that get different samples.
+  std::uint64_t share = 0;
   std::uint64_t num_shares = 1;
   const std::shared_ptr<PinnedShards> pinned = std::make_shared<PinnedShards>();
-  std::shared_ptr<const detail::ShardFuture> followed;  // of the reader
+  // Future that the dataset follows; used only by the reading thread.
+  std::shared_ptr<const detail::ShardFuture> followed;
   const std::int64_t began_ns = detail::monotonic_ns();
-  std::map<std::uint64_t, int> to_close;     // shards with their remaining tries; of the reader
-  std::atomic<std::uint64_t> mean_bytes{0};  // of a shard that is used
+  // Shards, with the remaining attempts to close them; used only by the reading thread.
+  std::map<std::uint64_t, int> to_close;
+  std::atomic<std::uint64_t> mean_bytes{0};  // mean size of a shard in use
 
   Mutex mutex;
   Condition changed;
   bool stopping SHARDWISE_GUARDED_BY(mutex) = false;
   std::shared_ptr<detail::ShardFuture> future SHARDWISE_GUARDED_BY(mutex);
-  detail::PrefetchSchedule schedule SHARDWISE_GUARDED_BY(mutex);  // of this epoch and the next
-  std::atomic<std::uint64_t> next_change{0};  // the slot where a use begins or ends
+  detail::PrefetchSchedule schedule SHARDWISE_GUARDED_BY(mutex);  // uses of this epoch and the next
+  std::atomic<std::uint64_t> next_change{0};  // slot where the next use begins or ends
 
   std::atomic<bool> cancel{false};
   std::unique_ptr<Crew> crew;
@@ -215,7 +221,7 @@ struct ShardPrefetcher::Impl {
 
 void ShardPrefetcher::Impl::require_crew() {
   if (crew && crew->threads.are_here()) return;
-  // The parent's crew is leaked: its mutex may be locked, and cannot be destroyed then.
+  // Leak the parent's crew: its mutex may be locked, and a locked mutex cannot be destroyed.
   static_cast<void>(crew.release());
   crew = std::make_unique<Crew>();
   for (unsigned i = 0; i < options.fetch_threads; ++i) {
@@ -223,7 +229,7 @@ void ShardPrefetcher::Impl::require_crew() {
   }
 }
 
-/// Posts to the other users of the cache which shards this one will need from `slot` on.
+/// Posts to the other users of the cache which shards this user needs from `slot` on.
 std::shared_ptr<detail::CacheUser> ShardPrefetcher::Impl::post(
     std::span<const EpochSchedule> epochs, std::uint64_t slot) {
   detail::UserPace pace{.now = slot, .began_ns = began_ns};
@@ -271,8 +277,8 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   std::shared_ptr<detail::ShardFuture> known;
   std::vector<UseInterval> all;
   if (now) {
-    // Shards are fetched for two epochs, and three are known. A victim is chosen by its next use,
-    // which may be in the third.
+    // Fetch for two epochs, but determine the uses of three. A victim is chosen by its next use,
+    // which may be in the third epoch.
     std::array<EpochSchedule, 3> epochs{*std::move(now), {}, {}};
     const auto later = sampler.clone();
     for (std::size_t i = 1; i < epochs.size(); ++i) {
@@ -286,7 +292,7 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
     known = std::make_shared<detail::ShardFuture>(
         names, NextUseIndex(data.index().num_shards(), epochs), post(epochs, slot));
   }
-  // Calls that may fail come first, so that a failure leaves the epoch before unchanged.
+  // Make the calls that may throw first, so that an error leaves the previous epoch unchanged.
   detail::PrefetchSchedule next(std::move(all), options.max_ahead);
   if (known) require_crew();
   follow(known);
@@ -297,14 +303,14 @@ void ShardPrefetcher::Impl::begin_epoch(const Sampler& sampler) {
   }
   next_change = 0;
   reached(slot);
-  // Unpins shards of the epoch before that are needed much later, to make room for others.
+  // To make room, unpin shards of the previous epoch that are not needed soon.
   pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) { return !is_wanted(shard); });
   changed.notify_all();
 }
 
 void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
   if (current() == nullptr) {
-    next_change = detail::PrefetchSchedule::kNever;  // until the next epoch begins
+    next_change = detail::PrefetchSchedule::kNever;  // no changes until the next epoch begins
     return;
   }
   require_crew();
@@ -321,10 +327,10 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
   pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) {
     return std::find(idle.begin(), idle.end(), shard) != idle.end();
   });
-  // Closing unmaps a shard, since no process can evict a mapped one. It runs without the mutex,
-  // since unmapping takes long. If samples of a shard are still in use, e.g. in a batch that spans
-  // shards, the shard closes with the last of them. Closing is retried in case one is released at
-  // this moment.
+  // Closing unmaps the shards, because other processes cannot evict mapped shards. The mutex is not
+  // held, because unmapping takes long. If samples of a shard are still in use, e.g. in a batch
+  // that spans shards, destroying the last of them closes the shard. If that happens during this
+  // attempt, the shard may stay open, so the attempt is repeated later.
   for (const std::uint64_t shard : idle) to_close[shard] = kMaxTriesToClose;
   for (auto at = to_close.begin(); at != to_close.end();) {
     const bool is_done = is_needed(at->first, slot) ||
@@ -341,7 +347,7 @@ void ShardPrefetcher::Impl::reached(std::uint64_t slot) {
 void ShardPrefetcher::Impl::note_read(std::uint64_t slot) noexcept {
   const Lock lock(mutex);
   if (!future) return;
-  // A posting writes to a file, so other users are informed only when a use ends.
+  // Posting writes to a file, so inform the other users only when a use ends.
   future->reach(slot, schedule.has_end(future->now(), slot));
 }
 
@@ -363,7 +369,8 @@ void ShardPrefetcher::Impl::run(Crew& of) {
   }
 }
 
-/// Decides on the next use, and fetches its shard. Returns false if that is not possible yet.
+/// Decides on the next use, and fetches its shard. Returns false if the shard cannot be fetched
+/// yet.
 bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
   Decision next_one;
   {
@@ -371,21 +378,21 @@ bool ShardPrefetcher::Impl::fetch_next(Crew& of) {
     next_one = decide();
   }
   if (!next_one.is_made) return false;
-  // Room for the shard is made, so the next decision need not wait for its bytes.
+  // There is room for the shard, so the next decision need not wait until this fetch ends.
   try {
     if (!next_one.fetch) return true;
     pinned->pin(next_one.shard, next_one.fetch->run());
-    // Its use may have ended during the fetch. Then only this call unpins it.
+    // If the use ended during the fetch, unpin the shard now, because no later call does.
     pinned->unpin_if([&](std::uint64_t shard, const CachedShard&) {
       return shard == next_one.shard && !is_wanted(shard);
     });
   } catch (const std::exception&) {
-    // The shard is skipped. Reading it will fail in the same way, and report why.
+    // Skip the shard. The reader will get the same error and report it.
   }
   return true;
 }
 
-/// True if this user's pinned shards take its whole share of the cache.
+/// True if the shards that this user has pinned take its whole share of the cache.
 bool ShardPrefetcher::Impl::has_its_share(const detail::ShardFuture& known) const {
   const detail::CacheUser* const user = known.user();
   const std::size_t others = user == nullptr ? 0 : user->num_others();
@@ -393,7 +400,7 @@ bool ShardPrefetcher::Impl::has_its_share(const detail::ShardFuture& known) cons
   return pinned->size() * mean_bytes >= data.cache()->options().budget_bytes / (others + 1);
 }
 
-/// Decides on the next use, in order, and sets `fetch` if its shard must be fetched. If it cannot
+/// Decides on the next use in order. Sets `fetch` if its shard must be fetched. If the shard cannot
 /// be fetched yet, later uses wait.
 ShardPrefetcher::Impl::Decision ShardPrefetcher::Impl::decide() {
   Decision made;
@@ -418,7 +425,7 @@ ShardPrefetcher::Impl::Decision ShardPrefetcher::Impl::decide() {
       if (answer == Ahead::kNotNow) return {.is_made = false};
     }
   } catch (const std::exception&) {
-    // The shard is skipped, as in fetch_next().
+    // Skip the shard, as in fetch_next().
   }
   const Lock lock(mutex);
   if (known == future) schedule.decide();

@@ -21,7 +21,8 @@
 namespace shardwise::detail {
 namespace {
 
-/// Members with a smaller gap are read together. The gap is usually a header or two.
+/// Members with a smaller gap between them are read together. The gap usually contains only
+/// headers.
 constexpr std::uint64_t kMaxGap = std::uint64_t{64} * 1024;
 
 std::unique_ptr<char[]> allocate(std::uint64_t size, const Sample& sample) {
@@ -45,7 +46,7 @@ std::unique_ptr<const ShardFile> open_file(const Index& index, std::uint64_t num
   return opened;
 }
 
-/// The first member whose bytes fail the index's hash; null if all pass.
+/// Returns the first member whose bytes do not match the index's hash; null if all match.
 const MemberRecord* find_wrong(const OwnBytes& bytes, const SegmentView& segment,
                                std::span<const MemberRecord> members) {
   if (!segment.has_member_hashes()) return nullptr;
@@ -57,7 +58,7 @@ const MemberRecord* find_wrong(const OwnBytes& bytes, const SegmentView& segment
   return nullptr;
 }
 
-/// Maximum number of fetches of a sample whose bytes are wrong in a different way each time.
+/// Maximum number of fetches of one sample, if each fetch returns different wrong bytes.
 constexpr int kMaxFetches = 4;
 
 std::size_t max_descriptors(std::size_t wanted) {
@@ -75,8 +76,8 @@ ShardReader::ShardReader(std::shared_ptr<const Index> index, std::size_t max_fil
       fetchers_(fetchers ? std::move(fetchers) : std::make_shared<const Fetchers>()),
       cancel_(cancel) {}
 
-/// Joins nearby members into runs, sorted by offset (resolved hard links are out of order). Sets
-/// `starts` to the offset of each member in the concatenated runs.
+/// Joins nearby members into runs, sorted by offset, because resolved hard links may be out of
+/// order. Sets `starts` to each member's offset in the concatenated runs.
 std::vector<ShardReader::Run> ShardReader::runs_of(std::span<const MemberRecord> members,
                                                    std::vector<std::size_t>& starts) {
   std::vector<std::size_t> order(members.size());
@@ -85,7 +86,7 @@ std::vector<ShardReader::Run> ShardReader::runs_of(std::span<const MemberRecord>
     return members[a].data_offset() < members[b].data_offset();
   });
   std::vector<Run> runs;
-  std::uint64_t before = 0;  // bytes of the complete runs
+  std::uint64_t before = 0;  // total size of the preceding runs
   starts.resize(members.size());
   for (const std::size_t i : order) {
     const std::uint64_t offset = members[i].data_offset();
@@ -131,7 +132,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
   result->bytes = allocate(total, sample);
   result->at = result->bytes.get();
   if (is_fetched_url(sample.shard_path())) {
-    std::uint64_t before = 0;  // hash of the previous wrong bytes
+    std::uint64_t before = 0;  // hash of the previous fetch's wrong bytes
     for (int fetches = 1;; ++fetches) {
       fetch(*result, runs, number);
       const MemberRecord* const wrong = find_wrong(*result, segment, members);
@@ -139,7 +140,7 @@ std::shared_ptr<const OwnBytes> ShardReader::read(const Sample& sample, std::uin
       const std::uint64_t now = hash64({result->bytes.get(), total});
       if (fetches < kMaxFetches && (fetches == 1 || now != before)) {
         before = now;
-        continue;  // may have been damaged in transit
+        continue;  // the bytes may have been damaged in transit
       }
       throw StaleIndex("the fetched bytes are not those that were indexed",
                        sample.describe() + ", offset " + std::to_string(wrong->data_offset()),
@@ -168,13 +169,13 @@ void ShardReader::read_local(OwnBytes& result, const std::vector<Run>& runs, con
     }
     if (got < run.size) {
       FileIdentity now = file_identity(opened->file.fd(), sample.shard_path());
-      now.size_bytes = std::min(now.size_bytes, run.offset + got);  // it may have grown again
+      now.size_bytes = std::min(now.size_bytes, run.offset + got);  // the file may have grown again
       require_same_file(now, opened->identity, sample.describe(), run.offset);
     }
     to += run.size;
   }
-  // A write changes the file's time before its bytes. If the time is still the old one, these bytes
-  // were read before any change.
+  // A write changes the file's time before its bytes. If the time is unchanged, these bytes were
+  // read before any write.
   const FileIdentity now = file_identity(opened->file.fd(), sample.shard_path());
   if (now != opened->identity) {
     require_same_file(now, opened->identity, sample.describe(),
@@ -238,7 +239,7 @@ bool ShardReader::can_read_parts(const Index::Shard& info) {
   } catch (const Cancelled&) {
     throw;
   } catch (const Error&) {
-    return false;  // fetching the whole shard will succeed, or report the error
+    return false;  // fetching the whole shard succeeds or reports the error
   }
 }
 

@@ -21,7 +21,7 @@
 
 namespace shardwise::detail {
 
-/// A shard's file with its descriptor.
+/// A shard's open file.
 struct ShardFile {
   File file;
   FileIdentity identity;
@@ -31,39 +31,41 @@ struct ShardFile {
 
 /// Reads samples of shards that are not mapped.
 ///
-/// Keeps a bounded number of descriptors, and uses one only while it reads, regardless of how many
-/// samples and shards the caller holds.
+/// Keeps a limited number of open files. A file is in use only during a read, so the limit does not
+/// depend on how many samples and shards the caller holds.
 ///
 /// Threads: internally synchronised.
 class ShardReader {
  public:
-  /// @param max_files  maximum number of descriptors; also limited to a quarter of the process's
-  ///   limit.
-  /// @param fetchers   for samples of remote shards; null means the standard ones.
+  /// @param max_files  maximum number of open files; at most a quarter of the process's limit is
+  ///   used.
+  /// @param fetchers   for samples of remote shards; null means the default fetchers.
   /// @param cancel     stops reads and fetches.
   ShardReader(std::shared_ptr<const Index> index, std::size_t max_files,
               std::shared_ptr<const Fetchers> fetchers, const CancelToken& cancel);
 
-  /// Reads the bytes of `members`, the members of `sample` in shard `number`. It takes one read,
-  /// unless there is a large gap between them. For a remote shard it takes one request, likewise,
-  /// and the bytes are checked against the hashes of `segment`, if any.
-  /// @param shard_bytes  the shard's size, an upper bound of each read.
-  /// Errors: NotFound, NoDescriptor, FetchError; StaleIndex if the file is not the indexed one, or
-  ///   changed; CorruptIndex; kIo.
+  /// Reads the bytes of `members`, which are the members of `sample` in shard `number`. This takes
+  /// one read, or several if the gaps between members are large. For a remote shard it takes one or
+  /// several requests instead, and the bytes are checked against the hashes of `segment`, if any.
+  /// @param shard_bytes  size of the shard; no read extends beyond it.
+  /// Errors: NotFound, NoDescriptor, FetchError; StaleIndex if the file is not the indexed one or
+  ///   has changed; CorruptIndex; kIo.
   std::shared_ptr<const OwnBytes> read(const Sample& sample, std::uint64_t number,
                                        std::uint64_t shard_bytes, const SegmentView& segment,
                                        std::span<const MemberRecord> members);
 
-  /// Throws StaleIndex unless a remote shard's first block is still the indexed one. The block is
-  /// fetched once; not at all if the index has hashes, which verify each sample.
+  /// Throws StaleIndex if the first 512 bytes of a remote shard are not the indexed ones. They are
+  /// fetched only once. If the index has hashes, which verify each sample, they are not fetched.
   /// Errors: as read().
   void require_first_block(const Index::Shard& info);
 
-  /// True if the server of a remote shard claims to send parts of it. It is asked once.
+  /// True if the server of a remote shard says that it can send parts of it. The server is asked
+  /// once.
   /// Errors: Cancelled.
   bool can_read_parts(const Index::Shard& info);
 
-  /// Runs `open`. If it lacks a descriptor, closes a file and retries while that is possible.
+  /// Runs `open`. If no descriptor is free, closes an idle file and retries, as long as there is
+  /// one.
   template <class Open>
   auto with_descriptor(Open&& open) {
     for (;;) {
@@ -77,7 +79,7 @@ class ShardReader {
 
  private:
   using Files = ShardPool<ShardFile>;
-  /// A part of the shard that is read at once.
+  /// A part of the shard that is read by one read or request.
   struct Run {
     std::uint64_t offset = 0;
     std::uint64_t size = 0;
@@ -97,11 +99,13 @@ class ShardReader {
   const std::shared_ptr<const Fetchers> fetchers_;
   const CancelToken cancel_;
   Mutex mutex_;
-  // Null until it is needed: a dataset that maps its shards needs none.
+  // Null until needed, because a dataset that maps its shards does not use it.
   std::unique_ptr<Files> files_ SHARDWISE_GUARDED_BY(mutex_);
   std::atomic<Files*> made_{nullptr};
-  std::unordered_map<std::uint64_t, bool> gives_parts_ SHARDWISE_GUARDED_BY(mutex_);  // by shard
-  std::unordered_set<std::uint64_t> known_first_ SHARDWISE_GUARDED_BY(mutex_);        // shards
+  // Results of can_read_parts(), by shard.
+  std::unordered_map<std::uint64_t, bool> gives_parts_ SHARDWISE_GUARDED_BY(mutex_);
+  // Shards whose first 512 bytes were checked.
+  std::unordered_set<std::uint64_t> known_first_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
 }  // namespace shardwise::detail

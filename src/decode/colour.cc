@@ -6,7 +6,7 @@
 
 #include "decode/pixel_kernels.h"
 
-// Compiled without fused multiply-add, so that the bytes are the same on every machine.
+// This file is compiled without fused multiply-add, so that results are the same on every machine.
 
 namespace shardwise::detail {
 namespace {

@@ -1,10 +1,11 @@
-// Resizing on machines that add products of bytes four at a time (AVX-512 with VBMI and VNNI).
-// There is no include guard, since pixel_kernels.cc includes this file each time that it is
-// compiled for AVX-512 or better. Its kernels call these if has_byte_dots() returns true.
+// Resizing kernels for machines that can add up products of bytes in groups of four (AVX-512 with
+// VBMI and VNNI). This file has no include guard, because pixel_kernels.cc includes it each time
+// that it is compiled for AVX-512 or better. The kernels of that file call these if has_byte_dots()
+// returns true.
 //
-// A weight is split into three signed bytes, low + 256 * mid + 65536 * high. One instruction adds
-// the products of four pixels with one kind of byte. The three sums are joined at the end in 32-bit
-// integers. The result equals that of all other kernels, bit for bit.
+// A weight is split into three signed bytes: low + 256 * mid + 65536 * high. One instruction adds
+// the products of four pixels with one kind of byte. At the end the three sums are combined in
+// 32-bit integers. The result is bit for bit that of all other kernels.
 //
 // Vectors have 32 bytes, as in pixel_kernels.cc.
 
@@ -15,12 +16,12 @@
 
 #include "decode/pixel_kernels.h"
 
-// Highway's targets for such machines require more features than these kernels need.
+// Highway's targets for such machines require more CPU features than these kernels need.
 HWY_PUSH_ATTRIBUTES(HWY_TARGET_STR ",avx512vbmi,avx512vnni")
 namespace shardwise::detail {
 namespace HWY_NAMESPACE {
 
-/// True if this machine supports these kernels, and they are enabled.
+/// True if this machine supports these kernels and byte_dots_are_used() is true.
 inline bool has_byte_dots() noexcept {
   static const bool has =
       __builtin_cpu_supports("avx512vbmi") != 0 && __builtin_cpu_supports("avx512vnni") != 0;
@@ -31,13 +32,13 @@ HWY_INLINE __m256i load_bytes(const void* from) {
   return _mm256_loadu_si256(static_cast<const __m256i*>(from));
 }
 
-/// Four weights, split into bytes; the first weight is in the lowest byte.
+/// Four weights, each split into bytes. The first weight is in the lowest byte of each word.
 struct DotWeights {
   std::uint32_t low = 0;
   std::uint32_t mid = 0;
   std::uint32_t high = 0;
 
-  /// REQUIRES: |weight| < 2^23 - 2^16. The weight 1 is stored as 2^22.
+  /// REQUIRES: |weight| < 2^23 - 2^16. A weight of 1.0 is stored as 2^22.
   HWY_INLINE void set(std::size_t place, std::int32_t weight) {
     const auto first = static_cast<std::int8_t>(weight & 0xFF);
     const std::int32_t rest = (weight - first) >> 8;
@@ -52,7 +53,7 @@ struct DotWeights {
   }
 };
 
-/// Eight weighted sums that start with half of the last bit kept.
+/// Eight weighted sums. For rounding, each starts at half of the last bit that is kept.
 struct DotSum {
   __m256i low;
   __m256i mid;
@@ -72,7 +73,7 @@ struct DotSum {
   }
 };
 
-/// Returns the values of two sums as 16-bit numbers: all of the first, then all of the second.
+/// Returns the values of two sums as 16-bit numbers: first all of `first`, then all of `second`.
 HWY_INLINE __m256i dot_values(const DotSum& first, const DotSum& second) {
   const __m256i upper_halves =
       _mm256_setr_epi16(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
@@ -80,25 +81,26 @@ HWY_INLINE __m256i dot_values(const DotSum& first, const DotSum& second) {
                            kWeightBits - 16);
 }
 
-/// Rows that are computed together.
+/// Number of rows that are computed together.
 constexpr std::size_t kDotRows = 4;
-/// Rows after which the next group begins, so that their input stays in the cache.
+/// Number of rows after which the next group starts, so that the rows' input stays in the CPU
+/// cache.
 constexpr std::size_t kDotBlock = 32;
 static_assert(kRowGroup % kDotRows == 0);
-/// Steps whose weights stay in registers from row to row.
+/// Maximum number of steps whose weights stay in registers from row to row.
 constexpr std::size_t kMostKept = 3;
 
-/// The contribution of four taps to eight bytes of the result, one per lane: the pixels' positions
-/// among 32 bytes of the row, and their weights.
+/// The contribution of four taps to eight bytes of the result, one byte per lane. It consists of
+/// the pixels' positions among 32 bytes of the row, and of their weights.
 struct DotStep {
   std::uint32_t places[8];
   std::uint32_t low[8];
   std::uint32_t mid[8];
   std::uint32_t high[8];
-  std::size_t begin[2];  ///< offsets in the row of the lower and the upper 16 bytes
+  std::size_t begin[2];  ///< row offsets of the lower and the upper 16 bytes
 
   void set_lane(std::size_t lane, std::size_t place, const DotWeights& weights) {
-    // The bytes of neighbouring pixels are three apart.
+    // In RGB, the same channel of neighbouring pixels is three bytes apart.
     places[lane] = static_cast<std::uint32_t>(place) * 0x01010101U + 0x09060300U;
     low[lane] = weights.low;
     mid[lane] = weights.mid;
@@ -106,19 +108,19 @@ struct DotStep {
   }
 };
 
-/// Four taps of an output.
+/// Four taps of an output pixel.
 struct DotTaps {
   DotWeights weights;
-  std::size_t first = 0;  ///< first pixel
-  std::size_t count = 0;  ///< taps up to the last one with a weight
+  std::size_t first = 0;  ///< first input pixel
+  std::size_t count = 0;  ///< number of taps up to the last nonzero weight
 };
 
-/// The horizontal resize as steps. If the inputs of eight neighbouring result bytes lie within 32
-/// bytes of the row, a group computes those eight bytes. Otherwise it computes two pixels from 16
-/// bytes each, and two lanes stay unused.
+/// The horizontal resize as a list of steps. Result bytes are computed in groups. If the inputs of
+/// eight neighbouring result bytes are within 32 bytes of the row, a group computes these eight
+/// bytes. Otherwise it computes two pixels from 16 bytes each, and two lanes are unused.
 class DotPlan {
  public:
-  /// Uses the plan in `scratch`, or makes it there.
+  /// Uses the plan in `scratch`, or creates it there.
   DotPlan(const RowTaps& taps, std::size_t in_width, AcrossScratch& scratch)
       : row_bytes_(in_width * 3),
         out_bytes_(taps.num_outputs * 3),
@@ -137,7 +139,7 @@ class DotPlan {
     scratch.has_plan = true;
   }
 
-  /// True if a row of this width can be read 16 bytes at a time.
+  /// True if a row of this width is long enough to be read 16 bytes at a time.
   static bool fits(std::size_t in_width) { return in_width * 3 >= kHalfBytes; }
 
   [[nodiscard]] bool is_close() const { return is_close_; }
@@ -149,7 +151,8 @@ class DotPlan {
   [[nodiscard]] const DotStep* steps(std::size_t group) const {
     return steps_ + group * num_steps_;
   }
-  /// Returns the offset of a group's bytes. The last group may overlap its neighbour.
+  /// Returns the offset of a group's bytes in the result. The last group may overlap the one
+  /// before.
   [[nodiscard]] std::size_t output(std::size_t group) const {
     return is_close_ ? std::min(group * kLanes, out_bytes_ - kLanes) : group * kPairBytes;
   }
@@ -233,13 +236,13 @@ class DotPlan {
   DotTaps* taps_;
 };
 
-/// Stores eight bytes of each of four rows.
+/// Stores eight bytes to each of four rows.
 HWY_INLINE void store_dots(const DotSum& first, const DotSum& second, const DotSum& third,
                            const DotSum& fourth, std::uint8_t* out, std::size_t out_stride) {
   const __m256i bytes = _mm256_packus_epi16(dot_values(first, second), dot_values(third, fourth));
   const __m128d even = _mm_castsi128_pd(_mm256_castsi256_si128(bytes));
   const __m128d odd = _mm_castsi128_pd(_mm256_extracti128_si256(bytes, 1));
-  // Storing halves as doubles takes one instruction each.
+  // Storing each half as a double takes only one instruction.
   const auto store = [&](std::size_t y, double half) {
     std::memcpy(out + y * out_stride, &half, sizeof half);
   };
@@ -249,7 +252,7 @@ HWY_INLINE void store_dots(const DotSum& first, const DotSum& second, const DotS
   store(3, odd[1]);
 }
 
-/// Loads a step's 32 bytes of a row.
+/// Loads the 32 bytes of a row that a step needs.
 template <bool kIsClose>
 HWY_INLINE __m256i dot_bytes(const std::uint8_t* row, std::size_t lower, std::size_t upper) {
   if constexpr (kIsClose) return load_bytes(row + lower);
@@ -259,8 +262,9 @@ HWY_INLINE __m256i dot_bytes(const std::uint8_t* row, std::size_t lower, std::si
   return _mm256_inserti128_si256(_mm256_castsi128_si256(half(lower)), half(upper), 1);
 }
 
-/// Computes a group's bytes of some rows, a multiple of four.
-/// @param kKept  steps whose weights stay in registers: all of them if there are fewer than three.
+/// Computes a group's bytes for `num_rows` rows, a multiple of four.
+/// @param kKept  number of steps whose weights stay in registers. If there are fewer than three
+///   steps, it is their number.
 template <bool kIsClose, std::size_t kKept>
 void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t num_rows,
                     const DotStep* steps, std::size_t num_steps, std::uint8_t* out,
@@ -305,7 +309,7 @@ void dot_make_group(const std::uint8_t* in, std::size_t in_stride, std::size_t n
   }
 }
 
-/// Computes all groups' bytes of some rows, a multiple of four.
+/// Computes all groups' bytes for `num_rows` rows, a multiple of four.
 template <bool kIsClose, std::size_t kKept>
 void dot_resize_block(const std::uint8_t* in, std::size_t in_stride, std::size_t num_rows,
                       const DotPlan& plan, std::uint8_t* out, std::size_t out_stride) {
@@ -324,8 +328,8 @@ void dot_resize_rows(const std::uint8_t* in, std::size_t in_stride, std::size_t 
                                       out_stride);
   };
   if (num_rows < kDotRows) {
-    // Computes each row four times. The extra copies are overwritten later, or lie after the last
-    // row.
+    // Compute each row four times. The extra copies are overwritten by later rows, or are written
+    // after the last row.
     for (std::size_t y = 0; y < num_rows; ++y) resize(y, 0, kDotRows);
     return;
   }
@@ -333,10 +337,11 @@ void dot_resize_rows(const std::uint8_t* in, std::size_t in_stride, std::size_t 
   for (std::size_t y = 0; y < whole; y += kDotBlock) {
     resize(y, in_stride, std::min(kDotBlock, whole - y));
   }
-  if (whole < num_rows) resize(num_rows - kDotRows, in_stride, kDotRows);  // repeats some rows
+  // Computes some rows again.
+  if (whole < num_rows) resize(num_rows - kDotRows, in_stride, kDotRows);
 }
 
-/// Implements resize_across(). Returns false for rows that are too short to read.
+/// Implements resize_across(). Returns false if the rows are too short for these kernels.
 inline bool dot_resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                               std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
                               std::size_t out_stride, AcrossScratch& scratch) {
@@ -359,7 +364,7 @@ struct RowQuad {
 
 constexpr std::size_t kMostRowQuads = 8;
 
-/// A quad's weights, repeated in every lane.
+/// The weights of a RowQuad, repeated in every lane.
 struct DotFactors {
   __m256i low;
   __m256i mid;
@@ -376,14 +381,15 @@ struct DotFactors {
   }
 };
 
-/// The sums of 32 columns, in an order that two packings restore.
+/// The sums of 32 columns. Their order is such that packing them twice gives the columns in order.
 struct ColumnSums {
   DotSum first;
   DotSum second;
   DotSum third;
   DotSum fourth;
 
-  HWY_INLINE ColumnSums() {}  // an implicit one would lack these functions' instruction sets
+  // The implicit constructor would lack these functions' instruction sets.
+  HWY_INLINE ColumnSums() {}
   HWY_INLINE void add(const RowQuad& quad, std::size_t at) {
     const DotFactors factors(quad.weights);
     const auto row = [&](std::size_t k) { return load_bytes(quad.rows[k] + at); };
@@ -408,7 +414,8 @@ struct ColumnSums {
   }
 };
 
-/// @param kKept  quads that are added without a loop: all of them if there are fewer than three.
+/// @param kKept  number of quads that are added without a loop. If there are fewer than three
+///   quads, it is their number.
 template <std::size_t kKept>
 void dot_blend_quads(const RowQuad* quads, std::size_t num_quads, std::size_t size,
                      std::uint8_t* out) {
@@ -426,7 +433,7 @@ void dot_blend_quads(const RowQuad* quads, std::size_t num_quads, std::size_t si
   }
 }
 
-/// Implements blend_rows() for up to 32 rows. Returns false if there are more.
+/// Implements blend_rows() for at most 32 rows. Returns false if there are more.
 inline bool dot_blend_rows(const RowPair* pairs, std::size_t num_pairs, std::size_t size,
                            std::uint8_t* out) {
   const std::size_t num_quads = (num_pairs + 1) / 2;
@@ -438,7 +445,7 @@ inline bool dot_blend_rows(const RowPair* pairs, std::size_t num_pairs, std::siz
     for (std::size_t k = 0; k < 2; ++k) {
       const std::size_t place = i % 2 * 2 + k;
       quad.rows[place] = pair.rows[k];
-      // The last rows may have no pair; then their weights stay 0.
+      // The last quad may have fewer than four rows; its remaining weights stay 0.
       if (i < num_pairs) quad.weights.set(place, joined_weight(pair.low, pair.high, k != 0));
     }
   }

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kOrientationTag = 0x0112;
 constexpr std::size_t kEntryBytes = 12;
 
-/// Reads the numbers of a TIFF block in its byte order. Bytes outside the block read as 0.
+/// Reads the numbers of a TIFF block in the block's byte order. Bytes outside the block read as 0.
 class TiffNumbers {
  public:
   TiffNumbers(std::string_view tiff, bool big_endian) noexcept
@@ -32,18 +32,18 @@ class TiffNumbers {
   bool big_endian_;
 };
 
-/// TIFF's types by number: bytes per value, and if it is a whole number. (Pillow reads single bytes
-/// as text.)
+/// Properties of a TIFF type. The table's index is the type's number. Pillow reads single bytes as
+/// text, so they are not whole numbers here.
 struct TiffType {
-  std::size_t bytes = 0;  ///< 0 means that the type does not exist
+  std::size_t bytes = 0;  ///< bytes per value; 0 means that the type does not exist
   bool is_whole = false;
 };
 constexpr TiffType kTypes[] = {{},        {1},       {1},       {2, true}, {4, true}, {8},
                                {1, true}, {1},       {2, true}, {4, true}, {8},       {4},
                                {8},       {4, true}, {},        {},        {8, true}};
 
-/// Returns the tag's value in the first directory; 0 if the block is not a TIFF; nothing without
-/// such a tag.
+/// Returns the tag's value in the first directory; 0 if the block is not a TIFF; nullopt if the tag
+/// is missing.
 std::optional<std::uint64_t> orientation_tag(std::string_view exif) noexcept {
   constexpr std::string_view kPrefix("Exif\0\0", 6);
   for (int i = 0; i < 2 && exif.starts_with(kPrefix); ++i) exif.remove_prefix(kPrefix.size());
@@ -52,7 +52,7 @@ std::optional<std::uint64_t> orientation_tag(std::string_view exif) noexcept {
   const std::string_view mark = exif.substr(0, 2);
   const std::string_view version = exif.substr(2, 2);
   if (mark != "II" && mark != "MM") return 0;
-  // Some writers swap the version's bytes.
+  // Accept both orders, because some writers swap the version's bytes.
   if (version != std::string_view("*\0", 2) && version != std::string_view("\0*", 2)) return 0;
   const TiffNumbers numbers(exif, mark == "MM");
   const std::uint64_t directory = numbers.at(4, 4);
@@ -69,7 +69,7 @@ std::optional<std::uint64_t> orientation_tag(std::string_view exif) noexcept {
       size_of_all += size;
       if (size_of_all > exif.size()) continue;
       place = numbers.at(place, 4);
-      if (place + size > exif.size()) return std::nullopt;  // damaged: ignore the rest
+      if (place + size > exif.size()) return std::nullopt;  // damaged: ignore the remaining tags
     }
     if (size == 0 || numbers.at(entry, 2) != kOrientationTag) continue;
     return type.is_whole ? numbers.at(place, type.bytes) : 0;
@@ -77,7 +77,7 @@ std::optional<std::uint64_t> orientation_tag(std::string_view exif) noexcept {
   return std::nullopt;
 }
 
-/// Returns the digit after tiff:Orientation=" or <tiff:Orientation>.
+/// Returns the digit after tiff:Orientation=" or <tiff:Orientation>; nullopt if it is missing.
 std::optional<std::uint64_t> orientation_in_xmp(std::string_view xmp) noexcept {
   constexpr std::string_view kName = "tiff:Orientation";
   for (std::size_t at = xmp.find(kName); at != std::string_view::npos; at = xmp.find(kName, at)) {

@@ -27,7 +27,7 @@ ImageFormat image_format_of(std::string_view bytes) {
                           : "neither JPEG nor PNG nor WebP nor binary PNM by its first bytes");
 }
 
-/// A format's header reader and decoder.
+/// The functions that read a format's headers and decode its images.
 struct ImageCodec {
   ImageHeader (*read_header)(std::string_view);
   RealBox (*decode)(std::string_view, const DecodeRequest&, RgbImage&, DecodeWarnings&);
@@ -47,7 +47,7 @@ ImageCodec image_codec_of(ImageFormat format) noexcept {
   return {read_pnm_header, decode_pnm};
 }
 
-/// Decodes the requested part as stored, then turns it.
+/// Decodes the requested part as stored, then turns it upright.
 RealBox decode_turned(std::string_view bytes, const DecodeRequest& request, const ImageCodec& codec,
                       RgbImage& image, DecodeWarnings& warnings) {
   const ImageHeader header = codec.read_header(bytes);
@@ -141,7 +141,7 @@ void decode_rgb(std::string_view bytes, std::uint64_t max_pixels, RgbImage& imag
 
 unsigned choose_scale(std::size_t height, std::size_t width, std::size_t wanted_height,
                       std::size_t wanted_width, ScaleRule rule) noexcept {
-  // Eighths and quarters keep all numbers whole.
+  // In eighths and quarters, all numbers are integers.
   const std::size_t quarters = rule == ScaleRule::kNotSmaller ? 4 : 3;
   const auto suffices = [&](std::size_t size, std::size_t wanted, unsigned scale) {
     return size * scale * 4 >= wanted * 8 * quarters;

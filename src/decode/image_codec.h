@@ -12,44 +12,45 @@
 
 /// Decodes images to pixels. This header does not include the image libraries.
 ///
-/// The first bytes determine the format.
+/// The first bytes of an image determine its format.
 /// Threads: every function is safe concurrently.
-/// Errors: DecodeFailure for anything that cannot be decoded.
+/// Errors: DecodeFailure if the bytes cannot be decoded.
 namespace shardwise::detail {
 
 enum class ImageFormat : std::uint8_t { kJpeg, kPng, kWebp, kPnm };
 
-/// An image's properties that are known without decoding.
+/// The properties of an image that are known without decoding.
 struct ImageHeader {
   ImageFormat format = ImageFormat::kJpeg;
-  std::size_t height = 0;  ///< in the file, before turning
+  std::size_t height = 0;  ///< height as stored, before turning
   std::size_t width = 0;
-  unsigned orientation = 1;  ///< 1 to 8, see orientation_of(); 1 is upright
+  unsigned orientation = 1;  ///< 1 to 8, see orientation_of(); 1 means upright
 };
 
-/// Reads the markers, chunks or words before the pixels. Reads no pixel and calls no image library.
+/// Reads the header data that precedes the pixels. Decodes no pixels and calls no image library.
 SHARDWISE_EXPORT ImageHeader read_image_header(std::string_view bytes);
 
-/// Limit on an image's side. A very long side needs memory per row or column for reading and
-/// resizing, many times that of its pixels.
+/// Maximum height and width of an image. Reading and resizing an image with a very long side needs
+/// memory per row or column, many times the memory of its pixels.
 constexpr std::size_t kMaxImageSide = std::size_t{1} << 20;
 
 struct DecodeRequest {
-  /// Larger images are refused before memory is allocated, even for a crop. Images with a side
-  /// above kMaxImageSide are refused as well.
+  /// Maximum height * width of the whole image, even for a crop. Larger images, and images with a
+  /// side above kMaxImageSide, are rejected before memory is allocated.
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
-  /// Refuses damage that is otherwise forgiven with a warning.
+  /// Reject damage that would otherwise be tolerated with a warning.
   bool strict = false;
-  /// Turns and flips the image by its orientation.
+  /// Turn and flip the image according to its orientation.
   bool apply_orientation = false;
-  /// Keeps 16-bit values as stored, in pixels of 6 bytes. Refuses images with fewer bits.
+  /// Keep 16-bit values as stored, in pixels of 6 bytes. Images with fewer bits are rejected.
   bool keep_16_bits = false;
   /// The part to decode, in pixels of the full-size image, after turning if that is requested. Its
-  /// pixels equal those of a full decode. Data after its last row is not read, so damage there goes
-  /// unnoticed.
+  /// pixels equal those of a full decode. Data after the part's last row is not read, so damage in
+  /// that data is not detected.
   std::optional<Box> crop{};
-  /// JPEGs are decoded at scale / 8 of their size (see choose_scale()); other formats at full size.
-  /// REQUIRES: 1 to 8.
+  /// Decode JPEGs at scale / 8 of their size (see choose_scale()). Other formats are decoded at
+  /// full size.
+  /// REQUIRES: 1 <= scale <= 8.
   unsigned scale = 8;
 };
 
@@ -62,34 +63,35 @@ struct RealBox {
 };
 
 struct DecodeReport {
-  /// The requested part's position in the decoded image, in its pixels. It is the whole image,
-  /// unless scaling moved its edges into pixels.
+  /// Position of the requested part in the decoded image, in pixels. It is the whole image, unless
+  /// the part's edges are inside pixels after scaling.
   RealBox box;
   std::uint64_t num_warnings = 0;
-  std::vector<std::string> warnings;  ///< each kind once, at most eight
+  std::vector<std::string> warnings;  ///< texts without repetitions, at most eight
 };
 
-/// Decodes JPEG, PNG, WebP or binary PNM into `image`: the first frame, if it is an animation.
+/// Decodes a JPEG, PNG, WebP or binary PNM into `image`. Decodes the first frame of an animation.
 ///
-/// Damage that costs no rows is forgiven with a warning. In JPEGs, damaged codes and an early
-/// end-of-image marker are also forgiven, as in Pillow. A file that ends before its pixels is
-/// refused.
-/// Alpha is dropped; colour profiles and gamma are not applied. 16 bits are scaled to 8 unless
-/// `request` keeps them.
+/// Damage that affects no rows is tolerated with a warning. Damaged codes and an early
+/// end-of-image marker in a JPEG are tolerated too, as in Pillow. A file that ends before all
+/// pixels are read is rejected. Alpha is dropped. Colour profiles and gamma are not applied.
+/// 16-bit values are scaled to 8 bits unless `request` keeps them.
 SHARDWISE_EXPORT DecodeReport decode_rgb(std::string_view bytes, const DecodeRequest& request,
                                          RgbImage& image);
-/// Decodes a whole image, and drops the warnings.
+/// Decodes a whole image, and discards the warnings.
 SHARDWISE_EXPORT void decode_rgb(std::string_view bytes, std::uint64_t max_pixels, RgbImage& image);
 
-/// Lower limit on the size for choose_scale().
+/// The minimum size for choose_scale().
 enum class ScaleRule : std::uint8_t {
-  kNotSmaller,    ///< the scaled image is at least as large as wanted, in both directions
-  kThreeQuarters  ///< the scaled image has at least 3/4 of the wanted size: faster, less sharp
+  kNotSmaller,  ///< the scaled image must be at least as large as wanted, in both directions
+  /// The scaled image must have at least 3/4 of the wanted size; faster, less sharp.
+  kThreeQuarters
 };
 
-/// Returns the smallest scale, in eighths, to decode `height` x `width` pixels before a resize to
-/// `wanted_height` x `wanted_width`. It is 8, 4, 2 or 1, for which libjpeg-turbo has vector code.
-/// It decodes 7/8 to 5/8 more slowly than the full size, and 3/8 more slowly than 4/8.
+/// Returns the smallest scale, in eighths, for decoding `height` x `width` pixels before a resize
+/// to `wanted_height` x `wanted_width`. The result is 8, 4, 2 or 1, because libjpeg-turbo has
+/// vector code only for these scales. It decodes 7/8 to 5/8 more slowly than full size, and 3/8
+/// more slowly than 4/8.
 SHARDWISE_EXPORT unsigned choose_scale(std::size_t height, std::size_t width,
                                        std::size_t wanted_height, std::size_t wanted_width,
                                        ScaleRule rule = ScaleRule::kNotSmaller) noexcept;

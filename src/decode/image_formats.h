@@ -9,17 +9,18 @@
 #include "decode/image_codec.h"
 #include "decode/rgb_image.h"
 
-/// Functions that the image formats share. Each format decodes the request's crop at its scale. The
-/// crop is in stored pixels here; the caller turns the image.
+/// Functions that the image formats share. Each format decodes the request's crop at the request's
+/// scale. Here crops are in stored pixels, because the caller turns the decoded image.
 namespace shardwise::detail {
 
-/// Forgiven damage. The image libraries' callbacks write here, so nothing throws or allocates.
+/// Warnings about tolerated damage. The image libraries' callbacks add to it, so adding neither
+/// throws nor allocates.
 class DecodeWarnings {
  public:
-  /// Copies `text`, cut to kTextSize.
+  /// Copies `text`, truncated to kTextSize.
   void add(const char* text) noexcept;
   [[nodiscard]] std::uint64_t count() const noexcept { return count_; }
-  /// Returns each kind once.
+  /// Returns the texts without repetitions.
   [[nodiscard]] std::vector<std::string> texts() const;
 
  private:
@@ -31,16 +32,16 @@ class DecodeWarnings {
   char texts_[kMaxKinds][kTextSize];
 };
 
-/// Throws DecodeFailure unless height x width is at least 1 and at most `max_pixels`, and no side
-/// exceeds kMaxImageSide.
+/// Throws DecodeFailure if height x width is 0 or exceeds `max_pixels`, or if a side exceeds
+/// kMaxImageSide.
 SHARDWISE_EXPORT void require_pixels(std::uint64_t height, std::uint64_t width,
                                      std::uint64_t max_pixels);
-/// Throws DecodeFailure unless `depth` is 16.
+/// Throws DecodeFailure if `depth` is not 16.
 void require_16_bits(std::string_view format, std::size_t depth);
-/// Returns the requested part of an image; all of it without a crop. Throws DecodeFailure unless
-/// the crop lies inside.
+/// Returns the requested crop of an image, or the whole image if there is no crop. Throws
+/// DecodeFailure if the crop is not inside the image.
 Box wanted_box(const DecodeRequest& request, std::size_t height, std::size_t width);
-/// Returns all of `box`, for an image that was not scaled.
+/// Returns the whole of `box`, for an image that was not scaled.
 RealBox whole_of(const Box& box) noexcept;
 
 ImageHeader read_jpeg_header(std::string_view bytes);
@@ -57,12 +58,12 @@ RealBox decode_webp(std::string_view bytes, const DecodeRequest& request, RgbIma
 RealBox decode_pnm(std::string_view bytes, const DecodeRequest& request, RgbImage& image,
                    DecodeWarnings& warnings);
 
-/// The first frame of an animated WebP, or all of a still one.
+/// The first frame of an animated WebP, or the whole of a still image.
 struct WebpFrame {
   std::string_view bytes;
-  Box place;  ///< position on the canvas
+  Box place;  ///< position of the frame on the canvas
 };
-/// REQUIRES: `header` is read_webp_header(bytes).
+/// REQUIRES: `header` is the result of read_webp_header(bytes).
 WebpFrame first_webp_frame(std::string_view bytes, const ImageHeader& header);
 
 }  // namespace shardwise::detail

@@ -1,5 +1,5 @@
-// Reads the headers of the formats that have a library without calling it. This is faster, and
-// finds the metadata in place. Every offset is checked before use.
+// Reads the headers of images without calling the image libraries. This is faster, and the metadata
+// is found without copying. Every offset is checked before use.
 
 #include <zlib.h>
 
@@ -18,14 +18,14 @@ std::size_t byte_at(std::string_view bytes, std::size_t i) {
   return static_cast<unsigned char>(bytes[i]);
 }
 
-/// REQUIRES: the range lies in `bytes`.
+/// REQUIRES: the range is inside `bytes`.
 std::size_t read_big_endian(std::string_view bytes, std::size_t offset, std::size_t num_bytes) {
   std::size_t value = 0;
   for (std::size_t i = 0; i < num_bytes; ++i) value = value << 8 | byte_at(bytes, offset + i);
   return value;
 }
 
-/// REQUIRES: the range lies in `bytes`.
+/// REQUIRES: the range is inside `bytes`.
 std::size_t read_little_endian(std::string_view bytes, std::size_t offset, std::size_t num_bytes) {
   std::size_t value = 0;
   for (std::size_t i = num_bytes; i > 0; --i) value = value << 8 | byte_at(bytes, offset + i - 1);
@@ -34,8 +34,8 @@ std::size_t read_little_endian(std::string_view bytes, std::size_t offset, std::
 
 // ------------------------------------------------------------------------------------------ JPEG
 
-/// Walks the markers before a JPEG's first scan. Like libjpeg, it skips bytes that belong to no
-/// segment.
+/// Iterates over the markers before a JPEG's first scan. Like libjpeg, it skips bytes that are not
+/// part of a segment.
 class JpegMarkers {
  public:
   explicit JpegMarkers(std::string_view bytes) : bytes_(bytes) {}
@@ -53,8 +53,8 @@ class JpegMarkers {
     kApp1 = 0xE1
   };
 
-  /// Moves to the next marker that has a segment or ends the image. Returns false at the end of the
-  /// data.
+  /// Moves to the next marker that has a segment or ends the image. Returns false if the data ends
+  /// first.
   bool next() {
     do {
       at_ = std::min(bytes_.find('\xFF', at_), bytes_.size());
@@ -79,17 +79,18 @@ class JpegMarkers {
 
  private:
   std::string_view bytes_;
-  std::size_t at_ = 2;  // after the marker that starts the image
+  std::size_t at_ = 2;  // starts after the marker that begins the image
   std::size_t code_ = 0;
   std::string_view segment_;
 };
 
 // ------------------------------------------------------------------------------------------- PNG
 
-/// Inflates `bytes` as far as possible; returns an empty text if they are damaged, or exceed 1 MiB.
+/// Inflates as much of `bytes` as possible. Returns an empty text if they are damaged, or inflate
+/// to more than 1 MiB.
 std::string inflated(std::string_view bytes) {
   constexpr std::size_t kMost = std::size_t{1} << 20;
-  constexpr std::size_t kMostRatio = 1032;  // zlib's
+  constexpr std::size_t kMostRatio = 1032;  // zlib's maximum ratio
   z_stream stream{};
   if (inflateInit(&stream) != Z_OK) return {};
   std::string text(std::min(kMost, bytes.size() * kMostRatio) + 1, '\0');
@@ -105,7 +106,8 @@ std::string inflated(std::string_view bytes) {
   return text;
 }
 
-/// Removes the text before the next zero, and the zero. Returns false if there is no zero.
+/// Removes the text before the next zero byte from `rest`, with that byte. Returns false if there
+/// is no zero byte.
 bool take_word(std::string_view& rest, std::string_view& word) {
   const std::size_t end = rest.find('\0');
   if (end == std::string_view::npos) return false;
@@ -114,7 +116,7 @@ bool take_word(std::string_view& rest, std::string_view& word) {
   return true;
 }
 
-/// A tEXt, zTXt or iTXt chunk, and the part after its keyword.
+/// A tEXt, zTXt or iTXt chunk: its keyword, and the data after it.
 struct PngText {
   std::string_view name;
   std::string_view rest;
@@ -127,7 +129,8 @@ struct PngText {
       is_compressed = left[0] != '\0';
       left.remove_prefix(1);
     }
-    if (left.empty() || (is_compressed && left[0] != '\0')) return {};  // only one method exists
+    // The format defines only one compression method.
+    if (left.empty() || (is_compressed && left[0] != '\0')) return {};
     left.remove_prefix(1);
     std::string_view word;
     if (name == "iTXt" && !(take_word(left, word) && take_word(left, word))) return {};
@@ -135,8 +138,8 @@ struct PngText {
   }
 };
 
-/// Finds the orientation in a PNG's chunks. The last chunk of each kind counts, and only that one
-/// is expanded.
+/// Finds the orientation in a PNG's chunks. The last chunk of each kind is used, and only that
+/// chunk is decompressed.
 class PngMetadata {
  public:
   void take(std::string_view name, std::string_view data) {
@@ -167,7 +170,7 @@ struct WebpChunk {
   std::string_view data;
 };
 
-/// Removes the next whole chunk from `rest`; returns nothing at the end of the chunks.
+/// Removes the next complete chunk from `rest`. Returns nullopt if no complete chunk is left.
 std::optional<WebpChunk> take_webp_chunk(std::string_view& rest) {
   if (rest.size() < 8) return std::nullopt;
   const std::size_t size = read_little_endian(rest, 4, 4);
@@ -177,7 +180,7 @@ std::optional<WebpChunk> take_webp_chunk(std::string_view& rest) {
   return chunk;
 }
 
-/// Reads the header of a bare bitstream, which may be truncated.
+/// Reads the header of a bitstream without a container. The bitstream may be truncated.
 ImageHeader bare_webp_header(std::string_view name, std::string_view data) {
   if (name == "VP8 " && data.size() >= 10 && data.substr(3, 3) == "\x9D\x01\x2A") {
     return {ImageFormat::kWebp, read_little_endian(data, 8, 2) & 0x3FFF,
@@ -214,7 +217,7 @@ ImageHeader read_jpeg_header(std::string_view bytes) {
       header.height = read_big_endian(segment, 1, 2);
       header.width = read_big_endian(segment, 3, 2);
     } else if (markers.code() == JpegMarkers::kApp1 && segment.starts_with(kExif)) {
-      if (!exif.empty()) {  // a large block has several segments
+      if (!exif.empty()) {  // a large block is split into several segments
         if (extended.empty()) extended = exif;
         extended += segment.substr(kExif.size());
       }
@@ -230,7 +233,7 @@ ImageHeader read_jpeg_header(std::string_view bytes) {
 
 ImageHeader read_png_header(std::string_view bytes) {
   constexpr std::size_t kSignatureBytes = 8;
-  constexpr std::size_t kAroundData = 12;  // length, name, CRC
+  constexpr std::size_t kAroundData = 12;  // bytes of a chunk's length, name and CRC
   std::string_view rest = bytes.substr(kSignatureBytes);
   if (rest.size() < 25) throw DecodeFailure("PNG: the data ends early");
   if (rest.substr(4, 4) != "IHDR") throw DecodeFailure("PNG: the first chunk is not IHDR");

@@ -1,5 +1,5 @@
 #include <cstdio>
-// libjpeg needs stdio.h before it.
+// libjpeg's headers need stdio.h to be included before them.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -13,23 +13,24 @@
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
 
-// libjpeg leaves its callbacks by longjmp. Functions that call setjmp therefore hold no object with
-// a destructor, and change no local variable after setjmp. Memory belongs to a class around them.
+// Our callbacks leave libjpeg by longjmp. Functions that call setjmp therefore have no objects with
+// destructors, and do not change local variables after setjmp. A class around them owns all memory.
 //
-// At the end of the data, libjpeg gets an end-of-image marker. If it needs more bits, it continues
-// with zeros and a warning. A file that lacks only its marker therefore passes. Any warning after
-// the end means that pixels are missing.
+// At the end of the data, libjpeg is given an end-of-image marker. If it needs more bits, it
+// continues with zeros and issues a warning. A file that lacks only the marker is therefore
+// accepted. A warning after the end of the data means that pixels are missing.
 
 namespace shardwise::detail {
 namespace {
 
 constexpr std::size_t kJpegMessageSize = 240;
-constexpr int kMaxScans = 500;  // real progressive files have about ten
+constexpr int kMaxScans = 500;  // real progressive files have about ten scans
 constexpr JDIMENSION kRowsAtOnce = 8;
 constexpr unsigned kFullScale = 8;
 
 struct JpegErrors {
-  jpeg_error_mgr manager;  // must be first: libjpeg passes its address back
+  // Must be the first member, because libjpeg passes its address to callbacks.
+  jpeg_error_mgr manager;
   std::jmp_buf jump;
   DecodeWarnings* warnings;
   bool is_strict;
@@ -81,7 +82,7 @@ static void jpeg_do_nothing(j_decompress_ptr) {}
 static boolean jpeg_needs_more(j_decompress_ptr jpeg) {
   static constexpr std::array<JOCTET, 2> kEndOfImage = {0xFF, JPEG_EOI};
   JpegErrors& errors = errors_of(reinterpret_cast<j_common_ptr>(jpeg));
-  // An arithmetic decoder reads zeros after the end as data, without a warning.
+  // An arithmetic decoder reads zeros after the end as data, without a warning, so fail here.
   if (!errors.is_in_pixels || jpeg->arith_code) give_up(errors, "the data ends early");
   if (!errors.has_ended_early) {
     WARNMS(jpeg, JWRN_JPEG_EOF);
@@ -102,8 +103,8 @@ static void jpeg_skip(j_decompress_ptr jpeg, long num_bytes) {
 
 }  // extern "C"
 
-/// Converts CMYK to RGB. Like Pillow, it treats inks as inverted (Adobe's convention) even without
-/// Adobe's marker.
+/// Converts CMYK to RGB. Treats the ink values as inverted (Adobe's convention) even without
+/// Adobe's marker, as Pillow does.
 void inks_to_rgb(const std::uint8_t* inks, std::size_t num_pixels, std::uint8_t* rgb) {
   for (std::size_t i = 0; i < num_pixels; ++i, inks += 4, rgb += 3) {
     for (int c = 0; c < 3; ++c) {
@@ -177,8 +178,8 @@ class JpegReader {
     return true;
   }
 
-  /// Checks a file of several scans, which was read to its end. Missing scans are an error only if
-  /// the end is missing as well: then they may have been cut off.
+  /// Checks a file of several scans that was read to its end. Throws if scans are missing and the
+  /// end-of-image marker is missing too, because the file may then be truncated.
   void require_all_scans() const {
     if (!errors_.has_ended_early) return;
     for (int c = 0; c < jpeg_.num_components; ++c) {
@@ -188,13 +189,14 @@ class JpegReader {
     }
   }
 
-  /// Returns how many coefficients of a progressive file's component are complete to the last bit.
+  /// Returns the number of coefficients of a progressive file's component that are complete to the
+  /// last bit.
   int num_precise(int component) const {
     const int* bits = jpeg_.coef_bits[component];
     return static_cast<int>(std::count(bits, bits + DCTSIZE2, 0));
   }
 
-  /// Returns the pixels of the scaled image that `box` touches.
+  /// Returns the rectangle of the scaled image whose pixels `box` touches.
   static Box scaled(const Box& box, unsigned scale) {
     const auto down = [&](std::size_t edge) { return edge * scale / kFullScale; };
     const auto up = [&](std::size_t edge) { return (edge * scale + kFullScale - 1) / kFullScale; };
@@ -212,7 +214,7 @@ class JpegReader {
     return true;
   }
 
-  /// Reads up to kRowsAtOnce rows to `out`, which begins with row `first`.
+  /// Reads up to kRowsAtOnce rows. `out` begins with row `first`.
   JDIMENSION read_rows(std::uint8_t* out, std::size_t stride, JDIMENSION first) noexcept {
     std::array<JSAMPROW, kRowsAtOnce> rows;
     const JDIMENSION at = jpeg_.output_scanline;
@@ -221,7 +223,7 @@ class JpegReader {
     return jpeg_read_scanlines(&jpeg_, rows.data(), num_rows);
   }
 
-  /// Reads the rows and columns of `box` through the scratch rows.
+  /// Reads the rows and columns of `box`, using the scratch rows.
   bool read_part(const Box& box, bool to_the_end, RgbImage& image) {
     JDIMENSION first_column = 0;
     if (!skip_to(box, first_column)) return false;
@@ -258,12 +260,12 @@ class JpegReader {
     return true;
   }
 
-  /// Narrows the output to the columns of `box` and a margin, and skips the rows above.
+  /// Restricts the output to the columns of `box` and a margin, and skips the rows above `box`.
   bool skip_to(const Box& box, JDIMENSION& first_column) noexcept {
     if (setjmp(errors_.jump) != 0) return false;
     if (box.width < jpeg_.output_width && !smooths_blocks()) {
-      // Chroma is interpolated from its neighbours, and libjpeg treats the edge of the decoded part
-      // as the edge of the image. Decode one more sample on each side.
+      // Chroma is interpolated from neighbouring samples, and libjpeg treats the edge of the
+      // decoded part as the edge of the image. Therefore decode one more sample on each side.
       const std::size_t margin = static_cast<std::size_t>(jpeg_.max_h_samp_factor);
       const std::size_t left = box.left - std::min(box.left, margin);
       const std::size_t right =
@@ -276,8 +278,8 @@ class JpegReader {
     return true;
   }
 
-  /// True if libjpeg smooths a progressive image with missing coefficients. It then uses the blocks
-  /// around each block, so columns beside a crop are needed.
+  /// True if libjpeg smooths a progressive image with missing coefficients. Smoothing uses the
+  /// neighbours of each block, so the columns next to a crop must also be decoded.
   bool smooths_blocks() const {
     if (!jpeg_.progressive_mode) return false;
     for (int c = 0; c < jpeg_.num_components; ++c) {

@@ -1,4 +1,4 @@
-// Stubs for formats whose library was excluded at configure time.
+// Stubs for image formats whose library was excluded when the build was configured.
 
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"

@@ -14,9 +14,9 @@ namespace shardwise::detail {
 namespace {
 
 constexpr std::size_t kMaxHeaderBytes = std::size_t{1} << 20;
-constexpr std::size_t kMaxDimensions = 64;  // NumPy's own limit
+constexpr std::size_t kMaxDimensions = 64;  // NumPy has the same limit
 
-/// Reads the header's text, a Python dict with three known keys. Other Python syntax is refused.
+/// Parses the header's text, a Python dict with three known keys. Rejects all other Python syntax.
 class HeaderText {
  public:
   explicit HeaderText(std::string_view text) : rest_(text) {}
@@ -142,7 +142,7 @@ class HeaderText {
         throw DecodeFailure("npy: the shape holds something that is no size");
       }
       rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-      take('L');  // written by Python 2
+      take('L');  // Python 2 writes this suffix
       header.shape.push_back(size);
       if (header.shape.size() > kMaxDimensions) throw DecodeFailure("npy: too many dimensions");
       if (!take(',')) {
@@ -155,7 +155,8 @@ class HeaderText {
   std::string_view rest_;
 };
 
-/// Returns the number of items. The overflow check omits zero sizes, since strides need it as well.
+/// Returns the number of items. The overflow check ignores dimensions of size 0, because strides
+/// must not overflow either.
 std::uint64_t checked_items(const NpyHeader& header) {
   constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   std::uint64_t product = header.item_bytes;
@@ -172,14 +173,14 @@ std::uint64_t checked_items(const NpyHeader& header) {
   return is_empty ? 0 : product / header.item_bytes;
 }
 
-/// Copies items and reverses the bytes of each number.
+/// Copies numbers and reverses the bytes of each.
 void copy_swapped(const char* from, std::size_t num_bytes, std::size_t number_bytes, char* to) {
   for (std::size_t at = 0; at < num_bytes; at += number_bytes) {
     std::reverse_copy(from + at, from + at + number_bytes, to + at);
   }
 }
 
-/// Copies the items of an array whose first index varies fastest.
+/// Copies the items of an array in Fortran order to C order.
 void copy_transposed(const NpyHeader& header, const char* from, char* to) {
   const std::size_t rank = header.shape.size();
   std::vector<std::size_t> index(rank, 0);
@@ -255,7 +256,8 @@ void write_npy(const NpyHeader& header, std::string_view bytes, std::byte* out) 
       }
     }
   } else if (header.kind == 'b') {
-    // Any byte except 0 is true; a bool that is neither 0 nor 1 would be undefined behaviour.
+    // Convert every nonzero byte to 1, because a bool that is neither 0 nor 1 would be undefined
+    // behaviour.
     std::transform(from, from + num_bytes, to, [](char c) { return static_cast<char>(c != 0); });
   } else if (from != to) {
     std::memcpy(to, from, num_bytes);

@@ -10,7 +10,7 @@
 
 namespace shardwise::detail {
 
-/// The header of a NumPy .npy file, checked against the bytes after it.
+/// The header of a NumPy .npy file, checked against the size of the data. Format:
 ///
 ///     "\x93NUMPY" | major, minor | length of the text, 2 bytes (version 1) or 4, little-endian
 ///     text: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }  blanks  \n
@@ -25,13 +25,14 @@ struct SHARDWISE_EXPORT NpyHeader {
   std::uint64_t num_items = 0;
 };
 
-/// Parses the header. Throws DecodeFailure unless `bytes` is an array of plain numbers, exactly as
-/// long as the header says.
+/// Parses the header. Throws DecodeFailure if `bytes` is not an array of plain numbers, or is
+/// longer or shorter than the header says.
 SHARDWISE_EXPORT NpyHeader parse_npy_header(std::string_view bytes);
 
-/// Writes the array's items to `to`, in C order and the machine's byte order. Bools become 0 or 1.
-/// @param header  parse_npy_header(bytes).
-/// @param to      header.num_items * header.item_bytes bytes.
+/// Writes the array's items to `to`, in C order and in the machine's byte order. Bools are written
+/// as 0 or 1.
+/// @param header  the result of parse_npy_header(bytes).
+/// @param to      memory of header.num_items * header.item_bytes bytes.
 SHARDWISE_EXPORT void write_npy(const NpyHeader& header, std::string_view bytes, std::byte* to);
 
 }  // namespace shardwise::detail

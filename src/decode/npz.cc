@@ -42,7 +42,7 @@ std::string_view name_of(archive_entry* entry) {
   return name == nullptr ? std::string_view() : name;
 }
 
-/// Reads the data of the reader's current member.
+/// Reads the data of the archive member that the reader is at.
 std::string read_member(archive* reader, std::string_view array, std::uint64_t max_bytes) {
   constexpr std::size_t kPiece = std::size_t{1} << 16;
   std::string data;
@@ -52,7 +52,7 @@ std::string read_member(archive* reader, std::string_view array, std::uint64_t m
       throw DecodeFailure("npz: array " + in_quotes(array) + " has more than the limit of " +
                           std::to_string(max_bytes) + " bytes");
     }
-    // The archive's sizes are unverified, so memory grows with the data.
+    // Allocate as data arrives, because the sizes that the archive states are unverified.
     data.resize(filled + std::max(kPiece, filled / 2));
     const la_ssize_t got = archive_read_data(reader, data.data() + filled, data.size() - filled);
     if (got < 0) fail(reader, "array " + in_quotes(array) + " cannot be read");
@@ -68,11 +68,11 @@ std::string read_npz(std::string_view bytes, std::string_view array, std::uint64
   const std::string wanted = std::string(array) + ".npy";
   std::optional<std::string> found;
   std::string others;
-  constexpr std::size_t kMostNamed = 1000;  // characters
+  constexpr std::size_t kMostNamed = 1000;  // maximum number of characters in the list
   for (archive_entry* entry = nullptr;;) {
     const int result = archive_read_next_header(reader.get(), &entry);
     if (result == ARCHIVE_EOF) break;
-    // A warning concerns names and times.
+    // A warning concerns only names and times.
     if (result != ARCHIVE_OK && result != ARCHIVE_WARN) fail(reader.get(), "it is damaged");
     std::string_view name = name_of(entry);
     if (name == wanted && archive_entry_filetype(entry) == AE_IFREG) {

@@ -22,12 +22,13 @@ RealBox Orientation::upright(RealBox box, std::size_t height, std::size_t width)
 
 namespace {
 
-/// REQUIRES: `image` has the size of the upright form, and pixels of kPixelBytes.
+/// REQUIRES: `image` has the size of the upright form and kPixelBytes per pixel.
 template <std::size_t kPixelBytes>
 void turn_pixels(const RgbView& from, const Orientation& by, RgbImage& image) {
   const std::size_t height = from.height;
   const std::size_t width = from.width;
-  // With tiles, both sides stay in the cache even if rows and columns are swapped.
+  // Work in tiles, so that source and destination stay in the CPU cache even if rows and columns
+  // are swapped.
   constexpr std::size_t kTile = 32;
   for (std::size_t top = 0; top < image.height(); top += kTile) {
     const std::size_t bottom = std::min(top + kTile, image.height());

@@ -5,8 +5,8 @@
 
 namespace shardwise::detail {
 
-/// An Exif orientation as three steps from the upright image to the stored one: swap rows with
-/// columns, reverse the order of rows, reverse the order of columns. Each step is optional.
+/// An Exif orientation as three optional steps from the upright image to the stored image: swap
+/// rows with columns, reverse the order of rows, reverse the order of columns.
 struct Orientation {
   explicit Orientation(unsigned exif) noexcept
       : swaps(exif >= 5),
@@ -17,11 +17,11 @@ struct Orientation {
   bool flips_rows;
   bool flips_columns;
 
-  /// Converts `box` from the upright form to the stored image of height x width.
+  /// Converts `box` from upright coordinates to coordinates of the stored image of height x width.
   [[nodiscard]] Box stored(const Box& box, std::size_t height, std::size_t width) const noexcept;
-  /// Converts `box` from the stored image of height x width to the upright form.
+  /// Converts `box` from coordinates of the stored image of height x width to upright coordinates.
   [[nodiscard]] RealBox upright(RealBox box, std::size_t height, std::size_t width) const noexcept;
-  /// Writes the upright form of `stored` to `image`.
+  /// Writes `stored` to `image`, turned upright.
   void turn(const RgbImage& stored, RgbImage& image) const;
 };
 

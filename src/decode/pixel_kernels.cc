@@ -5,15 +5,16 @@
 #include <atomic>
 #include <cstring>
 
-// Excludes vectors of unknown length (SVE, RVV), since the loops work in blocks of 16 bytes.
+// Exclude vectors of unknown length (SVE, RVV), because the loops work in blocks of 16 bytes.
 // Machines with SVE also have NEON.
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "decode/pixel_kernels.cc"  // this file again, for each instruction set
+// This file is included again for each instruction set.
+#define HWY_TARGET_INCLUDE "decode/pixel_kernels.cc"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#if HWY_TARGET <= HWY_AVX3  // AVX3 or better: better targets have lower numbers
+#if HWY_TARGET <= HWY_AVX3  // AVX3 or better, because better targets have lower numbers
 #include "decode/dot_kernels-inl.h"
 #endif
 
@@ -35,7 +36,7 @@ void resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t /*
       for (std::size_t tap = 0; tap < taps.num_taps; ++tap, from += 3) {
         const std::uint32_t* pair = weights + tap / 2 * 2;
         const std::int32_t weight = joined_weight(pair[0], pair[1], tap % 2 != 0);
-        if (weight == 0) continue;  // the tap may lie beyond the row
+        if (weight == 0) continue;  // such a tap may be after the row's end
         for (int c = 0; c < 3; ++c) sums[c] += from[c] * weight;
       }
       for (int c = 0; c < 3; ++c) out[y * out_stride + 3 * x + c] = to_byte(sums[c]);
@@ -66,8 +67,8 @@ void split_row(const std::uint8_t* rgb, std::size_t num_pixels, std::uint8_t* re
 
 #else
 
-// At most 32 bytes: after products in 64-byte vectors, an Ice Lake slows down for a while, which
-// would delay decoding the next image (docs/figures.md).
+// Use vectors of at most 32 bytes. After multiplying 64-byte vectors, an Ice Lake CPU runs more
+// slowly for a while, which would delay decoding the next image (docs/figures.md).
 using Bytes = hn::CappedTag<std::uint8_t, 32>;
 using Shorts = hn::Repartition<std::int16_t, Bytes>;
 using Words = hn::Repartition<std::int32_t, Bytes>;
@@ -77,11 +78,11 @@ using WordVector = hn::Vec<Words>;
 
 constexpr std::size_t kVectorBytes = hn::MaxLanes(Bytes());
 constexpr std::size_t kBlocks = kVectorBytes / 16;
-constexpr std::size_t kVectors = 2;  // vectors of rows per step
+constexpr std::size_t kVectors = 2;  // number of vectors of rows per step
 constexpr std::size_t kRows = kBlocks * kVectors;
 static_assert(kRowGroup % kRows == 0);
 
-/// Adds the products of each word's 16-bit halves.
+/// Adds the products of the 16-bit halves of each word.
 HWY_INLINE WordVector add_products(WordVector sum, ShortVector a, ShortVector b) {
   const Words words;
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_EMU128
@@ -101,7 +102,7 @@ HWY_INLINE ShortVector both(std::uint32_t halves) {
   return hn::BitCast(Shorts(), hn::Set(hn::Repartition<std::uint32_t, Bytes>(), halves));
 }
 
-/// A weighted sum that starts with half of the last bit kept.
+/// A weighted sum. For rounding, it starts at half of the last bit that is kept.
 struct Sum {
   WordVector low;
   WordVector high;
@@ -117,7 +118,7 @@ struct Sum {
   }
 };
 
-/// Interleaves bytes in each block of 16: `even` at even positions, `odd` at odd ones.
+/// Interleaves bytes in each block of 16: `even` at even positions, `odd` at odd positions.
 HWY_INLINE ByteVector to_bytes(ShortVector even, ShortVector odd) {
   const Shorts shorts;
   const auto zero = hn::Zero(shorts);
@@ -127,7 +128,7 @@ HWY_INLINE ByteVector to_bytes(ShortVector even, ShortVector odd) {
   return hn::BitCast(Bytes(), hn::Or(even, hn::ShiftLeft<8>(odd)));
 }
 
-/// Loads 16 bytes of each row, a block per row.
+/// Loads 16 bytes from each row into one block per row.
 template <class D>
 HWY_INLINE hn::Vec<D> load_blocks(D d, const std::uint8_t* const* rows, std::size_t offset) {
   if constexpr (hn::MaxLanes(D()) == 16) {
@@ -152,20 +153,20 @@ HWY_INLINE void store_blocks(D d, hn::Vec<D> blocks, std::uint8_t* const* rows,
 }
 
 constexpr std::uint8_t kNone = 0x80;
-/// Shuffles of five RGB pixels in 16 bytes: pairs 0 and 1, 2 and 3, and pixel 4 alone. The result
-/// is R R G G B B - -, 16 bits each.
+/// Shuffles for five RGB pixels in 16 bytes. They select pixels 0 and 1, pixels 2 and 3, and pixel
+/// 4 alone. The result is R R G G B B - -, with 16 bits each.
 alignas(16) constexpr std::uint8_t kPairs[3][16] = {
     {0, kNone, 3, kNone, 1, kNone, 4, kNone, 2, kNone, 5, kNone, kNone, kNone, kNone, kNone},
     {6, kNone, 9, kNone, 7, kNone, 10, kNone, 8, kNone, 11, kNone, kNone, kNone, kNone, kNone},
     {12, kNone, kNone, kNone, 13, kNone, kNone, kNone, 14, kNone, kNone, kNone, kNone, kNone, kNone,
      kNone}};
-/// Shuffles four pixels R G B -, the first two at even positions, the others at odd ones, to R G B
-/// R G B ...
+/// Shuffle that compacts four pixels R G B - to R G B R G B ... The first two pixels are at even
+/// positions, the others at odd positions.
 alignas(16) constexpr std::uint8_t kCompact[16] = {0, 2, 4,  8,  10,    12,    1,     3,
                                                    5, 9, 11, 13, kNone, kNone, kNone, kNone};
 
-/// Reads of an output's taps: `doubles` reads of 16 bytes with two pairs each, and one to three
-/// pairs from the last 16 bytes.
+/// How the taps of an output pixel are read: `doubles` reads of 16 bytes with two pairs each, then
+/// one to three pairs from the last 16 bytes.
 struct Reads {
   explicit Reads(std::size_t num_taps)
       : doubles(num_taps > 5 ? (num_taps - 5 + 3) / 4 : 0),
@@ -176,7 +177,7 @@ struct Reads {
   std::size_t last_pairs;
 };
 
-/// Rows of an image; `begin` is the offset of the part that is present.
+/// Pointers to rows of an image. If only a part of each row is present, `begin` is its offset.
 struct RowSet {
   const std::uint8_t* rows[kRows];
   std::size_t begin = 0;
@@ -222,7 +223,7 @@ struct Across {
     for (std::size_t v = 0; v < kVectors; ++v) values[v] = sums[v].value();
   }
 
-  /// Computes four pixels of each row.
+  /// Computes four output pixels of each row.
   HWY_INLINE void group(const RowSet& from, std::size_t x, std::uint8_t* const* out) const {
     WordVector values[4][kVectors];
     for (std::size_t i = 0; i < 4; ++i) output(from, x + i, values[i]);
@@ -235,7 +236,8 @@ struct Across {
     }
   }
 
-  /// @param inside  a group whose taps begin at or before this pixel may read `whole`.
+  /// @param inside  if the taps of a group begin at or before this pixel, they may be read from
+  ///   `whole`.
   HWY_INLINE void rows(const RowSet& whole, const RowSet& edge, std::size_t inside,
                        std::uint8_t* const* out) const {
     for (std::size_t x = 0; x < taps.num_outputs; x += 4) {
@@ -245,7 +247,7 @@ struct Across {
   }
 };
 
-/// The right end of some rows, padded so that reads may go beyond it.
+/// A copy of the right end of some rows, padded so that reads may extend past the end.
 class Edge {
  public:
   Edge(const RowTaps& taps, std::size_t span, std::size_t row_bytes,
@@ -308,7 +310,7 @@ void resize_across_of(const std::uint8_t* in, std::size_t in_stride, std::size_t
 void resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in_width,
                    std::size_t num_rows, const RowTaps& taps, std::uint8_t* out,
                    std::size_t out_stride, AcrossScratch& scratch) {
-#if HWY_TARGET <= HWY_AVX3  // AVX3 or better: better targets have lower numbers
+#if HWY_TARGET <= HWY_AVX3  // AVX3 or better, because better targets have lower numbers
   if (has_byte_dots() &&
       dot_resize_across(in, in_stride, in_width, num_rows, taps, out, out_stride, scratch)) {
     return;
@@ -320,7 +322,7 @@ void resize_across(const std::uint8_t* in, std::size_t in_stride, std::size_t in
                                                     out_stride, scratch);
 }
 
-/// Puts the results of to_bytes() for a block's lower and upper eight bytes in order.
+/// Shuffle that sorts the results of to_bytes() for the lower and upper eight bytes of a block.
 alignas(16) constexpr std::uint8_t kInOrder[16] = {0, 2, 4, 6, 8, 10, 12, 14,
                                                    1, 3, 5, 7, 9, 11, 13, 15};
 
@@ -357,7 +359,7 @@ HWY_INLINE void blend_vector(const RowPair* pairs, std::size_t num_pairs, std::s
 }
 
 void blend_rows(const RowPair* pairs, std::size_t num_pairs, std::size_t size, std::uint8_t* out) {
-#if HWY_TARGET <= HWY_AVX3  // AVX3 or better: better targets have lower numbers
+#if HWY_TARGET <= HWY_AVX3  // AVX3 or better, because better targets have lower numbers
   if (has_byte_dots() && dot_blend_rows(pairs, num_pairs, size, out)) return;
 #endif
   std::size_t at = 0;
@@ -398,10 +400,10 @@ void split_row(const std::uint8_t* rgb, std::size_t num_pixels, std::uint8_t* re
 
 #endif  // HWY_SCALAR
 
-using Floats = hn::CappedTag<float, 8>;  // also 32 bytes
+using Floats = hn::CappedTag<float, 8>;  // 32 bytes, like Bytes
 using FloatVector = hn::Vec<Floats>;
 
-/// Returns the hue in sixths of the circle, from -1 to 5.
+/// Returns the hue in sixths of the full circle, from -1 to 5.
 HWY_INLINE FloatVector hue_of(FloatVector red, FloatVector green, FloatVector blue,
                               FloatVector most, FloatVector range) {
   const Floats d;

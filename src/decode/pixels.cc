@@ -11,7 +11,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Offsets in a frame's memory, in values.
+/// Computes offsets in a frame's memory, counted in values.
 class Frame {
  public:
   explicit Frame(const PixelTarget& target)
@@ -30,8 +30,8 @@ class Frame {
  private:
   bool is_planar_;
   std::size_t width_;
-  std::size_t step_;   // from pixel to pixel
-  std::size_t plane_;  // from channel to channel
+  std::size_t step_;   // distance between neighbouring pixels
+  std::size_t plane_;  // distance between neighbouring channels
 };
 
 class ByteSink : public RowSink {
@@ -90,7 +90,7 @@ class TableSink : public RowSink {
   Value* out_;
 };
 
-/// Writes 16-bit channels.
+/// Writes 16-bit channel values.
 class ValueSink {
  public:
   using Value = std::uint16_t;
@@ -120,7 +120,7 @@ PixelTarget with_part(PixelTarget target) {
   return target;
 }
 
-/// Fills the rest of the frame around the part.
+/// Fills the area of the frame around the image part.
 template <class Sink>
 void fill_border(const PixelTarget& target, const Sink& sink, typename Sink::Value* out) {
   const Box& window = target.part.window;
@@ -175,7 +175,7 @@ std::uint16_t to_float16(float value) noexcept {
   if (std::isnan(value)) return static_cast<std::uint16_t>(sign | 0x7E00U);
   if (size >= 65520.0F) return static_cast<std::uint16_t>(sign | 0x7C00U);
   if (size < 0x1p-14F) {
-    // A subnormal is a multiple of 2^-24. Adding 0.5 keeps that many bits, rounded.
+    // A subnormal is a multiple of 2^-24. Adding 0.5 rounds the value to that precision.
     const std::uint32_t steps = std::bit_cast<std::uint32_t>(size + 0.5F) & 0x7FFFFFU;
     return static_cast<std::uint16_t>(sign | steps);
   }

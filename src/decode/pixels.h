@@ -16,13 +16,14 @@ enum class PixelLayout : std::uint8_t {
   kChannelsLast    ///< [H, W, 3]: interleaved
 };
 
-/// How an image is written into a batch's memory: a part of it, resized and flipped, in a frame of
-/// height x width pixels. The rest of the frame has the colour `fill`.
+/// Describes how an image is written into a batch's memory. A part of the image is resized and
+/// flipped, and placed in a frame of height x width pixels. The rest of the frame is filled with
+/// the colour `fill`.
 struct PixelTarget {
   std::size_t height = 0;
   std::size_t width = 0;
-  ResizedPart part{};   ///< if omitted, all of an image of the frame's size
-  std::size_t top = 0;  ///< position of the part in the frame, after flips
+  ResizedPart part{};   ///< by default, the whole of an image that has the frame's size
+  std::size_t top = 0;  ///< position of the part in the frame, after flipping
   std::size_t left = 0;
   std::array<std::uint8_t, 3> fill{};
   PixelLayout layout = PixelLayout::kChannelsFirst;
@@ -32,20 +33,20 @@ struct PixelTarget {
   [[nodiscard]] std::size_t size() const noexcept { return height * width * 3; }
 };
 
-/// Maps the 256 values of each channel. Each result is computed once and then looked up, so results
-/// are the same on every machine.
+/// Maps each of the 256 values of each channel. Each result is computed once and then looked up, so
+/// results are the same on every machine.
 template <class Value>
 using PixelTable = std::array<std::array<Value, 256>, 3>;
 
-/// Computes (x / 255 - mean) / std in float32, with every operation rounded.
+/// Returns the table for (x / 255 - mean) / std in float32, with every operation rounded.
 SHARDWISE_EXPORT PixelTable<float> normalizing_table(const std::array<float, 3>& mean,
                                                      const std::array<float, 3>& std);
-/// Returns the bits of an IEEE 754 binary16 or a bfloat16, rounded to nearest, ties to even.
+/// Converts to the bits of an IEEE 754 binary16 or a bfloat16, rounded to nearest, ties to even.
 SHARDWISE_EXPORT std::uint16_t to_float16(float value) noexcept;
 SHARDWISE_EXPORT std::uint16_t to_bfloat16(float value) noexcept;
 
-/// Writes target.size() values. If there is a table, each value is looked up in it.
-/// REQUIRES: the part lies inside the frame.
+/// Writes target.size() values. If a table is given, writes the table's value for each.
+/// REQUIRES: the part is inside the frame.
 /// Threads: safe concurrently.
 SHARDWISE_EXPORT void write_pixels(const RgbView& image, const PixelTarget& target,
                                    std::uint8_t* out);
@@ -55,11 +56,12 @@ SHARDWISE_EXPORT void write_pixels(const RgbView& image, const PixelTarget& targ
                                    const PixelTable<std::uint16_t>& table, std::uint16_t* out);
 
 /// Copies an image with 16-bit channels.
-/// REQUIRES: image.pixel_bytes is 6; the part is the unchanged image, inside the frame.
+/// REQUIRES: image.pixel_bytes is 6; the part is the whole image, not resized, and is inside the
+/// frame.
 SHARDWISE_EXPORT void copy_pixels(const RgbView& image, const PixelTarget& target,
                                   std::uint16_t* out);
 
-/// Writes `image` as three planes of height x width bytes each; resizes it bilinearly if the size
+/// Writes `image` as three planes of height x width bytes each. Resizes it bilinearly if its size
 /// differs.
 SHARDWISE_EXPORT void write_planes(const RgbImage& image, std::size_t height, std::size_t width,
                                    std::uint8_t* planes);

@@ -10,8 +10,8 @@
 #include "decode/decode_failure.h"
 #include "decode/image_formats.h"
 
-// libpng leaves its callbacks by longjmp. Functions that call setjmp therefore hold no object with
-// a destructor, and change no local variable after setjmp. Memory belongs to a class around them.
+// Our callbacks leave libpng by longjmp. Functions that call setjmp therefore have no objects with
+// destructors, and do not change local variables after setjmp. A class around them owns all memory.
 
 namespace shardwise::detail {
 namespace {
@@ -38,7 +38,7 @@ extern "C" {
 
 static void png_warned(png_structp png, png_const_charp text) {
   auto* state = static_cast<PngState*>(png_get_error_ptr(png));
-  // zlib's message if pixels differ from those that were compressed.
+  // zlib issues this message if the pixels differ from those that were compressed.
   state->has_bad_sum |= std::strstr(text, "incorrect data check") != nullptr;
   if (state->is_strict || state->has_bad_sum) png_failed(png, text);
   char warning[kPngMessageSize];
@@ -55,8 +55,9 @@ static void png_take(png_structp png, png_bytep out, png_size_t size) {
 
 }  // extern "C"
 
-/// Chunks that do not affect the stored pixels. They are skipped, so that none is expanded.
-constexpr std::size_t kNameBytes = 5;  // with the zero that libpng requires after each name
+/// Chunks that do not affect the stored pixels. They are skipped, so that they are not
+/// decompressed.
+constexpr std::size_t kNameBytes = 5;  // libpng requires a zero byte after each name
 constexpr char kUnused[] =
     "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0sTER\0"
     "tEXt\0tIME\0zTXt";
@@ -95,7 +96,7 @@ class PngReader {
       image.reshape(height, width, pixel_bytes_);
       read_whole(image);
     } else if (png_get_interlace_type(png_, info_) != PNG_INTERLACE_NONE) {
-      RgbImage scratch;  // not kept: it has the whole image's size
+      RgbImage scratch;  // freed after use, because it has the size of the whole image
       scratch.reshape(height, width, pixel_bytes_);
       read_whole(scratch);
       copy(scratch.view().cropped(box), image);
@@ -114,15 +115,16 @@ class PngReader {
   bool read_header() noexcept {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     png_set_read_fn(png_, &state_, png_take);
-    png_set_user_limits(png_, 0x7FFFFFFF, 0x7FFFFFFF);  // require_pixels() has the limit
+    // require_pixels() enforces the limit instead.
+    png_set_user_limits(png_, 0x7FFFFFFF, 0x7FFFFFFF);
     png_set_chunk_malloc_max(png_, 16u << 20);
     png_set_chunk_cache_max(png_, 256);
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER,
                                 reinterpret_cast<png_const_bytep>(kUnused),
                                 sizeof kUnused / kNameBytes);
     png_read_info(png_, info_);
-    // From here on, a wrong checksum of a chunk of pixels is a warning. zlib's checksum over all
-    // pixels verifies them.
+    // From here on, a wrong checksum of a pixel chunk is only a warning, because zlib's checksum
+    // over all pixels verifies them.
     png_set_crc_action(png_, PNG_CRC_WARN_USE, PNG_CRC_WARN_DISCARD);
     return true;
   }
@@ -164,7 +166,8 @@ class PngReader {
     }
   }
 
-  /// Turns a failure into a warning if it comes after the pixels, and they are right.
+  /// Turns a failure into a warning, if it occurred after the pixels were read and the pixels are
+  /// correct.
   void forgive() {
     if (state_.is_strict || state_.has_bad_sum || !has_all_rows()) {
       throw DecodeFailure(state_.message);
@@ -181,7 +184,8 @@ class PngReader {
                : png_get_current_pass_number(png_) >= kPasses;
   }
 
-  /// Replaces png_read_image(), which needs a pointer to each row: more memory than a narrow row.
+  /// Replaces png_read_image(), which needs a pointer to each row. In narrow images a pointer is
+  /// larger than a row.
   bool read_rows(RgbImage& image) noexcept {
     if (setjmp(png_jmpbuf(png_)) != 0) return false;
     for (int passes = png_set_interlace_handling(png_); passes > 0; --passes) {

@@ -12,11 +12,11 @@ struct PnmHeader {
   std::size_t channels = 0;
   std::uint64_t height = 0;
   std::uint64_t width = 0;
-  unsigned most = 0;      ///< the largest value
-  std::string_view data;  ///< the values
+  unsigned most = 0;      ///< maximum value
+  std::string_view data;  ///< stored values
 };
 
-/// Reads the next number of a PNM header, after blanks and comments.
+/// Skips blanks and comments, and reads the next number of a PNM header.
 std::uint64_t pnm_number(std::string_view& rest) {
   for (;;) {
     const auto start = rest.find_first_not_of(" \t\r\n\v\f");
@@ -41,7 +41,7 @@ PnmHeader parse_pnm(std::string_view bytes) {
   if (most == 0 || most > 65535) throw DecodeFailure("PNM: a maximum value out of range");
   header.most = static_cast<unsigned>(most);
   if (rest.empty()) throw DecodeFailure("PNM: the data ends early");
-  header.data = rest.substr(1);  // after the one blank that ends the header
+  header.data = rest.substr(1);  // skip the single blank that ends the header
   return header;
 }
 

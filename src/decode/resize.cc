@@ -12,7 +12,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Maximum bytes of a vector. Shorter rows are read and written up to this length.
+/// Maximum size of a vector in bytes. Shorter rows are also read and written with this length.
 constexpr std::size_t kMinRowBytes = 64;
 
 struct SplitWeights {
@@ -20,7 +20,7 @@ struct SplitWeights {
   std::uint32_t high;
 };
 
-/// Splits weights into high * 65536 + low, both signed 16-bit numbers.
+/// Splits weights into high * 65536 + low. Both halves are signed 16-bit numbers.
 SplitWeights split_pair(std::int32_t first, std::int32_t second) {
   const auto low = [](std::int32_t weight) { return static_cast<std::uint32_t>(weight) & 0xFFFFU; };
   const auto high = [](std::int32_t weight) {
@@ -48,7 +48,7 @@ class Resizer {
     Rows rows{image.data + window.left * 3, image.stride, 0};
     if (is_down)
       down_.compute(image.height, part.height, window.top, window.top + window.height, filter);
-    // Only long rows can be read from the image in whole vectors.
+    // Rows shorter than kMinRowBytes cannot be read from the image in whole vectors.
     if (is_across || (is_down && window.width * 3 < kMinRowBytes)) {
       const std::size_t last = window.top + window.height - 1;
       const std::size_t begin = is_down ? down_.first(window.top) : window.top;
@@ -86,7 +86,7 @@ class Resizer {
     return {between_.data(), stride, begin};
   }
 
-  /// Fills in the taps of outputs [left, left + width), from the right if they are mirrored.
+  /// Sets the taps of outputs [left, left + width), in reverse order if the image is mirrored.
   void fill_row_taps(std::size_t left, std::size_t width, bool is_mirrored) {
     constexpr std::size_t kGroup = RowTaps::kOutputGroup;
     row_taps_.num_outputs = (width + kGroup - 1) / kGroup * kGroup;
@@ -124,7 +124,7 @@ class Resizer {
   ResizeTaps across_;
   ResizeTaps down_;
   RowTaps row_taps_;
-  bool has_row_taps_ = false;  // taps of across_, mirrored or not
+  bool has_row_taps_ = false;  // row_taps_ was filled from across_, mirrored if is_mirrored_
   bool is_mirrored_ = false;
   AcrossScratch scratch_;
   std::vector<RowPair> pairs_;

@@ -17,15 +17,15 @@ struct Flips {
   friend bool operator==(const Flips&, const Flips&) = default;
 };
 
-/// Receives the rows of an image, each once, in any order.
+/// Receives each row of an image once, in any order.
 class SHARDWISE_EXPORT RowSink {
  public:
   virtual ~RowSink() = default;
-  /// @param row  interleaved RGB, valid during the call.
+  /// @param row  interleaved RGB, valid only during the call.
   virtual void put(std::size_t y, const std::uint8_t* row) = 0;
 };
 
-/// The part in `window` of an image resized to height x width.
+/// A resize to height x width, of which only the part in `window` is computed.
 struct ResizedPart {
   std::size_t height = 0;
   std::size_t width = 0;
@@ -36,20 +36,23 @@ struct ResizedPart {
   }
 };
 
-/// Checks the memory that a resize needs between its two steps: it resizes all needed input rows
-/// horizontally first. For a narrow and very high image that is many times its pixels.
+/// Checks the memory that a resize needs between its two steps. The first step resizes all needed
+/// input rows horizontally. For a narrow and very high image this takes many times the memory of
+/// its pixels.
 /// @param window  the requested part of the result.
-/// Errors: DecodeFailure, if that exceeds both `max_pixels` and the needs of a usual image.
+/// Errors: DecodeFailure if the memory exceeds both `max_pixels` and the need of a usual image.
 SHARDWISE_EXPORT void require_resizable(std::size_t height, const Box& window,
                                         std::uint64_t max_pixels);
 
-/// Resizes `image` like Image.resize of Pillow 12, bit for bit: antialiased, first across, then
-/// down, rounded to 8 bits after each. Then it takes the window and flips it. A direction of
-/// unchanged size is skipped, and pixels outside the window are not computed.
-/// Pillow differs in one case: it resizes down first if an image is 100 times as high as wide, and
-/// Pillow 13 does so whenever that is faster.
-/// REQUIRES: no side is 0; the window lies inside.
-/// Threads: safe concurrently; each thread has scratch memory for the rows between the steps.
+/// Resizes `image` bit for bit like Image.resize of Pillow 12: antialiased, first horizontally,
+/// then vertically, and rounded to 8 bits after each step. Takes the window of the result and flips
+/// it. If the size in one direction is unchanged, that step is skipped. Pixels outside the window
+/// are not computed.
+/// Pillow differs in one case: it resizes vertically first if an image is 100 times as high as
+/// wide. Pillow 13 does so whenever that is faster.
+/// REQUIRES: no side is 0; the window is inside the result.
+/// Threads: safe concurrently; each thread has its own scratch memory for the rows between the
+///   steps.
 SHARDWISE_EXPORT void resize(const RgbView& image, const ResizedPart& part, Filter filter,
                              Flips flips, RowSink& sink);
 

@@ -5,7 +5,8 @@
 
 #include "decode/pixel_kernels.h"
 
-// Compiled without fused multiply-add, so that the weights are the same on every machine.
+// This file is compiled without fused multiply-add, so that the weights are the same on every
+// machine.
 
 namespace shardwise::detail {
 namespace {
@@ -40,7 +41,7 @@ bool ResizeTaps::compute(std::size_t in, std::size_t out, std::size_t begin, std
                          Filter filter) {
   const Range range{in, out, begin, end, filter};
   if (range == range_) return false;
-  range_ = {};  // invalid if memory runs out below
+  range_ = {};  // stays invalid if an allocation fails below
   filter == Filter::kBicubic ? compute_by<Cubic>(range) : compute_by<Triangle>(range);
   range_ = range;
   return true;
@@ -61,7 +62,7 @@ void ResizeTaps::compute_by(const Range& range) {
   count_.resize(size);
   for (std::size_t i = 0; i < size; ++i) {
     const double centre = centre_of(i);
-    // Rounds like Pillow: positive numbers to nearest, halves up.
+    // Round like Pillow: positive numbers to nearest, halves up.
     first_[i] = static_cast<std::size_t>(std::max(0.0, centre - support + 0.5));
     const auto behind =
         static_cast<std::size_t>(centre + support + 0.5);  // NOLINT(bugprone-incorrect-roundings)

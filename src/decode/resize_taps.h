@@ -6,22 +6,24 @@
 
 namespace shardwise::detail {
 
-/// The weights of a resize, by distance from the centre of the output pixel.
+/// The function that gives the weights of a resize, by distance from the centre of the output
+/// pixel.
 enum class Filter : std::uint8_t {
-  kBilinear,  ///< a triangle
-  kBicubic    ///< Keys' cubic with a = -0.5
+  kBilinear,  ///< triangle function
+  kBicubic    ///< Keys' cubic function with a = -0.5
 };
 
-/// The input pixels and weights of each output pixel in one direction: Pillow's, as specified in
-/// docs/formats/transforms.md. Weights are integers with 22 fractional bits.
+/// The input pixels and weights of each output pixel, in one direction. They are Pillow's, as
+/// specified in docs/formats/transforms.md. Weights are integers with 22 fractional bits.
 class ResizeTaps {
  public:
-  /// Computes the taps of outputs [begin, end) of `out`, and reuses its memory. Returns false if
-  /// they were computed already.
+  /// Computes the taps of outputs [begin, end) of `out` outputs. Reuses its memory. Returns false
+  /// if the same taps were computed before.
   /// REQUIRES: in > 0, begin < end <= out.
   bool compute(std::size_t in, std::size_t out, std::size_t begin, std::size_t end, Filter filter);
 
-  /// Returns the number of weights per output pixel. Weights from count() on are 0.
+  /// Returns the number of weights that are stored per output pixel. Weights at and after count()
+  /// are 0.
   [[nodiscard]] std::size_t stride() const noexcept { return stride_; }
   [[nodiscard]] std::size_t first(std::size_t i) const noexcept { return first_[i - range_.begin]; }
   [[nodiscard]] std::size_t count(std::size_t i) const noexcept { return count_[i - range_.begin]; }

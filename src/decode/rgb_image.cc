@@ -7,7 +7,7 @@ void RgbImage::reshape(std::size_t height, std::size_t width, std::size_t pixel_
   const bool fits_lent = !lent_.empty() && size == lent_.size();
   if (!fits_lent && (size > capacity_ || !is_kept(capacity_, size))) {
     own_.reset();
-    capacity_ = 0;  // if allocation fails, a smaller next image must not use it
+    capacity_ = 0;  // if the allocation fails, a smaller next image must not use the old capacity
     own_ = std::make_unique_for_overwrite<std::uint8_t[]>(size);
     capacity_ = size;
   }

@@ -7,19 +7,19 @@
 
 #include "shardwise/base/export.h"
 
-// Pixels between decoding and a batch's memory: interleaved RGB, 8 bits per channel, or 16 bits as
-// stored, in the machine's byte order.
+// The form of pixels between decoding and a batch's memory: interleaved RGB with 8 bits per
+// channel, or with 16 bits per channel as stored, in the machine's byte order.
 
 namespace shardwise::detail {
 
-/// True if memory of `size` bytes is kept for the next image, which needs `wanted` bytes. One huge
-/// image must not occupy a thread's memory for the rest of a run.
+/// Decides whether to keep memory of `size` bytes for the next image, which needs `wanted` bytes.
+/// One huge image must not occupy a thread's memory for the rest of a run.
 constexpr bool is_kept(std::size_t size, std::size_t wanted) noexcept {
   constexpr std::size_t kAlways = std::size_t{64} << 20;
   return size <= kAlways || wanted >= size / 4;
 }
 
-/// A rectangle of an image: rows [top, top + height), columns [left, left + width).
+/// A rectangle of an image: rows [top, top + height) and columns [left, left + width).
 struct Box {
   std::size_t top = 0;
   std::size_t left = 0;
@@ -29,27 +29,27 @@ struct Box {
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-/// Pixels owned elsewhere: row y begins at data + y * stride.
+/// Pixels in memory that another object owns. Row y begins at data + y * stride.
 struct RgbView {
   const std::uint8_t* data = nullptr;
   std::size_t height = 0;
   std::size_t width = 0;
-  std::size_t stride = 0;  ///< bytes from row to row; at least pixel_bytes * width
+  std::size_t stride = 0;  ///< bytes from one row to the next; at least pixel_bytes * width
   std::size_t pixel_bytes = 3;
 
   [[nodiscard]] const std::uint8_t* row(std::size_t y) const noexcept { return data + y * stride; }
-  /// Returns the part in `box`, which must lie inside.
+  /// Returns the part in `box`. REQUIRES: `box` is inside this view.
   [[nodiscard]] RgbView cropped(const Box& box) const noexcept {
     return {data + box.top * stride + box.left * pixel_bytes, box.height, box.width, stride,
             pixel_bytes};
   }
 };
 
-/// An image that owns its memory and reuses it from image to image; see is_kept().
+/// An image that owns its memory and reuses it for the next image; see is_kept().
 class SHARDWISE_EXPORT RgbImage {
  public:
   RgbImage() = default;
-  /// Uses `lent` for an image of exactly that size, and its own memory otherwise.
+  /// Uses `lent` for an image of exactly this size, and its own memory for all other images.
   explicit RgbImage(std::span<std::uint8_t> lent) noexcept : lent_(lent) {}
   RgbImage(const RgbImage&) = delete;
   RgbImage& operator=(const RgbImage&) = delete;
@@ -63,8 +63,8 @@ class SHARDWISE_EXPORT RgbImage {
   RgbView view() const noexcept {
     return {pixels_, height_, width_, width_ * pixel_bytes_, pixel_bytes_};
   }
-  /// Sets the size; the pixels are undefined afterwards.
-  /// @param pixel_bytes  3, or 6 for channels of 16 bits.
+  /// Sets the size. Afterwards the pixels are undefined.
+  /// @param pixel_bytes  3, or 6 for 16-bit channels.
   void reshape(std::size_t height, std::size_t width, std::size_t pixel_bytes = 3);
 
  private:

@@ -24,7 +24,7 @@ const char* webp_reason(VP8StatusCode status) {
   }
 }
 
-/// Decodes the columns and rows of `box` into rows that are `stride` bytes apart.
+/// Decodes the rows and columns of `box` into rows that are `stride` bytes apart.
 void decode_webp_frame(std::string_view bytes, const Box& frame, const Box& box, std::uint8_t* out,
                        std::size_t stride) {
   const auto* data = reinterpret_cast<const std::uint8_t*>(bytes.data());
@@ -52,9 +52,9 @@ void decode_webp_frame(std::string_view bytes, const Box& frame, const Box& box,
   if (status != VP8_STATUS_OK) throw DecodeFailure(webp_reason(status));
 }
 
-/// Returns `box` with the surrounding pixels that affect it. Chroma is interpolated from its
-/// neighbours, and libwebp treats the edge of the decoded part as the edge of the image. It begins
-/// at even rows and columns.
+/// Returns `box` extended by the surrounding pixels that affect it. Chroma is interpolated from
+/// neighbouring samples, and libwebp treats the edge of the decoded part as the edge of the image.
+/// The result begins at an even row and column.
 Box with_margin(const Box& box, const Box& frame) {
   constexpr std::size_t kMargin = 2;
   const auto begin = [&](std::size_t at) { return (at - std::min(at, kMargin)) / 2 * 2; };
@@ -64,8 +64,8 @@ Box with_margin(const Box& box, const Box& frame) {
           std::min(frame.width, box.left + box.width + kMargin) - left};
 }
 
-/// Returns the intersection of `box` and `frame`, both on the canvas; an empty box if they do not
-/// overlap.
+/// Returns the intersection of `box` and `frame`, both in canvas coordinates; an empty box if they
+/// do not overlap.
 Box common_part(const Box& box, const Box& frame) {
   const std::size_t top = std::max(box.top, frame.top);
   const std::size_t left = std::max(box.left, frame.left);

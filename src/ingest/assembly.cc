@@ -70,7 +70,7 @@ void Assembly::finish(const CancelToken& cancel) {
 }
 
 void Assembly::commit() {
-  // The table comes first: an existing catalogue must never name a missing table.
+  // Commit the table first, because an existing catalogue must never name a missing table.
   table_.commit();
   catalogue_.commit();
   SHARDWISE_FAULT_POINT("build.committed");

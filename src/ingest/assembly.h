@@ -15,13 +15,13 @@
 
 namespace shardwise {
 
-/// Writes the parts of shards, in the order of append(), into new index files.
+/// Writes the records of shards into new index files, in the order of the append() calls.
 /// Threads: one.
 class Assembly {
  public:
-  /// @param url_base   the common prefix of the shards' URLs (UrlBase).
-  /// @param sources    the sources that the shards were named by, in stored form.
-  /// @param is_secret  true if only the index's owner may read it.
+  /// @param url_base   common prefix of the shards' URLs (see UrlBase).
+  /// @param sources    the sources that named the shards, in the form that the index stores.
+  /// @param is_secret  if true, only the index's owner may read the index.
   Assembly(const std::string& path, const Index::Content& content,
            const std::optional<Index::Part>& part, const std::string& url_base,
            std::vector<std::string> sources, bool is_secret);
@@ -31,10 +31,10 @@ class Assembly {
 
   std::uint64_t num_samples() const noexcept { return summary_.num_samples; }
 
-  /// Writes the rest of both files, so that commit() needs no more disk space.
-  /// Errors: CorruptShard if a key occurs in two shards and keys must be unique; Cancelled.
+  /// Writes all remaining bytes of both files, so that commit() needs no more disk space.
+  /// Errors: CorruptShard if keys must be unique and two shards have the same key; Cancelled.
   void finish(const CancelToken& cancel);
-  /// Renames the files to their final names. The new index exists from then on.
+  /// Renames the files to their final names. This makes the new index visible.
   void commit();
 
   /// REQUIRES: finish() has returned.

@@ -26,10 +26,10 @@ bool scans_alike(const Index::Content& a, const Index::Content& b) {
   return scan_options_hash(a) == scan_options_hash(b);
 }
 
-/// Looks up the state of a shard without reading it.
-/// @param states  remembers the states of remote shards; null if `remote` is null.
-/// Errors: NotFound, kIo; Unsupported; InvalidArgument if the shard is in `named` already; those of
-///   `remote`.
+/// Determines a shard's size, time and validator without reading the shard.
+/// @param states  caches these properties for remote shards; null if `remote` is null.
+/// Errors: NotFound, kIo; Unsupported; InvalidArgument if `named` already contains the shard;
+///   errors of `remote`.
 Rescan look_at(const std::string& shard, const std::string& index_path, const RemoteAccess& remote,
                const RemoteAccess& states, DistinctShards& named) {
   Rescan source;
@@ -81,13 +81,13 @@ void require_valid(const std::string& path, const std::vector<std::string>& shar
   }
 }
 
-/// The half-open range of shards that the part covers.
+/// Returns the half-open range of shards that the part covers.
 std::pair<std::size_t, std::size_t> range_of(const BuildOptions::Part& part,
                                              std::size_t num_shards) {
   return {num_shards * (part.number - 1) / part.count, num_shards * part.number / part.count};
 }
 
-/// A hash of a list of shards: of every shard's url, in order.
+/// Returns a hash of the shards' URLs, in order.
 Hash128 hash_of_list(const std::string& path, const std::vector<std::string>& shards) {
   Hasher128 hasher;
   for (const std::string& shard : shards) {
@@ -98,8 +98,8 @@ Hash128 hash_of_list(const std::string& path, const std::vector<std::string>& sh
   return hasher.digest();
 }
 
-/// Throws if no shard exists. A wrong path, or an unmounted disk, must not replace a good index by
-/// an empty one.
+/// Throws if no shard exists, because a wrong path or an unmounted disk must not replace a good
+/// index with an empty one.
 void require_any(const std::vector<Source>& found, const std::vector<std::string>& missing) {
   if (!found.empty() || missing.empty()) return;
   const std::size_t num_others = missing.size() - 1;
@@ -109,8 +109,8 @@ void require_any(const std::vector<Source>& found, const std::vector<std::string
                  "check the paths");
 }
 
-/// Returns the shards themselves as stored sources, so that a later update looks for the missing
-/// ones again. Returns nothing if a path would pass for a pattern.
+/// Returns the shards in the form of stored sources, so that a later update looks for missing
+/// shards again. Returns an empty list if any path could be taken for a pattern.
 std::vector<std::string> sources_of_paths(const std::string& index_path,
                                           const std::vector<std::string>& shards) {
   const bool has_pattern = std::ranges::any_of(
@@ -118,7 +118,7 @@ std::vector<std::string> sources_of_paths(const std::string& index_path,
   return has_pattern ? std::vector<std::string>() : stored_sources_of(index_path, shards);
 }
 
-/// The rows of an index, by url.
+/// Returns the rows of an index, by URL.
 std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor) {
   std::unordered_map<std::string, Index::Shard> rows;
   for (std::uint64_t i = 0; i < donor.summary().num_shards; ++i) {
@@ -129,7 +129,7 @@ std::unordered_map<std::string, Index::Shard> rows_of(const ReusableIndex& donor
   return rows;
 }
 
-/// The paths of the rows' shards, in index order.
+/// Returns the paths of the rows' shards, in index order.
 std::vector<std::string> paths_of(const std::unordered_map<std::string, Index::Shard>& rows,
                                   const std::string& home) {
   std::map<std::uint64_t, std::string> paths;
@@ -140,8 +140,8 @@ std::vector<std::string> paths_of(const std::unordered_map<std::string, Index::S
   return in_order;
 }
 
-/// True if the shard equals its row. For a local shard, the first 512 bytes are compared, too,
-/// since many tools set times.
+/// True if the shard matches its row. For a local shard, the first 512 bytes are also compared,
+/// because many tools set file times.
 bool is_unchanged(const ReusableIndex& old, const Index::Shard& row, const Rescan& now,
                   const BuildOptions& options) {
   if (now.place.remote != nullptr && same_state(row, now)) return true;
@@ -234,8 +234,8 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
   DistinctShards named;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     if (range.first <= i && i < range.second) continue;
-    // The shard belongs to another part. It is noted only to refuse a shard of this part with
-    // another name for the same file.
+    // The shard belongs to another part. Record it only to detect a shard of this part that is the
+    // same file under another name.
     options.cancel.throw_if_cancelled();
     named.add_if_there(shards[i]);
   }
@@ -251,8 +251,8 @@ BuildInputs look_at_all(const std::string& path, const std::vector<std::string>&
                              spelled("`shardwise index --drop-missing`") +
                              " leaves out missing shards");
   }
-  // Urls that the old index has, too, but whose shards changed or are missing. The old shard of
-  // such a url may have moved to another name, so its row stays available to recognise().
+  // URLs that are also in the old index, but whose shards have changed or are missing. The old
+  // shard may have moved to another name, so recognise() still needs its row.
   std::vector<std::string> named_again;
   for (Rescan& source : found) {
     const auto had = old_rows.find(source.url);

@@ -17,19 +17,19 @@
 
 namespace shardwise {
 
-/// A shard to scan.
+/// A shard that must be scanned.
 struct Rescan {
   ShardPlace place;
-  std::string url;  ///< in the form that the index stores
+  std::string url;  ///< URL in the form that the index stores
   std::uint64_t size_bytes = 0;
-  std::int64_t mtime_ns = 0;  ///< of a local file
+  std::int64_t mtime_ns = 0;  ///< modification time of a local file
 };
 
-/// A shard whose records are taken from another index.
+/// A shard whose records are copied from another index.
 struct Reuse {
   const ReusableIndex* donor = nullptr;
-  /// The donor's row, with `url` as the new index stores it and `path` as it was named. If the
-  /// shard was copied, time and validator are those of the copy.
+  /// The donor's row, with its `url` replaced by the one that the new index stores, and its `path`
+  /// by the one that the sources name. If the shard is a copy, time and validator are the copy's.
   Index::Shard row;
 };
 
@@ -38,39 +38,39 @@ using Source = std::variant<Rescan, Reuse>;
 
 const std::string& url_of(const Source& source);
 std::uint64_t size_of(const Source& source);
-/// The common folder of all remote URLs: see UrlBase.
+/// Returns the common folder of all remote URLs; see UrlBase.
 std::string url_base_of(const std::vector<Source>& sources);
 
-/// True if size, time and validator equal the row's. False if they are unknown for a remote shard.
+/// True if size, time and validator equal the row's. False for a remote shard if they are unknown.
 bool same_state(const Index::Shard& row, const Rescan& now);
 
-/// A hash of all options that affect a scan's result.
+/// Returns a hash of all options that affect a scan's result.
 std::uint64_t scan_options_hash(const Index::Content& content);
 
-/// The inputs of a build: the old index, and the shards as they are now.
+/// The inputs of a build: the old index, and the present state of the shards.
 struct BuildInputs {
   std::unique_ptr<ReusableIndex> old;
   std::optional<Index::Part> part;
-  std::vector<std::string> stored_sources;  ///< sources of the shards, in stored form
+  std::vector<std::string> stored_sources;  ///< the sources that named the shards, in stored form
   std::vector<Source> sources;
-  std::vector<std::string> missing;  ///< paths that do not exist, and are left out
-  std::vector<std::string> gone;     ///< paths in the old index that were not named again
+  std::vector<std::string> missing;  ///< paths that do not exist and are therefore excluded
+  std::vector<std::string> gone;     ///< paths in the old index that the sources no longer name
 };
 
-/// Looks up the state of each shard, in order, without reading it. Paths that do not exist are
-/// added to `missing`, the others to `named`.
-/// Errors: NotFound for a remote shard, unless `options` drop missing ones; kIo; Unsupported;
-///   InvalidArgument if a shard is in `named` already; those of RemoteShards.
+/// Determines size, time and validator of each shard, in order, without reading the shards. Adds
+/// paths that do not exist to `missing`, and all others to `named`.
+/// Errors: NotFound for a missing remote shard, unless `options` exclude missing shards; kIo;
+///   Unsupported; InvalidArgument if `named` already contains a shard; errors of RemoteShards.
 std::vector<Rescan> look_at_each(const std::string& index_path, std::span<const std::string> shards,
                                  const BuildOptions& options, DistinctShards& named,
                                  std::vector<std::string>& missing);
 
-/// Throws NotFound if any shard is missing; the text counts them.
-/// @param num_shards  shards that were looked up, with the missing ones.
+/// Throws NotFound if any shard is missing. The text gives the number of missing shards.
+/// @param num_shards  number of shards that were looked up, including missing ones.
 void require_none_missing(const std::vector<std::string>& missing, std::size_t num_shards,
                           std::string_view remedy);
 
-/// Looks up all shards, and finds those that did not change.
+/// Looks up all shards, and determines which of them have not changed.
 /// Errors: as build_index.
 BuildInputs look_at_all(const std::string& path, const std::vector<std::string>& shards,
                         const BuildOptions& options);

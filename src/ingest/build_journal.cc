@@ -22,21 +22,22 @@
 
 namespace shardwise {
 
-// The journal on disk, whenever the build is killed:
+// The journal's content on disk, at whatever time the build is killed:
 //
 //   journal | header | record | record | perhaps a part of the next
 //                                      ^ end_
 //
-// The file is never synced. After a power cut, the first record that fails its hash ends the
-// journal. A segment that fails its checksum is ignored. The shards of both are scanned again.
+// The file is never synced. After a power cut, reading stops at the first record whose hash does
+// not match. A segment whose checksum does not match is ignored. The shards of such records are
+// scanned again.
 //
-// find() runs on the scanning threads while add() runs. It reads only records before the
-// constructor's end_, and add() writes only after it.
+// find() runs on the scanning threads, concurrently with add(). It reads only records before the
+// value that end_ had after construction, and add() writes only after that position.
 
 namespace {
 
 constexpr std::string_view kMagic("SDWJRN5\n", 8);
-constexpr std::string_view kMagicOfAll = kMagic.substr(0, 6);  // of every version
+constexpr std::string_view kMagicOfAll = kMagic.substr(0, 6);  // common to all versions
 constexpr std::size_t kHeaderBytes = 16;
 constexpr std::size_t kRecordHeaderBytes = 24;
 
@@ -46,8 +47,8 @@ void put(std::string& out, std::uint64_t value) {
   out.append(bytes, sizeof bytes);
 }
 
-// Rows are parsed with every check although they passed their hash: an attacker who wrote the file
-// can write its hashes, too.
+// Parse rows with all checks although their hashes match, because an attacker who writes the file
+// can also write matching hashes.
 [[noreturn]] void throw_truncated() { throw CorruptIndex("a journal record is truncated"); }
 
 std::uint64_t take_u64(std::string_view& bytes) {
@@ -74,13 +75,13 @@ std::string read_bytes(const File& file, std::uint64_t offset, std::uint64_t siz
   return bytes;
 }
 
-/// @param sizes  the record's first two numbers, as stored.
+/// @param sizes  the record's first two numbers, in stored form.
 std::uint64_t record_hash(std::string_view row, std::string_view sizes, std::uint64_t offset) {
   return hash64(row, hash64(sizes, offset));
 }
 
-/// True if the file may be a build's journal: it begins with `magic` or a part of it, or with
-/// zeros, as after a power cut.
+/// True if the file may be a build's journal. It then begins with `magic`, or ends inside `magic`,
+/// or begins with zeros, as after a power cut.
 bool is_journal(const std::string& path, std::string_view magic) {
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, ignored))) {
@@ -92,8 +93,8 @@ bool is_journal(const std::string& path, std::string_view magic) {
   return magic.starts_with(begin) || begin.find_first_not_of('\0') == std::string::npos;
 }
 
-/// True if another user made the file. Such a file is not read, since its writer would decide what
-/// the index says. It is not replaced, either.
+/// True if the file belongs to another user. Such a file is not read, because its owner could
+/// determine the index's content. It is not replaced either.
 bool is_of_another(const std::string& path) {
   struct stat status {};
   return ::lstat(c_path(path), &status) == 0 && status.st_uid != ::geteuid();
@@ -101,8 +102,8 @@ bool is_of_another(const std::string& path) {
 
 std::string journal_path(const std::string& index_path) { return index_path + ".journal"; }
 
-/// True if a local shard's first 512 bytes match the row, or the shard is remote. Many tools set
-/// times, so equal times are no proof.
+/// True if the shard is remote, or if its first 512 bytes match the row. Equal times prove nothing,
+/// because many tools set file times.
 bool begins_alike(const Index::Shard& row, const Rescan& now) {
   if (now.place.remote != nullptr) return true;
   const File file = File::open_read(now.place.path);
@@ -114,7 +115,7 @@ bool begins_alike(const Index::Shard& row, const Rescan& now) {
 bool has_journal(const std::string& path) try {
   const std::string journal = journal_path(behind_links(path));
   if (is_of_another(journal) || !is_journal(journal, kMagic)) return false;
-  // Without a record there is nothing to continue from, e.g. after a full disk.
+  // A file without records, e.g. after a full disk, is useless.
   return read_bytes(File::open_read(journal), 0, kHeaderBytes + kRecordHeaderBytes)
       .starts_with(kMagic);
 } catch (const Error&) {
@@ -127,7 +128,7 @@ BuildJournal::BuildJournal(const std::string& index_path, std::uint64_t options_
     open_existing();
   } catch (const Error&) {
     found_.clear();
-    if (!file_) is_enabled_ = false;  // nor is a file written that cannot be opened
+    if (!file_) is_enabled_ = false;  // a file that cannot be opened is not written either
   }
 }
 
@@ -147,7 +148,8 @@ void BuildJournal::open_existing() {
     if (!file.has_name()) return;  // the build that held the lock removed the file
   }
   file_ = std::move(file);
-  // If others may have written the file, its records are not used, and flush() starts it anew.
+  // If other users may have written the file, ignore its records; flush() then starts the file
+  // anew.
   if (!may_be_written_by_others(*file_)) read_records();
 }
 
@@ -156,7 +158,7 @@ void BuildJournal::read_records() {
   if (file_bytes < kHeaderBytes) return;
   const std::string header = read_bytes(*file_, 0, kHeaderBytes);
   if (!header.starts_with(kMagic)) {
-    // Before version 5, the journal kept its table in a second file.
+    // Versions before 5 of the journal kept their table in a second file. Remove that file.
     const bool is_earlier = header.starts_with(kMagicOfAll) && !pace_.is_read_only;
     if (is_earlier) ::unlink((path_ + ".table").c_str());
     return;
@@ -269,7 +271,7 @@ void BuildJournal::flush() {
     file_->write_at(0, header);
     end_ = kHeaderBytes;
   }
-  file_->resize(end_);  // drops the partial record that a killed build may have left
+  file_->resize(end_);  // removes an incomplete record that a killed build left
   file_->write_at(end_, pending_);
   end_ += pending_.size();
   pending_.clear();

@@ -12,56 +12,58 @@
 
 namespace shardwise {
 
-// A build appends each scanned shard to its journal, so that a killed build can be resumed.
-// `<index>.journal` does not belong to the index. Only the version that wrote it reads it:
+// A build appends each scanned shard to its journal, so that a killed build can be resumed. The
+// file `<index>.journal` is not part of the index. It is read only by the program version that
+// wrote it. Format:
 //
 //   8 bytes  magic
 //   u64      hash64 of the options and format versions that affect a scan
 //   records, each:
-//     u64    bytes of the row: the shard's, u64 number of skipped members, their rows
-//     u64    bytes of the segment
+//     u64    size of the row in bytes
+//     u64    size of the segment in bytes
 //     u64    hash64 of the row, seeded by the hash of the two numbers and the offset
-//     the row
-//     the segment; the row has its checksum
+//     the row: the shard's catalogue row, the number of skipped members (u64), their rows
+//     the segment; its checksum is in the shard's row
 //
-// If a shard has several records, the last one is used. The table is written anew from the journal
-// and from new scans, so a resumed build makes the same files as one that was not killed.
+// If a shard has several records, the last one is used. A resumed build writes the table from the
+// journal and from new scans, so it produces the same files as an uninterrupted build.
 
-/// The journal of the index at one path. The file is locked while this object lives.
-/// A build runs without a journal if a concurrent build of the same path holds it. It also does if
-/// the name is taken by another kind of file, or by a file that it cannot write. That file stays as
-/// it is.
+/// The journal of the index at one path. The file is locked while this object exists. A build runs
+/// without a journal if a concurrent build of the same path has locked it. It also runs without a
+/// journal if a file of another kind has the name, or if the file is not writable; such a file is
+/// not changed.
 class BuildJournal {
  public:
-  /// When collected records are written: once they have `bytes`, or `age` after the last write. A
-  /// build that ends earlier leaves no file.
+  /// Collected records are written once they reach `bytes`, or `age` after the last write. A build
+  /// that ends before the first write leaves no file.
   struct Pace {
     std::uint64_t bytes = std::uint64_t{8} << 20;
     std::chrono::milliseconds age{1000};
-    /// If true, takes no lock, so that a build can start meanwhile. Only find() may be called.
+    /// Takes no lock, so that a build can start meanwhile. Only find() may be called.
     bool is_read_only = false;
   };
 
-  /// Reads an earlier build's journal, if it has the same `options_hash`. A journal of an earlier
-  /// version is discarded.
+  /// Reads the journal of an earlier build, if it has the same `options_hash`. A journal in the
+  /// format of an earlier version is discarded.
   BuildJournal(const std::string& index_path, std::uint64_t options_hash, Pace pace);
   BuildJournal(const BuildJournal&) = delete;
   BuildJournal& operator=(const BuildJournal&) = delete;
 
-  /// The shard, if an earlier build scanned it and it did not change. The first 512 bytes of a
-  /// local shard are compared, too.
+  /// Returns the shard's records if an earlier build scanned the shard and it has not changed
+  /// since. The first 512 bytes of a local shard are also compared.
   /// Threads: any.
   std::optional<ShardPart> find(const Rescan& shard) const;
   /// Appends a scanned shard. If the file cannot be written, e.g. on a full disk, the build
   /// continues without a journal.
   void add(const ShardPart& part);
-  /// Removes the file, once the index is complete. Never throws: a leftover file is not used.
+  /// Removes the file. Call this when the index is complete. Never throws, because a leftover file
+  /// is harmless.
   void remove() noexcept;
 
  private:
   struct Record {
     Index::Shard row;
-    std::uint64_t offset = 0;  ///< of the row
+    std::uint64_t offset = 0;  ///< offset of the row in the file
     std::uint64_t row_bytes = 0;
     std::uint64_t segment_bytes = 0;
   };
@@ -75,11 +77,13 @@ class BuildJournal {
   const std::string path_;
   const std::uint64_t options_hash_;
   const Pace pace_;
-  bool is_enabled_ = true;    // false if another build has it, or it cannot be written
+  // False if another build has locked the file, or if it is not writable.
+  bool is_enabled_ = true;
   std::optional<File> file_;  // locked; empty until the first write
-  std::uint64_t end_ = 0;     // end of the last good record; 0 means no header yet
+  // End of the last valid record; 0 means that the header is not yet written.
+  std::uint64_t end_ = 0;
 
-  std::unordered_map<std::string, Record> found_;  // by URL; does not change after the constructor
+  std::unordered_map<std::string, Record> found_;  // by URL; constant after construction
   std::string pending_;
   std::chrono::steady_clock::time_point last_flush_ = std::chrono::steady_clock::now();
 };

@@ -24,29 +24,29 @@
 namespace shardwise {
 namespace {
 
-// The steps of a build, and the disk's content if the build is killed after each:
+// The steps of a build, and the state of the disk if the build is killed after each step:
 //
 //   step                             on the disk             the next build of the same index
-//   scan and append, in shard order  old index, journal,     sweeps the temporary files, takes the
-//                                    temporary files         shards that the journal has, and scans
-//                                                            the rest
+//   scan and append, in shard order  old index, journal,     removes the temporary files, uses the
+//                                    temporary files         shards in the journal, and scans the
+//                                                            rest
 //   Assembly::finish()               the same                the same
-//   TableWriter::commit()            old index, journal,     the same, and sweeps the table, which
-//                                    new table               no catalogue names
+//   TableWriter::commit()            old index, journal,     the same, and removes the new table,
+//                                    new table               which no catalogue names
 //   CatalogueWriter::commit()        new index, old table,   finds the index complete, and removes
 //                                    journal                 the leftovers
 //   remove(), sweep_tables()         new index
 //
-// The new index exists once its catalogue is renamed. A catalogue never names a missing table, so
-// readers see either the old index or the new one. Readers of the old index keep its open files;
-// these only lose their names.
+// The new index takes effect when its catalogue is renamed. A catalogue never names a missing
+// table, so readers find either the old index or the new one. Readers that have opened the old
+// index can still read its files after they are unlinked.
 //
-// Threads. Several pipeline threads run make_part(); they share the journal's find() and the
-// progress. The calling thread alone runs append(), in shard order. It owns Assembly,
-// BuildJournal::add() and report_. progress_mutex_ is held while options_.progress is called, so
-// calls come one at a time.
+// Threads: several pipeline threads run make_part(), which calls BuildJournal::find() and updates
+//   the progress. Only the calling thread runs append(), in shard order, and uses Assembly,
+//   BuildJournal::add() and report_. Calls of options_.progress are never concurrent, because
+//   progress_mutex_ is held during each of them.
 
-/// The common work of building and merging: sources in, index out.
+/// The work that building and merging share: turns sources into an index.
 class BuildRun {
  public:
   BuildRun(const std::string& path, const BuildInputs& inputs, const Index::Content& content,
@@ -67,15 +67,16 @@ class BuildRun {
     report_.shards_moved = count_moved();
     if (keeps_table && report_.shards_moved == 0 &&
         inputs_.old->sources() == inputs_.stored_sources) {
-      sync_directory_of(path_);  // the build that made it may have been killed before it synced
+      // The build that wrote the index may have been killed before it synced.
+      sync_directory_of(path_);
       report_unchanged();
     } else if (keeps_table && rewrite_catalogue(path_, inputs_, holds_secrets())) {
       report_unchanged();
     } else {
       assemble(journal);
     }
-    // The journal is removed only now: until the catalogue is renamed, a next build could continue
-    // from nothing else. The old table goes last, when no catalogue names it any more.
+    // Remove the journal only now, because until the catalogue is renamed the next build may have
+    // to resume from it. Remove the old table last, when no catalogue names it.
     journal.remove();
     const ReusableIndex* const old = inputs_.old.get();
     sweep_tables(path_, old == nullptr ? std::string() : old->files.catalogue().meta().table_file);
@@ -83,8 +84,8 @@ class BuildRun {
   }
 
  private:
-  /// True if a stored URL may hold a secret: it has a query, or is a command. Known secrets, e.g.
-  /// signatures, were stripped before.
+  /// True if a stored URL may contain a secret, because it has a query or is a command. Known kinds
+  /// of secrets, e.g. signatures, were removed before.
   bool holds_secrets() const {
     const auto is_secret = [](const std::string& url) { return without_secrets(url) != url; };
     return std::any_of(inputs_.stored_sources.begin(), inputs_.stored_sources.end(), is_secret) ||
@@ -92,8 +93,8 @@ class BuildRun {
                        [&](const Source& source) { return is_secret(url_of(source)); });
   }
 
-  /// True if the old table fits the new index: the same shards in the same order, perhaps under
-  /// other names.
+  /// True if the new index can use the old table, because it has the same shards in the same order.
+  /// Their names may differ.
   bool is_table_current() const {
     const ReusableIndex* const old = inputs_.old.get();
     if (old == nullptr || old->summary().num_shards != inputs_.sources.size() ||
@@ -107,7 +108,7 @@ class BuildRun {
     });
   }
 
-  /// Counts the shards whose name, time or validator differs from the old index.
+  /// Counts the shards whose name, time or validator differs from the old index's.
   std::uint64_t count_moved() const {
     const ReusableIndex* const old = inputs_.old.get();
     const auto num =
@@ -139,7 +140,7 @@ class BuildRun {
     if (options_.progress) options_.progress(progress_);
   }
 
-  /// One thread a core; more if most of the time is spent waiting for servers.
+  /// Returns one thread per core, or more if threads mostly wait for servers.
   unsigned num_threads() const {
     const bool waits = options_.remote && !options_.remote->makes_copies() && !content_.hashes &&
                        std::ranges::any_of(inputs_.sources, [](const Source& source) {
@@ -149,7 +150,7 @@ class BuildRun {
     return std::max(usable_cores(), waits ? detail::kAskedAtOnce : 1U);
   }
 
-  /// Scans on all threads, and appends the parts in shard order.
+  /// Scans shards on all threads, and appends their records in shard order.
   void assemble(BuildJournal& journal) {
     const std::vector<Source>& sources = inputs_.sources;
     Assembly assembly(path_, content_, inputs_.part, url_base_of(sources), inputs_.stored_sources,
@@ -174,7 +175,7 @@ class BuildRun {
     report_.summary = assembly.summary();
   }
 
-  /// Makes a shard's part of the index: taken over, from the journal, or scanned.
+  /// Returns a shard's records: from the old index, from the journal, or from a scan.
   /// Threads: any.
   ShardPart make_part(const Source& source, const BuildJournal& journal) {
     SHARDWISE_FAULT_POINT("build.scan_shard");
@@ -192,7 +193,7 @@ class BuildRun {
     return *std::move(part);
   }
 
-  /// Scans a shard, and counts its bytes as they are processed.
+  /// Scans a shard, and reports its bytes as progress.
   ShardPart scan(const Rescan& source) {
     std::uint64_t counted = 0;
     const auto went_through = [&](std::uint64_t stored_bytes) {
@@ -255,7 +256,7 @@ class BuildRun {
   const BuildInputs& inputs_;
   const Index::Content& content_;
   const BuildOptions& options_;
-  LongMutex progress_mutex_;  // held while the user's function is called
+  LongMutex progress_mutex_;  // held while the user's progress function runs
   Progress progress_ SHARDWISE_GUARDED_BY(progress_mutex_);
   BuildReport report_;
 };

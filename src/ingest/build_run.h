@@ -7,9 +7,9 @@
 
 namespace shardwise {
 
-/// Builds the index at `path` from the inputs: scans Rescan sources, and takes over the records of
+/// Builds the index at `path` from the inputs: scans Rescan sources, and copies the records of
 /// Reuse sources.
-/// @param content  of the index; replaces `options.content`, which is ignored.
+/// @param content  content of the index; `options.content` is ignored.
 /// Effects, threads and errors: as build_index.
 BuildReport run_build(const std::string& path, const BuildInputs& inputs,
                       const Index::Content& content, const BuildOptions& options);

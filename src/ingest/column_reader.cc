@@ -14,7 +14,7 @@
 namespace shardwise {
 namespace {
 
-/// Column names that the virtual tables `samples` and `members` reserve.
+/// Column names that the virtual tables `samples` and `members` use themselves.
 constexpr std::array<std::string_view, 10> kReserved = {
     "sample", "key", "shard", "members", "bytes", "member", "field", "offset", "size", "rowid"};
 
@@ -31,7 +31,7 @@ bool is_whole_number(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), is_digit);
 }
 
-/// A text if the bytes are UTF-8, else a blob.
+/// Returns a text if the bytes are UTF-8, otherwise a blob.
 MetadataValue of_bytes(std::string_view bytes) {
   MetadataValue value;
   value.bytes = bytes;
@@ -40,7 +40,7 @@ MetadataValue of_bytes(std::string_view bytes) {
   return value;
 }
 
-/// The value of a whole field. An integer that SQL cannot represent stays a text.
+/// Returns the value of a whole field. An integer that SQL cannot represent is returned as text.
 MetadataValue whole_field(std::string_view field) {
   MetadataValue value;
   const std::string_view text = trimmed(field);
@@ -51,7 +51,7 @@ MetadataValue whole_field(std::string_view field) {
   }
   const bool looks_numeric =
       !text.empty() && (is_digit(text[0]) || text[0] == '-' || text[0] == '.');
-  // from_chars also reads "inf" and "nan", which are no numbers in SQL.
+  // from_chars also accepts "inf" and "nan", which are not numbers in SQL.
   if (looks_numeric && !is_whole_number(text)) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value.real);
     if (error == std::errc() && end == text.data() + text.size() && value.real - value.real == 0) {
@@ -64,8 +64,8 @@ MetadataValue whole_field(std::string_view field) {
   return value;
 }
 
-/// True if `path` is `$` and any number of `.name`, `."name"`, `[N]`, `[#]` and `[#-N]`. SQLite
-/// itself checks a path only as far as it matches the document.
+/// True if `path` is `$` followed by any number of `.name`, `."name"`, `[N]`, `[#]` and `[#-N]`.
+/// SQLite checks only the part of a path that it follows in a document.
 bool is_json_path(std::string_view path) {
   if (!path.starts_with('$')) return false;
   path.remove_prefix(1);
@@ -97,9 +97,9 @@ bool is_json_path(std::string_view path) {
   return true;
 }
 
-constexpr double kTwoTo63 = 9223372036854775808.0;  // integers below it are integers in SQL
+constexpr double kTwoTo63 = 9223372036854775808.0;  // integers below this are integers in SQL
 
-/// A path's key, with or without quotes. Escapes between quotes are JSON escapes.
+/// Returns the key in a path, which may be quoted. Escapes inside quotes are JSON escapes.
 std::string key_of(std::string_view written) {
   if (!written.starts_with('"')) return std::string(written);
   try {
@@ -111,7 +111,7 @@ std::string key_of(std::string_view written) {
   }
 }
 
-/// JSON without the blanks between its tokens.
+/// Appends JSON without the whitespace between its tokens.
 void append_without_blanks(std::string& out, std::string_view json) {
   bool in_string = false;
   for (std::size_t i = 0; i < json.size(); ++i) {
@@ -187,7 +187,8 @@ std::vector<ColumnReader::Step> ColumnReader::steps_of(std::string_view path) {
       std::string_view number = rest.substr(0, size++);
       Step step{.is_from_end = number.starts_with('#')};
       number.remove_prefix(number.starts_with("#-") ? 2 : number.starts_with('#') ? 1 : 0);
-      // "[#]" is the place after the last element; a number that is too large matches nothing.
+      // "[#]" is the position after the last element. A number that is too large matches no
+      // element.
       step.number = number.empty() ? 0 : parse_int64(number).value_or(INT64_MAX);
       steps.push_back(std::move(step));
     }
@@ -216,7 +217,7 @@ MetadataValue ColumnReader::read(std::size_t column, std::string_view field) {
   found_ = {};
   JsonReader reader(field);
   find(reader, reader.next(), steps_[column]);
-  reader.next();  // throws JsonFault if more follows
+  reader.next();  // throws JsonFault if the text continues after the value
   return found_;
 }
 
@@ -229,7 +230,7 @@ void ColumnReader::find(JsonReader& reader, JsonReader::Token token, std::span<c
       const bool is_wanted = reader.text() == *step.key;
       const Token value = reader.next();
       if (is_wanted) {
-        found_ = {};  // of repeated keys, the last one counts
+        found_ = {};  // the last of repeated keys counts
         find(reader, value, steps.subspan(1));
       } else {
         reader.skip();
@@ -279,7 +280,7 @@ void ColumnReader::take(JsonReader& reader, JsonReader::Token token) {
       found_ = of_bytes(text_);
       break;
     default:
-      break;  // null
+      break;  // null stays null
   }
 }
 
@@ -292,7 +293,7 @@ void ColumnReader::take_number(const JsonReader& reader) {
   found_.type = ValueType::kReal;
   found_.real = reader.real();
   if (reader.is_whole() && std::abs(found_.real) >= kTwoTo63) {
-    text_ = reader.token();  // the digits as text, since a double would round them
+    text_ = reader.token();  // keep the digits as text, because a double would round them
     found_ = of_bytes(text_);
   }
 }

@@ -14,47 +14,50 @@
 
 namespace shardwise {
 
-/// Largest field, in bytes, that can be metadata.
+/// Maximum size of a field that can be used as metadata, in bytes.
 inline constexpr std::uint64_t kMaxColumnFieldBytes = std::uint64_t{1} << 20;
 
-/// Limits for values without a JSON path: columns hold values to query by, not images. JSON text
-/// may be as large as the field.
-inline constexpr std::uint64_t kMaxBlobValueBytes = std::uint64_t{4} << 10;  // not UTF-8
+/// Maximum sizes of values that are taken without a JSON path, because columns are meant for
+/// queries, not for images. JSON text may be as large as the field. kMaxBlobValueBytes applies to
+/// values that are not UTF-8, kMaxTextValueBytes to all others.
+inline constexpr std::uint64_t kMaxBlobValueBytes = std::uint64_t{4} << 10;
 inline constexpr std::uint64_t kMaxTextValueBytes = std::uint64_t{64} << 10;
 
-/// Extracts column values from fields.
+/// Extracts the columns' values from fields.
 /// Threads: one.
 class ColumnReader {
  public:
   explicit ColumnReader(const std::vector<Index::Column>& columns);
 
-  /// Returns the value of columns[column] in a field's bytes, or null if the JSON path matches
-  /// nothing. The value's bytes are valid until the next call, and while `field` lives.
-  /// Cost: O(bytes of the field).
+  /// Returns the value of columns[column] in a field's bytes; null if the JSON path matches
+  /// nothing. The value's bytes are valid until the next call, as long as `field` exists.
+  /// Cost: O(size of the field).
   /// Errors: JsonFault if the column needs JSON and the field is not JSON.
   MetadataValue read(std::size_t column, std::string_view field);
 
-  /// Returns why this field's value is too large for columns[column], or nothing if it is not.
+  /// Returns why this field's value is too large for columns[column]; nullopt if it is not too
+  /// large.
   std::optional<std::string> too_large(std::size_t column, std::string_view field) const;
 
  private:
-  /// A step of a JSON path: an object's key, or an array's index.
+  /// A step of a JSON path: a key of an object, or an index of an array.
   struct Step {
     std::optional<std::string> key = std::nullopt;
-    bool is_from_end = false;  ///< `[#-2]`
+    bool is_from_end = false;  ///< for `[#-2]`: `number` counts from the end
     std::int64_t number = 0;
   };
 
   static std::vector<Step> steps_of(std::string_view path);
-  /// Consumes the value that begins with `token`, and sets found_ to the value at `steps` in it.
+  /// Consumes the value that begins with `token`. Sets found_ to the value that `steps` lead to
+  /// inside it.
   void find(JsonReader& reader, JsonReader::Token token, std::span<const Step> steps);
   void take(JsonReader& reader, JsonReader::Token token);
   void take_number(const JsonReader& reader);
 
   const std::vector<Index::Column>& columns_;
-  std::vector<std::vector<Step>> steps_;  // of each column
+  std::vector<std::vector<Step>> steps_;  // steps of each column's path
   MetadataValue found_;
-  std::string text_;  // the bytes of found_, if they are not in the field itself
+  std::string text_;  // bytes of found_ that are not in the field itself
 };
 
 }  // namespace shardwise

@@ -9,9 +9,9 @@
 
 namespace shardwise {
 
-/// The members that a scan of a shard has passed, by name, as targets of hard links. Names are
-/// compared byte by byte.
-/// Memory: all names.
+/// The members that a scan of a shard has passed so far, as possible targets of hard links. Names
+/// are compared bytewise.
+/// Memory: proportional to all names.
 /// Threads: one.
 class EarlierMembers {
  public:
@@ -20,9 +20,9 @@ class EarlierMembers {
                              Place{member.data_offset, member.size_bytes});
   }
 
-  /// Returns a hard link as a member with the bytes of its target, and adds it. If several earlier
-  /// members have the target's name, the last one is used. Returns nothing if there is no target,
-  /// or `link` is not a hard link.
+  /// If `link` is a hard link, returns it as a member with the bytes of its target, and adds that
+  /// member. If several earlier members have the target's name, the last one is the target. Returns
+  /// nullopt if there is no target, or if `link` is not a hard link.
   std::optional<TarMember> resolve(const TarOther& link) {
     if (link.type != TarOther::Type::kHardLink) return std::nullopt;
     const auto found = places_.find(std::string(link.target));

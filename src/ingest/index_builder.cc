@@ -21,7 +21,7 @@
 namespace shardwise {
 namespace {
 
-/// The shards and options that the index at `path` was built with.
+/// The shards and options of the build that made the index at `path`.
 struct Rebuild {
   std::vector<std::string> shards;
   BuildOptions options;

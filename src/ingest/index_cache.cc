@@ -43,28 +43,29 @@
 namespace shardwise {
 namespace fs = std::filesystem;
 
-// Building at first use, by any number of processes at once:
+// Building at first use, with any number of concurrent processes:
 //
-//   is_current()          without a lock: the usual case costs one look-up of each shard
+//   is_current()          without a lock: usually this costs only one look-up of each shard
 //   Place::take_turn()    waits for the lock on <name>.idx.lock
-//   is_current()          again: the process that held the lock has most likely built the index
-//   build()               continues from the journal, if an earlier process was killed
+//   is_current()          again, because the previous holder has probably built the index
+//   build()               continues from the journal if an earlier process was killed
 //   remove_others_unused()
 //   note_use()            sets the lock file's time, at most once a day
 //
-// The lock file. Its lock is the right to build, or to remove, one index. Its content names the
-// builder, and its time is the index's last use. A process that gets the lock calls has_name(): the
-// file may have been unlinked since it was opened, and others may lock a new one. Only the lock's
-// holder unlinks the file: remove() as its last act, and leave_nothing_empty() after a build that
-// left nothing.
+// The lock file: A process may build or remove an index only while it holds the index's lock. The
+// file's content names the process that builds, and its time is the time of the index's last use.
+// After locking the file, a process calls has_name(), because the file may have been unlinked after
+// it was opened, and other processes may lock a new file. Only the holder of the lock unlinks the
+// file: remove() as its last step, or leave_nothing_empty() after a failed build that left no
+// files.
 //
-// Place::remove() only tries for the lock, and calls is_unused() again under it. It removes the
-// catalogue first, since without it there is no index. If the process is killed then, the lock file
-// is still old, so the next build or removal of the name sweeps the rest. Processes that have the
-// index open keep their files.
+// Place::remove() tries to lock without waiting, and calls is_unused() again with the lock held. It
+// removes the catalogue first, because without a catalogue there is no index. If the process is
+// killed after that, the lock file still has its old time. The next build or removal of this name
+// then removes the other files. Processes that have opened the index can still read it.
 //
-// On file systems without locks, take_turn() lets every process build. Each build is safe by itself
-// (build_run.cc): the last one to finish names the index.
+// On file systems without locks, take_turn() lets every process build. Concurrent builds are safe
+// (build_run.cc): the build that finishes last determines the index.
 
 namespace {
 
@@ -88,7 +89,7 @@ bool has_any(const std::string& text, std::string_view characters) {
   return text.find_first_of(characters) != std::string::npos;
 }
 
-/// True if an existing file is an index by its content.
+/// True if the file exists and its content shows that it is an index.
 bool holds_an_index(const std::string& path) {
   char first[kTarBlockBytes];
   std::size_t got = 0;
@@ -104,7 +105,7 @@ bool holds_an_index(const std::string& path) {
          !(got == sizeof first && tar::has_valid_checksum(first));
 }
 
-/// An environment variable's value, if it is an absolute path.
+/// Returns the value of an environment variable if it is an absolute path.
 std::optional<std::string> folder_in(const char* variable) {
   const char* const value = std::getenv(variable);
   if (value == nullptr || value[0] != '/') return std::nullopt;
@@ -123,8 +124,8 @@ std::string folder_of(const IndexCacheOptions& options) {
                         "neither XDG_CACHE_HOME nor HOME is set", name_folder());
 }
 
-/// Returns a word of SourceList::sources, or a shard, in a form that does not depend on the working
-/// folder.
+/// Returns a shard, or an element of SourceList::sources, in a form that does not depend on the
+/// working directory.
 std::string absolute_word(const std::string& word) {
   if (is_fetched_url(word)) return word;
   const std::size_t pattern = word.find_first_of(kPatternCharacters);
@@ -142,8 +143,8 @@ std::vector<std::string> absolute_words(const std::vector<std::string>& words) {
   return absolute;
 }
 
-/// The name of the sources' index: a hash of the sources, without signatures, and of all options
-/// that affect the index's content.
+/// Returns the name of the index of these sources: a hash of the sources, without signatures, and
+/// of all options that affect the index's content.
 std::string name_of(const SourceList& sources, const Index::Content& content) {
   Hasher128 hasher;
   const auto add = [&](std::string_view text) {
@@ -155,7 +156,7 @@ std::string name_of(const SourceList& sources, const Index::Content& content) {
   hasher.update_u64(content.columns.size());
   for (const Index::Column& column : content.columns) add(to_string(column));
   hasher.update_u64((content.hashes ? 1u : 0u) + (content.unique_keys ? 2u : 0u));
-  // If no sources are stored, the list of shards is what the user named; such a list does not grow.
+  // If no sources are stored, the user named the shards themselves, and that list does not grow.
   const bool has_words = !sources.sources.empty();
   hasher.update_u64(has_words ? 1 : 0);
   const std::vector<std::string>& named = has_words ? sources.sources : sources.shards;
@@ -163,9 +164,9 @@ std::string name_of(const SourceList& sources, const Index::Content& content) {
   return to_string(hasher.digest());
 }
 
-/// True if the shard is the one that was indexed, judging by size, time and first block, or by a
-/// remote validator.
-/// @param shard  its path is the one that was named now.
+/// True if the shard is still the one that was indexed. A local shard is compared by size, time and
+/// first 512 bytes, a remote one by its validator.
+/// @param shard  the shard's row; its path is the one that the sources name now.
 bool is_same_version(const Index::Shard& shard, RemoteShards* remote) {
   if (!is_fetched_url(shard.path)) {
     const File file = File::open_read(shard.path);
@@ -173,13 +174,16 @@ bool is_same_version(const Index::Shard& shard, RemoteShards* remote) {
     return identity.size_bytes == shard.size_bytes && identity.mtime_ns == shard.mtime_ns &&
            !difference_at_start(shard, reader_of(file));
   }
-  if (remote == nullptr) return false;  // the build reports that it lacks remote access
+  // Without remote access the index counts as outdated, and the build then reports the missing
+  // access.
+  if (remote == nullptr) return false;
   const RemoteShards::State state = remote->state(shard.path);
   return !state.validator.empty() && state.validator == shard.validator &&
          state.size_bytes == shard.size_bytes;
 }
 
-/// True if the index at `path` has exactly these shards, as they are now, and that content.
+/// True if the index at `path` has this content, and exactly these shards in their present
+/// versions.
 bool is_current(const std::string& path, const std::vector<std::string>& shards,
                 const BuildOptions& build) try {
   if (::access(path.c_str(), F_OK) != 0) return false;
@@ -194,8 +198,8 @@ bool is_current(const std::string& path, const std::vector<std::string>& shards,
 } catch (const Cancelled&) {
   throw;
 } catch (const Error&) {
-  // The index is damaged or has another version, or a shard is gone. The build repairs that, or
-  // reports it.
+  // The index is damaged or has another version, or a shard is missing. Building repairs the index
+  // or reports the cause.
   return false;
 }
 
@@ -205,7 +209,7 @@ std::string this_process() {
   return "process " + std::to_string(::getpid()) + " on " + host;
 }
 
-/// One index in the folder, and the right to build it.
+/// One index in the folder. take_turn() gives this process the right to build it.
 class Place {
  public:
   Place(const std::string& folder, const std::string& name)
@@ -214,9 +218,9 @@ class Place {
   const std::string& path() const noexcept { return path_; }
   std::string lock_path() const { return path_ + std::string(kLockSuffix); }
 
-  /// Waits until this process may build. The right ends when the returned file is closed, or with
-  /// the process.
-  /// Errors: Cancelled; those of creating files.
+  /// Waits until this process may build. The right ends when the returned file is closed or the
+  /// process ends.
+  /// Errors: Cancelled; errors of creating files.
   File take_turn(const IndexCacheOptions& options) const {
     constexpr std::chrono::milliseconds kLongestPause{100};
     constexpr std::chrono::seconds kFirstWord{1}, kNextWord{10};
@@ -225,12 +229,12 @@ class Place {
     std::chrono::milliseconds pause{1};
     for (;; pause = std::min(pause * 2, kLongestPause)) {
       options.build.cancel.throw_if_cancelled();
-      File file = File::open_or_create(lock_path(), 0600);  // other users cannot lock it
+      File file = File::open_or_create(lock_path(), 0600);  // mode 0600: other users cannot lock it
       switch (file.try_lock()) {
         case FileLock::kUnsupported:
           return file;
         case FileLock::kTaken:
-          if (!file.has_name()) continue;  // it was removed since it was opened
+          if (!file.has_name()) continue;  // the file was removed after it was opened
           file.resize(0);
           file.write_at(0, this_process());
           return file;
@@ -248,10 +252,10 @@ class Place {
     }
   }
 
-  /// Removes a file at the path that is not an index, e.g. one with damaged first bytes. In this
-  /// folder it can be nothing else, and a build would not replace it.
-  /// REQUIRES: this process has the turn.
-  /// Errors: InvalidArgument if the path is taken by a folder or a special file.
+  /// Removes a file at the path that is not an index, e.g. because its first bytes are damaged. All
+  /// files in this folder are indexes, and a build would refuse to replace the damaged one.
+  /// REQUIRES: take_turn() has returned.
+  /// Errors: InvalidArgument if a folder or a special file has this path.
   void remove_what_is_no_index() const {
     struct stat status {};
     if (::stat(path_.c_str(), &status) == 0) {
@@ -266,9 +270,9 @@ class Place {
     }
   }
 
-  /// Call after a failed build. Removes the lock file if the build left neither an index nor a
+  /// Call this after a failed build. Removes the lock file if the build left neither an index nor a
   /// journal.
-  /// REQUIRES: this process has the turn.
+  /// REQUIRES: take_turn() has returned.
   void leave_nothing_empty() const noexcept {
     if (::access(path_.c_str(), F_OK) == 0 || ::access((path_ + ".journal").c_str(), F_OK) == 0) {
       return;
@@ -276,8 +280,8 @@ class Place {
     ::unlink(lock_path().c_str());
   }
 
-  /// Records that the index is in use. Never throws: without the record, the index may be removed
-  /// early, and is built again.
+  /// Records that the index was used now. Never throws: without the record the index may be removed
+  /// early, and is then built again.
   void note_use() const noexcept {
     struct stat status {};
     if (::stat(lock_path().c_str(), &status) != 0) return;
@@ -285,8 +289,8 @@ class Place {
     ::utimensat(AT_FDCWD, lock_path().c_str(), nullptr, 0);
   }
 
-  /// Removes other indexes that were unused for long. Never throws: a leftover only costs disk
-  /// space.
+  /// Removes other indexes that have not been used for long. Never throws, because a leftover only
+  /// costs disk space.
   void remove_others_unused() const noexcept {
     try {
       for (const auto& entry : fs::directory_iterator(folder_)) {
@@ -317,15 +321,16 @@ class Place {
   }
 
   void remove() const {
-    File file = File::open_or_create(lock_path(), 0600);  // other users cannot lock it
+    File file = File::open_or_create(lock_path(), 0600);  // mode 0600: other users cannot lock it
     if (file.try_lock() != FileLock::kTaken || !file.has_name() || !is_unused()) return;
-    ::unlink(path_.c_str());  // first, since without it there is no index
+    ::unlink(path_.c_str());  // first, because without a catalogue there is no index
     const std::string start = fs::path(path_).filename().string() + ".";
     for (const auto& entry : fs::directory_iterator(folder_)) {
       const std::string name = entry.path().filename().string();
       if (name.starts_with(start) && entry.path() != lock_path()) ::unlink(entry.path().c_str());
     }
-    ::unlink(lock_path().c_str());  // last, since another process may build from then on
+    // Last, because another process may build once the lock file is gone.
+    ::unlink(lock_path().c_str());
   }
 
   const std::string folder_;
@@ -340,7 +345,8 @@ void check_claims(const std::string& path, const SourceList& sources) {
   }
 }
 
-/// Calls `call`, which creates files in the folder. Adds to its error how to choose another folder.
+/// Calls `call`, which creates files in the folder. If it throws, the error also explains how to
+/// choose another folder.
 template <class Call>
 auto in_folder(const Call& call) {
   try {
@@ -361,7 +367,7 @@ void build(const Place& place, const SourceList& sources, const BuildOptions& ho
   if (options.on_built) options.on_built(place.path(), sources, report);
 }
 
-/// The options of a build in the folder. Makes the paths of `sources` absolute.
+/// Returns the options of a build in the folder. Makes the paths of `sources` absolute.
 BuildOptions build_of(SourceList& sources, const IndexCacheOptions& options) {
   sources.shards = absolute_words(sources.shards);
   sources.sources = absolute_words(sources.sources);

@@ -35,7 +35,7 @@ namespace {
 constexpr std::size_t kTextBytes = std::size_t{1} << 20;
 constexpr std::string_view kWhiteSpace = " \t\n\v\f\r";
 
-/// All shards of `index`. Local ones are checked against their files.
+/// Returns all shards of `index`. Throws if a local shard has changed since it was indexed.
 std::vector<Index::Shard> unchanged_shards(const Index& index, const CancelToken& cancel) {
   std::vector<Index::Shard> shards;
   shards.reserve(index.num_shards());
@@ -52,7 +52,7 @@ std::vector<Index::Shard> unchanged_shards(const Index& index, const CancelToken
   return shards;
 }
 
-/// A text file that is written in large pieces, and gets its name in commit().
+/// A text file that is written in large pieces. commit() gives the file its name.
 class TextFile {
  public:
   explicit TextFile(const std::string& path) : file_(path) {}
@@ -81,8 +81,8 @@ class TextFile {
 
 std::string json_string(std::string_view text) { return nlohmann::json(text).dump(); }
 
-/// How a descriptor at `descriptor` refers to the file at `path`. A URL is written without secrets,
-/// as in the index.
+/// Returns the reference to the file at `path` for a descriptor at `descriptor`. URLs are written
+/// without secrets, as in the index.
 std::string url_in(const std::string& descriptor, const std::string& path) {
   std::string url = url_of_path(descriptor, path);
   if (!is_utf8(url)) {
@@ -90,7 +90,7 @@ std::string url_in(const std::string& descriptor, const std::string& path) {
                       in_quotes(path), "rename the file, and index it again");
   }
   if (is_fetched_url(url)) return url;
-  // Without a prefix, a name such as `pipe:x.tar` or `a://x.tar` would be read as a URL.
+  // Without this prefix, a file name such as `pipe:x.tar` or `a://x.tar` would be read as a URL.
   if (!is_plain_path(url)) url.insert(0, "./");
   return url;
 }
@@ -115,12 +115,11 @@ std::string md5_of(const Index::Shard& shard, std::uint64_t bytes_before, std::u
       options.cancel);
 }
 
-/// For error texts.
+/// Formats the shard's path for error texts.
 std::string shown(const Index::Shard& shard) { return in_quotes(without_secrets(shard.path)); }
 
-/// The first `max_bytes` bytes of the file at `path`, or fewer if it is shorter. Returns nothing if
-/// it does not exist.
-/// Errors: kIo; InvalidArgument if it is not a regular file.
+/// Returns the first `max_bytes` bytes of the file at `path`, or the whole file if it is shorter;
+/// nullopt if it does not exist.
 std::optional<std::string> begin_of_file(const std::string& path, std::size_t max_bytes) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0 && errno == ENOENT) return std::nullopt;
@@ -136,7 +135,7 @@ std::optional<std::string> begin_of_file(const std::string& path, std::size_t ma
                         "choose another name, or remove the file");
 }
 
-/// Throws unless `path` does not exist, is empty, or is a wids descriptor.
+/// Throws if the file at `path` has content that is not a wids descriptor.
 void require_descriptor_or_nothing(const std::string& path) {
   const auto begin = begin_of_file(path, 64);
   if (!begin || begin->empty()) return;
@@ -151,7 +150,7 @@ void require_descriptor_or_nothing(const std::string& path) {
   }
 }
 
-/// True if a file with these first bytes is a DALI index of any version.
+/// True if a file with these first bytes is a DALI index (of any version).
 bool is_dali_index(std::string_view first_bytes) {
   return first_bytes.size() > 5 && first_bytes.starts_with("v1.") && is_digit(first_bytes[3]) &&
          first_bytes[4] == ' ' && is_digit(first_bytes[5]);
@@ -164,9 +163,9 @@ void require_dali_index_or_nothing(const std::string& path) {
   if (!is_dali_index(*text)) refuse_to_replace(path, "DALI index");
 }
 
-/// Throws unless wids' own tar reader finds the samples and fields that the index has.
+/// Throws if wids' own tar reader would not find the samples and fields that the index has.
 void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment) {
-  // That reader uses only two fields of a header: a name of 100 bytes, and a size in 11 octal
+  // wids' reader uses only two fields of a header: the name of 100 bytes, and the size in 11 octal
   // digits.
   constexpr std::size_t kMaxName = 100;
   constexpr std::uint64_t kMaxMemberBytes = (std::uint64_t{1} << 33) - 1;
@@ -220,8 +219,8 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
   }
 }
 
-/// The index file's name: "sub/train-0.tar" gives "train-0.idx". A URL's query and fragment are
-/// left out.
+/// Returns the name of a shard's DALI index file: "sub/train-0.tar" gives "train-0.idx". A URL's
+/// query and fragment are removed.
 std::string dali_name(const Index::Shard& shard) {
   const std::string plain = without_secrets(shard.path);
   const fs::path path(is_remote_url(plain) ? plain.substr(0, plain.find('?')) : plain);
@@ -234,7 +233,7 @@ std::string dali_name(const Index::Shard& shard) {
       shown(shard) + ", " + in_quotes(name), "make shards whose names have none");
 }
 
-/// Throws unless DALI can read the file that write_dali_file() makes for this shard.
+/// Throws if DALI could not read the file that write_dali_file() makes for this shard.
 void require_dali_can_read(const Index::Shard& shard, const SegmentView& segment) {
   if (shard.compression != Compression::kNone) {
     throw Unsupported("the shard is compressed, and DALI needs the offsets in a plain tar",
@@ -271,15 +270,15 @@ void write_dali_file(const SegmentView& segment, const std::string& path) {
 }
 
 /// Throws if wids would number the samples differently, because it also reads members that the
-/// index left out.
+/// index skipped.
 void require_wids_numbers_alike(const Index& index, std::uint64_t num_skipped) {
-  std::uint64_t num_found = 0;  // members that wids reads, and the index leaves out
+  std::uint64_t num_found = 0;  // number of members that wids reads and the index skipped
   for (const Index::SkippedMember& member : index.skipped(num_skipped)) {
-    if (member.kind == Index::SkippedMember::Kind::kNoValue) continue;  // in the index
+    if (member.kind == Index::SkippedMember::Kind::kNoValue) continue;  // the index has this member
     const bool is_file = member.kind != Index::SkippedMember::Kind::kLink &&
                          member.kind != Index::SkippedMember::Kind::kSpecial;
-    // Python wids splits at the first dot of the whole path. It takes any link or special file with
-    // a dot for a member.
+    // Python wids splits the whole path at its first dot. It takes any link or special file whose
+    // path has a dot for a member.
     if (is_file || member.name.find('.') != std::string::npos) ++num_found;
   }
   if (num_found > 0) {

@@ -11,9 +11,9 @@
 
 namespace shardwise {
 
-/// Computes the md5 of bytes that arrive in pieces, for formats that need it.
+/// Computes the MD5 of bytes that arrive in pieces, for file formats that need it.
 /// Threads: one.
-/// Errors: Unsupported if the system's libcrypto has md5 turned off.
+/// Errors: Unsupported if the system's libcrypto has MD5 disabled.
 class Md5 {
  public:
   Md5();
@@ -22,7 +22,7 @@ class Md5 {
   Md5& operator=(const Md5&) = delete;
 
   void update(std::string_view bytes);
-  /// Returns 32 lower-case hexadecimal digits. No call may follow.
+  /// Returns the MD5 as 32 lower-case hexadecimal digits. This must be the last call.
   std::string digest();
 
  private:
@@ -30,10 +30,10 @@ class Md5 {
   std::unique_ptr<State> state_;
 };
 
-/// The md5 of all bytes of `file`.
+/// Returns the MD5 of all bytes of `file`.
 /// @param bytes_done  called after each piece with the number of bytes read so far; may be empty.
 /// Memory: O(1).
-/// Errors: kIo; Cancelled if `cancel` is set meanwhile; as Md5.
+/// Errors: kIo; Cancelled if `cancel` is set during the call; as Md5.
 std::string file_md5(const File& file, const std::function<void(std::uint64_t)>& bytes_done,
                      const CancelToken& cancel);
 

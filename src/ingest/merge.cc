@@ -23,8 +23,8 @@ const Index::Part& require_part(const ReusableIndex& donor) {
                  "give the indexes that " + spelled("`shardwise index --part I/N`") + " built");
 }
 
-/// Sorts the parts by number.
-/// Errors: Mismatch unless they are all parts of one index.
+/// Sorts the parts by their numbers.
+/// Errors: Mismatch if the parts do not together form one index.
 void sort_parts(std::vector<std::unique_ptr<ReusableIndex>>& parts) {
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) {
     return require_part(*a).number < require_part(*b).number;
@@ -67,8 +67,8 @@ void sort_parts(std::vector<std::unique_ptr<ReusableIndex>>& parts) {
   }
 }
 
-/// The sources that all parts were built of, in the stored form of the index at `path`; empty if
-/// they differ.
+/// Returns the sources that all parts were built from, in the stored form of the index at `path`;
+/// empty if the parts have different sources.
 std::vector<std::string> common_sources(const std::string& path,
                                         const std::vector<std::unique_ptr<ReusableIndex>>& parts) {
   std::vector<std::string> common;
@@ -88,7 +88,7 @@ BuildReport merge_indexes(const std::string& index_path, const std::vector<std::
   if (parts.empty()) {
     throw InvalidArgument("there are no parts to merge", in_quotes(path), "give all parts");
   }
-  open_old_index(path);  // throws if the file at the path is not an index, and keeps it
+  open_old_index(path);  // throws, and so keeps the file, if the file at the path is not an index
   std::vector<std::unique_ptr<ReusableIndex>> donors;
   for (const std::string& part : parts) {
     options.cancel.throw_if_cancelled();

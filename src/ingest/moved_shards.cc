@@ -19,7 +19,7 @@
 namespace shardwise {
 namespace {
 
-/// Thrown to stop the read of a remote shard once enough bytes have arrived.
+/// Thrown to stop reading a remote shard when enough bytes have arrived.
 struct Enough {};
 
 std::string read_remote(const Rescan& shard, std::uint64_t offset, std::size_t size) {
@@ -52,19 +52,19 @@ ReadShard reader_of(const Rescan& shard) {
   };
 }
 
-/// True if the donor's path still has a file of the row's size and time that is not the same file
-/// as `now`.
+/// True if the donor's path still leads to a file with the row's size and time, and that file is
+/// not the same file as `now`.
 bool is_still_there(const ReusableIndex& donor, const Index::Shard& row, const Rescan& now) {
   try {
     const FileIdentity there = file_identity(resolve_url(donor.home, row.url));
     return there.size_bytes == row.size_bytes && there.mtime_ns == row.mtime_ns &&
            there != file_identity(now.place.path);
   } catch (const Error&) {
-    return false;  // a file that cannot be examined counts as gone
+    return false;  // a file that cannot be examined counts as missing
   }
 }
 
-/// Size, time and hash of the first header of a shard. The time is 0 if times are ignored.
+/// Size, time, and hash of a shard's first header. The time is 0 if times are ignored.
 using Probe = std::tuple<std::uint64_t, std::int64_t, std::uint64_t>;
 
 }  // namespace
@@ -106,7 +106,7 @@ void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>&
   const auto time_of = [&](std::int64_t mtime_ns) { return accept_times ? 0 : mtime_ns; };
   std::map<Probe, std::vector<const Index::Shard*>> had;
   for (const auto& [url, row] : unnamed) {
-    if (!row.validator.empty() || row.mtime_ns == 0) continue;  // remote
+    if (!row.validator.empty() || row.mtime_ns == 0) continue;  // skip remote shards
     had[{row.size_bytes, time_of(row.mtime_ns), row.first_header_hash}].push_back(&row);
   }
   if (had.empty()) return;
@@ -128,7 +128,7 @@ void recognise(const ReusableIndex& old, bool accept_times, std::vector<Source>&
     if (rows == had.end() || rows->second.size() != 1 || same.size() != 1) continue;
     const Index::Shard row = *rows->second.front();
     const auto& now = std::get<Rescan>(*same.front());
-    // With accept_times, the caller accepts copies, so the original may still exist.
+    // With accept_times, the user accepts copies, so the original file may still exist.
     if (!accept_times && is_still_there(old, row, now)) continue;
     if (difference_from(old, row, now, accept_times)) continue;
     *same.front() = reuse_of(old, row, now);

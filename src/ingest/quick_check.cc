@@ -11,7 +11,7 @@
 namespace shardwise {
 namespace {
 
-/// Bytes read before a member's data for its headers; almost all members need fewer.
+/// Number of bytes read for headers before a member's data. Almost all members need fewer.
 constexpr std::uint64_t kUsualHeaderBytes = 4096;
 constexpr std::uint64_t kMaxHeaderBytes = std::uint64_t{4} * tar::kMaxSpecialBytes;
 constexpr std::uint64_t kMaxHashedBytes = std::uint64_t{8} << 20;
@@ -20,8 +20,8 @@ bool is_special(const tar::Header& header) {
   return std::string_view("xXgLK").find(header.type()) != std::string_view::npos;
 }
 
-/// The offset of the first header of the entry whose last header is the last block of `bytes`.
-/// Special headers (pax, GNU long names) may precede it.
+/// Returns the offset of the first header of an entry. The entry's last header is the last block of
+/// `bytes`. Special headers (pax, GNU long names) may precede that block.
 std::size_t first_header(std::string_view bytes) {
   std::size_t first = bytes.size() - tar::kBlockBytes;
   for (std::size_t at = first; at >= tar::kBlockBytes;) {
@@ -36,7 +36,7 @@ std::size_t first_header(std::string_view bytes) {
   return first;
 }
 
-/// The entry whose data begins right after `bytes`. Returns nothing if they do not end with a
+/// Returns the entry whose data begins at the end of `bytes`; nullopt if `bytes` do not end with a
 /// file's header.
 std::optional<tar::RawEntry> entry_before(std::string_view bytes) {
   if (bytes.size() < tar::kBlockBytes) return std::nullopt;
@@ -48,12 +48,12 @@ std::optional<tar::RawEntry> entry_before(std::string_view bytes) {
   return entry;
 }
 
-/// Compares single members of a shard with the index.
+/// Compares individual members of a shard with the index.
 class QuickCheck {
  public:
   QuickCheck(const SegmentView& segment, const ReadShard& read) : segment_(segment), read_(read) {}
 
-  /// @param sample  the member's sample.
+  /// @param sample  number of the sample that the member belongs to.
   std::optional<std::string> difference(std::uint32_t number, std::uint32_t sample) const {
     const MemberRecord& member = segment_.members()[number];
     const std::string at = " right before offset " + std::to_string(member.data_offset());
@@ -79,7 +79,7 @@ class QuickCheck {
   }
 
  private:
-  /// The entry with the member's data. At most `max_bytes` bytes of headers are read.
+  /// Returns the tar entry that has the member's data. Reads at most `max_bytes` bytes of headers.
   std::optional<tar::RawEntry> entry_of(std::uint32_t number, std::uint64_t max_bytes) const {
     const std::uint64_t end = segment_.members()[number].data_offset();
     std::uint64_t begin = 0;
@@ -87,14 +87,14 @@ class QuickCheck {
       const MemberRecord& before = segment_.members()[number - 1];
       begin = before.data_offset() + tar::padded(before.size_bytes);
     }
-    if (begin >= end) begin = 0;  // this member or the one before is a resolved hard link
+    if (begin >= end) begin = 0;  // this member or the previous one is a resolved hard link
     begin = std::max(begin, end - std::min(end, max_bytes));
     const std::string bytes = read_(begin, end - begin);
     return bytes.size() < end - begin ? std::nullopt : entry_before(bytes);
   }
 
-  /// True if the entry has the member's name, or if the member may be a hard link to it. A resolved
-  /// link has a member before it whose data is at the same offset or later.
+  /// True if the entry has the member's name, or if the member may be a hard link to the entry. A
+  /// member is a resolved link if a member before it has data at the same offset or later.
   bool may_be_named(const tar::RawEntry& entry, std::uint32_t number, std::uint32_t sample) const {
     const MemberRecord& member = segment_.members()[number];
     const std::string_view name = std::string_view(entry.name).substr(0, entry.name.find('\0'));
@@ -108,7 +108,7 @@ class QuickCheck {
   const ReadShard& read_;
 };
 
-/// The sample with this member.
+/// Returns the sample that contains the member.
 /// REQUIRES: number < segment.num_members().
 std::uint32_t sample_of(const SegmentView& segment, std::uint32_t number) {
   const auto* const member = segment.members().data() + number;
@@ -139,7 +139,7 @@ std::optional<std::string> quick_check(const Index::Shard& row, const SegmentVie
                                        const ReadShard& read) {
   if (auto difference = difference_at_start(row, read)) return difference;
   if (row.compression != Compression::kNone)
-    return std::nullopt;  // offsets are in the expanded shard
+    return std::nullopt;  // the index has offsets in the expanded shard
   constexpr std::uint64_t kMaxChecks = 8;
   const QuickCheck check(segment, read);
   const std::uint64_t num_members = segment.num_members();

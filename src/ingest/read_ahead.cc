@@ -8,12 +8,13 @@
 namespace shardwise {
 namespace {
 
-/// Between these sizes, a change of the advice is not worth it. A solid-state disk reads about 200
-/// KB in a row in the time of one random page. The ratio is larger for a network or a spinning
-/// disk.
+/// Mean member sizes between these two do not change the decision. In the time of one random page
+/// read, a solid-state disk reads about 200 KB sequentially; a network or a spinning disk reads
+/// more.
 constexpr std::uint64_t kSmallBytes = std::uint64_t{192} << 10;
 constexpr std::uint64_t kLargeBytes = std::uint64_t{512} << 10;
-/// Members before the first decision; later decisions use a running mean over about as many.
+/// Number of members before the first decision. Later decisions use a running mean over about as
+/// many members.
 constexpr unsigned kMembers = 8;
 
 }  // namespace
@@ -38,7 +39,7 @@ void ReadAhead::read_all() noexcept {
 void ReadAhead::advise(bool ahead) noexcept {
   ahead_ = ahead;
   if (mapped_.empty()) return;
-  // A failure is ignored: it costs only time.
+  // Ignore a failure, because it only costs time.
   ::madvise(const_cast<char*>(mapped_.data()), mapped_.size(),
             ahead ? MADV_SEQUENTIAL : MADV_RANDOM);
 }

@@ -5,19 +5,19 @@
 
 namespace shardwise {
 
-/// Decides whether the kernel reads ahead in a mapped shard of which a scan needs only the headers.
-/// It starts without read-ahead, so that a scan reads one page of each large member. It switches
-/// read-ahead on if members are so small that reading everything costs no more than skipping.
+/// Decides whether the kernel reads ahead in a mapped shard, when a scan needs only its headers. At
+/// first read-ahead is off, so that a scan reads one page per large member. It is switched on if
+/// members are so small that reading everything costs no more than skipping their data.
 /// Threads: one.
 class ReadAhead {
  public:
   ReadAhead() = default;
-  /// @param mapped  page-aligned: a whole mapped file.
+  /// @param mapped  a whole mapped file, page-aligned.
   explicit ReadAhead(std::string_view mapped);
 
-  /// Call for each member with the offset of its data.
+  /// Call this for each member with the offset of its data.
   void at(std::uint64_t offset) noexcept;
-  /// Call before all bytes are read, from front to back.
+  /// Call this before reading all bytes from front to back.
   void read_all() noexcept;
 
  private:
@@ -28,7 +28,7 @@ class ReadAhead {
   bool decided_ = false;
   std::uint64_t last_ = 0;
   unsigned num_passed_ = 0;
-  std::uint64_t mean_bytes_ = 0;  // between the last few members
+  std::uint64_t mean_bytes_ = 0;  // mean distance between the last few members
 };
 
 }  // namespace shardwise

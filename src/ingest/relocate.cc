@@ -24,10 +24,10 @@
 namespace shardwise {
 namespace {
 
-/// True if the place is a URL whose bytes may be written as %XX.
+/// True if the place is a URL in which bytes may be percent-encoded.
 bool is_encoded(const std::string& place) { return is_remote_url(place) && !is_object_url(place); }
 
-/// Returns a folder, a file or a URL prefix in one spelling, without a slash at its end.
+/// Returns a folder, a file or a URL prefix in normal spelling, without a slash at its end.
 std::string normal_place(const std::string& place) {
   if (place.empty()) {
     throw InvalidArgument("the relocation lacks a folder", "", "give the old and the new one");
@@ -45,16 +45,17 @@ bool lies_in(const std::string& place, const std::string& folder) {
   return place == folder || place.starts_with(folder + "/");
 }
 
-/// True if a word of this folder and pattern would mean something else, because characters of the
-/// folder's name would be read as a pattern.
+/// True if combining this folder with the pattern would change its meaning, because characters of
+/// the folder's name would be read as part of the pattern.
 bool reads_otherwise(const std::string& folder, const std::string& pattern) {
   if (folder.find('{') != std::string::npos) return true;
   return !is_remote_url(folder) && folder.find_first_of("*?[\\") != std::string::npos &&
          pattern.find_first_of(kGlobCharacters) != std::string::npos;
 }
 
-/// A checked relocation, in normal spelling. The index stores URLs without secrets, so `from` has
-/// none. `to` keeps its secrets, since the shards are fetched with them now.
+/// A validated relocation, in normal spelling. `from` has no secrets, because the index stores URLs
+/// without them. `to` keeps its secrets, because the shards are fetched with them during the
+/// relocation.
 class Move {
  public:
   explicit Move(const Relocation& relocation)
@@ -66,11 +67,11 @@ class Move {
     return is_remote_url(from_) ? rebased_url(place, from_, from_).has_value()
                                 : lies_in(place, from_);
   }
-  /// The new place of a place below `from`.
-  /// Errors: InvalidArgument if it cannot be expressed.
+  /// Returns the new place for a place below `from`.
+  /// Errors: InvalidArgument if the new place cannot be written as a path or URL.
   std::string apply(const std::string& place) const {
     if (is_remote_url(from_) && is_remote_url(to_)) return *rebased_url(place, from_, to_);
-    // A path is treated as an object key: both take bytes literally.
+    // Treat a path like an object key, because both are literal bytes.
     if (is_remote_url(to_)) {
       return *rebased_url("s3://x" + place.substr(from_.size()), "s3://x", to_);
     }
@@ -105,7 +106,7 @@ class Moves {
  public:
   explicit Moves(const std::vector<Relocation>& relocations) {
     for (const Relocation& relocation : relocations) moves_.emplace_back(relocation);
-    // Longest first, since the first match is used.
+    // Sort by length, longest first, because the first match is used.
     std::stable_sort(moves_.begin(), moves_.end(), [](const Move& a, const Move& b) {
       return a.from().size() > b.from().size();
     });
@@ -118,10 +119,10 @@ class Moves {
   }
   const std::vector<Move>& all() const noexcept { return moves_; }
 
-  /// The words after the move; empty if some of them cannot be expressed any more.
+  /// Returns the sources after the move; empty if any of them cannot be written any more.
   std::vector<std::string> apply_to_words(std::vector<std::string> words) const {
     for (std::string& word : words) {
-      // The word's folder, and the pattern below it.
+      // Split the source into its folder and the pattern below that.
       const std::size_t pattern =
           word.find_first_of(is_fetched_url(word) ? "{" : kPatternCharacters);
       const std::size_t cut =
@@ -147,13 +148,13 @@ class Moves {
   std::vector<Move> moves_;
 };
 
-/// A shard's place, in the spelling of normal_place().
+/// Returns a shard's path or URL in the spelling of normal_place().
 std::string place_of(const std::string& path) {
   return is_fetched_url(path) ? path : normal_absolute_path(path);
 }
 
-/// True if a descriptor among the words names other places than the shards' new ones. A descriptor
-/// names its shards' places by itself.
+/// True if a descriptor among the sources lists shards that are not at their new places. A
+/// relocation cannot change a descriptor's content.
 bool descriptors_name_others(const std::vector<std::string>& words,
                              const std::vector<Source>& sources, const RemoteAccess& remote) {
   if (std::none_of(words.begin(), words.end(), is_named_like_a_descriptor)) return false;
@@ -163,7 +164,7 @@ bool descriptors_name_others(const std::vector<std::string>& words,
       named.insert(unsigned_url(place_of(shard)));
     }
   } catch (const Error&) {
-    return true;  // a descriptor that cannot be read names no shards
+    return true;  // a descriptor that cannot be read lists no shards
   }
   return std::any_of(sources.begin(), sources.end(), [&](const Source& source) {
     return named.count(unsigned_url(place_of(std::get<Reuse>(source).row.path))) == 0;

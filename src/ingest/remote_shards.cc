@@ -40,7 +40,7 @@ class RememberedStates : public RemoteShards {
     if (answer.failure) std::rethrow_exception(answer.failure);
     return answer.state;
   }
-  /// Requests the states that are not known yet, several at a time.
+  /// Requests the states that are not yet known, several at a time.
   void ask_for(std::span<const std::string> shards);
   void read(const std::string& url, const State& state, std::uint64_t begin,
             std::optional<std::uint64_t> end,
@@ -88,7 +88,7 @@ void RememberedStates::ask_for(std::span<const std::string> shards) {
           state(*url);
         } catch (const Cancelled&) {
           throw;
-        } catch (const NotFound&) {  // the shard is missing, but its server answers
+        } catch (const NotFound&) {  // the shard is missing, but the server responds
         } catch (const Error&) {
           return false;
         }
@@ -96,7 +96,7 @@ void RememberedStates::ask_for(std::span<const std::string> shards) {
       },
       {.threads = static_cast<unsigned>(std::min<std::size_t>(kAskedAtOnce, asked.size()))});
   while (const auto is_known = pipeline.next()) {
-    if (!*is_known) break;  // stop early if a server is down
+    if (!*is_known) break;  // stop if a server is down
   }
 }
 

@@ -11,11 +11,11 @@
 
 namespace shardwise {
 
-/// An index whose records are taken over into a new one. Immutable.
+/// An index whose records are copied into a new index. Immutable.
 /// Threads: any.
 struct ReusableIndex {
   /// Errors: NotFound; CorruptIndex; VersionMismatch.
-  /// Cost: reads all of both files.
+  /// Cost: reads both files completely.
   explicit ReusableIndex(const std::string& path);
 
   const Index::Summary& summary() const noexcept { return files.catalogue().meta().summary; }
@@ -23,16 +23,17 @@ struct ReusableIndex {
     return files.catalogue().meta().sources;
   }
   /// Reads the records of a shard.
-  /// @param row  the shard's row in this index; only its url may differ.
+  /// @param row  the shard's row in this index; only its URL may differ.
   ShardPart take_over(const Index::Shard& row) const;
 
   IndexFiles files;
-  std::string home;  ///< the directory that relative urls begin at
-  std::map<std::uint64_t, std::vector<Index::SkippedMember>> skipped;  ///< by shard
+  std::string home;  ///< directory of relative URLs
+  /// Skipped members, by shard number.
+  std::map<std::uint64_t, std::vector<Index::SkippedMember>> skipped;
 };
 
-/// Opens the index at `path`, to take over the shards that did not change. Returns nothing if it
-/// does not exist, is damaged or has another version: all shards are scanned then.
+/// Opens the index at `path`, so that the records of unchanged shards can be reused. Returns null
+/// if the index does not exist, is damaged or has another version; all shards are then scanned.
 /// Errors: InvalidArgument if the file is not an index.
 std::unique_ptr<ReusableIndex> open_old_index(const std::string& path);
 

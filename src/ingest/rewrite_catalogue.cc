@@ -13,10 +13,11 @@
 namespace shardwise {
 namespace {
 
-/// Opens and locks the table, so that no build sweeps it. Returns nothing if that is not possible.
+/// Opens and locks the table, so that no concurrent build removes it. Returns nullopt if it cannot
+/// be locked.
 std::optional<File> hold_table(const std::string& path, const IndexFiles& files) {
   const std::string& name = files.catalogue().meta().table_file;
-  // A table named for another index is swept without a lock.
+  // Locking does not protect a table that is named after another index.
   if (owner_of_table(name) != std::string_view(path).substr(path.rfind('/') + 1)) {
     return std::nullopt;
   }

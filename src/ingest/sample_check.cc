@@ -11,7 +11,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// The offset after a member's data and padding.
+/// Returns the offset after a member's data and padding.
 std::uint64_t end_of(const MemberRecord& member) {
   const std::uint64_t end = member.data_offset() + member.size_bytes;
   return (end + kTarBlockBytes - 1) / kTarBlockBytes * kTarBlockBytes;

@@ -10,19 +10,19 @@
 
 namespace shardwise::detail {
 
-/// Returns the byte range of an uncompressed shard with all headers and data of a sample. It begins
-/// where the member before ends. Returns nothing if the members do not follow each other, e.g.
-/// resolved hard links.
+/// Returns the byte range of an uncompressed shard that has all headers and data of a sample. The
+/// range begins at the end of the previous member. Returns nullopt if the sample's members are not
+/// contiguous, e.g. because of resolved hard links.
 /// REQUIRES: local < segment.num_samples().
 std::optional<std::pair<std::uint64_t, std::uint64_t>> part_of_sample(const SegmentView& segment,
                                                                       std::uint32_t local);
 
-/// True if `part` holds the sample's members as the index has them, by their headers. If the index
-/// has hashes, the data must match them.
+/// Checks by the headers in `part` whether it has the sample's members as in the index. If the
+/// index has hashes, also compares the data with them.
 /// @param part     the bytes of part_of_sample().
-/// @param offset   the offset of `part` in the shard.
-/// @param lenient  scan as TarScanOptions::lenient.
-/// Cost: reads the part's headers; all of it if the index has hashes.
+/// @param offset   offset of `part` in the shard.
+/// @param lenient  scan as with TarScanOptions::lenient.
+/// Cost: reads the part's headers; reads all of the part if the index has hashes.
 bool holds_sample(const SegmentView& segment, std::uint32_t local, std::string_view part,
                   std::uint64_t offset, bool lenient);
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
-// A remote shard is requested in parts. They grow while members are small, and start small again
-// after each member that is worth skipping.
+// A remote shard is requested in parts. Parts grow while members are small. After each member that
+// is worth skipping, the next part is small again.
 constexpr std::uint64_t kFirstPartBytes = std::uint64_t{256} << 10;
 constexpr std::uint64_t kLargestPartBytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t kWorthSkippingBytes = std::uint64_t{1} << 20;
@@ -74,14 +74,14 @@ void ShardBytes::expand_into(SparseTarImage::Writer& writer, const ShardBytesOpt
   unchecked_ = reader.unchecked();
 }
 
-/// Reads a remote shard once, from front to back, and skips bytes that are not needed.
+/// Reads a remote shard once, from front to back. Skips bytes that are not needed.
 void ShardBytes::stream(const ShardBytesOptions& options) {
   RemoteShards& remote = *place_.remote;
   const RemoteShards::State& state = place_.state;
   Hasher128 hasher;
-  std::string first;  // the first bytes, until they show the compression
+  std::string first;  // first bytes, collected until they show the kind of compression
   bool decided = false;
-  std::uint64_t brought = 0;  // bytes that were read or skipped
+  std::uint64_t brought = 0;  // number of bytes read or skipped
   image_.emplace(options.temporary, options.keep, [&](SparseTarImage::Writer& writer) {
     const auto pass_on = [&](std::string_view bytes) {
       if (stored_) {
@@ -137,7 +137,7 @@ void ShardBytes::stream(const ShardBytesOptions& options) {
 }
 
 void ShardBytes::require_unchanged() const {
-  if (!file_) return;  // the validator of each answer was checked
+  if (!file_) return;  // the validator of each response was checked
   const bool whole = !guard_->damaged();
   const std::string& path = place_.copy.empty() ? place_.path : place_.copy;
   if (whole && (place_.remote != nullptr || file_identity(path) == file_->identity())) return;
@@ -166,10 +166,10 @@ void ShardBytes::at_member(std::uint64_t data_offset) noexcept {
 }
 
 void ShardBytes::forget_before(std::uint64_t offset) noexcept {
-  constexpr std::uint64_t kStepBytes = std::uint64_t{8} << 20;  // a multiple of any page size
+  constexpr std::uint64_t kStepBytes = std::uint64_t{8} << 20;  // a multiple of every page size
   if (offset - forgotten_ < 2 * kStepBytes) return;
   const std::uint64_t end = offset / kStepBytes * kStepBytes;
-  // This drops only the mapping's pages; the page cache keeps the file's.
+  // This drops only the pages of the mapping. The file stays in the page cache.
   ::madvise(const_cast<char*>(bytes().data()) + forgotten_, end - forgotten_, MADV_DONTNEED);
   forgotten_ = end;
 }

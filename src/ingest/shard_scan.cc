@@ -24,7 +24,7 @@
 namespace shardwise {
 namespace {
 
-/// True if WebDataset would read a member of this name as a sample's field.
+/// True if WebDataset would read a member with this name as a field of a sample.
 bool names_a_field(std::string_view name) {
   return !is_meta_name(name) && split_sample_name(name).has_value();
 }
@@ -34,8 +34,8 @@ std::string link_text(const TarOther& link) {
   return std::string(hard ? "a hard" : "a symbolic") + " link to " + in_quotes(link.target);
 }
 
-/// The command that leaves out members of this kind. Indexes are also built at first use, without a
-/// command.
+/// Returns the command that skips members of this kind. The text names the command because indexes
+/// are also built at first use, without any command.
 std::string command_that_skips(Index::SkippedMember::Kind kind) {
   switch (kind) {
     case Index::SkippedMember::Kind::kNoField:
@@ -49,7 +49,7 @@ std::string command_that_skips(Index::SkippedMember::Kind kind) {
   }
 }
 
-/// Groups a shard's members, as they are visited, into the samples of a segment.
+/// Groups a shard's members into the samples of a segment, in the order in which they are added.
 class SampleGrouper {
  public:
   SampleGrouper(const std::string& path, const ShardScanOptions& options)
@@ -59,7 +59,7 @@ class SampleGrouper {
     if (!options.columns.empty()) columns_.emplace(options.columns);
   }
 
-  /// @param data  the member's bytes; read only if hashes or columns are wanted.
+  /// @param data  the member's bytes; used only for hashes or columns.
   void add(const TarMember& member, std::string_view data) {
     if (is_meta_name(member.name)) {
       leave_out(Index::SkippedMember::Kind::kMetaName, member.header_offset, member.name,
@@ -121,15 +121,15 @@ class SampleGrouper {
     leave_out(Index::SkippedMember::Kind::kLink, other.header_offset, other.name, link_text(other));
   }
 
-  /// Ends the grouping. Refuses keys that occur in two places, and returns the hashes of all keys.
+  /// Ends the grouping. Throws if two samples have the same key. Returns the hashes of all keys.
   std::vector<std::uint64_t> finish() {
     builder_.drop_empty_last();
     std::vector<std::uint64_t> hashes(builder_.num_samples());
     for (std::uint32_t i = 0; i < hashes.size(); ++i) hashes[i] = hash64(builder_.key(i));
     std::vector<std::uint32_t> order(hashes.size());
     std::iota(order.begin(), order.end(), 0U);
-    // Sorting puts equal keys side by side. Different keys may have the same hash, e.g. by an
-    // attacker's choice.
+    // Sorting by hash makes equal keys adjacent. Different keys may have the same hash, because an
+    // attacker can construct such keys.
     std::uint64_t num_compared = 0;
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
       if (++num_compared % 65'536 == 0) options_.cancel.throw_if_cancelled();
@@ -198,15 +198,15 @@ class SampleGrouper {
     }
   }
 
-  /// Records that a column cannot take a value of the last sample. It becomes an error only if the
-  /// sample is kept.
+  /// Records that a value of the last sample does not fit a column. This becomes an error only if
+  /// the sample is kept.
   void refuse_value(const TarMember& member, std::string what, std::string_view remedy) {
     bad_values_.push_back({builder_.num_samples() - 1, member.header_offset,
                            std::string(member.name), std::move(what), remedy});
     if (options_.policies.repeated_key != DefectPolicies::OnDefect::kSkip) refuse_bad_values({});
   }
 
-  /// @param drop  true for each sample that is left out; empty means none.
+  /// @param drop  true for each sample that is excluded; empty if none is excluded.
   void refuse_bad_values(const std::vector<bool>& drop) {
     for (const BadValue& bad : bad_values_) {
       if (!drop.empty() && drop[bad.sample]) continue;
@@ -251,17 +251,17 @@ class SampleGrouper {
   const ShardScanOptions& options_;
   SegmentBuilder builder_;
   std::optional<ColumnReader> columns_;
-  std::vector<std::uint64_t> header_offsets_;  // of each sample's first member
+  std::vector<std::uint64_t> header_offsets_;  // header offset of each sample's first member
   std::vector<Index::SkippedMember> skipped_;
   std::vector<BadValue> bad_values_;
 };
 
-/// True if the scan of a compressed shard reads this member's data.
+/// True if the scan of a compressed shard must read this member's data.
 bool wants_data(const ShardScanOptions& options, std::string_view name, std::uint64_t size_bytes) {
   if (options.hash) return true;
   if (options.columns.empty() || size_bytes > kMaxColumnFieldBytes) return false;
   if (options.policies.link == DefectPolicies::OnLink::kResolve)
-    return true;  // a link may name it as any field
+    return true;  // a link may refer to this member under any field's name
   const auto parts = split_sample_name(name);
   return parts && std::any_of(options.columns.begin(), options.columns.end(),
                               [&](const Index::Column& column) {
@@ -275,7 +275,8 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
   SampleGrouper grouper(path, options);
   EarlierMembers earlier;
   const bool resolve = options.policies.link == DefectPolicies::OnLink::kResolve;
-  // With hashes, the file is read twice: for its headers, then for its hash.
+  // With hashes, the file is read twice: once for its headers, once for its hash. Each read is half
+  // of the progress.
   const std::uint64_t share = options.hash ? 2 : 1;
   const auto add = [&](const TarMember& member) {
     grouper.add(member, bytes.substr(member.data_offset, member.size_bytes));
@@ -346,7 +347,7 @@ ShardPart scan_expanded(const std::string& path, const ShardScanOptions& options
 }  // namespace
 
 ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
-  // Without a validator, only the hash can identify the shard later.
+  // Without a validator, only a hash can identify the shard later.
   const bool is_unknown = place.remote != nullptr && place.state.validator.empty();
   const bool hash = options.hash || is_unknown;
   ShardBytes shard(
@@ -365,8 +366,8 @@ ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options) {
     ShardPart part = scan_expanded(without_secrets(place.path), options, shard);
     shard.require_unchanged();
     part.row.validator = place.state.validator;
-    // All bytes of a compressed shard were read anyway, so its hash needs no further reads. It
-    // tells the shard from others of the same size and time.
+    // All bytes of a compressed shard have been read anyway, so its hash costs no further reads.
+    // The hash distinguishes the shard from others with the same size and time.
     if (hash || shard.compression() != Compression::kNone) {
       part.row.content_hash = shard.stored_hash();
     }
@@ -392,7 +393,7 @@ std::vector<Index::Summary::Field> count_fields(const SegmentView& segment) {
     ++field.num_members;
     field.bytes += member.size_bytes;
   }
-  // Drops fields whose only samples were left out.
+  // Remove fields whose samples were all excluded.
   std::erase_if(fields, [](const Index::Summary::Field& field) { return field.num_members == 0; });
   return fields;
 }

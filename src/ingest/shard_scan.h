@@ -15,36 +15,38 @@
 
 namespace shardwise {
 
-/// All that an index stores of one shard, except its place.
+/// Everything that an index stores about one shard, except the shard's location.
 struct ShardPart {
   std::string segment;
-  std::vector<std::uint64_t> key_hashes;  ///< hash64 of each sample's key
-  Index::Shard row;                       ///< the builder fills in url and first_sample
+  std::vector<std::uint64_t> key_hashes;  ///< hash64 of the key of each sample
+  Index::Shard row;                       ///< the builder sets url and first_sample
   std::vector<Index::Summary::Field> fields;
-  std::vector<Index::SkippedMember> skipped;  ///< the builder fills in shard
-  bool reused = false;                        ///< taken over from an earlier scan
-  bool resumed = false;                       ///< taken over from an unfinished build
+  std::vector<Index::SkippedMember> skipped;  ///< the builder sets `shard` in each
+  bool reused = false;                        ///< copied from an earlier index
+  bool resumed = false;                       ///< copied from an unfinished build
 };
 
 struct ShardScanOptions {
   DefectPolicies policies = {};
   std::vector<Index::Column> columns = {};
-  bool hash = false;  ///< of the shard's and its members' contents
-  /// A compressed shard's headers are kept in a temporary file in the folder of this path.
+  bool hash = false;  ///< hash the contents of the shard and of its members
+  /// The headers of a compressed shard are kept in a temporary file, which is created in the folder
+  /// of this path.
   std::string temporary = {};
   CancelToken cancel = {};
-  /// Called now and then with the number of stored bytes processed so far.
+  /// Called from time to time with the number of stored bytes processed so far.
   std::function<void(std::uint64_t stored_bytes)> progress = nullptr;
 };
 
-/// Scans one shard and groups its members into samples by WebDataset's rule.
-/// Errors: NotFound, kIo; CorruptShard, Unsupported; StaleIndex if the shard changed meanwhile;
-///   Cancelled; those of a remote place.
+/// Scans one shard, and groups its members into samples by WebDataset's rule.
+/// Errors: NotFound, kIo; CorruptShard, Unsupported; StaleIndex if the shard changed during the
+///   scan; Cancelled; errors of RemoteShards.
 ShardPart scan_shard(const ShardPlace& place, const ShardScanOptions& options);
 
-/// hash64 of the key of each of the segment's samples.
+/// Returns the hash64 of the key of each sample in the segment.
 std::vector<std::uint64_t> hash_keys(const SegmentView& segment);
-/// Members and bytes of each field in a segment, in its order of fields.
+/// Returns the number of members and bytes of each field in a segment, in the segment's order of
+/// fields.
 std::vector<Index::Summary::Field> count_fields(const SegmentView& segment);
 
 }  // namespace shardwise

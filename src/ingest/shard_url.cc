@@ -21,8 +21,8 @@ std::string named(std::string_view url, std::string_view where) {
   return text;
 }
 
-/// The path in a file: URL.
-/// REQUIRES: `url` is one.
+/// Returns the path in a file: URL.
+/// REQUIRES: `url` is a file: URL.
 std::string path_in_file_url(std::string_view url, std::string_view where) {
   SHARDWISE_ASSERT(scheme_of(url) == "file");
   std::string_view rest = url.substr(5);
@@ -74,7 +74,8 @@ std::string resolve_reference(std::string_view url, const std::string& base,
     }
   }
   if (remote) {
-    static_cast<void>(canonical_url(url));  // reports a malformed URL where its source is known
+    // Reports a malformed URL here, where its source is known.
+    static_cast<void>(canonical_url(url));
     return std::string(url);
   }
   if (remote_base) {

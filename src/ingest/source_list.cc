@@ -31,21 +31,21 @@ namespace shardwise {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::uint64_t kMaxShards = 10'000'000;  // beyond it, a range is a typing error
+constexpr std::uint64_t kMaxShards = 10'000'000;  // a range with more names is a typing error
 constexpr int kMaxListDepth = 8;
 
 /// True for a name that a shell's * does not match. Editors, notebooks, macOS ("._0.tar") and
-/// snapshots put such files and folders beside the shards.
+/// snapshots create such files and folders next to the shards.
 bool is_hidden(std::string_view name) { return name.starts_with('.'); }
 
-/// True if any part of `rest` is hidden.
-/// @param rest  the path of a file, relative to a folder.
+/// True if any component of `rest` is hidden.
+/// @param rest  path of a file, relative to a folder.
 bool is_hidden_below(std::string_view rest) {
   return is_hidden(rest) || rest.find("/.") != std::string_view::npos;
 }
 
-/// Lists all files below a directory, bytewise sorted, except hidden ones. Symbolic links to
-/// folders are followed. Each folder is entered once, by a path without links if it has one.
+/// Lists all files below a directory except hidden ones, sorted bytewise. Symbolic links to folders
+/// are followed. Each folder is entered once, preferably by a path without links.
 struct Folders {
   explicit Folders(const std::string& directory) {
     enter(directory);
@@ -82,13 +82,13 @@ struct Folders {
   }
 
   std::set<std::pair<dev_t, ino_t>> entered_;
-  std::set<std::string> links_;  // links to folders, not followed yet
+  std::set<std::string> links_;  // links to folders that have not been followed yet
 };
 
-/// Largest list in bytes: room for 65,536 paths of 4,096 bytes.
+/// Maximum size of a list in bytes: 65,536 paths of 4,096 bytes.
 constexpr std::uint64_t kMaxListBytes = std::uint64_t{256} << 20;
 
-/// Returns the choices of a brace with this body, or nothing if the brace stands for itself.
+/// Returns the alternatives of a brace with this body; nullopt if the brace is literal text.
 std::optional<std::vector<std::string>> brace_choices(const std::string& body,
                                                       const std::string& pattern) {
   if (const std::size_t dots = body.find(".."); dots != std::string::npos) {
@@ -121,7 +121,7 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
     return choices;
   }
   if (body.find(',') == std::string::npos) return std::nullopt;
-  // In a command, braces may belong to a program, e.g. awk '{print $1, $2}'.
+  // In a command, braces may be part of a program's text, e.g. awk '{print $1, $2}'.
   if (is_command_url(pattern) && body.find_first_of(" $'\"") != std::string::npos) {
     return std::nullopt;
   }
@@ -135,8 +135,8 @@ std::optional<std::vector<std::string>> brace_choices(const std::string& body,
   }
 }
 
-/// Refuses "a.tar::b.tar", webdataset's way to join sources, unless a file has that name. The
-/// colons of an IPv6 address ([::1]) in a URL do not count.
+/// Rejects "a.tar::b.tar", WebDataset's syntax for joined sources, unless a file has that name.
+/// Colons in an IPv6 address ([::1]) of a URL are allowed.
 void require_not_joined(const std::string& source) {
   const std::size_t joiner = source.find("::");
   if (joiner == std::string::npos || is_command_url(source)) return;
@@ -181,7 +181,7 @@ class Expander {
     }
   }
 
-  /// @param path  empty means standard input.
+  /// @param path  path of the list; empty means standard input.
   void add_list(const std::string& path, int depth) {
     const std::string name = name_of_text(path);
     if (depth >= kMaxListDepth) {
@@ -232,7 +232,7 @@ class Expander {
     for (const std::string& match : matches) add_path(match);
   }
 
-  /// Adds a URL of a shard or a descriptor, of a folder (with a slash at its end), or a glob.
+  /// Adds the URL of a shard, a descriptor, a folder (with a slash at its end), or a glob.
   void add_remote(const std::string& url) {
     const std::size_t glob = glob_in(url);
     const std::string path = is_object_url(url) ? url : url.substr(0, url.find('?'));
@@ -278,8 +278,7 @@ class Expander {
     list_.left_out.insert(list_.left_out.end(), others.begin(), others.end());
   }
 
-  /// Lists the files whose URLs begin with a folder's URL, or with the part of `url` before its
-  /// glob.
+  /// Lists the files whose URLs begin with `url`, or with the part of `url` before its glob.
   std::vector<std::string> list(const std::string& url, std::size_t glob) const {
     try {
       return remote_->list(url.substr(0, glob));
@@ -292,8 +291,9 @@ class Expander {
     }
   }
 
-  /// The position of the first glob character in a URL. In object keys, all glob characters count.
-  /// In other URLs only a * before the query counts, since ? and [ have other meanings there.
+  /// Returns the position of the first glob character in a URL. In object keys, all glob characters
+  /// count. In other URLs only a * before the query counts, because ? and [ have other meanings
+  /// there.
   static std::size_t glob_in(const std::string& url) {
     const std::size_t host = url.find("://") + 3;
     if (is_object_url(url)) return url.find_first_of(kGlobCharacters, host);
@@ -341,7 +341,7 @@ class Expander {
   }
 
   const RemoteAccess& remote_;
-  bool may_name_others_ = false;  ///< true with a directory, a glob or a descriptor
+  bool may_name_others_ = false;  ///< a source is a directory, a glob or a descriptor
   SourceList list_;
 };
 

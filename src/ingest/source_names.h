@@ -6,23 +6,23 @@
 
 namespace shardwise {
 
-/// True if a directory that is given as a source includes a file of this name.
+/// True if a directory that is used as a source includes a file with this name.
 bool is_named_like_a_shard(const std::string& path);
 
-/// True if a source of this path or URL is a wids descriptor.
+/// True if a source with this path or URL is a wids descriptor.
 bool is_named_like_a_descriptor(const std::string& path);
 
-/// Expands `a{1..3}b{x,y}` to a1bx, a1by, a2bx, ...; a brace without `..` or `,` stands for itself.
-/// Errors: InvalidArgument for a malformed pattern, or one of more than 10 million names.
+/// Expands `a{1..3}b{x,y}` to a1bx, a1by, a2bx, ...; a brace without `..` or `,` is literal text.
+/// Errors: InvalidArgument for a malformed pattern, or a pattern of more than 10 million names.
 std::vector<std::string> expand_braces(const std::string& pattern);
 
-/// Returns `text` for error texts. If it has a URL, the rest after the URL's scheme is hidden; a
-/// text that is one URL is redacted instead.
+/// Returns `text` for error texts, without the secrets of its URLs. If the whole text is a URL, the
+/// URL is redacted. If it contains a URL, everything after the URL's scheme is removed.
 std::string without_urls(const std::string& text);
 
-/// A source with one of these that does not exist as a path is a glob.
+/// A source that contains one of these characters, and does not exist as a path, is a glob.
 inline constexpr std::string_view kGlobCharacters = "*?[";
-/// A source with one of these may be a pattern.
+/// A source that contains one of these characters may be a pattern.
 inline constexpr std::string_view kPatternCharacters = "*?[{";
 
 }  // namespace shardwise

@@ -18,7 +18,7 @@ bool is_pattern(const std::string& word) {
 
 namespace {
 
-/// The names that a brace pattern stands for; nothing if it is malformed.
+/// Returns the names that a brace pattern expands to; nullopt if it is malformed.
 std::optional<std::vector<std::string>> expanded(const std::string& pattern) {
   try {
     return expand_braces(pattern);
@@ -27,19 +27,19 @@ std::optional<std::vector<std::string>> expanded(const std::string& pattern) {
   }
 }
 
-/// URLs without secrets.
+/// Returns the URLs without secrets.
 std::vector<std::string> stripped(std::vector<std::string> urls) {
   for (std::string& url : urls) url = unsigned_url(url);
   return urls;
 }
 
-/// Returns url_of_path of a word. In a pattern, only the path before its first pattern character is
-/// changed.
+/// Applies url_of_path() to a source. In a pattern, only the path before the first pattern
+/// character is changed.
 std::string kept_word(const std::string& index_path, const std::string& word) {
   if (is_fetched_url(word)) return word;
   if (!is_pattern(word)) return url_of_path(index_path, word);
   const std::size_t slash = word.rfind('/', word.find_first_of(kPatternCharacters));
-  // The pattern itself is not normalised: "*/.." may not be the folder before it.
+  // Do not normalise the pattern itself, because "*/.." may match another folder.
   const std::string folder = slash == std::string::npos ? "." : word.substr(0, slash + 1);
   const std::string pattern = slash == std::string::npos ? word : word.substr(slash + 1);
   const std::string kept = url_of_path(index_path, folder);

@@ -28,8 +28,8 @@
 namespace shardwise {
 namespace {
 
-/// Compares a scan's members with the index's records, in archive order. Their data is in that
-/// order, too, except for resolved hard links.
+/// Compares the members that a scan finds with the index's records, in archive order. The data of
+/// members is in the same order, except for resolved hard links.
 class MemberComparison {
  public:
   MemberComparison(const SegmentView& segment, bool full) : segment_(segment), full_(full) {}
@@ -48,7 +48,7 @@ class MemberComparison {
         changed_ = "the content of " + in_quotes(member.name) + place + " differs";
       }
     } else if (!other_ && member.data_offset >= record.data_offset()) {
-      // The index's member may still follow. This one may be in no sample, or was left out.
+      // The index's member may still follow. This member may belong to no sample, or was skipped.
       other_ = in_quotes(member.name) + place + " with " + std::to_string(member.size_bytes) +
                " bytes, where the index has " + in_quotes(field) + " of sample " +
                in_quotes(segment_.key(sample_)) + " at offset " +
@@ -57,7 +57,7 @@ class MemberComparison {
     }
   }
 
-  /// The first difference; nothing if all members match the index.
+  /// Returns the first difference; nullopt if all members match the index.
   std::optional<std::string> problem() const {
     if (changed_ || next_ == segment_.num_members()) return changed_;
     if (other_) return other_;
@@ -73,22 +73,22 @@ class MemberComparison {
 
   const SegmentView segment_;
   const bool full_;
-  std::uint32_t next_ = 0;    // member
-  std::uint32_t sample_ = 0;  // of that member
+  std::uint32_t next_ = 0;    // number of the next expected member
+  std::uint32_t sample_ = 0;  // sample of the next expected member
   std::optional<std::string> changed_;
-  std::optional<std::string> other_;  // the first differing member since the last match
+  std::optional<std::string> other_;  // first differing member since the last match
 };
 
-/// The file to verify, and its relation to the index.
+/// The file to verify, and how it relates to the indexed shard.
 struct Inspection {
   ShardPlace place;
-  bool is_original = true;     ///< false for a copy
-  bool is_stored_form = true;  ///< false for an expanded copy of a compressed shard
+  bool is_original = true;     ///< false if the file is a copy
+  bool is_stored_form = true;  ///< false if the file is an expanded copy of a compressed shard
 };
 
 /// Returns the shard at the index's path or URL.
-/// Errors: NotFound; StaleIndex if it changed; Unsupported without access to remote files; those of
-///   RemoteShards.
+/// Errors: NotFound; StaleIndex if the shard has changed; Unsupported if it is remote and there is
+///   no remote access; errors of RemoteShards.
 Inspection original(const Index& index, const Index::Shard& info, const VerifyOptions& options) {
   if (!is_fetched_url(info.path)) {
     if (is_missing(info)) throw missing_shard_error(index, info);
@@ -159,7 +159,8 @@ std::optional<std::string> difference(const Index& index, const Index::Shard& in
       .tick =
           [&](std::uint64_t offset) {
             options.cancel.throw_if_cancelled();
-            // With `full`, the file's hash is read after the headers.
+            // With `full`, the file is read again for its hash, so the headers are half of the
+            // progress.
             if (shard.is_in_place()) went_through(options.full ? offset / 2 : offset);
             shard.forget_before(offset);
           }};
@@ -172,7 +173,7 @@ std::optional<std::string> difference(const Index& index, const Index::Shard& in
   try {
     report = scan_tar(bytes, without_secrets(inspection.place.path), how, compare);
   } catch (const CorruptShard&) {
-    shard.require_unchanged();  // a shard that was truncated meanwhile is stale, not corrupt
+    shard.require_unchanged();  // a shard that was truncated during the scan is stale, not corrupt
     throw;
   }
   shard.require_unchanged();
@@ -197,7 +198,7 @@ void require_hashes(const Index& index, const VerifyOptions& options) {
       "build it with " + spelled("`shardwise index --hash`") + ", or verify the headers only");
 }
 
-/// Calls `compare`, and returns its result, or the text of an error about the shard.
+/// Calls `compare`. Returns its result, or the text of an error that concerns the shard.
 template <class Compare>
 std::optional<std::string> problem_of(const Compare& compare) {
   try {
@@ -207,18 +208,19 @@ std::optional<std::string> problem_of(const Compare& compare) {
   } catch (const CorruptIndex&) {
     throw;
   } catch (const Error& e) {
-    // These errors concern the access to the shard, not the shard.
+    // These errors concern the access to the shard, not its content.
     const bool is_unread = e.code() == ErrorCode::kIo || e.code() == ErrorCode::kNoSpace ||
                            e.code() == ErrorCode::kFetch;
     return is_unread ? std::string(kNotVerified) + e.what() : e.what();
   }
 }
 
-/// With `full`, the temporary files of remote shards take at most this many bytes together, unless
-/// one shard is larger.
+/// With `full`, the temporary files of remote shards together take at most this many bytes, unless
+/// a single shard is larger.
 constexpr std::uint64_t kMaxTemporaryBytes = std::uint64_t{1} << 30;
 
-/// The number of threads that verify besides the caller's; 0 if all shards are local.
+/// Returns the number of threads that verify in addition to the calling thread; 0 if all shards are
+/// local.
 unsigned num_threads(const Index& index, const VerifyOptions& options) {
   std::uint64_t num_remote = 0, largest = 1;
   for (std::uint64_t number = 0; number < index.num_shards(); ++number) {
@@ -240,7 +242,7 @@ void verify_shards(const Index& index, const VerifyOptions& options,
                                             const std::optional<std::string>& problem)>& report) {
   require_hashes(index, options);
   const Index::Summary summary = index.summary();
-  LongMutex mutex;  // held while the user's functions are called
+  LongMutex mutex;  // held while the user's functions run
   Progress whole{.num_bytes = summary.shard_bytes, .num_shards = summary.num_shards};
   const auto add = [&](std::uint64_t bytes) {
     const Lock lock(mutex);
@@ -283,7 +285,7 @@ std::optional<std::string> verify_shard(const Index& index, std::uint64_t shard,
     try {
       return difference(index, info, inspection, options);
     } catch (const CorruptShard&) {
-      // If the shard was truncated just before it was opened, it is stale, not corrupt.
+      // Throws StaleIndex if the shard was truncated just before it was opened.
       original(index, info, options);
       throw;
     }

@@ -23,7 +23,8 @@ namespace {
 
 constexpr std::uint64_t kMaxClaimedSamples = std::uint64_t{1} << 63;
 
-/// Reads a descriptor and its referenced files, within common limits on bytes, shards and samples.
+/// Reads a descriptor and the files that it refers to. The limits on bytes, shards and samples
+/// apply to all of them together.
 class Resolver {
  public:
   explicit Resolver(const RemoteAccess& remote) : remote_(remote) {}
@@ -150,31 +151,31 @@ class Resolver {
   std::uint64_t num_samples_ = 0;
 };
 
-/// The last part of a path or URL, without a web URL's query and fragment.
+/// Returns the last component of a path or URL, without the query and fragment of a web URL.
 std::string_view file_name(std::string_view path) {
   path = without_query(path);
   return path.substr(path.rfind('/') + 1);
 }
 
-/// One shard, as in the index and as claimed by the descriptor.
+/// One shard, both as in the index and as the descriptor claims.
 struct Claim {
   const WidsDescriptor::Shard* claimed;
   Index::Shard shard;
 };
 
-/// Returns one spelling of a path, or a URL without secrets, as in the index.
+/// Returns the normal spelling of a path, or a URL without secrets, as the index stores them.
 std::string absolute_path(const std::string& path) {
   return is_fetched_url(path) ? unsigned_url(path) : normal_absolute_path(path);
 }
 
-/// How the claimed size differs; empty if it does not, or if no size is claimed.
+/// Describes how the claimed size differs; empty if it does not, or if no size is claimed.
 std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_bytes) {
   if (!claimed.size_bytes || *claimed.size_bytes == size_bytes) return {};
   return "is " + std::to_string(size_bytes) + " bytes long, not " +
          std::to_string(*claimed.size_bytes);
 }
 
-/// How the claimed size and number of samples differ; empty if they do not.
+/// Describes how the claimed size and number of samples differ; empty if they do not.
 std::string difference(const WidsDescriptor::Shard& claimed, std::uint64_t size_bytes,
                        std::uint64_t num_samples) {
   if (claimed.num_samples != num_samples) {

@@ -16,13 +16,13 @@ using Token = JsonReader::Token;
 
 constexpr std::size_t kMd5Digits = 32;
 
-/// A value that is neither an object nor an array.
+/// A JSON value that is neither an object nor an array.
 struct Scalar {
   enum class Type : unsigned char { kNull, kBoolean, kWhole, kNegative, kReal, kString };
   Type type = Type::kNull;
-  std::uint64_t whole = 0;  ///< kWhole
-  double real = 0;          ///< kWhole, kNegative, kReal
-  std::string text = {};    ///< kString
+  std::uint64_t whole = 0;  ///< for kWhole
+  double real = 0;          ///< for kWhole, kNegative and kReal
+  std::string text = {};    ///< for kString
 
   std::string_view type_name() const {
     static constexpr std::array<std::string_view, 6> kNames = {
@@ -36,7 +36,7 @@ struct Scalar {
   }
 };
 
-/// The keys with a meaning. Each may occur once in an object.
+/// The keys of a descriptor. Each may occur at most once in an object.
 enum class Key : unsigned char {
   kVersion,
   kName,
@@ -55,8 +55,8 @@ constexpr std::array<std::string_view, 11> kKeyNames = {
     "wids_version", "name", "base",     "weight", "shardlist", "datasets",
     "source_url",   "url",  "nsamples", "md5sum", "filesize"};
 
-/// Reads the document token by token; `places_` is the path to the current one. Skips values
-/// without a meaning at their place.
+/// Reads the document token by token; `places_` is the path to the current token. Skips values of
+/// unknown keys.
 class Reader {
  public:
   explicit Reader(const std::string& file) : file_(file) {}
@@ -81,12 +81,12 @@ class Reader {
   Descriptor take_result() { return std::move(descriptor_); }
 
  private:
-  /// An open object or array.
+  /// An object or array that has been opened and not closed.
   struct Place {
     enum class Kind : unsigned char { kFile, kShardlist, kShard, kDatasets, kDataset };
     Kind kind = Kind::kFile;
-    Key key = Key::kOther;  ///< of an object, the last one read
-    unsigned seen = 0;      ///< of an object, bits of the keys read so far
+    Key key = Key::kOther;  ///< in an object: the last key read
+    unsigned seen = 0;      ///< in an object: one bit for each key read so far
   };
   using Kind = Place::Kind;
 
@@ -106,7 +106,8 @@ class Reader {
   }
   Shard& shard() { return dataset().shards->back(); }
 
-  /// For error texts, e.g. "'d.json', datasets[1].shardlist[0].nsamples".
+  /// Describes the current place for error texts, e.g. "'d.json',
+  /// datasets[1].shardlist[0].nsamples".
   std::string where() {
     std::string path;
     for (std::size_t i = 0; i < places_.size(); ++i) {
@@ -216,10 +217,10 @@ class Reader {
     places_.push_back({.kind = Kind::kDataset});
   }
 
-  /// Throws, at the end of an object, if a required key is missing.
+  /// Called at the end of an object. Throws if a required key is missing.
   void check_complete() {
     Place& place = places_.back();
-    place.key = Key::kOther;  // the error is about the object
+    place.key = Key::kOther;  // the error concerns the object, not a key
     if (place.kind == Kind::kShard) {
       if (!has(place, Key::kUrl)) wrong("a shard without a url", "name the shard's file");
       if (!has(place, Key::kSamples)) wrong("a shard without nsamples", "say how many it has");
@@ -334,7 +335,7 @@ class Reader {
   const std::string& file_;
   Descriptor descriptor_;
   std::vector<Place> places_;
-  std::size_t unread_depth_ = 0;  ///< depth inside a skipped value
+  std::size_t unread_depth_ = 0;  ///< nesting depth inside a skipped value; 0 if none is skipped
   std::size_t num_shards_ = 0;
 };
 

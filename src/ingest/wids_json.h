@@ -8,7 +8,7 @@
 
 namespace shardwise::wids_json {
 
-/// Limits on a descriptor's memory, far above any real data set.
+/// Limits that bound the memory for a descriptor. They are far above any real data set.
 inline constexpr std::size_t kMaxShards = 10'000'000;
 inline constexpr std::size_t kMaxDatasets = 65'536;
 inline constexpr std::size_t kMaxDepth = 64;
@@ -29,15 +29,16 @@ struct Dataset {
   std::optional<std::vector<Shard>> shards;
 };
 
-/// A descriptor's text, parsed and checked value by value. References are not resolved yet.
+/// A parsed descriptor, each of whose values has been checked. References are not resolved yet.
 struct Descriptor {
   Dataset own;
   std::optional<std::vector<Dataset>> datasets;
 };
 
-/// @param file  for error texts.
-/// Memory: only the result, however the text nests and repeats.
-/// Errors: InvalidArgument, VersionMismatch, as read_wids_descriptor.
+/// Parses a descriptor.
+/// @param file  the descriptor's name for error texts.
+/// Memory: proportional to the result only, whatever the text's nesting and repetitions.
+/// Errors: InvalidArgument, VersionMismatch, as read_wids_descriptor().
 Descriptor parse(std::string_view json, const std::string& file);
 
 }  // namespace shardwise::wids_json

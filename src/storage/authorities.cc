@@ -12,14 +12,14 @@
 namespace shardwise {
 namespace {
 
-/// Where distributions keep the certificates of all authorities in one file.
+/// The files in which distributions keep the certificates of all authorities.
 constexpr auto kPlaces = std::to_array<const char*>({
     "/etc/ssl/certs/ca-certificates.crt",                 // Debian, Ubuntu, Arch, Alpine, NixOS
     "/etc/pki/tls/certs/ca-bundle.crt",                   // Fedora, Red Hat
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // Red Hat, if that link is missing
+    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // Red Hat, if the file above is missing
     "/etc/ssl/ca-bundle.pem",                             // SUSE
-    "/var/lib/ca-certificates/ca-bundle.pem",             // SUSE, the file behind that link
-    "/etc/ssl/cert.pem",                                  // Alpine without ca-certificates, others
+    "/var/lib/ca-certificates/ca-bundle.pem",             // SUSE, if the link above is missing
+    "/etc/ssl/cert.pem",                                  // Alpine without ca-certificates
 });
 
 bool is_there(const std::string& path) {

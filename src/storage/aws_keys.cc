@@ -16,7 +16,8 @@ std::string setting(const AwsSettings& settings, const char* name) {
   return found == settings.end() ? std::string() : found->second;
 }
 
-/// Returns a pair of keys; nullopt if both are empty. Errors: InvalidArgument for half a pair.
+/// Returns the pair of keys; nullopt if both are empty. Errors: InvalidArgument if only one is
+/// empty.
 std::optional<AwsKeys> keys_from(const std::string& id, const std::string& secret,
                                  const std::string& token, const std::string& source) {
   if (id.empty() && secret.empty()) return std::nullopt;
@@ -46,7 +47,7 @@ AwsKeyChain::Origin AwsKeyChain::instance_origin() {
   return {"instance", [this](const CancelToken& cancel) { return services_.instance(cancel); }};
 }
 
-/// The origin of the keys that assume a profile's role.
+/// Returns the source of the keys that may assume the profile's role.
 AwsKeyChain::Origin AwsKeyChain::source_of_role(const std::string& name, const AwsSettings& profile,
                                                 int depth) {
   const std::string source = setting(profile, "source_profile");

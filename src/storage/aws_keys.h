@@ -10,9 +10,10 @@
 
 namespace shardwise {
 
-/// Finds the keys for requests to S3, in the order that Fetchers::S3Options documents.
+/// Finds the keys for requests to S3. Fetchers::S3Options documents the order in which sources are
+/// tried.
 ///
-/// Keys from a service are cached: see KeptCredentials.
+/// Keys that come from a service are cached; see KeptCredentials.
 ///
 /// Threads: internally synchronised.
 /// Processes: a forked child inherits the cached keys.
@@ -21,15 +22,15 @@ class AwsKeyChain {
   explicit AwsKeyChain(const Fetchers::Options& options)
       : options_(options.s3), services_(options) {}
 
-  /// Returns the keys; empty if no source has any.
-  /// @param refused  the keys that the server refused; others are returned.
+  /// Returns the keys; empty if no source has keys.
+  /// @param refused  keys that the server refused; other keys are returned.
   /// Errors: as AwsServices; InvalidArgument for contradictory settings.
   AwsKeys find(const Refused& refused, const CancelToken& cancel);
 
  private:
   /// A source of keys.
   struct Origin {
-    std::string name;  ///< cache key; empty if its keys are not cached
+    std::string name;  ///< cache key; empty if the keys of this source are not cached
     std::function<AwsKeys(const CancelToken&)> ask;
   };
   std::optional<Origin> find_origin();

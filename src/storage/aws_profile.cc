@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kWhat = "the file of AWS profiles";
 
 /// True for the header [kind name], or [name] if `kind` is empty. The default profile may be
-/// written [default], without its kind and in any case.
+/// written as [default], in any case and without "profile".
 bool is_section(std::string_view header, std::string_view kind, std::string_view name) {
   const bool is_profile = kind.empty() || kind == "profile";
   const auto is_name = [&](std::string_view text) {
@@ -32,18 +32,19 @@ bool is_section(std::string_view header, std::string_view kind, std::string_view
   return is_name(is_quoted ? rest.substr(1, rest.size() - 2) : rest);
 }
 
-/// Adds the settings of one section of the file at `path`; returns true if it has the section.
+/// Adds the settings of one section of the file at `path`. Returns true if the file has the
+/// section.
 ///
 /// The syntax is that of Amazon's tools (Python's configparser): names in any case, "=" or ":", and
-/// indented lines. A line indented deeper than the setting before it belongs to that setting:
-/// "endpoint_url" below "s3 =" becomes "s3.endpoint_url".
-/// Errors: InvalidArgument for a line that sets nothing. No message quotes a line: it may hold a
-///   key.
+/// indented lines. A line that is indented deeper than the previous setting belongs to that
+/// setting: "endpoint_url" below "s3 =" becomes "s3.endpoint_url".
+/// Errors: InvalidArgument for a line without a setting. Messages never quote a line, which may
+///   contain a key.
 bool read_section(const std::string& path, std::string_view kind, const std::string& name,
                   AwsSettings& settings) {
   const std::string all = find_text(path, kWhat).value_or("");
   bool is_inside = false, is_there = false;
-  std::string before;  // parent of deeper indented lines; may be empty
+  std::string before;  // name of the setting that deeper indented lines belong to; may be empty
   bool is_group = false;
   std::size_t indent_before = 0, number = 0;
   for (const std::string_view line : lines_of(all, kWhat, in_quotes(path))) {

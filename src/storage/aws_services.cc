@@ -25,7 +25,8 @@ using ServiceJson = nlohmann::json;
   throw FetchError("no keys came from " + source, std::string(why), "check its settings");
 }
 
-/// Takes keys from a service's answer. Services spell the names differently.
+/// Extracts the keys from a service's answer. `names` are the JSON members, which services spell
+/// differently.
 AwsKeys keys_of(const ServiceJson& json, const std::string& source,
                 const std::array<const char*, 4>& names = {"AccessKeyId", "SecretAccessKey",
                                                            "Token", "Expiration"}) {
@@ -164,7 +165,7 @@ AwsKeys AwsServices::sso(const AwsSettings& profile, const CancelToken& cancel) 
     const std::string other = aws_endpoint(profile, service);
     return other.empty() ? "https://" + own + domain(region) : other;
   };
-  // Only the token of an [sso-session] can be renewed.
+  // Only the token of an [sso-session] can be renewed; without a session the address stays empty.
   const std::string oidc = session.empty() ? "" : address("sso_oidc", "oidc.");
   HttpTarget target{
       .url = address("sso", "portal.sso.") + "/federation/credentials?account_id=" +

@@ -24,10 +24,10 @@ namespace {
 
 using std::chrono::system_clock;
 
-/// A token is renewed when less than this is left of it.
+/// A token is renewed when its remaining lifetime falls below this.
 constexpr std::chrono::minutes kRenewBefore{5};
-/// If several processes renew a token at once, the service accepts only one. The others wait this
-/// long for the file that it writes.
+/// If several processes renew the same token at once, the service accepts only one of them. The
+/// other processes wait this long for the file that the accepted one writes.
 constexpr std::chrono::seconds kOthersRenewWithin{3};
 constexpr std::chrono::milliseconds kLookForRenewal{50};
 
@@ -41,7 +41,7 @@ std::string sha1_hex(std::string_view text) {
   return hex({reinterpret_cast<const char*>(digest.data()), size});
 }
 
-/// The cached token file of a session.
+/// An SSO session's token file, as read from the cache of the AWS tools.
 struct SsoToken {
   std::string path;
   nlohmann::json all;
@@ -54,7 +54,7 @@ struct SsoToken {
   }
   std::string text(const char* name) const { return json_text(all, name); }
   bool is_there() const { return !text("accessToken").empty(); }
-  /// True if the time in field `name` exists and is further ahead than this.
+  /// True if field `name` holds a time that is more than `longer_than` from now.
   bool lasts(const char* name, std::chrono::seconds longer_than = {}) const {
     const auto end = parse_iso_time(text(name));
     return end && *end > system_clock::now() + longer_than;
@@ -63,7 +63,8 @@ struct SsoToken {
     return !text("refreshToken").empty() && !text("clientId").empty() &&
            !text("clientSecret").empty() && lasts("registrationExpiresAt");
   }
-  /// Writes it back. If that fails, the next user renews it again.
+  /// Writes the token back to its file. If the write fails, the next user of the token renews it
+  /// again.
   void keep() const noexcept {
     try {
       AtomicFile file(path);
@@ -75,7 +76,7 @@ struct SsoToken {
   }
 };
 
-/// Errors: FetchError; Cancelled.
+/// Renews the token. Errors: FetchError; Cancelled.
 void renew(SsoToken& token, HttpClient& client, const std::string& oidc,
            const CancelToken& cancel) {
   const HttpTarget target{.url = oidc + "/token",
@@ -105,8 +106,9 @@ void renew(SsoToken& token, HttpClient& client, const std::string& oidc,
   }
 }
 
-/// Returns the token that another process is writing; nullopt if none appears in time. That process
-/// renewed first, which invalidated our refresh token.
+/// Waits for the token that another process is writing; nullopt if it does not appear in time. Call
+/// this after the service refused a renewal, because the other process may have renewed first and
+/// so invalidated the refresh token.
 /// Errors: Cancelled.
 std::optional<SsoToken> await_renewal(const std::string& name, const CancelToken& cancel) {
   const auto end = std::chrono::steady_clock::now() + kOthersRenewWithin;

@@ -7,17 +7,17 @@
 
 namespace shardwise {
 
-/// The access token of an SSO session, as `aws sso login` left it in ~/.aws/sso/cache.
+/// Returns the access token of an SSO session that `aws sso login` stored in ~/.aws/sso/cache.
 ///
-/// If the token of an [sso-session] is about to expire, it is renewed by its refresh token (OIDC
-/// CreateToken), as AWS's own programs do. It is written back for them atomically, readable by its
-/// owner alone. If renewal fails, a token that is still valid is used until it expires. If another
-/// process renews it at the same time, that process's token is used.
+/// If the token of an [sso-session] is about to expire, it is renewed with its refresh token (OIDC
+/// CreateToken), as AWS's own programs do. The renewed token is written back atomically for those
+/// programs; only the owner may read the file. If renewal fails, the old token is used until it
+/// expires. If another process renews the token at the same time, that process's token is used.
 ///
-/// Errors: InvalidArgument if there is no token, or it has expired and cannot be renewed;
-///   FetchError if it has expired and the service fails; Cancelled. No message holds a token.
-/// @param name    of the session, or its start URL; the file's name is its SHA-1.
-/// @param oidc    base address of the service that renews; empty disables renewal.
+/// Errors: InvalidArgument if there is no token, or if it has expired and cannot be renewed;
+///   FetchError if it has expired and the service fails; Cancelled. Messages never contain a token.
+/// @param name    name of the session, or its start URL; its SHA-1 is the file's name.
+/// @param oidc    base address of the service that renews tokens; empty disables renewal.
 std::string find_sso_token(HttpClient& client, const std::string& name, const std::string& oidc,
                            const CancelToken& cancel);
 

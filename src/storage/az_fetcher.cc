@@ -24,7 +24,7 @@ namespace {
 constexpr char kAzForm[] = "az://container/blob";
 constexpr char kAzureVersion[] = "2021-08-06";
 
-/// "Sun, 06 Nov 1994 08:49:37 GMT"
+/// Formats a time for HTTP: "Sun, 06 Nov 1994 08:49:37 GMT".
 std::string http_date(std::time_t seconds) {
   std::tm parts{};
   ::gmtime_r(&seconds, &parts);
@@ -37,15 +37,15 @@ std::string http_date(std::time_t seconds) {
          two(parts.tm_hour) + ":" + two(parts.tm_min) + ":" + two(parts.tm_sec) + " GMT";
 }
 
-/// A container at its account.
+/// A container of a storage account.
 struct Container {
   AzureAccount account;
   std::string name;
-  std::string prefix;  ///< of its URLs: "az://name/"
-  std::string key;     ///< of the blob
+  std::string prefix;  ///< start of the container's URLs
+  std::string key;     ///< name of the blob
 };
 
-/// True for hosts in domains that belong to Azure.
+/// True if the host is in a domain of Azure.
 bool is_of_azure(const std::string& host) {
   return std::ranges::any_of(
       std::initializer_list<std::string_view>{
@@ -67,7 +67,7 @@ Container container_of(const std::string& url, bool may_be_start) {
     const std::string prefix = "az://" + parts.bucket + "/";
     return {std::move(account), std::move(parts.bucket), prefix, std::move(parts.key)};
   }
-  // The URL names the account's host. Keys of another account are not sent to it.
+  // The URL names the account's host. Credentials of another account must not be sent to it.
   const std::string host = to_lower(parts.bucket);
   if (account.endpoint.empty() || parse_url(account.endpoint).host != host) {
     account = {.name = host.substr(0, host.find('.')),
@@ -114,7 +114,7 @@ class AzFetcher : public Fetcher {
   }
 
  private:
-  /// Azure percent-encodes names that XML cannot hold.
+  /// Returns an entry's blob name. Azure percent-encodes names that XML cannot represent.
   static std::string blob_name(std::string_view entry) {
     const std::string name = xml_text(entry, "Name");
     const bool is_encoded = entry.find("<Name Encoded=\"true\"") != std::string_view::npos;
@@ -127,7 +127,7 @@ class AzFetcher : public Fetcher {
                   "/" + container.name + "/" + percent_encoded(container.key, "/"), "", request);
   }
 
-  /// The target at `path` of the account. Each attempt gets fresh credentials.
+  /// Returns the target for `path` in the account. Each attempt gets fresh credentials.
   /// REQUIRES: `request` outlives the target.
   HttpTarget target(const AzureAccount& account, const std::string& path, const std::string& query,
                     const Fetcher::Request& request) {
@@ -188,8 +188,8 @@ std::string azure_string_to_sign(const HttpQuery& request, const std::string& ac
                                  const std::string& path, const std::string& query,
                                  const std::string& date, const std::string& version) {
   const std::string range = request.range.empty() ? "" : "bytes=" + request.range;
-  // Lines: method; the content's encoding, language, length, MD5 and type; Date; If-Modified-Since,
-  //   If-Match, If-None-Match, If-Unmodified-Since; Range.
+  // Lines of the text: method; the content's encoding, language, length, MD5 and type; Date;
+  // If-Modified-Since, If-Match, If-None-Match, If-Unmodified-Since; Range.
   std::string text = (request.head_only ? "HEAD" : "GET") + std::string(8, '\n') +
                      request.if_match + "\n\n\n" + range + "\n";
   text += "x-ms-date:" + date + "\nx-ms-version:" + version + "\n/" + account + path;

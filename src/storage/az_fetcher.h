@@ -12,10 +12,10 @@ namespace shardwise {
 /// Blob Storage, with credentials from the environment. See docs/remote.md.
 std::unique_ptr<Fetcher> make_az_fetcher(const Fetchers::Options& options);
 
-/// The string to sign of a request to Azure ("Shared Key").
-/// @param path   as in the URL, encoded.
-/// @param query  without its question mark.
-/// @param date   the value of x-ms-date.
+/// Returns the string that a request to Azure signs ("Shared Key").
+/// @param path   path as encoded in the URL.
+/// @param query  query without the question mark.
+/// @param date   value of the x-ms-date header.
 /// Source: "Authorize with Shared Key", Microsoft's reference of Azure Storage.
 std::string azure_string_to_sign(const HttpQuery& request, const std::string& account,
                                  const std::string& path, const std::string& query,

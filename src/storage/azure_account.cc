@@ -13,7 +13,7 @@
 namespace shardwise {
 namespace {
 
-/// The value of `name` in "Name=value;Name=value"; empty if it is not there.
+/// Returns the value of `name` in "Name=value;Name=value"; empty if the name is missing.
 std::string part_of(std::string_view text, std::string_view name) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(';'), text.size());

@@ -10,13 +10,15 @@
 
 namespace shardwise {
 
-/// An account of Azure's storage, and its credentials.
+/// An account of Azure Storage and its credentials.
 struct AzureAccount {
   std::string name;      ///< empty if the URL must name it
   std::string endpoint;  ///< "https://name.blob.core.windows.net"; empty if the URL must name it
   std::string key = {};  ///< secret, in base64; optional
-  std::string sas = {};  ///< secret, a query without its question mark; optional
-  bool may_get_token = true;  ///< the host belongs to Azure, or the environment names it
+  std::string sas = {};  ///< secret, a query string without the question mark; optional
+  /// False if a token must not be sent, because the host does not belong to Azure and the
+  /// environment does not name it.
+  bool may_get_token = true;
 };
 
 /// Reads the account from AZURE_STORAGE_CONNECTION_STRING, else from AZURE_STORAGE_ACCOUNT with
@@ -24,18 +26,18 @@ struct AzureAccount {
 /// Errors: InvalidArgument for a malformed connection string.
 AzureAccount find_azure_account();
 
-/// Tokens of Microsoft's Entra ID for storage. They come from a service principal (AZURE_TENANT_ID,
-/// AZURE_CLIENT_ID with AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE), else from the identity
-/// of a machine at Azure.
+/// Provides tokens of Microsoft's Entra ID for storage. The source is a service principal
+/// (AZURE_TENANT_ID, AZURE_CLIENT_ID with AZURE_CLIENT_SECRET or AZURE_FEDERATED_TOKEN_FILE), else
+/// the managed identity of an Azure machine.
 ///
 /// Threads: internally synchronised.
 class AzureTokens {
  public:
   explicit AzureTokens(const Fetchers::Options& options);
 
-  /// Returns a token; empty without any source of tokens.
-  /// @param refused  the token that the server refused; another is returned.
-  /// Errors: InvalidArgument, FetchError, Cancelled. No message holds a secret.
+  /// Returns a token; empty if no source is configured.
+  /// @param refused  token that the server refused; another token is returned.
+  /// Errors: InvalidArgument, FetchError, Cancelled. Messages never contain a secret.
   AccessToken find(const Refused& refused, const CancelToken& cancel);
 
  private:

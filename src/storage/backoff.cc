@@ -14,9 +14,9 @@ using std::chrono::milliseconds;
 
 namespace {
 
-// The maximum of Fetchers::Options::retry_for.
+// The largest Retry-After that is obeyed; equals the maximum of Fetchers::Options::retry_for.
 constexpr std::chrono::seconds kMaxRetryAfter = std::chrono::hours(24 * 30);
-// A reader that waits for the file is notified after this many failures or this much silence.
+// Failure::tell is called after this many failures, or after this long without progress.
 constexpr int kManyFailures = 3;
 constexpr std::chrono::seconds kLongSilence{2};
 
@@ -50,7 +50,7 @@ Backoff::Clock::duration Backoff::delay(std::optional<std::chrono::seconds> retr
   for (int i = 1; i < failures_ && ceiling < max; ++i) ceiling = std::min(ceiling * 2, max);
   std::random_device random;
   milliseconds chosen(std::uniform_int_distribution<milliseconds::rep>(0, ceiling.count())(random));
-  // Compare in seconds: a server may ask for more than milliseconds can hold.
+  // Compare in seconds, because a server's Retry-After may overflow milliseconds.
   if (retry_after) chosen = std::max<milliseconds>(chosen, std::min(*retry_after, kMaxRetryAfter));
   return chosen;
 }

@@ -11,7 +11,8 @@
 
 namespace shardwise {
 
-/// The retry budget of one fetch (Fetchers::Options::retry_for), and the waits between attempts.
+/// The retry budget of one fetch (Fetchers::Options::retry_for) and the pauses between its
+/// attempts.
 /// Threads: one.
 class Backoff {
  public:
@@ -20,21 +21,23 @@ class Backoff {
 
   int attempts() const noexcept { return attempts_; }
   void begin_attempt() noexcept { ++attempts_; }
-  /// Reports how many bytes have arrived. If that exceeds the maximum so far and is not too slow,
-  /// the counts and times of failures start anew.
+  /// Reports how many bytes of the file have arrived. A new maximum resets the failure counts and
+  /// times, unless the transfer is slower than low_speed_bytes_per_second.
   void reached(std::uint64_t bytes) noexcept;
 
   struct Failure {
-    std::optional<std::chrono::seconds> retry_after = {};   ///< Retry-After of the answer
-    std::optional<std::chrono::milliseconds> timeout = {};  ///< replaces retry_for if shorter
-    /// Called before the wait with the time left, after repeated failures or a long silence.
+    std::optional<std::chrono::seconds> retry_after = {};  ///< the answer's Retry-After header
+    /// Replaces the retry budget if it is shorter.
+    std::optional<std::chrono::milliseconds> timeout = {};
+    /// Called before a pause with the time left in the budget, after repeated failures or a long
+    /// silence.
     std::function<void(std::chrono::milliseconds left)> tell = nullptr;
   };
-  /// Waits until the next attempt; returns false if the retry budget is spent. Errors: Cancelled.
+  /// Pauses until the next attempt. Returns false if the retry budget is spent. Errors: Cancelled.
   bool wait_for_next(const Failure& failure);
-  /// Waits until the next attempt after a wrong answer. Returns false if the retry budget is spent,
-  /// or if the previous wrong answer was the same.
-  /// @param what  tells one wrong answer from another.
+  /// Pauses until the next attempt after a wrong answer. Returns false if the retry budget is
+  /// spent, or if the previous wrong answer was the same.
+  /// @param what  text that identifies the wrong answer.
   bool wait_after_wrong(std::string_view what);
 
  private:
@@ -44,15 +47,18 @@ class Backoff {
   const Fetchers::Options& options_;
   const Fetcher::Request& request_;
   int attempts_ = 0;
-  int failures_ = 0;                                     ///< since the last progress
-  Clock::time_point heard_ = Clock::now();               ///< last progress, or the start
-  std::optional<Clock::time_point> failing_since_ = {};  ///< nullopt if none failed since then
+  /// Number of failures since the last progress.
+  int failures_ = 0;
+  /// Time of the last progress, or of construction.
+  Clock::time_point heard_ = Clock::now();
+  /// First failure since the last progress; nullopt if none.
+  std::optional<Clock::time_point> failing_since_ = {};
   std::uint64_t max_bytes_ = 0, bytes_when_it_failed_ = 0;
   std::string wrong_;
 };
 
 bool is_cancelled(const Fetcher::Request& request) noexcept;
-/// Errors: Cancelled.
+/// Errors: Cancelled if the request was cancelled.
 void check_cancelled(const Fetcher::Request& request);
 
 }  // namespace shardwise

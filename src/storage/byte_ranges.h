@@ -9,9 +9,9 @@
 
 namespace shardwise::detail {
 
-/// A set of a file's bytes, as half-open ranges that do not touch each other.
+/// A set of byte positions of a file, stored as half-open ranges that do not touch.
 /// Threads: one.
-/// Cost: O(log ranges) a call.
+/// Cost: O(log(number of ranges)) per call.
 class ByteRanges {
  public:
   void add(std::uint64_t begin, std::uint64_t end) {
@@ -37,7 +37,7 @@ class ByteRanges {
   }
 
   bool empty() const noexcept { return ranges_.empty(); }
-  /// The range that contains this byte; nullopt if there is no such range.
+  /// Returns the range that contains the byte; nullopt if the byte is not in the set.
   std::optional<std::pair<std::uint64_t, std::uint64_t>> find(std::uint64_t byte) const {
     const auto at = ranges_.upper_bound(byte);
     if (at == ranges_.begin() || std::prev(at)->second <= byte) return std::nullopt;
@@ -45,7 +45,7 @@ class ByteRanges {
   }
   /// REQUIRES: !empty().
   std::pair<std::uint64_t, std::uint64_t> first() const { return *ranges_.begin(); }
-  /// The first byte from `begin` on that is not in the set.
+  /// Returns the first byte at or after `begin` that is not in the set.
   std::uint64_t first_missing(std::uint64_t begin) const {
     const auto found = find(begin);
     return found ? found->second : begin;
@@ -55,7 +55,7 @@ class ByteRanges {
   }
 
  private:
-  std::map<std::uint64_t, std::uint64_t> ranges_;  // ends by begins
+  std::map<std::uint64_t, std::uint64_t> ranges_;  // end of each range, by its begin
 };
 
 }  // namespace shardwise::detail

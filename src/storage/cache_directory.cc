@@ -37,28 +37,29 @@ constexpr std::string_view kShardSuffix = ".tar";
 constexpr std::string_view kRecordSuffix = ".json";
 constexpr std::string_view kNoteSuffix = ".note";
 constexpr const char* kSourceAttribute = "user.shardwise.source";
-constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 10;  // more than file systems store
+// An upper bound, because file systems store less in an attribute.
+constexpr std::size_t kMaxSourceBytes = std::size_t{4} << 10;
 constexpr std::size_t kNameLength = 32;
 constexpr std::size_t kMaxRecordBytes = std::size_t{64} << 10;
-constexpr std::size_t kStartBytes = 4096;  // one page; a shorter read costs as much
+constexpr std::size_t kStartBytes = 4096;  // one page; a shorter read costs the same
 
-constexpr unsigned kReadableMode = 0644;  // less the umask
+constexpr unsigned kReadableMode = 0644;  // the umask applies
 constexpr unsigned kPrivateMode = 0600;
 
 constexpr char kNoteMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'N', '\n'};
 constexpr std::uint32_t kNoteVersion = 1;
 
-/// Start of a note.
+/// The header of a note file.
 struct NoteHeader {
   char magic[8];
   std::uint32_t version;
   std::uint32_t reserved;
-  std::uint64_t shard_hash_high;  // of the shard
+  std::uint64_t shard_hash_high;  // hash128 of the shard
   std::uint64_t shard_hash_low;
   std::uint64_t text_bytes;
-  std::uint64_t text_hash_high;  // of the bytes after this header
+  std::uint64_t text_hash_high;  // hash128 of the bytes after this header
   std::uint64_t text_hash_low;
-  std::uint64_t checksum;  // hash64 of the bytes before this one
+  std::uint64_t checksum;  // hash64 of the preceding members
 };
 static_assert(sizeof(NoteHeader) == 64);
 
@@ -80,7 +81,7 @@ struct CloseDirectory {
   void operator()(DIR* entries) const noexcept { ::closedir(entries); }
 };
 
-/// @param visit  takes each name, zero-terminated, and the folder's descriptor.
+/// @param visit  callback that takes each zero-terminated name and the folder's descriptor.
 template <class Visit>
 void for_each_name(const std::string& path, const Visit& visit) {
   const std::unique_ptr<DIR, CloseDirectory> entries(::opendir(path.c_str()));
@@ -137,7 +138,7 @@ void require_marker(const std::string& path, bool create) {
          "remove it, or give another directory");
 }
 
-/// True for an existing directory in which this user may change nothing.
+/// True if `path` is a directory that this user cannot write to.
 bool may_only_read(const std::string& path) {
   struct stat st {};
   return ::stat(path.c_str(), &st) == 0 && S_ISDIR(st.st_mode) &&
@@ -145,13 +146,14 @@ bool may_only_read(const std::string& path) {
          (errno == EACCES || errno == EROFS);
 }
 
-/// True for a shard's name with `suffix`.
+/// True if the name is a shard's name followed by `suffix`.
 bool is_shard_file(std::string_view file, std::string_view suffix) {
   return file.size() == kNameLength + suffix.size() && file.ends_with(suffix) &&
          is_hex(file.substr(0, kNameLength));
 }
 
-/// The shard that a file belongs to. REQUIRES: is_shard_file() of the file's start.
+/// Returns the name of the shard that the file belongs to. REQUIRES: the file's name begins with a
+/// shard's name.
 std::string shard_name_of(std::string_view file) {
   return std::string(file.substr(0, kNameLength));
 }
@@ -178,8 +180,8 @@ CacheDirectory::CacheDirectory(std::string path, bool create, Sharing sharing)
   require_access(shards);
 }
 
-/// Another user's directory is only as trustworthy as that user, even if the index has hashes of
-/// the shards. The caller must therefore consent explicitly.
+/// Another user can replace shards in that user's directory, even if the index has hashes of the
+/// shards. The caller must therefore consent explicitly.
 void CacheDirectory::require_access(const std::string& path) const {
   if (sharing_ == Sharing::kReadOnly) return require_no_public_directory(path, kPurpose);
   const bool is_ours = !is_read_only_ && sharing_ == Sharing::kGroup && is_group_directory(path);
@@ -204,7 +206,8 @@ void CacheDirectory::require_nobody_elses(const std::string& path) const {
                          : "say that you share it (" +
                                spelled("ShardCache::Options::group_shared") + "), or give another");
   }
-  require_unshared_directory(path, kPurpose);  // a directory of root has a group
+  // A directory of root may grant access to a group.
+  require_unshared_directory(path, kPurpose);
 }
 
 /// Creates the missing folders of a cache.
@@ -255,7 +258,8 @@ std::string CacheDirectory::source_of(const std::string& temporary_path) {
 
 CacheDirectory::Contents CacheDirectory::scan(Listed listed) const {
   SHARDWISE_FAULT_POINT("shard_cache.listing");
-  constexpr int kTries = 100;  // never reached in practice: shards do not appear that fast
+  // Limit on the number of listings. It is not reached in practice: shards are not renamed so fast.
+  constexpr int kTries = 100;
   for (int i = 1;; ++i) {
     bool moved = false;
     Contents contents = list(listed, moved);
@@ -263,11 +267,11 @@ CacheDirectory::Contents CacheDirectory::scan(Listed listed) const {
   }
 }
 
-/// @param moved  set if a file vanished meanwhile; a shard just renamed may be missing from the
-///   list.
+/// @param moved  set to true if a file vanished during the listing; the list may then miss a shard
+///   that was just renamed.
 CacheDirectory::Contents CacheDirectory::list(Listed listed, bool& moved) const {
   Contents contents;
-  std::vector<std::uint64_t> inodes;  // of shards
+  std::vector<std::uint64_t> inodes;  // inodes of the shards
   const std::string shards = path_ + "/" + std::string(kShardsName);
   for_each_name(shards, [&](std::string_view file, int folder) {
     if (is_shard_file(file, kRecordSuffix)) {
@@ -280,7 +284,8 @@ CacheDirectory::Contents CacheDirectory::list(Listed listed, bool& moved) const 
     }
     const auto path = [&] { return shards + "/" + std::string(file); };
     struct stat st {};
-    // Relative to the folder's descriptor, so the kernel does not resolve the path for each file.
+    // Stat relative to the folder's descriptor, so that the kernel does not resolve the path each
+    // time.
     if (::fstatat(folder, file.data(), &st, AT_SYMLINK_NOFOLLOW) != 0) {
       if (errno == ENOENT) {
         moved |= file.ends_with(".tmp");
@@ -307,7 +312,7 @@ CacheDirectory::Contents CacheDirectory::list(Listed listed, bool& moved) const 
       contents.foreign.emplace_back(file);
     }
   });
-  // Temporaries are few.
+  // A linear search suffices, because temporary files are few.
   std::erase_if(contents.temporaries, [&](const Temporary& temporary) {
     return std::find(inodes.begin(), inodes.end(), temporary.inode) != inodes.end();
   });
@@ -323,7 +328,7 @@ CacheDirectory::QuickCheck CacheDirectory::quick_check_of(const File& shard) {
 
 std::optional<CacheDirectory::Record> CacheDirectory::parse_record(const std::string& name,
                                                                    const std::string& bytes) {
-  // Valid records have no fractions. The parser turns integers that overflow into floats.
+  // A valid record has only integers, but the parser turns integers that overflow into floats.
   bool has_fraction = false;
   const auto json = nlohmann::json::parse(
       bytes, [&](int /*depth*/, nlohmann::json::parse_event_t, const nlohmann::json& value) {
@@ -355,7 +360,7 @@ CacheDirectory::RecordFile CacheDirectory::read_record(const std::string& name) 
   std::string bytes;
   try {
     bytes = read_small(record_path(name), kMaxRecordBytes);
-    if (bytes.empty()) return {};  // after a power cut
+    if (bytes.empty()) return {};  // empty after a power cut
     auto record = parse_record(name, bytes);
     const bool is_damaged = !record;
     return {std::move(record), is_damaged};
@@ -383,7 +388,7 @@ void CacheDirectory::write_record(const std::string& name, const Record& record)
   const std::string text = json.dump() + "\n";
   File file = File::open_or_create(record_path(name), kPrivateMode);
   publish(file);
-  file.write_at(0, text);  // before resize(): if the disk is full, the old record remains
+  file.write_at(0, text);  // before resize(), so that the old record survives a full disk
   file.resize(text.size());
 }
 
@@ -432,7 +437,8 @@ void CacheDirectory::write_note(const std::string& name, const Hash128& shard_ha
   file.file().write({reinterpret_cast<const char*>(&header), sizeof header});
   file.file().write(text);
   SHARDWISE_FAULT_POINT("shard_cache.note_written");
-  // Not synced, which is slow. A note damaged by a power cut fails its hashes, and is made again.
+  // Not synced, because that is slow. If a power cut damages the note, its hashes do not match and
+  // a reader writes it again.
   file.keep_as(note_path(name));
   SHARDWISE_FAULT_POINT("shard_cache.note_kept");
 }
@@ -460,7 +466,7 @@ std::optional<std::uint64_t> find_size(const std::string& path) {
     if (errno == ENOENT) return std::nullopt;
     throw_errno(errno, "cannot access", path);
   }
-  if (!S_ISREG(st.st_mode)) return std::nullopt;  // it will be replaced, not followed
+  if (!S_ISREG(st.st_mode)) return std::nullopt;  // not followed; a new shard replaces it
   return static_cast<std::uint64_t>(st.st_size);
 }
 
@@ -468,7 +474,7 @@ void touch(const std::string& path) noexcept {
   timespec times[2] = {};
   ::clock_gettime(CLOCK_REALTIME, &times[0]);
   times[1].tv_nsec = UTIME_OMIT;
-  // On failure, the shard is merely evicted sooner than it should be.
+  // If this fails, the shard is only evicted sooner than it should be.
   static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW));
 }
 

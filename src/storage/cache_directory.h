@@ -12,7 +12,8 @@
 
 namespace shardwise::detail {
 
-/// The files of a shard cache, specified in docs/formats/cache-directory.md. Immutable.
+/// The paths and file formats of a shard cache, as specified in docs/formats/cache-directory.md.
+/// Immutable.
 /// Threads: any. Processes: any.
 class CacheDirectory {
  public:
@@ -22,7 +23,7 @@ class CacheDirectory {
     std::int64_t last_use_ns = 0;
   };
   struct Temporary {
-    std::string name;  ///< of the shard that it will become
+    std::string name;  ///< name of the shard that the file will become
     std::string path;
     std::uint64_t size_bytes = 0;
     std::int64_t mtime_ns = 0;
@@ -36,14 +37,14 @@ class CacheDirectory {
     std::vector<std::string> temporary_notes;  ///< paths
     std::vector<std::string> foreign;          ///< file names
   };
-  /// A quick check that a shard was not written to.
+  /// Attributes of a shard's file that change if the file is written to.
   struct QuickCheck {
     std::int64_t mtime_ns = 0;
     std::uint64_t start_hash = 0;
 
     friend bool operator==(const QuickCheck&, const QuickCheck&) = default;
   };
-  /// A record, specified on that page.
+  /// A shard's record, as specified in docs/formats/cache-directory.md.
   struct Record {
     std::string url;
     std::string validator;
@@ -56,11 +57,11 @@ class CacheDirectory {
     QuickCheck quick_check;
   };
 
-  /// The users, besides this one, who may read and write the cache.
+  /// Which other users may read and write the cache.
   enum class Sharing : std::uint8_t {
-    kOwn,       ///< root at most; read-only if this user may not write to the directory
-    kGroup,     ///< members of its group
-    kReadOnly,  ///< any; this process writes nothing
+    kOwn,       ///< only root; read-only if this user cannot write to the directory
+    kGroup,     ///< members of the directory's group
+    kReadOnly,  ///< any user; this process writes nothing
   };
   /// @param create  create the directory if it is missing.
   /// Errors: as ShardCache::open.
@@ -68,8 +69,9 @@ class CacheDirectory {
 
   bool is_read_only() const noexcept { return is_read_only_; }
   bool is_own() const noexcept { return sharing_ == Sharing::kOwn; }
-  /// True if another user than root may change the open shard, or may have put it there, by the
-  /// current permissions of the file and of all folders above it. If so, its record proves nothing.
+  /// True if a user other than root may change the open shard, or may have created it. The present
+  /// permissions of the file and of all its parent folders decide. In that case the shard's record
+  /// proves nothing.
   bool may_be_changed_by_others(const File& shard) const;
 
   const std::string& path() const noexcept { return path_; }
@@ -84,24 +86,25 @@ class CacheDirectory {
     kAll,
     kBytes,  ///< shards and temporaries, which count against the budget, and foreign files
   };
-  /// Lists the files. A shard that is renamed meanwhile is counted once.
+  /// Lists the files. A shard that is renamed during the listing is counted once.
   Contents scan(Listed listed = Listed::kAll) const;
   [[nodiscard]] static QuickCheck quick_check_of(const File& shard);
   struct RecordFile {
     std::optional<Record> record = {};  ///< nullopt if missing or unreadable
-    bool is_damaged = false;            ///< not empty, but not a record of this shard
+    /// The file is not empty, but is not a record of this shard.
+    bool is_damaged = false;
   };
-  /// Records the source of a temporary file in an extended attribute, without secrets. It does
-  /// nothing if the file system has no such attributes.
+  /// Stores a shard's source URL, without secrets, in an extended attribute of its temporary file.
+  /// Does nothing if the file system does not support extended attributes.
   static void note_source(const File& temporary, const std::string& url) noexcept;
-  /// Returns what note_source() wrote; may be empty.
+  /// Returns the URL that note_source() stored; may be empty.
   [[nodiscard]] static std::string source_of(const std::string& temporary_path);
-  /// Makes a new file of the cache readable for all who may read the cache. Called before its
-  /// rename.
+  /// Makes a new file readable for all users who may read the cache. Call this before the rename.
   void publish(const File& file) const noexcept;
   RecordFile read_record(const std::string& name) const;
   void write_record(const std::string& name, const Record& record) const;
-  /// Returns the note of the shard whose bytes have this hash; nullopt if missing or damaged.
+  /// Returns the note of the shard whose bytes have this hash; nullopt if the note is missing or
+  /// damaged.
   /// Errors: CannotMap.
   std::optional<Note> read_note(const std::string& name, const Hash128& shard_hash) const;
   /// Errors: kIo, kNoSpace.
@@ -113,7 +116,7 @@ class CacheDirectory {
 
  private:
   Contents list(Listed listed, bool& moved) const;
-  /// Returns nullopt if the record is of another shard. Throws what the JSON parser throws.
+  /// Returns nullopt if the record belongs to another shard. Throws the JSON parser's exceptions.
   [[nodiscard]] static std::optional<Record> parse_record(const std::string& name,
                                                           const std::string& bytes);
 
@@ -126,9 +129,9 @@ class CacheDirectory {
   const bool is_read_only_;
 };
 
-/// The size of a regular file; nullopt if it does not exist.
+/// Returns the size of a regular file; nullopt if it does not exist.
 std::optional<std::uint64_t> find_size(const std::string& path);
-/// Sets the shard's last use to now.
+/// Sets the time of the shard's last use to now.
 void touch(const std::string& path) noexcept;
 
 }  // namespace shardwise::detail

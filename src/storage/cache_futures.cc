@@ -24,7 +24,8 @@ namespace {
 
 constexpr char kFutureMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'X', '\n'};
 constexpr std::uint64_t kFutureVersion = 1;
-constexpr std::uint64_t kReachedAt = 64;  ///< of the slot reached; only this changes
+/// Offset of the slot that the user has reached; only this word changes.
+constexpr std::uint64_t kReachedAt = 64;
 constexpr std::uint64_t kUsesAt = 128;
 constexpr std::uint64_t kMaxUses = 10'000'000;
 constexpr std::string_view kFutureSuffix = ".future";
@@ -34,11 +35,11 @@ struct FutureHeader {
   char magic[8];
   std::uint64_t version;
   std::uint64_t num_uses;
-  std::uint64_t slots_before;  // slots that the user completed before the first slot of this file
+  std::uint64_t slots_before;  // slots that the user completed before slot 0 of this file
   std::int64_t began_ns;
   std::uint64_t bytes_per_slot;
   std::uint64_t uses_hash;
-  std::uint64_t checksum;  // hash64 of the bytes before this one
+  std::uint64_t checksum;  // hash64 of the preceding members
 };
 static_assert(sizeof(FutureHeader) == kReachedAt);
 static_assert(sizeof(PostedUse) == 32);
@@ -75,14 +76,14 @@ std::shared_ptr<const UserFuture> read_uses(const File& file, const FutureHeader
   return std::make_shared<const UserFuture>(std::move(uses));
 }
 
-/// Slots per nanosecond; nullopt while unknown.
+/// Returns the user's speed in slots per nanosecond; nullopt while it is unknown.
 std::optional<double> speed_of(const UserPace& pace, std::int64_t now_ns) noexcept {
   if (pace.slots_done == 0 || now_ns <= pace.began_ns) return std::nullopt;
   return static_cast<double>(pace.slots_done) / static_cast<double>(now_ns - pace.began_ns);
 }
 
-/// Slots of `mine` that pass during one slot of `other`. While a speed is unknown, both users
-/// are assumed to read equally many bytes.
+/// Returns how many slots of `mine` pass during one slot of `other`. While either speed is unknown,
+/// both users are assumed to read the same number of bytes per second.
 double slots_for_one(const UserPace& mine, const UserPace& other, std::int64_t now_ns) noexcept {
   const auto my_speed = speed_of(mine, now_ns);
   const auto its_speed = speed_of(other, now_ns);
@@ -98,7 +99,7 @@ std::uint64_t to_slot(double slot) noexcept {
   return static_cast<std::uint64_t>(std::clamp(slot, 0.0, kMax));
 }
 
-/// Ranks of one order, which wait for the slowest at the end of an epoch.
+/// Models ranks that read the same order: at the end of an epoch each rank waits for the slowest.
 class WaitingRanks {
  public:
   WaitingRanks(const UserPace& pace, std::uint64_t hash, const std::vector<OtherUser>& others)
@@ -107,11 +108,12 @@ class WaitingRanks {
       if (other.future->hash() == hash) slowest_ = std::min(slowest_, other.pace.now);
     }
   }
-  /// The position of a rank once another is at the slot `at`.
+  /// Returns a rank's position, originally `slot`, when another rank is at slot `at`. If the other
+  /// rank has passed the end of the epoch, this rank has reached that end.
   std::uint64_t from(std::uint64_t slot, std::uint64_t at) const noexcept {
     return at >= waits_at_ ? std::max(slot, waits_at_) : slot;
   }
-  /// Slots by which a rank's wait at the end of the epoch delays a use.
+  /// Returns how many slots a use is delayed, because the rank waits at the end of the epoch.
   std::uint64_t wait(const NextUse& next, std::uint64_t from, std::uint64_t now) const noexcept {
     const bool waits =
         next.kind == NextUse::Kind::kAt && from < waits_at_ && next.position >= waits_at_;
@@ -123,12 +125,12 @@ class WaitingRanks {
   std::uint64_t slowest_;
 };
 
-/// How long a view of the other users is reused.
+/// How long a view of the other users may be reused.
 constexpr std::int64_t kLookAgainNs = 1'000'000;
 
 }  // namespace
 
-/// True for a file of PostedFuture, under its final or its temporary name.
+/// True for the final or temporary name of a PostedFuture's file.
 bool is_of_a_user(std::string_view file) {
   constexpr std::size_t kDigits = 2 * kNameDigits;
   return file.size() > kDigits && is_hex(file.substr(0, kDigits)) &&
@@ -222,7 +224,7 @@ PostedFuture::PostedFuture(const std::string& folder, const UserFuture& future,
   std::memcpy(header.magic, kFutureMagic, sizeof kFutureMagic);
   header.version = kFutureVersion;
   header.num_uses = future.uses().size();
-  header.slots_before = pace.slots_done - pace.now;  // modulo 2^64: the reader adds them again
+  header.slots_before = pace.slots_done - pace.now;  // may wrap; the reader's addition wraps back
   header.began_ns = pace.began_ns;
   header.bytes_per_slot = pace.bytes_per_slot;
   header.uses_hash = future.hash();
@@ -241,7 +243,7 @@ void PostedFuture::reach(std::uint64_t slot) noexcept {
   if (file_.file().fd() < 0) return;
   try {
     file_.file().write_at(kReachedAt, {reinterpret_cast<const char*>(&slot), sizeof slot});
-  } catch (const std::exception&) {  // others then take this user for slower than it is
+  } catch (const std::exception&) {  // the other users underestimate this user's speed
   }
 }
 
@@ -269,7 +271,8 @@ std::vector<OtherUser> FutureBoard::others(const std::string& own_file) noexcept
   std::vector<OtherUser> found;
   try {
     std::unordered_map<std::string, std::shared_ptr<const UserFuture>> known;
-    // A member of the group may have replaced the folder by a link to a folder of this user.
+    // A member of the group may have replaced the folder with a link to a folder of this user.
+    // Do not remove files there.
     if (std::filesystem::is_symlink(folder_)) return found;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
       const std::string path = entry.path();
@@ -283,12 +286,12 @@ std::vector<OtherUser> FutureBoard::others(const std::string& own_file) noexcept
           known.emplace(name, other->future);
           found.push_back(*std::move(other));
         }
-      } catch (const Error&) {  // its user ended meanwhile, or no descriptor is left
+      } catch (const Error&) {  // the file's user has ended, or no descriptor is free
       }
     }
     const Lock lock(mutex_);
     known_ = std::move(known);
-  } catch (const std::exception&) {  // return what was found
+  } catch (const std::exception&) {  // return the users found so far
   }
   return found;
 }
@@ -300,10 +303,10 @@ std::vector<std::pair<std::int64_t, OtherUser>> FutureBoard::users_by_process() 
       if (!name.ends_with(kFutureSuffix)) continue;
       try {
         if (auto user = read(folder_ + "/" + name, name)) found.emplace_back(pid, *std::move(user));
-      } catch (const Error&) {  // its user ended meanwhile
+      } catch (const Error&) {  // the file's user has ended
       }
     }
-  } catch (const std::exception&) {  // return what was found
+  } catch (const std::exception&) {  // return the users found so far
   }
   return found;
 }
@@ -319,7 +322,7 @@ CacheUser::CacheUser(const std::string& cache_directory, std::vector<PostedUse> 
   try {
     make_directory(futures_folder(cache_directory));
     posted_ = std::make_unique<PostedFuture>(futures_folder(cache_directory), future_, pace);
-  } catch (const Error&) {  // others then know nothing of this user's future
+  } catch (const Error&) {  // the other users do not learn this user's future
   }
 }
 

@@ -16,46 +16,48 @@
 #include "shardwise/base/hash.h"
 #include "storage/eviction.h"
 
-// Users of a shard cache post which shards they will need, in files of the cache
-// (docs/formats/cache-directory.md). A user therefore does not evict what another is about to read.
-// A user is one reader of a known order. It counts time in its own slots, and its speed converts
-// them to another user's slots.
+// Each user of a shard cache posts the shards it will need, in files of the cache
+// (docs/formats/cache-directory.md). Other users therefore do not evict shards that it is about to
+// read. A user is one reader of a known order. It counts time in slots of that order; the ratio of
+// two users' speeds converts the slots of one to the slots of the other.
 
 namespace shardwise::detail {
 
-/// The folder of a cache in which users post what they will need.
+/// Returns the folder of a cache in which users post their future uses.
 std::string futures_folder(const std::string& cache_directory);
 
-/// A shard that a user needs in the slots [begin, end).
+/// One use of a shard: the user needs it in the slots [begin, end).
 struct PostedUse {
-  Hash128 name;  ///< CacheAccess::name_of(), as a number
+  Hash128 name;  ///< CacheAccess::name_of() as a number
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
 
   friend auto operator<=>(const PostedUse&, const PostedUse&) = default;
 };
 
-/// How far a user is in its order, and how fast.
+/// A user's position in its order, and its speed.
 struct UserPace {
-  std::uint64_t now = 0;             ///< the first slot that is not yet read
-  std::uint64_t slots_done = 0;      ///< since the user began
-  std::int64_t began_ns = 0;         ///< of the machine's monotonic clock
-  std::uint64_t bytes_per_slot = 0;  ///< of shards, on average
-  /// The end of the epoch, where the user waits for others of the same future, as ranks do. 0 means
-  /// it waits for no others. It is not posted.
+  std::uint64_t now = 0;             ///< first slot not yet read
+  std::uint64_t slots_done = 0;      ///< slots completed since the user began
+  std::int64_t began_ns = 0;         ///< start time, on the machine's monotonic clock
+  std::uint64_t bytes_per_slot = 0;  ///< shard bytes per slot, on average
+  /// End of the epoch, where this rank waits for the other ranks of the same order. 0 means the
+  /// user does not wait. This value is not posted.
   std::uint64_t waits_at = 0;
 };
 
-/// All uses that a user will make of shards. Immutable.
+/// All future uses of shards by one user. Immutable.
 class SHARDWISE_EXPORT UserFuture {
  public:
-  /// @param uses  in any order.
+  /// @param uses  may be in any order.
   explicit UserFuture(std::vector<PostedUse> uses);
 
-  /// When the shard is needed, if the user is at `slot` and has read all slots before `now`.
+  /// Returns when the user next needs the shard. The user is at `slot`, and has read all slots
+  /// before `now`.
   NextUse next_use(const Hash128& name, std::uint64_t slot, std::uint64_t now) const noexcept;
   const std::vector<PostedUse>& uses() const noexcept { return uses_; }
-  /// Equal for users that need the same shards at the same slots, as ranks of one node do.
+  /// Hash of the uses. It is equal for users that need the same shards at the same slots, as the
+  /// ranks of a node do.
   std::uint64_t hash() const noexcept { return hash_; }
 
  private:
@@ -63,29 +65,30 @@ class SHARDWISE_EXPORT UserFuture {
   const std::uint64_t hash_;
 };
 
-/// Another user, as of now.
+/// Another user of the cache: its future uses and its current pace.
 struct OtherUser {
   std::shared_ptr<const UserFuture> future;
   UserPace pace;
 };
 
-/// When a shard is needed next by any user, in slots of one of them. After its epoch, a rank needs
-/// nothing until the slowest rank of the same order finishes.
-/// @param mine    that user's own next use, given that the new shard is needed from slot `at` on.
-/// @param pace    of that user.
-/// @param hash    of that user's future.
-/// @param now_ns  on the machine's monotonic clock.
+/// Returns when any user next needs a shard, in slots of the calling user. After its epoch, a rank
+/// needs nothing until the slowest rank of the same order finishes.
+/// @param mine    the caller's own next use of the shard `name`.
+/// @param at      slot from which the caller needs the new shard.
+/// @param pace    the caller's pace.
+/// @param hash    hash of the caller's future.
+/// @param now_ns  current time on the machine's monotonic clock.
 SHARDWISE_EXPORT NextUse joint_next_use(NextUse mine, const Hash128& name, std::uint64_t at,
                                         const UserPace& pace, std::uint64_t hash,
                                         const std::vector<OtherUser>& others, std::int64_t now_ns);
 
 SHARDWISE_EXPORT std::int64_t monotonic_ns() noexcept;
 
-/// The number that a shard's name spells in hex.
+/// Converts a shard's name from hex to a number.
 SHARDWISE_EXPORT Hash128 number_of_name(std::string_view name) noexcept;
 
-/// The file in which a user posts what it will need. This object's destructor removes it; others
-/// ignore it once its process has ended. A forked child's copy does nothing.
+/// The file in which a user posts its future uses. The destructor removes the file. If the process
+/// is killed, other users ignore the file. After fork(), the child's copy does nothing.
 /// Threads: one, except for reach().
 class SHARDWISE_EXPORT PostedFuture {
  public:
@@ -95,9 +98,9 @@ class SHARDWISE_EXPORT PostedFuture {
   PostedFuture(const PostedFuture&) = delete;
   PostedFuture& operator=(const PostedFuture&) = delete;
 
-  /// Reports that all slots before `slot` have been read. Cost: a system call.
+  /// Reports that all slots before `slot` have been read. Cost: one system call.
   void reach(std::uint64_t slot) noexcept;
-  /// The file's name, without the folder.
+  /// The file's name without the folder.
   const std::string& file_name() const noexcept { return name_; }
 
  private:
@@ -106,16 +109,16 @@ class SHARDWISE_EXPORT PostedFuture {
   AtomicFile file_;
 };
 
-/// The users of a cache besides one. Threads: internally synchronised.
+/// Reads the futures that other users of a cache have posted. Threads: internally synchronised.
 class SHARDWISE_EXPORT FutureBoard {
  public:
   explicit FutureBoard(std::string folder) : folder_(std::move(folder)) {}
 
-  /// Reads new files, and removes files of users that have ended. Never throws: unreadable files
-  /// are skipped.
-  /// @param own_file  name of the file to skip.
+  /// Returns the other users. Reads new files, and removes the files of users that have ended.
+  /// Never throws; skips unreadable files.
+  /// @param own_file  name of the caller's own file, which is skipped.
   std::vector<OtherUser> others(const std::string& own_file) noexcept;
-  /// The process and the future of each user whose process is visible. Removes nothing.
+  /// Returns the process ID and the future of each user whose process is visible. Removes no files.
   std::vector<std::pair<std::int64_t, OtherUser>> users_by_process() noexcept;
 
  private:
@@ -127,24 +130,24 @@ class SHARDWISE_EXPORT FutureBoard {
       SHARDWISE_GUARDED_BY(mutex_);  // by file name
 };
 
-/// A user of a cache, which posts its own future and sees those of others. If it cannot post its
-/// future, e.g. on a full disk, it still sees the others.
+/// One user of a cache. It posts its own future and reads the futures of other users. If posting
+/// fails, e.g. on a full disk, it still reads the others.
 ///
 /// Threads: safe concurrently.
 class SHARDWISE_EXPORT CacheUser {
  public:
-  /// @param cache_directory  of an open cache.
-  /// @param is_read_only  write nothing and see no others: a cache that evicts nothing needs
-  ///   neither.
+  /// @param cache_directory  directory of an open cache.
+  /// @param is_read_only  post nothing and read no other futures, because a read-only cache evicts
+  ///   nothing.
   CacheUser(const std::string& cache_directory, std::vector<PostedUse> uses, const UserPace& pace,
             bool is_read_only = false);
 
   /// Reports that all slots before `slot` have been read.
   void reach(std::uint64_t slot) noexcept;
   UserPace pace() const noexcept;
-  /// Calls joint_next_use() with a view of the others that may be some ms old.
+  /// Calls joint_next_use(). The view of the other users may be a few milliseconds old.
   NextUse joint(const NextUse& mine, const std::string& name, std::uint64_t at) const;
-  /// The number of others whose process lives.
+  /// Returns the number of other users whose process is alive.
   std::size_t num_others() const { return others()->size(); }
 
  private:

@@ -42,7 +42,7 @@ std::uint64_t ShardCache::used_bytes() const {
 
 namespace {
 
-/// The processes that hold and expect the shards of a cache, as of now.
+/// The processes that use or will need the shards of a cache, as of construction.
 class Company {
  public:
   explicit Company(const detail::CacheDirectory& directory)
@@ -52,7 +52,7 @@ class Company {
       file_ = File::open_read(directory.locks_path());
     } catch (const NoDescriptor&) {
       throw;
-    } catch (const Error&) {  // no shard was ever used, or this user may not read it
+    } catch (const Error&) {  // no shard was ever used, or the locks file is not readable
     }
   }
 
@@ -108,7 +108,8 @@ std::vector<ShardCache::Entry> ShardCache::coming() const {
   const Company company(impl_->directory);
   std::map<std::string, ShardCache::Entry> by_name;
   for (const auto& temporary : impl_->directory.scan().temporaries) {
-    auto& entry = by_name[temporary.name];  // a compressed shard has two temporary files
+    // A compressed shard has two temporary files, counted as one entry.
+    auto& entry = by_name[temporary.name];
     entry.name = temporary.name;
     entry.size_bytes += temporary.size_bytes;
     entry.last_use_ns = std::max(entry.last_use_ns, temporary.mtime_ns);
@@ -150,7 +151,7 @@ ShardCache::Check ShardCache::verify(const CancelToken& cancel,
         result.damaged.push_back(std::move(entry));
       }
     } catch (const NotFound&) {
-      --result.num_shards;  // evicted meanwhile
+      --result.num_shards;  // evicted since the listing
     }
   }
   return result;

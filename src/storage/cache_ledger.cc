@@ -20,14 +20,14 @@ constexpr char kLedgerMagic[8] = {'S', 'H', 'A', 'R', 'D', 'W', 'U', '\n'};
 constexpr std::uint64_t kLedgerVersion = 1;
 constexpr std::uint64_t kDoubtAt = 64;
 
-/// The start of the file; the word of doubt follows at kDoubtAt.
+/// The start of the ledger file. The doubt word follows at offset kDoubtAt.
 struct Counted {
   char magic[8];
   std::uint64_t version;
   std::uint64_t used_bytes;
   std::uint64_t changes;
-  std::uint64_t doubt;     // the word of doubt at the time of this count
-  std::uint64_t checksum;  // hash64 of the bytes before this one
+  std::uint64_t doubt;     // doubt word when this count was written
+  std::uint64_t checksum;  // hash64 of the preceding members
 };
 static_assert(sizeof(Counted) == 48);
 
@@ -45,7 +45,7 @@ std::uint64_t word_of(const File& file) {
   return read_at(file, kDoubtAt, word) ? word : 0;
 }
 
-/// Writes and returns a new word of doubt.
+/// Replaces the doubt word with a new random word, and returns it.
 std::uint64_t cast_doubt(File& file) {
   std::random_device random;
   const std::uint64_t word = (std::uint64_t{random()} << 32 | random()) | 1;
@@ -81,7 +81,7 @@ void write_to(File& file, std::uint64_t used_bytes, std::uint64_t changes, std::
 CacheLedger::Count CacheLedger::read() const noexcept {
   try {
     return read_from(File::open_read(directory_.ledger_path()));
-  } catch (const std::exception&) {  // missing, or it cannot be opened
+  } catch (const std::exception&) {  // missing or unreadable
     return {};
   }
 }
@@ -100,8 +100,7 @@ void CacheLedger::doubt() const noexcept {
     File file = File::open_or_create(directory_.ledger_path(), 0600);
     share_as_folder(file);
     cast_doubt(file);
-  } catch (
-      const std::exception&) {  // no descriptor, or a full disk: unlink it, so that all is listed
+  } catch (const std::exception&) {  // no descriptor, or a full disk: remove the file
     forget();
   }
 }

@@ -15,8 +15,8 @@
 namespace shardwise::detail {
 namespace {
 
-/// The locks file. Only users who may write to the directory may open it: a lock of a user who may
-/// only read would block all others.
+/// Opens the locks file. Only users who may write to the directory may open it, because a read lock
+/// of any other user would block all writers.
 File open_locks(const CacheDirectory& directory) {
   File file = File::open_or_create(directory.locks_path(), 0600);
   share_as_folder(file);
@@ -24,7 +24,8 @@ File open_locks(const CacheDirectory& directory) {
 }
 
 std::uint64_t number_in(std::string_view name) {
-  return hash64(name) >> 3;  // 2k + 2 must fit a signed offset
+  // Small enough that the largest offset, 2k + 2, is a valid signed file offset.
+  return hash64(name) >> 3;
 }
 
 }  // namespace
@@ -37,7 +38,8 @@ std::optional<ByteLock> ByteLock::try_take(const CacheDirectory& directory, std:
     File file = open_locks(directory);
     if (!file.try_lock_byte(byte, true)) return std::nullopt;
     if (file.has_name()) return ByteLock(std::move(file));
-    // The file was unlinked before it was locked; other processes lock a new file.
+    // The file was unlinked before the lock was taken. Other processes now lock a new file; try
+    // again.
   }
 }
 
@@ -62,7 +64,7 @@ void LockWatch::look_now() {
     is_foreign_ = !holder_ && File::open_read(path).is_byte_shared(byte_);
   } catch (const NoDescriptor&) {
     throw;
-  } catch (const Error&) {  // it was removed: the lock is taken in a new file
+  } catch (const Error&) {  // the file was removed: lock the new file
     is_foreign_ = false;
   }
   if (is_foreign_) holder_ = find_lock_holder(path, byte_, false);
@@ -91,8 +93,8 @@ bool ByteLocks::try_take(std::uint64_t byte) {
     if (is_first) file_ = open_locks(directory_);
     if (!file_.try_lock_byte(byte, true)) return false;
     if (file_.has_name()) return true;
-    // The file was unlinked, see ByteLock::try_take(). It holds locks, so it cannot be replaced by
-    // the new file.
+    // The file was unlinked; see ByteLock::try_take(). It cannot be replaced if this object already
+    // holds locks in it.
     if (!is_first) return false;
     file_.close();
   }
@@ -111,8 +113,8 @@ std::optional<PinTable::Pin> PinTable::try_pin(const std::string& name) {
   renew();
   Users& users = users_[name];
   if (directory_.is_read_only()) {
-    // A lock keeps the shard from being evicted. If locking fails, a mapping stays readable all the
-    // same.
+    // The lock prevents eviction of the shard. Without the lock the mapping stays readable even if
+    // the shard is evicted.
     if (!users.is_locked) users.is_locked = try_lock_without_writing(use_byte(name));
     ++users.own;
     return Pin{.process = process_, .is_shared = false};
@@ -153,7 +155,7 @@ bool PinTable::try_lock_without_writing(std::uint64_t byte) {
     return file_.fd() >= 0 && file_.try_lock_byte(byte, false);
   } catch (const NoDescriptor&) {
     throw;
-  } catch (const Error&) {  // a file system without locks
+  } catch (const Error&) {  // the file system has no locks
     return false;
   }
 }
@@ -165,21 +167,21 @@ void PinTable::renew() {
       file_ = File::open_read(directory_.locks_path());
     } catch (const NoDescriptor&) {
       throw;
-    } catch (const Error&) {  // missing, or this user may not read it
+    } catch (const Error&) {  // missing, or not readable for this user
     }
     return;
   }
   while (file_.fd() < 0 || !file_.has_name()) {
     File fresh = open_locks(directory_);
     for (auto& [name, users] : users_) {
-      // This fails if the shard is being evicted by now. Its mapping stays readable.
+      // This fails if the shard is being evicted. Its mapping stays readable.
       users.is_locked = fresh.try_lock_byte(use_byte(name), false);
     }
     file_ = std::move(fresh);
   }
 }
 
-/// Calls `attempt` until it returns a value, and returns that.
+/// Calls `attempt` repeatedly until it returns a value. Returns that value.
 template <class Attempt>
 auto CacheLocks::wait_for(std::uint64_t byte, std::string_view failure, const CancelToken& cancel,
                           const Attempt& attempt) const {
@@ -213,11 +215,12 @@ PinTable::Pin CacheLocks::pin(const std::string& name, const CancelToken& cancel
                   [&] { return pins.try_pin(name); });
 }
 
-// A process that fetches may be silent for long: it asks for the size, waits for room, for its
-// server or between retries, expands, syncs. Its own limit is Fetchers::Options::retry_for, and its
-// lock ends with the process. This call therefore waits while the process is seen to live, unless
-// it stays stopped for wait_timeout. A process that cannot be seen, e.g. in another container, is
-// judged by its files. It may be silent for as long as a fetch of this process.
+// How long to wait for another process that fetches the shard. Such a process may make no visible
+// progress for long, e.g. while it waits for room, for its server or between retries. Its own limit
+// is Fetchers::Options::retry_for, and its lock is freed when it ends. While the process is
+// visible, this call therefore waits without a limit, unless the process stays stopped (SIGSTOP)
+// for wait_timeout. If the process is not visible, e.g. in another container, only its files show
+// progress. This call then times out if they do not change for wait_timeout + retry_for.
 ByteLock CacheLocks::lock_fetch(const CacheRequest& request, const std::string& name) {
   Pause pause;
   LockWatch watch(directory_, fetch_byte(name));
@@ -264,8 +267,8 @@ void CacheLocks::require_progress(const CacheRequest& request, const LockWatch& 
 }
 
 std::int64_t CacheLocks::latest_write_ns(const std::string& name) const {
-  // The mtime counts, as sizes are reserved from the start. A compressed shard has two files, and
-  // only one of them grows.
+  // Judge by mtime, because a temporary file has its full size from the start. A compressed shard
+  // has two files, of which only one is being written.
   std::int64_t latest_ns = 0;
   for (const auto& temporary : directory_.scan().temporaries) {
     if (temporary.name == name) latest_ns = std::max(latest_ns, temporary.mtime_ns);

@@ -19,53 +19,54 @@
 #include "storage/cache_metrics.h"
 #include "storage/cache_request.h"
 
-// The locks of a shard cache: bytes of its locks file, listed in docs/formats/cache-directory.md.
-// shard_cache.cc says in which order they are taken.
+// The locks of a shard cache. Each lock is one byte of the cache's locks file;
+// docs/formats/cache-directory.md lists the bytes. shard_cache.cc documents the order in which they
+// are locked.
 
 namespace shardwise::detail {
 
-/// The byte of the locks file that is locked while room is made.
+/// The byte of the locks file that is locked to make room in the cache.
 inline constexpr std::uint64_t kRoomByte = 0;
 /// The byte that is locked while the shard is fetched.
 std::uint64_t fetch_byte(std::string_view name);
-/// The byte that is locked, shared, while the shard is in use.
+/// The byte on which each user of the shard holds a shared lock.
 std::uint64_t use_byte(std::string_view name);
 
-/// An exclusive lock on a byte of the locks file. Freed on destruction, or when the process ends.
-/// Movable.
+/// An exclusive lock on one byte of the locks file. The destructor releases it; so does the end of
+/// the process. Movable.
 class [[nodiscard]] ByteLock {
  public:
-  /// Takes the lock; returns nullopt if another holder has it.
+  /// Tries to take the lock. Returns nullopt if another holder has it.
   [[nodiscard]] static std::optional<ByteLock> try_take(const CacheDirectory& directory,
                                                         std::uint64_t byte);
 
  private:
   explicit ByteLock(File file) : file_(std::move(file)) {}
-  File file_;  // not shared: closing it frees the lock
+  File file_;  // not shared, because closing it releases the lock
 };
 
-/// Watches the holder of a lock that a thread waits for.
+/// Observes the holder of a lock that a thread waits for.
 ///
 /// Threads: one.
-/// Units: time counts only while this thread runs; it does not pass while the whole job is stopped.
+/// Units: times advance only while this thread runs, so a stop of the whole job does not count.
 class LockWatch {
  public:
   LockWatch(const CacheDirectory& directory, std::uint64_t byte)
       : directory_(directory), byte_(byte) {}
 
-  /// Call between tries. About once a second it looks up the holder, and returns true.
+  /// Call this between attempts. About once a second it looks up the holder, and then returns true.
   bool probe();
   void look_now();
   std::chrono::milliseconds waited() const noexcept { return rounded(waited_); }
-  /// How long the holder has been seen stopped, up to the last look.
+  /// How long the holder has been seen stopped (SIGSTOP), as of the last lookup.
   std::chrono::milliseconds stopped_for() const noexcept { return rounded(stopped_); }
-  /// The holder at the last look; nullopt if it cannot be seen.
+  /// The holder at the last lookup; nullopt if it is not visible to this process.
   const std::optional<LockHolder>& holder() const noexcept { return holder_; }
   bool is_own() const noexcept;
-  /// How long the lock has been seen as a shared one, up to the last look. A cache takes only
-  /// exclusive locks on the fetch and room bytes, so such a holder is not a user of the cache.
+  /// How long the lock has been seen as a shared lock, as of the last lookup. Caches lock the fetch
+  /// and room bytes only exclusively, so the holder of a shared lock is not a user of the cache.
   std::chrono::milliseconds foreign_for() const noexcept { return rounded(foreign_); }
-  /// The lock's holder in parentheses, as far as this process can see.
+  /// Describes the lock's holder in parentheses, as far as this process can see it.
   std::string who() const;
   /// The remedy for a stuck holder, for error messages.
   std::string remedy() const;
@@ -84,12 +85,12 @@ class LockWatch {
   bool is_foreign_ = false;
 };
 
-/// Exclusive locks on any number of bytes of the locks file, with one descriptor. Freed on
-/// destruction, or when the process ends.
+/// Exclusive locks on any number of bytes of the locks file, through one descriptor. The destructor
+/// releases them; so does the end of the process.
 class ByteLocks {
  public:
   explicit ByteLocks(const CacheDirectory& directory) : directory_(directory) {}
-  /// False if another holder has it.
+  /// Tries to lock the byte. Returns false if another holder has it.
   [[nodiscard]] bool try_take(std::uint64_t byte);
 
  private:
@@ -99,45 +100,44 @@ class ByteLocks {
 
 /// The shards that this process pins. Threads: internally synchronised.
 ///
-/// After fork() the parent's pins stay the parent's. The child gets copies of the pins that the
-/// parent shared, when it first pins or unpins a shard.
+/// After fork(), the child does not have the parent's pins, except for copies of those that the
+/// parent has shared. The child takes these copies when it first pins or unpins a shard.
 class PinTable {
  public:
   explicit PinTable(const CacheDirectory& directory) : directory_(directory) {}
 
-  /// One user of a shard. Until it is shared, it belongs to a thread that may not exist after
-  /// fork().
+  /// One pin of a shard. An unshared pin belongs to a thread, which may not exist after fork().
   struct Pin {
     std::uint64_t process = 0;
     bool is_shared = false;
   };
-  /// Returns nullopt while the shard is being evicted, which is brief.
+  /// Pins the shard. Returns nullopt while the shard is being evicted, which takes little time.
   [[nodiscard]] std::optional<Pin> try_pin(const std::string& name);
-  /// Marks a pin as inherited by forked children, each of which unpins its copy.
+  /// Marks a pin as inherited by children forked from now on. Each child unpins its own copy.
   void share(const std::string& name, Pin& pin) noexcept;
   void unpin(const std::string& name, const Pin& pin) noexcept;
 
  private:
   struct Users {
-    std::size_t own = 0;     // of threads of this process
-    std::size_t shared = 0;  // with children
+    std::size_t own = 0;     // pins by threads of this process only
+    std::size_t shared = 0;  // pins that forked children inherit
     bool is_locked = false;
   };
-  /// In a forked child: drops the pins that are the parent's alone.
+  /// In a forked child: drops the pins that the parent did not share.
   void adopt() noexcept SHARDWISE_REQUIRES(mutex_);
-  /// Opens the locks file if this process has not done so, or if it was unlinked.
+  /// Opens the locks file if this process has not opened it yet, or if the file was unlinked.
   void renew() SHARDWISE_REQUIRES(mutex_);
-  /// In a read-only directory: takes the lock if possible.
+  /// In a read-only cache: takes the lock if possible.
   bool try_lock_without_writing(std::uint64_t byte) SHARDWISE_REQUIRES(mutex_);
 
   const CacheDirectory& directory_;
   Mutex mutex_;
-  File file_ SHARDWISE_GUARDED_BY(mutex_);  // closed in a forked child
+  File file_ SHARDWISE_GUARDED_BY(mutex_);  // a forked child closes it and opens its own
   std::uint64_t process_ SHARDWISE_GUARDED_BY(mutex_) = process_generation();
   std::map<std::string, Users> users_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
-/// Waits between tries of a lock, longer each time.
+/// Sleeps between attempts to take a lock, longer each time.
 class Pause {
  public:
   void operator()() {
@@ -150,10 +150,10 @@ class Pause {
   std::chrono::microseconds next_{100};
 };
 
-/// Takes the locks of a cache, and waits for them with a timeout. Threads: internally synchronised.
+/// Takes the locks of a cache, waiting with a timeout. Threads: internally synchronised.
 class CacheLocks {
  public:
-  /// @param retry_for  retry budget of a fetch.
+  /// @param retry_for  retry budget of one fetch.
   CacheLocks(const CacheDirectory& directory, const ShardCache::Options& options,
              std::chrono::milliseconds retry_for, CacheCounts& counts)
       : pins(directory),
@@ -162,16 +162,17 @@ class CacheLocks {
         retry_for_(retry_for),
         counts_(counts) {}
 
-  /// The lock on kRoomByte. Functions that take a Room require the lock.
+  /// The lock on kRoomByte. A function that takes a Room requires the caller to hold this lock.
   struct Room {
     ByteLock lock;
   };
-  /// Errors of all calls that wait: kIo on timeout; Cancelled.
+  /// Errors of all calls that wait: kIo after the timeout; Cancelled.
   Room lock_room(const CancelToken& cancel) const;
   std::optional<Room> try_lock_room() const;
-  /// Pins a shard. Waits for a process that evicts it, which is brief.
+  /// Pins a shard. If a process is evicting the shard, waits until it has finished, which takes
+  /// little time.
   PinTable::Pin pin(const std::string& name, const CancelToken& cancel);
-  /// Waits for the lock to fetch the shard, for as long as its owner may fetch.
+  /// Waits for the lock to fetch the shard, as long as the present holder may take to fetch it.
   ByteLock lock_fetch(const CacheRequest& request, const std::string& name);
   std::optional<ByteLock> try_lock_fetch(const std::string& name) const {
     return ByteLock::try_take(directory_, fetch_byte(name));
@@ -183,9 +184,10 @@ class CacheLocks {
   template <class Attempt>
   auto wait_for(std::uint64_t byte, std::string_view failure, const CancelToken& cancel,
                 const Attempt& attempt) const;
-  /// The latest write to a temporary file of the shard; 0 if it has no file. Cost: O(shards).
+  /// The time of the latest write to a temporary file of the shard; 0 if it has no such file. Cost:
+  /// O(shards).
   std::int64_t latest_write_ns(const std::string& name) const;
-  /// Calls on_wait, once per shard, and once more if the awaited process is stopped.
+  /// Calls on_wait once per shard, and once more if the process that holds the lock is stopped.
   void report_wait(const CacheRequest& request, const std::string& name, const LockWatch& watch);
   void require_progress(const CacheRequest& request, const LockWatch& watch,
                         std::chrono::milliseconds silent) const;
@@ -195,7 +197,7 @@ class CacheLocks {
   const std::chrono::milliseconds retry_for_;
   CacheCounts& counts_;
   Mutex mutex_;
-  /// Shards for which on_wait was called, and whether their process was stopped then.
+  /// Shards for which on_wait was called, and whether the lock's holder was stopped at that call.
   std::set<std::pair<std::string, bool>> reported_ SHARDWISE_GUARDED_BY(mutex_);
 };
 

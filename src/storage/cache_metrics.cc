@@ -12,7 +12,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// The value of a label in UTF-8, with the three escapes of the format.
+/// Escapes a label's value: UTF-8 with the three escapes of the format.
 std::string label_value(std::string_view value) {
   std::string text;
   for (const char c : escaped(value)) {
@@ -22,7 +22,7 @@ std::string label_value(std::string_view value) {
   return text;
 }
 
-/// Builds the text, family by family.
+/// Builds the text, one metric family after another.
 class Exposition {
  public:
   explicit Exposition(std::string labels) : labels_(std::move(labels)) {}
@@ -44,7 +44,7 @@ class Exposition {
   std::string take() { return std::move(text_); }
 
  private:
-  /// Seconds as text, independent of the locale.
+  /// Formats a time in seconds, independent of the locale.
   static std::string seconds(std::int64_t ns) {
     char fraction[16];
     constexpr std::int64_t kNsInSecond = 1'000'000'000;
@@ -136,12 +136,13 @@ void CacheCounts::try_write() const noexcept {
   if (!writes_file()) return;
   try {
     write_metrics(options_.metrics_file, metrics());
-  } catch (const std::exception&) {  // the file stays as it was
+  } catch (const std::exception&) {  // the old file remains
   }
 }
 
 void CacheCounts::write_if_due() noexcept {
-  constexpr std::chrono::seconds kEvery{15};  // about as often as node_exporter reads it
+  // About the interval at which node_exporter reads the file.
+  constexpr std::chrono::seconds kEvery{15};
   if (!writes_file()) return;
   {
     const Lock lock(mutex_);

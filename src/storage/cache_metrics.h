@@ -11,30 +11,30 @@
 #include "shardwise/storage/shard_cache.h"
 
 // Statistics in Prometheus' text format, version 0.0.4, for node_exporter's textfile collector.
-// Every sample has the label `directory`. Samples of one process have the label `pid` as well, so
-// that the files of several processes can be combined.
+// Every sample has the label `directory`. Samples of a single process also have the label `pid`, so
+// that the collector can read the files of several processes.
 
 namespace shardwise::detail {
 
-/// The metrics of one process's use of a cache. Pure.
+/// Formats the metrics of one process's use of a cache. Pure.
 SHARDWISE_EXPORT std::string process_metrics(const ShardCache::Stats& stats,
                                              const ShardCache::Options& options, std::int64_t pid);
 
-/// The metrics of a cache's contents. Pure.
-/// @param entries  whole shards.
+/// Formats the metrics of a cache's contents. Pure.
+/// @param entries  complete shards.
 /// @param coming   shards that are being fetched.
 SHARDWISE_EXPORT std::string directory_metrics(const std::vector<ShardCache::Entry>& entries,
                                                const std::vector<ShardCache::Entry>& coming,
                                                std::string_view directory);
 
-/// Writes a file atomically, by rename, as the collector requires. Not synced.
+/// Replaces a file atomically, by rename, as the collector requires. Not synced.
 /// Errors: InvalidArgument if `path` is a device; kIo; kNoSpace.
 SHARDWISE_EXPORT void write_metrics(const std::string& path, std::string_view text);
 
-/// Counts what this process does with a cache, and writes its metrics file if the options name one.
+/// Counts this process's use of a cache. Writes the metrics file if the options name one.
 ///
 /// Threads: internally synchronised.
-/// Processes: a forked child never writes the file, which is its parent's.
+/// Processes: a forked child never writes the metrics file, because it belongs to the parent.
 class CacheCounts {
  public:
   explicit CacheCounts(const ShardCache::Options& options) : options_(options) {}
@@ -49,7 +49,8 @@ class CacheCounts {
   }
   ShardCache::Stats stats() const;
   std::string metrics() const;
-  /// Writes the file if it is due. A failed write is retried when it is next due.
+  /// Writes the metrics file if the interval has passed. If the write fails, the next write is
+  /// tried after the next interval.
   void write_if_due() noexcept;
 
  private:

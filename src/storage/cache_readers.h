@@ -12,7 +12,7 @@
 
 namespace shardwise::detail {
 
-/// The number of live Slots in this process. A forked child begins at 0.
+/// Counts the Slot objects alive in this process. In a forked child the count starts at 0.
 /// Threads: internally synchronised.
 class LiveCount {
  public:
@@ -32,7 +32,7 @@ class LiveCount {
     const std::uint64_t process_ = process_generation();
   };
   std::unique_ptr<Slot> add() { return add_up_to(~std::uint64_t{0}); }
-  /// Returns null if there are `max` already.
+  /// Adds a slot. Returns null if there are `max` slots already.
   std::unique_ptr<Slot> add_up_to(std::uint64_t max);
   bool is_zero() const;
 
@@ -41,32 +41,33 @@ class LiveCount {
   mutable PerProcess<std::uint64_t> number_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
-/// The shards of a cache that threads of this process have mapped, and those they fetch.
+/// The shards of a cache that this process's threads have mapped, and the shards they are fetching.
 ///
 /// Threads: internally synchronised.
-/// Processes: a forked child fetches nothing.
+/// Processes: a forked child has no running fetches.
 class CacheReaders {
  public:
   void add_releaser(std::weak_ptr<void> owner, CacheAccess::Releaser releaser);
-  /// Asks all releasers to unmap the shard if it is idle; true if one of them did.
+  /// Asks all releasers to unmap the shard if it is idle. Returns true if a releaser unmapped it.
   bool ask_to_release(const std::string& name);
-  /// True if the shard is in use, e.g. by a batch that has samples of it.
+  /// True if the shard is in use, e.g. because a batch refers to its samples.
   bool is_in_use(const std::string& name);
 
-  /// Registers a shard whose fetch begins, for readers that follow it.
+  /// Registers a shard whose fetch begins, so that readers can follow it.
   std::shared_ptr<ComingShard> begin_coming(const std::string& name);
-  /// Returns the shard if it is being fetched and can be followed; else null.
+  /// Returns the shard if it is being fetched and can be followed; otherwise null.
   std::shared_ptr<ComingShard> find_coming(const std::string& name) const;
 
   LiveCount fetches;
-  LiveCount overflows;  ///< shards outside the budget
+  LiveCount overflows;  ///< shards fetched outside the budget
 
  private:
   struct Owned {
     std::weak_ptr<void> owner;
     CacheAccess::Releaser ask;
   };
-  /// The releasers whose owners live. They take locks, so call them without the mutex.
+  /// Returns the releasers whose owners still exist. Releasers take locks, so call them without
+  /// holding the mutex.
   std::vector<std::pair<std::shared_ptr<void>, CacheAccess::Releaser>> living();
 
   mutable Mutex mutex_;

@@ -20,35 +20,37 @@ namespace shardwise::detail {
 
 // How room is made:
 //
-//   used    = all shards under their names + all temporary files that are locked (survey())
-//   allowed = budget_bytes - size of the wanted shard
+//   used    = all shards under their final names + all locked temporary files (survey())
+//   allowed = budget_bytes - size of the new shard
 //
-//   make_if_counted()  with the room byte: if the ledger's count says that it fits, makes the
-//                      temporary file
-//   make_plan()        without it: lists the files, asks when each is needed, chooses victims
-//                      (eviction.h), and locks their use bytes. Locking fails while a process pins
-//                      the shard; so the pools of this process are first asked to unmap it
-//                      (CacheReaders::ask_to_release())
-//   apply()            with the room byte: verifies that nothing changed since the listing, removes
-//                      the victims, and makes the temporary file; otherwise a new plan is made
+//   make_if_counted()  with the room byte locked: creates the temporary file, if the shard fits
+//                      according to the ledger's count
+//   make_plan()        without that lock: lists the files, determines when each is needed, chooses
+//                      victims (eviction.h), and locks the victims' use bytes. A use byte cannot be
+//                      locked while a process pins the shard. The pools of this process are
+//                      therefore asked to unmap the shard first (CacheReaders::ask_to_release())
+//   apply()            with the room byte locked: checks that the cache has not changed since the
+//                      listing, removes the victims, and creates the temporary file. If the cache
+//                      has changed, a new plan is made
 //
-// All processes of the machine contend for the room byte. No thread lists files, syncs, or calls
-// others while it holds that byte. A temporary file gets its full size before the byte is released.
-// If the source does not say how large the shard is, ShardFetch::Impl::grow() makes room step by
-// step. Two processes therefore never count the same free bytes.
+// All processes of the machine contend for the room byte. While a thread holds that lock, it does
+// not list files, sync, or call code outside the cache. A temporary file gets its full size before
+// the lock is released. If the source does not report the shard's size, ShardFetch::Impl::grow()
+// makes room step by step. Two processes therefore never count the same free bytes.
 //
-// A request that fails evicts only what already exceeded the budget. The answers, and what the
-// caller does then:
+// A failed request evicts only the bytes by which the cache already exceeded its budget. Results,
+// and what the caller does next:
 //
-//   kMade    the temporary file was made
-//   kNotNow  a victim is pinned, or needed before the new shard  retry later (next_stage())
-//   kNone    no victim is left, or it will never fit             fetch outside the budget, or read
-//                                                                single samples from the source
+//   kMade    the temporary file was created
+//   kNotNow  a victim is pinned, or is needed before      retry later (next_stage())
+//            the new shard
+//   kNone    no victim is left, or the shard will never   fetch outside the budget, or read single
+//            fit                                          samples from the source
 
 namespace {
 
-/// After this many failed plans, the last one is applied although the cache changed meanwhile. The
-/// count is then as exact as the ledger's.
+/// After this many plans, the last one is applied even if the cache has changed since its listing.
+/// The bytes in use are then taken from the ledger.
 constexpr int kMaxListings = 5;
 
 std::int64_t realtime_ns() noexcept {
@@ -57,8 +59,8 @@ std::int64_t realtime_ns() noexcept {
   return now.tv_sec * std::int64_t{1'000'000'000} + now.tv_nsec;
 }
 
-/// True if the disk is too full for a file of this size. False if a limit of this process is the
-/// cause.
+/// True if the disk is too full for a file of this size; false if a limit of this process
+/// (RLIMIT_FSIZE) is the cause.
 bool is_full_disk(const Error& error, std::uint64_t size_bytes) {
   rlimit limit{};
   const bool has_limit = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < size_bytes;
@@ -95,7 +97,7 @@ bool CacheRoom::evict_stale(const ByteLock&, const CacheRequest& request, const 
     }
     if (std::chrono::steady_clock::now() - start >= timeout) return false;
     request.cancel.throw_if_cancelled();
-    pause();  // a process that merely examines the shard, as find() does, unpins it soon
+    pause();  // a process that only examines the shard, as find() does, soon unpins it
   }
 }
 
@@ -110,7 +112,7 @@ bool CacheRoom::evict_unused(const std::string& name) {
 bool CacheRoom::has_room(const std::string& name) {
   const auto before = ledger.read();
   {
-    // Every new file changes the ledger.
+    // Every new file changes the ledger, so an unchanged ledger means that there is still no file.
     const Lock lock(mutex_);
     const auto at = without_room_.find(name);
     if (at != without_room_.end() && before.doubt != 0 && at->second == before) return false;
@@ -130,7 +132,7 @@ bool CacheRoom::has_room(const std::string& name) {
 }
 
 std::optional<std::uint64_t> CacheRoom::remove(const CacheLocks::Room&, const std::string& name) {
-  // The shard may have been evicted or replaced since it was listed.
+  // The shard may have been evicted or replaced since the listing.
   const auto size_bytes = find_size(directory_.shard_path(name));
   directory_.remove(name);
   return size_bytes;
@@ -160,7 +162,7 @@ void CacheRoom::spare_unknown(Survey& found) const {
   const std::uint64_t share = options_.budget_bytes / users.size() * num_unknown;
   std::vector<EvictionCandidate*> candidates;
   for (Candidate& candidate : found.shards) candidates.push_back(&candidate);
-  // Users post monotonic times; files have real times.
+  // Convert the start time: users post monotonic times, but files have wall-clock times.
   const std::int64_t since = realtime_ns() - (monotonic_ns() - began_ns);
   spare_share(candidates, share, since);
 }
@@ -196,7 +198,8 @@ void CacheRoom::mark_stuck(Survey& found) {
   auto before = std::exchange(stuck_since_, {});
   for (Candidate& candidate : found.shards) {
     const auto at = before.find(candidate.shard.name);
-    // A reader that is about to need the shard may hold it. The time then starts anew.
+    // If the shard is needed before the new one, a reader may have pinned it for that use. The time
+    // so far does not count then.
     if (at == before.end() || !candidate.next.may_go_now) continue;
     candidate.is_stuck = now - at->second >= options_.room_timeout;
     stuck_since_.insert(before.extract(at));
@@ -239,7 +242,7 @@ std::optional<std::uint64_t> CacheRoom::trim(const Survey& found, std::uint64_t 
   ByteLocks locks(directory_);
   std::vector<std::size_t> victims;
   std::uint64_t evicted = 0;
-  std::uint64_t left = found.bytes;  // except for what counts as evicted
+  std::uint64_t left = found.bytes;  // bytes not yet evicted or counted as evicted
   for (std::size_t i = 0; i < found.shards.size() && left > max_bytes; ++i) {
     const Candidate& candidate = found.shards[i];
     const bool is_spared =
@@ -266,9 +269,10 @@ bool CacheRoom::trim_to_budget(const std::string& pinned, const NextUseOf& next_
         pinned.empty() ? 0 : find_size(directory_.shard_path(pinned)).value_or(0);
     const std::uint64_t max = options_.budget_bytes - std::min(options_.budget_bytes, pinned_bytes);
     const auto evicted = trim(found, max, spare, nullptr);
-    // A shard that is fetched beyond the budget counts in `used_bytes` alone until its rename.
+    // A shard that is being fetched outside the budget counts only in `used_bytes`, until its
+    // rename.
     return evicted && (spare == Spare::kNone || found.used_bytes - *evicted <= max);
-  } catch (const Error&) {  // the shards stay readable, and the next call tries again
+  } catch (const Error&) {  // the cached shards stay readable, and the next call tries again
     return false;
   }
 }
@@ -290,7 +294,7 @@ Room CacheRoom::make(const Wanted& wanted, const MakeFile& make_file) {
       return make_within(budget_bytes, wanted, make_file);
     } catch (const Error& full) {
       if (!is_full_disk(full, wanted.size_bytes)) throw;
-      // The disk holds less than the budget: take the bytes there now as the budget.
+      // The disk is smaller than the budget: use the cache's present size as the budget.
       const std::uint64_t used = survey(wanted.name, nullptr).used_bytes;
       const bool is_vain = used < wanted.size_bytes || (!is_first && used >= budget_bytes);
       if (is_vain) throw;
@@ -340,9 +344,9 @@ CacheRoom::Plan CacheRoom::make_plan(std::uint64_t budget_bytes, const Wanted& w
     return found;
   };
   Plan plan{.found = probe(), .locks = ByteLocks(directory_), .eviction = {}};
-  // Trim first what exceeds the budget, because it was in use or the budget was larger. Otherwise
-  // no fetch would find room while it stays. Pinned shards count as evicted, so that no shard that
-  // is needed sooner is evicted in their place.
+  // First trim a cache that exceeds its budget, because shards were in use or the budget was larger
+  // before. Until it is trimmed, no fetch finds room. Count pinned shards as evicted, so that no
+  // shard that is needed sooner is evicted instead of them.
   if (plan.found.bytes > options_.budget_bytes) {
     const bool spares_needed = !is_disk_full && may_exceed_budget(wanted.urgency);
     if (trim(plan.found, options_.budget_bytes, spares_needed ? Spare::kNeeded : Spare::kPinned,
@@ -408,7 +412,7 @@ void CacheRoom::remove_leftovers(const CacheDirectory::Contents& contents) const
     }
   }
   for (const std::string& name : without_shard) {
-    // Lock: a fetch may have just written this record, before its shard.
+    // Take the lock, because a fetch may just have written this record, before its shard.
     const auto lock = locks_.try_lock_fetch(name);
     if (lock && !find_size(directory_.shard_path(name))) {
       directory_.remove_record(name);
@@ -426,8 +430,7 @@ void CacheRoom::take_stock() {
   for (const auto& temporary : contents.temporaries) {
     if (find_size(temporary.path)) used_bytes += temporary.size_bytes;
   }
-  // The holder of the room byte may be stopped. Do not wait for it before the first shard is
-  // needed.
+  // Do not wait here: the holder of the room byte may be stopped, and no shard is needed yet.
   const auto room = locks_.try_lock_room();
   if (!room || !ledger.is_unchanged_since(before)) return ledger.doubt();
   ledger.change([] { return 0; }, used_bytes);

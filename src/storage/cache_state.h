@@ -22,26 +22,26 @@
 #include "storage/coming_shard.h"
 #include "storage/failed_fetches.h"
 
-// A shard cache has five parts, each with its mutex and its interface:
+// A shard cache has five parts, each with its own mutex and interface:
 //
-//   CacheLocks     the locks that processes share, and which shards this process pins
+//   CacheLocks     the locks that processes share, and the shards that this process pins
 //   CacheReaders   the shards that threads of this process read and fetch
 //   CacheRoom      evictions
 //   FailedFetches  recent failures of fetches
 //   CacheCounts    statistics and the metrics file
 //
-// shard_cache.cc finds a shard, or has it fetched by shard_fetch.cc. cache_inspect.cc lists,
-// verifies and removes shards.
+// shard_cache.cc finds cached shards, and calls shard_fetch.cc for missing ones. cache_inspect.cc
+// lists, verifies and removes shards.
 
 namespace shardwise {
 
 namespace detail {
 
-/// Bytes per read or write.
+/// Number of bytes per read or write.
 inline constexpr std::size_t kCachePieceBytes = std::size_t{1} << 20;
 
-/// hash128 of a file's bytes. Errors: NotFound, kIo; Cancelled.
-/// @param progress  takes the number of bytes just read; may be empty.
+/// Returns the hash128 of a file's bytes. Errors: NotFound, kIo; Cancelled.
+/// @param progress  receives the number of bytes read since its last call; may be empty.
 Hash128 hash_of_file(const File& file, const CancelToken& cancel,
                      const std::function<void(std::uint64_t bytes)>& progress = nullptr);
 
@@ -59,13 +59,13 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   /// Errors: Unsupported if the cache is read-only.
   void require_writable(std::string_view what) const;
   std::optional<CachedShard> find(const CacheRequest& request, const std::string& name);
-  /// Pins the shard's name, whether or not the shard exists. Errors: kIo; Cancelled.
+  /// Pins the shard's name. The shard need not exist. Errors: kIo; Cancelled.
   CachedShard pin(const CacheRequest& request, const std::string& name);
-  /// Pins the shard's name, and finds out how much room it takes. Makes no room yet.
+  /// Pins the shard's name, and determines how much room the shard needs. Does not make room yet.
   /// @param lock  the lock to fetch the shard.
   std::unique_ptr<ShardFetch::Impl> begin_fetch(detail::ByteLock lock, const CacheRequest& request,
                                                 const std::string& name, const NextUseOf& next_use);
-  /// Writes the note of a shard. On failure the shard has no note.
+  /// Writes the note of a shard. If that fails, the shard has no note.
   void write_note(const std::string& name, const Hash128& shard_hash, std::string_view text) const;
 
   const ShardCache::Options options;
@@ -78,20 +78,22 @@ struct ShardCache::Impl : std::enable_shared_from_this<ShardCache::Impl> {
   detail::CacheRoom room;
 
  private:
-  /// True if the pinned shard under the name matches the request.
+  /// True if the pinned shard with this name matches the request.
   bool is_as_asked(const CacheRequest& request, const std::string& name) const;
-  /// False if others may have changed the shard or its record, and it fails the index's hashes or
-  /// there are no hashes. If others may change it, `shard` is bound to the file that was checked.
-  /// Errors: StaleIndex if it is wrong and the cache is read-only.
+  /// Decides whether a shard that other users may have changed can be trusted. Returns false if the
+  /// shard fails the index's hashes, or if there are no hashes. If true, `shard` is bound to the
+  /// file that was checked.
+  /// Errors: StaleIndex if the shard is wrong and the cache is read-only.
   bool is_genuine(const CacheRequest& request, CachedShard& shard);
-  /// True if the shard's bytes still match its record; if so, updates the record.
+  /// True if the shard's bytes still match its record. If so, updates the record's quick check.
   bool has_recorded_bytes(const CacheRequest& request, const std::string& name,
                           Record& record) const;
-  /// Writes the record of an existing shard, unless another process does or the disk is full.
+  /// Writes the record of an existing shard. Does nothing if another process is writing it or the
+  /// disk is full.
   void renew_record(const std::string& name, const Record& record) const;
 
   Mutex mutex;
-  /// Files that others may change, and that this process has checked.
+  /// Files that this process has checked, because other users may have changed them.
   std::set<detail::FileIdentity> checked SHARDWISE_GUARDED_BY(mutex);
 };
 
@@ -102,7 +104,7 @@ struct CachedShard::Pin {
     const bool was_overflow = overflow_file != nullptr;
     overflow_file.reset();
     overflow.reset();
-    if (was_overflow) cache->room.ledger.doubt();  // its bytes are freed
+    if (was_overflow) cache->room.ledger.doubt();  // deleting the file frees its bytes
     cache->locks.pins.unpin(name, pin);
   }
   Pin(const Pin&) = delete;
@@ -111,13 +113,13 @@ struct CachedShard::Pin {
   const std::shared_ptr<ShardCache::Impl> cache;
   const std::string name;
   detail::PinTable::Pin pin;
-  std::unique_ptr<AtomicFile> overflow_file;  // the shard, if there was no room for it
+  std::unique_ptr<AtomicFile> overflow_file;  // the shard's file, if it is outside the budget
   std::unique_ptr<detail::LiveCount::Slot> overflow;
 };
 
-/// A shard that is being fetched.
+/// A fetch of one shard into the cache.
 struct ShardFetch::Impl {
-  /// The file at its source.
+  /// Properties of the file at its source.
   struct Source {
     std::uint64_t size_bytes = 0;
     Hash128 hash;
@@ -126,37 +128,37 @@ struct ShardFetch::Impl {
 
   CachedShard run();
   CachedShard run_once();
-  /// The request for the fetchers.
+  /// Returns the request that is sent to the fetchers.
   Fetcher::Request source_request() const;
-  /// The shard's size in the cache; 0 if unknown. Asks the source if need be.
+  /// Returns the shard's size in the cache; 0 if it is unknown. Asks the source if necessary.
   std::uint64_t size_wanted() const;
-  /// Fetches the shard and checks it. Retries a wrong shard before throwing.
+  /// Fetches the shard and checks it. Retries after a wrong shard before it throws.
   Source fetch_checked(FileSink& sink);
   Source transfer(FileSink& sink);
   Source copy_local(FileSink& sink);
   void expand(FileSink& sink, std::string_view compressed, const std::string& name);
-  /// Makes room, and the temporary file with the size that the shard will have.
+  /// Makes room, and creates the temporary file with the shard's final size.
   Room make_room(Urgency urgency, std::uint64_t needed_at = 0, bool may_overflow = false);
-  /// Waits for room, stage by stage; without any, makes the file outside the budget. Returns false
-  /// if the caller must read single samples from the source.
+  /// Waits for room, stage by stage. Without room, creates the file outside the budget. Returns
+  /// false if the caller must read single samples from the source instead.
   bool find_room();
-  /// Makes the file outside the budget, since another version of the shard is in use under the
-  /// name.
+  /// Creates the file outside the budget, because another version of the shard is in use under the
+  /// same name.
   void make_overflow_file();
   void make_file();
   std::unique_ptr<AtomicFile> new_file() const;
-  /// Extends the temporary file to this size, and counts the growth.
+  /// Extends the temporary file to this size, and adds the growth to the ledger.
   void grow(std::uint64_t size_bytes);
-  /// Truncates the temporary file to the bytes received, and counts the cut.
+  /// Truncates the temporary file to the bytes received, and subtracts the rest from the ledger.
   void cut(std::uint64_t size_bytes);
-  /// Fetches a compressed shard to a file that is deleted as soon as it is expanded.
+  /// Fetches a compressed shard to a file, expands it, and deletes the file.
   Source fetch_compressed(FileSink& sink);
   Source fetch_to(FileSink& sink);
   void require_source_hash(const Hash128& hash) const;
   detail::CacheRoom::Wanted wanted(std::uint64_t size_bytes) const {
     return {.request = request, .name = name, .size_bytes = size_bytes, .next_use = next_use};
   }
-  /// Renames the shard into the cache, with its record and note.
+  /// Renames the shard to its final name in the cache, with its record and note.
   CachedShard keep_in_cache(const Source& source, const FileSink& sink);
   CachedShard keep_outside_budget();
   void require_size(std::optional<std::uint64_t> wanted, std::uint64_t size_bytes) const;
@@ -169,18 +171,18 @@ struct ShardFetch::Impl {
   NextUseOf next_use;
   CachedShard pinned;
   detail::ByteLock lock;
-  std::uint64_t reserved_bytes = 0;  ///< size of the temporary file, as counted
-  bool is_overflow = false;          ///< its file is outside the budget
+  std::uint64_t reserved_bytes = 0;  ///< size of the temporary file, as counted in the ledger
+  bool is_overflow = false;          ///< the file is outside the budget
   std::unique_ptr<detail::LiveCount::Slot> overflow = nullptr;
   std::optional<std::chrono::milliseconds> retry_for = {};
-  /// Casts doubt on the ledger, unless the shard entered the cache.
+  /// Puts the ledger in doubt on destruction, unless the shard has entered the cache.
   struct Uncounted {
     void operator()(const detail::CacheLedger* ledger) const noexcept { ledger->doubt(); }
   };
   std::unique_ptr<const detail::CacheLedger, Uncounted> uncounted = nullptr;
   std::unique_ptr<AtomicFile> file = nullptr;
-  bool is_one_stream = false;  // after a failed attempt in parts
-  /// Ended before the file is deleted.
+  bool is_one_stream = false;  // set after a failed attempt to fetch in parts
+  /// Tells readers that the fetch has ended, before the file is deleted.
   struct Coming {
     std::shared_ptr<detail::ComingShard> shard = nullptr;
     Coming() = default;
@@ -192,7 +194,7 @@ struct ShardFetch::Impl {
     detail::ComingShard* operator->() const noexcept { return shard.get(); }
     detail::ComingShard& operator*() const noexcept { return *shard; }
     explicit operator bool() const noexcept { return shard != nullptr; }
-  } coming = {};  // null if it cannot be followed
+  } coming = {};  // null if readers cannot follow this fetch
 };
 
 }  // namespace shardwise

@@ -55,7 +55,7 @@ std::optional<MappedFile> ComingShard::map(const CancelToken& cancel) {
   const Lock lock(mutex_);
   while (state_ == State::kWaiting) changed_.wait(mutex_, cancel);
   if (state_ != State::kComing) return std::nullopt;
-  // Under the mutex, so the file is still open.
+  // The mutex is held, so the file is still open.
   MappedFile map = MappedFile::open(*file_);
   is_mapped_ = true;
   return map;

@@ -14,11 +14,11 @@ namespace shardwise {
 namespace {
 
 constexpr std::size_t kMaxIdle = 32;
-constexpr int kCancelInterval = 50;  // milliseconds
+constexpr int kCancelInterval = 50;  // milliseconds between checks for cancellation
 
-/// Initialises libcurl, once per process and on one thread, as older versions require.
+/// Initialises libcurl, once per process and on one thread, as older versions of libcurl require.
 void initialise_curl() {
-  const ForkSection section;  // slow: takes some ms
+  const ForkSection section;  // libcurl takes some milliseconds to initialise
   static const CURLcode code = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (code != CURLE_OK) {
     throw FetchError("cannot start libcurl", curl_easy_strerror(code), "check its installation");
@@ -71,7 +71,7 @@ CurlPool::Idle& CurlPool::mine() {
   Idle* idle = idle_.load(std::memory_order_acquire);
   const pid_t pid = ::getpid();
   if (idle->pid == pid) return *idle;
-  // The parent's pool is leaked: its mutex may stay locked.
+  // The parent's pool is leaked, because another thread of the parent may have locked its mutex.
   auto fresh = std::make_unique<Idle>(pid);
   if (idle_.compare_exchange_strong(idle, fresh.get(), std::memory_order_acq_rel)) {
     return *fresh.release();
@@ -84,7 +84,8 @@ CurlHandle CurlPool::take() {
   {
     const Lock lock(idle.mutex);
     if (!idle.handles.empty()) {
-      CurlHandle handle = std::move(idle.handles.back());  // with the youngest connections
+      // The last handle has the most recently used connections.
+      CurlHandle handle = std::move(idle.handles.back());
       idle.handles.pop_back();
       return handle;
     }
@@ -95,12 +96,13 @@ CurlHandle CurlPool::take() {
 void CurlPool::give_back(CurlHandle handle) noexcept {
   curl_easy_reset(handle.get());
   Idle* const idle = idle_.load(std::memory_order_acquire);
-  if (idle->pid != ::getpid()) return;  // taken before a fork in a callback: drop the handle
+  // Taken before a fork in a callback: do not reuse it in the child.
+  if (idle->pid != ::getpid()) return;
   const Lock lock(idle->mutex);
   if (idle->handles.size() >= kMaxIdle) return;
   try {
     idle->handles.push_back(std::move(handle));
-  } catch (const std::bad_alloc&) {  // drop the handle
+  } catch (const std::bad_alloc&) {  // the handle is destroyed
   }
 }
 

@@ -14,15 +14,16 @@
 
 namespace shardwise {
 
-/// A libcurl easy handle and the multi handle that performs it and keeps connections open.
-/// curl_easy_perform() is unsuitable: it checks only once a second whether to stop.
+/// A libcurl easy handle, and the multi handle that performs its transfers and keeps its
+/// connections open. curl_easy_perform() is not used, because it checks for cancellation only once
+/// a second.
 class CurlHandle {
  public:
   /// Errors: std::bad_alloc.
   CurlHandle();
   CURL* get() const noexcept { return easy_.get(); }
   /// Performs one transfer. Returns CURLE_ABORTED_BY_CALLBACK soon after `cancel` is cancelled.
-  /// Until finish(), information about the transfer can be read.
+  /// Information about the transfer can be read until finish() is called.
   CURLcode perform(const CancelToken& cancel) noexcept;
   void finish() noexcept;
 
@@ -33,11 +34,12 @@ class CurlHandle {
   struct MultiDeleter {
     void operator()(CURLM* handle) const noexcept { curl_multi_cleanup(handle); }
   };
-  std::unique_ptr<CURLM, MultiDeleter> multi_;  // outlives the transfer
+  // Declared first, because it must outlive the easy handle.
+  std::unique_ptr<CURLM, MultiDeleter> multi_;
   std::unique_ptr<CURL, EasyDeleter> easy_;
 };
 
-/// The headers that a request adds.
+/// A list of extra request headers.
 class CurlHeaders {
  public:
   CurlHeaders() = default;
@@ -51,11 +53,11 @@ class CurlHeaders {
   curl_slist* list_ = nullptr;
 };
 
-/// Idle libcurl handles with open connections, for the next transfers.
+/// A pool of idle libcurl handles with open connections, reused by later transfers.
 ///
 /// Threads: internally synchronised.
-/// Processes: a forked child starts with an empty pool. It never touches its parent's handles,
-///   since it would write to the parent's connections.
+/// Processes: a forked child starts with an empty pool. It never uses its parent's handles, because
+///   it would write to the parent's connections.
 class CurlPool {
  public:
   CurlPool();
@@ -63,7 +65,7 @@ class CurlPool {
   CurlPool(const CurlPool&) = delete;
   CurlPool& operator=(const CurlPool&) = delete;
 
-  /// Returns a handle with default options.
+  /// Returns a handle whose options are reset to the defaults.
   CurlHandle take();
   void give_back(CurlHandle handle) noexcept;
 
@@ -71,7 +73,7 @@ class CurlPool {
   struct Idle {
     explicit Idle(pid_t process) : pid(process) {}
     const pid_t pid;
-    LongMutex mutex;  // closing a connection may take long
+    LongMutex mutex;  // LongMutex, because closing a connection may take long
     std::vector<CurlHandle> handles SHARDWISE_GUARDED_BY(mutex);
   };
   Idle& mine();
@@ -79,7 +81,8 @@ class CurlPool {
   std::atomic<Idle*> idle_;
 };
 
-/// Blocks SIGPIPE for the calling thread while it lives: TLS libraries write to closed connections.
+/// Blocks SIGPIPE for the calling thread during its lifetime, because TLS libraries write to closed
+/// connections.
 class [[nodiscard]] SigpipeGuard {
  public:
   SigpipeGuard() noexcept;

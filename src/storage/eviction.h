@@ -9,121 +9,129 @@
 
 #include "shardwise/base/export.h"
 
-// Chooses which shards to evict from a full cache. Pure functions. Both the cache (cache_room.cc)
-// and plan_fetches() (data/cache_simulation.cc) call them, so that a run does what was planned.
+// Pure functions that choose which shards to evict from a full cache. Both the cache
+// (cache_room.cc) and plan_fetches() (data/cache_simulation.cc) call them, so the cache evicts as
+// planned.
 
 namespace shardwise::detail {
 
-/// The rule for choosing a victim. Neither rule evicts a shard in use.
+/// The rule for choosing a victim. Both rules spare shards in use.
 enum class Replacement : std::uint8_t {
-  kLru,      ///< the shard whose latest use began longest ago
-  kNextUse,  ///< the shard that is needed again last, or never
+  kLru,      ///< evict the shard whose latest use began longest ago
+  kNextUse,  ///< evict the shard that is never needed again, or whose next use is farthest away
 };
 
-/// When a shard of the cache is needed next, in slots of an order, counted across epochs.
+/// When a cached shard is needed next. Positions are slots of an order, counted across epochs.
 struct NextUse {
   enum class Kind : std::uint8_t {
-    kUnknown,  ///< the cache knows only its last use
-    kAt,       ///< at the slot `position`
+    kUnknown,  ///< only the shard's last use is known
+    kAt,       ///< needed at the slot `position`
     kNever,
-    kInUse,  ///< when the new shard is needed, so it must stay
+    kInUse,  ///< in use at the time when the new shard is needed, so it must stay
   };
   Kind kind = Kind::kUnknown;
   std::uint64_t position = 0;
-  std::uint64_t shard = 0;  ///< its number, which breaks ties
-  /// False if it is needed before the new shard, so it may not be evicted yet.
+  std::uint64_t shard = 0;  ///< the shard's number, which breaks ties
+  /// False if the shard is needed before the new shard, so it must not be evicted yet.
   bool may_go_now = true;
 
   bool is_known() const noexcept { return kind != Kind::kUnknown; }
   bool is_in_use() const noexcept { return kind == Kind::kInUse; }
 };
 
-/// A cached shard that may be evicted.
+/// A cached shard that is considered for eviction.
 struct EvictionCandidate {
   std::uint64_t size_bytes = 0;
-  std::int64_t last_use = 0;  ///< slots or ns: start of its latest use
+  std::int64_t last_use = 0;  ///< start of its latest use; in slots or in ns
   NextUse next = {};
-  /// Its next use is unknown, but it belongs to the fair share of users of unknown order.
+  /// Its next use is unknown, but it is in the fair share that users of unknown order may keep.
   bool is_spared = false;
-  /// It has been pinned for too long since it may be evicted; do not wait for it any more.
+  /// It could be evicted, but has been pinned for too long. Do not wait for it any longer.
   bool is_stuck = false;
 };
 
-/// True if `x` is evicted before `y`. Order under kNextUse:
+/// True if `x` must be evicted before `y`. Eviction order under kNextUse:
 ///
-///   1. next use unknown, least recently used first
-///   2. never needed again, then those needed last
-///   3. spared, least recently used first
-///   4. in use
+///   1   shards whose next use is unknown, least recently used first
+///   2   shards never needed again, then shards by next use, farthest first
+///   3   spared shards, least recently used first
+///   4   shards in use
 ///
-/// Ties go to the larger shard, then to the lower number, so the order of different known shards is
-/// total.
+/// If two shards are equal by these rules, the larger one is evicted first, then the one with the
+/// lower number. The order of shards with known next use is therefore total.
 SHARDWISE_EXPORT bool leaves_before(const EvictionCandidate& x, const EvictionCandidate& y,
                                     Replacement replacement) noexcept;
 
-/// Marks the shards that users of unknown order used last as spared, up to their fair share.
-/// @param share_bytes  their share of the budget.
-/// @param since        shards last used before this are not theirs.
+/// Marks the shards that users of unknown order used most recently as spared, up to their fair
+/// share.
+/// @param share_bytes  these users' share of the budget.
+/// @param since        time at which the first of these users began; shards last used earlier are
+///   not marked.
 SHARDWISE_EXPORT void spare_share(const std::vector<EvictionCandidate*>& candidates,
                                   std::uint64_t share_bytes, std::int64_t since);
 
-/// How urgently room is needed. It decides what happens if the preferred victim is pinned, or is
-/// needed before the new shard: wait for it, count it as evicted, or skip it. The cache exceeds its
-/// budget by what counts as evicted, until that is unpinned.
+/// How urgently room is needed. If the preferred victim is pinned, or is needed before the new
+/// shard, the urgency decides: the caller waits for it, counts it as evicted, or skips it. The
+/// cache exceeds its budget by the pinned shards that count as evicted, until they are unpinned.
 ///
-///              waits for it                          counts it as evicted
-///   kAhead     yes, and for all needed sooner        never
-///   kPolite    yes                                   if only kept samples pin it
-///   kOverrun   yes, if needed sooner, and not in use if it is in use, as by a batch
-///   kOverflow  no                                    if it is in use
-///   kNow       no                                    as kPolite
+///              waits for the victim                counts the victim as evicted
+///   kAhead     yes, if pinned or needed sooner     never
+///   kPolite    yes, unless it counts as evicted    if it is in use, and not needed sooner
+///   kOverrun   if it is needed sooner, and not     otherwise
+///              in use
+///   kOverflow  no                                  yes, if pinned
+///   kNow       no                                  as kPolite
 ///
-/// A caller that needs the shard proceeds from kPolite to kOverflow: next_stage().
+/// "Needed sooner" means before the new shard. "In use" means that this process pins the shard and
+/// will not release it. A pinned shard is skipped if its next use is unknown or it is stuck.
+///
+/// A caller that needs the shard moves from kPolite to kOverflow; see next_stage().
 enum class Urgency : std::uint8_t { kAhead, kPolite, kOverrun, kOverflow, kNow };
 
 constexpr bool waits_for_victim(Urgency urgency) noexcept { return urgency <= Urgency::kOverrun; }
 
-/// The next stage of a caller whose request returned kNotNow.
-/// @param waited  time since it first asked.
-/// @param quiet   time since a fetch of this process last ran, or since it first asked. Until
-///   `quiet` is long, the work that needs the victim proceeds. Afterwards that work may be waiting
-///   for this very caller, which must therefore stop waiting.
+/// Returns the next stage for a caller whose request returned kNotNow.
+/// @param waited  time since the caller's first request.
+/// @param quiet   time since a fetch of this process last ran, or since the first request. While
+///   `quiet` is short, the work that uses the victim is assumed to proceed. If it is long, that
+///   work may be waiting for this caller, so the caller must stop waiting.
 constexpr Urgency next_stage(std::chrono::nanoseconds waited, std::chrono::nanoseconds quiet,
                              std::chrono::nanoseconds room_timeout) noexcept {
-  // A thread that is done with a sample unpins its shard at once. The grace keeps the cache within
-  // its budget unless a shard stays pinned for longer.
+  // A thread unpins its shard as soon as it has finished a sample. This grace period keeps the
+  // cache within its budget, unless a shard stays pinned longer.
   constexpr std::chrono::nanoseconds kGrace = std::chrono::milliseconds(5);
   if (quiet >= room_timeout) return Urgency::kOverflow;
   return waited >= std::min(kGrace, room_timeout / 40) ? Urgency::kOverrun : Urgency::kPolite;
 }
 
-/// The request for room.
+/// A request for room, as input of choose_victims().
 struct EvictionNeed {
-  std::uint64_t size_bytes = 0;    ///< of the new shard
-  std::uint64_t budget_bytes = 0;  ///< of the cache
-  std::uint64_t used_bytes = 0;    ///< of all its shards, including those being fetched
+  std::uint64_t size_bytes = 0;    ///< size of the new shard
+  std::uint64_t budget_bytes = 0;  ///< budget of the cache
+  /// Size of all shards in the cache, including those being fetched.
+  std::uint64_t used_bytes = 0;
   Urgency urgency = Urgency::kNow;
-  std::uint64_t needed_at = 0;  ///< kAhead: slot at which the new shard is needed
-  bool is_disk_full = false;    ///< if so, no pinned shard counts as evicted
+  std::uint64_t needed_at = 0;  ///< for kAhead: slot at which the new shard is needed
+  bool is_disk_full = false;    ///< if true, pinned shards never count as evicted
 };
 
 enum class Room : std::uint8_t {
   kMade,
   kNotNow,  ///< the victim is pinned, or needed before the new shard
-  kNone     ///< no shard may be evicted, or all that may are not enough
+  kNone     ///< no shard may be evicted, or evicting all evictable shards is not enough
 };
 
-/// The result of choose_victims(). `victims` are indexes into its candidates; empty unless `room`
-/// is kMade.
+/// The result of choose_victims(). `victims` are indexes of its candidates; empty unless `room` is
+/// kMade.
 struct Eviction {
   Room room = Room::kNone;
   std::vector<std::size_t> victims = {};
-  bool has_overrun = false;  ///< a pinned shard counts as evicted
+  bool has_overrun = false;  ///< some pinned shard counts as evicted
 };
 
-/// Once a shard is evicted, more are evicted until the cache is this far below its budget (the
-/// low-water mark). A cache of very many shards is therefore not listed again for each fetch. Early
-/// eviction stops at a shard larger than the bytes that are left to the mark.
+/// When a shard is evicted, further shards are evicted until the cache is this many bytes below its
+/// budget (the low-water mark). A cache of very many shards is therefore not listed again for each
+/// fetch. Eviction stops early at a shard that is larger than the remaining distance to the mark.
 constexpr std::uint64_t low_water_bytes(std::uint64_t budget_bytes) noexcept {
   return budget_bytes / 256;
 }
@@ -132,13 +140,13 @@ struct NonePinned {
   bool operator()(const EvictionCandidate&) const noexcept { return false; }
 };
 
-/// True if shards in use count as evicted.
+/// True if shards in use may count as evicted.
 constexpr bool may_exceed_budget(Urgency urgency) noexcept {
   return urgency == Urgency::kOverrun || urgency == Urgency::kOverflow;
 }
 
 /// True if a candidate that cannot be evicted now counts as evicted.
-/// @param is_early  it is needed before the new shard.
+/// @param is_early  the candidate is needed before the new shard.
 template <class Candidate, class IsInUse>
 bool counts_as_evicted(const Candidate& candidate, const EvictionNeed& need, bool is_early,
                        const IsInUse& is_in_use) {
@@ -148,12 +156,12 @@ bool counts_as_evicted(const Candidate& candidate, const EvictionNeed& need, boo
   return candidate.next.may_go_now && is_in_use(candidate);
 }
 
-/// Chooses victims.
-/// @param in_order  the candidates, in the order of leaves_before().
-/// @param try_take   takes a candidate, and returns true if it is free to be evicted. Called in
-///   order until there is room.
-/// @param is_in_use  takes a candidate that is not free, and returns true if this process is using
-///   it and will not release it.
+/// Chooses the shards to evict for a new shard.
+/// @param in_order   the candidates, sorted by leaves_before().
+/// @param try_take   takes a candidate, and returns true if the candidate can be evicted. Called in
+///   order until there is enough room.
+/// @param is_in_use  takes a candidate that cannot be evicted, and returns true if this process
+///   uses it and will not release it.
 template <class InOrder, class TryTake, class IsInUse = NonePinned>
 Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const TryTake& try_take,
                         const IsInUse& is_in_use = {}) {
@@ -170,8 +178,8 @@ Eviction choose_victims(const InOrder& in_order, const EvictionNeed& need, const
     const bool is_enough = used <= allowed;
     if (next.is_in_use()) break;
     if (is_enough && (used <= mark || candidate.size_bytes > used - mark)) break;
-    // Skipping the preferred victim would evict a shard that is needed sooner: wait instead. For a
-    // fetch ahead, a shard needed before the new one must stay.
+    // Wait for the preferred victim, because skipping it would evict a shard that is needed sooner.
+    // A fetch ahead never evicts a shard that is needed before the new one.
     const bool is_early = (next.is_known() && can_wait && !next.may_go_now) ||
                           (need.urgency == Urgency::kAhead && next.kind == NextUse::Kind::kAt &&
                            next.position <= need.needed_at);

@@ -4,7 +4,7 @@ namespace shardwise::detail {
 
 void FailedFetches::add(const std::string& name) {
   const Failure now{Clock::now(), std::current_exception()};
-  // Old errors are destroyed without the mutex, since they may be of a user's class.
+  // Destroy old errors without holding the mutex, because their class may be a user's.
   std::map<std::string, Failure> old;
   const Lock lock(mutex_);
   for (auto at = by_name_.begin(); at != by_name_.end();) {
@@ -17,7 +17,7 @@ void FailedFetches::add(const std::string& name) {
 }
 
 void FailedFetches::forget(const std::string& name) {
-  std::map<std::string, Failure>::node_type old;  // destroyed without the mutex
+  std::map<std::string, Failure>::node_type old;  // destroyed after the mutex is released
   const Lock lock(mutex_);
   old = by_name_.extract(name);
 }

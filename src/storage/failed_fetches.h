@@ -10,21 +10,21 @@
 
 namespace shardwise::detail {
 
-/// The last failure of each shard's fetches in this process. Threads: internally synchronised.
+/// The last failed fetch of each shard in this process. Threads: internally synchronised.
 class FailedFetches {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// @param retry_for  retry budget of a fetch; older failures are forgotten.
+  /// @param retry_for  retry budget of one fetch; failures older than this are forgotten.
   explicit FailedFetches(std::chrono::milliseconds retry_for) : retry_for_(retry_for) {}
 
-  /// Records the exception that is being handled.
+  /// Records the exception that is currently being handled.
   void add(const std::string& name);
   void forget(const std::string& name);
-  /// How long a fetch that begins now may be retried; nullopt means for the whole of retry_for. A
-  /// failed fetch spends the retry budget; it refills at one second per second.
+  /// Returns how long a fetch that begins now may be retried; nullopt means the whole of retry_for.
+  /// A failed fetch spends the budget, which then refills at one second per second.
   std::optional<std::chrono::milliseconds> retry_budget(const std::string& name) const;
-  /// The error of a fetch of the shard that failed since then; null if none did.
+  /// Returns the error of a fetch of this shard that failed after `when`; null if none failed.
   std::exception_ptr since(Clock::time_point when, const std::string& name) const;
 
  private:

@@ -30,7 +30,7 @@ bool is_printable_line(std::string_view text) {
       text, [](char c) { return static_cast<unsigned char>(c) >= 0x20 && c != 0x7F; });
 }
 
-/// True for "Name: value" unless the header would change the request itself.
+/// True for a header "Name: value" that does not change how the request itself is sent.
 bool is_header(std::string_view text) {
   const std::size_t colon = std::min(text.find(':'), text.size());
   const std::string name = to_lower(text.substr(0, colon));
@@ -122,9 +122,9 @@ struct Fetchers::Impl {
     const auto found = by_scheme.find(scheme);
     return found == by_scheme.end() ? nullptr : found->second;
   }
-  /// Errors: as Fetchers::stat.
+  /// Returns the fetcher for the URL's scheme. Errors: as Fetchers::stat.
   std::shared_ptr<Fetcher> find_for(const std::string& url) const;
-  /// The request with the file's current URL.
+  /// Returns the request with the file's current URL, after moves and the resolver.
   Fetcher::Request located(const Fetcher::Request& request) const;
 
   const Options options;
@@ -153,7 +153,7 @@ std::shared_ptr<Fetcher> Fetchers::Impl::find_for(const std::string& url) const 
 Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const {
   if (options.moved.empty() && !options.resolve) return request;
   Fetcher::Request today = request;
-  std::string url = unsigned_url(request.url);  // drops an old signature
+  std::string url = unsigned_url(request.url);  // without an old signature
   for (const Options::Moved& move : options.moved) {
     const auto rebased = rebased_url(url, move.from, move.to);
     if (!rebased) continue;
@@ -163,7 +163,7 @@ Fetcher::Request Fetchers::Impl::located(const Fetcher::Request& request) const 
   if (!options.resolve) return today;
   today.url = options.resolve(url);
   if (scheme_of(today.url).empty() &&
-      !is_command_url(today.url)) {  // may hold a signature: not quoted
+      !is_command_url(today.url)) {  // the URL may contain a signature, so it is not quoted
     throw InvalidArgument(
         "the resolver gave no URL", "for " + in_quotes(redacted_url(url)),
         "give a whole one, as https://host/data/0.tar; file:///data/0.tar for a file here");

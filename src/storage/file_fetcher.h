@@ -6,7 +6,7 @@
 
 namespace shardwise {
 
-/// Fetches file:///path. The validator is made from the file's identity.
+/// Fetches file:///path. The validator is derived from the file's identity.
 std::unique_ptr<Fetcher> make_file_fetcher();
 
 }  // namespace shardwise

@@ -23,7 +23,7 @@ constexpr char kScope[] = "https://www.googleapis.com/auth/devstorage.read_only"
 constexpr char kImpersonationScope[] = "https://www.googleapis.com/auth/cloud-platform";
 constexpr char kTokenUrl[] = "https://oauth2.googleapis.com/token";
 
-/// The path of the credentials file; empty if missing.
+/// Returns the path of the credentials file; empty if it is missing.
 std::string credentials_file() {
   std::string named = environment("GOOGLE_APPLICATION_CREDENTIALS");
   if (!named.empty()) return named;
@@ -33,7 +33,7 @@ std::string credentials_file() {
   return ::access(path.c_str(), R_OK) == 0 ? path : std::string();
 }
 
-/// A text field of the credentials file. Errors: InvalidArgument if it is missing.
+/// Returns a text member of the credentials file. Errors: InvalidArgument if it is missing.
 std::string required(const nlohmann::json& json, const char* name, const std::string& path) {
   std::string text = json_text(json, name);
   if (!text.empty()) return text;
@@ -46,8 +46,8 @@ std::string source_of(const std::string& path) {
   return "the Google credentials in " + in_quotes(path);
 }
 
-/// Extracts the subject token from the content of a file or an address: plain text, or a JSON
-/// field.
+/// Extracts the subject token from the content of a file or a URL: either plain text or a member of
+/// a JSON object.
 std::string subject_token_in(const std::string& text, const nlohmann::json& format,
                              const std::string& path) {
   std::string token(trimmed(text));
@@ -60,7 +60,7 @@ std::string subject_token_in(const std::string& text, const nlohmann::json& form
                         "see what its credential_source names");
 }
 
-/// An object within the credentials file; empty if missing.
+/// Returns an object inside the credentials file; empty if it is missing.
 nlohmann::json part_of(const nlohmann::json& json, const char* name) {
   const auto found = json.find(name);
   return found != json.end() && found->is_object() ? *found : nlohmann::json::object();
@@ -132,7 +132,7 @@ AccessToken GoogleTokens::of_file(const std::string& path, const CancelToken& ca
       source, cancel);
 }
 
-// https://google.aip.dev/auth/4117
+// Specified in https://google.aip.dev/auth/4117.
 AccessToken GoogleTokens::of_external_account(const nlohmann::json& json, const std::string& path,
                                               const CancelToken& cancel) {
   const std::string url = required(json, "token_url", path);

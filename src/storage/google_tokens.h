@@ -11,33 +11,35 @@
 
 namespace shardwise {
 
-/// Tokens for Google's services, from the "application default credentials" of Google's libraries.
+/// Provides tokens for Google's services, from the "application default credentials" of Google's
+/// libraries.
 ///
-/// The first of these sources is used:
+/// The first of these sources that exists is used:
 /// * the file that GOOGLE_APPLICATION_CREDENTIALS names;
 /// * the file that `gcloud auth application-default login` stored;
-/// * the metadata server of a machine at Google.
+/// * the metadata server of a Google Cloud machine.
 ///
-/// A file describes a service account, a user, or an external account (workload identity
-/// federation). For an external account, another provider's token is exchanged for one of Google's,
-/// and that for a service account's if the file names one to impersonate.
+/// The file describes a service account, a user, or an external account (workload identity
+/// federation). For an external account, the token of another provider is exchanged for a Google
+/// token. If the file names a service account to impersonate, that Google token is exchanged for a
+/// token of the service account.
 ///
 /// Threads: internally synchronised.
 class GoogleTokens {
  public:
   explicit GoogleTokens(const Fetchers::Options& options);
 
-  /// Returns a token; empty without any source of tokens.
-  /// @param refused  the token that the server refused; another is returned.
+  /// Returns a token; empty if no source is configured.
+  /// @param refused  token that the server refused; another token is returned.
   /// Errors: InvalidArgument (malformed file), Unsupported (other kinds of credentials),
-  ///   FetchError, Cancelled. No message holds a key or a token.
+  ///   FetchError, Cancelled. Messages never contain a key or a token.
   AccessToken find(const Refused& refused, const CancelToken& cancel);
 
  private:
   AccessToken of_file(const std::string& path, const CancelToken& cancel);
   AccessToken of_external_account(const nlohmann::json& json, const std::string& path,
                                   const CancelToken& cancel);
-  /// Gets the token of the other provider.
+  /// Gets the token of the other provider ("subject token").
   std::string subject_token(const nlohmann::json& json, const std::string& path,
                             const CancelToken& cancel);
   AccessToken impersonated(const nlohmann::json& json, const std::string& url,
@@ -51,8 +53,8 @@ class GoogleTokens {
   KeptCredentials<AccessToken> kept_;
 };
 
-/// The JSON Web Token (RFC 7519) that a service account exchanges for an access token, signed with
-/// its key by RS256.
+/// Returns the JSON Web Token (RFC 7519) that a service account exchanges for an access token. It
+/// is signed with the account's key by RS256.
 /// @param json_claims  the claims as JSON text.
 std::string signed_jwt(const std::string& json_header, const std::string& json_claims,
                        const std::string& key_pem);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr char kGsForm[] = "gs://bucket/object";
 
-/// Google's endpoint, or the emulator that the environment names.
+/// Returns the address of Google Cloud Storage, or of the emulator that the environment names.
 std::string gs_endpoint() {
   std::string endpoint = environment("STORAGE_EMULATOR_HOST");
   if (endpoint.empty()) return "https://storage.googleapis.com";
@@ -63,7 +63,8 @@ class GsFetcher : public Fetcher {
     return target(gs_endpoint() + "/" + bucket + "/" + percent_encoded(key, "/"), request);
   }
 
-  /// The target at `url`. Each attempt gets a fresh token. REQUIRES: `request` outlives the target.
+  /// Returns the target for `url`. Each attempt gets a fresh token. REQUIRES: `request` outlives
+  /// the target.
   HttpTarget target(const std::string& url, const Fetcher::Request& request) {
     HttpTarget target{.url = url};
     target.renew = [this, url, &request](const Refused& refused) {

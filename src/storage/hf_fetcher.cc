@@ -27,7 +27,7 @@ std::string hub_endpoint() {
   return endpoint.empty() ? "https://huggingface.co" : endpoint;
 }
 
-/// HF_TOKEN, or the token that `hf auth login` stored; may be empty.
+/// Returns HF_TOKEN, else the token that `hf auth login` stored; may be empty.
 std::string hub_token() {
   std::string token = environment("HF_TOKEN");
   if (!token.empty()) return token;
@@ -38,7 +38,7 @@ std::string hub_token() {
                                            : std::string();
 }
 
-/// Cuts off and returns the text before the next slash.
+/// Removes the text before the next slash from `rest` (with the slash), and returns it.
 std::string next_part(std::string_view& rest) {
   const std::size_t slash = std::min(rest.find('/'), rest.size());
   std::string part(rest.substr(0, slash));
@@ -83,7 +83,8 @@ class HfFetcher : public Fetcher {
   }
 
  private:
-  /// The Hub redirects to the file's actual host; the token is not forwarded there.
+  /// Returns the target for `url`. The Hub redirects to the host that stores the file; the token is
+  /// not forwarded to that host.
   HttpTarget target(const std::string& url) const {
     HttpTarget target{.url = url};
     const bool is_safe = keeps_secrets(url);
@@ -105,11 +106,12 @@ class HfFetcher : public Fetcher {
                   below(file.revision) + "/" + encoded_path(file, file.path));
   }
 
-  /// The revision as part of a path; empty for a bucket, which has no revisions.
+  /// Returns the revision as a path segment; empty for a bucket, which has no revisions.
   static std::string below(const std::string& revision) {
     return revision.empty() ? "" : "/" + percent_encoded(revision);
   }
-  /// The Hub takes a path in a bucket as a single part of its URL.
+  /// Encodes a path. In a bucket the path is a single segment of the Hub's URL, so its slashes are
+  /// encoded.
   static std::string encoded_path(const HubPath& of, const std::string& path) {
     return percent_encoded(path, of.kind == "buckets" ? "" : "/");
   }
@@ -143,8 +145,8 @@ HubPath parse_hub_path(const std::string& url, bool may_be_start) {
   const std::size_t at = name.find('@');
   if (at != std::string::npos) {
     if (is_bucket) refuse("a bucket has no revisions");
-    // A revision has its slashes encoded, e.g. my%2Fbranch, except for the Hub's refs/pr/1 and
-    // refs/convert/parquet.
+    // Slashes in a revision are encoded, e.g. my%2Fbranch. Exceptions are the Hub's own refs/pr/1
+    // and refs/convert/parquet.
     hub.revision = percent_decoded(name.substr(at + 1)).value_or("");
     name.resize(at);
     if (hub.revision == "refs" && (rest.starts_with("pr/") || rest.starts_with("convert/"))) {

@@ -8,10 +8,10 @@
 namespace shardwise {
 
 /// Fetches hf://datasets/owner/name[@revision]/path and hf://buckets/owner/name/path from the
-/// Hugging Face Hub, with the token of the environment. See docs/remote.md.
+/// Hugging Face Hub, with the token that the environment provides. See docs/remote.md.
 std::unique_ptr<Fetcher> make_hf_fetcher(const Fetchers::Options& options);
 
-/// A file or folder of a repository of the Hub.
+/// A file or folder in a repository of the Hub.
 struct HubPath {
   std::string kind;  ///< "datasets", "spaces", "models", "kernels", or "buckets"
   std::string repository;
@@ -20,7 +20,7 @@ struct HubPath {
 };
 
 /// Parses an hf: URL.
-/// @param may_be_start  the path is a prefix, and may be empty.
+/// @param may_be_start  the path is a prefix for a listing, and may be empty.
 /// Errors: InvalidArgument.
 HubPath parse_hub_path(const std::string& url, bool may_be_start = false);
 

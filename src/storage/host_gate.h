@@ -15,10 +15,10 @@ namespace shardwise {
 /// Processes: each process counts separately; a forked child begins at 0.
 class HostGate {
  public:
-  /// @param max  0 means no limit.
+  /// @param max  maximum number of transfers per host; 0 means no limit.
   explicit HostGate(int max) : max_(max) {}
 
-  /// One transfer among those of a host, while this object lives.
+  /// The right to run one transfer with a host. It ends when this object is destroyed.
   class [[nodiscard]] Turn {
    public:
     Turn(HostGate& gate, const std::string& origin) : gate_(gate), origin_(origin) {}
@@ -33,7 +33,7 @@ class HostGate {
     const std::uint64_t generation_ = process_generation();
   };
 
-  /// Waits until the host has a free place. Errors: Cancelled.
+  /// Waits until the host has fewer transfers than the maximum. Errors: Cancelled.
   /// @param origin  scheme://host[:port].
   Turn enter(const std::string& origin, const Fetcher::Request& request);
 

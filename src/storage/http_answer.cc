@@ -14,7 +14,7 @@
 namespace shardwise {
 namespace {
 
-/// Parses all of `text` as a number that a signed 64-bit integer can hold.
+/// Parses the whole of `text` as a number from 0 to the maximum of a signed 64-bit integer.
 std::optional<std::uint64_t> parse_number(std::string_view text) {
   std::uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

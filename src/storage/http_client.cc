@@ -24,12 +24,13 @@ bool is_redirect(const HttpResult& result) {
          (status == 301 || status == 302 || status == 303 || status == 307 || status == 308);
 }
 
-/// True if the same request may succeed later.
+/// True if the failure is temporary, so the same request may succeed later.
 bool is_passing(const HttpResult& result) {
   switch (result.code) {
     case CURLE_OK: {
       const int status = result.answer.status;
-      const bool is_for_good = status == 501 || status == 505;  // such requests are not supported
+      // The server does not support the request.
+      const bool is_for_good = status == 501 || status == 505;
       return status == 408 || status == 429 || (status / 100 == 5 && !is_for_good);
     }
     case CURLE_COULDNT_RESOLVE_HOST:
@@ -47,14 +48,15 @@ bool is_passing(const HttpResult& result) {
   }
 }
 
-/// True if the server did not answer. Includes timeouts: some networks drop packets silently.
+/// True if the server was not reached. Includes timeouts, because some networks drop packets
+/// silently.
 bool is_not_reached(const HttpResult& result) {
   return !result.was_stopped &&
          (result.code == CURLE_COULDNT_RESOLVE_HOST || result.code == CURLE_COULDNT_CONNECT ||
           result.code == CURLE_OPERATION_TIMEDOUT);
 }
 
-/// True if, for a host that has never answered, this failure suggests a wrong URL.
+/// True if this failure suggests a wrong URL, given that the host has never answered.
 bool may_be_misspelt(const HttpResult& result) {
   return result.code == CURLE_COULDNT_RESOLVE_HOST || result.code == CURLE_COULDNT_RESOLVE_PROXY ||
          result.code == CURLE_SSL_CONNECT_ERROR;
@@ -64,7 +66,7 @@ std::string try_later() {
   return "try again later, or for longer (" + spelled("Fetchers::Options::retry_for") + ")";
 }
 
-/// The remedy for a server's certificate, or an authorities' file, that is not accepted.
+/// Returns the remedy if a server's certificate, or the file of authorities, is not accepted.
 std::string trust_remedy(CURLcode code, const Authorities& authorities) {
   const std::string& path = authorities.file.empty() ? authorities.folder : authorities.file;
   if (!authorities.setting.empty() && code == CURLE_SSL_CACERT_BADFILE) {
@@ -135,19 +137,19 @@ std::string reason_of(const HttpResult& result) {
   throw_fetch_error(request.url, reason, remedy);
 }
 
-/// Takes no body.
+/// Ignores the body.
 class NoBody : public HttpBody {
  public:
   void begin(const HttpAnswer&) override {}
   bool write(std::string_view) override { return false; }
 };
 
-/// Retry budget for a host that has never answered and whose URL may be misspelt.
+/// Retry budget if the host has never answered and the URL may be misspelt.
 constexpr std::chrono::milliseconds kFirstContact{30'000};
 
 constexpr std::size_t kMaxTextBytes = std::size_t{16} << 20;
 
-/// Collects a text.
+/// Collects the body as text.
 class TextBody : public HttpBody {
  public:
   void begin(const HttpAnswer&) override { text_.clear(); }
@@ -166,7 +168,7 @@ HttpTarget renewed(const HttpTarget& target, const Refused& refused) {
   return target.renew ? target.renew(refused) : target;
 }
 
-/// True if the server says that the credentials are invalid, and others may exist.
+/// True if the server rejects the credentials and the target can renew them.
 bool is_refused(const HttpResult& result, const HttpTarget& target) {
   if (!target.renew || result.code != CURLE_OK) return false;
   const int status = result.answer.status;
@@ -176,13 +178,13 @@ bool is_refused(const HttpResult& result, const HttpTarget& target) {
   return status == 401 || ((status == 400 || status == 403) && is_expired);
 }
 
-/// Decides whether to repeat a request at once in another way: with other credentials, or as the
-/// answer says. Each way is tried once.
+/// Decides whether to repeat a request immediately in another way: with other credentials, or as
+/// the response indicates. Each way is tried once.
 class OtherWay {
  public:
   explicit OtherWay(const HttpTarget& target) : target_(target) {}
 
-  /// The target for the next attempt.
+  /// Returns the target for the next attempt.
   HttpTarget next() { return renewed(target_, std::exchange(refused_, {})); }
   bool is_found(const HttpResult& result) {
     if (is_refused(result, target_) && !std::exchange(has_renewed_, true)) {
@@ -192,24 +194,25 @@ class OtherWay {
     return target_.learn && result.code == CURLE_OK && !result.has_file() && !has_learned_ &&
            (has_learned_ = target_.learn(result));
   }
-  /// Allows one more renewal, as credentials may expire again.
+  /// Allows one more renewal after bytes have arrived, because credentials may expire again.
   void bytes_came() { has_renewed_ = false; }
 
  private:
   const HttpTarget& target_;
   bool has_renewed_ = false, has_learned_ = false;
-  Refused refused_;  // in the last attempt
+  Refused refused_;  // credentials refused in the last attempt
 };
 
-/// Removes the conditions of a query. A redirect has named the file's version, and the last host
-/// uses different validators.
+/// Removes the conditional headers of a query. They do not apply after a redirect that names the
+/// file's version, because the host it leads to uses other validators.
 HttpQuery without_conditions(HttpQuery query) {
   query.if_match.clear();
   query.if_range.clear();
   return query;
 }
 
-/// Time limit of an answer without a length, which may be endless. A longer retry_for replaces it.
+/// Time limit of a response without a length, which may be endless. If retry_for is longer, it
+/// replaces this limit.
 constexpr std::chrono::milliseconds kMaxWithoutLength = std::chrono::hours(1);
 
 }  // namespace
@@ -223,7 +226,8 @@ std::string clock_remedy(const HttpResult& result) {
   } else if (result.answer.date) {
     theirs = *result.answer.date;
   }
-  constexpr std::int64_t kNoticeable = std::int64_t{5} * 60;  // some servers allow only this much
+  // In seconds. Some servers reject larger clock differences.
+  constexpr std::int64_t kNoticeable = std::int64_t{5} * 60;
   const std::int64_t ours = std::time(nullptr);
   const bool is_said = result.error_name == "RequestTimeTooSkewed";
   const bool may_be = result.is_signed && theirs && std::abs(*theirs - ours) >= kNoticeable;
@@ -357,7 +361,7 @@ Fetcher::Stat HttpClient::stat(const HttpTarget& target, const Fetcher::Request&
   NoBody body;
   HttpResult result = ask_patiently(target, {.head_only = true}, request, body);
   const int status = result.answer.status;
-  // A URL may be signed for GET only, and some servers do not support HEAD.
+  // Repeat with GET: a URL may be signed for GET only, and some servers do not support HEAD.
   if (status == 400 || status == 403 || status == 405 || status == 501) {
     result = ask_patiently(target, {.range = "0-0"}, request, body);
   }
@@ -392,7 +396,7 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
     try {
       result = ask(other_way.next(), download.next_query(), request, download);
       if (download.finish(result)) return download.file();
-    } catch (const FetchError& wrong) {  // not the file, e.g. a proxy's page
+    } catch (const FetchError& wrong) {  // the body is not the file, e.g. it is a proxy's page
       if (download.is_endless() || !download.start_over() ||
           !backoff.wait_after_wrong(wrong.what())) {
         throw;
@@ -403,11 +407,12 @@ Fetcher::Stat HttpClient::fetch(const HttpTarget& target, const Fetcher::Request
     const HttpAnswer& answer = result.answer;
     if (result.code == CURLE_OK && answer.status == 416 && !range.end && range.begin > 0 &&
         download.position() == range.begin && answer.range && answer.range->total == range.begin) {
-      return stat(target, request);  // the file ends where the range begins
+      // The file ends where the range begins, so there is nothing to fetch.
+      return stat(target, request);
     }
     if (result.code == CURLE_OK && answer.status == 412 && download.stop_matching()) {
       stat(target, request);  // throws StaleIndex if the file has another version
-      continue;               // the file is right; the server does not understand If-Match
+      continue;               // the version is right, so the server misinterprets If-Match
     }
     if (!is_passing(result) && !result.has_file()) {
       throw_failure(result, target, request, options_, backoff.attempts());

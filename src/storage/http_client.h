@@ -13,11 +13,11 @@
 
 namespace shardwise {
 
-/// The remedy if a server refused a signature and its clock differs from this machine's; may be
-/// empty.
+/// Returns the remedy if a server refused a signature because its clock and this machine's differ;
+/// may be empty.
 std::string clock_remedy(const HttpResult& result);
 
-/// Requests files over http(s): follows redirects, retries, and resumes after cuts.
+/// Fetches files over http(s). Follows redirects, retries, and resumes interrupted transfers.
 /// Threads: internally synchronised.
 /// Errors: as Fetcher.
 class HttpClient {
@@ -31,27 +31,27 @@ class HttpClient {
 
   struct Text {
     HttpResult result;
-    std::string text;  ///< body of a 200, up to 16 MiB
+    std::string text;  ///< body of a response with status 200, up to 16 MiB
   };
   /// Returns the text at an address. Errors: as fetch().
   /// @param next_page  if not null, receives the address of the next page from the Link header.
   std::string get_text(const HttpTarget& target, const Fetcher::Request& request,
                        const HttpQuery& query = {}, std::string* next_page = nullptr);
-  /// Sends a request to a service, and returns its answer, whatever its status. Errors: as fetch().
+  /// Sends a request to a service, and returns the response with any status. Errors: as fetch().
   Text ask_for_text(const HttpTarget& target, const HttpQuery& query,
                     const Fetcher::Request& request);
 
  private:
-  /// Sends one request, after waiting for the host's gate.
+  /// Waits until the HostGate admits the transfer, then sends one request.
   HttpResult exchange(const HttpTarget& target, const HttpQuery& query,
                       const Fetcher::Request& request, HttpBody& body);
-  /// Makes one attempt, following redirects.
+  /// Makes one attempt, and follows redirects.
   HttpResult ask(HttpTarget target, const HttpQuery& query, const Fetcher::Request& request,
                  HttpBody& body);
   /// Makes attempts until one succeeds or fails permanently.
   HttpResult ask_patiently(const HttpTarget& target, const HttpQuery& query,
                            const Fetcher::Request& request, HttpBody& body);
-  /// Waits until the next attempt; returns false if the retry budget is spent.
+  /// Pauses before the next attempt. Returns false if the retry budget is spent.
   bool try_again(Backoff& backoff, const HttpResult& result, const Fetcher::Request& request);
   HttpTarget redirected(const HttpTarget& from, const std::string& to,
                         const Fetcher::Request& request) const;
@@ -63,7 +63,7 @@ class HttpClient {
 
   struct Host {
     bool has_answered = false;
-    bool is_said_to_fail = false;  ///< on_retry was called, and the host has not recovered
+    bool is_said_to_fail = false;  ///< on_retry was called, and the host has not recovered since
   };
   Mutex mutex_;
   std::map<std::string, Host> hosts_ SHARDWISE_GUARDED_BY(mutex_);  // by origin

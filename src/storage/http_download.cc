@@ -8,18 +8,21 @@
 namespace shardwise {
 namespace {
 
-/// Bytes collected per write to the sink, since libcurl delivers only 16 KiB at a time.
+/// Number of bytes collected before a write to the sink, because libcurl delivers at most 16 KiB at
+/// a time.
 constexpr std::size_t kWriteBufferBytes = std::size_t{256} * 1024;
 
 constexpr std::string_view kLyingServer = "the server or a proxy before it is at fault";
 
 std::string bytes_text(std::uint64_t count) { return human_count(count) + " bytes"; }
 
-/// Two versions of equal size within this time probably come from two nodes, not from a change.
+/// If a file of the same size has two versions within this time, they probably come from two nodes,
+/// not from a change.
 constexpr std::chrono::seconds kSoon{10};
 constexpr std::size_t kMaxSeen = 4096;
 
-/// "Content-Encoding: gzip", if the bytes sent differ from those stored; else empty.
+/// Returns "Content-Encoding: gzip" if the bytes sent differ from the bytes stored; otherwise
+/// empty.
 std::string encoding_of(const HttpAnswer& answer) {
   if (!answer.content_encoding.empty()) {
     return "Content-Encoding: " + escaped(answer.content_encoding);
@@ -30,13 +33,13 @@ std::string encoding_of(const HttpAnswer& answer) {
                    ", sent without it";
 }
 
-/// `reason`, followed by the answer's encoding if it has one, as a possible cause.
+/// Returns `reason`. If the response has an encoding, it is appended as a possible cause.
 std::string with_encoding(std::string_view reason, const HttpAnswer& answer) {
   const std::string encoding = encoding_of(answer);
   return std::string(reason) + (encoding.empty() ? "" : "; the answer has " + encoding);
 }
 
-/// True for encodings that are not supported, and are never those of stored files.
+/// True for encodings that are not supported, and that stored files never have.
 bool is_unreadable(std::string_view encoding) {
   return encoding == "br" || encoding == "deflate" || encoding == "compress" ||
          encoding == "x-compress";
@@ -90,8 +93,9 @@ HttpQuery HttpDownload::next_query() {
     if (range.end) query.range += std::to_string(*range.end - 1);
     if (position_ > range.begin) query.if_range = validator_;
   }
-  // Other validators are only compared with the answer's. If-Match fails for every weak ETag, and a
-  // file that was reverted to an older one passes If-Unmodified-Since.
+  // Send If-Match only for a strong ETag; other validators are compared with the response's.
+  // If-Match always fails for a weak ETag. If-Unmodified-Since would accept a file that was
+  // replaced by an older one.
   if (matches_ && is_strong_etag(request_.validator)) query.if_match = request_.validator;
   return query;
 }
@@ -116,7 +120,7 @@ void HttpDownload::begin(const HttpAnswer& answer) {
                       "the Content-Length or Content-Range of the answer is malformed",
                       kLyingServer);
   }
-  // The answer to a request with If-Range need not repeat the validator.
+  // The response to a request with If-Range may omit the validator.
   const bool is_later = position_ > request_.range.begin;
   const bool is_same = is_later && answer.status == 206 && answer.validator().empty();
   if (is_unreadable(answer.content_encoding)) {
@@ -125,7 +129,7 @@ void HttpDownload::begin(const HttpAnswer& answer) {
   if (!is_same) versions_.take(request_, answer.file(), answer);
   if (is_later && !is_same && answer.range_validator() != validator_) {
     restart("the file changed while it was fetched");
-    if (answer.status == 206) {  // part of another version: request the whole file
+    if (answer.status == 206) {  // this is part of another version: request the whole file
       was_restarted_ = true;
       return;
     }
@@ -239,8 +243,8 @@ void HttpDownload::flush() {
 bool HttpDownload::finish(const HttpResult& result) {
   if (result.has_file() && !has_begun_) begin(result.answer);
   flush();
-  // If all bytes arrived, ignore how the connection ended. For example, libcurl may find just then
-  // that the last bytes came too slowly.
+  // If all bytes have arrived, ignore how the connection ended. For example, libcurl may report at
+  // that moment that the last bytes came too slowly.
   const bool has_all = has_begun_ && end_ && position_ == *end_;
   if ((!result.has_file() && !has_all) || was_restarted_) return false;
   if (result.has_excess) {

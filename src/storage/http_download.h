@@ -14,13 +14,13 @@
 
 namespace shardwise {
 
-/// Remembers the versions that servers named recently, by URL. It distinguishes a replaced file
-/// from a server whose nodes name different versions.
+/// Remembers, per URL, the versions that servers named recently. With them, a replaced file can be
+/// distinguished from a server whose nodes name different versions of the same file.
 /// Threads: internally synchronised.
 class SeenVersions {
  public:
-  /// Records what an answer says of the file.
-  /// Errors: StaleIndex if the request wants another version.
+  /// Records the file's version in a response.
+  /// Errors: StaleIndex if the request asks for another version.
   void take(const Fetcher::Request& request, const Fetcher::Stat& file, const HttpAnswer& answer);
 
  private:
@@ -32,15 +32,15 @@ class SeenVersions {
   std::map<std::string, Seen> by_url_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
-/// Assembles one range of a file from as many answers as needed. Checks each answer against its
-/// headers and the previous answers.
+/// Assembles one range of a file from as many responses as needed. Checks each response for
+/// consistency with its headers and with previous responses.
 /// Threads: one.
 ///
 ///     begin           position        end
 ///       |== taken ======|-- wanted -----|
 class HttpDownload : public HttpBody {
  public:
-  /// @param max_without_length  time limit of an answer without a length.
+  /// @param max_without_length  time limit of a response without a length.
   HttpDownload(const Fetcher::Request& request, Fetcher::Sink& sink, SeenVersions& versions,
                std::chrono::milliseconds max_without_length)
       : request_(request),
@@ -49,18 +49,20 @@ class HttpDownload : public HttpBody {
         max_without_length_(max_without_length),
         position_(request.range.begin) {}
 
-  /// The request for the missing bytes, or for the whole range if the answers name no version.
+  /// Returns the query for the missing bytes, or for the whole range if the responses name no
+  /// version.
   HttpQuery next_query();
-  /// Stops sending If-Match; the answers are still checked for the wanted version. Returns false if
-  /// called before.
+  /// Stops sending If-Match. Responses are still checked for the requested version. Returns false
+  /// if this was called before.
   bool stop_matching() noexcept { return std::exchange(matches_, false); }
-  /// Takes the result of an exchange. True if everything has arrived.
+  /// Processes the result of an exchange. Returns true if everything has arrived.
   bool finish(const HttpResult& result);
-  /// Discards the bytes received, to request all of them again. False if the sink cannot restart.
+  /// Discards the received bytes, so that all are requested again. Returns false if the sink cannot
+  /// restart.
   bool start_over();
   /// True if the last exchange delivered bytes.
   bool has_progress() const noexcept { return has_progress_; }
-  /// True if an answer without a length exceeded its time limit.
+  /// True if a response without a length exceeded its time limit.
   bool is_endless() const noexcept { return is_endless_; }
   std::uint64_t position() const noexcept { return position_; }
   const Fetcher::Stat& file() const noexcept { return file_; }
@@ -72,7 +74,7 @@ class HttpDownload : public HttpBody {
   void begin_whole(const HttpAnswer& answer);
   void begin_part(const HttpAnswer& answer);
   void require_it_may_end();
-  /// Discards the bytes received. Errors: FetchError if the sink cannot restart.
+  /// Discards the received bytes. Errors: FetchError if the sink cannot restart.
   void restart(std::string_view why);
   void flush();
 
@@ -80,17 +82,18 @@ class HttpDownload : public HttpBody {
   Fetcher::Sink& sink_;
   SeenVersions& versions_;
   const std::chrono::milliseconds max_without_length_;
-  std::chrono::steady_clock::time_point began_;  ///< start of this answer
+  std::chrono::steady_clock::time_point began_;  ///< start of the current response
   bool is_endless_ = false;
   std::uint64_t position_;
-  std::optional<std::uint64_t> end_;  ///< end of this answer
-  bool has_begun_ = false;            ///< in this answer
+  std::optional<std::uint64_t> end_;  ///< end of the current response
+  bool has_begun_ = false;            ///< the current response's body has begun
   bool has_progress_ = false;
-  bool was_restarted_ = false;  ///< the part that arrived is void: request the whole range
-  bool matches_ = true;         ///< send If-Match, if the validator permits it
-  std::string validator_;       ///< for If-Range, from the answers so far
+  /// The received part is of another version: request the whole range.
+  bool was_restarted_ = false;
+  bool matches_ = true;    ///< send If-Match if the validator permits it
+  std::string validator_;  ///< value of If-Range, from the responses so far
   Fetcher::Stat file_;
-  std::string buffer_;  ///< received, and not yet in the sink
+  std::string buffer_;  ///< received bytes that are not yet in the sink
 };
 
 }  // namespace shardwise

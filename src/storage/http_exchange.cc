@@ -16,10 +16,10 @@
 namespace shardwise {
 namespace {
 
-/// Length of the part of an error page that is read.
+/// An error page is read up to this length.
 constexpr std::size_t kMaxErrorText = std::size_t{16} * 1024;
 
-/// The word in <Code>...</Code>.
+/// Returns the word in <Code>...</Code>.
 std::string error_name(std::string_view page) {
   std::string word = xml_text(page, "Code");
   const bool is_word =
@@ -27,8 +27,8 @@ std::string error_name(std::string_view page) {
   return is_word ? word : std::string();
 }
 
-/// Finishes a transfer when all information about it has been read. An unfinished transfer loses
-/// its connection.
+/// Finishes a transfer after all information about it has been read. Until then the handle keeps
+/// the information; without finishing, the connection would be lost.
 class Finish {
  public:
   explicit Finish(CurlHandle& handle) noexcept : handle_(handle) {}
@@ -43,14 +43,14 @@ class Finish {
   CurlHandle& handle_;
 };
 
-/// A handle for one exchange, and the state of its callbacks. Exceptions never pass through
-/// libcurl.
+/// One exchange: its libcurl handle and the state of its callbacks. Exceptions never propagate
+/// through libcurl.
 class Exchange {
  public:
   Exchange(CurlPool& pool, const Fetcher::Request& request, HttpBody& body)
       : pool_(pool), request_(request), body_(body), handle_(pool.take()) {}
-  /// A connection with unread bytes is closed, as they would be taken for the next answer. A handle
-  /// that failed is not reused: after one unknown host it finds no hosts (libcurl 7.88).
+  /// Closes a connection with unread bytes, because they would be taken for the next response.
+  /// Discards a handle that failed: libcurl 7.88 cannot resolve any host after one unknown host.
   ~Exchange() {
     if (is_reusable_ && !result_.has_excess) pool_.give_back(std::move(handle_));
   }
@@ -97,16 +97,17 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
   is_plain_ = target.url.starts_with("http://");
   result_.answer.version = target.version;
   set(CURLOPT_URL, target.url.c_str());
-  // Since 8.12 libcurl refuses to sign a path unchanged; s3_target() accepts only paths that need
-  // no change.
+  // Leave the path unchanged. Since 8.12, libcurl refuses this for signed requests; s3_target()
+  // accepts only paths that libcurl does not change.
   if (target.sigv4.empty()) set(CURLOPT_PATH_AS_IS, 1L);
 #if LIBCURL_VERSION_NUM >= 0x075500
   set(CURLOPT_PROTOCOLS_STR, "http,https");
 #else
   set(CURLOPT_PROTOCOLS, static_cast<long>(CURLPROTO_HTTP | CURLPROTO_HTTPS));
 #endif
-  set(CURLOPT_FOLLOWLOCATION, 0L);  // the client follows redirects by its rules
-  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));  // one per connection
+  set(CURLOPT_FOLLOWLOCATION, 0L);  // HttpClient follows redirects by its own rules
+  // One transfer per connection.
+  set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   set(CURLOPT_NOSIGNAL, 1L);
   set(CURLOPT_TCP_KEEPALIVE, 1L);
   set(CURLOPT_BUFFERSIZE, 512L * 1024);
@@ -140,7 +141,7 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
   if (!query.range.empty()) set(CURLOPT_RANGE, query.range.c_str());
   if (!query.if_range.empty()) headers_.add("If-Range: " + query.if_range);
   if (!query.if_match.empty()) headers_.add("If-Match: " + query.if_match);
-  // Omitted if headers are signed, since some proxies rewrite it.
+  // Omit this header in signed requests, because some proxies rewrite it.
   if (target.sigv4.empty()) headers_.add("Accept-Encoding: identity");
   for (const std::string& header : target.headers) headers_.add(header);
   if (target.sign) {
@@ -156,20 +157,23 @@ void Exchange::prepare(const Fetchers::Options& options, const HttpTarget& targe
   set(CURLOPT_NOPROGRESS, 0L);
   set(CURLOPT_XFERINFOFUNCTION, &on_progress);
   set(CURLOPT_XFERINFODATA, this);
-  // Only the debug callback shows bytes beyond Content-Length that arrived with the last ones.
+  // Only the debug callback reports bytes beyond Content-Length that arrived together with the last
+  // ones.
   set(CURLOPT_VERBOSE, 1L);
   set(CURLOPT_DEBUGFUNCTION, &on_debug);
   set(CURLOPT_DEBUGDATA, this);
 }
 
-/// Trusts these authorities alone: libcurl may have been built with a default folder.
+/// Trusts only these authorities; libcurl may have been built with a default folder, which is
+/// disabled.
 void Exchange::trust(const Authorities& authorities) {
   if (authorities.are_built_in || authorities.are_none()) return;
   set(CURLOPT_CAINFO, authorities.file.empty() ? nullptr : authorities.file.c_str());
   if (!authorities.folder.empty()) {
     set(CURLOPT_CAPATH, authorities.folder.c_str());
   } else {
-    curl_easy_setopt(handle_.get(), CURLOPT_CAPATH, nullptr);  // may be unsupported
+    // Some TLS libraries do not support this option.
+    curl_easy_setopt(handle_.get(), CURLOPT_CAPATH, nullptr);
   }
 }
 
@@ -211,7 +215,8 @@ bool Exchange::take_body(std::string_view bytes) {
   if (status != 200 && status != 206) {
     const std::size_t room = kMaxErrorText - result_.error_text.size();
     result_.error_text += bytes.substr(0, room);
-    return bytes.size() <= room;  // a longer page is cut, and the connection closed
+    // If the page is longer, it is truncated and the connection closed.
+    return bytes.size() <= room;
   }
   if (!body_began_) body_.begin(result_.answer);
   body_began_ = true;
@@ -219,7 +224,8 @@ bool Exchange::take_body(std::string_view bytes) {
   return !result_.was_stopped;
 }
 
-/// True if more bytes wait where the next answer should begin. Undetectable over TLS.
+/// True if unread bytes remain where the next response should begin. Over TLS this cannot be
+/// detected.
 bool Exchange::has_unread_bytes() const {
   curl_socket_t socket = CURL_SOCKET_BAD;
   if (!is_plain_ || curl_easy_getinfo(handle_.get(), CURLINFO_ACTIVESOCKET, &socket) != CURLE_OK ||
@@ -232,7 +238,7 @@ bool Exchange::has_unread_bytes() const {
 
 std::string Exchange::reason(CURLcode code) const {
   const std::string_view message(message_);
-  // libcurl's detailed messages name hosts and ports. One that might quote a URL is replaced.
+  // libcurl's detailed messages name hosts and ports. A message that might quote a URL is replaced.
   const bool is_safe = !message.empty() && message.find("://") == std::string_view::npos &&
                        message.find('@') == std::string_view::npos;
   return escaped(is_safe ? message : std::string_view(curl_easy_strerror(code)));
@@ -248,7 +254,7 @@ HttpResult Exchange::perform() {
   is_reusable_ = code == CURLE_OK;
   if (thrown_) std::rethrow_exception(thrown_);
   if (code == CURLE_ABORTED_BY_CALLBACK) check_cancelled(request_);
-  // Only the start of an error page is needed.
+  // Stopping early is a success for an error page, because only its start is needed.
   if (code == CURLE_WRITE_ERROR && result_.error_text.size() == kMaxErrorText) code = CURLE_OK;
   result_.code = code;
   if (code == CURLE_OK) {

@@ -22,9 +22,10 @@ namespace {
 
 constexpr std::uint64_t kMaxNetrcBytes = std::uint64_t{16} << 20;
 
-/// The file with users and passwords by host; empty if missing.
+/// Returns the path of the netrc file, which has users and passwords by host; empty if it is
+/// missing.
 /// Errors: InvalidArgument if a named file cannot be read, or a file is not text. libcurl would
-///   silently find no passwords in it.
+///   silently find no passwords in such a file.
 std::string find_netrc(const std::string& named) {
   constexpr std::string_view kWhat = "the netrc file";
   std::string path = named.empty() ? environment("NETRC") : named;
@@ -39,7 +40,7 @@ std::string find_netrc(const std::string& named) {
     throw InvalidArgument("the netrc file is a pipe, and is read for each request", in_quotes(path),
                           "name a file");
   }
-  if (!S_ISREG(status.st_mode)) return path;  // /dev/null
+  if (!S_ISREG(status.st_mode)) return path;  // e.g. /dev/null
   const std::string text = read_text(path, kMaxNetrcBytes, kWhat);
   if (checked_text(text, kWhat, in_quotes(path)).size() == text.size()) return path;
   throw InvalidArgument("the netrc file begins with a byte order mark", in_quotes(path),
@@ -52,7 +53,7 @@ bool has_authorization(const std::vector<std::string>& headers) {
   });
 }
 
-/// Adds the credentials that the options give.
+/// Adds the credentials that the options specify.
 void identify(HttpTarget& target, const Url& url, const Fetchers::Options& options,
               const CancelToken& cancel) {
   target.headers = options.headers;
@@ -75,7 +76,7 @@ void identify(HttpTarget& target, const Url& url, const Fetchers::Options& optio
   target.login_remedy = "check the token in " + in_quotes(options.bearer_token_file);
 }
 
-/// The target of `url`. Its userinfo becomes user and password.
+/// Returns the target for `url`. The URL's userinfo becomes user and password.
 HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
                      const CancelToken& cancel) {
   const Url parsed = parse_url(url);
@@ -101,7 +102,7 @@ HttpTarget target_of(const std::string& url, const Fetchers::Options& options,
   target.user = *user;
   target.password = *password;
   identify(target, parsed, options, cancel);
-  if (!options.bearer_token_file.empty()) {  // the token may be renewed meanwhile
+  if (!options.bearer_token_file.empty()) {  // the token may be replaced during a transfer
     target.renew = [url, &options, cancel](const Refused&) {
       return target_of(url, options, cancel);
     };

@@ -12,12 +12,14 @@ namespace shardwise {
 /// Fetches http and https URLs.
 std::unique_ptr<Fetcher> make_http_fetcher(const Fetchers::Options& options);
 
-/// The headers of the options that are sent to a store: those whose names begin with `beginning`.
-/// @param beginning  in lower case, e.g. "x-amz-". Empty means that the store has no such headers.
+/// Returns those headers of the options that are sent to a store: their names begin with
+/// `beginning`.
+/// @param beginning  in lower case, e.g. "x-amz-". Empty means that the store accepts no such
+///   headers.
 std::vector<std::string> headers_of_store(const Fetchers::Options& options,
                                           std::string_view beginning);
-/// A suffix for a remedy, if some credentials of the options were not sent to the store; else
-/// empty.
+/// If some credentials of the options were not sent to the store, returns a suffix for a remedy
+/// that says so; otherwise empty.
 std::string unsent_headers(const Fetchers::Options& options, std::string_view beginning = {});
 
 }  // namespace shardwise

@@ -21,13 +21,14 @@ system_clock::time_point time_after_1970(std::int64_t seconds) {
 system_clock::time_point time_from_now(std::int64_t seconds) {
   const std::int64_t now = system_clock::to_time_t(system_clock::now());
   std::int64_t then = 0;
-  if (__builtin_add_overflow(now, seconds, &then)) then = seconds;  // clamped as well
+  // On overflow, time_after_1970() clamps the value.
+  if (__builtin_add_overflow(now, seconds, &then)) then = seconds;
   return time_after_1970(then);
 }
 
 namespace {
 
-/// Parses +HH:MM, +HHMM or +HH, or the same with a minus.
+/// Parses an offset of the form +HH:MM, +HHMM or +HH, or with a minus sign.
 std::optional<std::int64_t> seconds_before_utc(std::string_view offset) {
   if (offset.empty() || (offset[0] != '+' && offset[0] != '-')) return std::nullopt;
   std::string digits(offset.substr(1));

@@ -10,15 +10,15 @@
 
 namespace shardwise {
 
-/// The text of member `name`; empty if it is missing or `json` is not an object.
+/// Returns the text member `name`; empty if it is missing or `json` is not an object.
 inline std::string json_text(const nlohmann::json& json, const char* name) {
   if (!json.is_object()) return {};
   const auto found = json.find(name);
   return found != json.end() && found->is_string() ? found->get<std::string>() : std::string();
 }
 
-/// The number of member `name`, truncated; nullopt if missing. Accepts an integer in a text.
-/// Clamped to 10^15, which exceeds any time.
+/// Returns the number member `name`, truncated to an integer; nullopt if it is missing. Accepts an
+/// integer in a string. Clamped to 10^15, more than any real time in seconds.
 inline std::optional<std::int64_t> json_count(const nlohmann::json& json, const char* name) {
   if (const std::string text = json_text(json, name); !text.empty()) return parse_int64(text);
   if (!json.is_object()) return std::nullopt;

@@ -14,27 +14,28 @@
 
 namespace shardwise {
 
-/// The id() of credentials that a server just refused; nullopt if it did not.
+/// The id() of credentials that a server just refused; nullopt if none were refused.
 using Refused = std::optional<std::string>;
 
-/// Caches credentials from a service. They are renewed when a quarter of their lifetime, or 5
-/// minutes, is left, whichever is less.
+/// Caches credentials that a service issued. They are renewed when a quarter of their lifetime, but
+/// at most 5 minutes, remains.
 ///
-/// From then on one thread requests new credentials while the others use the old ones. If the
-/// request fails, the old ones are used until they expire; then its error is thrown.
+/// When a renewal is due, one thread requests new credentials while other threads use the old ones.
+/// If the request fails, the old credentials are used until they expire; afterwards the error is
+/// thrown.
 ///
 /// Threads: internally synchronised.
 /// Processes: a forked child inherits the cached credentials.
 /// @tparam Credentials  has are_there(), id(), and `expires` (nullopt if unknown or never).
-/// @tparam Clock  clock of `expires`; replaced in tests.
+/// @tparam Clock  the clock of `expires`; tests replace it.
 template <class Credentials, class Clock = std::chrono::system_clock>
 class KeptCredentials {
  public:
   using Ask = std::function<Credentials(const CancelToken&)>;
 
   /// Returns the cached credentials, or new ones from `ask`.
-  /// @param name     identifies the origin: credentials of another name are requested anew.
-  /// @param refused  the id() that the server refused; others are returned.
+  /// @param name     cache key; credentials cached under another name are not used.
+  /// @param refused  the id() that the server refused; other credentials are returned.
   /// Errors: errors of `ask`; Cancelled.
   Credentials get(const std::string& name, Refused refused, const Ask& ask,
                   const CancelToken& cancel);
@@ -55,7 +56,8 @@ class KeptCredentials {
   Mutex mutex_;
   Condition renewed_;
   std::optional<Kept> kept_ SHARDWISE_GUARDED_BY(mutex_);
-  /// 1 + generation of the process in which a thread calls `ask`; 0 if no thread does.
+  /// 1 + generation of the process in which a thread is calling `ask`; 0 if no thread is calling
+  /// it.
   std::uint64_t renewing_ SHARDWISE_GUARDED_BY(mutex_) = 0;
 };
 
@@ -74,7 +76,7 @@ auto KeptCredentials<Credentials, Clock>::renewal_of(const Credentials& credenti
 template <class Credentials, class Clock>
 void KeptCredentials<Credentials, Clock>::finish(const std::string& name,
                                                  const Credentials* credentials, bool has_before) {
-  constexpr std::chrono::seconds kAskAgain{30};  // after a failure
+  constexpr std::chrono::seconds kAskAgain{30};  // wait after a failure
   const Lock lock(mutex_);
   renewing_ = 0;
   if (credentials != nullptr) {
@@ -101,13 +103,14 @@ Credentials KeptCredentials<Credentials, Clock>::get(const std::string& name, Re
         break;
       }
       renewed_.wait(mutex_, cancel);
-      if (renewing_ == 0) refused.reset();  // another thread has brought new ones
+      if (renewing_ == 0) refused.reset();  // another thread has renewed the credentials
     }
     renewing_ = process_generation() + 1;
   }
   try {
     Credentials credentials = ask(cancel);
-    if (before && !credentials.are_there()) credentials = *before;  // the service is away
+    // Keep the old credentials if the service has none now.
+    if (before && !credentials.are_there()) credentials = *before;
     finish(name, &credentials, before.has_value());
     return credentials;
   } catch (const Cancelled&) {

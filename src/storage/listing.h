@@ -9,16 +9,16 @@
 
 namespace shardwise {
 
-/// Adds the URLs of one page of a list, and returns the name of the next page; empty after the
-/// last.
+/// Appends the URLs of one page of a listing to `urls`. Returns the name of the next page; empty
+/// after the last page.
 using ListPage =
     std::function<std::string(const std::string& page, std::vector<std::string>& urls)>;
 
-/// All URLs of a paged list, sorted bytewise. `page` is first called with "".
+/// Returns all URLs of a paged listing, sorted bytewise. The first call of `page` gets "".
 /// Errors: FetchError if a page names itself as the next; Cancelled; errors of `page`.
 std::vector<std::string> list_pages(const Fetcher::Request& request, const ListPage& page);
 
-/// Throws FetchError: the server's answer is not a list.
+/// Throws FetchError, because the server's response is not a listing.
 [[noreturn]] void throw_no_list(const std::string& url);
 
 }  // namespace shardwise

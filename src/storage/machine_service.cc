@@ -7,14 +7,14 @@
 namespace shardwise {
 namespace {
 
-/// Most machines are not in a cloud, and must not wait for its service.
+/// Reduces the timeouts. Most machines are not in a cloud, and must not wait long for a service.
 Fetchers::Options impatient(Fetchers::Options options) {
   options.connect_timeout = std::min(options.connect_timeout, std::chrono::milliseconds(1000));
   options.max_retries = std::min(options.max_retries, 1);
   return options;
 }
 
-/// The service is on this machine: if it is away for longer, it will not return soon.
+/// Limits retries to a minute. The service is on this machine, so a longer outage is not temporary.
 Fetchers::Options patient_for_a_minute(Fetchers::Options options) {
   options.retry_for =
       std::min<std::chrono::milliseconds>(options.retry_for, std::chrono::minutes(1));
@@ -37,7 +37,7 @@ std::optional<std::string> MachineService::ask(const HttpTarget& target, const H
     return text_of(near_client_.ask_for_text(target, query, request));
   } catch (const NotReached&) {
     if (promised_by.empty()) return std::nullopt;
-  } catch (const FetchError&) {  // it exists, and failed
+  } catch (const FetchError&) {  // it exists, but failed
   }
   try {
     return text_of(client_.ask_for_text(target, query, request));

@@ -8,18 +8,19 @@
 
 namespace shardwise {
 
-/// A cloud's service that gives a machine its credentials, at an address local to that machine.
+/// A cloud's service that issues credentials to a machine, at an address that only this machine
+/// reaches.
 ///
 /// Threads: internally synchronised.
 class MachineService {
  public:
   explicit MachineService(const Fetchers::Options& options);
 
-  /// Returns the answer; nullopt if there is no such service, or it has no credentials. A missing
+  /// Returns the response; nullopt if the service does not exist or has no credentials. A missing
   /// service is detected within seconds.
-  /// @param promised_by  the environment variable that promises the service; may be empty. With a
-  ///   promise, it is an error if the service is not reached for a minute.
-  /// Errors: FetchError if it exists, but fails (429, 5xx) even after retries.
+  /// @param promised_by  name of the environment variable that announces the service; may be empty.
+  ///   If a variable announces the service, failing to reach it for a minute is an error.
+  /// Errors: FetchError if the service exists, but still fails (429, 5xx) after retries.
   std::optional<std::string> ask(const HttpTarget& target, const HttpQuery& query,
                                  std::string_view promised_by, const CancelToken& cancel);
 

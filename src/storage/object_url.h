@@ -4,15 +4,15 @@
 
 namespace shardwise {
 
-/// The parts of scheme://bucket/key. The key is unencoded bytes.
+/// The parts of scheme://bucket/key. The key is decoded to bytes.
 struct ObjectUrl {
   std::string bucket, key;
 };
 
 /// Parses the URL of an object.
-/// @param form          for error messages: "gs://bucket/object".
-/// @param may_be_start  the key is a prefix, and may be empty.
-/// Errors: InvalidArgument; the message has the URL without its secrets.
+/// @param form          expected form for error messages, e.g. "gs://bucket/object".
+/// @param may_be_start  the key is a prefix for a listing, and may be empty.
+/// Errors: InvalidArgument; the message quotes the URL without secrets.
 ObjectUrl parse_object_url(const std::string& url, const char* form, bool may_be_start = false);
 
 }  // namespace shardwise

@@ -6,11 +6,12 @@
 
 namespace shardwise::detail {
 
-/// The total time that this thread has waited for shards to be opened: fetched, unpacked, mapped
-/// and checked, by this thread or another.
+/// Returns the total time that this thread has waited for shards to be opened, i.e. fetched,
+/// unpacked, mapped and checked, by this thread or by another.
 [[nodiscard]] SHARDWISE_EXPORT std::chrono::nanoseconds opening_time() noexcept;
 
-/// Adds its lifetime to this thread's opening_time(). Must not be nested.
+/// Adds the time from construction to destruction to this thread's opening_time(). Must not be
+/// nested.
 class SHARDWISE_EXPORT OpeningTimer {
  public:
   OpeningTimer() noexcept : begin_(std::chrono::steady_clock::now()) {}

@@ -24,8 +24,8 @@ namespace shardwise {
 namespace {
 
 constexpr std::size_t kPipeBufferBytes = std::size_t{256} * 1024;
-constexpr std::size_t kMaxComplaint = 4096;  ///< kept from the end of standard error
-constexpr int kPollMs = 100;                 ///< delay until a cancel is seen
+constexpr std::size_t kMaxComplaint = 4096;  ///< bytes kept from the end of standard error
+constexpr int kPollMs = 100;                 ///< milliseconds until a cancellation is noticed
 
 std::string command_of(const std::string& url) {
   return url.substr(url.starts_with('|') ? 1 : std::strlen("pipe:"));
@@ -53,8 +53,8 @@ class PipeEnd {
   int ends_[2];
 };
 
-/// A command in its own process group. If destroyed early, it is killed with all processes that it
-/// started.
+/// A command that runs in its own process group. If this object is destroyed before the command
+/// ends, the command and all processes in its group are killed.
 class Command {
  public:
   Command(std::vector<std::string> words, const std::string& url);
@@ -68,7 +68,7 @@ class Command {
 
   int out() const noexcept { return out_.reading(); }
   int err() const noexcept { return err_.reading(); }
-  /// Its status as of waitpid().
+  /// Waits for the command to end, and returns its status as from waitpid().
   int wait() noexcept {
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -115,7 +115,7 @@ Command::Command(std::vector<std::string> words, const std::string& url) {
   }
 }
 
-/// The last line of a command's standard error, for error messages.
+/// Returns the last line of a command's standard error, for error messages.
 std::string last_line(std::string_view text) {
   const std::size_t last = text.find_last_not_of("\r\n");
   if (last == std::string_view::npos) return {};
@@ -124,12 +124,12 @@ std::string last_line(std::string_view text) {
   return in_quotes(before == std::string_view::npos ? text : text.substr(before + 1));
 }
 
-/// Forwards those bytes of a stream that are in a range.
+/// Forwards the bytes of a stream that are within a range.
 class RangeOf {
  public:
   RangeOf(const Fetcher::Range& range, Fetcher::Sink& sink) : range_(range), sink_(sink) {}
 
-  /// Returns false once the range is full.
+  /// Returns false once the range is complete.
   bool take(std::string_view bytes) {
     const std::uint64_t start = position_;
     position_ += bytes.size();
@@ -142,7 +142,7 @@ class RangeOf {
     return !is_full();
   }
   bool is_full() const { return range_.end && position_ >= *range_.end; }
-  /// After the end of the stream: true if it was long enough for the range.
+  /// Call this at the end of the stream. Returns true if the stream was long enough for the range.
   bool reaches() const { return position_ >= range_.end.value_or(range_.begin); }
   std::uint64_t position() const { return position_; }
 
@@ -170,7 +170,7 @@ class PipeFetcher : public Fetcher {
     Command command(split_command(command_of(request.url), request.url), request.url);
     RangeOf range(request.range, sink);
     const std::string complaint = read_all(command, request, range);
-    if (range.is_full()) return source;  // do not wait for the rest
+    if (range.is_full()) return source;  // do not wait for the rest of the output
     const int status = command.wait();
     if (status != 0) {
       std::string reason =
@@ -189,15 +189,15 @@ class PipeFetcher : public Fetcher {
   }
 
  private:
-  /// Forwards standard output to `range` until it ends or the range is full. Returns the last bytes
-  /// of standard error.
+  /// Forwards standard output to `range` until the output ends or the range is complete. Returns
+  /// the last bytes of standard error.
   static std::string read_all(const Command& command, const Fetcher::Request& request,
                               RangeOf& range) {
     std::vector<char> buffer(kPipeBufferBytes);
     std::string complaint;
     pollfd ends[2] = {{command.out(), POLLIN, 0}, {command.err(), POLLIN, 0}};
-    // Wait for the end of standard output only: a process that the command left running may keep
-    // standard error open.
+    // Wait only for the end of standard output, because a background process of the command may
+    // keep standard error open.
     while (ends[0].fd >= 0 && !range.is_full()) {
       check_cancelled(request);
       if (::poll(ends, 2, kPollMs) < 0 && errno != EINTR) throw_errno(errno, "cannot wait", "");
@@ -218,7 +218,8 @@ class PipeFetcher : public Fetcher {
         }
       }
     }
-    // The pipe holds all that the command wrote to standard error before its output ended.
+    // Read the rest of standard error. Text written before standard output ended is already in the
+    // pipe.
     pollfd& rest = ends[1];
     while (rest.fd >= 0 && !range.is_full() && ::poll(&rest, 1, kPollMs) > 0) {
       const ssize_t size = ::read(rest.fd, buffer.data(), buffer.size());

@@ -9,11 +9,11 @@
 
 namespace shardwise {
 
-/// Fetches pipe:command by running the command. Only for users who allowed it.
+/// Fetches pipe:command by running the command. Use only if the user has allowed commands.
 std::unique_ptr<Fetcher> make_pipe_fetcher();
 
-/// Splits a command into words, by the rules at Fetchers.
-/// @param url  for error messages.
+/// Splits a command into words, by the rules documented at Fetchers.
+/// @param url  the URL for error messages.
 /// Errors: InvalidArgument for an open quote, a control character, or an empty command.
 std::vector<std::string> split_command(std::string_view command, std::string_view url);
 

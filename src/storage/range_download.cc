@@ -13,31 +13,31 @@
 #include "storage/byte_ranges.h"
 #include "storage/fetch_failure.h"
 
-// Each thread takes the next piece that is not yet requested, fetches it with a separate request,
-// and takes another. Pieces arrive nearly in order, as readers of the shard and the hash of the
-// file need them. The calling thread processes them up to the first gap.
+// Each thread repeatedly takes the next piece that has not been requested, and fetches it with a
+// separate request. Pieces arrive nearly in order, because readers of the shard and the hash of the
+// file need the bytes in order. The calling thread processes the bytes up to the first gap.
 //
 //   |== there ==|-- coming, piece 5 --|== there (6) ==|-- coming, 7 --|   left_   |
 //               ^ advance(end)                                        ^ the next piece
 //
-// If a reader waits for a byte far ahead, the next piece begins there.
+// If a reader waits for a byte far ahead, the next piece begins at that byte.
 //
-// A piece that has delivered bytes is never restarted: its thread resumes it after the cut, or
-// fails. Bytes are therefore written only once, and readers may map them.
+// A piece that has delivered bytes is never restarted. If its connection breaks, its thread resumes
+// it or fails. Each byte is therefore written only once, and readers may map the file.
 //
-// The first failure stops the others by a flag that all their requests poll.
+// The first failure sets a flag that all requests poll, and so stops them.
 
 namespace shardwise {
 namespace {
 
 using detail::ByteRanges;
 
-/// A piece is large enough that a request costs little, and small enough that urgent bytes do not
-/// wait long. Very large files have larger pieces.
+/// A piece is so large that the overhead of a request is small, and so small that urgent bytes do
+/// not wait long. Very large files are divided into larger pieces.
 constexpr std::uint64_t kMinPieceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kMaxPieceBytes = std::uint64_t{32} << 20;
 constexpr std::uint64_t kPieces = 32;
-/// An urgent piece begins at a multiple of this, so that writes are of whole pages.
+/// An urgent piece begins at a multiple of this, so that whole pages are written.
 constexpr std::uint64_t kAlignment = 4096;
 
 class Download {
@@ -93,7 +93,7 @@ class Download {
     WorkerThreads threads_;
   };
 
-  /// Writes a piece, and records the bytes received.
+  /// Writes the bytes of one piece, and records which have arrived.
   class PieceSink : public Fetcher::Sink {
    public:
     PieceSink(Download& to, const Piece& piece) : to_(to), begin_(piece.first), at_(piece.first) {}
@@ -121,7 +121,7 @@ class Download {
     Piece piece = left_.first();
     for (const std::uint64_t byte : wanted) {
       const auto gap = left_.find(byte);
-      if (!gap) continue;  // already being fetched
+      if (!gap) continue;  // a thread is already fetching this byte
       piece = {std::max(gap->first, byte - byte % kAlignment), gap->second};
       break;
     }
@@ -152,7 +152,7 @@ class Download {
     }
     {
       const Lock lock(mutex_);
-      // Later failures are those of threads that this one stopped.
+      // Only the first failure counts; later ones occur because the flag stopped their requests.
       if (failure && !failure_) failure_ = failure;
       if (failure) stop_ = true;
       --num_running_;
@@ -160,7 +160,7 @@ class Download {
     changed_.notify_all();
   }
 
-  /// Processes the received bytes in order, until no thread is running.
+  /// Processes the received bytes in order, until all threads have finished.
   void follow() {
     for (std::uint64_t done = 0;;) {
       std::uint64_t end = 0;
@@ -186,8 +186,8 @@ class Download {
   std::atomic<bool> stop_{false};
   Mutex mutex_;
   Condition changed_;
-  ByteRanges left_ SHARDWISE_GUARDED_BY(mutex_);   // not yet requested
-  ByteRanges there_ SHARDWISE_GUARDED_BY(mutex_);  // written
+  ByteRanges left_ SHARDWISE_GUARDED_BY(mutex_);   // bytes not yet requested
+  ByteRanges there_ SHARDWISE_GUARDED_BY(mutex_);  // bytes written
   std::uint64_t num_running_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::exception_ptr failure_ SHARDWISE_GUARDED_BY(mutex_);
 };

@@ -9,27 +9,28 @@
 
 namespace shardwise {
 
-/// A large file to fetch in parts, with several concurrent requests.
+/// A large file that is fetched in parts by several concurrent requests.
 struct RangeDownload {
   const Fetchers& fetchers;
-  /// The request for the whole file. It has a validator, which all parts must match.
+  /// The request for the whole file. It has a validator, which every part must match.
   const Fetcher::Request& request;
-  std::uint64_t size_bytes = 0;  ///< of the file
+  std::uint64_t size_bytes = 0;  ///< size of the file
   int num_connections = 1;
-  /// Writes bytes that arrived. Called by several threads at once.
+  /// Writes bytes that have arrived. Several threads call it concurrently.
   std::function<void(std::uint64_t offset, std::string_view bytes)> write;
-  /// Reports that all bytes before `end` are written. Called on the calling thread, with increasing
-  /// `end`.
+  /// Reports that all bytes before `end` are written. Called by the thread that called
+  /// download_ranges(), with increasing `end`.
   std::function<void(std::uint64_t end)> advance;
-  /// Returns the bytes to fetch first, most urgent first. Called by several threads at once.
+  /// Returns the offsets of bytes to fetch first, most urgent first. Several threads call it
+  /// concurrently.
   std::function<std::vector<std::uint64_t>()> wanted;
 };
 
-/// Fetches the parts from front to back, wanted parts first, and returns when all are written.
-/// After a failure no request is running any more.
-/// Errors: BadPart if the server does not send parts of this file as it should; one request for the
-///   whole may work. Otherwise as Fetcher, of the part that failed first; errors of `write` and
-///   `advance`.
+/// Fetches the file from front to back, except that parts that `wanted` names come first. Returns
+/// when all bytes are written. If the call throws, no request is running any more.
+/// Errors: BadPart if the server sends a part of this file incorrectly; a single request for the
+///   whole file may work. Otherwise the error of the part that failed first, as Fetcher; errors of
+///   `write` and `advance`.
 void download_ranges(const RangeDownload& what);
 
 }  // namespace shardwise

@@ -22,10 +22,12 @@
 namespace shardwise {
 namespace {
 
-/// The first libcurl known to sign all headers, in order. Before 7.86 it signed only two.
+/// The first libcurl version known to sign all headers in the required order. Versions before 7.86
+/// signed only two.
 constexpr unsigned kFirstSigningCurl = 0x075800;
 
-/// The hash of empty content. S3 requires it, and libcurl before version 8 does not send it.
+/// The hash of an empty body. S3 requires this header, and libcurl before version 8 does not send
+/// it.
 constexpr std::string_view kContentHash =
     "x-amz-content-sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
@@ -35,12 +37,13 @@ bool is_printable(std::string_view text) {
 
 constexpr char kS3Form[] = "s3://bucket/key";
 
-/// True if a certificate for *.host covers bucket.host.
+/// True if a certificate for *.host is valid for bucket.host.
 bool fits_host_name(const std::string& bucket) {
   return std::ranges::all_of(bucket, [](char c) { return is_lower(c) || is_digit(c) || c == '-'; });
 }
 
-/// An endpoint: scheme://host[:port], and the path before the bucket without its last slash.
+/// The parts of an endpoint: scheme, host[:port], and the path before the bucket without its last
+/// slash.
 struct Endpoint {
   std::string scheme, host, path;
 };
@@ -60,8 +63,8 @@ Endpoint endpoint_of(const S3Access& access) {
   return {url.scheme, url.host + (url.port ? ":" + std::to_string(*url.port) : ""), path};
 }
 
-/// True for a region's name. At Amazon it is part of a host's name. Other servers sign any name,
-/// e.g. OpenStack's RegionOne.
+/// True for the name of a region. At Amazon the region is part of a host name. Other servers accept
+/// any name in a signature, e.g. OpenStack's RegionOne.
 bool is_region(std::string_view text, bool is_amazon) {
   return !text.empty() && std::ranges::all_of(text, [&](char c) {
     const bool is_common = is_lower(c) || is_digit(c) || c == '-';
@@ -89,7 +92,8 @@ void check_access(const S3Access& access) {
   }
 }
 
-/// Errors: Unsupported. libcurl would resolve such parts before signing, and request another key.
+/// Rejects keys with segments such as "..": libcurl would resolve them before signing, and so
+/// request another key. Errors: Unsupported.
 void check_signable(const std::string& key, const std::string& url) {
   for (std::size_t begin = 0; begin <= key.size();) {
     const std::size_t end = std::min(key.find('/', begin), key.size());
@@ -104,7 +108,7 @@ void check_signable(const std::string& key, const std::string& url) {
   }
 }
 
-/// The bucket's region according to an answer's header or text; may be empty.
+/// Returns the bucket's region that the response names in its header or text; may be empty.
 std::string named_region(const HttpResult& result) {
   const int status = result.answer.status;
   if (status / 100 != 3 && status != 400 && status != 403) return {};
@@ -113,7 +117,7 @@ std::string named_region(const HttpResult& result) {
   return is_region(region, false) ? region : std::string();
 }
 
-/// The remedy that S3's answer suggests; may be empty.
+/// Returns the remedy that S3's response suggests; may be empty.
 std::string advice_of(const HttpResult& result) {
   const int status = result.answer.status;
   const std::string region = named_region(result);
@@ -149,14 +153,15 @@ class S3Fetcher : public Fetcher {
     const std::string bucket = "s3://" + parse_object_url(request.url, kS3Form, true).bucket + "/";
     return list_pages(request, [&](const std::string& page, std::vector<std::string>& urls) {
       const std::string text = list_page(request, page);
-      const bool is_encoded = xml_text(text, "EncodingType") == "url";  // not all servers encode
+      // Some servers do not encode keys.
+      const bool is_encoded = xml_text(text, "EncodingType") == "url";
       for (const std::string_view entry : xml_elements(text, "Contents")) {
         std::string key = xml_text(entry, "Key");
         if (!is_encoded) {
           urls.push_back(bucket + key);
           continue;
         }
-        std::ranges::replace(key, '+', ' ');  // spaces come as +, and a plus as %2B
+        std::ranges::replace(key, '+', ' ');  // a space is encoded as +, and a plus sign as %2B
         const auto bytes = percent_decoded(key);
         if (!bytes) throw_no_list(request.url);
         urls.push_back(bucket + *bytes);
@@ -180,12 +185,13 @@ class S3Fetcher : public Fetcher {
         request, [&request](const S3Access& access) { return s3_target(request.url, access); });
   }
 
-  /// The target of `make`. Each attempt has current keys, and the bucket's region as learned.
+  /// Returns the target that `make` creates. Each attempt uses current keys, and the bucket's
+  /// region if a server has named it.
   /// REQUIRES: `request` outlives the target.
   HttpTarget signed_target(const Fetcher::Request& request,
                            std::function<HttpTarget(const S3Access&)> make) {
     const std::string bucket = parse_object_url(request.url, kS3Form, true).bucket;
-    const auto asked = std::make_shared<std::string>();  // region of the last attempt
+    const auto asked = std::make_shared<std::string>();  // region used in the last attempt
     HttpTarget target{.url = request.url, .is_aws = true};
     target.renew = [=, this, &request, make = std::move(make)](const Refused& refused) {
       S3Access access = resolve_s3_access(options_, keys_.find(refused, request.cancel));
@@ -216,12 +222,12 @@ class S3Fetcher : public Fetcher {
   AwsKeyChain keys_;
   HttpClient client_;
   Mutex mutex_;
-  /// The regions that servers named, by bucket, if they differ from the requested ones.
+  /// Regions that servers named, by bucket, if they differ from the configured region.
   std::map<std::string, std::string> regions_ SHARDWISE_GUARDED_BY(mutex_);
 };
 
-/// The target below a bucket.
-/// @param rest  path and query, encoded.
+/// Returns the target for an address within a bucket.
+/// @param rest  encoded path and query.
 HttpTarget in_bucket(const std::string& bucket, const std::string& rest, const S3Access& access) {
   check_access(access);
   const Endpoint endpoint = endpoint_of(access);
@@ -232,7 +238,7 @@ HttpTarget in_bucket(const std::string& bucket, const std::string& rest, const S
   target.url = endpoint.scheme + "://" + (is_in_path ? "" : bucket + ".") + endpoint.host +
                endpoint.path + (is_in_path ? "/" + bucket : "") + "/" + rest;
   target.is_aws = true;
-  target.follows_redirects = false;  // another host would need another signature
+  target.follows_redirects = false;  // a redirect to another host would need another signature
   target.advise = advice_of;
   target.credential = access.keys.id();
   target.user = access.keys.access_key_id;
@@ -266,7 +272,7 @@ HttpTarget s3_target(const std::string& url, const S3Access& access) {
 
 HttpTarget s3_list_target(const std::string& url, const std::string& page, const S3Access& access) {
   const auto [bucket, prefix] = parse_object_url(url, kS3Form, true);
-  std::string query = "?";  // names sorted, as required for signing
+  std::string query = "?";  // parameters are sorted by name, as signing requires
   if (!page.empty()) query += "continuation-token=" + percent_encoded(page) + "&";
   query += "encoding-type=url&list-type=2";
   if (!prefix.empty()) query += "&prefix=" + percent_encoded(prefix);

@@ -12,14 +12,14 @@ namespace shardwise {
 /// Fetches s3://bucket/key.
 std::unique_ptr<Fetcher> make_s3_fetcher(const Fetchers::Options& options);
 
-/// The web address of `url`, and the keys to sign the request.
+/// Returns the web address of `url`, with the keys that sign the request.
 /// Errors: InvalidArgument for a malformed URL, endpoint, region or key; Unsupported if libcurl is
 ///   too old to sign.
 HttpTarget s3_target(const std::string& url, const S3Access& access);
 
-/// The web address of one page of the list of keys below s3://bucket/prefix, and the keys to sign
-/// it.
-/// @param page  name given by the page before; empty for the first page.
+/// Returns the web address of one page of the listing of s3://bucket/prefix, with the keys that
+/// sign the request.
+/// @param page  name that the previous page gave; empty for the first page.
 /// Errors: as s3_target.
 HttpTarget s3_list_target(const std::string& url, const std::string& page, const S3Access& access);
 

@@ -23,35 +23,37 @@ using detail::ByteLock;
 using detail::find_size;
 using detail::touch;
 
-// How processes share one directory. docs/formats/cache-directory.md specifies the files and the
-// locked bytes. This is the order in which they are locked here.
+// How processes share one cache directory. docs/formats/cache-directory.md specifies the files and
+// the bytes that are locked. This table shows the order in which the bytes are locked.
 //
 //   lock                  taken by                  how        while the thread holds
-//   fetch byte of a shard lock_fetch()              waits      no lock of get()'s own
+//   fetch byte of a shard lock_fetch()              waits      no lock that get() took
 //                         begin_ahead(), follow(),
 //                         remove_leftovers(),
-//                         renew_record()            tries      any
-//   use byte, shared      pin()                     waits      nothing, or the fetch byte
-//   room byte             lock_room()               waits      at most both of them, of one shard,
+//                         renew_record()            tries      any locks
+//   use byte, shared      pin()                     waits      no lock, or the fetch byte
+//   room byte             lock_room()               waits      at most these two, of one shard,
 //                                                              and victims' use bytes
 //   use byte, exclusive   try_to_remove(), prune(),
-//                         remove()                  tries      any
+//                         remove()                  tries      any locks
 //
-// Why no thread waits forever. The use byte is locked exclusively, and the room byte at all, only
-// while files are unlinked, never while fetching. A holder of the room byte waits for no other
-// lock. A fetch byte is held throughout a fetch, whose owner may need to evict a shard that the
-// waiting thread still reads. Waiting for a shard to become unused is therefore limited: get()
-// waits politely for room_timeout, then fetches to a separate file (next_stage()).
+// No thread waits forever. The room byte, and exclusive locks on use bytes, are held only briefly,
+// never during a fetch. A holder of the room byte waits for no other lock. A fetch byte stays
+// locked during the whole fetch, and the fetching thread may need to evict a shard that another
+// thread still reads. Waiting for a shard to become unused is therefore limited: get() waits up to
+// room_timeout, then fetches to a separate file (next_stage()).
 //
-// Deleting. A shard, with its record and note, is deleted only by a holder of the room byte who
-// locks the shard's use byte exclusively. A record or a note alone is deleted only by a holder of
-// the fetch byte, and only if there is no shard. A fetch locks the use byte, shared, before it
-// writes them, so that the new shard is not evicted at once. Any holder of a shard may replace its
-// note, by rename. A temporary file is deleted by its owner, or by a process that can lock it.
+// Deleting files: only a thread that holds the room byte, and has locked the shard's use byte
+// exclusively, deletes a shard with its record and note. Only a holder of the fetch byte deletes a
+// record or a note without a shard. A fetch takes a shared lock on the use byte before
+// it writes these files, so that the new shard is not evicted at once. Any thread that has pinned a
+// shard may replace the shard's note, by rename. A temporary file is deleted by its owner, or by a
+// process that can lock it.
 //
-// Locks belong to open files, not to processes: each ByteLock opens `locks` anew. Two threads of
-// one process exclude each other as two processes do, and a process cannot evict what it holds. A
-// killed process leaves no lock; at most a temporary file, or a record without its shard.
+// Locks belong to open file descriptions, not to processes, because each ByteLock opens `locks`
+// anew. Two threads of one process therefore exclude each other as two processes do, and a process
+// cannot evict a shard that it has pinned. A killed process leaves no lock. It may leave a
+// temporary file, or a record without its shard.
 
 namespace {
 
@@ -115,13 +117,13 @@ CachedShard ShardCache::Impl::pin(const CacheRequest& request, const std::string
 }
 
 void ShardCache::Impl::renew_record(const std::string& name, const Record& record) const {
-  if (directory.is_read_only()) return;  // each reader examines the shard in full
-  // Every process that writes or removes a record alone holds this lock.
+  if (directory.is_read_only()) return;  // the next reader examines the whole shard again
+  // A process that writes or removes only a record must hold the fetch lock.
   const auto lock = locks.try_lock_fetch(name);
-  if (!lock) return;  // another process is writing it, and the next reader tries again
+  if (!lock) return;  // another process is writing the record; the next reader tries again
   try {
     directory.write_record(name, record);
-  } catch (const Error&) {  // the next reader examines the shard in full again
+  } catch (const Error&) {  // the next reader examines the whole shard again
   }
 }
 
@@ -130,7 +132,7 @@ void ShardCache::Impl::write_note(const std::string& name, const Hash128& shard_
   if (directory.is_read_only()) return;
   try {
     directory.write_note(name, shard_hash, text);
-  } catch (const Error&) {  // the note is made again
+  } catch (const Error&) {  // the next reader makes the note again
   }
 }
 
@@ -156,7 +158,7 @@ bool ShardCache::Impl::has_recorded_bytes(const CacheRequest& request, const std
 
 bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::string& name) const {
   auto [record, is_damaged] = directory.read_record(name);
-  if (is_damaged) return false;  // the cause may have damaged the shard as well
+  if (is_damaged) return false;  // whatever damaged the record may have damaged the shard as well
   if (request.source.source_hash && (!record || record->source_hash != *request.source.source_hash))
     return false;
   if (record && !has_recorded_bytes(request, name, *record)) return false;
@@ -169,7 +171,7 @@ bool ShardCache::Impl::is_as_asked(const CacheRequest& request, const std::strin
   } catch (const Error&) {
     return false;
   }
-  if (record) {  // saves the next check
+  if (record) {  // spares the next reader this check
     record->checked_as = request.admission.checked_as;
     renew_record(name, *record);
   }
@@ -181,8 +183,9 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
   try {
     File file = File::open_read(shard.path());
     if (!directory.may_be_changed_by_others(file)) return true;
-    // Without hashes a file that others wrote cannot be verified. A group trusts its members; a
-    // user who asked to read another's cache trusts its owner.
+    // Without hashes, a file that other users wrote cannot be verified. Exceptions: in a group
+    // cache, the group's members trust each other; a user who asked to read another user's cache
+    // trusts that user.
     if (!admission.check_content && directory.is_own() && may_be_written_by_others(file)) {
       return false;
     }
@@ -192,7 +195,7 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
       return checked.contains(identity);
     };
     if (!is_known()) {
-      // By the descriptor: the name may refer to another file by now.
+      // Open through the descriptor, because the path may refer to another file by now.
       const std::string path = "/proc/self/fd/" + std::to_string(file.fd());
       if (admission.check_content) {
         admission.check_content(path, request.cancel);
@@ -208,7 +211,7 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
     throw;
   } catch (const NoDescriptor&) {
     throw;
-  } catch (const NotFound&) {  // evicted meanwhile
+  } catch (const NotFound&) {  // evicted since it was pinned
     return false;
   } catch (const Error& wrong) {
     if (!directory.is_read_only()) return false;
@@ -221,7 +224,7 @@ bool ShardCache::Impl::is_genuine(const CacheRequest& request, CachedShard& shar
 
 std::optional<CachedShard> ShardCache::Impl::find(const CacheRequest& request,
                                                   const std::string& name) {
-  // Pin first, so that the shard cannot be evicted between this look and the return.
+  // Pin first, so that the shard cannot be evicted between find_size() and the return.
   CachedShard shard = pin(request, name);
   const auto size = find_size(shard.path());
   if (!size || request.admission.fetch_again) return std::nullopt;
@@ -238,7 +241,7 @@ std::unique_ptr<ShardFetch::Impl> ShardCache::Impl::begin_fetch(ByteLock lock,
                                                                 const CacheRequest& request,
                                                                 const std::string& name,
                                                                 const NextUseOf& next_use) {
-  // From here on the shard cannot be evicted between run()'s rename and its return.
+  // Pin now, so that the shard cannot be evicted between run()'s rename and its return.
   CachedShard pinned = pin(request, name);
   auto begun = std::make_unique<ShardFetch::Impl>(ShardFetch::Impl{.cache = shared_from_this(),
                                                                    .request = request,
@@ -275,7 +278,7 @@ std::shared_ptr<ShardCache> ShardCache::open(const ShardCache::Options& options)
   own.metrics_file = at_home(std::move(own.metrics_file));
   auto impl = std::make_shared<Impl>(own);
   if (!impl->directory.is_read_only()) impl->room.take_stock();
-  // Write now, so that an unwritable file is an error here and not in a long run.
+  // Write the metrics file now, so that an unwritable file is reported here and not in a long run.
   if (!own.metrics_file.empty()) detail::write_metrics(own.metrics_file, impl->counts.metrics());
   return std::shared_ptr<ShardCache>(new ShardCache(std::move(impl)));
 }
@@ -329,15 +332,16 @@ CachedShard CacheAccess::get(ShardCache& cache, const CacheRequest& request,
   } stopwatch{*cache.impl_};
 
   ByteLock lock = cache.impl_->locks.lock_fetch(request, name);
-  // The awaited owner has most likely fetched the shard.
+  // The previous holder of the lock has probably fetched the shard.
   if (auto shard = cache.impl_->find(request, name)) return *std::move(shard);
-  // Or a thread of this process spent the whole retry budget while this thread waited for it.
+  // Otherwise, a thread of this process may have spent the whole retry budget while this thread
+  // waited. Report that thread's error.
   if (const auto error = cache.impl_->failures.since(stopwatch.start, name)) {
     std::rethrow_exception(error);
   }
-  // A different version that is still in use under the name stays. Single samples are not read
-  // then: the source gave both versions the same validator, so the samples could be of either.
-  // Whole shards are checked.
+  // If another version of the shard is in use under the same name, that version stays. In this case
+  // do not read single samples from the source. The source gave both versions the same validator,
+  // so the samples could be of either version; whole shards are checked.
   const bool is_free =
       cache.impl_->room.evict_stale(lock, request, name, cache.impl_->options.room_timeout);
   const auto fetch = cache.impl_->begin_fetch(std::move(lock), request, name, next_use);
@@ -411,8 +415,8 @@ Ahead CacheAccess::begin_ahead(ShardCache& cache, const CacheRequest& request,
     return Ahead::kPresent;
   }
   auto lock = cache.impl_->locks.try_lock_fetch(name);
-  // The owner of the lock may not have room yet. It takes precedence: a fetch ahead must not take
-  // that room.
+  // The holder of the lock may not have found room yet. It takes precedence, so this fetch ahead
+  // must not take the room.
   if (!lock) return cache.impl_->room.has_room(name) ? Ahead::kPresent : Ahead::kNotNow;
   if (cache.impl_->find(request, name)) return Ahead::kPresent;
   if (!cache.impl_->room.evict_stale(*lock, request, name, milliseconds::zero()))

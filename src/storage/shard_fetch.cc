@@ -27,54 +27,57 @@ using detail::ComingShard;
 using detail::kCachePieceBytes;
 using detail::Pause;
 
-// How a shard enters the cache: Fetch::Impl::run(), step by step. The fetch byte and a shared lock
-// on the use byte are held throughout (see shard_cache.cc).
+// How a shard enters the cache: the steps of ShardFetch::Impl::run(). The fetch byte and a shared
+// lock on the use byte are held during all steps (see shard_cache.cc).
 //
-//   step                         files then                      if the process is killed after it
-//   make_file(), under the room  <name>.tar.<random>.tmp,        the file's lock is free: the next
-//     byte                       locked, of its full size        that makes room removes it
-//   transfer(), check            the same, with its bytes        the same
-//   write_record(), note         + <name>.json, <name>.note      a record without a shard: the next
-//                                                                that opens the cache removes both
-//   sync(), outside the room     the same                        the same
-//     byte, for it takes long
-//   rename, under it             <name>.tar + both               the shard is there, whole
-//   sync of the directory        the same                        the same
+//   step                        files afterwards             if the process is killed afterwards
+//   make_file(), with the room  <name>.tar.<random>.tmp,     the file is unlocked; the next process
+//     byte locked               locked, of its full size     that makes room removes it
+//   transfer(), check           the same, with its bytes     the same
+//   write_record(), note        + <name>.json, <name>.note   the next process that opens the cache
+//                                                             also removes the record and the note
+//   sync(), without the room    the same                     the same
+//     byte, because it is slow
+//   rename, with the room byte  <name>.tar + both            the shard is complete
+//     locked
+//   sync of the directory       the same                     the same
 //
-// The record precedes the shard, so that no process finds a shard with an unknown hash. The bytes
-// are synced before the rename, so that a name never refers to missing bytes.
+// The record is written before the rename, so that no process finds a shard with an unknown hash.
+// The bytes are synced before the rename, so that the final name never refers to missing bytes.
 //
-// If a step throws, the members of Fetch::Impl are destroyed in reverse order: the temporary file,
-// the fetch byte, the use byte. A thread that waits for the fetch byte therefore finds no trace of
-// this attempt.
+// If a step throws, the members of ShardFetch::Impl are destroyed in reverse order: the temporary
+// file, the fetch byte, the use byte. A thread that waits for the fetch byte therefore finds no
+// trace of the failed attempt.
 //
-// While a plain shard is fetched, readers of this process may map the temporary file and read the
-// bytes that have arrived (ComingShard). Bytes are therefore written only once. If the transfer
-// restarts, renew_file() replaces a mapped temporary file by another.
+// While an uncompressed shard is fetched, readers of this process may map the temporary file and
+// read the bytes that have arrived (ComingShard). Each byte is therefore written only once. If the
+// transfer restarts after a reader mapped the file, renew_file() replaces the temporary file.
 //
-// A fetch that overflows the budget stops after the check. Its shard is the temporary file, which
-// gets no name and no record. The file stays locked while the CachedShard lives, and is deleted
-// with it.
+// A fetch outside the budget ends after the check. Its shard remains the temporary file, without a
+// final name or a record. The file stays locked until the CachedShard is destroyed, and is then
+// deleted.
 
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// A caller waits at most this many room_timeouts for room, however many fetches end meanwhile.
+/// A caller waits for room at most this many times room_timeout, even if other fetches keep
+/// running.
 constexpr int kMaxRoomTimeouts = 10;
 
 constexpr std::uint64_t kWriteBackBytes = std::uint64_t{8} << 20;
-/// Room grows by this much if the source does not say how large the shard is.
+/// If the source does not report the shard's size, room is made in steps of this many bytes.
 constexpr std::uint64_t kGrowBytes = std::uint64_t{64} << 20;
-/// An upper bound of the disk space of a record.
+/// Upper bound of a record's size on disk.
 constexpr std::uint64_t kRecordBytes = std::uint64_t{16} << 10;
 
-/// A smaller shard is fetched in one stream: requests for parts would cost more than they gain.
+/// A shard smaller than this is fetched by one request, because several would cost more than they
+/// gain.
 constexpr std::uint64_t kMinPartedBytes = std::uint64_t{32} << 20;
 
-/// True if a retry may bring other bytes. A proxy's page, or bytes changed in transit, may cause
-/// any of these errors.
+/// True if fetching again may return other bytes. These errors may be caused by a proxy's page or
+/// by bytes that changed in transit.
 bool may_be_wrong_bytes(ErrorCode code) noexcept {
   return code == ErrorCode::kStaleIndex || code == ErrorCode::kCorruptShard ||
          code == ErrorCode::kMismatch || code == ErrorCode::kUnsupported;
@@ -82,14 +85,14 @@ bool may_be_wrong_bytes(ErrorCode code) noexcept {
 
 }  // namespace
 
-/// Writes arriving bytes to a file from its start, hashes them, and makes the kernel start
-/// write-back.
+/// Appends received bytes to a file and hashes them. Makes the kernel begin write-back.
 class FileSink : public Fetcher::Sink {
  public:
   using Grow = std::function<void(std::uint64_t size_bytes)>;
   FileSink(File& file, Grow grow) : file_(&file), grow_(std::move(grow)) {}
-  /// @param coming  receives the ranges that arrived, until the transfer restarts.
-  /// @param renew   makes the file for a restarted transfer, if the first file is mapped.
+  /// @param coming  receives the ranges that have arrived, until the transfer restarts.
+  /// @param renew   creates the file for a restarted transfer, if a reader has mapped the first
+  ///   file.
   FileSink(File& file, Grow grow, ComingShard& coming, std::function<File&()> renew)
       : file_(&file), grow_(std::move(grow)), coming_(&coming), renew_(std::move(renew)) {}
 
@@ -98,13 +101,13 @@ class FileSink : public Fetcher::Sink {
     write_part(size_, bytes);
     add(bytes);
   }
-  /// Writes bytes at any offset. Threads: several, but not concurrently with write().
+  /// Writes bytes at any offset. Threads: several concurrently, but not while write() runs.
   void write_part(std::uint64_t offset, std::string_view bytes) {
     file_->write_at(offset, bytes);
     if (coming_ != nullptr) coming_->came(offset, offset + bytes.size());
     SHARDWISE_FAULT_POINT("shard_cache.written");
   }
-  /// Hashes and counts all bytes before `end`, which write_part() has written.
+  /// Hashes and counts all bytes before `end`. REQUIRES: write_part() has written them.
   void advance(std::uint64_t end) {
     std::string piece;
     while (size_ < end) {
@@ -117,7 +120,7 @@ class FileSink : public Fetcher::Sink {
       add(piece);
     }
   }
-  /// The bytes that waiting readers lack, most urgent first.
+  /// The bytes that readers are waiting for, most urgent first.
   std::vector<std::uint64_t> wanted() const {
     return coming_ == nullptr ? std::vector<std::uint64_t>() : coming_->wanted();
   }
@@ -136,7 +139,7 @@ class FileSink : public Fetcher::Sink {
     hasher_.update(bytes);
     size_ += bytes.size();
     if (size_ - written_back_ >= kWriteBackBytes) {
-      // Leaves little work for the sync at the end.
+      // Start write-back now, so that the sync at the end is short.
       ::sync_file_range(file_->fd(), static_cast<off_t>(written_back_),
                         static_cast<off_t>(size_ - written_back_), SYNC_FILE_RANGE_WRITE);
       written_back_ = size_;
@@ -190,14 +193,16 @@ bool ShardFetch::Impl::find_room() {
     request.cancel.throw_if_cancelled();
     try {
       if (make_room(stage) == Room::kNone) {
-        // A process has one shard outside the budget; more only if samples cannot be read uncached.
+        // A process has at most one shard outside the budget, unless samples cannot be read
+        // uncached.
         if (!overflow) overflow = cache->readers.overflows.add_up_to(1);
         if (!overflow && may_read_uncached()) return false;
         if (!overflow) overflow = cache->readers.overflows.add();
         make_room(stage, 0, true);
       }
     } catch (const Error& e) {
-      // The disk is full and no shard may be evicted: there is room for single samples only.
+      // The disk is full and no shard may be evicted. Single samples can still be read from the
+      // source.
       if (e.code() != ErrorCode::kNoSpace || !may_read_uncached()) throw;
       return false;
     }
@@ -209,7 +214,7 @@ bool ShardFetch::Impl::find_room() {
       last_running = now;
     stage = next_stage(now - start, now - last_running, timeout);
   }
-  if (!is_overflow) overflow.reset();  // there was room after all
+  if (!is_overflow) overflow.reset();  // room was found within the budget after all
   return true;
 }
 
@@ -235,7 +240,7 @@ void ShardFetch::Impl::make_file() {
   file = std::move(made);
 }
 
-/// Continues in a new file, so that the mapped one does not change.
+/// Continues in a new file, so that the bytes of the mapped file do not change.
 File& ShardFetch::Impl::renew_file() {
   cache->room.ledger.doubt();
   auto made = new_file();
@@ -263,7 +268,7 @@ void ShardFetch::Impl::grow(std::uint64_t size_bytes) {
     });
   } else {
     cache->room.require_within_budget(request, size_bytes);
-    // The temporary file already counts with its present size; only the growth is new.
+    // The ledger already counts the temporary file at its present size, so ask only for the growth.
     is_overflow = cache->room.make(wanted(more), grow_file) != Room::kMade;
   }
   reserved_bytes += more;
@@ -297,8 +302,8 @@ void ShardFetch::Impl::require_size(std::optional<std::uint64_t> wanted,
                    "run " + spelled("`shardwise index` again"));
 }
 
-/// Fetches the file with several concurrent requests, if it is large and its server allows that.
-/// Returns nullopt if one request must fetch it from its start.
+/// Fetches the file with several concurrent requests, if it is large and the server supports that.
+/// Returns nullopt if the file must be fetched by one request instead.
 std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked, FileSink& sink) {
   const auto size_bytes = request.source.source_bytes;
   const Fetchers::Options& how = cache->fetchers->options();
@@ -309,7 +314,7 @@ std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked,
   if (!size_bytes || *size_bytes < kMinPartedBytes || num_connections < 2 || is_one_stream) {
     return std::nullopt;
   }
-  is_one_stream = true;  // for a restart
+  is_one_stream = true;  // takes effect if the fetch is restarted
   const Fetcher::Stat found = cache->fetchers->stat(asked);
   if (!found.has_ranges || found.validator.empty() || found.size_bytes != *size_bytes) {
     return std::nullopt;
@@ -331,7 +336,7 @@ std::optional<std::string> ShardFetch::Impl::fetch_parts(Fetcher::Request asked,
   return found.validator;
 }
 
-/// Fetches the file as stored at its source.
+/// Fetches the file as it is stored at the source, without expanding it.
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_to(FileSink& sink) {
   const Fetcher::Request asked = source_request();
   std::optional<std::string> validator = fetch_parts(asked, sink);
@@ -358,7 +363,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::transfer(FileSink& sink) {
 }
 
 ShardFetch::Impl::Source ShardFetch::Impl::fetch_compressed(FileSink& sink) {
-  // The compressed file does not count against the budget. But the disk must have room for it.
+  // The compressed file does not count against the budget, but the disk must have room for it.
   AtomicFile stored(cache->directory.shard_path(name), 0600);
   share_as_folder(stored.file());
   std::uint64_t stored_bytes = 0;
@@ -381,7 +386,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::fetch_compressed(FileSink& sink) {
   return source;
 }
 
-/// Reads a source on this machine: a local shard, or a local copy of a remote one.
+/// Reads a source on this machine: a local shard, or the local copy of a remote shard.
 ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
   const bool is_copy = !request.source.local_copy.empty();
   const std::string& path = is_copy ? request.source.local_copy : request.source.url;
@@ -394,7 +399,7 @@ ShardFetch::Impl::Source ShardFetch::Impl::copy_local(FileSink& sink) {
     }
   }
   const MappedReadGuard guard(map.bytes().data(), map.bytes().size());
-  // If a file changes while it is read, any error may follow. Report the change, which explains it.
+  // If the file changes while it is read, any error may follow. Report the change as the cause.
   const auto require_whole = [&] {
     if (!guard.damaged() && file_identity(path) == map.identity()) return;
     throw StaleIndex("the shard changed while it was read", in_quotes(path),
@@ -480,7 +485,8 @@ CachedShard ShardFetch::Impl::keep_outside_budget() {
   cache->counts.add([](ShardCache::Stats& s) { ++s.bypassed; });
   pinned.path_ = file->temporary_path();
   pinned.pin_->overflow_file = std::move(file);
-  if (!overflow) overflow = cache->readers.overflows.add();  // it outgrew the budget
+  // The shard outgrew the budget during the fetch.
+  if (!overflow) overflow = cache->readers.overflows.add();
   pinned.pin_->overflow = std::move(overflow);
   static_cast<void>(uncounted.release());
   return std::move(pinned);
@@ -519,7 +525,8 @@ CachedShard ShardFetch::Impl::keep_in_cache(const Source& source, const FileSink
   file->file().sync();
   SHARDWISE_FAULT_POINT("shard_cache.before_rename");
   {
-    // Under the room byte, so that a process that counts sees the shard under exactly one name.
+    // Hold the room byte, so that a process that counts files finds the shard under exactly one
+    // name.
     const auto room = cache->locks.lock_room(request.cancel);
     cache->room.ledger.change([&] {
       file->keep_as(pinned.path());

@@ -15,27 +15,30 @@ class ShardPool;
 
 namespace shardwise::detail {
 
-/// Counts the pins of an opened shard. Lives until its pool and the last pin are gone.
+/// Counts the pins of an open shard. It exists until the pool and the last pin are gone.
 struct ShardPin {
   static constexpr std::uint64_t kPin = 1;
-  static constexpr std::uint64_t kClosing = std::uint64_t{1} << 61;  ///< the last pin closes it
-  static constexpr std::uint64_t kOpen = std::uint64_t{1} << 62;     ///< there is a shard to pin
-  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;   ///< the pool exists
-  static constexpr std::uint64_t kIdle = kPooled | kOpen;            ///< without pins
+  /// Dropping the last pin closes the shard.
+  static constexpr std::uint64_t kClosing = std::uint64_t{1} << 61;
+  /// There is an open shard to pin.
+  static constexpr std::uint64_t kOpen = std::uint64_t{1} << 62;
+  static constexpr std::uint64_t kPooled = std::uint64_t{1} << 63;  ///< the pool exists
+  static constexpr std::uint64_t kIdle = kPooled | kOpen;           ///< open, without pins
 
-  /// @param close_this  closes the shard if the caller has its only pin, and returns true; the
-  ///   caller keeps the pin. Null for a shard that is never kClosing.
+  /// @param close_this  closes the shard and returns true, if the caller has the only pin; the
+  ///   caller keeps the pin. Null if the shard never has kClosing set.
   explicit ShardPin(void (*destroy_this)(ShardPin*) noexcept,
                     bool (*close_this)(ShardPin*) noexcept = nullptr)
       : destroy(destroy_this), close(close_this) {}
 
-  /// Adds a pin; returns false if no shard is open.
+  /// Adds a pin. Returns false if the shard is not open.
   [[nodiscard]] bool try_pin() noexcept {
     if ((state.fetch_add(kPin, std::memory_order_acquire) & kOpen) != 0) return true;
-    state.fetch_sub(kPin, std::memory_order_relaxed);  // the caller keeps the pool alive
+    // Safe because the caller keeps the pool alive.
+    state.fetch_sub(kPin, std::memory_order_relaxed);
     return false;
   }
-  /// REQUIRES: the caller has a pin.
+  /// Adds a pin. REQUIRES: the caller has a pin.
   void pin_again() noexcept {
     [[maybe_unused]] const std::uint64_t before = state.fetch_add(kPin, std::memory_order_relaxed);
     SHARDWISE_ASSERT_HOT((before & ~(kIdle | kClosing)) != 0);
@@ -56,7 +59,7 @@ struct ShardPin {
   bool (*const close)(ShardPin*) noexcept;
 
  private:
-  /// Closes the shard before it drops the last pin: afterwards this object may be gone.
+  /// Drops the last pin. Closes the shard first, because this object may be gone afterwards.
   void unpin_or_close() noexcept {
     for (std::uint64_t now = state.load(std::memory_order_relaxed);;) {
       if (now == (kIdle | kClosing | kPin)) {
@@ -72,8 +75,9 @@ struct ShardPin {
 };
 
 /// Shared ownership of a shard that a ShardPool opened. The shard stays open while a handle exists,
-/// even after the pool's destruction. Used like a shared_ptr, with the same thread-safety. Getting
-/// one costs half as much: the pool finds the shard and counts the pin in one step.
+/// even after the pool is destroyed. Usage and thread-safety are those of shared_ptr. Getting a
+/// handle costs half as much as copying a shared_ptr, because the pool finds the shard and counts
+/// the pin in one step.
 template <class Shard>
 class ShardHandle {
  public:
@@ -92,7 +96,7 @@ class ShardHandle {
     return *this;
   }
 
-  /// A handle for a shard outside any pool, with its only pin.
+  /// Makes a handle for a shard without a pool. The handle has the shard's only pin.
   static ShardHandle of_one(std::unique_ptr<const Shard> shard) {
     struct Lone : ShardPin {
       explicit Lone(std::unique_ptr<const Shard> of)
@@ -110,13 +114,14 @@ class ShardHandle {
   const Shard& operator*() const noexcept { return *shard_; }
   const Shard* operator->() const noexcept { return shard_; }
   const Shard* get() const noexcept { return shard_; }
-  /// Transfers this handle's pin to the caller, who must call unpin().
+  /// Transfers this handle's pin to the caller, who must call unpin() on it.
   ShardPin* release() noexcept {
     shard_ = nullptr;
     return std::exchange(pin_, nullptr);
   }
   [[nodiscard]] ShardPin* pin() const noexcept { return pin_; }
-  /// A handle without a pin. It must be released, not destroyed, and this handle must outlive it.
+  /// Returns a handle without a pin. Call release() on the result instead of destroying it, and do
+  /// not use it after this handle is destroyed.
   [[nodiscard]] ShardHandle borrow() const noexcept { return {pin_, shard_}; }
   explicit operator bool() const noexcept { return shard_ != nullptr; }
   friend bool operator==(const ShardHandle& a, const ShardHandle& b) noexcept {

@@ -20,42 +20,46 @@
 namespace shardwise {
 
 struct ShardPoolOptions {
-  /// Maximum number of open mappings. The kernel's default limit is 65,530 mappings per process.
+  /// Maximum number of open mappings. By default the kernel allows 65,530 mappings per process.
   std::size_t max_shards = 4096;
-  /// Maximum address space of open shards, in bytes.
+  /// Maximum total size of open shards in the address space, in bytes.
   std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
-  /// True for a shard that is expensive to open; such shards are closed last. Called under the
-  /// pool's lock; may be empty.
+  /// Returns true for a shard that is expensive to open; such shards are closed last. Called with
+  /// the pool's lock held; may be empty.
   std::function<bool(std::uint64_t number)> is_dear = nullptr;
-  /// Maximum bytes of cheap shards. No expensive shard is closed for it.
+  /// Maximum total size of open cheap shards, in bytes. Expensive shards are not closed to satisfy
+  /// it.
   std::uint64_t max_cheap_bytes = std::numeric_limits<std::uint64_t>::max();
 };
 
 struct ShardPoolStats {
-  std::uint64_t opened = 0;  ///< shards opened, with repeats
+  std::uint64_t opened = 0;  ///< number of openings; a shard opened twice counts twice
   std::uint64_t evicted = 0;
   std::size_t open_shards = 0;
   std::uint64_t open_bytes = 0;
 };
 
-/// A bounded pool of opened shards, by number.
+/// A bounded pool of open shards, identified by their numbers.
 ///
-/// `Shard` is the caller's type of an opened shard, with a method `size_bytes()`. The pool evicts
-/// the least recently used shard. "Recently" is counted in openings: the order of uses between two
-/// openings is not kept, which makes a hit cheap.
+/// `Shard` is the caller's type of an open shard, with a method `size_bytes()`. The pool evicts the
+/// least recently used shard. To make a hit cheap, time advances only when a shard is opened: uses
+/// between two openings are not ordered.
 ///
-/// Lifetime: a handle shares ownership, and stays valid after the pool's end. A shard with a handle
-///   is pinned, not evicted; when all are pinned, the pool exceeds its bounds until they are not.
-/// Threads: internally synchronised. One thread opens a shard. Other threads that want the same
-///   shard wait; those that want another do not.
-/// Processes: a forked child continues with a copy. It reopens shards that other threads of the
-///   parent were opening. Shards that they pinned stay open in the child.
-/// Cost: a hit is one atomic addition, and one more when the handle is destroyed.
+/// Lifetime: a handle shares ownership, and stays valid after the pool is destroyed. A shard with a
+///   handle is pinned and cannot be evicted. If all shards are pinned, the pool exceeds its bounds
+///   until some are unpinned.
+/// Threads: internally synchronised. Each shard is opened by one thread. Other threads that want
+///   this shard wait for it; threads that want other shards do not wait.
+/// Processes: a forked child has a copy of the pool. The child reopens shards that other threads of
+///   the parent were opening at the fork. Shards that those threads had pinned stay open in the
+///   child.
+/// Cost: a hit costs one atomic addition, and destroying the handle another.
 template <class Shard>
 class ShardPool {
  public:
   using Handle = ShardHandle<Shard>;
-  /// Opens shard `number`. An exception reaches the caller of get(), and the pool stays unchanged.
+  /// Opens the shard `number`. If it throws, get() rethrows the exception and the pool stays
+  /// unchanged.
   using Opener = std::function<std::unique_ptr<const Shard>(std::uint64_t number)>;
 
   ShardPool(std::size_t num_shards, Opener opener, ShardPoolOptions options = {})
@@ -69,13 +73,13 @@ class ShardPool {
   ShardPool(const ShardPool&) = delete;
   ShardPool& operator=(const ShardPool&) = delete;
 
-  /// Returns the opened shard. REQUIRES: number < num_shards.
+  /// Returns the shard, and opens it if necessary. REQUIRES: number < num_shards.
   Handle get(std::uint64_t number) {
     if (Handle opened = find(number)) return opened;
     return open(*slots_[number], number);
   }
 
-  /// Returns the shard if it is open; else an empty handle. REQUIRES: number < num_shards.
+  /// Returns the shard if it is open; otherwise an empty handle. REQUIRES: number < num_shards.
   Handle find(std::uint64_t number) noexcept {
     SHARDWISE_ASSERT_HOT(number < slots_.size());
     Slot& slot = *slots_[number];
@@ -87,7 +91,7 @@ class ShardPool {
     return {};
   }
 
-  /// Closes the least recently used idle shard; returns false if all are pinned.
+  /// Closes the least recently used idle shard. Returns false if all shards are pinned.
   bool evict() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
@@ -95,8 +99,9 @@ class ShardPool {
     return victim != nullptr;
   }
 
-  /// Closes this shard if it is open and idle; true if it did. If it is pinned, dropping the last
-  /// pin closes it. If that pin is dropped at this very moment, the next call closes it.
+  /// Closes this shard if it is open and idle, and returns true if it was closed. A pinned shard is
+  /// closed when its last pin is dropped. If the last pin is dropped during this call, the next
+  /// call closes the shard.
   /// REQUIRES: number < num_shards.
   bool close(std::uint64_t number) {
     SHARDWISE_ASSERT(number < slots_.size());
@@ -122,11 +127,11 @@ class ShardPool {
   }
 
  private:
-  /// The open shards. Shared by shards that are pinned when the pool is destroyed.
+  /// The list of open shards. Pinned shards share it, because they may outlive the pool.
   struct Book {
     void reserve(std::size_t num_shards) {
       const Lock lock(mutex);
-      open.reserve(num_shards);  // add() must not fail: the shard is already open
+      open.reserve(num_shards);  // add() must not fail, because the shard is already open by then
     }
     void add(std::uint64_t number, std::uint64_t size_bytes) noexcept SHARDWISE_REQUIRES(mutex) {
       open.push_back(number);
@@ -162,7 +167,7 @@ class ShardPool {
 
     const std::shared_ptr<Book> book;
     const std::uint64_t number;
-    std::unique_ptr<const Shard> shard;  // written under the book's lock while not kOpen
+    std::unique_ptr<const Shard> shard;  // written only with the book's lock held and kOpen unset
     std::atomic<std::uint64_t> last_use{0};
   };
   struct LeavePool {
@@ -181,7 +186,7 @@ class ShardPool {
     return handle;
   }
 
-  /// The right to open a shard, held by one thread at a time.
+  /// The right to open one shard. At most one thread has it at a time.
   class Turn {
    public:
     Turn(ShardPool& pool, Slot& slot, std::uint64_t number)
@@ -194,12 +199,13 @@ class ShardPool {
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
-    /// Returns the shard if another thread has opened it; empty if this thread must open it.
-    /// Errors: Cancelled, by this thread's CancelScope.
+    /// Waits while another thread opens the shard. Returns the shard if that succeeded; an empty
+    /// handle if this thread must open it.
+    /// Errors: Cancelled, if this thread's CancelScope is cancelled.
     Handle wait() {
       const Lock lock(pool_.book_->mutex);
-      // An entry of another generation is from a thread of the parent, which does not exist in this
-      // process.
+      // Ignore an entry of another generation: the thread that set it belongs to the parent, and
+      // does not exist in this process.
       std::uint64_t& opening = pool_.opening_[number_];
       while (opening == process_generation()) {
         pool_.opened_.wait(pool_.book_->mutex, detail::CancelScope::joined({}));
@@ -208,10 +214,10 @@ class ShardPool {
       process_ = opening = process_generation();
       return {};
     }
-    /// Puts the opened shard into the pool.
+    /// Adds the opened shard to the pool.
     Handle end(std::unique_ptr<const Shard>&& shard, std::uint64_t size_bytes) {
       const Lock lock(pool_.book_->mutex);
-      // After a fork during opening, another thread of the child may have opened it meanwhile.
+      // After a fork during an opening, another thread of the child may have opened the shard too.
       if (slot_.try_pin()) return Handle(&slot_, slot_.shard.get());
       slot_.shard = std::move(shard);
       slot_.state.fetch_add(Slot::kOpen + Slot::kPin, std::memory_order_release);
@@ -231,10 +237,12 @@ class ShardPool {
     ShardPool& pool_;
     Slot& slot_;
     const std::uint64_t number_;
-    std::uint64_t process_ = 0;  // copy of opening_, if this has the turn; else 0
+    // Generation stored in opening_ if this thread may open the shard; otherwise 0.
+    std::uint64_t process_ = 0;
   };
 
-  /// Closes one shard if the pool exceeds its bounds; false if it does not, or no shard is idle.
+  /// Closes one shard if the pool exceeds its bounds. Returns false if it does not, or if no shard
+  /// is idle.
   bool make_room() {
     std::unique_ptr<const Shard> victim;  // closed after the lock is released
     const Lock lock(book_->mutex);
@@ -256,10 +264,10 @@ class ShardPool {
     return bytes > options_.max_cheap_bytes;
   }
 
-  /// Takes an open shard out of the pool if it has exactly this many pins; else returns null.
+  /// Removes an open shard from the pool if it has exactly `pins` pins; otherwise returns null.
   static std::unique_ptr<const Shard> take(Book& book, Slot& slot, std::uint64_t pins = 0) noexcept
       SHARDWISE_REQUIRES(book.mutex) {
-    // kClosing changes under the lock alone.
+    // kClosing is changed only with the lock held.
     const std::uint64_t closing = slot.state.load(std::memory_order_relaxed) & Slot::kClosing;
     std::uint64_t now = Slot::kIdle | closing | pins;
     if (!slot.state.compare_exchange_strong(now, Slot::kPooled | pins, std::memory_order_acquire)) {
@@ -269,7 +277,7 @@ class ShardPool {
     return std::move(slot.shard);
   }
 
-  /// Takes the least recently used idle shard out of the pool.
+  /// Removes the least recently used idle shard from the pool.
   std::unique_ptr<const Shard> drop_one(bool may_be_dear = true) SHARDWISE_REQUIRES(book_->mutex) {
     for (;;) {
       Slot* best = nullptr;
@@ -286,7 +294,8 @@ class ShardPool {
         }
       }
       if (best == nullptr) return nullptr;
-      // Otherwise another thread pinned it meanwhile: look for the next.
+      // If take() fails, another thread has pinned the shard in the meantime; look for the next
+      // one.
       if (auto victim = take(*book_, *best)) return victim;
     }
   }
@@ -296,8 +305,8 @@ class ShardPool {
   const Opener opener_;
   const ShardPoolOptions options_;
   std::atomic<std::uint64_t> clock_{1};
-  Condition opened_;  // a shard was opened, or opening failed
-  // For each shard, the generation of the process in which a thread opens it; 0 if no thread does.
+  Condition opened_;  // signalled after a shard was opened, or failed to open
+  // For each shard, the generation of the process in which a thread is opening it; 0 if none is.
   std::vector<std::uint64_t> opening_ SHARDWISE_GUARDED_BY(book_->mutex);
 };
 

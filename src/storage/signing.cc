@@ -24,7 +24,8 @@ const unsigned char* bytes_of(std::string_view text) {
                         "copy it again from where it was made");
 }
 
-/// Without this callback, OpenSSL asks for the password of an encrypted key at the terminal.
+/// Fails for an encrypted key. Without this callback, OpenSSL would ask for the password at the
+/// terminal.
 int no_password(char*, int, int, void*) { return -1; }
 
 }  // namespace

@@ -4,9 +4,9 @@
 
 namespace shardwise {
 
-/// One text for all names of a source, by which a cache identifies a shard. Pure. For a remote URL
-/// it is the canonical URL without credentials and expiry, see unsigned_url(). For a command or a
-/// local shard it is the text itself.
+/// Returns the text by which a cache identifies a shard's source. All names of one source give the
+/// same text. For a remote URL it is the canonical URL without credentials and expiry, see
+/// unsigned_url(). For a command or a local shard it is `url` unchanged. Pure.
 /// Errors: as canonical_url.
 /// Source: docs/formats/cache-directory.md.
 std::string source_identity(const std::string& url);

@@ -35,7 +35,8 @@ std::string read_token(const std::string& path, std::string_view what, const Can
   } catch (const Cancelled&) {
     throw;
   } catch (const Error& error) {
-    throw InvalidArgument(error.what());  // kNotFound would be taken for the shard's
+    // Not kNotFound, which would mean that the shard is missing.
+    throw InvalidArgument(error.what());
   }
   const std::string_view text =
       checked_text(file, "the file of the " + std::string(what), in_quotes(path));

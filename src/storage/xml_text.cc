@@ -22,7 +22,8 @@ void append_utf8(std::string& out, unsigned long code) {
   }
 }
 
-/// Appends the character of the reference &name;. False if XML does not predefine it.
+/// Appends the character that the reference &name; stands for. Returns false if XML does not
+/// predefine it.
 bool append_reference(std::string& out, std::string_view name) {
   constexpr auto kNamed = std::to_array<std::pair<std::string_view, char>>(
       {{"amp", '&'}, {"lt", '<'}, {"gt", '>'}, {"quot", '"'}, {"apos", '\''}});

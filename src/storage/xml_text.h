@@ -6,13 +6,15 @@
 
 namespace shardwise {
 
-// Answers of services are small documents without comments, CDATA or relevant attributes. Only the
-// text between a tag and its end is needed.
+// A minimal XML reader. Cloud services answer with small documents without comments, CDATA or
+// relevant attributes, and only the text between a start tag and its end tag is needed.
 
-/// The content of the first <tag>, with references such as &amp; resolved; empty if missing.
+/// Returns the content of the first <tag>, with references such as &amp; resolved; empty if it
+/// is missing.
 std::string xml_text(std::string_view document, std::string_view tag);
 
-/// The content of each <tag>, unresolved, since it may hold nested elements.
+/// Returns the content of each <tag>. References are not resolved, because the content may have
+/// nested elements.
 std::vector<std::string_view> xml_elements(std::string_view document, std::string_view tag);
 
 }  // namespace shardwise

@@ -1,4 +1,5 @@
-// faults.md 7 and 27, and Dataset::Access::kRead: shards that are truncated under a live dataset.
+// faults.md 7 and 27: shards are truncated while a dataset has them open, with each value of
+// Dataset::Access.
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -25,7 +26,7 @@ std::atomic<int> pread_fails_with{0};
 std::atomic<int> num_preads{0};
 }  // namespace
 
-/// Takes the C library's place in this program, so that a disk can fail.
+/// Replaces the C library's pread() in this program, so that a test can simulate a failing disk.
 extern "C" ssize_t pread(int fd, void* buffer, size_t size, off_t offset) {
   ++num_preads;
   if (pread_fails_with != 0) {
@@ -61,7 +62,7 @@ Dataset open(const Shards& shards, Dataset::Access access) {
   return Dataset::open(shards.index_path(), {.access = access});
 }
 
-/// Cuts a shard in place, and leaves its name and inode.
+/// Truncates a shard in place, so that it keeps its name and inode.
 void cut(const std::string& path, std::uint64_t size) {
   if (::truncate(path.c_str(), static_cast<off_t>(size)) != 0) throw std::runtime_error("truncate");
 }
@@ -143,7 +144,7 @@ TEST_F(ReadAccessTest, BytesOutliveDatasetShardAndFile) {
   EXPECT_EQ(copy.key(), key_of(7));
 }
 
-// faults.md 7
+// Fault under test: tests/faults.md 7.
 TEST_F(ReadAccessTest, ATruncatedShardIsStaleAndTheOthersAreServed) {
   const Shards shards(3, 10);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -182,12 +183,12 @@ TEST_F(ReadAccessTest, AShardThatIsWrittenToIsStale) {
   ASSERT_EQ(wrong_with(data), "");
   const auto size = fs::file_size(shards.path(1));
   cut(shards.path(1), 0);
-  cut(shards.path(1), size);  // zeros, of the old length
+  cut(shards.path(1), size);  // the old length again, filled with zeros
   EXPECT_THAT(error_text([&] { data[5]; }),
               AllOf(HasSubstr("(its time changed, its size did not)"), HasSubstr(kReadRemedy)));
   EXPECT_EQ(error_code([&] { data[9]; }), ErrorCode::kStaleIndex);
   EXPECT_EQ(wrong_with(data, 0), "");
-  // A dataset that is opened now says so at the first touch.
+  // A dataset that is opened now reports the change on the first access.
   EXPECT_THAT(error_text([&] { open(shards, Dataset::Access::kRead)[5]; }),
               StartsWith("the shard changed since it was indexed: '" + shards.path(1) + "'"));
 }
@@ -242,7 +243,7 @@ TEST_F(ReadAccessTest, ADiskErrorNamesShardSampleAndOffset) {
   EXPECT_EQ(wrong_with(data), "");
 }
 
-// faults.md 7
+// Fault under test: tests/faults.md 7.
 TEST(MapAccessTest, CopiesFromATruncatedShardThrowAndTheProcessLives) {
   const Shards shards(3, 20);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -280,7 +281,7 @@ TEST(MapAccessTest, CopiesFromATruncatedShardThrowAndTheProcessLives) {
             "");
 }
 
-// What was cut within its last page reads as zeros, without a signal.
+// Bytes after the truncation point in the same page read as zeros, without a signal.
 TEST(MapAccessTest, ACopyIsNeverOfTheZerosBehindTheNewEnd) {
   const Shards shards(1, 3);
   ASSERT_LT(fs::file_size(shards.path(0)), 16384U);
@@ -305,7 +306,7 @@ TEST(MapAccessTest, CopiesOfAShardThatWasReplacedOrDeletedAreItsOldBytes) {
   EXPECT_EQ(second.integer("cls"), 6);
 }
 
-// faults.md 7: no sample is ever wrong, whatever the moment.
+// faults.md 7: no sample is ever wrong, whatever the moment of the truncation.
 class TruncationRaceTest : public ::testing::TestWithParam<Dataset::Access> {};
 INSTANTIATE_TEST_SUITE_P(Accesses, TruncationRaceTest,
                          ::testing::Values(Dataset::Access::kMap, Dataset::Access::kRead),
@@ -326,7 +327,7 @@ TEST_P(TruncationRaceTest, FourThreadsReadWhileAnotherTruncates) {
                 std::vector<std::thread> threads;
                 for (std::uint64_t t = 0; t < 4; ++t) {
                   threads.emplace_back([&, t] {
-                    int left = 400;  // reads after the cut
+                    int left = 400;  // number of reads after the truncation
                     for (std::uint64_t i = t; left > 0; i = (i * 5 + 7 + t) % data.size()) {
                       if (is_cut) --left;
                       try {
@@ -334,7 +335,7 @@ TEST_P(TruncationRaceTest, FourThreadsReadWhileAnotherTruncates) {
                         if (data[i].integer("cls") != static_cast<std::int64_t>(i % 10)) ++wrong;
                       } catch (const StaleIndex&) {
                         ++stale;
-                        if (i / 40 != 2) ++other;  // of a shard that nobody cut
+                        if (i / 40 != 2) ++other;  // a sample of a shard that was not truncated
                       } catch (const std::exception&) {
                         ++other;
                       }

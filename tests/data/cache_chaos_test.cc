@@ -1,6 +1,7 @@
-// Processes over one cache beside all that goes wrong at once: kills, stops, servers that are away,
-// a full disk, changing budgets, and an administrator who prunes. Every sample is what it should
-// be, nobody dies of what may be waited out, nobody is stuck, and the disk holds what it may.
+// Several processes use one cache while many things go wrong at once: kills, stops, server outages,
+// a full disk, changing budgets, and an administrator who prunes. Every sample must be correct, no
+// process may fail because of a temporary fault, none may hang, and the disk usage must stay within
+// its bound.
 #include <sched.h>
 #include <sys/mount.h>
 
@@ -39,21 +40,22 @@ using ::testing::IsEmpty;
 
 constexpr std::size_t kProcesses = 8;
 constexpr int kShards = 36;
-constexpr std::uint64_t kSamples = 20;  // a shard
+constexpr std::uint64_t kSamples = 20;  // per shard
 constexpr std::size_t kSampleBytes = 7000;
-constexpr std::uint64_t kFewestShards = 4, kMostShards = 16;  // that a budget has room for
+// A budget has room for at least and at most this many.
+constexpr std::uint64_t kFewestShards = 4, kMostShards = 16;
 
-/// How long it goes on.
+/// How long the test runs.
 std::chrono::seconds duration() { return std::chrono::seconds(test::repeats(6, 1200)); }
 
 std::string text_of(std::uint64_t sample) {
   return test::some_bytes(kSampleBytes, static_cast<std::uint32_t>(sample + 1));
 }
 
-/// A file system of its own below a folder, for this process and its children.
+/// A separate file system mounted on a folder, for this process and its children.
 class SmallDisk {
  public:
-  /// Leaves the folder as it is where that is not allowed.
+  /// If mounting is not allowed, leaves the folder unchanged.
   SmallDisk(const std::string& folder, std::uint64_t bytes) {
     const std::string options = "size=" + std::to_string(bytes) + ",mode=0700";
     is_there_ = ::unshare(CLONE_NEWNS) == 0 &&
@@ -68,14 +70,14 @@ class SmallDisk {
   SmallDisk& operator=(const SmallDisk&) = delete;
 
   bool is_there() const { return is_there_; }
-  /// Leaves so many bytes free for everybody else, or as many as there are.
+  /// Fills the disk until at most this many bytes are free.
   void fill(std::uint64_t bytes_left) const {
     const std::uint64_t free = std::filesystem::space(folder_).available;
     if (free <= bytes_left) return;
     try {
       test::write_file(folder_ + "/filler", std::string(free - bytes_left, 'f'));
     } catch (const std::exception&) {
-      // Somebody else was faster: it is as full as can be.
+      // Another process used the space first, so the disk is full anyway.
     }
   }
   void empty() const { std::filesystem::remove(folder_ + "/filler"); }
@@ -110,7 +112,7 @@ class CacheChaosTest : public ::testing::Test {
       std::string body =
           is_compressed ? test::compress(tar.bytes(), Compression::kGzip) : tar.bytes();
       original_bytes_ = std::max<std::uint64_t>(original_bytes_, body.size());
-      // Slow enough that kills and stops come in the midst of it.
+      // Slow enough that kills and stops occur during fetches.
       server_.serve(path,
                     {.body = std::move(body), .drip_bytes = 40'000, .drip_wait = milliseconds(1)});
       urls.push_back(server_.url(path));
@@ -118,7 +120,7 @@ class CacheChaosTest : public ::testing::Test {
     build_index(dir_ / "index", urls, {.remote = make_remote_access(fetchers(), nullptr)});
   }
 
-  /// As patient as a user's, but quicker to try again.
+  /// Options with a user's retry budget, but shorter pauses between retries.
   static std::shared_ptr<const Fetchers> fetchers() {
     Fetchers::Options options = test::quick_options();
     options.max_retries = std::numeric_limits<int>::max();
@@ -134,7 +136,7 @@ class CacheChaosTest : public ::testing::Test {
                              .fetchers = fetchers()});
   }
 
-  /// Reads epochs of random orders through the cache until all is over.
+  /// Reads epochs in random orders through the cache until the test ends.
   std::string read_on(std::size_t process, std::uint64_t seed) const {
     std::mt19937_64 random(seed);
     while (!board_->is_over) {
@@ -193,11 +195,11 @@ class CacheChaosTest : public ::testing::Test {
   const test::Shared<Board> board_;
 };
 
-// faults.md 52
+// Fault under test: tests/faults.md 52.
 TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) {
   std::mt19937_64 random(test::random_seed());
   const auto all = duration();
-  // Mostly short; one in `rarely` may take as large a part of the run as this.
+  // Usually short. With probability 1 / `rarely`, up to 1 / `part` of the whole run.
   const auto some_time = [&](unsigned rarely, std::uint64_t part) {
     const auto most = static_cast<std::uint64_t>(1000 * all.count()) / part;
     return milliseconds(random() %
@@ -220,8 +222,8 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
     if (is_away) return std::pair(503, std::string("away"));
     return std::nullopt;
   });
-  // The budget, and of each process one shard that is in use, and one compressed original. (Its two
-  // threads that fetch, and its reader, might expand three at one time. They hardly do.)
+  // The budget, plus one shard in use and one compressed original per process. A process's reader
+  // and its two fetching threads could expand three at once, but that almost never happens.
   const std::uint64_t bound =
       kMostShards * shard_bytes_ + kProcesses * (shard_bytes_ + original_bytes_);
   std::uint64_t most = 0;
@@ -235,7 +237,8 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
       }
     }
   };
-  // The administrator waits for a process that has the room's lock, also for one that is stopped.
+  // The administrator waits for a process that holds the room byte's lock, even if that process is
+  // stopped.
   const auto administer = [&](const std::function<void()>& work) {
     auto end = std::async(std::launch::async, work);
     while (end.wait_for(milliseconds(1)) != std::future_status::ready) let_go_on();
@@ -280,7 +283,8 @@ TEST_F(CacheChaosTest, NoByteIsWrongAndNobodyIsStuckOrDiesOfWhatCanBeWaitedOut) 
         break;
       case 5:
         if (!disk_->is_there() || full_until != steady_clock::time_point{}) break;
-        // Room for what is in use and being fetched, but not for all that the cache may hold.
+        // Leave room for the shards in use and being fetched, but not for all that the budget
+        // allows.
         disk_->fill(kProcesses * (shard_bytes_ + original_bytes_));
         full_until = now + some_time(40, 20);
         ++done["full disks"];

@@ -1,5 +1,5 @@
-// faults.md 47: shards are uploaded again, indexed again and read through one cache, at random,
-// and held against a simple model: what a read gives is of the version that its index describes.
+// faults.md 47: shards are uploaded again, indexed again and read through one cache, at random. A
+// simple model predicts the result: every read returns the version that its index describes.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -30,12 +30,12 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kFirstVersion = 1'000'000;  // all of as many digits
-constexpr std::uint32_t kSamples = 3;              // a shard
+constexpr std::int64_t kFirstVersion = 1'000'000;  // all versions have the same number of digits
+constexpr std::uint32_t kSamples = 3;              // per shard
 constexpr std::size_t kDataBytes = 1000;
 constexpr std::size_t kMaxOpen = 4;
 
-/// What field "bin" of a sample holds.
+/// Returns the content of a sample's field "bin".
 std::string data_of(std::int64_t version, std::uint32_t sample) {
   const std::string word = std::to_string(version) + "/" + std::to_string(sample) + ";";
   std::string data;
@@ -43,7 +43,7 @@ std::string data_of(std::int64_t version, std::uint32_t sample) {
   return data.substr(0, kDataBytes);
 }
 
-/// All versions have the same size, and most the same headers.
+/// Returns a shard. All versions have the same size, and most have the same headers.
 std::string tar_of(std::int64_t version, bool in_other_order) {
   test::TarBuilder tar;
   for (std::uint32_t i = 0; i < kSamples; ++i) {
@@ -55,7 +55,7 @@ std::string tar_of(std::int64_t version, bool in_other_order) {
   return tar.end().bytes();
 }
 
-/// What a server says of versions.
+/// How a server identifies versions.
 enum class Habit { kNewEtag, kSameEtag, kWeakEtag, kTime, kNothing };
 
 /// A shard at its source.
@@ -63,7 +63,7 @@ struct Source {
   std::string name;
   bool is_local = false;
   Compression compression = Compression::kNone;
-  /// By version: what a reader can know of it. A source may give two versions the same.
+  /// For each version, what the source says about it. Two versions may be described equally.
   std::map<std::int64_t, std::string> known = {};
   Habit habit = Habit::kNewEtag;  // of a remote shard
   std::string etag = {}, time = {};
@@ -97,7 +97,7 @@ class CacheModelTest : public ::testing::Test, test::Dice {
     return source.is_local ? dir_.path() + source.name : server_.url(source.name);
   }
 
-  /// Another version, of which the source may say the same as of the one before.
+  /// Uploads another version. The source may describe it in the same way as the previous one.
   void upload(Source& source) {
     ++tally_.uploads;
     const std::int64_t version = kFirstVersion + static_cast<std::int64_t>(tally_.uploads);
@@ -149,7 +149,8 @@ class CacheModelTest : public ::testing::Test, test::Dice {
   }
 
   void open_cache() {
-    constexpr std::uint64_t kShardBytes = 16 * 1024;  // and less; sometimes there is little room
+    // Upper bound of a shard's size; sometimes the cache has little room.
+    constexpr std::uint64_t kShardBytes = 16 * 1024;
     is_small_ = one_in(3);
     cache_ = ShardCache::open({.directory = dir_ / "cache",
                                .budget_bytes = (is_small_ ? 3 : 1000) * kShardBytes,
@@ -163,7 +164,8 @@ class CacheModelTest : public ::testing::Test, test::Dice {
 
   void index(std::uint64_t slot) {
     ++tally_.builds;
-    if (one_in(2)) std::filesystem::remove(index_path(slot));  // nothing is taken over
+    // Without the old index, all shards are scanned.
+    if (one_in(2)) std::filesystem::remove(index_path(slot));
     std::vector<std::string> places;
     for (const Source& source : sources_) places.push_back(place(source));
     build_index(index_path(slot), places,
@@ -197,16 +199,17 @@ class CacheModelTest : public ::testing::Test, test::Dice {
     Dataset::Access access;
     bool has_small_cache;
 
-    /// True if single samples may be fetched: asked for, or since the shard does not fit.
+    /// True if single samples may be fetched, because the access mode allows it or the shard does
+    /// not fit.
     bool may_fetch_ranges() const { return access == Dataset::Access::kRange || has_small_cache; }
   };
-  /// A sample that is kept, and what it held.
+  /// A sample that is kept, with the content it had when it was read.
   struct Kept {
     Sample sample;
     std::string data;
   };
 
-  /// Reads a sample. @param races  the source may change meanwhile.
+  /// Reads a sample. @param races  the source may change during the read.
   std::optional<Kept> read(const Opened& opened, std::uint64_t shard, std::uint32_t i, bool races) {
     const Index& index = opened.data.index();
     Source& source = sources_[shard];
@@ -250,12 +253,12 @@ class CacheModelTest : public ::testing::Test, test::Dice {
     }
   }
 
-  /// True if nobody can know that it is the wrong one: its source said the same of both, and there
-  /// is no hash. In the cache headers tell them apart, too.
+  /// True if the wrong version cannot be detected: the source describes both versions equally, and
+  /// there are no hashes. In the cache, headers also distinguish versions.
   static bool may_be_taken_for(const Opened& opened, const Source& source, std::int64_t described,
                                const std::function<bool(std::int64_t version)>& is_of) {
     const std::string& known = source.known.at(described);
-    // Where nothing is known of versions, the whole shard was hashed.
+    // If the source does not identify versions, the whole shard was hashed.
     if (opened.data.index().content().hashes || known.empty()) return false;
     const bool is_range =
         opened.may_fetch_ranges() && !source.is_local && source.compression == Compression::kNone;
@@ -332,7 +335,7 @@ class CacheModelTest : public ::testing::Test, test::Dice {
   std::vector<Source> sources_;
   std::deque<Opened> open_;
   std::deque<Kept> kept_;
-  std::mutex mutex_;  // of versions and tally, while threads read
+  std::mutex mutex_;  // guards versions and tally while threads read
   Tally tally_;
 };
 

@@ -17,7 +17,8 @@ namespace {
 using testing::HasSubstr;
 using Numbers = std::vector<std::uint64_t>;
 
-/// Uses with slot bits in random places: epochs of `num_slots` slots over `num_shards` shards.
+/// Random uses: epochs of `num_slots` slots over `num_shards` shards. Each use is a random range of
+/// slots.
 std::vector<EpochSchedule> random_epochs(std::mt19937_64& random, std::size_t num_epochs,
                                          std::uint64_t num_slots, std::uint64_t num_shards,
                                          unsigned percent) {
@@ -42,7 +43,7 @@ std::vector<EpochSchedule> random_epochs(std::mt19937_64& random, std::size_t nu
   return epochs;
 }
 
-/// The same uses on one time line.
+/// Returns the same uses with slots numbered across epochs.
 std::vector<UseInterval> joined(const std::vector<EpochSchedule>& epochs) {
   std::vector<UseInterval> uses;
   std::uint64_t first = 0;
@@ -73,7 +74,7 @@ std::uint64_t most_in_use(const std::vector<UseInterval>& uses, const Numbers& s
   return most;
 }
 
-/// The rules of simulate_cache, slot by slot and with plain searches.
+/// A simple implementation of simulate_cache(): slot by slot, with linear searches.
 std::vector<CacheCounts> simulate_plainly(const std::vector<EpochSchedule>& epochs,
                                           const Numbers& sizes, std::uint64_t budget,
                                           Replacement replacement) {
@@ -144,7 +145,7 @@ std::vector<CacheCounts> simulate_plainly(const std::vector<EpochSchedule>& epoc
   return all;
 }
 
-/// The fewest fetches that any choice of victims gives, for shards of one byte.
+/// Returns the minimum number of fetches over all choices of victims, for shards of one byte.
 std::uint64_t fewest_fetches(const std::vector<UseInterval>& uses, std::size_t i,
                              std::set<std::uint64_t> cached, std::uint64_t budget) {
   if (i == uses.size()) return 0;

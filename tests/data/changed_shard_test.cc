@@ -1,5 +1,5 @@
-// faults.md 8 and 9: a shard that is not the one that was indexed. The error names the shard and
-// the remedy, and the dataset goes on serving the other shards.
+// faults.md 8 and 9: a shard is not the one that was indexed. The error names the shard and a
+// remedy, and the dataset still serves the other shards.
 #include <unistd.h>
 
 #include <cstdio>
@@ -31,8 +31,8 @@ class ChangedShardTest : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kPerShard = 10;
 
-  /// Shard 1 of 3 fails with `code` and a text that holds `parts`, again and again, and the others
-  /// do not mind.
+  /// Checks that shard 1 of 3 fails repeatedly, with `code` and a text that contains `parts`, and
+  /// that the other shards do not fail.
   void expect_only_shard_1_fails(const Dataset& data, ErrorCode code,
                                  const std::vector<std::string>& parts) {
     for (int round = 0; round < 2; ++round) {
@@ -48,7 +48,7 @@ class ChangedShardTest : public ::testing::Test {
     EXPECT_THAT(text, HasSubstr("'" + shards_.path(1) + "'"));
   }
 
-  /// The other shard of the same size, with a newer time.
+  /// Returns another shard of the same size.
   std::string other_bytes() const { return test::shard_bytes(2 * kPerShard, kPerShard); }
 
   const Shards shards_{3, kPerShard};
@@ -134,7 +134,7 @@ TEST_F(ChangedShardTest, WhatWasWrittenToStaysStaleThoughAnotherFileTakesItsName
   EXPECT_EQ(wrong_with(data, 0), "");
 }
 
-// Reproducible packing, and copies that keep times.
+// This happens with reproducible packing, and with copies that keep file times.
 TEST(ChangedCompressedShardTest, ANewOneOfTheSameSizeAndTimeIsNotTakenFromTheCache) {
   const test::TempDir dir;
   const auto cache = ShardCache::open({.directory = dir / "cache"});
@@ -143,7 +143,7 @@ TEST(ChangedCompressedShardTest, ANewOneOfTheSameSizeAndTimeIsNotTakenFromTheCac
     std::string bytes =
         test::compress(test::TarBuilder().file("k.txt", content).end().bytes(), Compression::kGzip);
     ASSERT_LT(bytes.size(), 400u);
-    bytes.resize(400);  // zeros may follow a stream
+    bytes.resize(400);  // zeros may follow a compressed stream
     write_file(dir / "s.tar.gz", bytes);
     set_old_time(dir / "s.tar.gz");
     build_index(dir / (content + ".idx"), {dir / "s.tar.gz"});
@@ -197,7 +197,8 @@ TEST_F(ChangedShardTest, IndexedAgainIsServedByANewDataset) {
   const BuildReport report = build_index(shards_.index_path(), shards_.paths(), {.threads = 1});
   EXPECT_EQ(report.shards_scanned, 1U);
   EXPECT_EQ(wrong_with(Dataset::open(shards_.index_path())), "");
-  EXPECT_EQ(error_code([&] { old[kPerShard]; }), ErrorCode::kStaleIndex);  // a snapshot
+  // `old` is a snapshot of the old index.
+  EXPECT_EQ(error_code([&] { old[kPerShard]; }), ErrorCode::kStaleIndex);
 }
 
 }  // namespace

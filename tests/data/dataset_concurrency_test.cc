@@ -73,7 +73,7 @@ TEST(DatasetConcurrencyTest, TheLastHandleMayGoInAnyThread) {
   }
 }
 
-// faults.md 24
+// Fault under test: tests/faults.md 24.
 class DatasetForkTest : public ::testing::TestWithParam<Dataset::Access> {};
 INSTANTIATE_TEST_SUITE_P(Accesses, DatasetForkTest,
                          ::testing::Values(Dataset::Access::kMap, Dataset::Access::kRead),

@@ -1,4 +1,4 @@
-// Forks of a parent whose other threads read, fetch and query: faults.md 50.
+// faults.md 50: a parent forks while its other threads read, fetch and query.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,10 +40,10 @@ using test::in_child;
 using test::Shards;
 using test::wrong_with;
 
-constexpr unsigned kHang = 100;  // seconds after which a child is said to hang
+constexpr unsigned kHang = 100;  // number of seconds after which a child counts as hanging
 
-/// Threads that run `body(random)` again and again until this goes; what it returns is wrong, if
-/// not empty.
+/// Threads that call `body(random)` repeatedly until this object is destroyed. A non-empty result
+/// is an error.
 class Busy {
  public:
   using Body = std::function<std::string(std::mt19937_64& random)>;
@@ -66,7 +66,7 @@ class Busy {
     }
   }
   ~Busy() { end(); }
-  /// Ends the threads, and says what was wrong.
+  /// Stops the threads. Returns the first error.
   std::string end() {
     stop_ = true;
     for (std::thread& thread : threads_) thread.join();
@@ -90,7 +90,8 @@ std::string wrong_with_some(const Data& data, std::mt19937_64& random, int count
   return {};
 }
 
-/// Threads that fetch allocate so often that one of some hundred children met it.
+/// Threads that fetch allocate memory so often that one of several hundred children found the
+/// allocator locked.
 constexpr const char* kWhySkipped =
     "a forked child may find the sanitizer's allocator locked, and would hang";
 
@@ -98,7 +99,7 @@ class DatasetBusyForkTest : public ::testing::Test {
  protected:
   void SetUp() override { RecordProperty("seed", std::to_string(kSeed)); }
 
-  /// Forks `count` times; each child reads samples of every kind.
+  /// Forks `count` times. Each child reads samples of every kind.
   void fork_often(const Dataset& data, int count) {
     for (int round = 0; round < count; ++round) {
       std::mt19937_64 random(kSeed + 1000 + static_cast<std::uint64_t>(round));
@@ -133,7 +134,7 @@ TEST_F(DatasetBusyForkTest, ChildrenReadThroughADefaultPool) {
   const Shards shards(12, 20);
   const Dataset data = Dataset::open(shards.index_path());
   Busy busy(2, kSeed, [&](auto& random) {
-    DatasetAccess::close_shard(data, random() % 12);  // so that there is always one to open
+    DatasetAccess::close_shard(data, random() % 12);  // so that there is always a shard to open
     return wrong_with_some(data, random, 1);
   });
   fork_often(data, 300);
@@ -178,7 +179,7 @@ TEST_F(DatasetBusyForkTest, ChildrenUseTheIndexWhileThreadsQuery) {
 TEST_F(DatasetBusyForkTest, AQueryWithoutAnEndLetsTheParentFork) {
   const Shards shards(2, 20);
   const auto index = Index::open(shards.index_path());
-  // In a child, so that a hang of the forking thread fails, too.
+  // Run in a child, so that a hang of the forking thread also fails the test.
   EXPECT_EQ(in_child([&]() -> std::string {
               const AtMost limit(kHang);
               std::atomic<bool> begun{false}, cancel{false};
@@ -205,7 +206,7 @@ TEST_F(DatasetBusyForkTest, AQueryWithoutAnEndLetsTheParentFork) {
             "");
 }
 
-/// An index whose catalogue has many rows of members that were left out.
+/// Adds many rows of skipped members to the catalogue of an index.
 void add_skipped(const std::string& index, std::uint64_t count) {
   const IndexFiles files(index);
   CatalogueWriter writer(index, "");
@@ -223,7 +224,7 @@ void add_skipped(const std::string& index, std::uint64_t count) {
   writer.commit();
 }
 
-/// How often this thread forks while another runs `work` once.
+/// Returns how many times this thread can fork while another thread runs `work` once.
 int forks_beside(const std::function<void()>& work) {
   std::atomic<bool> begun{false}, done{false};
   std::thread busy([&] {
@@ -251,8 +252,8 @@ TEST_F(DatasetBusyForkTest, ALargeCatalogueThatIsReadWholeDoesNotHoldUpFork) {
       {"skipped", [&] { EXPECT_EQ(index->skipped(UINT64_MAX).size(), 300'000U); }},
       {"query", [&] { Query(index, "SELECT count(*) FROM skipped").next(); }}};
   for (const auto& [name, work] : all) {
-    // Where it forks once for each table, a lock was held for all its rows. A thread that does not
-    // run meanwhile forks less often.
+    // If this thread can fork only about once per table, a lock was held while all the table's rows
+    // were read. A thread that is rarely scheduled also forks less often, so take the maximum.
     constexpr int kMany = 40;
     int most = 0;
     for (int round = 0; round < 50 && most < kMany; ++round) {
@@ -296,7 +297,7 @@ TEST_F(DatasetBusyForkTest, ChildrenOfAChildReadAMixture) {
   EXPECT_EQ(busy.end(), "");
 }
 
-/// Shards behind a cache that holds a third of them, with threads that fetch ahead.
+/// Shards behind a cache with room for a third of them, and threads that fetch ahead.
 class CachedWorld {
  public:
   CachedWorld(const std::vector<std::string>& sources, const std::string& directory,
@@ -312,7 +313,7 @@ class CachedWorld {
   const Dataset& data() const { return data_; }
   ShardCache& cache() const { return *cache_; }
 
-  /// Reads on in the order that the prefetcher follows. For one thread.
+  /// Reads the next sample in the order that the prefetcher follows. Threads: one.
   std::string read_on() {
     const auto next = sampler_.next();
     if (!next) {
@@ -338,10 +339,10 @@ class CachedWorld {
   ShardPrefetcher prefetcher_;
 };
 
-/// Static objects, which exit() destroys in the children, too.
+/// A static object, which exit() also destroys in the children.
 std::optional<CachedWorld> world;
 
-/// As a DataLoader: workers that are forked together, and read everything among them.
+/// Like PyTorch's DataLoader: forks several workers, which together read all samples.
 void fork_workers(int num_workers, bool with_exit, int round) {
   std::fflush(nullptr);
   std::vector<pid_t> workers;
@@ -357,7 +358,7 @@ void fork_workers(int num_workers, bool with_exit, int round) {
           if (!wrong_with(data, i).empty()) status = 1;
         }
         for (int i = 0; i < 60; ++i) {
-          if (!world->read_on().empty()) status = 1;  // its threads are started again
+          if (!world->read_on().empty()) status = 1;  // starts the child's own threads
         }
       } catch (const std::exception& e) {
         std::fprintf(stderr, "worker %d: %s\n", worker, e.what());
@@ -376,7 +377,7 @@ void fork_workers(int num_workers, bool with_exit, int round) {
 }
 
 void fork_workers_of_a_busy_world(int rounds) {
-  // Only the thread that forks may use what is for one thread, as sampler and prefetcher are.
+  // Sampler and prefetcher may be used by one thread only, so only the forking thread uses them.
   Busy busy(2, 11, [&](auto& own) { return wrong_with_some(world->data(), own, 1); });
   for (int round = 0; round < rounds; ++round) {
     for (int i = 0; i < 40; ++i) ASSERT_EQ(world->read_on(), "");
@@ -417,7 +418,7 @@ TEST_F(DatasetBusyForkTest, WorkersReadCompressedShardsThroughACacheWithPrefetch
   fork_workers_of_a_busy_world(8);
 }
 
-// The parent's hold on a shard is the parent's; the child has one of its own.
+// The parent's pin of a shard does not count for the child, which has its own.
 TEST_F(DatasetBusyForkTest, AChildHoldsTheShardsThatItMapped) {
   const Shards shards(3, 20);
   std::vector<std::string> paths;
@@ -426,7 +427,7 @@ TEST_F(DatasetBusyForkTest, AChildHoldsTheShardsThatItMapped) {
     test::write_file(path, test::compress(test::read_file(shards.path(i)), Compression::kZstd));
     paths.push_back(path);
   }
-  // Without a prefetcher, which holds what it fetched ahead.
+  // Read without a prefetcher, because a prefetcher pins the shards that it fetched ahead.
   const std::string index = shards.dir() / "held.idx";
   build_index(index, paths, {.threads = 1});
   const auto cache = ShardCache::open({.directory = shards.dir() / "cache",

@@ -182,7 +182,7 @@ TEST(DatasetTest, TwoDatasetsMayShareAnIndex) {
   EXPECT_EQ(second.pool_stats().open_shards, 1U);
 }
 
-// A view into an unmapped shard would end the process.
+// Reading a view into an unmapped shard would end the process.
 TEST(DatasetTest, ViewsOutliveEvictionAndTheDataset) {
   const Shards shards(6, 10);
   std::vector<Sample> kept;
@@ -252,7 +252,7 @@ TEST(DatasetTest, RelativePathsAreOfTheDirectoryAtTheCall) {
               const Dataset data = Dataset::open("../home/x.idx");
               if (std::string wrong = wrong_with(data, 0); !wrong.empty()) return wrong;
               fs::current_path("/");
-              // Another shard is touched first from yet another directory.
+              // The first access to another shard is made from another working directory.
               return wrong_with(data);
             }),
             "");

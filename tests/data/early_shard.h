@@ -28,10 +28,11 @@ inline std::string name_of(std::uint64_t i) { return "sample" + std::to_string(1
 inline std::string content(std::uint64_t i) {
   return some_bytes(kSampleBytes, static_cast<std::uint32_t>(i + 1));
 }
-/// A sample of which no byte has come while the server pauses.
+/// A sample whose bytes have not arrived while the server pauses.
 inline constexpr std::uint64_t kLate = kSamples - 1;
 
-/// A shard of kSamples samples at a server that stops sending after kPauseAt bytes, until go_on().
+/// A server with a shard of kSamples samples. It stops sending after kPauseAt bytes, until go_on()
+/// is called.
 class EarlyShardTest : public ::testing::Test {
  protected:
   EarlyShardTest() {
@@ -43,7 +44,7 @@ class EarlyShardTest : public ::testing::Test {
     body_ = tar.end().bytes();
   }
 
-  /// Serves the shard, indexes it, and has the server pause in it from now on.
+  /// Serves and indexes the shard. From now on the server pauses while it sends the shard.
   void serve(bool hashes = false, ServedFile how = {}) {
     how.body = body_;
     server_.serve(kPath, how);
@@ -76,7 +77,7 @@ class EarlyShardTest : public ::testing::Test {
   static void wait_for_the_whole(const ShardCache& cache) {
     while (cache.stats().fetched == 0) std::this_thread::yield();
   }
-  /// True if the shard has its name in the cache.
+  /// True if the cache has the shard under its final name.
   bool is_in_cache() const {
     for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
       if (entry.path().extension() == ".tar") return true;
@@ -88,7 +89,7 @@ class EarlyShardTest : public ::testing::Test {
   TempDir dir_;
   TestHttpServer server_;
   std::string body_;
-  std::vector<std::size_t> headers_;  // where each sample's first header is
+  std::vector<std::size_t> headers_;  // offset of each sample's first header
   ServedFile how_;
   int gets_before_ = 0;
   std::shared_ptr<std::atomic<bool>> pauses_ = std::make_shared<std::atomic<bool>>(false);

@@ -1,5 +1,5 @@
-// faults.md 68
-// Samples of a remote shard that is still coming, and other processes.
+// Fault under test: tests/faults.md 68.
+// Samples of a remote shard that is still being fetched, with several processes.
 #include <atomic>
 #include <string>
 #include <thread>
@@ -32,7 +32,7 @@ TEST_F(EarlyShardTest, WhenTheFetchingProcessIsKilledAnotherFetchesTheShard) {
   while (!told->has_read) std::this_thread::yield();
   const auto in = cache();
   const Dataset data = open(in);
-  std::thread reader([&] { expect_sample(data, 0); });  // it waits for the other process
+  std::thread reader([&] { expect_sample(data, 0); });  // waits for the other process
   while (in->stats().waits == 0) std::this_thread::yield();
   child.kill();
   EXPECT_EQ(child.wait(), "killed by signal 9");
@@ -49,7 +49,7 @@ TEST_F(EarlyShardTest, AForkedChildReadsWhatItsParentFollows) {
   const Sample early = data[0];
   test::Child child([&]() -> std::string {
     if (early["bin"] != content(0)) return "wrong bytes";
-    const Sample late = data[kLate];  // it waits for the parent, as another process does
+    const Sample late = data[kLate];  // waits for the parent, as a separate process would
     return late["bin"] == content(kLate) ? "" : "wrong bytes";
   });
   go_on();

@@ -1,5 +1,5 @@
-// faults.md 68
-// Samples of a remote shard that is still coming.
+// Fault under test: tests/faults.md 68.
+// Samples of a remote shard that is still being fetched.
 #include <atomic>
 #include <deque>
 #include <filesystem>
@@ -48,7 +48,8 @@ TEST_F(EarlyShardTest, ASampleIsReadBeforeItsShardIsWhole) {
 
   go_on();
   expect_sample(data, kLate);
-  while (!data.try_get(0)) expect_sample(data, 0);  // opened as a whole once the fetch is over
+  // After the fetch, the shard is opened as a whole.
+  while (!data.try_get(0)) expect_sample(data, 0);
   for (std::uint64_t i = 0; i < kSamples; ++i) expect_sample(data, i);
   EXPECT_TRUE(test::same(first["bin"], content(0)));
   EXPECT_EQ(gets(), 1);
@@ -101,7 +102,8 @@ TEST_F(EarlyShardTest, ViewsOfAShardThatCameAreUses) {
   EXPECT_EQ(in->stats().bypassed, 1U);
   EXPECT_TRUE(test::same((*sample)["bin"], content(0)));
   sample.reset();
-  while (in->stats().evicted == 0) make_room();  // the thread that fetched it may not be over yet
+  // The thread that fetched the shard may not have ended yet.
+  while (in->stats().evicted == 0) make_room();
 }
 
 TEST_F(EarlyShardTest, WhoWaitsForWholeShardsGetsThem) {
@@ -120,7 +122,7 @@ TEST_F(EarlyShardTest, WhoWaitsForWholeShardsGetsThem) {
 TEST_F(EarlyShardTest, OfAShardWithAWrongHeaderTheSamplesBeforeItComeAndItIsAnError) {
   serve();
   constexpr std::uint64_t kWrong = 10;
-  how_.body[headers_[kWrong]] ^= 1;  // its name
+  how_.body[headers_[kWrong]] ^= 1;  // changes the member's name
   test::TarBuilder::fix_checksum(how_.body.data() + headers_[kWrong]);
   pause();
   const auto in = cache();
@@ -152,7 +154,8 @@ TEST_F(EarlyShardTest, WhatCameWrongOnceIsFetchedAgainAndRead) {
   serve();
   const auto wrong = std::make_shared<std::atomic<int>>(0);
   how_.before_get = [wrong, at = headers_[10]](test::ServedFile& file) {
-    if ((*wrong)++ < 2) file.body[at] ^= 1;  // the first time, and back
+    // The first fetch changes the byte, the second restores it.
+    if ((*wrong)++ < 2) file.body[at] ^= 1;
   };
   pause();
   go_on();
@@ -161,14 +164,15 @@ TEST_F(EarlyShardTest, WhatCameWrongOnceIsFetchedAgainAndRead) {
   EXPECT_EQ(gets(), 2);
 }
 
-// A server without ranges begins anew where it was cut.
+// If the server does not support ranges, an interrupted transfer restarts from the beginning.
 TEST_F(EarlyShardTest, ViewsStayAsTheyAreIfTheTransferBeginsAnew) {
   serve(false, {.has_ranges = false});
   const auto begun = std::make_shared<std::atomic<int>>(0);
   how_.cut_after = kPauseAt + (1 << 20);
   how_.num_cuts = 1;
   how_.before_get = [begun, at = headers_[0] + 5000](test::ServedFile& file) {
-    if (++*begun == 2) file.body[at] ^= 1;  // a byte of the first member, which no header shows
+    // A byte of the first member's data, so no header reveals the change.
+    if (++*begun == 2) file.body[at] ^= 1;
   };
   pause();
   const Dataset data = open(cache());
@@ -199,7 +203,7 @@ TEST_F(EarlyShardTest, WhatEndsTheFetchIsToldToWhoWaitsAndNotTriedAgain) {
   const auto in = cache();
   const Dataset data = open(in);
   expect_sample(data, 0);
-  server_.remove(kPath);  // the answer that began goes on, to where it is cut
+  server_.remove(kPath);  // the answer that has begun continues up to the cut
   go_on();
   EXPECT_THAT(error_text([&] { static_cast<void>(data[kLate]); }),
               AllOf(HasSubstr("a.tar"), HasSubstr("404")));
@@ -223,7 +227,7 @@ TEST_F(EarlyShardTest, CancellingEndsWaitingAndADatasetEndsWithoutItsShard) {
   {
     const Dataset data = open(cache());
     expect_sample(data, 0);
-  }  // its shard never comes
+  }  // the shard never arrives
   for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
     ADD_FAILURE() << entry.path() << " is left";
   }
@@ -253,7 +257,7 @@ TEST_F(EarlyShardTest, ManyThreadsReadWhileItComes) {
   EXPECT_EQ(gets(), 1);
 }
 
-// The check of a sample against its part of a shard, for every single bit that could be wrong.
+// Checks a sample against its part of a shard, with every single bit flipped.
 TEST(SampleCheckTest, NoFlippedBitOfAHeaderPasses) {
   const TempDir dir;
   test::TarBuilder tar;

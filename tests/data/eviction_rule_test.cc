@@ -1,4 +1,4 @@
-// What a cache does, and what was planned: the same rule, asked by both.
+// Compares a cache's evictions with the planned ones. Both are decided by the same rule.
 #include <algorithm>
 #include <map>
 #include <random>
@@ -15,7 +15,7 @@ namespace {
 
 using Sizes = std::vector<std::uint64_t>;
 
-/// Epochs in which each shard is used once or twice, by streams that interleave.
+/// Returns epochs in which interleaved streams use each shard once or twice.
 std::vector<EpochSchedule> random_orders(std::mt19937_64& random, std::uint64_t num_shards) {
   std::vector<EpochSchedule> epochs(1 + random() % 3);
   for (EpochSchedule& epoch : epochs) {
@@ -36,7 +36,7 @@ std::vector<EpochSchedule> random_orders(std::mt19937_64& random, std::uint64_t 
   return epochs;
 }
 
-/// Reads the epochs through a cache, use by use, as their plan does.
+/// Reads the epochs through a cache, use by use, in the order of the plan.
 class Reader {
  public:
   Reader(ShardCache& cache, const test::TempDir& dir, const Sizes& sizes) : cache_(cache) {
@@ -96,7 +96,8 @@ class Reader {
   ShardCache& cache_;
   std::vector<CacheRequest> requests_;
   std::map<std::string, std::uint64_t> numbers_;
-  std::multimap<std::uint64_t, CachedShard> held_;  // by the slots where their uses end
+  // Pinned shards, by the slot at which their use ends.
+  std::multimap<std::uint64_t, CachedShard> held_;
 };
 
 TEST(EvictionRuleTest, TheCacheDoesWhatThePlanSaysInRandomConfigurations) {
@@ -115,7 +116,8 @@ TEST(EvictionRuleTest, TheCacheDoesWhatThePlanSaysInRandomConfigurations) {
     for (const CacheCounts& epoch : simulate_cache(epochs, sizes, budget, Replacement::kNextUse)) {
       planned += epoch;
     }
-    // What is fetched beside a real cache takes room of its disk while it is read.
+    // Skip this case: in a real cache, a shard that bypasses the budget needs disk space while it
+    // is read.
     if (planned.bypasses > 0) continue;
     ++compared;
     const auto cache = ShardCache::open({.directory = dir / "cache", .budget_bytes = budget});
@@ -138,10 +140,12 @@ TEST(EvictionRuleTest, ManySmallShardsLeaveTogetherDownToTheLowWaterMark) {
   const EvictionNeed need{.size_bytes = 1, .budget_bytes = 1024, .used_bytes = 1024};
   const auto yes = [](const EvictionCandidate&) { return true; };
   EXPECT_EQ(choose_victims(all, need, yes).victims.size(), 1 + low_water_bytes(1024));
-  // What somebody holds is passed over where room is needed, and ends what leaves beforehand.
+  // If room is needed, pinned shards are skipped. Eviction down to the low-water mark stops at a
+  // pinned shard.
   const auto held = [](const EvictionCandidate& c) { return c.last_use != 0 && c.last_use != 3; };
   EXPECT_THAT(choose_victims(all, need, held).victims, testing::ElementsAre(1, 2));
-  for (EvictionCandidate& candidate : all) candidate.size_bytes = 5;  // more than the mark leaves
+  // Larger than the distance to the low-water mark.
+  for (EvictionCandidate& candidate : all) candidate.size_bytes = 5;
   EXPECT_EQ(choose_victims(all, need, yes).victims.size(), 1u);
 }
 

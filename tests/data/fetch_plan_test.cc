@@ -138,7 +138,7 @@ TEST(ShardPrefetcherTest, OneThatHasNothingToFetchStartsNoThreads) {
 TEST(FetchPlanTest, TheFirstEpochIsPlannedFromWhereTheSamplerBegan) {
   const FetchPlan::Shards shards = FetchPlan::Shards::alike(20, 100, 1000);
   const auto sampler = sampler_of(shards, {.kind = Sharded{1}}, {.world_size = 4});
-  sampler->resume(sampler->token_after(300));  // 12 of 20 shards
+  sampler->resume(sampler->token_after(300));  // 12 of 20 shards remain
   const FetchPlan rest =
       plan_fetches(*sampler, shards, {.nodes = 1, .cache_bytes = 1000, .epochs = 2});
   EXPECT_EQ(rest.total(0).shards, 8u);
@@ -194,7 +194,7 @@ TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
   const RankOptions ranks{.world_size = 8};
   const FetchPlan::Options all{.nodes = 8, .cache_bytes = 5000};
   FetchPlan::Options some = all;
-  some.max_simulated_uses = 110;  // of about 3 * (64 + 7)
+  some.max_simulated_uses = 110;  // the plan has about 3 * (64 + 7) uses
   const FetchPlan exact = plan(shards, order, ranks, all);
   const FetchPlan fewer = plan(shards, order, ranks, some);
   EXPECT_EQ(exact.num_not_simulated(), 0u);
@@ -210,7 +210,8 @@ TEST(FetchPlanTest, OfManyKindsOfNodesSomeAreSimulated) {
 
 class LargeFetchPlanTest : public testing::TestWithParam<std::uint64_t> {};
 
-// In whole as large as the largest runs: 10^8 samples, 10^5 shards, 1,024 ranks on 128 nodes.
+// With --thorough as large as the largest runs: 10^8 samples, 10^5 shards, 1,024 ranks on 128
+// nodes.
 TEST_P(LargeFetchPlanTest, FitsTheMachineThatPlans) {
   const auto count = static_cast<std::uint64_t>(test::repeats(10'000, 100'000));
   FetchPlan::Shards shards = FetchPlan::Shards::alike(count, 1003, 256 << 20);

@@ -18,7 +18,7 @@
 
 namespace shardwise::test {
 
-/// Counts the scans of this process while it lives. One at a time.
+/// Counts the scans of shards in this process. Only one such object may exist at a time.
 class CountScans {
  public:
   CountScans() {
@@ -37,7 +37,7 @@ class CountScans {
   static inline std::atomic<int> count_{0};
 };
 
-/// Shards of different lengths behind a server, and a descriptor of them.
+/// A server with shards of different lengths, and a descriptor of these shards.
 class ServedDescriptor {
  public:
   struct Shard {
@@ -67,7 +67,7 @@ class ServedDescriptor {
            std::string(sample % 40 * 25, 'x');
   }
   static std::string key_of(std::uint64_t sample) { return "s" + std::to_string(sample); }
-  /// Each third sample has one field more.
+  /// Returns a shard in which every third sample has an additional field.
   static std::string tar_of_samples(std::uint64_t first, std::uint64_t count,
                                     std::string_view version = "") {
     TarBuilder tar;
@@ -115,13 +115,13 @@ class ServedDescriptor {
     return all;
   }
   Dataset open() const { return Dataset::open_lazily(path(), options(cache())); }
-  /// The same shards with an index, and a cache of their own.
+  /// Returns a dataset of the same shards with an index, and with its own cache.
   Dataset indexed() const {
     build_index(dir / "full.idx", urls(), {.remote = make_remote_access(fetchers)});
     return Dataset::open(dir / "full.idx", options(cache("full")));
   }
   int gets() const { return requests("GET"); }
-  /// Requests for shards.
+  /// Returns the number of requests for shards.
   int requests(std::string_view method) const {
     int count = 0;
     for (const Shard& shard : shards) count += server.count(method, "/" + shard.name);
@@ -134,7 +134,7 @@ class ServedDescriptor {
   std::vector<Shard> shards;
 };
 
-/// What is wrong with a sample of the shards above; "" if nothing is.
+/// Compares a sample with what the shards above contain. Returns the difference, or "".
 inline std::string difference(const Sample& sample, std::uint64_t number,
                               std::string_view version = "") {
   if (sample.index() != number) return "another number";

@@ -122,11 +122,11 @@ TEST(LazyDatasetTest, WhatWasScannedOnceIsNotScannedAgain) {
   const CountScans scans;
   expect_all(served.open());
   EXPECT_EQ(scans.count(), 5);
-  // Each time the cache is opened anew, as another process does.
+  // Each dataset opens the cache anew, as another process would.
   for (int i = 0; i < 3; ++i) expect_all(served.open());
   EXPECT_EQ(scans.count(), 5);
   EXPECT_EQ(served.gets(), 5);
-  // Shards that are closed and opened again.
+  // Shards are closed, and opened again.
   Dataset::Options options = served.options(served.cache());
   options.max_open_shards = 1;
   std::optional<Dataset> lazy = Dataset::open_lazily(served.path(), options);
@@ -134,7 +134,7 @@ TEST(LazyDatasetTest, WhatWasScannedOnceIsNotScannedAgain) {
     EXPECT_EQ(test::difference((*lazy)[i * 29 % 61], i * 29 % 61), "");
   EXPECT_EQ(scans.count(), 5);
   lazy.reset();
-  // What leaves the cache is scanned when it comes back.
+  // A shard that was evicted is scanned when it is fetched again.
   served.cache()->prune(0);
   expect_all(served.open());
   EXPECT_EQ(scans.count(), 10);
@@ -179,7 +179,7 @@ TEST(LazyDatasetTest, ThreadsThatWantOneColdShardScanItOnce) {
   EXPECT_EQ(served.gets(), 5);
 }
 
-// faults.md 61
+// Fault under test: tests/faults.md 61.
 TEST(LazyDatasetTest, AShardWithAnotherNumberOfSamplesIsAMismatch) {
   ServedDescriptor served;
   served.shards[1].claim = 18;
@@ -196,7 +196,7 @@ TEST(LazyDatasetTest, AShardWithAnotherNumberOfSamplesIsAMismatch) {
   }
   EXPECT_EQ(test::difference(lazy[4], 4), "") << "the other shards are served";
   EXPECT_FALSE(std::filesystem::exists(note_of(served, 1, ".tar"))) << "nothing of it is kept";
-  // Its source is mended while the dataset is open.
+  // The shard at the source is corrected while the dataset is open.
   served.shards[1].bytes = ServedDescriptor::tar_of_samples(5, 18);
   served.shards[1].says_size = false;
   served.serve(1, "\"v2\"");
@@ -213,7 +213,7 @@ TEST(LazyDatasetTest, AShardOfAnotherSizeIsAMismatch) {
   EXPECT_THAT(error_text([lazy = served.open()] { lazy[5]; }),
               HasSubstr("/1.tar' is " + std::to_string(size - 512) + " bytes long, not " +
                         std::to_string(size) + " as in '"));
-  // Without a claimed size: the scan says what is wrong.
+  // If the descriptor claims no size, the scan reports the error.
   served.shards[2].bytes.resize(600);
   served.serve(2);
   EXPECT_THAT(error_text([lazy = served.open()] { lazy[22]; }),
@@ -242,7 +242,7 @@ TEST(LazyDatasetTest, PoliciesAreThoseOfAnIndex) {
   EXPECT_EQ(test::difference(Dataset::open_lazily(served.path(), options)[22], 22), "");
   EXPECT_EQ(test::difference(Dataset::open_lazily(served.path(), options)[22], 22), "");
   EXPECT_EQ(scans.count(), 1);
-  // What was made by other rules is not used.
+  // A note that was made by other rules is not used.
   EXPECT_EQ(error_code([lazy = served.open()] { lazy[22]; }), ErrorCode::kCorruptShard);
 }
 
@@ -323,7 +323,7 @@ TEST(LazyDatasetTest, ACompressedShardIsUnsupported) {
                 served.urls()[0] + "'; run `shardwise index -o INDEX DESCRIPTOR`, and open INDEX");
 }
 
-// faults.md 62
+// Fault under test: tests/faults.md 62.
 TEST(LazyDatasetTest, DamagedNotesAreMadeAgain) {
   const ServedDescriptor served;
   const CountScans scans;
@@ -340,7 +340,7 @@ TEST(LazyDatasetTest, DamagedNotesAreMadeAgain) {
         bytes.resize(random() % bytes.size());
         break;
       default:
-        bytes = test::read_file(note_of(served, random() % 2));  // another shard's
+        bytes = test::read_file(note_of(served, random() % 2));  // the note of another shard
     }
     test::write_file(note_of(served, 4), bytes);
     const Dataset lazy = served.open();
@@ -352,7 +352,7 @@ TEST(LazyDatasetTest, DamagedNotesAreMadeAgain) {
 }
 
 TEST(LazyDatasetTest, ANoteThatReachesBeyondItsShardIsMadeAgain) {
-  // All its hashes are right.
+  // All hashes of this note are correct.
   const ServedDescriptor served;
   expect_all(served.open());
   const auto cache = served.cache();
@@ -384,7 +384,8 @@ TEST(LazyDatasetTest, ANoteThatReachesBeyondItsShardIsMadeAgain) {
   EXPECT_EQ(scans.count(), 2);
 }
 
-/// A dataset that keeps one shard open, and has read sample 60 and closed its shard again.
+/// Returns a dataset that may keep one shard open. It has read sample 60, and closed that shard
+/// again.
 Dataset opened_and_closed(const ServedDescriptor& served) {
   Dataset::Options options = served.options(served.cache());
   options.max_open_shards = 1;
@@ -395,7 +396,7 @@ Dataset opened_and_closed(const ServedDescriptor& served) {
 }
 
 TEST(LazyDatasetTest, AShardThatChangedSinceItWasReadIsStale) {
-  // Once with other headers, once with other bytes alone.
+  // In one case the headers differ, in the other only the data.
   for (const bool same_headers : {false, true}) {
     ServedDescriptor served;
     served.shards[5].says_size = false;
@@ -442,7 +443,7 @@ TEST(LazyDatasetTest, AnOldShardInTheCacheIsFetchedAgainIfTheDescriptorNamesAnot
     EXPECT_EQ(served.server.gets("/5.tar"), 2);
     EXPECT_EQ(served.gets(), 6);
     EXPECT_EQ(scans.count(), 1);
-    // The source did not follow: that is what the error says, and it stays one.
+    // The shard at the source did not change with the descriptor. The error says so each time.
     served.shards[5].claim = 10;
     served.shards[5].says_size = false;
     served.write();
@@ -503,7 +504,7 @@ TEST(LazyDatasetTest, TheFingerprintIsThatOfTheNumbering) {
   EXPECT_FALSE(changed([](auto& shards) { shards[0].name = "elsewhere/0.tar?key=1"; }));
   EXPECT_FALSE(changed([](auto&) {}));
 
-  // A token of the one is refused by the other, and taken by its own.
+  // A resume token of one dataset is rejected by the other, and accepted by its own.
   const Dataset lazy = served.open(), full = served.indexed();
   const auto order = make_sampler(lazy, {.seed = 3});
   for (int i = 0; i < 20; ++i) order->next();
@@ -527,13 +528,13 @@ TEST(LazyDatasetTest, AnIndexThatIsThereAndCurrentIsUsed) {
   EXPECT_EQ(served.gets(), gets);
   EXPECT_EQ(used.get("s7").index(), 7u);
   expect_all(used);
-  // Without a cache it still tells numbers and sizes.
+  // Without a cache, the index still determines numbers and sizes.
   EXPECT_EQ(Dataset::open_lazily(served.path(), served.options(nullptr)).fingerprint(),
             full.fingerprint());
-  // A shard changed: the index is not current any more.
+  // A shard has changed, so the index is no longer current.
   served.serve(1, "\"v2\"");
   EXPECT_EQ(Dataset::open_lazily(served.path(), options).fingerprint(), lazy);
-  // Nor is one that is damaged.
+  // A damaged index is not current either.
   served.serve(1);
   EXPECT_EQ(Dataset::open_lazily(served.path(), options).fingerprint(), full.fingerprint());
   for (const auto& entry : std::filesystem::directory_iterator(served.dir / "indexes")) {
@@ -547,7 +548,7 @@ TEST(LazyDatasetTest, ADescriptorOfLocalShardsIsIndexed) {
   for (const ServedDescriptor::Shard& shard : served.shards) {
     test::write_file(served.dir / shard.name, shard.bytes);
   }
-  // All of them, and one among remote ones.
+  // All shards are local, or one is local and the others are remote.
   std::string json = served.json();
   const std::string base = R"("base": ")" + served.server.url("") + R"(", )";
   json.erase(json.find(base), base.size());
@@ -583,8 +584,8 @@ TEST(LazyDatasetTest, WhatACacheWillFetchIsPlannedIfSizesAreKnown) {
   EXPECT_EQ(FetchPlan::Shards::of(sized).starts, FetchPlan::Shards::of(full).starts);
 }
 
-// A model too simple to be wrong: sample i is what the shards were made of. Whatever is read in
-// which order, and whatever happens to the cache meanwhile, each sample is right.
+// A simple model: sample i has the content from which the shards were made. Whatever is read in
+// whatever order, and whatever happens to the cache in between, each sample must be correct.
 TEST(LazyDatasetTest, ChainsOfRandomOperationsGiveWhatTheShardsHold) {
   const std::uint64_t seed = test::random_seed();
   for (std::uint64_t chain = 0; chain < 4; ++chain) {
@@ -677,7 +678,8 @@ TEST(LazyDatasetTest, ChainsOfRandomOperationsGiveWhatTheShardsHold) {
           if (const std::string file = some_file(".note"); !file.empty()) {
             std::string bytes = test::read_file(file);
             bytes[random() % bytes.size()] ^= 1;
-            std::filesystem::remove(file);  // others may have it mapped
+            // Unlink, because other processes may have mapped the file.
+            std::filesystem::remove(file);
             if (random() % 2 == 0) test::write_file(file, bytes);
           }
           break;

@@ -1,4 +1,4 @@
-// Datasets without an index in several processes at once, and in ones that are killed.
+// Datasets without an index in several processes at once, some of which are killed.
 #include <unistd.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ std::string wrong_sample(const Dataset& data, std::mt19937_64& random) {
   return "";
 }
 
-/// Extensions of the files beside the shards, and how many of each there are.
+/// Returns the number of files in the cache's folder of shards, by extension.
 std::map<std::string, int> files_in_cache(const ServedDescriptor& served) {
   std::map<std::string, int> found;
   for (const auto& entry : std::filesystem::directory_iterator(served.dir / "cache/shards")) {
@@ -35,7 +35,7 @@ std::map<std::string, int> files_in_cache(const ServedDescriptor& served) {
   return found;
 }
 
-// faults.md 15
+// Fault under test: tests/faults.md 15.
 TEST(LazyProcessTest, OfManyProcessesThatStartTogetherOneFetchesAndScansEachShard) {
   constexpr int kProcesses = 6;
   struct Meeting {
@@ -68,7 +68,7 @@ TEST(LazyProcessTest, OfManyProcessesThatStartTogetherOneFetchesAndScansEachShar
   }
 }
 
-// faults.md 2
+// Fault under test: tests/faults.md 2.
 TEST(LazyProcessTest, AProcessThatIsKilledAnywhereCostsTheNextOneNothingButItsWork) {
   static int left = 0;
   const ServedDescriptor served({4, 6});
@@ -96,7 +96,7 @@ TEST(LazyProcessTest, AProcessThatIsKilledAnywhereCostsTheNextOneNothingButItsWo
     }
     EXPECT_LE(scans.count(), 2);
     EXPECT_LE(served.gets() - gets, 2);
-    served.cache();  // sweeps what was locked until the dataset was closed
+    served.cache();  // removes files that were locked until the dataset was closed
     EXPECT_EQ(files_in_cache(served),
               (std::map<std::string, int>{{".tar", 2}, {".json", 2}, {".note", 2}}));
     if (end.empty()) {
@@ -110,14 +110,14 @@ TEST(LazyProcessTest, AProcessThatIsKilledAnywhereCostsTheNextOneNothingButItsWo
   }
 }
 
-// faults.md 2, 3
+// Fault under test: tests/faults.md 2, 3.
 TEST(LazyProcessTest, ProcessesThatAreKilledAtRandomSpoilNothingForTheOthers) {
   const std::uint64_t seed = test::random_seed();
   std::mt19937_64 random(seed);
   const ServedDescriptor served({9, 12, 0, 7, 20, 11});
   std::size_t bytes = 0;
   for (const auto& shard : served.shards) bytes += shard.bytes.size();
-  // Too small for all shards: they come and go.
+  // The cache is too small for all shards, so shards are evicted and fetched again.
   const auto open = [&] {
     return Dataset::open_lazily(served.path(), served.options(served.cache("cache", bytes / 2)));
   };

@@ -35,7 +35,7 @@ std::string_view row(const std::vector<std::int64_t>& offsets, const std::vector
           static_cast<std::size_t>(offsets[i + 1] - offsets[i])};
 }
 
-/// What samples() or gather() give otherwise than data[i], "" if nothing.
+/// Compares samples() and gather() with data[i]. Returns the difference, or "".
 std::string differs_from_the_loop(const Dataset& data, std::span<const std::uint64_t> numbers) {
   std::size_t at = 0;
   for (const Sample& sample : data.samples(numbers)) {
@@ -143,10 +143,10 @@ TEST(ManySamplesTest, GatherGivesNothingOfAMappedShardThatWasWrittenTo) {
   std::vector<std::int64_t> offsets;
   std::vector<std::byte> bytes;
   const std::vector<std::uint64_t> numbers{25, 11, 3, 12, 26, 4};
-  data.gather(numbers, "bin", offsets, bytes);  // all three are mapped now
+  data.gather(numbers, "bin", offsets, bytes);  // afterwards all three shards are mapped
   {
     std::fstream file(shards.path(1), std::ios::in | std::ios::out);
-    file.seekp(512).put('X');  // of the same size, with the same headers
+    file.seekp(512).put('X');  // the size and the headers stay the same
   }
   EXPECT_EQ(test::error_text([&] { data.gather(numbers, "bin", offsets, bytes); }),
             test::error_text([&] { static_cast<void>(data[12].copy("bin")); }));
@@ -170,7 +170,8 @@ TEST(ManySamplesTest, BadNumbersAndMissingFieldsAreTheErrorsOfTheLoop) {
             out_of_range);
   EXPECT_EQ(seen, 1);
   EXPECT_EQ(test::error_text([&] { data.gather(bad, "bin", offsets, bytes); }), out_of_range);
-  const std::vector<std::uint64_t> good{17, 4};  // the first one is named, whatever its shard
+  // The error names the first number, whatever its shard.
+  const std::vector<std::uint64_t> good{17, 4};
   EXPECT_EQ(test::error_text([&] { data.gather(good, "png", offsets, bytes); }),
             test::error_text([&] {
               const Sample sample = data[17];

@@ -1,5 +1,6 @@
-// faults.md 25: the n-th allocation fails, for all n until a run needs no n. Each failing run ends
-// with std::bad_alloc or a typed error, leaks nothing, and leaves a state that works.
+// faults.md 25: the n-th allocation fails, for each n up to the number of allocations in a run.
+// Each failing run must end with std::bad_alloc or a typed error, leak nothing, and leave a usable
+// state.
 #include <sqlite3.h>
 
 #include <array>
@@ -23,7 +24,7 @@
 
 namespace {
 
-/// Counts allocations down to the one that fails; off at 0.
+/// Counts down to the allocation that must fail; 0 means disabled.
 class FailurePoint {
  public:
   void arm(std::int64_t n, bool for_good) {
@@ -34,7 +35,7 @@ class FailurePoint {
   void disarm() { left_ = 0; }
   bool fired() const { return fired_; }
 
-  /// True if the allocation that asks is to fail.
+  /// True if the calling allocation must fail.
   bool reached() {
     std::int64_t left = left_.load();
     while (left > 0) {
@@ -78,7 +79,7 @@ void release(void* p) noexcept {
 
 }  // namespace
 
-// The array and nothrow forms of the standard library end in these.
+// The standard library's array and nothrow forms call these operators.
 void* operator new(std::size_t size) { return allocate_or_throw(size); }
 void* operator new(std::size_t size, std::align_val_t alignment) {
   return allocate_or_throw(size, static_cast<std::size_t>(alignment));
@@ -131,12 +132,12 @@ class MemoryFaultTest : public ::testing::TestWithParam<bool> {
     of_sqlite.disarm();
   }
 
-  /// Runs `work` with the n-th allocation failing (or, of the parameter's word, all from there on),
-  /// n = 1, 2, 3, ... until it does not come to the n-th. After each failure `check` says what is
-  /// wrong, "" if nothing is.
+  /// Runs `work` repeatedly, for n = 1, 2, 3, ..., until it makes fewer than n allocations. The
+  /// n-th allocation fails (with some parameters, all later ones fail too). After each failure,
+  /// `check` returns the error, or "".
   static void fail_each(FailurePoint& point, const std::function<void()>& work,
                         const std::function<std::string()>& check) {
-    work();  // what is made once a process is made now
+    work();  // allocates what is allocated once per process
     ASSERT_EQ(check(), "");
     const std::int64_t alive = num_alive;
     const sqlite3_int64 sqlite_bytes = sqlite3_memory_used();
@@ -170,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(How, MemoryFaultTest, ::testing::Values(false, true),
                            return param_info.param ? "ForGood" : "Once";
                          });
 
-/// Opens a dataset and reads all of it, one shard kept open at a time.
+/// Opens a dataset and reads all of it, with at most one open shard.
 std::string read_all(const std::string& path, Dataset::Access access) {
   return wrong_with(Dataset::open(path, {.max_open_shards = 1, .access = access}));
 }
@@ -198,11 +199,11 @@ TEST_P(MemoryFaultTest, ADatasetThatIsOpenGoesOn) {
           wrong = "wrong by key";
         }
         if (wrong.empty() && held["bin"] != test::content_of(5)) wrong = "a held view changed";
-        static_cast<void>(data[11]);  // the same shard is left open each time
+        static_cast<void>(data[11]);  // leaves the same shard open each time
         return wrong;
       };
       if (point == &of_sqlite) {
-        // SQLite has what it needs by now, or asks for it: both are right.
+        // SQLite may have enough memory already, or allocate more; both are correct.
         read();
         of_sqlite.arm(1, GetParam());
         try {
@@ -219,8 +220,8 @@ TEST_P(MemoryFaultTest, ADatasetThatIsOpenGoesOn) {
   }
 }
 
-// The exceptions of the scanning threads come to the caller, and the index is the old or the new
-// one.
+// Exceptions of the scanning threads are rethrown to the caller, and the index is either the old or
+// the new one.
 TEST_P(MemoryFaultTest, BringingAnIndexUpToDate) {
   namespace fs = std::filesystem;
   for (FailurePoint* point : {&of_new, &of_sqlite}) {
@@ -280,7 +281,7 @@ TEST_P(MemoryFaultTest, APrefetcherThatCannotBeginAnEpochStaysAsItWas) {
   EXPECT_GT(failures, 10);
 }
 
-// What a thread cannot allocate for the pipeline itself comes to the consumer, too.
+// If a thread cannot allocate memory for the pipeline itself, the consumer also gets the exception.
 TEST_P(MemoryFaultTest, APipelineOfThreads) {
   using Large = std::array<char, 1000>;
   const auto run = [] {

@@ -1,6 +1,6 @@
 // Folders of shards and their index are moved, copied, edited, indexed again and relocated at
-// random, and read with and without a root, against a simple model: what is read is of the file
-// that was indexed, and what did not change is never read again.
+// random, and read with and without a root. A simple model predicts the results: every read returns
+// data of the file that was indexed, and unchanged shards are never scanned again.
 #include <array>
 #include <filesystem>
 #include <map>
@@ -20,12 +20,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kShards = 3;
-constexpr std::uint64_t kSamples = 3;  // a shard
+constexpr std::uint64_t kSamples = 3;  // per shard
 
-/// A shard's file.
+/// A version of a shard's file.
 struct Version {
-  int number = 0;  // tells its bytes from all others
-  int layout = 0;  // of 3: what sizes its members have
+  int number = 0;  // distinguishes the version's bytes from all others
+  int layout = 0;  // 0, 1 or 2: determines the members' sizes
   std::int64_t seconds = 0;
 
   friend bool operator==(const Version&, const Version&) = default;
@@ -33,7 +33,7 @@ struct Version {
 using Files = std::array<Version, kShards>;
 
 std::string data_of(const Version& version, std::uint64_t sample) {
-  // Layouts 0 and 1 are of one size together, and 2 of another.
+  // Layouts 0 and 1 have the same total size; layout 2 has another.
   constexpr std::array<std::array<std::size_t, kSamples>, 3> kBytes = {
       {{300, 1400, 300}, {300, 300, 1400}, {300, 1400, 2500}}};
   std::string data;
@@ -116,7 +116,8 @@ class MovedModel : test::Dice {
     test::set_old_time(path_of(folder, shard), version.seconds);
   }
 
-  /// Other shards of the same names, often of the same sizes: where some were before, perhaps.
+  /// Adds other shards with the same names, often with the same sizes. They may replace shards that
+  /// were moved away.
   void add_folder() {
     std::string folder = looked_in_;
     if (folder.empty() || folders_.contains(folder) || flip()) folder = new_name("data");
@@ -133,7 +134,7 @@ class MovedModel : test::Dice {
     }
   }
 
-  /// Returns where it is now. An index that lies in it goes along.
+  /// Moves a folder, with the index if it contains the index. Returns the folder's new path.
   std::string move_folder() {
     const std::string from = any_folder(), to = new_name("data");
     fs::rename(from, to);
@@ -146,13 +147,13 @@ class MovedModel : test::Dice {
     return to;
   }
 
-  /// The old ones go, and the new ones have times of their own.
+  /// Replaces a folder by a copy, whose shards have new times.
   void copy_folder() {
     const std::string folder = move_folder();
     for (std::size_t i = 0; i < kShards; ++i) write(folder, i);
   }
 
-  /// The index alone, beside shards or away from them.
+  /// Moves only the index, to a folder with or without shards.
   void move_index() {
     const std::string to = flip() ? any_folder() : new_name("home");
     if (to == index_home_) return;
@@ -173,8 +174,8 @@ class MovedModel : test::Dice {
     write(folder, shard);
   }
 
-  /// True if the file passes for what was indexed. Bytes of members alone do not show if times do
-  /// not matter: so it is documented.
+  /// True if the file is accepted as the indexed one. As documented, a change of only the members'
+  /// data is not detected if times are ignored.
   static bool passes(const Version& file, const Version& indexed, bool accept_times) {
     return file.seconds == indexed.seconds || (accept_times && file.layout == indexed.layout);
   }
@@ -263,7 +264,7 @@ class MovedModel : test::Dice {
   int num_versions_ = 0;
   std::int64_t clock_ = 1'000'000'000;
   std::map<std::string, Files> folders_;
-  // The index: where it lies and looks, and what it was made of.
+  // The index: its location, the folder that it refers to, and the shards that it was made from.
   std::string index_home_, looked_in_;
   bool is_relative_ = false;
   Files indexed_;

@@ -1,5 +1,5 @@
-// Shards that are not where their index says: --root, copies with new times, and what the errors
-// say of those that are missing.
+// Shards that are not where their index says: --root, copies with new times, and the errors for
+// missing shards.
 #include <unistd.h>
 
 #include <filesystem>
@@ -34,7 +34,7 @@ using ::testing::Not;
 
 constexpr Dataset::Access kBoth[] = {Dataset::Access::kMap, Dataset::Access::kRead};
 
-/// Moves the shards from beside their index into `folder`.
+/// Moves the shards, which are next to their index, into `folder`.
 void move_away(const Shards& shards, const std::string& folder) {
   fs::create_directories(folder);
   for (const std::string& path : shards.paths()) {
@@ -71,7 +71,7 @@ TEST(RootTest, OfAbsolutePathsWhatFollowsTheFolderThatTheyShareIsLookedFor) {
 TEST(RootTest, NothingIsLookedForOutsideOfIt) {
   const Shards shards(2, 10);
   const TempDir empty;
-  // The shards are where the index says, and still not read: the user said where to look.
+  // The shards exist where the index says, but are not read, because the user named another root.
   const Dataset data = Dataset::open(shards.index_path(), {.root = empty.path()});
   EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kNotFound);
   EXPECT_THAT(
@@ -98,7 +98,7 @@ TEST(RootTest, ARootThatCannotBeMeantIsRefused) {
   EXPECT_THAT(error_text(open("https://host/data")), HasSubstr("--relocate OLD NEW"));
 }
 
-/// Writes the catalogue of an index anew, with this url of its only shard.
+/// Rewrites the catalogue of an index with this URL for its only shard.
 void set_url(const std::string& index, const std::string& url) {
   const IndexFiles files(index);
   CatalogueWriter writer(index, "");
@@ -129,7 +129,7 @@ TEST(RootTest, NoStoredPathLeadsOutOfIt) {
   EXPECT_THAT(error_text(open),
               AllOf(HasSubstr("the shard is remote, and cannot be looked for below a folder"),
                     HasSubstr("--relocate OLD NEW")));
-  // What looks like a URL below the root is a file there.
+  // Below the root, a name that looks like a URL is a file.
   for (const char* url : {"/x/pipe:touch y", "./pipe:touch y"}) {
     set_url(shards.index_path(), url);
     EXPECT_EQ(Index::open(shards.index_path(), {.root = other / "data"})->shard(0).path,
@@ -166,8 +166,9 @@ TEST(AcceptTimesTest, AnotherShardIsNoCopy) {
   const Shards shards(3, 10);
   std::string cut = shard_bytes(10, 10);
   cut += std::string(512, '\0');
-  write_file(shards.path(1), cut);  // another size
-  // The same size and first header, and then another member: a header that is looked at is away.
+  write_file(shards.path(1), cut);  // the size differs
+  // The size and the first header are equal, but another member follows. A header that is checked
+  // is missing.
   std::string other = shard_bytes(20, 10);
   const std::size_t size = other.size();
   other.replace(512, size - 512, std::string(size - 512, 'x'));
@@ -182,7 +183,7 @@ TEST(AcceptTimesTest, AnotherShardIsNoCopy) {
                 AllOf(HasSubstr("the shard is not the one that was indexed, nor a copy of it"),
                       HasSubstr(shards.path(2)), HasSubstr("no header of a member of")));
   }
-  // One whose first header alone is another.
+  // In this shard only the first header differs.
   other = shard_bytes(20, 10);
   other[0] = 'e';
   test::TarBuilder::fix_checksum(other.data());
@@ -191,7 +192,7 @@ TEST(AcceptTimesTest, AnotherShardIsNoCopy) {
   EXPECT_THAT(error_text([&] { data[20]; }), HasSubstr("first 512 bytes differ"));
 }
 
-/// A tar of these files of one size each, in this order, their names told in one of the ways.
+/// How the names of a tar's files are stored.
 enum class NamesBy { kHeader, kPax, kGnu };
 std::string tar_of(const std::vector<std::string>& names, NamesBy by, std::size_t salt = 0) {
   test::TarBuilder tar;

@@ -1,5 +1,5 @@
-// Three epochs over shards that the distribution's nginx serves, in a cache that holds a fifth of
-// them: what is fetched is what plan_fetches() foretold.
+// Reads three epochs of shards from the distribution's nginx, through a cache with room for a fifth
+// of them. The fetches must be those that plan_fetches() predicts.
 
 #include <cstdio>
 #include <filesystem>
@@ -87,7 +87,7 @@ class NginxEpochTest : public ::testing::Test {
       const std::uint64_t fetched = data.cache()->stats().fetched_bytes;
       if (prefetch_threads == 0) {
         EXPECT_EQ(fetched, planned) << "epoch " << epoch;
-      } else {  // before an epoch ends shards are fetched for the next
+      } else {  // before an epoch ends, shards for the next epoch are fetched
         EXPECT_GE(fetched + budget, planned) << "epoch " << epoch;
         EXPECT_LE(fetched, planned + budget + data.index().shard(0).size_bytes)
             << "epoch " << epoch;

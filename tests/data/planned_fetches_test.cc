@@ -1,5 +1,6 @@
-// What one user of a cache fetches, counted at a server, in random configurations: shards of all
-// sizes, compressed ones among them, any order, any budget. It is what plan_fetches() foretells.
+// Counts at a server what one user of a cache fetches, in random configurations: shards of all
+// sizes, some of them compressed, any order, any budget. The counts must be those that
+// plan_fetches() predicts.
 #include <algorithm>
 #include <memory>
 #include <random>
@@ -20,14 +21,15 @@
 namespace shardwise {
 namespace {
 
-/// Shards that are served, and the order in which one user reads them.
+/// Shards on a server, and the order in which one user reads them.
 class Configuration {
  public:
   Configuration(const test::TempDir& dir, test::TestHttpServer& server, std::uint64_t number,
                 std::mt19937_64& random)
       : dir_(dir), server_(server), name_("c" + std::to_string(number)) {
-    // Of shards whose uses begin together, the plan takes the first first, and a reader the one
-    // that it needs first. That shows only if they differ in size.
+    // If several shards are needed from the same slot on, the plan fetches them in the order of
+    // their numbers, and a reader in the order of its reads. This makes a difference only if their
+    // sizes differ.
     const bool are_alike = random() % 2 == 0;
     const std::uint64_t num_shards = 2 + random() % 14;
     for (std::uint64_t shard = 0; shard < num_shards; ++shard) add_shard(are_alike, random);
@@ -64,13 +66,14 @@ class Configuration {
     return text.str();
   }
 
-  /// Reads all epochs, and compares each with the plan. False: of this order no future is known.
+  /// Reads all epochs, and compares each with the plan. Returns false if the uses of this order are
+  /// unknown.
   bool read() {
     const auto cache = ShardCache::open(
         {.directory = dir_ / (name_ + ".cache"), .budget_bytes = budget_, .fetchers = fetchers_});
     const auto data = Dataset::open(dir_ / name_, {.cache = cache});
     const auto sampler = make_sampler(data, order_, {});
-    // A victim is chosen by its next use, which may lie in the epochs that follow.
+    // A victim is chosen by its next use, which may be in a later epoch.
     const FetchPlan plan =
         plan_fetches(*sampler, FetchPlan::Shards::of(data),
                      {.nodes = 1, .cache_bytes = budget_, .epochs = num_epochs_ + 2});
@@ -93,8 +96,8 @@ class Configuration {
         EXPECT_EQ(fetched, planned.fetches) << "epoch " << epoch;
         EXPECT_LE(cache->used_bytes(), budget_);
       } else {
-        // What is in use does not fit. Up to half the budget stays open beside it, and the rest is
-        // fetched for each sample, if need be.
+        // The shards in use do not fit. Shards up to half the budget stay open outside the budget,
+        // and samples of the other shards may be fetched one by one.
         EXPECT_GE(fetched + planned.bypasses, planned.fetches) << "epoch " << epoch;
       }
     }
@@ -133,7 +136,7 @@ class Configuration {
   std::uint64_t num_epochs_ = 1, budget_ = 0;
 };
 
-// faults.md 52
+// Fault under test: tests/faults.md 52.
 TEST(PlannedFetchesTest, OneUserFetchesWhatIsPlannedInRandomConfigurations) {
   const test::TempDir dir;
   test::TestHttpServer server;

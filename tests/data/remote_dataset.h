@@ -18,9 +18,9 @@
 namespace shardwise::test {
 
 inline constexpr int kShards = 20;
-inline constexpr int kSamples = 50;  // of a shard
+inline constexpr int kSamples = 50;  // per shard
 
-/// A server with shards, their index, and caches of them.
+/// A server with shards, an index of them, and caches.
 class RemoteDatasetTest : public ::testing::Test {
  protected:
   RemoteDatasetTest() : fetchers_(std::make_shared<const Fetchers>(quick_options())) {}
@@ -33,7 +33,7 @@ class RemoteDatasetTest : public ::testing::Test {
     }
     return tar.end().bytes();
   }
-  /// Serves shards of one size under /<i>.tar, and gives their URLs.
+  /// Serves shards of equal size as /<i>.tar. Returns their URLs.
   std::vector<std::string> serve(Compression compression = Compression::kNone) {
     std::vector<std::string> urls;
     for (int shard = 0; shard < kShards; ++shard) {

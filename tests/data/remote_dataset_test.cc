@@ -100,7 +100,8 @@ TEST_F(RemoteDatasetTest, ShardsAreReadFromAMirror) {
 
 TEST_F(RemoteDatasetTest, ManySamplesAndFieldsOfThemComeThroughACacheAndWithoutOne) {
   build_index(index_path(), serve(), {.remote = remote()});
-  // From all shards to and fro, one twice, and none.
+  // Numbers from all shards in mixed order. Two of them are from one shard, and one number is
+  // repeated.
   std::vector<std::uint64_t> numbers = {999, 0, 50, 49, 500, 0, 730, 731};
   for (std::uint64_t i = 0; i < 200; ++i) numbers.push_back(i * 37 % (kShards * kSamples));
   const std::vector<Dataset> ways = {
@@ -161,7 +162,7 @@ TEST_F(RemoteDatasetTest, UrlsInPlaceOfAnIndexWillDo) {
   EXPECT_EQ(changed.get("new").copy("txt"), "x");
   EXPECT_EQ(total_gets(), gets + 2) << "for the index, and for the cache";
 
-  // A server that says nothing of versions: the shard may always be another.
+  // If the server does not identify versions, the shard may have changed at any time.
   server_.serve("/odd.tar", {.body = TarBuilder().file("1.txt", "x").end().bytes(), .etag = ""});
   for (int i = 1; i < 4; ++i) {
     Dataset::open(server_.url("/odd.tar"), {.index_cache = {.directory = dir_ / "idx"}});
@@ -256,14 +257,14 @@ TEST_F(RemoteDatasetTest, ALocalCompressedShardIsExpandedIntoTheCache) {
   EXPECT_EQ(data.cache()->stats().fetched, 1u);
   test::write_file(paths[0], "another");
   EXPECT_EQ(error_code([&] { data[3]; }), ErrorCode::kStaleIndex);
-  // By another way to it, it is the same file.
+  // Under another path, it is the same file.
   std::filesystem::create_directory_symlink(dir_.path(), dir_ / "link");
   const auto again = Dataset::open(dir_ / "link/remote.idx", {.cache = cache()});
   EXPECT_EQ(again[13].copy("txt"), "text 13");
   EXPECT_EQ(again.cache()->stats().fetched, 0u);
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(RemoteDatasetTest, OfShardsThatWereExchangedInTheCacheTheRightBytesAreRead) {
   build_index(index_path(), serve(Compression::kGzip), {.remote = remote()});
   const auto file = [&](const Dataset& data, std::uint64_t shard) {
@@ -283,8 +284,8 @@ TEST_F(RemoteDatasetTest, OfShardsThatWereExchangedInTheCacheTheRightBytesAreRea
   EXPECT_THAT(data.cache()->verify().damaged, ::testing::IsEmpty());
 }
 
-// faults.md 3
-// faults.md 73
+// Fault under test: tests/faults.md 3.
+// Fault under test: tests/faults.md 73.
 TEST_F(RemoteDatasetTest, WhatOthersForgedInTheCacheIsFoundByTheIndexsHashes) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
   for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
@@ -293,7 +294,7 @@ TEST_F(RemoteDatasetTest, WhatOthersForgedInTheCacheIsFoundByTheIndexsHashes) {
     build_index(index_path(), serve(compression),
                 {.content = {.hashes = true}, .remote = remote()});
     expect_all_samples(Dataset::open(index_path(), {.cache = cache()}));
-    // Another byte in a member of each shard, and a record that fits.
+    // Change a byte in a member of each shard, and update the record to match.
     for (const auto& entry : std::filesystem::directory_iterator(dir_ / "cache/shards")) {
       if (entry.path().extension() != ".tar") continue;
       const std::string path = entry.path(), note = path.substr(0, path.size() - 3) + "json";
@@ -353,7 +354,7 @@ TEST_F(RemoteDatasetTest, SingleSamplesAreReadByRange) {
   EXPECT_EQ(error_code([&] { data[0]; }), ErrorCode::kStaleIndex);
 }
 
-// faults.md 13
+// Fault under test: tests/faults.md 13.
 TEST_F(RemoteDatasetTest, AShardThatChangedAtItsSourceIsStaleAndNotKept) {
   build_index(index_path(), serve(), {.remote = remote()});
   TarBuilder other;
@@ -371,7 +372,8 @@ TEST_F(RemoteDatasetTest, AShardThatChangedAtItsSourceIsStaleAndNotKept) {
   EXPECT_EQ(data[0].copy("txt"), "text s0") << "the others can be read";
 }
 
-/// A shard of the same size and headers whatever `word`, of four letters, it is filled with.
+/// Returns a shard filled with `word`, which has four letters. All such shards have the same size
+/// and headers.
 std::string tar_of(const std::string& word, bool in_other_order = false) {
   TarBuilder tar;
   for (int i = 0; i < kSamples; ++i) {
@@ -397,7 +399,7 @@ std::string repeated(const std::string& word) {
   return words;
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(RemoteDatasetTest, SingleSamplesOfAShardThatChangedUnderItsEtagAreStale) {
   const std::string before = tar_of("old."), after = tar_of("new!", true);
   ASSERT_EQ(before.size(), after.size());
@@ -430,7 +432,8 @@ TEST_F(RemoteDatasetTest, SingleSamplesOfAShardThatChangedUnderItsEtagAreStale) 
   }
 }
 
-// faults.md 13: as a whole shard is, until it comes wrong in the same way twice.
+// faults.md 13: a sample is fetched again, as a whole shard is, until it is wrong in the same way
+// twice.
 TEST_F(RemoteDatasetTest, SingleSamplesThatCameToHarmAreFetchedAgain) {
   const std::string right = tar_of("old.");
   server_.serve("/x.tar", {.body = right});
@@ -470,7 +473,7 @@ struct ReuploadCase {
   const char* second = "\"v2\"";
 };
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 class ReuploadTest : public RemoteDatasetTest, public ::testing::WithParamInterface<ReuploadCase> {
  protected:
   void upload(const std::string& word, const std::string& etag, bool in_other_order = false) {
@@ -497,7 +500,8 @@ TEST_P(ReuploadTest, EachIndexGetsItsVersionFromOneCache) {
   EXPECT_EQ(all_words(after), repeated("new!"));
   EXPECT_EQ(all_words(before), repeated("old."));
   EXPECT_THAT(cache()->verify().damaged, ::testing::IsEmpty());
-  if (std::string_view(GetParam().first).empty()) return;  // which can be known by its hash only
+  // Only the hash can identify such a version.
+  if (std::string_view(GetParam().first).empty()) return;
   EXPECT_THAT(cache()->entries(), ::testing::SizeIs(2));
   const int gets = server_.gets("/x.tar");
   EXPECT_EQ(all_words(Dataset::open(dir_ / "old.idx", {.cache = cache()})), repeated("old."));
@@ -540,7 +544,7 @@ INSTANTIATE_TEST_SUITE_P(
                      .second = ""}),
     [](const auto& way) { return std::string(way.param.name); });
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(RemoteDatasetTest, AServerThatKeepsItsEtagIsNoticedByHashes) {
   server_.serve("/x.tar", {.body = tar_of("old.")});
   build_index(index_path(), {server_.url("/x.tar")},
@@ -555,7 +559,7 @@ TEST_F(RemoteDatasetTest, AServerThatKeepsItsEtagIsNoticedByHashes) {
   EXPECT_EQ(error_code([&] { ranged[7]; }), ErrorCode::kStaleIndex);
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(RemoteDatasetTest, OfAShardWithoutVersionsSamplesAreHeldToTheirHashes) {
   const auto open = [&](bool hashes) {
     server_.serve("/x.tar", {.body = tar_of("old."), .etag = ""});
@@ -588,7 +592,7 @@ TEST_F(RemoteDatasetTest, ServersAreAskedInParallelAndAnswersComeInOrder) {
   EXPECT_THAT(error_text([&] { build_index(index_path(), urls, {.remote = remote()}); }),
               HasSubstr("/4.tar"));
 
-  // One connection would do for one request at a time.
+  // A single connection would suffice if requests were sent one at a time.
   const int before = server_.num_connections();
   const int heads = server_.count("HEAD", "/13.tar");
   fetchers_ = std::make_shared<const Fetchers>(test::quick_options());

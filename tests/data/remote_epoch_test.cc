@@ -1,4 +1,5 @@
-// Epochs over remote shards and a small cache: what is fetched, evicted, and read past the cache.
+// Epochs over remote shards with a small cache: which shards are fetched, evicted, and read
+// uncached.
 #include <atomic>
 #include <cstdio>
 #include <deque>
@@ -23,9 +24,10 @@ using test::kShards;
 using test::RemoteDatasetTest;
 using ::testing::HasSubstr;
 
-/// The effects of an epoch that uses all shards all the time, over a cache that holds few of them.
+/// The results of an epoch that uses all shards all the time, with a cache that has room for few of
+/// them.
 struct SmallCacheRun {
-  std::uint64_t most_bytes = 0;  // in the cache's folder
+  std::uint64_t most_bytes = 0;  // largest size of the cache's folder
   ShardCache::Stats stats;
 };
 SmallCacheRun run_in_small_cache(const Dataset& data, const std::string& folder) {
@@ -59,12 +61,12 @@ TEST_F(RemoteDatasetTest, AnEpochWithLessBringsTheCacheDownToItsBudget) {
   const auto data =
       Dataset::open(index_path(), {.cache = cache(budget, std::chrono::milliseconds(5))});
   const SmallCacheRun run = run_in_small_cache(data, dir_ / "cache");
-  // What lies beside the cache, for as long as it is mapped, does not count.
+  // Shards outside the budget do not count, as long as they are mapped.
   EXPECT_EQ(data.cache()->entries().size() * shard_bytes_, budget);
   EXPECT_GE(run.stats.evicted, std::uint64_t{kShards - kShards / 2});
 }
 
-// faults.md 16
+// Fault under test: tests/faults.md 16.
 TEST_F(RemoteDatasetTest, WhereShardsInUseDoNotFitOneLiesBesideTheBudgetAndTheRestIsReadPast) {
   build_index(index_path(), serve(), {.remote = remote()});
   for (const std::uint64_t budget : {4 * shard_bytes_, shard_bytes_}) {
@@ -79,7 +81,7 @@ TEST_F(RemoteDatasetTest, WhereShardsInUseDoNotFitOneLiesBesideTheBudgetAndTheRe
   }
 }
 
-// faults.md 16
+// Fault under test: tests/faults.md 16.
 TEST_F(RemoteDatasetTest, WhatCannotBeReadPastTheCacheTakesHalfTheBudgetBesideIt) {
   for (const bool is_compressed : {true, false}) {
     const auto urls = serve(is_compressed ? Compression::kGzip : Compression::kNone);
@@ -91,13 +93,13 @@ TEST_F(RemoteDatasetTest, WhatCannotBeReadPastTheCacheTakesHalfTheBudgetBesideIt
     const std::uint64_t budget = 8 * shard_bytes_;
     const auto data = Dataset::open(index_path(), {.cache = cache(budget)});
     const SmallCacheRun run = run_in_small_cache(data, dir_ / "cache");
-    // One more that comes, and the compressed originals of two.
+    // Plus one shard that is being fetched, and the compressed originals of two.
     EXPECT_LE(run.most_bytes, budget + budget / 2 + 2 * shard_bytes_);
     EXPECT_GT(run.most_bytes, budget);
   }
 }
 
-// faults.md 16
+// Fault under test: tests/faults.md 16.
 TEST_F(RemoteDatasetTest, AShardThatIsReadPastTheCacheIsMappedOnceItHasCome) {
   build_index(index_path(), serve(), {.remote = remote()});
   const auto small = cache(shard_bytes_, std::chrono::milliseconds(5));
@@ -119,12 +121,12 @@ TEST_F(RemoteDatasetTest, AShardThatIsReadPastTheCacheIsMappedOnceItHasCome) {
 
 TEST_F(RemoteDatasetTest, BatchesThatSpanShardsAndAreHeldDoNotStallEviction) {
   build_index(index_path(), serve(), {.remote = remote()});
-  // Who waited for a shard of its own batch would wait for an hour.
+  // If the reader waited for a shard of its own batch, it would wait for an hour.
   const auto data =
       Dataset::open(index_path(), {.cache = cache(3 * shard_bytes_, std::chrono::hours(1))});
   const auto sampler = make_sampler(data, {.kind = Sequential{}});
   ShardPrefetcher prefetcher(data, *sampler, {.fetch_threads = 0});
-  std::vector<Sample> held;  // two batches, each of three shards or four
+  std::vector<Sample> held;  // two batches, each of three or four shards
   std::uint64_t samples = 0;
   while (const auto number = sampler->next()) {
     held.push_back(data[*number]);
@@ -141,7 +143,8 @@ TEST_F(RemoteDatasetTest, BatchesThatSpanShardsAndAreHeldDoNotStallEviction) {
   EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
 }
 
-// What a batch in the making has read may leave, though it was not delivered.
+// Shards that an unfinished batch has read may be evicted, although the batch was not delivered
+// yet.
 TEST_F(RemoteDatasetTest, WhatABatchHasReadLeavesAtOnceAndIsNotWaitedFor) {
   build_index(index_path(), serve(), {.remote = remote()});
   const auto data =
@@ -151,7 +154,7 @@ TEST_F(RemoteDatasetTest, WhatABatchHasReadLeavesAtOnceAndIsNotWaitedFor) {
   detail::ReadFrontier frontier([&](std::uint64_t num_read) { prefetcher.note_read(num_read); });
   std::uint64_t samples = 0;
   while (samples < data.size()) {
-    constexpr std::uint64_t kBatch = 250;  // of five shards
+    constexpr std::uint64_t kBatch = 250;  // samples of five shards
     auto batch = frontier.begin(samples, samples + kBatch);
     for (std::uint64_t i = 0; i < kBatch; ++i) {
       batch.reach(samples + i);
@@ -167,7 +170,7 @@ TEST_F(RemoteDatasetTest, WhatABatchHasReadLeavesAtOnceAndIsNotWaitedFor) {
   EXPECT_EQ(data.cache()->stats().bypassed, 0U);
 }
 
-/// Loads an epoch, with prefetching as told, and gives the bytes that were fetched.
+/// Loads an epoch with the given prefetching. Returns the number of bytes fetched.
 std::uint64_t load_epoch(const Dataset& data, Sampler& sampler, ShardPrefetcher* prefetcher,
                          unsigned threads, std::vector<bool>& seen) {
   const std::uint64_t before = data.cache()->stats().fetched_bytes;
@@ -221,8 +224,8 @@ TEST_P(PlannedEpochTest, FetchesWhatThePlanSaysAndNoMoreThanLru) {
     if (how.prefetch_threads == 0) {
       EXPECT_EQ(fetched, planned) << "epoch " << epoch;
     } else {
-      // Shards for the next epoch are fetched before this one ends. One shard more or less: threads
-      // that read and threads that fetch ahead may overtake each other, on a busy machine.
+      // Shards for the next epoch are fetched before this one ends. Allow one shard more or less,
+      // because on a busy machine reading and fetching threads may overtake each other.
       EXPECT_GE(fetched + budget + shard_bytes_, planned) << "epoch " << epoch;
       EXPECT_LE(fetched, planned + budget + shard_bytes_) << "epoch " << epoch;
     }
@@ -254,7 +257,7 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForAWindowIsNoticedBeforehand) {
                              HasSubstr("so that samples of what has no room are read one by one "
                                        "from their source, or shards may be fetched again; choose "
                                        "a smaller window or a larger cache")));
-  // Several ranks with a window each, which cannot be smaller.
+  // Several ranks each have a window, which cannot be smaller.
   const auto shared =
       Dataset::open(index_path(), {.cache = cache(2 * shard_bytes_, std::chrono::seconds(30))});
   const auto ranks =
@@ -291,7 +294,7 @@ TEST_F(RemoteDatasetTest, ACacheTooSmallForSingleDrawsIsNoticedBeforehand) {
   EXPECT_NE(warning(1, Resampled{}, kSamples), std::nullopt) << "a view of two shards";
 }
 
-/// Where processes wait for each other, as the ranks of a data parallel run do after each step.
+/// A barrier for processes, like the one after each step of a data-parallel run.
 struct Meeting {
   std::atomic<std::uint64_t> arrived{0};
 };
@@ -348,7 +351,8 @@ TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
       plan.total(0).next_use.bytes_fetched + plan.total(1).next_use.bytes_fetched;
   std::printf("%llu bytes fetched, %llu planned\n", static_cast<unsigned long long>(fetched),
               static_cast<unsigned long long>(planned));
-  // Within a step ranks may drift apart, and before the end shards of the next epoch are fetched.
+  // Within a step the ranks may drift apart. Near the end of an epoch, shards of the next one are
+  // fetched.
   EXPECT_GE(fetched + budget, planned);
   EXPECT_LE(fetched, planned + budget + planned / 4);
 }

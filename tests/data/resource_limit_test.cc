@@ -1,4 +1,4 @@
-// faults.md 26 and 27: few descriptors, little address space.
+// faults.md 26 and 27: few descriptors, and little address space.
 #include <unistd.h>
 
 #include <atomic>
@@ -25,7 +25,7 @@ using test::set_limit;
 using test::Shards;
 using test::wrong_with;
 
-// faults.md 26
+// Fault under test: tests/faults.md 26.
 TEST(ResourceLimitTest, TwoHundredShardsAreReadWithThirtyTwoDescriptors) {
   const Shards shards(200, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -40,7 +40,7 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadWithThirtyTwoDescriptors) {
             "");
 }
 
-// faults.md 26
+// Fault under test: tests/faults.md 26.
 TEST(ResourceLimitTest, NoFreeDescriptorIsATypedErrorAndTheDatasetGoesOn) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
   const Shards shards(3, 5);
@@ -67,7 +67,7 @@ TEST(ResourceLimitTest, NoFreeDescriptorIsATypedErrorAndTheDatasetGoesOn) {
             "");
 }
 
-// faults.md 26
+// Fault under test: tests/faults.md 26.
 TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors) {
   const Shards shards(200, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -77,7 +77,8 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors)
               std::vector<Sample> held;
               for (std::uint64_t i = 0; i < data.size(); ++i) {
                 if (std::string wrong = wrong_with(data, i); !wrong.empty()) return wrong;
-                held.push_back(data[i]);  // holds a shard's records, not its descriptor
+                // Keeps a shard's records in memory, but not its descriptor.
+                held.push_back(data[i]);
               }
               if (test::num_open_descriptors() > 16) return "too many descriptors are kept";
               std::atomic<int> wrong{0};
@@ -95,19 +96,20 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors)
             "");
 }
 
-// faults.md 26
+// Fault under test: tests/faults.md 26.
 TEST(ResourceLimitTest, WithoutAFreeDescriptorOneOfOursIsClosed) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
   const Shards shards(20, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
               const Dataset data =
                   Dataset::open(shards.index_path(), {.access = Dataset::Access::kRead});
-              for (std::uint64_t i = 0; i < 15; ++i) static_cast<void>(data[i]);  // 5 shards
+              for (std::uint64_t i = 0; i < 15; ++i) static_cast<void>(data[i]);  // from 5 shards
               set_limit(RLIMIT_NOFILE, 64);
               while (::dup(0) >= 0) {
               }
               if (std::string wrong = wrong_with(data); !wrong.empty()) return wrong;
-              set_limit(RLIMIT_NOFILE, 3);  // what is open stays open, but nothing new
+              // Open descriptors stay open, but no new ones are available.
+              set_limit(RLIMIT_NOFILE, 3);
               try {
                 for (std::uint64_t i = 0; i < data.size(); ++i) static_cast<void>(data[i]);
                 return "no error";
@@ -119,7 +121,7 @@ TEST(ResourceLimitTest, WithoutAFreeDescriptorOneOfOursIsClosed) {
             "");
 }
 
-/// A shard of "large" with 1 GiB, which takes no room on the disk, and `count` samples after it.
+/// Writes a sparse shard with a member "large" of 1 GiB, and `count` samples after it.
 void write_large_shard(const std::string& path, std::uint64_t first, std::uint64_t count) {
   constexpr std::uint64_t kLarge = std::uint64_t{1} << 30;
   test::write_file(path, test::TarBuilder::header("dir/large.bin", '0', kLarge));
@@ -128,7 +130,7 @@ void write_large_shard(const std::string& path, std::uint64_t first, std::uint64
   std::ofstream(path, std::ios::binary | std::ios::app) << rest;
 }
 
-// faults.md 27
+// Fault under test: tests/faults.md 27.
 TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
   const test::TempDir dir;
@@ -142,7 +144,7 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
                 if (i == 5) continue;
                 if (std::string wrong = wrong_with(data, i); !wrong.empty()) return wrong;
               }
-              // A sample for which there is no room is an error that says so.
+              // If there is no memory for a sample, the error says so.
               try {
                 static_cast<void>(data[5]);
                 return "no error";
@@ -158,7 +160,7 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
             "");
 }
 
-// faults.md 27
+// Fault under test: tests/faults.md 27.
 TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
   const test::TempDir dir;
@@ -179,7 +181,7 @@ TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
             "");
 }
 
-// faults.md 27
+// Fault under test: tests/faults.md 27.
 TEST(ResourceLimitTest, AThreadThatCannotBeStartedIsATypedError) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -188,7 +190,7 @@ TEST(ResourceLimitTest, AThreadThatCannotBeStartedIsATypedError) {
               std::string text = "no error";
               try {
                 for (int i = 0; i < 10'000; ++i)
-                  threads.start([] {}, "test");  // stacks stay until join()
+                  threads.start([] {}, "test");  // the threads' stacks remain until join()
               } catch (const Error& e) {
                 text = e.what();
               }

@@ -15,9 +15,9 @@ namespace {
 
 using detail::SampleCursor;
 
-constexpr int kSamples = 20;  // of each shard
+constexpr int kSamples = 20;  // per shard
 
-/// Shards of kSamples samples, indexed as <dir>/x.idx.
+/// Makes shards of kSamples samples, indexed as <dir>/x.idx. Returns the index's path.
 std::string make_shards(const test::TempDir& dir, int count, Compression compression) {
   std::vector<std::string> shards;
   for (int shard = 0; shard < count; ++shard) {
@@ -44,7 +44,7 @@ void expect_same(const Sample& a, const Sample& b) {
 
 TEST(SampleCursorTest, GivesTheSamplesThatTheDatasetGives) {
   const test::TempDir dir;
-  constexpr int kShards = 70;  // more than it holds
+  constexpr int kShards = 70;  // more than a cursor holds
   const Dataset all = Dataset::open(make_shards(dir, kShards, Compression::kNone));
   const Dataset read = Dataset::open(dir / "x.idx", {.access = Dataset::Access::kRead});
   const Dataset few = Dataset::open(dir / "x.idx", {.max_open_shards = 2});
@@ -81,7 +81,7 @@ TEST(SampleCursorTest, GivesTheSamplesThatTheDatasetGives) {
       EXPECT_TRUE(cursor.next_run().empty());
       EXPECT_LE(longest, SampleCursor::kMaxRun);
     }
-    if (kept) expect_same(*kept, data[kept_index]);  // a copy outlives the cursor
+    if (kept) expect_same(*kept, data[kept_index]);  // a copied sample outlives the cursor
   }
 }
 
@@ -91,8 +91,8 @@ TEST(SampleCursorTest, ARunHasSamplesOfSeveralShardsAndOneThatIsReadIsAlone) {
   const Dataset read = Dataset::open(dir / "x.idx", {.access = Dataset::Access::kRead});
   std::vector<std::uint64_t> numbers;
   for (std::uint64_t i = 0; i < mapped.size(); ++i) {
-    numbers.push_back(i % 4 * kSamples + i / 4);                // from each shard in turn
-    EXPECT_EQ(mapped[numbers.back()].index(), numbers.back());  // opens it
+    numbers.push_back(i % 4 * kSamples + i / 4);                // alternates between the shards
+    EXPECT_EQ(mapped[numbers.back()].index(), numbers.back());  // opens the shard
   }
   SampleCursor cursor(mapped, numbers);
   EXPECT_EQ(cursor.next_run().size(), SampleCursor::kMaxRun);

@@ -15,7 +15,8 @@ using test::content_of;
 using test::Shards;
 using ::testing::HasSubstr;
 
-/// Every `step`-th sample from the last to the first, as a sampler's next().
+/// Returns a function like a sampler's next(), which gives every `step`-th number from the last to
+/// the first.
 auto backwards(std::uint64_t size, std::uint64_t step) {
   return [at = size, step]() mutable -> std::optional<std::uint64_t> {
     if (at < step) return std::nullopt;

@@ -17,7 +17,7 @@ using test::TarBuilder;
 using test::TempDir;
 using test::write_file;
 
-/// A dataset of one shard, with a field a member: name and content.
+/// A dataset of one shard, with one field for each given member (name and content).
 class OneShard {
  public:
   explicit OneShard(const TarBuilder& tar) : data_(open(tar.bytes())) {}

@@ -21,20 +21,20 @@ inline std::string key_of(std::uint64_t sample) {
   return key;
 }
 
-/// Bytes that tell samples apart, of a length that differs too.
+/// Returns bytes that identify the sample. Their length also differs between samples.
 inline std::string content_of(std::uint64_t sample) {
   std::string bytes = "content of sample " + std::to_string(sample) + ":";
   for (std::uint64_t i = 0; i < sample % 700; ++i) bytes += static_cast<char>(sample + i);
   return bytes;
 }
 
-/// Sets a file's time to a second in the past, so that a later change shows in it.
+/// Sets a file's time to a second in the past, so that later changes also change the time.
 inline void set_old_time(const std::string& path, std::int64_t seconds = 1'000'000'000) {
   const timespec times[2] = {{seconds, 0}, {seconds, 0}};
   if (::utimensat(AT_FDCWD, path.c_str(), times, 0) != 0) throw std::runtime_error("utimensat");
 }
 
-/// A shard of samples [first, first + num): fields "bin" and "cls".
+/// Returns a shard of samples [first, first + num), with fields "bin" and "cls".
 inline std::string shard_bytes(std::uint64_t first, std::uint64_t num) {
   TarBuilder tar;
   for (std::uint64_t i = first; i < first + num; ++i) {
@@ -44,7 +44,7 @@ inline std::string shard_bytes(std::uint64_t first, std::uint64_t num) {
   return tar.end().bytes();
 }
 
-/// Shards in a directory of their own, and their index: `num_shards` of `per_shard` samples.
+/// A new directory with `num_shards` shards of `per_shard` samples, and their index.
 class Shards {
  public:
   Shards(std::uint64_t num_shards, std::uint64_t per_shard) : per_shard_(per_shard) {
@@ -69,7 +69,7 @@ class Shards {
   std::vector<std::string> paths_;
 };
 
-/// What is wrong with `data[i]`, "" if nothing is.
+/// Checks `data[i]`. Returns the error, or "".
 inline std::string wrong_with(const Dataset& data, std::uint64_t i) {
   const Sample sample = data[i];
   if (sample.key() != key_of(i)) return "sample " + std::to_string(i) + " has another key";
@@ -78,7 +78,7 @@ inline std::string wrong_with(const Dataset& data, std::uint64_t i) {
   return {};
 }
 
-/// The same of every sample.
+/// Checks every sample. Returns the first error, or "".
 inline std::string wrong_with(const Dataset& data) {
   for (std::uint64_t i = 0; i < data.size(); ++i) {
     if (std::string wrong = wrong_with(data, i); !wrong.empty()) return wrong;

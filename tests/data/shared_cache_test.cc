@@ -1,5 +1,5 @@
-// One cache with several users: what they fetch, counted at a server, beside what one cache would
-// that knows all their orders (the same uses, interleaved in the same way).
+// One cache with several users. Their fetches are counted at a server, and compared with those of
+// an ideal cache that knows all their orders (the same uses, interleaved in the same way).
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -32,12 +32,13 @@
 namespace shardwise {
 namespace {
 
-constexpr std::uint64_t kSamples = 10;  // a shard
+constexpr std::uint64_t kSamples = 10;  // per shard
 
-/// What users did together: which shard was needed from which sample to which, counted over all.
+/// Records what all users did together: from which sample to which each shard was needed, with
+/// samples counted over all users.
 class Diary {
  public:
-  /// A user reads a sample of a shard.
+  /// Records that a user read a sample of a shard.
   void read(int user, std::uint64_t epoch, std::uint64_t shard) {
     auto& use = uses_.try_emplace({user, epoch, shard}, now_, now_).first->second;
     use.second = ++now_;
@@ -79,7 +80,7 @@ class SharedCacheTest : public ::testing::Test {
  protected:
   SharedCacheTest() : fetchers_(std::make_shared<const Fetchers>(test::quick_options())) {}
 
-  /// Serves shards and indexes them. Their numbers go on from those that are there.
+  /// Serves and indexes more shards. Their numbers continue after the existing ones.
   std::string make_index(int num_shards) {
     std::vector<std::string> urls;
     for (int shard = 0; shard < num_shards; ++shard, ++num_shards_) {
@@ -97,7 +98,7 @@ class SharedCacheTest : public ::testing::Test {
     build_index(index, urls, {.remote = make_remote_access(fetchers_, nullptr)});
     return index;
   }
-  /// A cache of its own over the shared directory, as another process would have it.
+  /// Opens the shared directory as a separate ShardCache, as another process would.
   std::shared_ptr<ShardCache> cache(std::uint64_t budget_shards) {
     return ShardCache::open({.directory = dir_ / "cache",
                              .budget_bytes = budget_shards * shard_bytes_,
@@ -112,7 +113,7 @@ class SharedCacheTest : public ::testing::Test {
     return gets;
   }
 
-  /// One user: goes through epochs sample by sample.
+  /// One user, who reads epochs sample by sample.
   class User {
    public:
     User(int number, const std::string& index, std::shared_ptr<ShardCache> cache,
@@ -130,7 +131,7 @@ class SharedCacheTest : public ::testing::Test {
       sampler_->set_epoch(epoch);
       prefetcher_.begin_epoch(*sampler_);
     }
-    /// False at the end of the epoch.
+    /// Reads one sample. Returns false at the end of the epoch.
     bool step(Diary& diary) {
       const auto number = sampler_->next();
       if (!number) return false;
@@ -176,7 +177,7 @@ std::uint64_t text_bytes(const Dataset& data, std::uint64_t number) {
 
 const Order kWhole{.seed = 11, .kind = Sharded{.window = 1}};
 
-// faults.md 52
+// Fault under test: tests/faults.md 52.
 TEST_F(SharedCacheTest, TrainingAndEvaluationOfOneProcessFetchLittleMoreThanOneThatKnowsBoth) {
   const std::string train = make_index(24), eval = make_index(8);
   for (const std::uint64_t budget : {4u, 12u, 20u, 32u}) {
@@ -198,7 +199,7 @@ TEST_F(SharedCacheTest, TrainingAndEvaluationOfOneProcessFetchLittleMoreThanOneT
   }
 }
 
-// faults.md 52
+// Fault under test: tests/faults.md 52.
 TEST_F(SharedCacheTest, TwoJobsFetchLittleMoreThanOneThatKnowsBoth) {
   const std::string index = make_index(24);
   for (const std::uint64_t budget : {4u, 8u, 16u, 24u}) {
@@ -230,7 +231,7 @@ TEST_F(SharedCacheTest, AReaderOfUnknownOrderLeavesWhatOthersAreAboutToRead) {
   trainer.begin_epoch(1);
   ASSERT_EQ(total_gets() - indexed, 4u);
   const Dataset browsed = Dataset::open(other, {.cache = cache(5)});
-  // The least recently used are the trainer's, all of which it will read again.
+  // The least recently used shards are the trainer's, which needs all of them again.
   for (const std::uint64_t shard : {0u, 1u, 2u, 3u}) {
     const Sample sample = browsed[shard * kSamples];
     EXPECT_EQ(sample["txt"].size(), 3000u);
@@ -242,7 +243,7 @@ TEST_F(SharedCacheTest, AReaderOfUnknownOrderLeavesWhatOthersAreAboutToRead) {
                                           "would all have gone";
 }
 
-// faults.md 52
+// Fault under test: tests/faults.md 52.
 TEST_F(SharedCacheTest, AReaderOfUnknownOrderHasAFairShare) {
   const std::string index = make_index(8), other = make_index(3);
   Diary diary;
@@ -259,11 +260,11 @@ TEST_F(SharedCacheTest, AReaderOfUnknownOrderHasAFairShare) {
     }
   }
   EXPECT_EQ(visits, 48);
-  // Four of the eight are its share, and it reads three.
+  // The reader's share is four of the eight shards, and it reads three.
   EXPECT_LE(theirs->stats().fetched, 6u);
 }
 
-// faults.md 52
+// Fault under test: tests/faults.md 52.
 TEST_F(SharedCacheTest, WhatIsFetchedAheadIsHeldUntilItsUseAlsoWhenAnEpochBeginsAnew) {
   const std::string index = make_index(4), other = make_index(1);
   const Dataset data = Dataset::open(index, {.cache = cache(3)});
@@ -301,7 +302,7 @@ TEST_F(SharedCacheTest, AForkedReaderIsAUserOfItsOwn) {
   EXPECT_EQ(num_users(), 1u) << "the child has ended";
 }
 
-// faults.md 52: processes, that fetch ahead by threads.
+// faults.md 52: two processes whose threads fetch ahead.
 TEST_F(SharedCacheTest, TwoProcessesThatFetchAheadFetchLittleMoreThanOneThatKnowsBoth) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer starts no thread in a forked child of a process with threads";
@@ -324,7 +325,7 @@ TEST_F(SharedCacheTest, TwoProcessesThatFetchAheadFetchLittleMoreThanOneThatKnow
         for (std::uint64_t epoch = 0; epoch < kEpochs; ++epoch) {
           user.begin_epoch(epoch);
           while (user.step(own)) {
-            // In step, so that it is known who read what when.
+            // The processes run in step, so that the order of their reads is known.
             const std::uint64_t mine = ++steps->done[job];
             while (steps->done[1 - job] + 1 < mine) std::this_thread::yield();
           }
@@ -343,16 +344,16 @@ TEST_F(SharedCacheTest, TwoProcessesThatFetchAheadFetchLittleMoreThanOneThatKnow
         diary.read(1, epoch, samplers[1]->next().value() / kSamples);
       }
     }
-    // How far ahead each fetches depends on the machine.
+    // How far ahead each process fetches depends on the machine.
     expect_near_ideal("two processes that fetch ahead", diary, budget, total_gets() - before, 150);
   }
 }
 
-// faults.md 52
+// Fault under test: tests/faults.md 52.
 TEST_F(SharedCacheTest, ShardsWithoutRoomAreLetGoOfWhenTheNextIsRead) {
   const std::string index = make_index(5);
   const Dataset other = Dataset::open(index, {.cache = cache(1)});
-  const Sample held = other[0];  // all the room that there is
+  const Sample held = other[0];  // takes all the room
   const Dataset data = Dataset::open(index, {.cache = cache(1)});
   const auto num_files = [&] {
     const auto all = std::filesystem::directory_iterator(dir_ / "cache/shards");
@@ -386,7 +387,7 @@ TEST_F(SharedCacheTest, TheEndOfAnOlderPrefetcherLeavesTheFutureOfANewerOne) {
   EXPECT_EQ(current(), nullptr);
 }
 
-/// Ranks of one order, each of which goes on by some steps at a time.
+/// Ranks that read the same order, each of which advances by several steps at a time.
 template <class User>
 class DriftingRanks {
  public:
@@ -394,7 +395,7 @@ class DriftingRanks {
   DriftingRanks(std::uint64_t count, const MakeUser& make) {
     for (std::uint64_t rank = 0; rank < count; ++rank) ranks_.push_back(make(rank));
   }
-  /// @param most_ahead  steps that a rank may be ahead of the slowest.
+  /// @param most_ahead  maximum number of steps by which a rank may be ahead of the slowest.
   void run_epoch(std::uint64_t epoch, std::uint64_t most_ahead, std::mt19937_64& random,
                  Diary& diary) {
     constexpr std::uint64_t kDone = ~std::uint64_t{0};
@@ -415,11 +416,11 @@ class DriftingRanks {
   std::vector<std::unique_ptr<User>> ranks_;
 };
 
-// faults.md 52
+// Fault under test: tests/faults.md 52.
 TEST_F(SharedCacheTest, RanksThatDriftKeepWhatTheSlowestNeeds) {
   constexpr std::uint64_t kRanks = 4;
   const std::string index = make_index(24);
-  std::mt19937_64 random(20'261'125);  // of other seeds one in twenty exceeds the bound
+  std::mt19937_64 random(20'261'125);  // with one in twenty other seeds, a count exceeds the bound
   for (const std::uint64_t most_ahead : {8u, 16u, 1000u}) {
     for (const std::uint64_t budget : {6u, 10u, 16u, 24u}) {
       std::filesystem::remove_all(dir_ / "cache");
@@ -445,7 +446,7 @@ TEST(JointNextUseTest, TheSoonestUseOfAllUsersCounts) {
                              {.now = now, .slots_done = 100, .began_ns = 0, .bytes_per_slot = 1}};
   };
   const detail::UserPace mine{.now = 10, .slots_done = 200, .began_ns = 0, .bytes_per_slot = 1};
-  // Half as fast as this user: its slot is two of this one's.
+  // The other user is half as fast: one of its slots takes two slots of this user.
   const std::vector<detail::OtherUser> others{
       other({{name(1), 60, 61}, {name(2), 40, 45}, {name(3), 50, 60}, {name(4), 20, 30}}, 50)};
   const auto joint = [&](NextUse own, std::uint64_t shard, std::uint64_t at = 10) {
@@ -461,12 +462,13 @@ TEST(JointNextUseTest, TheSoonestUseOfAllUsersCounts) {
   EXPECT_EQ(joint(never, 3).position, 10u) << "in use: it leaves last";
   EXPECT_FALSE(joint(never, 3).may_go_now);
   EXPECT_EQ(joint({.kind = NextUse::Kind::kInUse}, 1).kind, NextUse::Kind::kInUse);
-  // At slot 50, when the other stands at 70, it will not need 1 any more; until then it does.
+  // When this user is at slot 50 and the other one at slot 70, the other does not need shard 1 any
+  // more. At present it still needs it.
   EXPECT_EQ(joint(never, 1, 50).kind, NextUse::Kind::kNever);
   EXPECT_FALSE(joint(never, 1, 50).may_go_now);
 }
 
-// faults.md 52
+// Fault under test: tests/faults.md 52.
 TEST(JointNextUseTest, WhatRanksNeedInTheNextEpochComesOnceTheSlowestHasEndedThisOne) {
   const Hash128 this_epoch{1, 1}, next_epoch{2, 2}, both{3, 3};
   const auto future = std::make_shared<const detail::UserFuture>(std::vector<detail::PostedUse>{
@@ -477,12 +479,13 @@ TEST(JointNextUseTest, WhatRanksNeedInTheNextEpochComesOnceTheSlowestHasEndedThi
     const detail::UserPace pace{.now = 90, .waits_at = waits_at};
     return detail::joint_next_use(mine, name, at, pace, future->hash(), others, 1000);
   };
-  // The other has 70 slots left.
+  // The other rank has 70 slots left in this epoch.
   EXPECT_EQ(joint(this_epoch, 90, 100).position, 90u + 20);
   EXPECT_EQ(joint(next_epoch, 90, 100).position, 90u + 70 + 5);
   EXPECT_EQ(joint(both, 90, 100).position, 90u + 10);
   EXPECT_EQ(joint(next_epoch, 90, 0).position, 105u) << "those that do not wait";
-  // Fetched ahead for the next epoch: then the other has ended this one, and not before.
+  // A fetch ahead for the next epoch: by slot 102 the other rank has ended this epoch, but not
+  // before.
   EXPECT_EQ(joint(next_epoch, 102, 100).position, 105u);
   EXPECT_EQ(joint(this_epoch, 102, 100).kind, NextUse::Kind::kNever);
   EXPECT_FALSE(joint(this_epoch, 102, 100).may_go_now);

@@ -1,7 +1,7 @@
-// faults.md 72: shards on servers that ask who reads them are indexed, signed anew, copied, edited,
-// moved, merged, relocated and read at random, against a simple model: what is read is of the
-// version that was indexed, or the right error; what did not change is not read again; and no file
-// that this project writes ever holds what is secret.
+// faults.md 72: shards on servers that require credentials are indexed, signed again, copied,
+// edited, moved, merged, relocated and read at random. A simple model predicts the results: every
+// read returns the version that was indexed, or the right error. Unchanged shards are not scanned
+// again. No file that this project writes ever contains a secret.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -44,32 +44,33 @@ std::string tar_of(std::size_t shard, int version) {
   return test::TarBuilder().file(key + ".txt", text_of(shard, version)).end().bytes();
 }
 
-/// A folder at a server, which gives its files to whoever knows the secret of its season.
+/// A folder on a server, which serves its files only to requests with the folder's current secret.
 struct Place {
   test::TestHttpServer* server = nullptr;
   std::string path = {};  // "/data/"
-  std::string url = {};   // of the folder, as shards are named by it
+  std::string url = {};   // URL of the folder; its shards' URLs begin with it
   int season = 1;
-  std::map<std::size_t, int> versions = {};  // of the shards that are there
+  std::map<std::size_t, int> versions = {};  // version of each shard that exists
 
   bool is_s3() const { return url.starts_with("s3://"); }
   std::string secret() const { return kSecret + std::to_string(season); }
   std::string url_of(std::size_t shard) const { return url + std::to_string(shard) + ".tar"; }
 };
 
-/// A busy machine is no slow server.
+/// Long timeouts, because a busy machine must not be taken for a slow server.
 Fetchers::Options patient_options() {
   Fetchers::Options options = test::quick_options();
   options.low_speed_time = std::chrono::seconds(30);
   return options;
 }
 
-/// How a read says who asks, and where the shards are.
+/// The credentials of a read, and the place of the shards.
 struct Fetching {
   std::string what = {};
   Fetchers::Options options = patient_options();
-  std::vector<std::string> urls = {};     // Index::Lookup::urls
-  std::optional<std::size_t> place = {};  // where all is looked for; nothing: where it is indexed
+  std::vector<std::string> urls = {};  // Index::Lookup::urls
+  // Where all shards are looked for; nullopt means where they were indexed.
+  std::optional<std::size_t> place = {};
   bool is_let_in = false;
 };
 
@@ -94,7 +95,7 @@ class UrlModel : test::Dice {
     index_anew();
   }
 
-  /// How often something came to pass, by its name.
+  /// Returns how often each kind of event occurred, by its name.
   const std::map<std::string, int>& counts() const noexcept { return counts_; }
 
   void step() {
@@ -174,7 +175,7 @@ class UrlModel : test::Dice {
     places_[at].versions.erase(shard);
     places_[at].server->remove(places_[at].path + std::to_string(shard) + ".tar");
   }
-  /// All of one place, as it is, at another.
+  /// Copies all shards of one place to another place.
   void copy_place() {
     const std::size_t from = below(places_.size()), to = below(places_.size());
     if (from == to) return;
@@ -184,7 +185,8 @@ class UrlModel : test::Dice {
 
   // ------------------------------------------------------------------------------------- signing
 
-  /// The shard's URL at a place, as somebody signs it. What is s3 is asked for by keys.
+  /// Returns the shard's URL at a place, signed by a user. For s3 the user has keys instead of a
+  /// signature.
   std::string signed_url(std::size_t at, std::size_t shard, bool is_valid) {
     return as_signed(at, places_[at].url_of(shard), is_valid);
   }
@@ -201,7 +203,7 @@ class UrlModel : test::Dice {
         return url + "?sv=1&sig=" + secret;
     }
   }
-  /// Fetchers that have keys for what is s3.
+  /// Returns options with keys for s3 URLs.
   Fetchers::Options with_keys(bool is_valid) const {
     Fetchers::Options options = patient_options();
     const Place& place = places_.back();
@@ -217,7 +219,8 @@ class UrlModel : test::Dice {
 
   // --------------------------------------------------------------------------------------- index
 
-  /// Where each shard is to be indexed: where it is, at one place, or now and then at two.
+  /// Chooses where each shard is indexed: at its present place, all at one place, or sometimes at
+  /// two.
   std::array<std::size_t, kShards> choose_places() {
     if (has_index_ && flip()) return indexed_at_;
     std::array<std::size_t, kShards> chosen;
@@ -237,14 +240,14 @@ class UrlModel : test::Dice {
     }
     return true;
   }
-  /// The error of looking at these shards, if there is one.
+  /// Returns the error of looking up these shards, if there is one.
   std::optional<ErrorCode> error_at(const std::array<std::size_t, kShards>& at,
                                     bool is_let_in) const {
     if (!is_let_in) return ErrorCode::kFetch;
     if (!are_there(at)) return ErrorCode::kNotFound;
     return std::nullopt;
   }
-  /// How many shards are not what the index has by this URL.
+  /// Returns the number of shards that differ from the index's shard with the same URL.
   std::uint64_t num_other(const std::array<std::size_t, kShards>& at) const {
     std::uint64_t count = 0;
     for (std::size_t i = 0; i < kShards; ++i) {
@@ -260,7 +263,8 @@ class UrlModel : test::Dice {
     for (std::size_t i = 0; i < kShards; ++i) indexed_[i] = places_[at[i]].versions.at(i);
     expect_urls();
   }
-  /// The base is the longest folder with which all URLs begin, found without wit.
+  /// Checks that the stored base is the longest folder with which all URLs begin. The expected base
+  /// is computed by a simple method.
   void expect_urls() const {
     const auto opened = Index::open(index());
     std::string base;
@@ -303,7 +307,7 @@ class UrlModel : test::Dice {
     std::vector<std::string> parts;
     for (std::uint64_t number = 1; number <= 2; ++number) {
       parts.push_back(dir_ / "part" + std::to_string(number));
-      // Each of another signature, though of one list.
+      // Each part is signed differently, although the list is the same.
       build_index(parts.back(), signed_urls(at, true),
                   {.threads = 1,
                    .part = BuildOptions::Part{number, 2},
@@ -356,7 +360,7 @@ class UrlModel : test::Dice {
     bool is_same = true, is_there = true;
     std::array<std::size_t, kShards> at = indexed_at_;
     for (std::size_t i = 0; i < kShards; ++i) {
-      // Places lie in one another.
+      // Some places are inside others.
       if (!places_[indexed_at_[i]].url.starts_with(places_[from].url)) continue;
       if (indexed_at_[i] != from) return;
       at[i] = to;
@@ -384,18 +388,18 @@ class UrlModel : test::Dice {
     const bool is_valid = below(4) > 0;
     const std::size_t place = below(places_.size());
     switch (below(by_urls ? 5 : 4)) {
-      case 0: {  // nobody says who asks
+      case 0: {  // without credentials
         how.what = "plainly";
         how.options.s3.anonymous = true;
         how.options.s3.endpoint = places_.back().server->url("");
         return how;
       }
-      case 1: {  // all is at one place, which one signature opens
+      case 1: {  // all shards are at one place, for which one signature is valid
         how.what = "from " + places_[place].url;
         how.options = with_keys(is_valid);
         std::vector<std::string> bases;
         for (const std::size_t at : indexed_at_) bases.push_back(places_[at].url);
-        // The deeper ones first, since the first that fits is taken.
+        // Sort the deeper folders first, because the first match is used.
         std::ranges::sort(bases, std::greater<>(), &std::string::size);
         const bool is_one = std::ranges::equal(bases, std::vector(kShards, bases[0]));
         if (is_one) bases = {Index::open(index())->summary().url_base};
@@ -406,7 +410,7 @@ class UrlModel : test::Dice {
         break;
       }
       case 2:
-      case 3: {  // a function signs each, and may know another place
+      case 3: {  // a function signs each URL, and may name another place
         const bool moves = flip();
         how.what = std::string("by a resolver") + (moves ? ", from " + places_[place].url : "");
         how.options = with_keys(is_valid);
@@ -425,7 +429,7 @@ class UrlModel : test::Dice {
         };
         break;
       }
-      default: {  // by URLs of today
+      default: {  // by URLs that are signed today
         how.what = "by URLs of today";
         how.options = with_keys(is_valid);
         how.urls = signed_urls(indexed_at_, is_valid);
@@ -486,7 +490,7 @@ class UrlModel : test::Dice {
     }
   }
 
-  /// Sources in place of an index, as they are signed today.
+  /// Opens a dataset from sources instead of an index. The sources are signed as of today.
   void read_sources() {
     const auto at = choose_places();
     const bool is_valid = below(5) > 0;

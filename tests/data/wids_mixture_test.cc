@@ -1,4 +1,5 @@
-// A mixture of the data sets of a wids descriptor, by its weights: each of them exact.
+// A mixture of the data sets of a wids descriptor, by the descriptor's weights. The shares are
+// exact.
 
 #include <map>
 
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t kSizes[2] = {30, 50};
 
-/// The two data sets of a descriptor with weights 3 and 1: 30 samples in two shards, 50 in one.
+/// Two data sets of a descriptor, with weights 3 and 1: 30 samples in two shards, and 50 in one.
 class WidsMixtureTest : public testing::Test {
  protected:
   WidsMixtureTest() {
@@ -49,8 +50,8 @@ TEST_F(WidsMixtureTest, EachDataSetIsExactAndDrawnByItsWeight) {
     ranks.emplace_back(kSizes[0] + kSizes[1], Order{.seed = 17, .kind = Mixture{parts_}},
                        RankOptions{.rank = rank, .world_size = 2});
   }
-  // 16 epochs of 80 draws: 960 from a, 32 of its epochs; 320 from b, 6.4 of its. Shares come out
-  // at the ends of blocks of 256 draws.
+  // There are 16 epochs of 80 draws. 960 draws are from a, i.e. 32 of its epochs; 320 draws are
+  // from b, i.e. 6.4 of its epochs. Shares are exact at the end of each block of 256 draws.
   std::map<std::string, int> times[2];
   for (std::uint64_t epoch = 0; epoch < 16; ++epoch) {
     for (MixtureSampler& rank : ranks) {

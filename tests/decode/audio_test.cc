@@ -21,8 +21,8 @@ using test::little_endian;
 using test::tails;
 using testing::HasSubstr;
 
-/// The largest difference between a clip's channel and the sound that was encoded, whose sample
-/// `first` is the clip's first one.
+/// Returns the largest difference between a clip's channel and the sound that was encoded. The clip
+/// begins at the sound's sample `first`.
 double largest_difference(const AudioReader::Clip& clip, int channel, std::int64_t first) {
   double largest = 0;
   for (std::int64_t i = 0; i < clip.num_samples; ++i) {
@@ -35,11 +35,11 @@ double largest_difference(const AudioReader::Clip& clip, int channel, std::int64
 
 struct Kind {
   SoundSpec spec;
-  double tolerance;      ///< of a sample
-  std::int64_t padding;  ///< samples more than were encoded, at most
+  double tolerance;      ///< maximum error of a sample
+  std::int64_t padding;  ///< maximum number of samples that the codec adds
 };
 
-/// Kinds whose encoder this libavcodec has.
+/// Returns the kinds that this libavcodec can encode.
 std::vector<Kind> kinds() {
   constexpr double kExact = 1.0 / 32768;
   std::vector<Kind> all = {
@@ -108,7 +108,7 @@ TEST(AudioReaderTest, TheWholeSoundIsWhatWasEncoded) {
     EXPECT_LE(clip.num_samples, kind.spec.num_samples + kind.padding);
     EXPECT_NEAR(clip.begin_seconds, 0, 0.03);
     ASSERT_EQ(clip.samples.size(), static_cast<std::size_t>(clip.channels * clip.num_samples));
-    if (kind.padding > 0) continue;  // what lies where is told by the codec's delay
+    if (kind.padding > 0) continue;  // the codec's delay shifts the samples
     for (int c = 0; c < clip.channels; ++c) {
       EXPECT_LE(largest_difference(clip, c, 0), kind.tolerance);
     }
@@ -123,7 +123,7 @@ TEST(AudioReaderTest, ARangeHasTheSamplesOfTheWhole) {
     const std::string bytes = encode_sound(spec);
     AudioReader audio(bytes);
     const AudioReader::Clip whole = audio.read();
-    // Matroska's times are whole milliseconds.
+    // Matroska stores times in whole milliseconds.
     const std::int64_t slack = spec.container == "matroska" ? spec.sample_rate / 1000 : 0;
     for (const auto& [begin, end] : {std::pair{3.0, 3.5}, {0.25, 0.5}, {1.75, 1.8}, {0.0, 4.0}}) {
       const AudioReader::Clip clip = audio.read(begin, end);
@@ -174,7 +174,8 @@ TEST(AudioReaderTest, ASoundIsMixedAndResampled) {
   EXPECT_EQ(faster.channels, 2);
   EXPECT_EQ(faster.num_samples, 16000);
   double largest = 0;
-  for (std::int64_t i = 200; i < 15'800; ++i) {  // but for the ends, where nothing lies beside them
+  // Omit the ends, where the resampler lacks neighbouring samples.
+  for (std::int64_t i = 200; i < 15'800; ++i) {
     largest = std::max(
         largest, std::abs(faster.samples[static_cast<std::size_t>(i)] - test_sound(0, i, 16000)));
   }
@@ -215,7 +216,7 @@ TEST(AudioReaderTest, EveryCutOfWhatHasALengthIsRefused) {
         SoundSpec{.codec = "alac", .container = "mov", .num_samples = 500}}) {
     const std::string bytes = encode_sound(spec);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
-      // A copy of its own, so that reading past its end is seen by sanitizers.
+      // Use a copy, so that sanitizers detect reads past the end.
       const std::vector<char> part(bytes.begin(),
                                    bytes.begin() + static_cast<std::ptrdiff_t>(size));
       EXPECT_EQ(test::error_code([&] {
@@ -227,7 +228,7 @@ TEST(AudioReaderTest, EveryCutOfWhatHasALengthIsRefused) {
   }
 }
 
-/// An Ogg of a codec whose encoder this libavcodec has; empty if there is none.
+/// Makes an Ogg with a codec that this libavcodec can encode; empty if it has no such encoder.
 std::string make_ogg(int num_samples) {
   for (const char* codec : {"libvorbis", "libopus", "flac"}) {
     if (!has_encoder(codec)) continue;
@@ -245,7 +246,8 @@ TEST(AudioReaderTest, NoDamageOfAnOggIsPassedOver) {
   const std::string bytes = make_ogg(12'000);
   if (bytes.empty()) GTEST_SKIP() << "this libavcodec has no encoder for Ogg";
   const auto code_of = [](std::string_view ogg) {
-    const std::vector<char> copy(ogg.begin(), ogg.end());  // see above
+    // A copy, so that sanitizers detect reads past the end.
+    const std::vector<char> copy(ogg.begin(), ogg.end());
     return test::error_code([&] { AudioReader({copy.data(), copy.size()}).read(); });
   };
   const std::size_t second_page = bytes.find("OggS", 1);
@@ -264,7 +266,7 @@ TEST(AudioReaderTest, NoDamageOfAnOggIsPassedOver) {
   const auto whole = AudioReader(bytes).read();
   EXPECT_GE(AudioReader(bytes + bytes).read().samples.size(), 2 * whole.samples.size());
   EXPECT_EQ(AudioReader(bytes + std::string(500, '\0')).read().samples, whole.samples);
-  // What is behind the end of a clip is not looked at.
+  // Data after the end of a clip is not read.
   const std::string long_one = make_ogg(800'000);
   std::string damaged = long_one;
   damaged[damaged.size() - 10] ^= 1;
@@ -272,7 +274,7 @@ TEST(AudioReaderTest, NoDamageOfAnOggIsPassedOver) {
   EXPECT_EQ(code_of(damaged), ErrorCode::kBadField);
 }
 
-/// `wav` with sizes as programs leave them that write to a pipe.
+/// Returns `wav` with the placeholder sizes of programs that write to a pipe.
 std::string of_unknown_size(std::string wav, std::uint32_t size) {
   wav.replace(4, 4, little_endian(size));
   wav.replace(wav.find("data") + 4, 4, little_endian(size));
@@ -280,7 +282,7 @@ std::string of_unknown_size(std::string wav, std::uint32_t size) {
 }
 
 TEST(AudioReaderTest, AWavThatDoesNotSayItsSizeGoesOnToItsEnd) {
-  // Not a multiple of the 4,096 bytes that libav takes at a time.
+  // The size is not a multiple of the 4,096 bytes that libav reads at a time.
   const SoundSpec spec{
       .codec = "pcm_s16le", .container = "wav", .channels = 2, .num_samples = 5001};
   const std::string bytes = encode_sound(spec);
@@ -321,7 +323,7 @@ TEST(AudioReaderTest, AWavOfMoreThan32BitsIsRead) {
   }
 }
 
-/// The samples of one channel in a range.
+/// Returns the samples of one channel in a range.
 std::vector<float> part_of(const AudioReader::Clip& whole, std::int64_t begin, std::int64_t end) {
   return {whole.samples.begin() + begin, whole.samples.begin() + end};
 }
@@ -376,10 +378,10 @@ TEST(AudioReaderTest, AGapInTheTimesIsSilence) {
     ASSERT_EQ(whole.num_samples, 48'000);
     const auto first = std::ranges::mismatch(whole.samples, without.samples).in1;
     const auto at = first - whole.samples.begin();
-    EXPECT_NEAR(static_cast<double>(at), 20'000, 4800);  // where a packet begins
+    EXPECT_NEAR(static_cast<double>(at), 20'000, 4800);  // start of some packet
     EXPECT_EQ(part_of(whole, at, at + 8000), std::vector<float>(8000, 0.0F));
     EXPECT_EQ(part_of(whole, at + 8000, 48'000), part_of(without, at, 40'000));
-    // Behind the gap, within it, and across its ends: by a seek, and from the start.
+    // Clips after the gap, inside it, and across its ends; reached by seeking and from the start.
     for (const double begin : {5.0, 3.2, 2.2, 2.9, 0.5}) {
       const auto from = std::llround(begin * 8000);
       const auto clip = AudioReader(bytes).read(begin, begin + 0.7);
@@ -398,7 +400,7 @@ TEST(AudioReaderTest, AClockThatDriftsOrJittersAddsAndLosesNoSample) {
   struct Clock {
     const char* name;
     std::function<std::int64_t(std::int64_t)> time;
-    double tolerance;  ///< of a place, in seconds
+    double tolerance;  ///< maximum error of a position, in seconds
   };
   for (const Clock& clock :
        {Clock{"fast", [](std::int64_t i) { return i * 1001 / 1000; }, 0.02},
@@ -420,7 +422,7 @@ TEST(AudioReaderTest, AClockThatDriftsOrJittersAddsAndLosesNoSample) {
       for (const double begin : {0.4, 3.0, 10.0, 17.5}) {
         const auto clip = AudioReader(bytes).read(begin, begin + 0.5);
         EXPECT_EQ(clip.num_samples, kRate / 2);
-        // The sound repeats itself each tenth of a second.
+        // The sound repeats every tenth of a second, so search near the expected position.
         std::int64_t at = 0;
         while (static_cast<double>(clock.time(at)) < (begin - 0.05) * kRate) ++at;
         const auto found = std::search(whole.samples.begin() + at, whole.samples.end(),
@@ -496,7 +498,7 @@ TEST(AudioReaderTest, FlacBehindFlacIsReadOnToItsEnd) {
 
 TEST(AudioReaderTest, WhatOthersPutBehindASoundIsNoDamage) {
   for (const SoundSpec& spec :
-       {SoundSpec{.num_samples = 9000}, SoundSpec{.num_samples = 100},  // one frame
+       {SoundSpec{.num_samples = 9000}, SoundSpec{.num_samples = 100},  // a single frame
         SoundSpec{.codec = "pcm_s16le", .container = "wav", .num_samples = 9000},
         SoundSpec{.codec = "alac", .container = "mov", .num_samples = 9000},
         SoundSpec{.codec = "libmp3lame", .container = "mp3", .num_samples = 9000},
@@ -539,7 +541,7 @@ TEST(AudioReaderTest, ASampleOfQuickTimeMayBeLessThanAByte) {
       encode_sound({.codec = "adpcm_ms", .container = "mov", .num_samples = 400'000});
   EXPECT_LT(bytes.size(), 300'000U);
   EXPECT_GE(AudioReader(bytes).read().num_samples, 400'000);
-  // libav makes a packet of 1,024 of them, so that they may not be any number.
+  // libav makes packets of 1,024 samples, so their number is limited.
   std::string lie = bytes;
   lie.replace(lie.find("stsc") + 16, 4, "\x7F\xFF\xFF\xF0");
   EXPECT_THAT(test::error_text([&] { AudioReader audio(lie); }), HasSubstr("MP4: it promises "));
@@ -547,7 +549,7 @@ TEST(AudioReaderTest, ASampleOfQuickTimeMayBeLessThanAByte) {
 
 TEST(AudioReaderTest, TagsAroundFlacAreNoDamage) {
   const std::string bytes = encode_sound({.num_samples = 9000});
-  const std::string front("ID3\3\0\0\0\0\1\0", 10);  // of 128 bytes
+  const std::string front("ID3\3\0\0\0\0\1\0", 10);  // a tag of 128 bytes
   const std::string footer("ID3\4\0\x10\0\0\0\5", 10);
   const std::string tag = front + std::string(128, 'f');
   const std::string end = "TAG" + std::string(125, '\0');
@@ -573,7 +575,7 @@ TEST(AudioReaderTest, ZerosBehindTheLastFrameOfAnMp3AreNoDamage) {
     const std::string padded = bytes + std::string(zeros, '\0');
     EXPECT_EQ(AudioReader(padded).read().samples, whole.samples) << zeros;
   }
-  // Between frames they are damage.
+  // Zeros between frames are damage.
   std::string torn = bytes;
   torn.insert(bytes.size() / 2, 4096, '\0');
   EXPECT_EQ(test::error_code([&] { AudioReader(torn).read(); }), ErrorCode::kBadField);

@@ -12,7 +12,7 @@ namespace {
 
 using detail::RgbImage;
 
-/// As tests/decode/golden/make_colour.py makes it.
+/// The same image as tests/decode/golden/make_colour.py makes.
 struct Noise : RgbImage {
   Noise(std::size_t height, std::size_t width) {
     reshape(height, width);

@@ -89,7 +89,8 @@ test::Rgb cropped(const test::Rgb& image, const Box& box) {
   return part;
 }
 
-/// Pixels without any likeness between neighbours: what depends on a neighbour shows.
+/// Random pixels, in which neighbours are independent. A dependence on neighbours is therefore
+/// visible.
 test::Rgb noise(int width, int height) {
   std::mt19937 random(7);
   test::Rgb image{width, height,
@@ -98,8 +99,8 @@ test::Rgb noise(int width, int height) {
   return image;
 }
 
-/// The upright form of `stored`, by what the eight Exif orientations say: where row 0 and column 0
-/// of the stored image are to be seen.
+/// Returns the upright form of `stored`, from the definition of the eight Exif orientations: where
+/// row 0 and column 0 of the stored image must appear.
 test::Rgb turned(const test::Rgb& stored, unsigned orientation) {
   const bool swaps = orientation >= 5;
   test::Rgb image{swaps ? stored.height : stored.width, swaps ? stored.width : stored.height, {}};
@@ -131,7 +132,7 @@ std::string with_exif(const std::string& jpeg, unsigned orientation, bool big_en
   return jpeg.substr(0, 2) + std::string("\xFF\xE1\0", 3) + size + payload + jpeg.substr(2);
 }
 
-/// "ok WIDTHxHEIGHT ADLER32", as golden/make_image_defects.py writes it.
+/// Formats "ok WIDTHxHEIGHT ADLER32", as golden/make_image_defects.py does.
 std::string verdict_of(const test::Rgb& image) {
   std::uint32_t a = 1;
   std::uint32_t b = 0;
@@ -225,7 +226,8 @@ TEST(ImageCodecTest, SixteenBitsAreKeptWhereTheyAreAskedFor) {
       const auto whole = values_of_16_bits(odd.bytes);
       ASSERT_EQ(whole.size(), odd.expected.pixels.size());
       for (std::size_t i = 0; i < whole.size(); ++i) {
-        ASSERT_EQ((whole[i] * 255U + 32895U) >> 16, odd.expected.pixels[i]);  // as libpng scales
+        // The formula of libpng for scaling to 8 bits.
+        ASSERT_EQ((whole[i] * 255U + 32895U) >> 16, odd.expected.pixels[i]);
       }
       const Box box{3, 2, 5, 7};
       const auto part = values_of_16_bits(odd.bytes, {.crop = box});
@@ -267,14 +269,14 @@ TEST(ImageCodecTest, PicturesOfOthersHaveTheirGoldenPixels) {
   EXPECT_EQ(ppm.height, 149);
   EXPECT_EQ(ppm.width, 227);
   const auto jpg = pixels(test::read_file(media / "testorig.jpg"), {.strict = true});
-  // The exact slow DCT gives what Pillow gives. The pixels beside the file were made by another
-  // upsampling: libjpeg-turbo comes within 3 of them by any of its methods, no nearer.
+  // The slow exact DCT gives the same pixels as Pillow. The pixels in the PPM file were made with
+  // another upsampling, which all of libjpeg-turbo's methods reproduce only within 3.
   EXPECT_EQ(verdict_of(jpg), "ok 227x149 66426620");
   EXPECT_LE(largest_difference(jpg, ppm), 3);
-  // Arithmetic coding: its own picture, near the other one.
+  // The arithmetically coded file contains another picture, which is similar.
   EXPECT_LE(largest_difference(pixels(test::read_file(media / "testimgari.jpg")), ppm), 20);
-  // Sums of what Pillow reads: all values, and values weighted by their place in [3, H, W], modulo
-  // 251.
+  // Sums of the pixels that Pillow reads: the sum of all values, and the sum of the values weighted
+  // by their position in [3, H, W], modulo 251.
   const auto png = pixels(test::read_file(media / "testorig.png"));
   const std::size_t num_pixels = png.pixels.size() / 3;
   std::uint64_t sum = 0;
@@ -305,7 +307,7 @@ TEST(ImageHeaderTest, EachFormatSaysItsSize) {
     EXPECT_EQ(header.height, 17U);
     EXPECT_EQ(header.width, 31U);
     EXPECT_EQ(header.orientation, 1U);
-    // Any part of it is a header of that size, or refused.
+    // Any prefix of the file gives a header with this size, or an error.
     for (std::size_t size = 0; size < bytes.size(); ++size) {
       const std::vector<char> part(bytes.begin(),
                                    bytes.begin() + static_cast<std::ptrdiff_t>(size));
@@ -360,7 +362,7 @@ TEST(ImageHeaderTest, WhatIsNoImageIsRefused) {
 
 // ------------------------------------------------------------------------------------------- crops
 
-/// Compares crops at every offset and of several sizes with parts of the whole.
+/// Compares crops of several sizes at every offset with parts of the whole image.
 void expect_crops_equal(const std::string& bytes, unsigned scale = 8) {
   const test::Rgb whole = pixels(bytes, {.scale = scale});
   const auto header = read_image_header(bytes);
@@ -430,7 +432,8 @@ TEST(ImageCropTest, TheCropOfAScaledJpegIsThatPartOfTheScaledOne) {
 TEST(ImageCropTest, TheCropOfAProgressiveJpegThatIsNotAllThereIsThatPartOfTheWhole) {
   std::string bytes = test::encode_jpeg(noise(101, 75), 90, true);
   const std::size_t scan = bytes.find("\xFF\xDA", bytes.find("\xFF\xDA") + 2);
-  bytes = bytes.substr(0, bytes.rfind("\xFF\xC4", scan)) + "\xFF\xD9";  // after the first scan
+  // Truncated after the first scan.
+  bytes = bytes.substr(0, bytes.rfind("\xFF\xC4", scan)) + "\xFF\xD9";
   expect_crops_equal(bytes);
 }
 
@@ -499,7 +502,8 @@ TEST(ImageOrientationTest, PixelsOfSixteenBitsAreTurnedAsOthersAre) {
   const auto height = static_cast<std::size_t>(odd.expected.height);
   const auto width = static_cast<std::size_t>(odd.expected.width);
   for (std::size_t y = 0; y < width; ++y) {
-    for (std::size_t i = 0; i < height * 3; ++i) {  // a quarter turn: row y was column y from below
+    // After a quarter turn, row y is column y of the stored image, read upwards.
+    for (std::size_t i = 0; i < height * 3; ++i) {
       ASSERT_EQ(upright[y * height * 3 + i],
                 stored[((height - 1 - i / 3) * width + y) * 3 + i % 3]);
     }
@@ -515,7 +519,7 @@ TEST(ImageOrientationTest, TheBoxOfAScaledCropIsTurnedToo) {
     const test::Rgb whole = pixels(bytes, {.apply_orientation = true, .scale = 4});
     EXPECT_EQ(part.report.box.height, 8.5);
     EXPECT_EQ(part.report.box.width, 6.5);
-    // An image that is flipped begins with its last stored pixel, perhaps a part of one.
+    // A flipped image begins with its last stored pixel, which may be only partly inside.
     const bool swaps = orientation >= 5;
     const bool from_below =
         orientation == 3 || orientation == 4 || orientation == 7 || orientation == 8;
@@ -569,7 +573,7 @@ TEST(ImageScaleTest, OtherFormatsStayWhole) {
 }
 
 TEST(ImageScaleTest, TheSmallestQuickScaleThatSufficesIsChosen) {
-  EXPECT_EQ(choose_scale(375, 500, 224, 224), 8u);  // 4/8 gives 187.5 rows
+  EXPECT_EQ(choose_scale(375, 500, 224, 224), 8u);  // 4/8 would give only 187.5 rows
   EXPECT_EQ(choose_scale(375, 500, 224, 224, ScaleRule::kThreeQuarters), 4u);
   EXPECT_EQ(choose_scale(448, 448, 224, 224), 4u);
   EXPECT_EQ(choose_scale(447, 448, 224, 224), 8u);
@@ -582,12 +586,12 @@ TEST(ImageScaleTest, TheSmallestQuickScaleThatSufficesIsChosen) {
 
 // ----------------------------------------------------------------------------------------- defects
 
-/// Every proper prefix of `bytes` must be refused, but for those that lack `at_most` bytes of what
-/// follows the pixels: they have the pixels of the whole, and a warning.
+/// Checks that every proper prefix of `bytes` is rejected. Exception: a prefix that lacks at most
+/// `at_most` bytes after the pixels gives all pixels and a warning.
 void expect_truncations_refused(const std::string& bytes, std::size_t at_most) {
   const test::Rgb whole = pixels(bytes);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    // A copy of its own, so that reading past its end is seen by sanitizers.
+    // Use a copy, so that sanitizers detect reads past the end.
     const std::vector<char> part(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
     const std::string_view view(part.data(), part.size());
     SCOPED_TRACE(std::to_string(size) + " of " + std::to_string(bytes.size()) + " bytes");
@@ -605,7 +609,7 @@ void expect_truncations_refused(const std::string& bytes, std::size_t at_most) {
 
 TEST(ImageDefectTest, ATruncationIsRefusedUnlessAllPixelsAreThere) {
   const auto picture = test::test_picture(12, 9);
-  // The end chunk, and zlib's sum with the sum of the chunk.
+  // The bytes after the pixels: the end chunk, zlib's checksum, and the chunk's checksum.
   expect_truncations_refused(test::encode_png(picture), 12 + 4 + 4);
   expect_truncations_refused(test::make_odd_png(2, 8, true, false).bytes, 12 + 4 + 4);
   expect_truncations_refused(test::encode_ppm(picture), 0);

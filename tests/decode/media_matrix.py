@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes videos and sounds by ffmpeg, SoX and mkvmerge, honest ones and others, and compares random
-reads of each with decoding it in sequence by ffmpeg: equal, or refused by name.
+"""Makes correct and faulty videos and sounds with ffmpeg, SoX and mkvmerge. Compares random reads
+of each file with ffmpeg's sequential decoding: each read must be equal, or be refused with an error.
 
   media_matrix.py READ_MEDIA [--files N] [--seed N] [--reads N] [--only TEXT] [--folder DIR]
 
-READ_MEDIA is the program that reads them (read_media.cc). First come the files that once were read
-wrongly, then drawn ones, N in all. Without SoX or mkvmerge their files are left out. Exit status: 0;
-1: something was wrong, or was refused of a file that is as its encoder made it; 77: ffmpeg is
+READ_MEDIA is the program that reads the files (read_media.cc). The first files are those that were once read
+wrongly; random files follow, up to N in total. If SoX or mkvmerge is missing, its files are skipped. Exit status:
+0 means success; 1 means that a read was wrong, or that an unmodified file was refused; 77 means that ffmpeg is
 missing.
 """
 
@@ -25,7 +25,7 @@ from pathlib import Path
 
 
 class Unmade(Exception):
-    """This ffmpeg cannot make the file: an encoder is missing, or a combination is none."""
+    """Raised if this ffmpeg cannot make the file, because it lacks an encoder or does not support the combination."""
 
 
 def run(*command: object) -> bytes:
@@ -33,7 +33,7 @@ def run(*command: object) -> bytes:
     if not shutil.which(words[0]):
         raise Unmade(f"{words[0]} is not installed")
     done = subprocess.run(words, capture_output=True, check=False)
-    # mkvmerge gives 1 for warnings.
+    # mkvmerge exits with 1 if there are only warnings.
     if done.returncode > (1 if words[0] == "mkvmerge" else 0):
         raise Unmade(" ".join(words) + "\n" + done.stderr.decode(errors="replace")[-300:])
     return done.stdout
@@ -46,7 +46,7 @@ def ffmpeg(*words: object) -> bytes:
 # ---------------------------------------------------------------------------------- changed bytes
 
 def renamed_box(path: Path, box: bytes) -> None:
-    """An MP4 without this table: its readers pass over boxes that they do not know."""
+    """Hides this table of an MP4 by renaming its box, because readers skip unknown boxes."""
     data = path.read_bytes()
     if box not in data:
         raise Unmade(f"{path} has no {box!r}")
@@ -60,14 +60,14 @@ def ebml_number(data: bytes, at: int, keep_marker: bool) -> tuple[int, int]:
 
 
 def changed_blocks(path: Path, change) -> None:
-    """Calls change(data, where a block's time and flags lie, its number) for each SimpleBlock."""
+    """Calls change(data, offset of the block's time and flags, number of the block) for each SimpleBlock."""
     data = bytearray(path.read_bytes())
     at, number = 0, 0
     while at < len(data):
         name, at = ebml_number(data, at, True)
         begin = at
         size, at = ebml_number(data, at, False)
-        if name in (0x18538067, 0x1F43B675):  # a segment, a cluster: what they hold comes next
+        if name in (0x18538067, 0x1F43B675):  # segment or cluster: its content follows
             continue
         if name == 0xA3 and size != (1 << 7 * (at - begin)) - 1:
             change(data, at + 1, number)
@@ -88,7 +88,7 @@ def all_key(path: Path) -> None:
 
 
 def equal_times(path: Path) -> None:
-    """Each third packet has the time of the one before it."""
+    """Gives every third packet the time of the previous packet."""
     if path.suffix in (".mp4", ".mov"):
         data = bytearray(path.read_bytes())
         at = data.find(b"ctts")
@@ -112,7 +112,7 @@ def equal_times(path: Path) -> None:
 
 
 def uneven(path: Path) -> None:
-    """An MP4 whose packets take times of decoding of uneven lengths."""
+    """Gives the packets of an MP4 decoding durations of different lengths."""
     data = path.read_bytes()
     at = data.find(b"stts") - 4
     size, _type, _version, count = struct.unpack_from(">IIII", data, at)
@@ -122,7 +122,7 @@ def uneven(path: Path) -> None:
     table = struct.pack(">III", 0x73747473, 0, len(lengths)) + b"".join(
         struct.pack(">II", 1, length) for length in lengths)
     grown = len(table) + 4 - size
-    # The header lies behind the pictures: only the boxes around the table grow.
+    # The header follows the media data, so only the boxes around the table grow.
     data = bytearray(data[:at] + struct.pack(">I", len(table) + 4) + table + data[at + size:])
     for box in (b"moov", b"trak", b"mdia", b"minf", b"stbl"):
         place = data.rfind(box, 0, at) - 4
@@ -139,7 +139,7 @@ MP4 = (".mp4", ".mov", ".mkv")
 
 
 def encoders(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
-    """Words that make ffmpeg encode a video, and where it may be put."""
+    """Returns ffmpeg arguments that encode a video, each with the possible file extensions."""
     group = str(r.choice([1, 2, 5, 10, 12, 25, 300]))
     b = str(r.choice([0, 0, 1, 2, 3, 5]))
     x264 = ["-c:v", "libx264", "-preset", r.choice(["ultrafast", "veryfast", "medium"]), "-g", group]
@@ -179,7 +179,7 @@ def encoders(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
 
 
 def remuxed(path: Path, r: random.Random) -> tuple[Path, str]:
-    """The same packets, in a container of another kind or by another program."""
+    """Copies the packets to another kind of container, or with another program."""
     to = path.with_name("remux" + r.choice([".mkv", ".mp4", ".mov"]))
     how = r.choice(["mkvmerge", "mkvmerge", "ffmpeg", "fragments", "live", "clusters", "ts", "flv"])
     if how == "mkvmerge":
@@ -212,7 +212,7 @@ def remuxed(path: Path, r: random.Random) -> tuple[Path, str]:
 
 
 def edited(path: Path, r: random.Random) -> tuple[Path, str]:
-    """A part of the packets, or the packets of two files."""
+    """Makes a file with a part of the packets, or with the packets of two files."""
     to = path.with_name("edit" + path.suffix)
     how = r.choice(["cut", "cut", "cut keys", "split", "append", "concat", "offset", "seek"])
     at = f"{r.uniform(0.1, 1.0):.3f}"
@@ -240,7 +240,7 @@ def edited(path: Path, r: random.Random) -> tuple[Path, str]:
 
 
 def lying(path: Path, r: random.Random) -> tuple[Path, str]:
-    """The same packets with wrong flags or times."""
+    """Makes a file of the same packets with wrong flags or times."""
     how = r.choice(["all key", "all key", "dts", "dts", "equal", "avi", "coarse", "vfw"])
     to = path.with_name("lie" + path.suffix)
     if how == "all key":
@@ -272,7 +272,7 @@ TAILS = {
                              struct.pack("<IIII", 2000, 47, 1, 0) + bytes(8)),
     "lyrics3": b"LYRICSBEGININD0000200\xff000020LYRICS200",
 }
-HEAD = b"ID3\3\0\0\0\0\1\0" + b"f" * 128  # of a tag that players put before anything
+HEAD = b"ID3\3\0\0\0\0\1\0" + b"f" * 128  # the start of a tag that some programs write before any file
 
 
 def with_head(path: Path, _r: random.Random) -> tuple[Path, str]:
@@ -316,7 +316,7 @@ def sounds(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
         (["-c:a", "aac", "-aac_pns", "0"], (".m4a", ".mp4", ".mov", ".mkv")),
         (["-c:a", "libmp3lame"], (".mp3", ".mkv", ".mp4")),
         (["-c:a", "mp2"], (".mkv",)),
-        # With bits for all, since the decoder makes up noise where there are none.
+        # A high bit rate, because the decoder generates noise for bands without bits.
         (["-c:a", "ac3", "-b:a", "640k"], (".mkv", ".mp4")),
         (["-c:a", "libvorbis"], (".ogg", ".mkv", ".webm")),
         (["-c:a", "libopus", "-ar", "48000"], (".ogg", ".webm", ".mkv", ".mp4")),
@@ -324,7 +324,7 @@ def sounds(r: random.Random) -> list[tuple[list[str], tuple[str, ...]]]:
 
 
 def gapped(path: Path, r: random.Random) -> tuple[Path, str]:
-    """Some time without packets, or the packets of two times at one; or a clock that drifts."""
+    """Makes a file with a gap in its packets, with packets of two times at the same time, or with a drifting clock."""
     to = path.with_name("gap" + path.suffix)
     if path.suffix not in (".mkv", ".mp4", ".m4a", ".mov", ".webm"):
         raise Unmade("no times")
@@ -347,7 +347,7 @@ def sox_sound(path: Path, r: random.Random) -> tuple[Path, str]:
 
 
 def header_lies(path: Path, r: random.Random) -> tuple[Path, str]:
-    """A WAV whose header has another number of bytes a second."""
+    """Makes a WAV whose header states a wrong number of bytes per second."""
     data = bytearray(path.read_bytes())
     at = data.find(b"fmt ")
     struct.pack_into("<I", data, at + 16, r.choice([0, 1, 16000, 176400, 1 << 30]))
@@ -377,7 +377,7 @@ def drawn_sound(folder: Path, r: random.Random) -> tuple[str, Path]:
 # ------------------------------------------------------------------- files that were read wrongly
 
 def seeds() -> list[tuple[str, str, object]]:
-    """What was once wrong, in the words above: a function of a folder that makes each."""
+    """Returns the files that were once read wrongly. Each has a function that makes it in a given folder."""
 
     def video(name: str, words: str, *changes):
         def make(folder: Path) -> Path:
@@ -475,8 +475,8 @@ def seeds() -> list[tuple[str, str, object]]:
 # ----------------------------------------------------------------------------------- the comparison
 
 def in_sequence(path: Path, *words: str) -> tuple[bytes, bool]:
-    """What ffmpeg decodes, and whether it left something out that is damaged."""
-    # By one thread: what libav makes up for what is missing depends on their number.
+    """Returns ffmpeg's decoded output, and whether ffmpeg skipped something damaged."""
+    # Use one thread, because libav's replacements for missing data depend on the number of threads.
     done = subprocess.run(["ffmpeg", "-nostdin", "-v", "error", "-threads", "1", "-i", path, *words,
                            "-"],
                           capture_output=True, check=False)
@@ -484,17 +484,17 @@ def in_sequence(path: Path, *words: str) -> tuple[bytes, bool]:
 
 
 class Sound:
-    """What ffmpeg decodes, with zeros where no frame is."""
+    """The sound as ffmpeg decodes it, with zeros in the gaps between frames."""
 
     def __init__(self, rate: int, channels: int):
         self.rate = rate
         self.channels = channels
         self.samples = array.array("f")  # interleaved
-        self.first = 0  # the number of the first one, by its time
-        # Times that have two frames: across these, nothing is read.
+        self.first = 0  # number of the first sample, computed from its time
+        # Ranges of time that two frames cover. Reads that overlap them are not made.
         self.twice: list[tuple[float, float]] = []
-        # The number and the place of each frame's first sample, and how far the frame is beside its
-        # time. Number and place drift apart where the clock does.
+        # For each frame: the number of its first sample by its time, the position of that sample in `samples`, and the
+        # frame's deviation from its time. Number and position drift apart if the clock drifts.
         self.places: list[tuple[int, int, int]] = []
 
     def place_of(self, number: int) -> int:
@@ -505,8 +505,8 @@ class Sound:
         return bisect.bisect_right(self.places, number, key=lambda frame: frame[0]) - 1
 
     def most_off(self, begin: int, end: int) -> int:
-        """How far frames are beside their times where such a clip may have been sought, or was
-        decoded."""
+        """Returns the largest deviation of a frame from its time, among the frames that reading such a clip may
+        seek to or decode."""
         first = self.frame_at(begin - self.rate)  # half a second, and a frame, before
         return max(off for _at, _place, off in
                    self.places[max(first - 1, 0):max(self.frame_at(end), 0) + 2])
@@ -553,7 +553,7 @@ def sound_in_sequence(path: Path) -> Sound:
 
 
 class Reader:
-    """The program that reads, asked line by line."""
+    """Runs READ_MEDIA, and sends it one request per line."""
 
     def __init__(self, program: Path, kind: str, path: Path):
         self.process = subprocess.Popen([program, kind, path], stdin=subprocess.PIPE,
@@ -585,7 +585,7 @@ class Tally:
         self.wrong: list[str] = []
 
     def refuse(self, name: str, text: str, reads: int) -> None:
-        """That is right only of files that were changed behind their encoder."""
+        """Records a refusal, which is correct only for a file that was modified after encoding."""
         if name[:4].isdigit() and ": " not in name:
             self.judge(name, False, f"as its encoder made it, {text}")
             return
@@ -609,7 +609,7 @@ class Tally:
 
 
 def without_left_out(path: Path, pixels: bytes, size: int) -> bytes:
-    """Without the frames that an edit list leaves out: FFmpeg 5.1 shows those of AV1 and MJPEG."""
+    """Removes the frames that an edit list excludes, because FFmpeg 5.1 shows those of AV1 and MJPEG."""
     told = json.loads(run("ffprobe", "-v", "error", "-select_streams", "v:0", "-show_packets",
                           "-show_frames", "-show_entries", "packet=pos,flags:frame=pkt_pos", "-of",
                           "json", path))["packets_and_frames"]
@@ -623,8 +623,8 @@ def without_left_out(path: Path, pixels: bytes, size: int) -> bytes:
 
 def compare_damaged(name: str, pixels: bytes, size: int, num_frames: int, reader: Reader, reads: int,
                     r: random.Random, tally: Tally) -> None:
-    """The reader counts frames that ffmpeg leaves out: those that it gives are among ffmpeg's, in
-    their order."""
+    """Checks a video in which the reader counts frames that ffmpeg omits. All frames that the reader
+    returns must be among ffmpeg's, in ffmpeg's order."""
     places = collections.defaultdict(list)
     for at in range(0, len(pixels), size):
         places[pixels[at:at + size]].append(at // size)
@@ -668,13 +668,13 @@ def compare_video(name: str, path: Path, reader: Reader, reads: int, r: random.R
             return
 
 
-# What a lossy codec keeps from one frame to the next is not quite there after a seek.
+# Maximum error after a seek, where a lossy codec's state from earlier frames is only approximate.
 TOLERANCE = 0.001
 
 
 def is_like(clip: array.array, whole: array.array, at: int, channels: int, slack: int,
             tolerance: float) -> bool:
-    """Whether an interleaved clip [channels, samples] is in `whole` at sample `at`, or near it."""
+    """Returns whether `whole` contains the interleaved clip [channels, samples] at or near sample `at`."""
     size = len(clip) // channels
     for shift in sorted(range(-slack, slack + 1), key=abs):
         place = at + shift
@@ -691,7 +691,7 @@ def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.R
     sound = sound_in_sequence(path)
     rate, channels, samples = sound.rate, sound.channels, sound.samples
     length = len(samples) // channels
-    # Matroska's times are whole milliseconds.
+    # Matroska stores times in whole milliseconds.
     rounding = rate // 1000 + 1 if path.suffix in (".mkv", ".webm") else 0
     lossy = ("aac", "opus", "vorbis", "mp3", "mp2", "ac3")
     tolerance = TOLERANCE if any(codec in name.lower() for codec in lossy) else 0
@@ -703,7 +703,7 @@ def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.R
         got = len(clip) // channels
         if not tally.judge(name, got == length, f"{got} samples, not {length}"):
             return
-        # The same decoder from the same start: equal to the bit, whatever the codec.
+        # The same decoder with the same start gives bit-identical samples for every codec.
         if not tally.judge(name, is_like(clip, samples, 0, channels, 0, 0), "the whole"):
             return
     for i in range(reads):
@@ -717,7 +717,7 @@ def compare_sound(name: str, path: Path, reader: Reader, reads: int, r: random.R
             continue
         clip = array.array("f", answer[1])
         number = round(answer[0] * rate)
-        # Smaller steps are no gaps: what is read behind a seek is where its times are.
+        # Small deviations do not count as gaps. After a seek, samples are placed by their times.
         slack = rounding + sound.most_off(number, number + round(0.02 * rate))
         is_near = abs(answer[0] - begin) * rate <= 1.5 + slack
         size = min((begin + 0.02 - answer[0]) * rate, length - sound.place_of(number))
@@ -744,7 +744,7 @@ def compare(program: Path, name: str, path: Path, kind: str, reads: int, r: rand
 
 
 def files(options: argparse.Namespace, base: Path):
-    """Name, path, kind and dice of each file."""
+    """Yields name, path, kind and random generator of each file."""
     made = 0
     for name, kind, make in seeds():
         folder = base / f"seed-{made:02}"

@@ -6,14 +6,14 @@
 
 namespace shardwise::test {
 
-/// The 4 bytes of a number, the lowest first.
+/// Returns the four bytes of a number in little-endian order.
 inline std::string little_endian(std::uint32_t value) {
   std::string bytes;
   for (int i = 0; i < 4; ++i) bytes += static_cast<char>(value >> 8 * i);
   return bytes;
 }
 
-/// What other programs put behind a file.
+/// Returns tails that other programs append to files.
 inline std::vector<std::string> tails() {
   const std::string id3v1 = "TAG" + std::string(125, '\0');
   const std::string item = little_endian(3) + little_endian(0) + std::string("Key\0\xFF\1\2", 7);

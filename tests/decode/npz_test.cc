@@ -59,7 +59,7 @@ TEST_P(NpzTest, DamageIsRefusedWhereverItIs) {
     std::string damaged = bytes;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
     try {
-      // Times and such may change; the array may not.
+      // Times and similar fields may change, but the array must not.
       EXPECT_EQ(read_npz(damaged, "a", kPlenty), data) << at;
     } catch (const DecodeFailure&) {
       ++refused;
@@ -71,7 +71,8 @@ TEST_P(NpzTest, DamageIsRefusedWhereverItIs) {
   }
 }
 
-/// numpy.savez(file, x=numpy.arange(3, dtype="i2")) of NumPy 2.4.6, and savez_compressed.
+/// The output of numpy.savez(file, x=numpy.arange(3, dtype="i2")) in NumPy 2.4.6, and of
+/// savez_compressed.
 const char* const kSaved =
     "504b03042d0000000000000021006acff251ffffffffffffffff05001400782e6e707901001000860000"
     "00000000008600000000000000934e554d5059010076007b276465736372273a20273c6932272c202766"

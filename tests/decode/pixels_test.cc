@@ -43,7 +43,8 @@ TEST(PixelsTest, NormalizingDividesSubtractsAndDividesInFloat32) {
   const auto table = detail::normalizing_table({0.485F, 0.456F, 0.406F}, {0.229F, 0.224F, 0.225F});
   EXPECT_EQ(table[0][0], -0.485F / 0.229F);
   EXPECT_EQ(table[2][255], (1.0F - 0.406F) / 0.225F);
-  // NumPy: (numpy.float32(100) / numpy.float32(255) - numpy.float32(.456)) / numpy.float32(.224)
+  // The result of NumPy: (numpy.float32(100) / numpy.float32(255) - numpy.float32(.456)) /
+  // numpy.float32(.224)
   EXPECT_EQ(std::bit_cast<std::uint32_t>(table[1][100]), 0xbe91ed5aU);
 }
 
@@ -95,7 +96,7 @@ TEST(PixelsTest, WhatThePartLeavesOfTheFrameHasTheFillColour) {
   }
 }
 
-/// The value of a binary16, as IEEE 754 defines it.
+/// Returns the value of a binary16, as IEEE 754 defines it.
 double value_of_float16(unsigned bits) {
   const double sign = (bits & 0x8000U) != 0 ? -1 : 1;
   const unsigned exponent = bits >> 10 & 31U;

@@ -1,7 +1,7 @@
-// Reads one video or sound as a script asks (media_matrix.py): `read_media video|audio FILE`.
-// First a line: "video FRAMES HEIGHT WIDTH" or "audio RATE CHANNELS". Then for each line of its
-// input, a frame's number or a range of seconds, "ok BEGIN SIZE" and so many bytes: the frame, or
-// the samples. A refusal is "refused TEXT".
+// Reads one video or sound for the script media_matrix.py: `read_media video|audio FILE`. First
+// prints a line "video FRAMES HEIGHT WIDTH" or "audio RATE CHANNELS". Each line of standard input
+// is a frame's number or a range of seconds. For each line, prints "ok BEGIN SIZE" followed by SIZE
+// bytes: the frame, or the samples. If reading fails, prints "refused TEXT".
 
 #include <cstdint>
 #include <cstdio>
@@ -23,7 +23,7 @@ void answer(double begin, const void* bytes, std::size_t size) {
   std::fwrite(bytes, 1, size, stdout);
 }
 
-/// Answers each line of the input by `read`.
+/// Calls `read` for each line of the input, and prints its result.
 template <class Read>
 void answer_lines(const Read& read) {
   std::fflush(stdout);

@@ -30,7 +30,7 @@ struct Picture {
   RgbView view() const { return {pixels.data(), height, width, width * 3}; }
 };
 
-/// As tests/decode/golden/make_resize.py makes it.
+/// The same image as tests/decode/golden/make_resize.py makes.
 Picture noise(std::size_t height, std::size_t width) {
   Picture picture{height, width, Pixels(height * width * 3)};
   for (std::uint64_t i = 0; i < picture.pixels.size(); ++i) {
@@ -59,8 +59,8 @@ double weigh(Filter filter, double x) {
   return x < 2 ? -0.5 * x * x * x + 2.5 * x * x - 4 * x + 2 : 0;
 }
 
-/// One direction of a resize, as it is defined: in real numbers, rounded to 8 bits.
-/// @param step  bytes from one input pixel to the next.
+/// One direction of a resize by its definition, in real numbers, rounded to 8 bits.
+/// @param step  number of bytes from one input pixel to the next.
 double weighted(const std::uint8_t* from, std::size_t in, std::size_t out, std::size_t step,
                 std::size_t i, Filter filter) {
   const double scale = static_cast<double>(in) / static_cast<double>(out);
@@ -76,7 +76,7 @@ double weighted(const std::uint8_t* from, std::size_t in, std::size_t out, std::
   return std::clamp(sum / weights, 0.0, 255.0);
 }
 
-/// Resizes across in 8 bits, then down, each in real numbers.
+/// Resizes horizontally, rounds to 8 bits, then resizes vertically. Both steps use real numbers.
 std::vector<double> modelled(const Picture& picture, std::size_t height, std::size_t width,
                              Filter filter) {
   Pixels between(picture.height * width * 3);
@@ -96,7 +96,7 @@ std::vector<double> modelled(const Picture& picture, std::size_t height, std::si
   return out;
 }
 
-/// Runs a test with every instruction set of this machine for which there is code.
+/// Runs a test with each instruction set that this machine supports and that was compiled.
 template <class Body>
 void on_every_target(const Body& body) {
   for (const std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
@@ -104,7 +104,7 @@ void on_every_target(const Body& body) {
     hwy::GetChosenTarget().Update(hwy::SupportedTargets());
     SCOPED_TRACE(hwy::TargetName(target));
     body();
-    if (target > HWY_AVX3) continue;  // lower ones are better
+    if (target > HWY_AVX3) continue;  // better instruction sets have lower numbers
     SCOPED_TRACE("without products of bytes");
     detail::byte_dots_are_used() = false;
     body();
@@ -114,7 +114,7 @@ void on_every_target(const Body& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-// tests/decode/golden/resize.txt
+// The golden file is tests/decode/golden/resize.txt.
 TEST(ResizeTest, EveryByteIsPillows) {
   std::istringstream golden(
       test::read_file(test::source_dir() + "/tests/decode/golden/resize.txt"));
@@ -154,7 +154,8 @@ TEST(ResizeTest, ItIsTheWeightedMeanOfItsNeighbourhood) {
     const std::vector<double> model = modelled(picture, height, width, filter);
     const Pixels out = resized(picture.view(), height, width, filter);
     for (std::size_t i = 0; i < out.size(); ++i) {
-      // Half a step of rounding down; what rounding across turned the other way, twice.
+      // The tolerance is half a step for rounding the vertical result, plus the effect of
+      // horizontal values that were rounded differently.
       ASSERT_NEAR(out[i], model[i], filter == Filter::kBilinear ? 1.6 : 2.6) << i;
     }
   }
@@ -186,7 +187,7 @@ TEST(ResizeTest, MoreThanOneInstructionSetIsTried) {
 #endif
 }
 
-/// The pixels of an image of this width, mirrored.
+/// Returns the pixels of an image of this width, mirrored.
 Pixels mirrored(const Pixels& pixels, std::size_t height, std::size_t width, Flips flips) {
   Pixels out(pixels.size());
   for (std::size_t y = 0; y < height; ++y) {
@@ -233,7 +234,7 @@ TEST(ResizeTest, WeightsFitIntoThreeSignedBytes) {
   }
 }
 
-// AddressSanitizer sees whatever is read or written beyond these.
+// AddressSanitizer detects reads and writes outside these buffers.
 TEST(ResizeTest, NothingBeyondTheImageIsTouched) {
   for (std::size_t in = 1; in < 40; ++in) {
     for (const std::size_t out : std::vector<std::size_t>{1, 2, 3, 5, 21, 22, 64}) {
@@ -243,7 +244,7 @@ TEST(ResizeTest, NothingBeyondTheImageIsTouched) {
   }
 }
 
-// A thread keeps what it computed for the last size.
+// Each thread keeps the taps of the last size.
 TEST(ResizeTest, WhatWasComputedForOneSizeIsNotUsedForAnother) {
   std::mt19937 random(11);
   const std::vector<Picture> pictures = {noise(40, 50), noise(40, 51), noise(50, 40), noise(40, 9)};

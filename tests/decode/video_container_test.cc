@@ -1,5 +1,5 @@
-// Videos whose container errs: in its key frames, times, edit list or elements, or without some
-// packets.
+// Videos whose container is wrong in its key frames, times, edit list or elements, or which lack
+// some packets.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -25,21 +25,22 @@ using test::read;
 using test::shown;
 using testing::HasSubstr;
 
-/// Without this table of an MP4: readers pass over boxes that they do not know.
+/// Hides this table of an MP4 by renaming its box, because readers skip unknown boxes.
 std::string without_box(std::string mp4, const std::string& box) {
   const std::size_t at = mp4.find(box);
   if (at == mp4.npos) throw std::runtime_error("there is no " + box);
   return mp4.replace(at, 4, "skip");
 }
 
-/// Where the blocks of a Matroska without sound have their times, in two bytes, and then flags.
+/// Returns the positions of the blocks' times in a Matroska without sound. Each time has two bytes,
+/// and flags follow it.
 std::vector<std::size_t> block_times(const std::string& matroska, int num_frames) {
   std::vector<std::size_t> result;
   for (std::size_t at = matroska.find('\xA3'); at != matroska.npos;
        at = matroska.find('\xA3', at + 1)) {
     const auto width =
         static_cast<std::size_t>(std::countl_zero(static_cast<std::uint8_t>(matroska[at + 1])) + 1);
-    // A SimpleBlock of track 1.
+    // This is a SimpleBlock of track 1.
     if (at + width + 5 > matroska.size() || matroska[at + 1 + width] != '\x81') continue;
     if ((static_cast<unsigned char>(matroska[at + width + 4]) & 0x7F) != 0) continue;
     result.push_back(at + width + 2);
@@ -50,26 +51,26 @@ std::vector<std::size_t> block_times(const std::string& matroska, int num_frames
   return result;
 }
 
-/// The time at one of those places, relative to its cluster's.
+/// Returns the time at one of those positions, relative to the cluster's time.
 int time_at(const std::string& matroska, std::size_t place) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(matroska[i]); };
   return static_cast<std::int16_t>(byte(place) << 8 | byte(place + 1));
 }
 
-/// The first key frame from packet `from` on.
+/// Returns the first key frame at or after packet `from`.
 std::size_t next_key(const std::string& matroska, const std::vector<std::size_t>& places,
                      std::size_t from) {
   while ((matroska[places.at(from) + 2] & '\x80') == 0) ++from;
   return from;
 }
 
-/// With all packets of a Matroska without sound called key frames.
+/// Returns a Matroska without sound in which all packets are marked as key frames.
 std::string with_all_keys(std::string matroska, int num_frames) {
   for (const std::size_t at : block_times(matroska, num_frames)) matroska[at + 2] = '\x80';
   return matroska;
 }
 
-/// With the time of one packet of a Matroska without sound changed.
+/// Returns a Matroska without sound in which the time of one packet is changed.
 std::string with_time_moved(std::string matroska, int num_frames, std::size_t packet, int by_ms) {
   const std::size_t at = block_times(matroska, num_frames).at(packet);
   const auto time = static_cast<std::uint16_t>(time_at(matroska, at) + by_ms);
@@ -78,7 +79,8 @@ std::string with_time_moved(std::string matroska, int num_frames, std::size_t pa
   return matroska;
 }
 
-/// Reads each frame by itself, in no order, and compares it with `expected`, all in order.
+/// Reads each frame separately, in random order, and compares it with `expected`, which has all
+/// frames in order.
 void expect_any_order(const std::string& bytes, const std::vector<std::uint8_t>& expected) {
   VideoReader video(bytes);
   const std::size_t size = video.frame_bytes();
@@ -98,8 +100,9 @@ void expect_any_order(const std::string& bytes, const std::vector<std::uint8_t>&
   }
 }
 
-/// Reads each frame several times, in several orders: it is the same picture each time, or refused.
-/// Returns the number of frames, and how many of them were read at least once.
+/// Reads each frame several times, in several orders. Each frame must always give the same picture,
+/// or be rejected. Returns the number of frames, and the number of frames that were read at least
+/// once.
 std::pair<std::size_t, std::size_t> expect_one_picture_each(const std::string& bytes) {
   std::vector<std::set<std::vector<std::uint8_t>>> seen;
   const auto look = [&](VideoReader& video, std::int64_t number) {
@@ -157,8 +160,8 @@ TEST(VideoReaderTest, FramesThatAreRefreshedInPartsAreReadFromAFirstKeyFrame) {
   }
 }
 
-/// Without some packets of a Matroska without sound: their blocks become ones that readers pass
-/// over.
+/// Removes some packets from a Matroska without sound, by turning their blocks into elements that
+/// readers skip.
 std::string without_packets(std::string matroska, int num_frames,
                             const std::vector<std::size_t>& packets) {
   const std::vector<std::size_t> times = block_times(matroska, num_frames);
@@ -180,7 +183,7 @@ TEST(VideoReaderTest, WithoutSomePacketsEachFrameIsOnePictureInAnyOrder) {
       spec.codec_options = {{"deadline", "realtime"}, {"auto-alt-ref", "0"}, {"cpu-used", "4"}};
       spec.width = 96;
       spec.height = 64;
-      // VP8 then ends early: what one bit stands for is told by the frames before.
+      // A small VP8 stream has few bits, so one bit depends on earlier frames.
       if (spec.codec == "libvpx") spec.codec_options["b"] = "20000";
     }
     const std::string whole = encode_video(spec);
@@ -235,8 +238,8 @@ TEST(VideoReaderTest, TimesOfDecodingDoNotNumberFrames) {
   }
 }
 
-/// An MP4 with other numbers in its edit list: `change` gets the duration in the file's units and
-/// the beginning in the track's.
+/// Changes the edit list of an MP4. `change` gets the duration in the file's units, and the
+/// beginning in the track's units.
 template <class Change>
 std::string with_edit(std::string mp4, const Change& change) {
   const std::size_t at = mp4.find("elst");
@@ -252,7 +255,7 @@ std::string with_edit(std::string mp4, const Change& change) {
   return mp4;
 }
 
-/// An MP4 whose edit list ends behind half of its frames.
+/// Returns an MP4 whose edit list ends after half of its frames.
 std::string with_half_of_edit(const std::string& mp4) {
   return with_edit(mp4, [](std::uint32_t& duration, std::uint32_t&) { duration /= 2; });
 }
@@ -285,7 +288,7 @@ TEST(VideoReaderTest, OneFrameThatAnEditListLeavesHasItsTime) {
     SCOPED_TRACE(b_frames);
     const std::string whole = encode_video({.codec = "mpeg4", .b_frames = b_frames});
     VideoReader all(whole);
-    const double scale = 12800;  // of a track of 25 frames a second
+    const double scale = 12800;  // units per second in a track of 25 frames per second
     const std::string one = with_edit(whole, [&](std::uint32_t& duration, std::uint32_t& begin) {
       duration = 40;
       begin += static_cast<std::uint32_t>(17 * scale / 25);
@@ -309,7 +312,7 @@ TEST(VideoReaderTest, TimesThatPutAFrameAcrossAKeyFrameAreRefused) {
   for (const Case& c : {Case{"mjpeg", 1, 0, 5, 220}, Case{"ffv1", 1, 0, 5, 220},
                         Case{"mpeg4", 1, 0, 5, 220}, Case{"libx264", 1, 0, 5, 220},
                         Case{"libx265", 1, 0, 5, 220}, Case{"libvpx-vp9", 1, 0, 5, 220},
-                        // The frames of no key frame.
+                        // The moved frames are not key frames.
                         Case{"mpeg4", 10, 0, 8, 220}, Case{"libx264", 10, 0, 8, 220},
                         Case{"mpeg4", 10, 0, 15, -220}, Case{"mpeg4", 10, 2, 18, 420},
                         Case{"libx264", 10, 0, 15, -220}, Case{"libvpx-vp9", 10, 0, 5, 60}}) {
@@ -359,8 +362,8 @@ TEST(VideoReaderTest, AFrameDirectlyBehindAKeyFrameIsShownBeforeItOnlyByItsOwnHe
   }
 }
 
-/// Reads each frame alone, and some in no order: each is that of the sequence, or is refused.
-/// Returns how many were read.
+/// Reads each frame separately, and some in random order. Each must be the frame of the sequence,
+/// or be rejected. Returns the number of frames that were read.
 std::size_t expect_equal_or_refused(const std::string& bytes,
                                     const std::vector<std::uint8_t>& sequence) {
   VideoReader video(bytes);
@@ -404,7 +407,7 @@ TEST(VideoReaderTest, TimesThatPutAFrameBehindTheKeyFrameThatItLeadsMoveNoOther)
     const std::vector<std::size_t> places = block_times(bytes, spec.num_frames);
     const auto time = [&](std::size_t packet) { return time_at(bytes, places[packet]); };
     const std::size_t key = next_key(bytes, places, 5);
-    std::size_t last = key;  // of those that it follows
+    std::size_t last = key;  // last packet that is shown before the key frame
     while (time(last + 1) < time(key)) ++last;
     ASSERT_GT(last, key);
     const std::string moved =
@@ -422,8 +425,9 @@ TEST(VideoReaderTest, WithoutTheFrameThatOthersBehindAKeyFrameNeedNoneHasAnother
     const auto time_of = [&](std::size_t packet) { return time_at(whole, places[packet]); };
     for (std::size_t lost = 8; lost < 32; ++lost) {
       SCOPED_TRACE(testing::Message() << codec << ", lost: " << lost);
-      // A decoder keeps a frame that others are predicted from until the next such one comes.
-      std::vector<std::pair<int, bool>> sequence;  // times; whether the decoder kept it
+      // For each packet: its time, and whether the decoder keeps its frame. A decoder keeps a
+      // reference frame until the next reference frame arrives.
+      std::vector<std::pair<int, bool>> sequence;
       int kept = -1, last = -1;
       for (std::size_t i = 0; i < 40; ++i) {
         const bool is_anchor = time_of(i) > last;
@@ -477,7 +481,7 @@ TEST(VideoReaderTest, BehindAKeyFrameThatForgetsNothingMissingFramesAreMadeUpAsI
   }
 }
 
-/// With other bytes, as many, in place of these from the middle of the file on.
+/// Replaces `from` by `to`, which has the same length, in the second half of the file.
 std::string with_other_half(std::string bytes, std::string_view from, std::string_view to) {
   int count = 0;
   for (std::size_t at = bytes.find(from, bytes.size() / 2); at != bytes.npos;
@@ -490,13 +494,13 @@ std::string with_other_half(std::string bytes, std::string_view from, std::strin
 }
 
 TEST(VideoReaderTest, OfTwoJoinedStreamsFramesAreThoseOfOneDecoder) {
-  // The encoder that MPEG-4 names decides how it is decoded.
+  // MPEG-4 names its encoder, which affects decoding.
   const std::string mpeg4 = encode_video({.container = "matroska",
                                           .moves = true,
                                           .codec_options = {{"flags", "-global_header-bitexact"}}});
   const std::string by_another = with_other_half(mpeg4, "Lavc", "XviD0069 ");
   expect_any_order(by_another, read_all(by_another));
-  // Behind a header with pixels of another shape, a decoder of MPEG-2 begins anew.
+  // A decoder of MPEG-2 restarts after a header with another pixel shape.
   if (!can_encode("mpeg2video")) GTEST_SKIP() << "this libavcodec has no encoder for MPEG-2";
   const std::string mpeg2 =
       encode_video({.codec = "mpeg2video", .container = "matroska", .b_frames = 2, .moves = true});
@@ -509,12 +513,12 @@ TEST(VideoReaderTest, OfTwoJoinedStreamsFramesAreThoseOfOneDecoder) {
   expect_any_order(stretched, read_all(stretched));
 }
 
-/// Where the parts of an element of Matroska lie: identifier, size, what it holds.
+/// The positions of an element of Matroska: identifier, size, content, end.
 struct Element {
   std::size_t begin, size_begin, content, end;
 };
 
-/// The elements in [at, end).
+/// Returns the elements in [at, end).
 std::vector<Element> elements_of(const std::string& bytes, std::size_t at, std::size_t end) {
   std::vector<Element> found;
   const auto width = [&](std::size_t place) {
@@ -551,7 +555,7 @@ TEST(VideoReaderTest, NoFramesAreLostBetweenDamagedElementsOfMatroska) {
     std::ranges::copy(elements_of(bytes, cluster.content, cluster.end),
                       std::back_inserter(headers));
   }
-  // Streams whose writers did not know the sizes of segment, or of segment and clusters.
+  // Live streams, which do not state the size of the segment, or of the segment and its clusters.
   std::string stream = bytes;
   const auto forget_size = [&](const Element& element) {
     const auto width = element.content - element.size_begin;
@@ -577,7 +581,8 @@ TEST(VideoReaderTest, NoFramesAreLostBetweenDamagedElementsOfMatroska) {
   };
   for (const std::string& good : {bytes, stream, of_unknown_clusters}) {
     EXPECT_THAT(VideoReader(good).times(), testing::ElementsAreArray(times));
-    // A wrong size can hide the next cluster's beginning, where no cluster says where it ends.
+    // If clusters do not state their sizes, a wrong size can hide the beginning of the next
+    // cluster.
     const bool knows_clusters = good != of_unknown_clusters;
     for (const Element& header : headers) {
       const std::size_t end = knows_clusters ? header.content : header.size_begin;

@@ -19,7 +19,7 @@ inline std::vector<std::uint8_t> read(VideoReader& video, const Numbers& numbers
   return frames;
 }
 
-/// The numbers that the frames show.
+/// Returns the numbers that are shown in the frames.
 inline Numbers shown(VideoReader& video, const Numbers& numbers) {
   const auto frames = read(video, numbers);
   Numbers result;
@@ -37,8 +37,8 @@ inline Numbers all_numbers(const VideoReader& video) {
   return numbers;
 }
 
-/// True if this libavcodec can encode with `codec`. Under AddressSanitizer libx265 counts as
-/// missing: it leaks a kilobyte.
+/// True if this libavcodec can encode with `codec`. Under AddressSanitizer, false for libx265,
+/// because it leaks a kilobyte.
 inline bool can_encode(std::string_view codec) {
 #ifdef __SANITIZE_ADDRESS__
   if (codec == "libx265") return false;

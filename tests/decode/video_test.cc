@@ -30,7 +30,7 @@ using test::read;
 using test::shown;
 using testing::HasSubstr;
 
-// ----------------------------------------------------------------------- a video of somebody else
+// ------------------------------------------------------------------ a video by other authors
 
 std::optional<std::filesystem::path> media_dir() {
   const auto corpus = test::corpus_dir();
@@ -38,8 +38,8 @@ std::optional<std::filesystem::path> media_dir() {
   return *corpus / "corpus" / "media";
 }
 
-/// The pixels of a given frame, [H, W, 3], as they lie in the file of a saved tensor: an archive of
-/// uncompressed members.
+/// Returns the pixels of a given frame, [H, W, 3], from the file of a saved tensor. The file is an
+/// archive of uncompressed members.
 std::string given_pixels(const std::string& path) {
   const std::string file = test::read_file(path);
   const std::size_t name = file.find("/data/0");
@@ -97,7 +97,8 @@ TEST(VideoCorpusTest, ARangeAtTheEndDecodesOneGroupOfPictures) {
   const std::int64_t end = video.info().num_frames;
   std::vector<std::uint8_t> frames(10 * video.frame_bytes());
   video.read({.begin = end - 10, .end = end}, frames);
-  EXPECT_LE(video.frames_decoded(), 250U);  // libx264's longest group, and less than the whole
+  // The longest group of frames that libx264 makes, and less than the whole video.
+  EXPECT_LE(video.frames_decoded(), 250U);
   EXPECT_LT(video.frames_decoded(), static_cast<std::uint64_t>(end));
   VideoReader whole(bytes);
   const auto all = read(whole, all_numbers(whole));
@@ -112,7 +113,7 @@ struct Kind {
   VideoSpec spec;
 };
 
-/// Kinds whose encoder this libavcodec has.
+/// Returns the kinds that this libavcodec can encode.
 std::vector<Kind> kinds() {
   std::vector<Kind> all = {
       {"mpeg4 in mp4", {}},
@@ -196,10 +197,10 @@ TEST(VideoReaderTest, NoMoreThanOneGroupIsDecodedForOneFrame) {
     for (const std::int64_t number : {29, 25, 14, 9, 0}) {
       VideoReader video(bytes);
       read(video, {number});
-      // Frames that are shown before a key frame of an open group need the group before it, too.
+      // Frames shown before the key frame of an open group also need the previous group.
       EXPECT_LE(video.frames_decoded(), 2U * static_cast<unsigned>(spec.group)) << number;
       if (spec.codec != "libx264" && spec.codec != "libx265") {
-        // One more where the container does not know the frames' size.
+        // Allow one more frame if the container does not state the size of the frames.
         EXPECT_LE(video.frames_decoded(), static_cast<std::uint64_t>(spec.group) + 1) << number;
       }
     }
@@ -251,7 +252,7 @@ TEST(VideoReaderTest, TimesAreTheContainersAlsoWhereTheyAreUneven) {
                                             .num_frames = 6,
                                             .times = {250, 300, 1000, 1100, 1125, 5000}});
     VideoReader video(bytes);
-    const double offset = video.times()[0];  // MP4's edit list may begin at the first frame
+    const double offset = video.times()[0];  // an MP4's edit list may begin at the first frame
     const std::vector<double> expected = {0, 0.02, 0.3, 0.34, 0.35, 1.9};
     ASSERT_EQ(video.times().size(), expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -286,7 +287,7 @@ TEST(VideoReaderTest, AFirstTimeOtherThanZeroIsKept) {
 
 // ----------------------------------------------------------------------------------------- colours
 
-/// RGB of Y, U, V by the definition.
+/// Returns the RGB values of Y, U, V by the definition.
 std::array<double, 3> rgb_of(const std::vector<int>& yuv, double kr, double kb, bool full_range) {
   const double y = full_range ? yuv[0] : (yuv[0] - 16) * 255 / 219.0;
   const double scale = full_range ? 1 : 255 / 224.0;
@@ -347,7 +348,7 @@ TEST(VideoReaderTest, WhereTheMemoryLiesDoesNotChangeThePixels) {
     VideoReader video(bytes);
     const auto expected = read(video, {0, 1, 2});
     for (std::size_t shift = 1; shift < 70; shift += 3) {
-      // What lies around the frames must stay.
+      // Bytes around the frames must not change.
       std::vector<std::uint8_t> memory(expected.size() + 2 * shift, 0xA5);
       video.read(Numbers{0, 1, 2}, std::span(memory).subspan(shift, expected.size()));
       EXPECT_TRUE(std::equal(expected.begin(), expected.end(),
@@ -372,7 +373,8 @@ TEST(VideoReaderTest, FramesAreTurnedAsTheDisplayMatrixAsks) {
   const std::string plain_bytes = encode_video(spec_of({}));
   VideoReader plain(plain_bytes);
   const auto from = read(plain, {19});
-  // A pixel at (x, y) goes to (a x + c y, b x + d y), moved so that all are in the picture.
+  // A pixel at (x, y) is moved to (a x + c y, b x + d y), and the result is shifted into the
+  // picture.
   for (const std::vector<int>& turn :
        {std::vector<int>{1, 0, 0, 1}, {0, 1, -1, 0}, {-1, 0, 0, -1}, {0, -1, 1, 0}}) {
     const std::string bytes = encode_video(spec_of(turn));
@@ -452,7 +454,7 @@ TEST(VideoReaderTest, EveryCutIsRefused) {
        {VideoSpec{.num_frames = 3}, VideoSpec{.container = "matroska", .num_frames = 3}}) {
     const std::string bytes = encode_video(spec);
     for (std::size_t size = 0; size < bytes.size(); ++size) {
-      // A copy of its own, so that reading past its end is seen by sanitizers.
+      // Use a copy, so that sanitizers detect reads past the end.
       const std::vector<char> part(bytes.begin(),
                                    bytes.begin() + static_cast<std::ptrdiff_t>(size));
       EXPECT_EQ(
@@ -500,7 +502,7 @@ TEST(VideoReaderTest, WhatOthersPutBehindAVideoIsNoDamage) {
       EXPECT_EQ(video.info().num_frames, 30);
       EXPECT_EQ(read(video, std::vector<std::int64_t>{29}), last);
     }
-    // Not what might have been frames.
+    // Bytes that may be frames are not accepted as a tail.
     if (spec.container == "matroska" && spec.muxer_options.empty()) continue;
     EXPECT_THAT(test::error_text([&] { VideoReader video(bytes + std::string(50, '\x81')); }),
                 testing::ContainsRegex("Matroska: an element is damaged|last one is no tag"));
@@ -540,7 +542,7 @@ TEST(VideoReaderTest, AReaderGoesOnAfterADamagedFrame) {
     }
   }
   EXPECT_EQ(damaged_groups.size(), 1U);
-  EXPECT_GE(equal, 40);  // all frames of the other groups, twice
+  EXPECT_GE(equal, 40);  // all frames of the other groups, each read twice
 }
 
 TEST(VideoReaderTest, NothingIsPrinted) {

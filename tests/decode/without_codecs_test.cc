@@ -1,4 +1,4 @@
-// The room compiled as a build without any image library compiles it.
+// The image decoding code, compiled as in a build without any image library.
 #include "decode/decode_failure.h"
 #include "decode/image_codec.h"
 #include "support/images.h"

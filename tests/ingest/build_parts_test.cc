@@ -1,4 +1,4 @@
-// Building in parts, merging, bringing up to date, and continuing a build that was cut off.
+// Building in parts, merging, updating, and resuming an interrupted build.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -128,8 +128,8 @@ TEST(UpdateTest, TakesTheShardsAndContentThatTheIndexNames) {
   EXPECT_EQ(test::error_code([&] { update_index(dir / "none.idx"); }), ErrorCode::kNotFound);
 }
 
-/// Runs a build in a child that is killed when it comes to a fault point for the n-th time: by
-/// default, when the journal has been written so often.
+/// Runs a build in a child, which is killed when it reaches a fault point for the n-th time. By
+/// default that is after the n-th write of the journal.
 void build_and_be_killed(const std::string& index, const std::vector<std::string>& shards,
                          BuildOptions options, int n, std::string_view where = "journal.flushed") {
   const pid_t pid = ::fork();
@@ -162,7 +162,7 @@ TEST(JournalTest, AKilledBuildIsGoneOnWith) {
   ASSERT_TRUE(std::filesystem::exists(dir / "t.idx.journal"));
   EXPECT_FALSE(std::filesystem::exists(dir / "t.idx")) << "there is no index yet";
 
-  // Killed again on the way, then a shard changes that was done already.
+  // The resumed build is killed too. Then a shard changes that was already scanned.
   build_and_be_killed(dir / "t.idx", shards, options, 3);
   std::filesystem::last_write_time(
       shards[1], std::filesystem::last_write_time(shards[1]) + std::chrono::seconds(1));
@@ -178,7 +178,7 @@ TEST(JournalTest, AKilledBuildIsGoneOnWith) {
   EXPECT_EQ(dir.list().size(), 10U + 4) << "strays were left";
 }
 
-/// The index at "t.idx", which was gone on with, has the table that a build of these shards makes.
+/// Checks that "t.idx", which a resumed build made, has the same table as an uninterrupted build.
 void expect_as_built_at_once(const TempDir& dir, const std::vector<std::string>& shards) {
   Index::open(dir / "t.idx")->validate();
   build_index(dir / "whole.idx", shards);
@@ -186,7 +186,8 @@ void expect_as_built_at_once(const TempDir& dir, const std::vector<std::string>&
             test::read_file(dir / table_of(dir, "whole.idx")));
 }
 
-/// Shards that change, in a list that changes, and what a journal has of them.
+/// A model of builds with a journal: shards change, the list of shards changes, and builds are
+/// killed.
 class JournalModel : test::Dice {
  public:
   JournalModel(const TempDir& dir, std::uint64_t seed) : Dice(seed), dir_(dir) {
@@ -197,7 +198,7 @@ class JournalModel : test::Dice {
     list_ = paths_;
   }
 
-  /// Changes something, and has a build killed that brings it up to date.
+  /// Changes something, then runs an update that is killed.
   void step() {
     if (flip()) write(paths_[below(paths_.size())]);
     if (flip()) {
@@ -227,7 +228,8 @@ class JournalModel : test::Dice {
   }
 
  private:
-  /// Another shard: of one size and time with the one before, as many tools leave it, or not.
+  /// Replaces a shard. The new shard may have the size and time of the old one, as many tools leave
+  /// it.
   void write(const std::string& path) {
     const int version = ++num_versions_;
     test::write_file(path, TarBuilder()
@@ -242,7 +244,7 @@ class JournalModel : test::Dice {
     versions_[path] = version;
   }
 
-  /// Returns what is to be scanned, in its order, and checks that a plan says so.
+  /// Returns the shards that must be scanned, in order. Checks that plan_index() reports them.
   std::vector<std::string> expect_plan() const {
     std::vector<std::string> wanted, had;
     for (const std::string& path : list_) {
@@ -328,7 +330,8 @@ TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
   EXPECT_TRUE(std::filesystem::is_symlink(dir / "c.idx.journal"));
 }
 
-// Whoever wrote it chose what the index would say of shards that nobody scans again.
+// If another user's journal were used, that user could determine what the index says about shards
+// that are not scanned again.
 TEST(JournalTest, AnotherUsersIsNeitherUsedNorReplaced) {
   constexpr uid_t kOther = 54'321;
   if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
@@ -349,7 +352,8 @@ TEST(JournalTest, OneThatOthersMayWriteToIsBegunAnew) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 5);
   build_and_be_killed(dir / "t.idx", shards, {}, 2);
-  ASSERT_EQ(::chmod((dir / "t.idx.journal").c_str(), 0666), 0);  // as earlier versions left it
+  // Mode that earlier versions gave the journal.
+  ASSERT_EQ(::chmod((dir / "t.idx.journal").c_str(), 0666), 0);
   EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, testing::IsEmpty());
   build_and_be_killed(dir / "t.idx", shards, {}, 1);
   EXPECT_THAT(plan_index(dir / "t.idx", shards).resumed, ElementsAre(shards[0]));
@@ -413,7 +417,7 @@ TEST(JournalTest, AnUpdateThatWasKilledIsGoneOnWith) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 8, 5);
   build_index(dir / "t.idx", {shards.begin(), shards.begin() + 4});
-  build_and_be_killed(dir / "t.idx", shards, {}, 2);  // four taken over, two scanned
+  build_and_be_killed(dir / "t.idx", shards, {}, 2);  // four shards are reused, two were scanned
   const BuildReport report = build_index(dir / "t.idx", shards, {.threads = 1});
   EXPECT_EQ(report.shards_resumed, 2U);
   EXPECT_EQ(report.shards_reused, 6U);
@@ -421,7 +425,7 @@ TEST(JournalTest, AnUpdateThatWasKilledIsGoneOnWith) {
   Index::open(dir / "t.idx")->validate();
 }
 
-// Between its two renames a build that is killed leaves a table that no index has.
+// A build that is killed between its two renames leaves a table that no index uses.
 TEST(JournalTest, ATableThatWasFinishedWithoutItsIndexIsSweptByABuildThatDoesNotNeedIt) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 5, 5);
@@ -451,7 +455,7 @@ TEST(JournalTest, ABuildGoesOnWithoutOneThatCannotBeWritten) {
   EXPECT_FALSE(std::filesystem::exists(dir / "t.idx.journal"));
 }
 
-// The index decides who may read it, and the journal is private in any case.
+// The index may be public, but the journal is always private.
 TEST(JournalTest, IsPrivateAsTheIndexIs) {
   const TempDir dir;
   const auto shards = test::write_shards(dir, 5, 4);

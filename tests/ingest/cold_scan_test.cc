@@ -1,4 +1,4 @@
-// An index of large members reads their headers, not the members.
+// Indexing a shard of large members reads only their headers from the disk.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@ namespace {
 
 using test::TempDir;
 
-/// Bytes that this process had read from a device.
+/// Returns the number of bytes that this process has read from storage devices.
 std::uint64_t device_bytes() {
   std::ifstream io("/proc/self/io");
   for (std::string line; std::getline(io, line);) {
@@ -23,7 +23,7 @@ std::uint64_t device_bytes() {
   return 0;
 }
 
-/// Takes the file out of the page cache.
+/// Removes the file from the page cache.
 void forget(const std::string& path) {
   const File file = File::open_or_create(path);
   ASSERT_EQ(::fsync(file.fd()), 0);
@@ -61,7 +61,7 @@ TEST(ColdScanTest, OfLargeMembersTheHeadersAreRead) {
   std::printf("%llu bytes read for %zu headers\n", static_cast<unsigned long long>(read), kMembers);
   EXPECT_LE(read, kMembers * 65536);
 
-  // Of small ones all is read, ahead.
+  // If members are small, the whole shard is read, with read-ahead.
   const std::string small = write_shard(dir, 400, 40'000);
   forget(small);
   EXPECT_EQ(build_index(dir / "s.idx", {small}).summary.num_samples, 400U);

@@ -1,4 +1,4 @@
-// Keys that somebody chose so that they have one hash.
+// Keys that an attacker chose to have equal hashes.
 #include <ctime>
 #include <string>
 
@@ -24,7 +24,8 @@ std::string digits(int number) {
   return std::string(8 - text.size(), '0') + text;
 }
 
-/// Of 32 bytes; if the first eight are those of XXH3's secret, the next eight do not count.
+/// Returns a key of 32 bytes. If its first eight bytes equal those of XXH3's secret, the next eight
+/// do not affect the hash.
 std::string key(bool collides, int number) {
   const std::string first = collides ? "\xb8\xfe\x6c\x39\x23\xa4\x4b\xbe" : "no-hash-";
   return first + digits(number) + "sixteen-bytes---";
@@ -44,7 +45,7 @@ class CollidingKeysTest : public ::testing::Test {
     test::write_file(dir_ / name, tar.end().bytes());
     return dir_ / name;
   }
-  /// What it takes to index them with unique keys.
+  /// Returns how many seconds it takes to index such keys with unique_keys.
   double seconds_for(bool collides) const {
     const std::string half = shard("1.tar", collides, 0, kKeys / 2);
     const std::string other = shard("2.tar", collides, kKeys / 2, kKeys);
@@ -62,7 +63,7 @@ TEST_F(CollidingKeysTest, TheyDoCollide) {
   ASSERT_NE(hash64(key(false, 1)), hash64(key(false, 2)));
 }
 
-// Comparing each with each takes several hundred times as long as keys that do not collide.
+// Comparing each key with each other key would take several hundred times as long.
 TEST_F(CollidingKeysTest, TakeAboutAsLongAsOthers) {
   const double plain = seconds_for(false);
   const double colliding = seconds_for(true);

@@ -28,7 +28,7 @@ using testing::HasSubstr;
 constexpr std::array kAll = {Compression::kGzip, Compression::kZstd, Compression::kXz,
                              Compression::kBzip2, Compression::kLz4};
 
-/// Members of many sizes, in dialects that take both ways through the scanner.
+/// Members of many sizes, in tar dialects that use both code paths of the scanner.
 std::string mixed_tar() {
   TarBuilder tar;
   tar.entry("dir/", '5', "");
@@ -128,7 +128,7 @@ TEST(CompressedShardTest, ADamagedStreamIsRefused) {
   const std::string tar = mixed_tar();
   for (const Compression compression : kAll) {
     SCOPED_TRACE(compression_name(compression));
-    // Cut between two members, so that the first stream alone is a tar without its end marker.
+    // Split between two members, so that the first stream alone is a tar without an end marker.
     const std::string first = test::compress(tar.substr(0, 1024), compression);
     const std::string second = test::compress(tar.substr(1024), compression);
     test::write_file(path, first + second);
@@ -139,7 +139,7 @@ TEST(CompressedShardTest, ADamagedStreamIsRefused) {
                                           "', offset " + std::to_string(first.size())));
     EXPECT_THAT(error(first + second + "rubbish"), HasSubstr("neither another one nor zeros"));
     damaged = first + second;
-    damaged[damaged.size() - 6] ^= 4;  // in the last stream's checksum, or its length
+    damaged[damaged.size() - 6] ^= 4;  // in the last stream's checksum, or in its length
     EXPECT_THAT(error(damaged), HasSubstr("the compressed file is damaged ("));
   }
 }
@@ -158,7 +158,7 @@ TEST(CompressedShardTest, WithoutAChecksumItIsIndexedAndReported) {
               testing::ElementsAre(shards[2], shards[3], shards[4]));
 }
 
-/// Random bytes, which no codec makes smaller.
+/// Returns random bytes, which no codec can compress.
 std::string noise(std::size_t size) {
   std::mt19937_64 random(size);
   std::string bytes(size, '\0');
@@ -188,7 +188,7 @@ TEST(CompressedShardTest, WhatFollowsABadHeaderIsNeitherReadNorKept) {
   EXPECT_GT(read, 24U << 20) << "the stream's checksum is looked at nevertheless";
 }
 
-/// What a scan says of a tar, or of an image of it.
+/// Scans a tar, or an image of it, and returns the results as text.
 std::string scan_text(std::string_view bytes, bool lenient) {
   std::string text;
   try {
@@ -297,7 +297,8 @@ TEST(CompressedShardTest, EveryDamagedHeaderGivesTheSameAsInThePlainTar) {
   std::mt19937_64 random(test::random_seed());
   for (int trial = 0; trial < test::repeats(60, 3000); ++trial) {
     std::string damaged = tar;
-    // Headers begin at multiples of 512; half of the time their checksum is mended.
+    // Headers begin at multiples of 512. In half of the cases the damaged header's checksum is
+    // corrected.
     const std::size_t block = random() % (tar.size() / 512 - 2) * 512;
     for (int i = 0; i < 2; ++i) damaged[block + random() % 512] = static_cast<char>(random() % 256);
     if (random() % 2 == 0) TarBuilder::fix_checksum(damaged.data() + block);

@@ -1,4 +1,4 @@
-// The tars that nobody here wrote, against what four other readers say of them.
+// Compares scans of tars from other authors with the results of four other readers.
 
 #include <openssl/evp.h>
 

@@ -1,4 +1,4 @@
-// One shard under two names, and names that go through symbolic links.
+// Shards that are named twice, and names that lead through symbolic links.
 
 #include <filesystem>
 
@@ -58,7 +58,7 @@ TEST(DistinctShardsTest, TheOtherNameMayBeInAnotherPart) {
   }
 }
 
-/// A remote place where every shard is there.
+/// A remote source in which every shard exists.
 class AnyShards : public RemoteShards {
  public:
   State state(const std::string&) override { return {.size_bytes = 1024, .validator = "v"}; }
@@ -87,8 +87,9 @@ TEST(DistinctShardsTest, UrlsAreComparedInTheirOneSpellingAndShownWithoutSecrets
                         "X-Amz-Signature=***'; each of"));
 }
 
-/// real/deep/ is also reached as link/, so that the text "link/.." is not where the kernel goes:
-/// it is real/, where a.tar is the right shard; beside the link lies another.
+/// The directory real/deep/ can also be reached as link/. The kernel resolves "link/.." to real/,
+/// whose a.tar is the right shard. A purely textual resolution would give the directory of the
+/// link, which has another a.tar.
 class SymlinkTest : public testing::Test {
  protected:
   SymlinkTest() {

@@ -1,5 +1,5 @@
-// A fingerprint is what resume tokens are tied to: that of an unchanged shard, under default
-// policies, stays what it was when the list in golden/ was made (with the sources of cb0dd6d).
+// Resume tokens depend on fingerprints. The fingerprint of an unchanged shard under default
+// policies must stay as in golden/, which was made with the sources of cb0dd6d.
 
 #include <fstream>
 

@@ -119,7 +119,7 @@ TEST(IndexBuilderTest, UnchangedShardsAreNotReadAgain) {
   EXPECT_EQ(index_text(dir / "t.idx"), before);
   EXPECT_EQ(dir.list(), files);
 
-  // One shard changes, one goes, one comes, and the order is another.
+  // One shard changes, one is removed, one is added, and the order differs.
   TarBuilder tar;
   tar.file("new.txt", "n").end();
   test::write_file(shards[1], tar.bytes());
@@ -210,11 +210,11 @@ TEST(IndexBuilderTest, LenientBuildsRecordWhatTheyLeftOut) {
     EXPECT_EQ(index->size(), shard + 3);
   };
   expect_skipped(0);
-  // Taken over with the unchanged shard, under its new number.
+  // The records are reused for the unchanged shard, which now has another number.
   test::write_file(dir / "y.tar", TarBuilder().file("y.txt", "y").end().bytes());
   EXPECT_EQ(build({dir / "y.tar", dir / "x.tar"}).shards_reused, 1U);
   expect_skipped(1);
-  // The other policy reads again.
+  // With the other policy, the shard is scanned again.
   EXPECT_EQ(test::error_code([&] { build_index(dir / "x.idx", {dir / "x.tar"}); }),
             ErrorCode::kCorruptShard);
 }
@@ -234,7 +234,8 @@ TEST(IndexBuilderTest, LinksAndDirectoriesAreCountedNotIndexed) {
   EXPECT_EQ(report.summary.num_members, 2U);
 }
 
-// Found by an attack: what was said of a build was said of the index that lay there by then.
+// Regression test: a build's report described the index that was at the path by the time of the
+// report.
 TEST(IndexBuilderTest, AReportIsOfItsOwnBuild) {
   const TempDir dir;
   const std::string shard = dir / "a.tar", other = dir / "b.tar";
@@ -266,7 +267,7 @@ TEST(IndexBuilderTest, OddEndingsAreReported) {
   test::write_file(dir / "b.tar",
                    TarBuilder().file("b.x", "1").end().file("c.x", "1").end().bytes());
   test::write_file(dir / "c.tar", TarBuilder().file("d.x", "1").end().raw("x").bytes());
-  for (int round = 0; round < 2; ++round) {  // scanned, then reused
+  for (int round = 0; round < 2; ++round) {  // scanned in the first round, reused in the second
     const BuildReport report =
         build_index(dir / "x.idx", {dir / "a.tar", dir / "b.tar", dir / "c.tar"});
     EXPECT_THAT(report.without_end_marker, ElementsAre(dir / "a.tar"));

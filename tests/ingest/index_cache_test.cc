@@ -1,4 +1,4 @@
-// Indexes that are built at first use: how they are named, shared, brought up to date, and go.
+// Indexes that are built at first use: their names, sharing, updates and removal.
 
 #include "shardwise/ingest/index_cache.h"
 
@@ -48,7 +48,7 @@ class IndexCacheTest : public ::testing::Test {
   void write_shard(int i, int count = 2) const { write_file(shard(i), shard_of(10 * i, count)); }
   std::string folder() const { return dir_ / "cache/indexes"; }
 
-  /// What index_for() did, beside its answer.
+  /// The effects of index_for(), in addition to its result.
   struct Done {
     std::string index;
     std::optional<BuildReport> report;
@@ -175,30 +175,30 @@ TEST_F(IndexCacheTest, WhatDecidesTheContentDecidesTheName) {
 
 TEST_F(IndexCacheTest, ChangedShardsAreSeenWhenItIsOpened) {
   open(data());
-  write_shard(1, 7);  // changed
+  write_shard(1, 7);  // the shard changed
   const Done changed = open(data());
   ASSERT_TRUE(changed.report);
   EXPECT_EQ(changed.report->shards_scanned, 1U);
   EXPECT_EQ(Index::open(changed.index)->size(), 11U);
 
-  write_shard(3);  // came
+  write_shard(3);  // a shard was added
   const Done grown = open(data());
   ASSERT_TRUE(grown.report);
   EXPECT_EQ(grown.report->shards_scanned, 1U);
   EXPECT_EQ(Index::open(grown.index)->size(), 13U);
 
-  fs::remove(shard(0));  // went
+  fs::remove(shard(0));  // a shard was removed
   const Done shrunk = open(data());
   ASSERT_TRUE(shrunk.report);
   EXPECT_EQ(shrunk.report->gone.size(), 1U);
   EXPECT_EQ(Index::open(shrunk.index)->size(), 11U);
 
-  // In place of another, of the same size: only its time says so.
+  // The shard is replaced by another of the same size, so only its time differs.
   write_file(shard(2), shard_of(50, 2));
   EXPECT_TRUE(open(data()).report);
   EXPECT_TRUE(Index::open(shrunk.index)->find("50"));
   EXPECT_FALSE(open(data()).report);
-  // Of the same time, too: only its first header says so.
+  // The new shard has the same time as well, so only its first header differs.
   set_old_time(shard(2));
   open(data());
   write_file(shard(2), shard_of(60, 2));
@@ -252,7 +252,7 @@ TEST_F(IndexCacheTest, ADescriptorsClaimsAreHeldAgainstIt) {
   };
   describe(2);
   EXPECT_EQ(samples(dir_ / "set.json"), 2U);
-  describe(3);  // the index is as it was, and the claim another
+  describe(3);  // the index is unchanged, but the claim differs
   for (int i = 0; i < 2; ++i) {
     EXPECT_THAT(error_text([&] { open(dir_ / "set.json"); }),
                 HasSubstr("has 2 samples, not 3 as in"));
@@ -304,7 +304,7 @@ TEST_F(IndexCacheTest, AFolderThatOthersMayWriteToIsRefused) {
   write_file(dir_ / "file", "");
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "file"}); }),
               HasSubstr("(it is a file)"));
-  if (::geteuid() != 0) return;  // nobody else can give a folder away
+  if (::geteuid() != 0) return;  // only root can give a folder to another user
   fs::create_directory(dir_ / "theirs");
   ASSERT_EQ(::chown((dir_ / "theirs").c_str(), 65534, 65534), 0);
   EXPECT_THAT(error_text([&] { open(data(), {.directory = dir_ / "theirs"}); }),

@@ -1,4 +1,4 @@
-// What an index can be asked to hold, and how strict its build is.
+// The optional content of an index, and how strict its build is.
 
 #include <atomic>
 #include <cstring>
@@ -124,7 +124,8 @@ TEST(IndexContentTest, EachKindOfBadMemberHasItsOwnPolicy) {
 }
 
 TEST(IndexContentTest, AKeyInManyPlacesCostsNoMoreThanMany) {
-  constexpr std::uint64_t kSamples = 60'000;  // of two keys in turn: their pairs are 10^9
+  // Two keys alternate, so there are 10^9 pairs of samples with equal keys.
+  constexpr std::uint64_t kSamples = 60'000;
   const TempDir dir;
   TarBuilder tar;
   for (std::uint64_t i = 0; i < kSamples; ++i) tar.file(i % 2 == 0 ? "a.txt" : "b.txt", "");
@@ -153,7 +154,8 @@ TEST(IndexContentTest, AKeyInManyPlacesCostsNoMoreThanMany) {
 }
 
 TEST(IndexContentTest, ASampleOfManyFieldsCostsNoMoreThanMany) {
-  constexpr int kMembers = 150'000;  // a date with dots before a number: one key, as many fields
+  // Names are a date with dots and a number, so there is one key with this many fields.
+  constexpr int kMembers = 150'000;
   const TempDir dir;
   TarBuilder tar;
   for (int i = 0; i < kMembers; ++i) tar.file("2021.06." + std::to_string(i) + ".jpg", "");
@@ -265,7 +267,7 @@ TEST(IndexContentTest, ColumnsHoldWhatTheFieldsSay) {
               HasSubstr("two columns have the same name: 'width'"));
 }
 
-/// "7", "r0.5", "'x'", "x00ff" or "null".
+/// Formats a value: "7", "r0.5", "'x'", "x00ff" or "null".
 std::string shown(const MetadataValue& value) {
   switch (value.type) {
     case ValueType::kNull:
@@ -370,7 +372,7 @@ TEST(IndexContentTest, HiddenFilesInFoldersAreLeftOutAsThoseOutsideAre) {
   EXPECT_EQ(verify_shard(*index, 0), std::nullopt);
 }
 
-// Before, `d/.x` was the field "x" of a sample "d/".
+// Earlier versions read `d/.x` as the field "x" of a sample "d/".
 TEST(IndexContentTest, AnIndexThatHasSamplesOfHiddenFilesIsReadOn) {
   const TempDir dir;
   TarBuilder tar;

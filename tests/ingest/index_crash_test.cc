@@ -1,4 +1,4 @@
-// faults.md 1 and 5: kill -9 and a full disk in the middle of a build.
+// faults.md 1 and 5: kill -9 and a full disk during a build.
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -24,7 +24,7 @@ using test::TempDir;
 constexpr int kOldShards = 2;
 constexpr int kNewShards = 6;
 
-/// With a journal that is written for every shard.
+/// Options with a journal that is written after every shard.
 const BuildOptions kJournaled = [] {
   BuildOptions options;
   options.threads = 2;
@@ -32,7 +32,7 @@ const BuildOptions kJournaled = [] {
   return options;
 }();
 
-/// Two states of one index: over the first shards, and over all.
+/// Two states of one index: one with the first shards, one with all shards.
 struct TwoStates {
   TempDir dir;
   std::string index = dir / "t.idx";
@@ -41,8 +41,8 @@ struct TwoStates {
 
   void build_old() const { build_index(index, old_shards); }
 
-  /// What stands after a crash: the old state or the new one, whole; the next build clears the
-  /// rest.
+  /// Checks the state after a crash: either the old or the new index is complete, and the next
+  /// build removes the leftovers.
   void expect_old_or_new(const std::string& where) const {
     {
       const auto opened = Index::open(index);
@@ -56,7 +56,7 @@ struct TwoStates {
   }
 };
 
-/// Runs `child` in a forked process and waits for it.
+/// Runs `child` in a forked process, and waits for it.
 /// @return  the wait status.
 template <class Child>
 int in_child(Child child, int kill_after_us = -1) {
@@ -180,7 +180,7 @@ TEST(IndexCrashTest, KilledAtRandomLeavesTheOldOrTheNewIndex) {
   std::mt19937_64 random(test::random_seed());
   const TwoStates states;
   const auto build = [&] { build_index(states.index, states.new_shards, kJournaled); };
-  // The shortest time of a whole build: a busy machine holds some up.
+  // Take the shortest time of a whole build, because a busy machine delays some builds.
   auto whole = std::chrono::microseconds::max();
   int killed = 0;
   const int rounds = test::repeats(60, 1000);

@@ -1,4 +1,5 @@
-// faults.md 20 to 22: a damaged, foreign or hostile index ends in a typed error or correct data.
+// faults.md 20 to 22: reading a damaged, foreign or hostile index gives a typed error or correct
+// data.
 
 #include <filesystem>
 #include <fstream>
@@ -28,7 +29,7 @@ struct Made {
   BuildOptions options;
 
   Made() {
-    // With something left out, columns and hashes: there is no byte that nobody asks for.
+    // With skipped members, columns and hashes, so that every byte of the index is used.
     test::write_file(shards[1], test::read_file(shards[1]).substr(0, 6 * 2048) +
                                     test::TarBuilder().file("README", "no field").end().bytes());
     options.content.policies = DefectPolicies::all(DefectPolicies::OnDefect::kSkip);
@@ -43,7 +44,7 @@ struct Made {
 
 constexpr int kNumSamples = 18;
 
-/// Everything that an index can be asked, as text: what has no answer but an error is "error".
+/// The results of all queries that an index supports, as text. A query that fails gives "error".
 class Answers {
  public:
   explicit Answers(const std::string& path) {
@@ -77,7 +78,7 @@ class Answers {
     }
   }
 
-  /// The answers that are another than those of the intact index, and no error.
+  /// Returns the results that are not errors, and differ from those of the intact index.
   std::vector<std::string> wrong(const Answers& intact) const {
     std::vector<std::string> found;
     for (std::size_t i = 0; i < answers_.size(); ++i) {
@@ -158,8 +159,8 @@ class Answers {
   std::vector<std::string> answers_;
 };
 
-/// Reads everything through the index. Either an Error is thrown, or all that was read is right.
-/// @return  true if it was right.
+/// Reads everything through the index. Either an Error is thrown, or all data is correct.
+/// @return  true if all data was read and is correct.
 bool read_all(const std::string& path) {
   try {
     const Dataset data = Dataset::open(path);
@@ -182,7 +183,7 @@ bool read_all(const std::string& path) {
   }
 }
 
-/// Changes a byte where it is: a file that is written anew costs a flush on some file systems.
+/// Changes a byte in place, because rewriting a file costs a flush on some file systems.
 void put_byte(const std::string& path, std::size_t at, char byte) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file.seekp(static_cast<std::streamoff>(at));
@@ -190,7 +191,8 @@ void put_byte(const std::string& path, std::size_t at, char byte) {
   if (!file.flush()) throw std::runtime_error("cannot write " + path);
 }
 
-/// Flips a bit of every `step`-th byte of a file in turn, and calls `look` with the byte's place.
+/// Flips a bit of every `step`-th byte of a file, one at a time. Calls `look` with the byte's
+/// position each time.
 template <class Look>
 void with_each_byte_flipped(const std::string& path, const Look& look, std::size_t step = 1) {
   const std::string whole = test::read_file(path);
@@ -203,7 +205,7 @@ void with_each_byte_flipped(const std::string& path, const Look& look, std::size
   EXPECT_EQ(test::read_file(path), whole);
 }
 
-/// True if check() finds the index whole.
+/// True if Index::validate() accepts the index.
 bool check(const std::string& path) {
   try {
     Index::open(path)->validate();
@@ -213,13 +215,13 @@ bool check(const std::string& path) {
   }
 }
 
-// faults.md 20. Every call is asked after every flip: an error, or the right answer; and what
-// check() lets pass gives all answers.
+// faults.md 20: after each flip, every query must fail or give the correct result. If check()
+// accepts the index, all results must be correct.
 TEST(IndexDamageTest, NoFlippedByteGivesAWrongAnswerAndCheckFindsEachThatMatters) {
   const Made made;
   const Answers intact(made.index);
   ASSERT_FALSE(intact.has_errors());
-  // Every byte takes minutes.
+  // Flipping every byte takes minutes.
   const auto step = static_cast<std::size_t>(test::repeats(7, 1));
   for (const std::string& file : {made.index, made.table}) {
     int flips = 0;
@@ -271,7 +273,7 @@ TEST(IndexDamageTest, ZeroedPagesAreTypedErrorsOrHarmless) {
   }
 }
 
-/// Runs SQL on the catalogue as any SQLite tool would.
+/// Runs SQL on the catalogue, as any SQLite tool could.
 void run_sql(const std::string& path, const std::string& sql) {
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
@@ -347,7 +349,7 @@ TEST(IndexDamageTest, ATableOfAnotherIndexIsRefused) {
                                  std::filesystem::copy_options::overwrite_existing);
     }
   }
-  // The same counts and offsets; only the keys are others.
+  // The counts and offsets are equal; only the keys differ.
   EXPECT_FALSE(read_all(one.index));
 }
 

@@ -27,7 +27,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-/// Two small shards below a directory, and their index beside them.
+/// Two small shards in a directory, and an index next to them.
 class IndexExportTest : public testing::Test {
  protected:
   IndexExportTest() {
@@ -49,7 +49,7 @@ class IndexExportTest : public testing::Test {
     index_ = Index::open(dir_ / "x.idx");
   }
 
-  /// An index of one shard of this name and content.
+  /// Builds an index of one shard with this name and content.
   void build_one(const std::string& name, const std::string& bytes,
                  DefectPolicies::OnDefect on_bad = DefectPolicies::OnDefect::kError) {
     write_file(dir_ / name, bytes);

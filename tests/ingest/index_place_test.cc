@@ -1,4 +1,4 @@
-// Where an index lies: behind links, under another name, on file systems without locks.
+// The location of an index: behind links, under another name, and on file systems without locks.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,7 +26,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-/// A shard of one sample in a file of its own.
+/// Writes a shard of one sample as a separate file.
 std::string make_shard(const std::string& path, const std::string& key) {
   test::write_file(path, test::tar_of(key));
   return path;
@@ -76,7 +76,7 @@ TEST_F(IndexPlaceTest, IsReadThroughALink) {
 TEST_F(IndexPlaceTest, ABuildOverALinkReplacesWhatItLeadsTo) {
   fs::create_symlink("../real/x.idx", dir_ / "links/x.idx");
   const std::string link = dir_ / "links/x.idx";
-  build_index(link, {one_});  // it leads nowhere yet
+  build_index(link, {one_});  // the target of the link does not exist yet
   EXPECT_EQ(text_of(dir_ / "real/x.idx", "one"), "text of one");
   const BuildReport report = build_index(link, {one_, two_});
   EXPECT_EQ(report.shards_reused, 1u);
@@ -101,7 +101,7 @@ TEST_F(IndexPlaceTest, ARenamedIndexLeavesNoOldTable) {
   build_index(dir_ / "a.idx", {one_});
   fs::rename(dir_ / "a.idx", dir_ / "b.idx");
   EXPECT_EQ(text_of(dir_ / "b.idx", "one"), "text of one");
-  build_index(dir_ / "b.idx", {one_});  // nothing changed: its table stays
+  build_index(dir_ / "b.idx", {one_});  // nothing has changed, so the index keeps its table
   EXPECT_EQ(text_of(dir_ / "b.idx", "one"), "text of one");
   build_index(dir_ / "b.idx", {one_, two_});
   EXPECT_EQ(text_of(dir_ / "b.idx", "two"), "text of two");
@@ -111,12 +111,12 @@ TEST_F(IndexPlaceTest, ARenamedIndexLeavesNoOldTable) {
 TEST_F(IndexPlaceTest, ATableThatAnotherIndexNamesStays) {
   build_index(dir_ / "a.idx", {one_});
   fs::copy_file(dir_ / "a.idx", dir_ / "b.idx");
-  build_index(dir_ / "b.idx", {one_, two_});  // a.idx is there, and uses it
+  build_index(dir_ / "b.idx", {one_, two_});  // a.idx exists, and uses the table
   EXPECT_EQ(text_of(dir_ / "a.idx", "one"), "text of one");
   fs::remove(dir_ / "b.idx");
   fs::rename(dir_ / "a.idx", dir_ / "c.idx");
   fs::copy_file(dir_ / "c.idx", dir_ / "d.idx");
-  build_index(dir_ / "d.idx", {two_});  // c.idx uses it, under another name
+  build_index(dir_ / "d.idx", {two_});  // c.idx uses the table under another name
   EXPECT_EQ(text_of(dir_ / "c.idx", "one"), "text of one");
 }
 
@@ -133,7 +133,7 @@ TEST_F(IndexPlaceTest, NamesThatMeanSomethingToSqliteAreNames) {
             "");
 }
 
-/// Puts flock back as it was.
+/// Restores the behaviour of flock() on destruction.
 struct WithFlock {
   explicit WithFlock(int error, bool as_nfs) {
     test::flock_behaviour.error = error;
@@ -153,7 +153,8 @@ TEST_F(IndexPlaceTest, IsBuiltWhereThereIsNoFlock) {
     build_index(index, {one_, two_});
     EXPECT_EQ(text_of(index, "two"), "text of two");
     EXPECT_THAT(tables_in(dir_ / "real"), SizeIs(1)) << "the one that was replaced stays";
-    // What looks like a killed build's may be a living one's, which nothing tells from it.
+    // A file that looks like one of a killed build may belong to a running build; without locks
+    // they cannot be distinguished.
     const std::string temporary = index + ".0123456789ab.tmp";
     const std::string table = index + ".0123456789abcdef.table";
     test::write_file(temporary, "x");

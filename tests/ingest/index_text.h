@@ -9,7 +9,7 @@
 
 namespace shardwise::test {
 
-/// Everything that an index says, as one text. Its bytes are validated first.
+/// Validates the bytes of an index. Returns all of its content as one text.
 inline std::string index_text(const std::string& path) {
   const auto index = Index::open(path);
   index->validate();

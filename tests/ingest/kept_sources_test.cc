@@ -1,4 +1,4 @@
-// What an index remembers of how it was asked for: sources, columns, secrets.
+// What an index stores about its build: sources, columns, secrets.
 
 #include <sys/stat.h>
 
@@ -41,7 +41,7 @@ std::vector<std::string> urls_of(const std::string& path) {
   return urls;
 }
 
-/// A folder data/ with 0.tar and 1.tar.
+/// A folder data/ with the shards 0.tar and 1.tar.
 class KeptSourcesTest : public testing::Test {
  protected:
   KeptSourcesTest() {
@@ -140,7 +140,7 @@ TEST(ColumnTest, SamplesWithoutAValueAreCounted) {
                                 .bytes());
   BuildOptions options;
   options.content.columns = {parse_column("json:$.w"), parse_column("none"), parse_column("txt")};
-  for (int time = 0; time < 2; ++time) {  // scanned, and unchanged
+  for (int time = 0; time < 2; ++time) {  // scanned in the first round, unchanged in the second
     const BuildReport report = build_index(dir / "x.idx", {dir / "a.tar"}, options);
     EXPECT_THAT(report.without_value, ElementsAre(3, 4, 3));
     EXPECT_EQ(report.summary.num_skipped, 0U) << "a JSON null is a value like others";
@@ -170,7 +170,7 @@ TEST(ColumnTest, WhatIsTooLargeForAColumnIsRefusedByName) {
   EXPECT_THAT(report.without_value, ElementsAre(1));
 }
 
-/// Serves one tar, whatever it is called.
+/// A remote source that returns the same tar for every URL.
 class OneTar : public RemoteShards {
  public:
   State state(const std::string&) override {
@@ -215,7 +215,7 @@ TEST(SecretUrlTest, AnIndexThatHoldsOneIsItsOwnersAlone) {
   };
   EXPECT_THAT(modes("http://host/a.tar"), ElementsAre(usual, usual));
   EXPECT_THAT(modes("http://host/a.tar?token=hush"), ElementsAre(0600, 0600));
-  // What is known to be secret it does not hold.
+  // The index does not contain texts that are known to be secret, so it may be public.
   EXPECT_THAT(modes("http://host/a.tar?X-Amz-Signature=hush"), ElementsAre(usual, usual));
   EXPECT_THAT(modes("http://me:hush@host/a.tar"), ElementsAre(usual, usual));
 }

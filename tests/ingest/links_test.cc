@@ -1,5 +1,5 @@
-// Links, devices and names that webdataset keeps for itself: what an index takes of them, and what
-// it says that it left out.
+// Links, devices, and names that WebDataset reserves: which of them an index includes, and what it
+// reports about skipped ones.
 
 #include "index/offset_table.h"
 #include "index/segment_of.h"
@@ -26,7 +26,7 @@ BuildOptions with_links(DefectPolicies::OnLink link) {
   return options;
 }
 
-/// "kind name@offset: reason" of all that a scan leaves out.
+/// Returns "kind name@offset: reason" for each entry that a scan skips.
 std::vector<std::string> left_out(const std::string& path, const DefectPolicies& policies) {
   std::vector<std::string> texts;
   ShardScanOptions options;
@@ -90,7 +90,7 @@ TEST(LinksTest, EveryKindOfWhatIsLeftOutIsTold) {
                                  "repeated-key a@4608", "damage s.x@5632"));
 }
 
-/// Samples, and what their members read as.
+/// Returns all samples with the content of their members.
 std::string content_of(const std::string& path, const Dataset::Options& options = {}) {
   const auto data = Dataset::open(path, options);
   std::string text;
@@ -146,7 +146,7 @@ TEST(LinksTest, ResolvedHardLinksHaveTheBytesOfTheirTargets) {
       fingerprint = index->fingerprint();
       EXPECT_EQ(content_of(dir / "x.idx"), expected);
       EXPECT_EQ(content_of(dir / "x.idx", {.access = Dataset::Access::kRead}), expected);
-      // The index is held to the links: another target is noticed.
+      // Verifying the index also detects a link with another target.
       std::string changed = tar_with_links();
       changed.replace(changed.find("b.jpg") + 157, 5, "a.cls");
       TarBuilder::fix_checksum(changed.data() + changed.find("b.jpg"));

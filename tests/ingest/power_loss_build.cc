@@ -1,5 +1,6 @@
-// Builds an index, to be recorded: <index> <journal bytes> <fault point, or ""> <n> <shard>...
-// Dies by SIGKILL when the fault point is reached for the n-th time, from 1.
+// Builds an index while it is recorded. Arguments: <index> <journal bytes> <fault point, or ""> <n>
+// <shard>... The process is killed by SIGKILL when it reaches the fault point for the n-th time,
+// counted from 1.
 
 #include <atomic>
 #include <csignal>

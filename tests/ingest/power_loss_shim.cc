@@ -1,8 +1,9 @@
-// Preloaded into a process, records what it does to the files of one directory, so that a test can
-// make up what a power loss at any moment leaves of them. See power_loss_log.h for the log.
+// A library that is preloaded into a process. It records the process's operations on the files of
+// one directory, so that a test can construct every state that a power loss may leave.
+// power_loss_log.h describes the log.
 //
-// A call is made and recorded under one lock: the log has the order in which things happened. What
-// is missing here is found by the test, which holds the log against the directory as it is.
+// Each call is made and recorded under one lock, so the log has the actual order. The test detects
+// calls that this library does not intercept, because it compares the log with the directory.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -43,7 +44,7 @@ std::string_view recorded_directory() {
   return directory == nullptr ? "" : directory;
 }
 
-/// The name in the recorded directory, or "" if it lies elsewhere.
+/// Returns the name in the recorded directory, or "" for a path elsewhere.
 std::string_view recorded_name(std::string_view path) {
   const std::string_view directory = recorded_directory();
   if (directory.empty() || path.size() <= directory.size() || !path.starts_with(directory) ||
@@ -73,7 +74,7 @@ std::uint64_t inode_of(int fd) {
   return ::fstat(fd, &st) == 0 ? st.st_ino : 0;
 }
 
-/// Appends to the log; a process whose log cannot be written ends at once. REQUIRES: the lock.
+/// Appends to the log. If that fails, ends the process. REQUIRES: the lock is held.
 void record(Operation operation, std::uint64_t inode, std::uint64_t offset, std::string_view data,
             std::string_view name = {}, std::string_view other_name = {}) {
   const int error = errno;
@@ -113,7 +114,7 @@ mode_t mode_argument(int flags, va_list arguments) {
   return creates ? va_arg(arguments, mode_t) : 0;
 }
 
-/// Makes a call that writes at `offset`, and records what of `data` it wrote.
+/// Makes a call that writes at `offset`, and records the part of `data` that was written.
 template <class Call>
 ssize_t write_and_record(int fd, const void* data, off_t offset, Call call) {
   const ssize_t written = call();

@@ -1,8 +1,9 @@
-// faults.md 4: power loss in the middle of a build. What a build does to its files is recorded,
-// and for every moment of it what the device may hold then is made up: anything that was not synced
-// is there, or not, or in part, names and bytes independently of each other (the manner of "All
-// File Systems Are Not Created Equal", OSDI 2014). From each of these states the old index must
-// stand, or the new one, and the next build must end as if nothing had been.
+// faults.md 4: power loss during a build. The operations of a build on its files are recorded. For
+// every moment of the build, the test constructs the states that a device may have after a power
+// loss: each change that was not synced is present, missing or partial, for names and bytes
+// independently (as in "All File Systems Are Not Created Equal", OSDI 2014). In each of these
+// states the old or the new index must be complete, and the next build must work as if nothing had
+// happened.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,12 +31,12 @@ using test::Operation;
 using test::OperationHeader;
 using test::TempDir;
 
-/// Power is lost in the model only: a real device would but cost time.
+/// Use memory, because the power loss is only simulated, and a real device would only be slower.
 [[maybe_unused]] const int in_memory =
     std::filesystem::is_directory("/dev/shm") ? ::setenv("TMPDIR", "/dev/shm", 0) : 0;
 
 constexpr std::uint64_t kSeed = 1;
-constexpr int kRandomStates = 20;  // at each moment
+constexpr int kRandomStates = 20;  // number of random states at each moment
 constexpr std::uint64_t kSectorBytes = 512;
 
 struct Step {
@@ -65,7 +66,7 @@ std::vector<Step> read_log(const std::string& path) {
   return steps;
 }
 
-/// What a directory holds: content by name.
+/// The content of a directory: file contents by name.
 using Files = std::map<std::string, std::string>;
 
 Files read_directory(const TempDir& dir) {
@@ -74,10 +75,10 @@ Files read_directory(const TempDir& dir) {
   return files;
 }
 
-/// A directory on a device: what is durable, and what was done since and may be lost.
+/// A directory on a device: the durable state, and later changes that a power loss may undo.
 class Device {
  public:
-  /// Decides what of the things not synced reached the device.
+  /// Decides which of the changes that were not synced reached the device.
   class Choice {
    public:
     virtual ~Choice() = default;
@@ -86,7 +87,7 @@ class Device {
     virtual bool keeps_next_sector() = 0;
   };
 
-  /// All that is in `dir` is durable.
+  /// Starts with the files in `dir`, all of them durable.
   explicit Device(const TempDir& dir) {
     for (const std::string& name : dir.list()) {
       struct stat st {};
@@ -126,10 +127,10 @@ class Device {
     }
   }
 
-  /// Creations, renames and removals that are not durable.
+  /// Returns the number of creations, renames and removals that are not durable.
   std::size_t num_name_changes() const noexcept { return name_changes_.size(); }
 
-  /// What is found after a power loss at this moment.
+  /// Returns the files after a power loss at this moment.
   Files after_power_loss(Choice& choice) const {
     Names names = names_;
     for (const NameChange& change : name_changes_) {
@@ -146,12 +147,12 @@ class Device {
  private:
   struct File {
     std::string durable;
-    std::vector<Step> changes;  // since it was synced
+    std::vector<Step> changes;  // changes since the last sync
   };
-  using Names = std::map<std::string, std::size_t>;  // to a number in files_
+  using Names = std::map<std::string, std::size_t>;  // name, and index in files_
   struct NameChange {
-    std::string from;  // "": created
-    std::string to;    // "": unlinked
+    std::string from;  // "" if the file was created
+    std::string to;    // "" if the file was unlinked
     std::size_t file;
   };
 
@@ -198,12 +199,12 @@ class Device {
 
   std::vector<File> files_;
   std::map<std::uint64_t, std::size_t> by_inode_;
-  Names names_;      // durable
-  Names names_now_;  // as the process sees them
+  Names names_;      // the durable names
+  Names names_now_;  // the names that the process sees
   std::vector<NameChange> name_changes_;
 };
 
-/// All names, or all bytes, or both, or neither.
+/// Keeps all or no name changes, and all or no bytes.
 class Plain final : public Device::Choice {
  public:
   Plain(bool names, bool bytes) : names_(names), bytes_(bytes) {}
@@ -216,8 +217,8 @@ class Plain final : public Device::Choice {
   const bool bytes_;
 };
 
-/// All bytes; of the name changes only the n-th, or all but it: they may reach the device in any
-/// order.
+/// Keeps all bytes. Keeps only the n-th name change, or all but the n-th, because name changes may
+/// reach the device in any order.
 class OneName final : public Device::Choice {
  public:
   OneName(std::size_t n, bool kept) : left_(n), kept_(kept) {}
@@ -230,7 +231,7 @@ class OneName final : public Device::Choice {
   const bool kept_;
 };
 
-/// Anything, as likely to be mostly there as mostly not.
+/// Keeps random changes. States with most changes and states with few changes are equally likely.
 class Random final : public Device::Choice {
  public:
   explicit Random(std::mt19937_64& random) : random_(random) {
@@ -247,10 +248,11 @@ class Random final : public Device::Choice {
   std::uint64_t bytes_of_8_;
 };
 
-constexpr std::uint64_t kNoJournal = std::uint64_t{8} << 20;  // bytes: more than is written here
+// In bytes; more than these builds write.
+constexpr std::uint64_t kNoJournal = std::uint64_t{8} << 20;
 constexpr std::uint64_t kJournalAll = 1;
 
-/// Builds that are recorded, and what must be found after a power loss at any moment of them.
+/// Recorded builds, and the indexes that are acceptable after a power loss at any moment.
 class Recording {
  public:
   Recording() { std::filesystem::remove(log_); }
@@ -259,11 +261,11 @@ class Recording {
     return {shards_.begin(), shards_.begin() + static_cast<std::ptrdiff_t>(count)};
   }
 
-  /// Builds an index that was on the device long before.
+  /// Builds an index that is durable before the recording starts.
   void build_old(std::size_t num_shards) { build_index(index_, shards(num_shards)); }
 
-  /// Builds in a process that is recorded. REQUIRES: build_old came before, if at all.
-  /// @return  "" or how it died.
+  /// Builds in a recorded process. If build_old() is used, call it first.
+  /// @return  "", or how the process died.
   std::string build(std::size_t num_shards, std::uint64_t journal_bytes,
                     const std::string& deadly_point = "", int nth_time = 0) {
     if (!device_) {
@@ -288,7 +290,8 @@ class Recording {
     });
   }
 
-  /// Loses power at every moment of what was recorded. The last build must have come to its end.
+  /// Simulates a power loss at every moment of the recording. REQUIRES: the last build ended
+  /// normally.
   void expect_every_power_loss_survived() {
     std::printf("seed %d\n", static_cast<int>(kSeed));
     new_ = index_text(index_);
@@ -409,9 +412,8 @@ TEST(PowerLossTest, ABuildThatGoesOnFromAKilledOnesJournalIsAsSafe) {
   recording.expect_every_power_loss_survived();
 }
 
-// The killed build renamed the catalogue and did not come to sync the directory. The next one finds
-// nothing to build, and removes the old table: the names must not reach the device the other way
-// round.
+// A killed build renamed the catalogue but did not sync the directory. The next build has nothing
+// to scan, and removes the old table. That removal must not become durable before the rename.
 TEST(PowerLossTest, ABuildAfterOneThatWasKilledOverItsLastRenameIsAsSafe) {
   Recording recording;
   recording.build_old(2);

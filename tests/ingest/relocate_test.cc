@@ -1,4 +1,4 @@
-// Data that moved is not read again: shards that are recognised, and indexes that are rewritten.
+// Moved data is not read again: shards are recognised, and indexes are rewritten.
 #include "shardwise/ingest/relocate.h"
 
 #include <fcntl.h>
@@ -40,7 +40,7 @@ using ::testing::Not;
 
 constexpr std::uint64_t kPerShard = 5;
 
-/// Writes shards 0 to `count` - 1 into `folder`, and returns their paths.
+/// Writes the shards 0 to `count` - 1 into `folder`. Returns their paths.
 std::vector<std::string> make_shards(const std::string& folder, std::uint64_t count) {
   fs::create_directories(folder);
   std::vector<std::string> paths;
@@ -59,7 +59,7 @@ std::vector<std::string> paths_in(const std::string& folder, std::uint64_t count
   return paths;
 }
 
-/// The offset table of an index, with its name.
+/// Returns the contents of the offset tables in a folder, by file name.
 std::map<std::string, std::string> tables_in(const std::string& folder) {
   std::map<std::string, std::string> tables;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -122,14 +122,14 @@ TEST_F(MovedTest, ShardsInAnotherOrderAndNewOnesAreTakenOverToo) {
 
 TEST_F(MovedTest, WhatMayBeAnotherIsRead) {
   move();
-  set_old_time(shard("new", 0), 1'500'000'000);  // another time
+  set_old_time(shard("new", 0), 1'500'000'000);  // the time differs
   write_file(shard("new", 1), shard_bytes(kPerShard, kPerShard) + std::string(512, '\0'));
-  set_old_time(shard("new", 1), 1'000'000'001);  // another size
+  set_old_time(shard("new", 1), 1'000'000'001);  // the size differs
   std::string other = shard_bytes(2 * kPerShard, kPerShard);
   other[0] = 'e';
   test::TarBuilder::fix_checksum(other.data());
   write_file(shard("new", 2), other);
-  set_old_time(shard("new", 2), 1'000'000'002);  // another first header
+  set_old_time(shard("new", 2), 1'000'000'002);  // the first header differs
   const BuildReport report = build_index(index(), paths_in(folder("new"), 4));
   EXPECT_EQ(report.shards_scanned, 3U);
   EXPECT_EQ(report.shards_moved, 1U);
@@ -146,7 +146,7 @@ TEST_F(MovedTest, WhatMayBeOneOfTwoIsRead) {
   fs::rename(twins / "a.tar", twins / "c.tar");
   fs::rename(twins / "b.tar", twins / "d.tar");
   EXPECT_EQ(build_index(twins / "x.idx", {twins / "c.tar", twins / "d.tar"}).shards_scanned, 2U);
-  // Two that could be the one that is gone.
+  // Both new shards could be the missing one.
   fs::remove(twins / "d.tar");
   build_index(twins / "x.idx", {twins / "c.tar"});
   fs::rename(twins / "c.tar", twins / "e.tar");
@@ -165,8 +165,8 @@ TEST_F(MovedTest, AShardBesideItsCopyIsNoShardThatMoved) {
   EXPECT_EQ(report.shards_moved, 0U);
 }
 
-// Of its size, its time and its first header, but with other members; what it could be taken for
-// did not go anywhere.
+// The shard has the size, time and first header of another one, but other members. The shard that
+// it could be taken for has not moved.
 TEST_F(MovedTest, AShardWhoseDoubleIsWhereItWasIsRead) {
   const TempDir doubles;
   for (const char* name : {"a", "b"}) {
@@ -179,7 +179,7 @@ TEST_F(MovedTest, AShardWhoseDoubleIsWhereItWasIsRead) {
   EXPECT_THAT(plan_index(doubles / "x.idx", {doubles / "b.tar"}).unchanged, IsEmpty());
   EXPECT_EQ(build_index(doubles / "x.idx", {doubles / "b.tar"}).shards_scanned, 1U);
   EXPECT_EQ(Index::open(doubles / "x.idx")->find("of-b"), 1U);
-  // The same file by another way is no double.
+  // The same file under another path is not a second shard.
   fs::create_directory_symlink(doubles.path(), doubles / "way");
   const BuildReport report = build_index(doubles / "x.idx", {doubles / "way/b.tar"});
   EXPECT_EQ(report.shards_scanned, 0U);
@@ -202,7 +202,7 @@ TEST_F(MovedTest, CopiesAreTakenOverIfTheirTimesAreAccepted) {
   EXPECT_EQ(report.shards_moved, 4U);
   EXPECT_EQ(tables_in(home_.path()), tables);
   EXPECT_EQ(wrong(), "") << "the index has the new times";
-  // And of another path and time.
+  // Now the path and the time differ.
   fs::copy(folder("old"), folder("new"));
   fs::remove_all(folder("old"));
   EXPECT_EQ(build_index(index(), paths_in(folder("new"), 4), {.accept_times = true}).shards_scanned,
@@ -217,7 +217,7 @@ TEST_F(MovedTest, WhatIsNoCopyIsReadThoughTimesAreAccepted) {
   EXPECT_EQ(error_code([&] { update_index(index(), {.accept_times = true}); }),
             ErrorCode::kCorruptShard)
       << "it was read";
-  // A shard whose last header alone is another.
+  // In this shard only the last header differs.
   other = shard_bytes(0, kPerShard);
   const std::string last = test::key_of(kPerShard - 1) + ".cls";
   const std::size_t header = other.find(last);
@@ -253,7 +253,7 @@ TEST_F(MovedTest, PathsThatLookLikeEncodedUrlsAreRelocatedAsWritten) {
   }
   build_index(index(), paths_of("odd"), {});
   fs::rename(folder("odd"), folder("moved"));
-  // The places that decoded names would mean, with other samples.
+  // Shards with other samples, at the paths that decoding the names would give.
   for (const std::string name : {"a b.tar", "A.tar", "q"}) {
     write_file(folder("moved") + "/" + name, shard_bytes(first, kPerShard));
   }
@@ -301,7 +301,7 @@ TEST_F(MovedTest, ADescriptorThatNamesShardsWhereTheyWereIsForgotten) {
   relocate_index(index(), {{folder("old"), folder("new")}});
   EXPECT_THAT(index_sources(index()), IsEmpty());
   EXPECT_EQ(update_index(index()).shards_scanned, 0U);
-  // One that was written for the new places is the index's word still.
+  // A descriptor that was rewritten for the new places remains the index's source.
   fs::rename(folder("new"), folder("old"));
   build_index(index(), paths_, {.sources = {descriptor}});
   move();
@@ -329,7 +329,7 @@ TEST_F(MovedTest, WhatDidNotMoveIsNotLookedAt) {
   write_file(paths.back(), shard_bytes(4 * kPerShard, kPerShard));
   build_index(index(), paths);
   move();
-  fs::rename(folder("other"), folder("new_other"));  // one after the other
+  fs::rename(folder("other"), folder("new_other"));  // after the other folder
   EXPECT_EQ(relocate_index(index(), {{folder("old"), folder("new")}}).shards_moved, 4U);
   EXPECT_EQ(Index::open(index())->shard(4).path, paths.back());
   EXPECT_EQ(relocate_index(index(), {{folder("other"), folder("new_other")}}).shards_moved, 1U);
@@ -455,11 +455,12 @@ TEST_F(MovedTest, AnIndexOfAnotherNameGetsATableOfItsOwn) {
   fs::rename(index(), renamed);
   move();
   EXPECT_EQ(relocate_index(renamed, {{folder("old"), folder("new")}}).shards_scanned, 0U);
-  build_index(index(), paths_in(folder("new"), 2));  // sweeps tables of its own name
+  // Removes tables that are named after this index.
+  build_index(index(), paths_in(folder("new"), 2));
   EXPECT_EQ(wrong_with(Dataset::open(renamed)), "");
 }
 
-/// Shards on a server that is none.
+/// A remote source without a real server.
 class FakeShards : public RemoteShards {
  public:
   State state(const std::string& url) override {
@@ -522,14 +523,14 @@ TEST_F(RelocateToServerTest, AFolderBecomesUrlsAndComesBack) {
   EXPECT_EQ(shard.url, "https://host/d/a%20b.tar");
   EXPECT_EQ(shard.validator, "\"v1\"");
   EXPECT_EQ(shard.mtime_ns, 0);
-  // From server to server: the version tells, and nothing is to be accepted.
+  // Between two servers the validator identifies the version, so no confirmation is needed.
   EXPECT_EQ(relocate("https://host/d", "s3://bucket/d", false).shards_moved, 4U);
   EXPECT_EQ(Index::open(index())->shard(1).url, "s3://bucket/d/a b.tar");
   server_->validator = "\"v2\"";
   EXPECT_THAT(error_text([&] { relocate("s3://bucket/d", "https://host/d", false); }),
               AllOf(HasSubstr("4 of 4 shards are not what was indexed"),
                     HasSubstr("its source reports another version")));
-  // And back to files.
+  // Relocation from the server back to files.
   EXPECT_THAT(error_text([&] { relocate("s3://bucket/d", folder("old"), false); }),
               HasSubstr("its source reports another version"));
   EXPECT_EQ(relocate("s3://bucket/d", folder("old")).shards_moved, 4U);
@@ -576,7 +577,8 @@ TEST_F(RelocateToServerTest, SecretsOfTheNewPlaceAreUsedAndNotKept) {
   }
 }
 
-// The index has its URLs without signatures, and a user has them with, or in another spelling.
+// The index has URLs without signatures. A user may name the old place with a signature, or in
+// another spelling.
 TEST_F(RelocateToServerTest, ASignatureOfTheOldPlaceIsNoPartOfIt) {
   for (const char* old :
        {"https://host/d?X-Amz-Date=1&X-Amz-Credential=me&X-Amz-Signature=pw",

@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A store that lists its keys.
+/// A remote source that lists its keys.
 class ListedShards : public RemoteShards {
  public:
   explicit ListedShards(std::vector<std::string> urls) : urls_(std::move(urls)) {}
@@ -47,7 +47,7 @@ TEST(SourceListTest, BraceRangesKeepTheirPadding) {
   EXPECT_THAT(expand_sources({"t-{008..011}.tar"}),
               ElementsAre("t-008.tar", "t-009.tar", "t-010.tar", "t-011.tar"));
   EXPECT_THAT(expand_sources({"{8..10}"}), ElementsAre("8", "9", "10"));
-  // As bash and braceexpand: a lone 0 is no padding.
+  // As in bash and braceexpand, a single 0 does not request padding.
   EXPECT_EQ(expand_sources({"{0..10}"}).front(), "0");
   EXPECT_EQ(expand_sources({"{00..100}"}).front(), "000");
   EXPECT_THAT(expand_sources({"{9..010}"}), ElementsAre("009", "010"));

@@ -1,5 +1,5 @@
-// How an index keeps the URLs of its shards: without what is secret, and relative to what they have
-// in common; and that they are fetched as they were given.
+// How an index stores the URLs of its shards: without secrets, and relative to their common part.
+// Also checks that shards are fetched by the URLs that the user gave.
 
 #include <filesystem>
 #include <map>
@@ -31,7 +31,7 @@ using testing::Not;
 
 constexpr const char* kSecret = "swordfish";
 
-/// Files by their URL without secrets, for those who know the secret.
+/// A remote source that serves files only if the URL contains the secret.
 class PrivateShards : public RemoteShards {
  public:
   std::map<std::string, std::string> files;
@@ -66,9 +66,9 @@ class PrivateShards : public RemoteShards {
   }
 };
 
-/// Ways to say who asks.
+/// The ways in which a URL can contain credentials.
 const std::vector<std::pair<std::string, std::string>>& ways() {
-  // What stands before the host, and behind the path.
+  // The text before the host, and the text after the path.
   static const std::vector<std::pair<std::string, std::string>> kWays = {
       {"me:swordfish@", ""},
       {"", "?X-Amz-Date=1&X-Amz-Credential=me&X-Amz-Signature=swordfish"},
@@ -93,7 +93,7 @@ std::vector<std::string> with(std::vector<std::string> urls,
   return urls;
 }
 
-/// The names of files below `folder` that hold the secret.
+/// Returns the names of the files below `folder` that contain the secret.
 std::vector<std::string> telling_files(const std::string& folder) {
   std::vector<std::string> found;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -105,7 +105,7 @@ std::vector<std::string> telling_files(const std::string& folder) {
   return found;
 }
 
-/// The column `url` of the shards, as it lies in the catalogue.
+/// Returns the column `url` of the shards as stored in the catalogue.
 std::vector<std::string> stored_urls(const std::string& path) {
   const std::string bytes = test::read_file(path);
   const sqlite::Database db = sqlite::Database::over_bytes(bytes, path);
@@ -167,7 +167,7 @@ TEST_F(StoredUrlsTest, AnIndexOpenedByUrlsOfTodayFetchesByThem) {
   const auto without = Index::open(index());
   EXPECT_THAT(verify_shard(*without, 4, {.remote = server_}).value_or(""),
               HasSubstr("https://host/data/b/4.tar (HTTP status 403)"));
-  // Queries do not show it either, nor what is exported.
+  // Queries and exported files do not contain it either.
   Query query(opened, "SELECT url FROM shards WHERE shard = 4");
   ASSERT_TRUE(query.next());
   EXPECT_THAT(std::string(query.value(0).bytes), HasSubstr("https://host/data/b/4.tar"));
@@ -206,7 +206,7 @@ TEST_F(StoredUrlsTest, OtherHostsAreStoredWholeAndPathsAsBefore) {
   EXPECT_THAT(telling_files(dir_.path()), ElementsAre());
 }
 
-// Each part has a base of its own, and may be signed by another.
+// Each part of the index may have another base and another signature.
 TEST_F(StoredUrlsTest, PartsOfDifferentBasesMergeIntoWhatOneBuildMakes) {
   build_index(index(), all_signed(0), options());
   std::vector<std::string> parts;
@@ -255,7 +255,7 @@ TEST_F(StoredUrlsTest, WordsAreKeptWithoutSecrets) {
               ElementsAre("https://host/train.json", "s3://b/*.tar"));
   EXPECT_THAT(words_of({"https://me:swordfish@{a,b}/{0..2}.tar?X-Amz-Signature=swordfish&n=1"}),
               ElementsAre("https://{a,b}/{0..2}.tar?n=1"));
-  // Where the braces hold secrets, the pattern becomes what it stands for.
+  // If the braces contain secrets, the pattern is replaced by the URLs that it expands to.
   EXPECT_THAT(words_of({"https://h/{0.tar?sv=1&sig=swordfish1,1.tar?sv=1&sig=swordfish2}"}),
               ElementsAre("https://h/0.tar", "https://h/1.tar"));
   EXPECT_THAT(words_of({"{https://me:swordfish@h,https://you:swordfish@i}/{0..1}.tar", "d/{0..9}"}),
@@ -329,7 +329,8 @@ TEST_F(StoredUrlsTest, ErrorsAboutPatternsShowNone) {
   }
 }
 
-// Whoever wrote the file: a reader joins no URL to nothing, and takes no command for a base.
+// A hostile writer may have set the base. A reader must not build a URL without a base, and must
+// not accept a command as the base.
 TEST_F(StoredUrlsTest, ABaseThatIsNoneIsDamage) {
   const auto rewritten = [&](const std::string& base, const std::string& url) {
     build_index(index(), all_signed(0), options());
@@ -359,7 +360,7 @@ TEST_F(StoredUrlsTest, ABaseThatIsNoneIsDamage) {
   }
 }
 
-// The hash of a part's list is of the URLs as the index has them.
+// The hash of a part's list is computed from the URLs as the index stores them.
 TEST_F(StoredUrlsTest, AGoldenListHash) {
   BuildOptions part = options();
   part.part = BuildOptions::Part{1, 2};

@@ -1,5 +1,5 @@
-// faults.md 7: a shard that is truncated in the middle of a scan or of verify. The process
-// lives, and what was read of it is no index: a typed error, whenever the cut comes.
+// faults.md 7: a shard is truncated during a scan or a verification. The process survives, and a
+// typed error is thrown, whatever the moment of the truncation.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -27,7 +27,8 @@ using testing::AnyOf;
 using testing::HasSubstr;
 
 constexpr int kSamples = 3000;
-/// Rounds go on until a cut came in the middle; a busy machine may need more of them.
+/// Rounds are repeated until a truncation occurred in the middle. A busy machine may need more
+/// rounds.
 constexpr int kMaxRounds = 10'000;
 
 std::string big_tar() {
@@ -61,14 +62,15 @@ class TruncationTest : public testing::TestWithParam<Kind> {
     restore();
   }
 
-  /// The shard as it was, with its time.
+  /// Restores the shard's content and time.
   void restore() const {
     test::write_file(shards_[0], bytes_);
     const timespec times[2] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
     ASSERT_EQ(::utimensat(AT_FDCWD, shards_[0].c_str(), times, 0), 0);
   }
 
-  /// Runs `work` while a thread cuts the shard, at a moment that is as likely early as late.
+  /// Runs `work` while another thread truncates the shard. Early and late moments are equally
+  /// likely.
   template <class Work>
   void run_while_cut(const Work& work) {
     const auto size = static_cast<off_t>(random_() % bytes_.size());
@@ -81,8 +83,8 @@ class TruncationTest : public testing::TestWithParam<Kind> {
     cutter.join();
   }
 
-  /// Runs `work` undisturbed. Moments are drawn from the shortest time that it took: a busy machine
-  /// holds some runs up.
+  /// Runs `work` without truncation, and records its shortest time. Moments are drawn from that
+  /// time, because a busy machine delays some runs.
   template <class Work>
   void measure(const Work& work) {
     const auto begin = steady_clock::now();
@@ -128,7 +130,7 @@ TEST_P(TruncationTest, InTheMiddleOfABuildIsATypedErrorAndNoIndex) {
         ++changed;
         EXPECT_THAT(e.what(), HasSubstr("the shard changed while it was read: '" + shards_[0] +
                                         "'; wait until it is complete"));
-      } catch (const CorruptShard& e) {  // cut before it was opened
+      } catch (const CorruptShard& e) {  // truncated before it was opened
         ++corrupt;
         EXPECT_THAT(e.what(), HasSubstr("'" + shards_[0] + "'"));
       }

@@ -17,7 +17,7 @@ using test::TarBuilder;
 using test::TempDir;
 using testing::HasSubstr;
 
-/// Rewrites a file in place, and puts its time back.
+/// Rewrites a file in place, and restores its time.
 void rewrite(const std::string& path, std::string_view bytes) {
   struct stat before {};
   ASSERT_EQ(::stat(path.c_str(), &before), 0);
@@ -61,7 +61,8 @@ TEST(VerifyTest, FindsEveryFlippedByteOfHeadersAndInFullOfData) {
   const std::string tar = small_tar();
   IndexedTar indexed(tar);
   ASSERT_EQ(indexed.problem_with(tar, true), std::nullopt);
-  std::vector<bool> is_data(tar.size());  // members' bytes and their padding, and the end marker
+  // True for members' data with its padding, and for the end marker.
+  std::vector<bool> is_data(tar.size());
   for (const MemberRecord& m : segment_of(*indexed.index, 0).members()) {
     const std::size_t padded = (m.size_bytes + 511) / 512 * 512;
     for (std::size_t i = 0; i < padded; ++i) is_data[m.data_offset() + i] = true;
@@ -88,7 +89,7 @@ TEST(VerifyTest, SaysWhichMemberDiffers) {
   EXPECT_EQ(indexed.problem_with(changed, false), std::nullopt) << "headers are as they were";
   EXPECT_EQ(indexed.problem_with(changed, true), "the content of 'a.txt' at offset 512 differs");
   changed = tar;
-  changed[512 + 100] = 'X';  // padding
+  changed[512 + 100] = 'X';  // in the padding
   EXPECT_EQ(indexed.problem_with(changed, true),
             "bytes outside of headers and members differ from those that were indexed");
   changed = tar;

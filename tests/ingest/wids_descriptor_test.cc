@@ -1,4 +1,4 @@
-// Wids descriptors: what they mean, and faults.md 42 to 44, hostile ones.
+// Wids descriptors: their meaning, and hostile ones (faults.md 42 to 44).
 
 #include "shardwise/ingest/wids_descriptor.h"
 
@@ -37,7 +37,7 @@ std::optional<ErrorCode> code_of(const std::string& json) {
   return error_code([&] { parse(json); });
 }
 
-/// A descriptor of one shard with this url, as JSON writes it.
+/// Returns a descriptor of one shard with this URL, which must be escaped for JSON.
 std::string with_url(const std::string& url) {
   return R"({"wids_version":1,"shardlist":[{"nsamples":1,"url":")" + url + R"("}]})";
 }
@@ -123,7 +123,7 @@ TEST(WidsDescriptorTest, DataSetsKeepTheirOrderNamesAndWeights) {
   EXPECT_EQ(d.datasets[3].weight, 0);
 }
 
-// faults.md 42
+// Fault under test: tests/faults.md 42.
 TEST(WidsDescriptorTest, HostileValuesAreRefusedWithTheirPlace) {
   const auto shard = [](const std::string& members) {
     return R"({"wids_version":1,"shardlist":[{"url":"a","nsamples":1},{)" + members + "}]}";
@@ -249,7 +249,7 @@ TEST(WidsDescriptorTest, ReferencesGoOneLevelDeep) {
   EXPECT_EQ(error_code([&] { read_wids_descriptor(dir / "g.json"); }), ErrorCode::kUnsupported);
 }
 
-// faults.md 43
+// Fault under test: tests/faults.md 43.
 TEST(WidsDescriptorTest, CommandsAreRefusedAndShellCharactersAreNames) {
   for (const char* url : {"pipe:touch sentinel", "PIPE:touch sentinel", "|touch sentinel"}) {
     EXPECT_EQ(code_of(with_url(url)), ErrorCode::kUnsupported) << url;
@@ -277,7 +277,7 @@ TEST(WidsDescriptorTest, CommandsAreRefusedAndShellCharactersAreNames) {
   EXPECT_THAT(dir.list(), ElementsAre("d.json"));
 }
 
-/// Serves texts by URL.
+/// A remote source that serves texts by URL.
 class TextShards : public RemoteShards {
  public:
   explicit TextShards(std::map<std::string, std::string> texts) : texts_(std::move(texts)) {}
@@ -352,7 +352,7 @@ TEST(WidsDescriptorTest, ARemoteDescriptorNamesWhatLiesBesideIt) {
                           "http://h/y-0.tar", "http://h/y-1.tar"));
 }
 
-// faults.md 44
+// Fault under test: tests/faults.md 44.
 TEST(WidsDescriptorTest, ARemoteDescriptorCannotReachThisMachine) {
   for (const char* url : {"file:///etc/passwd", "file:x", "/etc/passwd", "pipe:cat", "//h/a.tar",
                           "s3://b/a.tar", "gs://b/a.tar"}) {

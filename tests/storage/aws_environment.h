@@ -5,7 +5,8 @@
 
 namespace shardwise::test {
 
-/// An environment that says nothing of AWS, an empty home, and no service of EC2. One thread.
+/// An environment without AWS settings, with an empty home directory and without EC2's metadata
+/// service. Threads: one.
 class AwsEnvironment : public Environment {
  public:
   AwsEnvironment() {

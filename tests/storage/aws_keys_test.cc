@@ -69,7 +69,7 @@ class AwsKeysTest : public ::testing::Test {
     answers_[request] = [text, status] { return std::pair(status, text); };
   }
   void config(const std::string& text) { test::write_file(environment_.home() / "config", text); }
-  /// Where the command line of AWS keeps the token of a session.
+  /// Returns the file in which the AWS command line stores a session's token.
   std::string sso_file(const std::string& session) const {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned size = 0;
@@ -86,7 +86,7 @@ class AwsKeysTest : public ::testing::Test {
 
   test::AwsEnvironment environment_;
   std::map<std::string, std::function<std::pair<int, std::string>()>> answers_;
-  test::LoggedRequest last_;  // as answers_ and num_asked_, by the server's threads one by one
+  test::LoggedRequest last_;  // like answers_ and num_asked_, used by one server thread at a time
   std::atomic<int> num_asked_{0};
   TestHttpServer server_;
   Fetchers::Options options_ = test::quick_options();
@@ -252,14 +252,14 @@ TEST_F(AwsKeysTest, TheTokenOfAnSsoSessionIsRenewedAndWrittenBack) {
       error_text([&] { found(); }),
       AllOf(HasSubstr("the SSO token was not renewed: HTTP status 400)"),
             HasSubstr("run `aws sso login`"), Not(HasSubstr("first")), Not(HasSubstr("c&"))));
-  answers_["POST /oidc/token"] = [&] {  // another process was faster
+  answers_["POST /oidc/token"] = [&] {  // another process renewed the token first
     test::write_file(sso_file("s"), R"({"accessToken":"theirs","expiresAt":")" +
                                         iso_text(std::chrono::hours(1)) + "\"}");
     return std::pair(400, std::string(R"({"error":"invalid_grant"})"));
   };
   EXPECT_EQ(keys(), "theirs");
 
-  // That process is refused a moment before the faster one has written what it was given.
+  // The service refuses this process shortly before the faster process writes its new token.
   std::jthread faster;
   login(std::chrono::seconds(-10));
   answers_["POST /oidc/token"] = [&] {
@@ -273,7 +273,7 @@ TEST_F(AwsKeysTest, TheTokenOfAnSsoSessionIsRenewedAndWrittenBack) {
   EXPECT_EQ(keys(), "later");
   faster.join();
 
-  // "Never", as some say it.
+  // Values with which services express "never".
   for (const char* never : {"9223372036854775807", "1e300", "\"9223372036854775807\""}) {
     renewals(R"({"accessToken":"new","expiresIn":)" + std::string(never) + "}");
     login(std::chrono::seconds(-10));
@@ -365,12 +365,12 @@ TEST_F(AwsKeysTest, KeysOfAServiceAreKeptAndRenewedBeforeTheyExpire) {
 TEST_F(AwsKeysTest, AServiceThatIsAwayDoesNotTakeKeysThatAreStillValid) {
   environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", server_.url("/ecs"));
   AwsKeyChain chain(options_);
-  // Expired already: to be renewed at each use.
+  // The keys have expired, so each use renews them.
   answer("GET /ecs", json_answer("ONE", std::chrono::seconds(-1)));
   EXPECT_EQ(chain.find({}, {}).access_key_id, "ONE");
   answer("GET /ecs", "", 404);
   EXPECT_THAT(error_text([&] { chain.find({}, {}); }), HasSubstr("(HTTP status 404)"));
-  // Valid for an hour, and refused by nobody: the service is not asked.
+  // The keys are valid for an hour and were not refused, so the service is not asked again.
   answer("GET /ecs", json_answer("TWO", kLong));
   EXPECT_EQ(chain.find({}, {}).access_key_id, "TWO");
   answer("GET /ecs", "", 404);
@@ -394,7 +394,7 @@ TEST_F(AwsKeysTest, ManyThreadsAskOnce) {
   EXPECT_EQ(num_asked_, 1);
 }
 
-// A long run: the session's token expires between two attempts.
+// A long run in which the session's token expires between two attempts.
 TEST_F(AwsKeysTest, AFetchGoesOnWithNewKeysWhenTheServerSaysThatTheOldOnesExpired) {
   environment_.set("AWS_CONTAINER_CREDENTIALS_FULL_URI", server_.url("/ecs"));
   options_.s3.endpoint = server_.url("");
@@ -414,7 +414,7 @@ TEST_F(AwsKeysTest, AFetchGoesOnWithNewKeysWhenTheServerSaysThatTheOldOnesExpire
   fetchers.fetch({.url = "s3://bucket/x"}, sink);
   EXPECT_EQ(num_keys, 2);
 
-  int num_failures = 0;  // after a refusal; they are not refusals
+  int num_failures = 0;  // temporary failures after a refusal; they are not refusals
   answers_["GET /bucket/x"] = [&]() -> std::pair<int, std::string> {
     const bool is_old = last_.header("authorization").find("KEY2/") != std::string::npos;
     if (is_old) return {400, "<Error><Code>ExpiredToken</Code></Error>"};

@@ -1,4 +1,4 @@
-// Statistics for node_exporter: what is written, and when.
+// The metrics for node_exporter: their content, and when they are written.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ TEST(CacheMetricsText, IsWhatTheFormatSays) {
   EXPECT_EQ(read.value("shardwise_cache_waited_seconds_total"), 2.05);
   EXPECT_EQ(read.value("shardwise_cache_budget_bytes"), 1'000);
   EXPECT_EQ(read.type("shardwise_cache_budget_bytes"), "gauge");
-  // One printable line of UTF-8, whatever the name is.
+  // Labels are one printable line of UTF-8, even if the directory's name is not.
   EXPECT_EQ(read.labels("shardwise_cache_hits_total"),
             (MetricsText::Labels{{"directory", "/a \"b\"\\\\c\\nd/\\xff"}, {"pid", "42"}}));
 }
@@ -54,7 +54,7 @@ TEST(CacheMetricsText, OfADirectory) {
             0);
 }
 
-/// The reader would see what is wrong.
+/// Shows that the parser of these tests rejects malformed text.
 TEST(CacheMetricsText, TheReaderIsStrict) {
   const std::string head = "# HELP x_total What.\n# TYPE x_total counter\n";
   EXPECT_EQ(MetricsText(head + "x_total{a=\"1\"} 5\n").value("x_total"), 5);

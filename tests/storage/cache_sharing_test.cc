@@ -1,4 +1,4 @@
-// Caches that are only read, and ones that a group shares.
+// Caches that are opened read-only, and caches that a group shares.
 
 #include <grp.h>
 #include <sys/stat.h>
@@ -42,7 +42,7 @@ constexpr uid_t kOther = 54'321;
 constexpr gid_t kGroup = 54'322;
 constexpr uid_t kThird = 54'323;
 
-/// What is wrong with what `body` does as another user, who is in one more group.
+/// Runs `body` as another user with `group` as its only additional group. Returns the error, or "".
 std::string as_user(uid_t user, const std::function<std::string()>& body, gid_t group = kGroup) {
   return test::in_child([&]() -> std::string {
     if (::setgroups(1, &group) != 0 || ::setgid(user) != 0 || ::setuid(user) != 0) {
@@ -74,7 +74,7 @@ class CacheSharingTest : public test::ServedShardsTest {
     how.group_shared = true;
     return how;
   }
-  /// A cache of `user`'s with shard 0, which all may read.
+  /// Makes a cache of `user` with shard 0, which all users may read.
   void make_cache_of(uid_t user) {
     fs::create_directory(dir_ / "home");
     ASSERT_EQ(::chown((dir_ / "home").c_str(), user, user), 0);
@@ -87,7 +87,7 @@ class CacheSharingTest : public test::ServedShardsTest {
     how.fetchers = options().fetchers;
     return ShardCache::open(how);
   }
-  /// Puts other bytes under the name of shard 0, and a record that fits them.
+  /// Replaces shard 0 by other bytes, with a record that matches them.
   void forge() const {
     const std::string path = at_ + "/shards/" + CacheAccess::name_of(request(0));
     const std::string bytes = test::some_bytes(kShardBytes, 666);
@@ -99,7 +99,7 @@ class CacheSharingTest : public test::ServedShardsTest {
     record["start_hash"] = hash64(std::string_view(bytes).substr(0, 4096));
     test::write_file(path + ".json", record.dump());
   }
-  /// Shard 0 as an index with hashes asks for it.
+  /// The request for shard 0 by an index that has hashes.
   CacheRequest hashed(int* num_checks = nullptr) const {
     CacheRequest asked = request(0);
     asked.admission.check_content = [this, num_checks](const std::string& path, const auto&) {
@@ -111,7 +111,7 @@ class CacheSharingTest : public test::ServedShardsTest {
   static std::string mapped(CachedShard shard) { return std::string(shard.map().bytes()); }
 
   std::string at_ = cache_path();
-  /// All files with their sizes, modes, and times of access and change.
+  /// All files, with their sizes, modes, and access and change times.
   using Picture = std::map<std::string, std::vector<std::int64_t>>;
   Picture picture() const {
     Picture all;
@@ -124,7 +124,7 @@ class CacheSharingTest : public test::ServedShardsTest {
   }
 };
 
-// faults.md 70
+// Fault under test: tests/faults.md 70.
 TEST_F(CacheSharingTest, AReadOnlyCacheReadsAndWritesNothing) {
   EXPECT_EQ(read(*ShardCache::open(options()), 0), body(0));
   const Picture before = picture();
@@ -145,7 +145,7 @@ TEST_F(CacheSharingTest, AReadOnlyCacheReadsAndWritesNothing) {
   EXPECT_EQ(server_.gets(path(1)), 0);
 }
 
-// faults.md 70
+// Fault under test: tests/faults.md 70.
 TEST_F(CacheSharingTest, AReaderKeepsAShardFromBeingEvicted) {
   const auto writer = ShardCache::open(options());
   static_cast<void>(read(*writer, 0));
@@ -157,7 +157,7 @@ TEST_F(CacheSharingTest, AReaderKeepsAShardFromBeingEvicted) {
   EXPECT_EQ(writer->prune(0).num_shards, 1U);
 }
 
-// faults.md 70
+// Fault under test: tests/faults.md 70.
 TEST_F(CacheSharingTest, WithoutALocksFileItIsReadAllTheSame) {
   static_cast<void>(read(*ShardCache::open(options()), 0));
   fs::remove(cache_path() + "/locks");
@@ -174,7 +174,7 @@ TEST_F(CacheSharingTest, WhatIsNoCacheIsNotMadeOne) {
   EXPECT_TRUE(fs::is_empty(cache_path()));
 }
 
-// faults.md 70
+// Fault under test: tests/faults.md 70.
 TEST_F(CacheSharingTest, AFolderThatThisUserCannotWriteIsOnlyRead) {
   SHARDWISE_NEEDS_ROOT();
   static_cast<void>(read(*ShardCache::open(options()), 0));
@@ -195,7 +195,7 @@ TEST_F(CacheSharingTest, AFolderThatThisUserCannotWriteIsOnlyRead) {
   EXPECT_EQ(picture(), before);
 }
 
-// faults.md 71
+// Fault under test: tests/faults.md 71.
 TEST_F(CacheSharingTest, AGroupsFilesAreTheGroupsWhateverTheUmask) {
   const mode_t before = ::umask(077);
   {
@@ -217,7 +217,7 @@ TEST_F(CacheSharingTest, AGroupsFilesAreTheGroupsWhateverTheUmask) {
   EXPECT_GE(files, 5) << "the marker, the locks, the count, a shard and its record";
 }
 
-// faults.md 71
+// Fault under test: tests/faults.md 71.
 TEST_F(CacheSharingTest, AnotherMemberOfTheGroupReadsFetchesAndEvicts) {
   SHARDWISE_NEEDS_ROOT();
   const auto mine = ShardCache::open(shared());
@@ -247,7 +247,7 @@ TEST_F(CacheSharingTest, AnotherMemberOfTheGroupReadsFetchesAndEvicts) {
   EXPECT_EQ(read(*mine, 1), body(1));
 }
 
-// faults.md 71
+// Fault under test: tests/faults.md 71.
 TEST_F(CacheSharingTest, ASharedCacheIsUsedAsOneOnlyWhereThatIsSaid) {
   ShardCache::open(shared());
   EXPECT_THAT(error_text([&] { ShardCache::open(options()); }),
@@ -260,7 +260,7 @@ TEST_F(CacheSharingTest, ASharedCacheIsUsedAsOneOnlyWhereThatIsSaid) {
               AllOf(HasSubstr("it is not shared with its group"), HasSubstr("chmod g+rwxs")));
 }
 
-// faults.md 71
+// Fault under test: tests/faults.md 71.
 TEST_F(CacheSharingTest, WhatEverybodyMayWriteToIsRefused) {
   ShardCache::open(shared());
   for (const char* folder : {"", "/shards"}) {
@@ -273,7 +273,7 @@ TEST_F(CacheSharingTest, WhatEverybodyMayWriteToIsRefused) {
   }
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, AnotherUsersCacheIsReadOnlyIfThatIsAsked) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -294,7 +294,7 @@ TEST_F(CacheSharingTest, AnotherUsersCacheIsReadOnlyIfThatIsAsked) {
   EXPECT_EQ(as_user(kThird, refused), "") << "behind a link";
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, AFolderOfAnotherUsersInOnesOwnCacheIsRefused) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -310,7 +310,7 @@ TEST_F(CacheSharingTest, AFolderOfAnotherUsersInOnesOwnCacheIsRefused) {
   }
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, ACacheOfRootsAndAnOwnOneWithoutRightsAreReadByThemselves) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -329,7 +329,7 @@ TEST_F(CacheSharingTest, ACacheOfRootsAndAnOwnOneWithoutRightsAreReadByThemselve
   EXPECT_EQ(as_user(kOther, is_read), "");
 }
 
-// Whoever may not write to it reads what a member of the group brought.
+// A user who cannot write to the directory reads what a member of the group stored.
 TEST_F(CacheSharingTest, ACacheOfRootsThatAGroupMayWriteToIsNotReadByItself) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -378,7 +378,7 @@ TEST_F(CacheSharingTest, WithoutHashesAFileThatItsGroupMayWriteToIsNotUsed) {
   EXPECT_EQ(server_.gets(path(0)), 2);
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, WhatItsOwnerForgedIsFoundByTheIndexsHashes) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -414,18 +414,18 @@ TEST_F(CacheSharingTest, WhatItsOwnerForgedIsFoundByTheIndexsHashes) {
   EXPECT_EQ(as_user(kThird, reader(true)), "");
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, WhatIsMappedIsTheFileThatWasChecked) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
   CachedShard shard = CacheAccess::get(*open(read_only()), hashed());
-  // Its owner waits for the check to be over.
+  // The cache's owner replaces the file after it was checked.
   fs::rename(shard.path(), shard.path() + ".away");
   test::write_file(shard.path(), test::some_bytes(kShardBytes, 666));
   EXPECT_EQ(mapped(std::move(shard)), body(0));
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, WhatAMemberOfTheGroupForgedIsFetchedAgain) {
   SHARDWISE_NEEDS_ROOT();
   const auto mine = ShardCache::open(shared());
@@ -458,7 +458,7 @@ TEST_F(CacheSharingTest, WhatAMemberOfTheGroupForgedIsFetchedAgain) {
   EXPECT_EQ(as_user(kOther, member(1)), "");
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, AFileOfAnotherUsersInAnOwnCacheIsNotUsed) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -472,7 +472,7 @@ TEST_F(CacheSharingTest, AFileOfAnotherUsersInAnOwnCacheIsNotUsed) {
                     }),
             "");
   EXPECT_EQ(file_owner(shard), kOther);
-  // Rights that the file itself gives, as a umask of 0 gave them.
+  // A mode that lets all users write to the file, as a umask of 0 would.
   ::chmod(shard.c_str(), 0666);
   forge();
   EXPECT_EQ(as_user(kOther,
@@ -484,7 +484,7 @@ TEST_F(CacheSharingTest, AFileOfAnotherUsersInAnOwnCacheIsNotUsed) {
             "");
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, WhoMayReplaceAFolderAboveTheCacheCountsAsOneWhoMayWrite) {
   SHARDWISE_NEEDS_ROOT();
   make_cache_of(kOther);
@@ -520,7 +520,7 @@ TEST_F(CacheSharingTest, WhoMayReplaceAFolderAboveTheCacheCountsAsOneWhoMayWrite
   }
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, RightsThatAreGivenLaterCountFromThenOn) {
   const auto cache = ShardCache::open(options());
   int num_checks = 0;
@@ -534,7 +534,7 @@ TEST_F(CacheSharingTest, RightsThatAreGivenLaterCountFromThenOn) {
   EXPECT_EQ(cache->stats().fetched, 2U);
 }
 
-// faults.md 74
+// Fault under test: tests/faults.md 74.
 TEST_F(CacheSharingTest, NobodyElseCanLockTheFilesThatLocksAreTakenOn) {
   const mode_t before = ::umask(0);
   const auto cache = ShardCache::open(options());
@@ -555,7 +555,7 @@ TEST_F(CacheSharingTest, NobodyElseCanLockTheFilesThatLocksAreTakenOn) {
     num_readable += is_for_readers ? 1 : 0;
   }
   EXPECT_EQ(num_readable, 3) << "the marker, a shard and its record";
-  // What an earlier release made is closed.
+  // A locks file that an earlier release created loses its public permissions.
   ::chmod((cache_path() + "/locks").c_str(), 0644);
   static_cast<void>(read(*cache, 0));
   static_cast<void>(fetch->run());
@@ -564,7 +564,7 @@ TEST_F(CacheSharingTest, NobodyElseCanLockTheFilesThatLocksAreTakenOn) {
   EXPECT_EQ(st.st_mode & 0777, 0600U);
 }
 
-// faults.md 74
+// Fault under test: tests/faults.md 74.
 TEST_F(CacheSharingTest, ALockOfWhoeverHadTheFileOpenIsWaitedForAndNamed) {
   ShardCache::Options how = options();
   how.wait_timeout = std::chrono::milliseconds(100);
@@ -584,7 +584,7 @@ TEST_F(CacheSharingTest, ALockOfWhoeverHadTheFileOpenIsWaitedForAndNamed) {
   EXPECT_EQ(read(*cache, 1), body(1));
 }
 
-// faults.md 73
+// Fault under test: tests/faults.md 73.
 TEST_F(CacheSharingTest, ALinkInPlaceOfTheFolderOfFuturesIsNotFollowed) {
   static_cast<void>(ShardCache::open(shared()));
   const std::string mine = dir_ / "documents";

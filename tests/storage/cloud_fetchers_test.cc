@@ -1,5 +1,5 @@
-// Google's, Azure's and the Hub's files, against a server that plays their part; their signatures
-// against published vectors.
+// Tests of fetching from Google, Azure and the Hugging Face Hub against a local server that
+// imitates them. Signatures are compared with published vectors.
 
 #include <gmock/gmock.h>
 
@@ -65,7 +65,7 @@ constexpr char kRfcKey[] =
     "03k2+ZQwVK0JKSHuLFkuQ3U=\n"
     "-----END PRIVATE KEY-----\n";
 
-// RFC 7515, appendix A.2.1.
+// The vector of RFC 7515, appendix A.2.1.
 TEST(SigningTest, Rs256IsThatOfTheRfc) {
   EXPECT_EQ(
       signed_jwt(R"({"alg":"RS256"})",
@@ -84,7 +84,7 @@ TEST(SigningTest, Rs256IsThatOfTheRfc) {
             "made");
 }
 
-// RFC 4231, test cases 1 and 2; RFC 4648, section 10.
+// The vectors of RFC 4231, test cases 1 and 2, and of RFC 4648, section 10.
 TEST(SigningTest, HmacAndBase64AreThoseOfTheRfcs) {
   EXPECT_EQ(hex(hmac_sha256(std::string(20, '\x0b'), "Hi There")),
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
@@ -104,7 +104,7 @@ TEST(SigningTest, HmacAndBase64AreThoseOfTheRfcs) {
   }
 }
 
-// "Authorize with Shared Key" of Microsoft's reference: the examples of the page.
+// The examples in "Authorize with Shared Key", Microsoft's reference of Azure Storage.
 TEST(SigningTest, AzuresStringIsThatOfItsReference) {
   EXPECT_EQ(azure_string_to_sign({}, "myaccount", "/mycontainer",
                                  "restype=container&comp=metadata&timeout=20",
@@ -166,12 +166,12 @@ class CloudTest : public ::testing::Test {
   test::TempDir home_;
   test::Environment environment_;
   std::map<std::string, std::pair<int, std::string>> answers_;
-  test::LoggedRequest last_;  // by the server's threads, one after the other
+  test::LoggedRequest last_;  // used by one server thread at a time
   TestHttpServer server_;
   Fetchers::Options options_ = test::quick_options();
 };
 
-// It would read the credentials, and mean a machine of its own by "localhost".
+// A proxy could read the credentials, and would resolve "localhost" to its own machine.
 TEST_F(CloudTest, NoProxyIsAskedForThisMachine) {
   const TestHttpServer proxy;
   for (const char* name : {"http_proxy", "all_proxy"}) environment_.set(name, proxy.url(""));
@@ -195,7 +195,7 @@ TEST_F(CloudTest, NoProxyIsAskedForThisMachine) {
     EXPECT_GT(server_.requests().size(), before);
     EXPECT_THAT(proxy.requests(), IsEmpty());
   }
-  // Others are left to it.
+  // Requests to other machines do use the proxy.
   options_.bearer_token_file = "";
   EXPECT_NE(error_text([&] { fetched("http://shards.example.invalid/x.tar"); }), "");
   EXPECT_FALSE(proxy.requests().empty());
@@ -258,7 +258,7 @@ TEST_F(CloudTest, GoogleGivesNewTokensToUsersAndMachines) {
                     Not(HasSubstr("s&"))));
 }
 
-// A sum that overflows would make a token void, and the service be asked for each fetch.
+// If the sum overflowed, the token would count as expired, and each fetch would request a new one.
 TEST(ServiceTimeTest, ATimeThatNoClockHasIsTheLatest) {
   const auto now = std::chrono::system_clock::now(), late = now + std::chrono::hours(24 * 36500);
   for (const char* never : {"9223372036854775807", "18446744073709551615", "1e300",
@@ -288,7 +288,7 @@ TEST(ServiceTimeTest, ATimeThatNoClockHasIsTheLatest) {
   EXPECT_EQ(utc(""), "2026-01-02T03:04:05Z");
 }
 
-// https://google.aip.dev/auth/4117
+// Specified in https://google.aip.dev/auth/4117.
 TEST_F(CloudTest, GoogleIsReadByTheTokenOfAnotherProvider) {
   server_.serve("/bucket/x", {.body = "here"});
   environment_.set("GOOGLE_APPLICATION_CREDENTIALS", home_ / "c.json");
@@ -487,7 +487,7 @@ TEST_F(CloudTest, AzuresRefusalOfAnotherClockIsNamed) {
 
 TEST_F(CloudTest, AzuresCredentialsStayWithTheAccountsHost) {
   options_.max_retries = 0;
-  // Its first label is the account's name, but it is another host.
+  // The host's first label equals the account's name, but it is not the account's host.
   environment_.set("AZURE_STORAGE_ACCOUNT", "127");
   environment_.set("AZURE_STORAGE_KEY", "%");
   EXPECT_THAT(error_text([&] { fetched("az://127.0.0.1/box/x.tar"); }),
@@ -503,7 +503,7 @@ TEST_F(CloudTest, AzuresCredentialsStayWithTheAccountsHost) {
               HasSubstr("cannot fetch: "));
   EXPECT_EQ(server_.count("POST", "/login/t/oauth2/v2.0/token"), 0) << "no token is asked for";
 
-  // The host of the endpoint gets them, whatever the account is called.
+  // The endpoint's host gets the credentials, even if its first label is not the account's name.
   environment_.set("AZURE_STORAGE_CONNECTION_STRING",
                    "BlobEndpoint=" + server_.url("/acc") + ";SharedAccessSignature=sig=sesame");
   server_.serve("/acc/box/x.tar", {.body = "here"});
@@ -559,7 +559,7 @@ TEST_F(CloudTest, TheHubIsReadByItsTokenWhichStaysWithTheHub) {
                     Not(HasSubstr("kept"))));
 }
 
-// Each node of a CDN may have ETags of its own: what the Hub says is the version.
+// Each node of a CDN may have its own ETag, so the version is the one that the Hub names.
 TEST_F(CloudTest, TheHubsVersionIsThatOfItsRedirectAndNotOfTheNode) {
   const std::string body = test::some_bytes(300'000);
   TestHttpServer cdn;
@@ -599,7 +599,7 @@ TEST_F(CloudTest, WhatTheHubNamesTheVersionOfGoesOnAtAnotherNode) {
   EXPECT_TRUE(same(sink.bytes, body));
   EXPECT_EQ(cdn.requests().back().header("range"), "bytes=200000-");
   EXPECT_EQ(cdn.requests().back().header("if-range"), "");
-  // A redirect to another version ends it: nothing is put together.
+  // If the redirect names another version, the fetch fails. Parts of two versions are not combined.
   cdn.serve("/blob", {.body = body, .has_many_nodes = true, .cut_after = 200'000, .num_cuts = 1});
   int count = 0;
   server_.serve("/hub/o/n/resolve/main/x",
@@ -638,7 +638,7 @@ TEST_F(CloudTest, TokensAreNotSentWithoutEncryption) {
                     HasSubstr("AZURE_AUTHORITY_HOST")));
   const std::string address = server_.url("");
   for (const std::string host : {"127.0.0.1", "0.0.0.0"}) {
-    // Both lead to this server; of one it is known.
+    // Both addresses lead to this server, but only 127.0.0.1 is known to be this machine.
     std::string url = address;
     url.replace(url.find("127.0.0.1"), 9, host);
     environment_.set("HF_ENDPOINT", url + "/hub");

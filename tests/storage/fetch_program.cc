@@ -1,5 +1,5 @@
-// fetch_program FILE URL...: fetches each URL into FILE, and prints its size or what is wrong. For
-// tests that look at the process from outside, and for timing.
+// fetch_program FILE URL...: fetches each URL into FILE, and prints its size or the error. Used by
+// tests that observe the process from outside, and for timing.
 
 #include <cstdio>
 #include <exception>
@@ -23,7 +23,7 @@ class FileSink : public shardwise::Fetcher::Sink {
   unsigned long long size = 0;
 
  private:
-  shardwise::AtomicFile file_;  // never committed: nothing is left
+  shardwise::AtomicFile file_;  // never committed, so no file remains
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 namespace shardwise::test {
 
-/// Keeps what is fetched.
+/// Collects the fetched bytes in a string.
 class StringSink : public Fetcher::Sink {
  public:
   explicit StringSink(bool restarts = true) : restarts_(restarts) {}
@@ -29,7 +29,7 @@ class StringSink : public Fetcher::Sink {
   bool restarts_;
 };
 
-/// Options that lose no time.
+/// Options with short delays, so that tests are fast.
 inline Fetchers::Options quick_options() {
   Fetchers::Options options;
   options.connect_timeout = std::chrono::milliseconds(2000);
@@ -40,7 +40,7 @@ inline Fetchers::Options quick_options() {
   return options;
 }
 
-/// `size` bytes that are the same each time, and nowhere look alike.
+/// Returns `size` bytes without repetitions. The same arguments give the same bytes.
 inline std::string some_bytes(std::size_t size, std::uint32_t seed = 1) {
   std::string bytes(size, '\0');
   std::uint32_t state = seed;
@@ -51,7 +51,7 @@ inline std::string some_bytes(std::size_t size, std::uint32_t seed = 1) {
   return bytes;
 }
 
-/// Equality of what is too long to print.
+/// Compares texts that are too long to print.
 inline ::testing::AssertionResult same(std::string_view a, std::string_view b) {
   if (a == b) return ::testing::AssertionSuccess();
   const auto [first, second] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());

@@ -1,4 +1,4 @@
-// What http requests carry beside the URL, and how many are sent at a time.
+// What HTTP requests contain in addition to the URL, and how many are sent concurrently.
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -105,7 +105,7 @@ TEST_F(HttpAccessTest, ABearerTokenIsReadAnewForEachFile) {
 TEST_F(HttpAccessTest, ABearerTokenIsNotSentWithoutEncryption) {
   options_.bearer_token_file = home_ / "token";
   test::write_file(home_ / "token", "sesame");
-  // Any user of this machine may listen at a port of it.
+  // Any user of this machine may listen on one of its ports.
   EXPECT_THAT(error_text([&] { fetched(server_.url("/x.tar")); }),
               AllOf(HasSubstr("the bearer token is not sent without encryption"),
                     HasSubstr("Options::bearer_token_loopback")));
@@ -162,7 +162,7 @@ TEST_F(HttpAccessTest, NetrcSaysWhoAsks) {
             "cannot read the netrc file: '" + (home_ / "none") + "'; check its path");
 }
 
-// libcurl reads the file, and passes over what is no line of ASCII: the server then sees nobody.
+// libcurl ignores lines of the file that are not ASCII, so the request would be anonymous.
 TEST_F(HttpAccessTest, ANetrcFileThatIsNoTextIsAnError) {
   const std::string path = home_ / ".netrc", line = "machine 127.0.0.1 login user password p\n";
   std::string wide = "\xFF\xFE";
@@ -186,7 +186,8 @@ TEST_F(HttpAccessTest, ANetrcFileThatIsNoTextIsAnError) {
   options_.netrc_file = path;
   EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
             "cannot read the netrc file: '" + path + "'; check its path");
-  options_.netrc_file = home_ / "pipe";  // as <(pass show netrc): the second request finds nobody
+  // Like <(pass show netrc): a second request finds the pipe empty.
+  options_.netrc_file = home_ / "pipe";
   ASSERT_EQ(::mkfifo(options_.netrc_file.c_str(), 0600), 0);
   EXPECT_EQ(error_text([&] { fetched(server_.url("/x.tar")); }),
             "the netrc file is a pipe, and is read for each request: '" + options_.netrc_file +

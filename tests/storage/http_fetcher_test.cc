@@ -34,7 +34,7 @@ using ::testing::StartsWith;
 
 class HttpFetcherTest : public ::testing::Test {
  protected:
-  /// Serves `file` as /x.tar, and returns its URL.
+  /// Serves `file` as /x.tar. Returns its URL.
   std::string serve(ServedFile file) {
     server_.serve("/x.tar", std::move(file));
     return server_.url("/x.tar");
@@ -88,7 +88,7 @@ TEST_F(HttpFetcherTest, StatAsksForOneByteWhereTheServerKnowsNoHead) {
   EXPECT_EQ(server_.requests().back().header("range"), "bytes=0-0");
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(HttpFetcherTest, Row47_AWeakEtagIsComparedWithTheTimeAndNotSent) {
   const std::string time = "Mon, 02 Jan 2023 00:00:00 GMT";
   const std::string url = serve({.body = "x", .etag = "W/\"1\""});
@@ -109,7 +109,7 @@ TEST_F(HttpFetcherTest, Row47_AWeakEtagIsComparedWithTheTimeAndNotSent) {
   }
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(HttpFetcherTest, Row47_APartOfAFileWithAWeakEtagIsNotGoneOnWith) {
   const std::string body = some_bytes(1'000'000);
   StringSink sink;
@@ -121,7 +121,7 @@ TEST_F(HttpFetcherTest, Row47_APartOfAFileWithAWeakEtagIsNotGoneOnWith) {
   EXPECT_EQ(sink.num_restarts, 1) << "two answers with it need not be of the same bytes";
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(HttpFetcherTest, Row47_AStrongEtagIsAskedForSoThatNoOtherBytesCome) {
   const std::string url = serve({.body = some_bytes(1'000'000), .etag = "\"v2\""});
   EXPECT_EQ(code_of({.url = url, .validator = "\"v1\""}), ErrorCode::kStaleIndex);
@@ -129,13 +129,13 @@ TEST_F(HttpFetcherTest, Row47_AStrongEtagIsAskedForSoThatNoOtherBytesCome) {
   ASSERT_EQ(requests.size(), 2U);
   EXPECT_EQ(requests[0].header("if-match"), "\"v1\"");
   EXPECT_EQ(requests[1].method, "HEAD") << "to see what it is now";
-  // What an index holds may be anything: it is not put into a request unless it is an ETag.
+  // An index may contain any text as validator. It is sent in a request only if it is an ETag.
   EXPECT_EQ(code_of({.url = url, .validator = "\"v1\r\nX-Evil: 1\""}), ErrorCode::kStaleIndex);
   EXPECT_EQ(server_.requests().back().header("if-match"), "");
   EXPECT_EQ(server_.requests().back().header("x-evil"), "");
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(HttpFetcherTest, Row47_AServerThatDoesNotKnowIfMatchIsHeldToItsAnswer) {
   const std::string body = some_bytes(300'000);
   const std::string url = serve({.body = body, .etag = "\"v2\"", .has_if_match = false});
@@ -144,7 +144,7 @@ TEST_F(HttpFetcherTest, Row47_AServerThatDoesNotKnowIfMatchIsHeldToItsAnswer) {
   EXPECT_EQ(error_code([&] { fetchers_.fetch({.url = url, .validator = "\"v1\""}, sink); }),
             ErrorCode::kStaleIndex);
   EXPECT_EQ(sink.bytes, "");
-  // One that refuses what matches: it is asked again, without.
+  // A server that answers 412 although the version is right gets another request without If-Match.
   server_.set_gate(
       [](const test::LoggedRequest& request) -> std::optional<std::pair<int, std::string>> {
         if (request.header("if-match").empty()) return std::nullopt;
@@ -215,7 +215,7 @@ TEST_F(HttpFetcherTest, AFileThatIsNotTheOneAskedForIsStale) {
   EXPECT_THAT(text_of(request), HasSubstr("(version '\"v1\"' then, an unknown one now)"));
 }
 
-// faults.md 10
+// Fault under test: tests/faults.md 10.
 TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
   for (const int status : {400, 401, 403, 404, 410}) {
     const std::string url = serve({.body = "x", .statuses = {status}});
@@ -227,7 +227,7 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
                    (status == 401 || status == 403 ? "the URL has no password" : "check ")));
     EXPECT_EQ(server_.gets("/x.tar"), before + 1);
   }
-  // What says who asks is wrong, or not: the advice goes by that.
+  // Whether the request had credentials determines the remedy.
   const std::string url = server_.url("/x.tar");
   std::string with_password = url;
   with_password.insert(url.find("//") + 2, "me:wrong@");
@@ -241,7 +241,7 @@ TEST_F(HttpFetcherTest, Row10_FourHundredsAreErrorsAtOnce) {
               HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
 }
 
-// faults.md 10
+// Fault under test: tests/faults.md 10.
 TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTimes) {
   for (const int status : {408, 429, 500, 502, 503, 504}) {
     std::string url = serve({.body = "here", .statuses = {status, status}});
@@ -261,7 +261,8 @@ TEST_F(HttpFetcherTest, Row10_FiveHundredsAndTooManyRequestsAreTriedAgainAFewTim
 
 TEST_F(HttpFetcherTest, RetryAfterIsHeldToForAsLongAsTheFetchMayTry) {
   Fetchers::Options options = quick_options();
-  options.retry_for = std::chrono::milliseconds(300);  // longer than the longest own delay
+  // Longer than the longest pause that the fetcher chooses itself.
+  options.retry_for = std::chrono::milliseconds(300);
   fetchers_ = Fetchers(options);
   for (const char* when : {"1", "99999999999999999", "Fri, 31 Dec 2100 23:59:59 GMT"}) {
     const std::string url = serve({.body = "here",
@@ -274,7 +275,7 @@ TEST_F(HttpFetcherTest, RetryAfterIsHeldToForAsLongAsTheFetchMayTry) {
   }
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(HttpFetcherTest, AnOutageIsSaidOnceAndLastsAsLongAsItMay) {
   Fetchers::Options options;
   options.retry_base_delay = options.retry_max_delay = std::chrono::milliseconds(1);
@@ -309,7 +310,7 @@ TEST_F(HttpFetcherTest, AnOutageIsSaidOnceAndLastsAsLongAsItMay) {
   EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 1 attempt)"));
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(HttpFetcherTest, AServerThatRefusesConnectionsIsTriedUntilItIsThere) {
   LateServer server;
   Fetchers::Options options = quick_options();
@@ -333,11 +334,12 @@ TEST_F(HttpFetcherTest, AHostThatHasNeverAnsweredAndMayBeMisspeltIsNotTriedForLo
   fetchers_ = Fetchers(options);
   LateServer server;
   server.open();
-  const std::string url = "https" + server.url("/x.tar").substr(4);  // it speaks no TLS
+  // The server does not speak TLS.
+  const std::string url = "https" + server.url("/x.tar").substr(4);
   EXPECT_EQ(code_of({.url = url, .cancel = &cancel}), ErrorCode::kCancelled);
 }
 
-// faults.md 11: a proxy's page, or half a file, comes once.
+// faults.md 11: a proxy's page or a truncated file is received once.
 TEST_F(HttpFetcherTest, Row11_WhatComesWrongIsFetchedAgainUntilItIsWrongInTheSameWay) {
   const std::string body = some_bytes(300'000);
   ServedFile file{.body = body, .excess = "more"};
@@ -361,11 +363,11 @@ TEST_F(HttpFetcherTest, Row11_WhatComesWrongIsFetchedAgainUntilItIsWrongInTheSam
 TEST(BackoffTest, OnlyBytesThatAreNewAndNotTooSlowStartTheTimeAnew) {
   Fetchers::Options options = quick_options();
   const Fetcher::Request request{.url = "http://a/x"};
-  Backoff backoff(options, request);  // of two retries
+  Backoff backoff(options, request);  // allows two retries
   EXPECT_TRUE(backoff.wait_for_next({}));
   backoff.reached(1'000'000);
   EXPECT_TRUE(backoff.wait_for_next({}));
-  backoff.reached(900'000);  // again from the start
+  backoff.reached(900'000);  // the transfer has restarted
   EXPECT_TRUE(backoff.wait_for_next({}));
   EXPECT_FALSE(backoff.wait_for_next({}));
   options.low_speed_bytes_per_second = 1'000'000'000;
@@ -382,7 +384,7 @@ TEST(BackoffTest, WhatIsWrongInAnotherWayEachTimeIsTriedAgain) {
   EXPECT_FALSE(backoff.wait_after_wrong("hash 2"));
 }
 
-// faults.md 11
+// Fault under test: tests/faults.md 11.
 TEST_F(HttpFetcherTest, Row11_ACutTransferGoesOnWhereItWas) {
   const std::string body = some_bytes(1'000'000);
   const std::string url = serve({.body = body, .cut_after = 300'000});
@@ -402,10 +404,11 @@ TEST_F(HttpFetcherTest, Row11_ACutTransferGoesOnWhereItWas) {
   EXPECT_TRUE(same(fetched({.url = url}), body));
 }
 
-// faults.md 11
+// Fault under test: tests/faults.md 11.
 TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
   Fetchers::Options options = quick_options();
-  options.low_speed_bytes_per_second = 1'000'000'000;  // a byte a try is no progress
+  // One byte per attempt is too slow to count as progress.
+  options.low_speed_bytes_per_second = 1'000'000'000;
   fetchers_ = Fetchers(options);
   const std::string url = serve({.body = some_bytes(1000), .cut_after = 1});
   EXPECT_THAT(text_of({.url = url}), AllOf(StartsWith("cannot fetch: '" + url + "' ("),
@@ -414,7 +417,7 @@ TEST_F(HttpFetcherTest, Row11_CutsWithoutEndOfItAreGivenUp) {
   EXPECT_THAT(text_of({.url = url}), HasSubstr(", after 3 attempts); try again later"));
 }
 
-// faults.md 11
+// Fault under test: tests/faults.md 11.
 TEST_F(HttpFetcherTest, Row11_ACutWithoutRangesOrValidatorStartsAgain) {
   const std::string body = some_bytes(1'000'000);
   ServedFile without_ranges{.body = body, .has_ranges = false, .cut_after = 600'000, .num_cuts = 1};
@@ -449,7 +452,7 @@ TEST_F(HttpFetcherTest, AFileThatChangesWhileItIsFetchedIsNeverMixed) {
   EXPECT_THAT(error_text([&] { fetchers_.fetch({.url = serve(file)}, stubborn); }),
               HasSubstr("(the file changed while it was fetched)"));
 
-  // A server that takes no notice of If-Range: the part it sends is of another file.
+  // The server ignores If-Range, and sends a part of another version.
   file.before_get = [&, count = 0](ServedFile& it) mutable {
     if (++count == 2) it.body = new_body, it.etag = "\"v1\"", it.extra_headers = "ETag: \"v2\"\r\n";
   };
@@ -458,7 +461,7 @@ TEST_F(HttpFetcherTest, AFileThatChangesWhileItIsFetchedIsNeverMixed) {
   EXPECT_TRUE(same(third.bytes, new_body));
 }
 
-// faults.md 11
+// Fault under test: tests/faults.md 11.
 TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
   const std::string body = some_bytes(10'000);
   EXPECT_EQ(code_of({.url = serve({.body = body, .length_error = 100})}), ErrorCode::kFetch);
@@ -473,7 +476,8 @@ TEST_F(HttpFetcherTest, Row11_LengthsThatAreNotTrueAreErrors) {
             ErrorCode::kFetch);
 }
 
-// faults.md 11: also where the body ends with a buffer of the library's.
+// faults.md 11: bytes after the body are detected even if the body ends at the end of a buffer of
+// libcurl.
 TEST_F(HttpFetcherTest, Row11_ExcessIsSeenWhateverTheSize) {
   for (const std::size_t size : {1U, 16'384U, 65'536U, 262'144U, 524'288U, 1'048'576U}) {
     EXPECT_THAT(text_of({.url = serve({.body = some_bytes(size), .excess = "more"})}),
@@ -482,13 +486,13 @@ TEST_F(HttpFetcherTest, Row11_ExcessIsSeenWhateverTheSize) {
   }
 }
 
-// faults.md 12: libcurl may find that the last bytes came too slowly when they are there already.
+// faults.md 12: libcurl may report that the last bytes came too slowly although they have arrived.
 TEST(HttpDownloadTest, Row12_AnAnswerOfWhichAllCameIsWholeHoweverItsTransferEnded) {
   const std::string body = some_bytes(1000);
   struct Case {
     int status;
     Fetcher::Range range;
-    std::size_t num_bytes;  // that come before the transfer ends
+    std::size_t num_bytes;  // number of bytes that arrive before the transfer ends
     CURLcode code;
     bool has_excess, is_whole;
   };
@@ -544,7 +548,7 @@ TEST(HttpDownloadTest, AnAnswerWithoutALengthMayNotTakeForever) {
   HttpDownload patient(request, sink, versions, std::chrono::hours(1));
   patient.begin(answer);
   EXPECT_TRUE(patient.write("more"));
-  // Of one with a length it is known when it ends.
+  // An answer with a length ends by itself, so it has no time limit.
   answer.is_chunked = false;
   answer.length = 8;
   HttpDownload with_length(request, sink, versions, std::chrono::milliseconds(-1));
@@ -573,7 +577,8 @@ TEST_F(HttpFetcherTest, ContentEncodingIsNamedWhereItMayBeTheCause) {
          .extra_headers = "x-goog-stored-content-encoding: gzip\r\n"});
   EXPECT_THAT(text_of({.url = url, .range = {1, 3}}),
               HasSubstr("stored with Content-Encoding: gzip, sent without it)"));
-  // What is stored so, as a .tar.gz may be, is read as it is; what no reader knows is not.
+  // A file stored with this encoding, e.g. a .tar.gz, is returned unchanged. An encoding that no
+  // reader supports is an error.
   EXPECT_EQ(fetched({.url = serve({.body = "12345", .extra_headers = gzip})}), "12345");
   serve({.body = "12345", .extra_headers = "Content-Encoding: BR\r\n"});
   EXPECT_THAT(text_of({.url = url}),
@@ -588,7 +593,7 @@ TEST_F(HttpFetcherTest, AServerThatGivesSeveralVersionsIsTold) {
       AllOf(HasSubstr("the file changed at its source: "),
             HasSubstr("(version '\"node-1\"' then, '\"node-"),
             HasSubstr(" now); the server named both within seconds, with the same size: ")));
-  // One of another size was replaced.
+  // If the sizes differ, the file was replaced.
   serve({.body = "12345", .etag = "\"v1\""});
   fetchers_.stat({.url = url});
   serve({.body = "123456", .etag = "\"v2\""});
@@ -596,7 +601,7 @@ TEST_F(HttpFetcherTest, AServerThatGivesSeveralVersionsIsTold) {
               HasSubstr(" now); run `shardwise index` again"));
 }
 
-// faults.md 12
+// Fault under test: tests/faults.md 12.
 TEST_F(HttpFetcherTest, Row12_AStallIsCutAndTriedAgain) {
   Fetchers::Options options = quick_options();
   options.low_speed_bytes_per_second = 1'000'000;
@@ -607,7 +612,7 @@ TEST_F(HttpFetcherTest, Row12_AStallIsCutAndTriedAgain) {
   EXPECT_EQ(server_.requests().back().header("range"), "bytes=100000-");
 }
 
-// faults.md 12: a drip below the limit ends too, and others are served meanwhile.
+// faults.md 12: a transfer below the speed limit also ends, and other fetches proceed meanwhile.
 TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
   Fetchers::Options options = quick_options();
   options.max_retries = 0;
@@ -631,7 +636,7 @@ TEST_F(HttpFetcherTest, Row12_ASlowDripEndsAndOthersAreServedMeanwhile) {
                           HasSubstr("low_speed_time")));
 }
 
-// faults.md 12
+// Fault under test: tests/faults.md 12.
 TEST_F(HttpFetcherTest, Row12_CancelEndsAStallWithinAboutASecond) {
   Fetchers::Options options = quick_options();
   options.low_speed_time = std::chrono::seconds(100);
@@ -662,12 +667,12 @@ TEST_F(HttpFetcherTest, CancelEndsTheWaitBetweenAttempts) {
   canceller.join();
 }
 
-// faults.md 13: no header tells of it; a hash in the index does.
+// faults.md 13: headers do not reveal this fault; only a hash in the index does.
 TEST_F(HttpFetcherTest, Row13_WrongBytesOfTheRightLengthComeAsTheyAre) {
   EXPECT_EQ(fetched({.url = serve({.body = "wrong bytes"})}), "wrong bytes");
 }
 
-// faults.md 14
+// Fault under test: tests/faults.md 14.
 TEST_F(HttpFetcherTest, Row14_RedirectsAreFollowedFiveTimes) {
   server_.serve("/5", {.redirect_to = "/4"});
   server_.serve("/4", {.redirect_to = server_.url("/3")});
@@ -684,7 +689,7 @@ TEST_F(HttpFetcherTest, Row14_RedirectsAreFollowedFiveTimes) {
               HasSubstr("(more than 5 redirects); the server redirects in circles"));
 }
 
-// faults.md 14
+// Fault under test: tests/faults.md 14.
 TEST_F(HttpFetcherTest, Row14_RedirectsToOtherSchemesAreRefused) {
   for (const std::string to : {"file:///etc/passwd", "FILE:///etc/passwd", "ftp://127.0.0.1/x",
                                "gopher://127.0.0.1/x", "s3://bucket/key", "pipe:cat", "data:,x"}) {
@@ -699,7 +704,7 @@ TEST_F(HttpFetcherTest, Row14_RedirectsToOtherSchemesAreRefused) {
   }
 }
 
-// faults.md 14: what goes to the first host does not go to the second.
+// faults.md 14: credentials for the first host are not sent to the second.
 TEST_F(HttpFetcherTest, Row14_CredentialsStayWithTheirHost) {
   TestHttpServer other;
   other.serve("/x.tar", {.body = "here"});
@@ -791,7 +796,7 @@ TEST_F(HttpFetcherTest, ManyThreadsFetchAtOnce) {
 
 void ignore_signal(int) {}
 
-// faults.md 28
+// Fault under test: tests/faults.md 28.
 TEST_F(HttpFetcherTest, Row28_SignalsDoNotDisturb) {
   const std::string body = some_bytes(3'000'000);
   const std::string url = serve({.body = body,
@@ -800,7 +805,8 @@ TEST_F(HttpFetcherTest, Row28_SignalsDoNotDisturb) {
                                  .drip_wait = std::chrono::milliseconds(1)});
   EXPECT_EQ(test::in_child([&]() -> std::string {
               struct sigaction action {};
-              action.sa_handler = ignore_signal;  // without SA_RESTART
+              // SA_RESTART is not set, so system calls are interrupted.
+              action.sa_handler = ignore_signal;
               ::sigaction(SIGALRM, &action, nullptr);
               ::signal(SIGPIPE, SIG_DFL);
               const itimerval every{{0, 1000}, {0, 1000}};
@@ -883,7 +889,7 @@ TEST(FetchersTest, OptionsThatCannotBeMeantAreRefused) {
   EXPECT_THAT(text([](Fetchers::Options& o) { o.user_agent = "a\r\nb"; }), HasSubstr("user_agent"));
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST(FileFetcherTest, Row47_AFileThatChangesWhileItIsReadIsStale) {
   const test::TempDir dir;
   const std::string path = dir / "x.tar";

@@ -1,4 +1,4 @@
-// How long credentials are kept, by a clock that goes as told.
+// How long credentials are cached, by a clock that the test sets.
 #include "storage/kept_credentials.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ struct ToldClock {
 };
 
 struct Pass {
-  int number = 0;  // 0: none
+  int number = 0;  // 0 means no credentials
   std::optional<ToldClock::time_point> expires = {};
 
   bool are_there() const { return number != 0; }
@@ -29,7 +29,8 @@ struct Pass {
 class KeptCredentialsTest : public ::testing::Test {
  protected:
   KeptCredentialsTest() { ToldClock::at = {}; }
-  /// What is taken at this time; a service that is asked gives the next number.
+  /// Returns the number of the credentials at the time `at`. Each request to the service returns
+  /// the next number.
   int taken(std::chrono::seconds at, const Refused& refused = {}, const std::string& name = "me") {
     ToldClock::at = ToldClock::time_point(at);
     const auto ask = [&](const CancelToken&) -> Pass {

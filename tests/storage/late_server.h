@@ -12,7 +12,8 @@
 
 namespace shardwise::test {
 
-/// A server that refuses connections until it is opened, and then answers each with "here".
+/// A server that refuses connections until open() is called. Afterwards it answers each request
+/// with "here".
 class LateServer {
  public:
   LateServer() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {

@@ -10,8 +10,8 @@
 
 namespace shardwise::test {
 
-/// A strict reader of Prometheus' text format, version 0.0.4, as far as it knows counters and
-/// gauges without time stamps. What a scrape would refuse, or merely tolerate, throws.
+/// A strict parser of Prometheus' text format, version 0.0.4, for counters and gauges without
+/// timestamps. Throws for text that Prometheus would reject or only tolerate.
 class MetricsText {
  public:
   using Labels = std::map<std::string, std::string>;
@@ -31,7 +31,7 @@ class MetricsText {
     }
   }
 
-  /// Of a family with one sample.
+  /// The value of a family that has one sample.
   double value(const std::string& name) const { return values_.at(name).begin()->second; }
   const Labels& labels(const std::string& name) const { return values_.at(name).begin()->first; }
   std::size_t size() const { return values_.size(); }

@@ -10,12 +10,13 @@
 
 namespace shardwise::test {
 
-/// nginx, in front of the folder www of `dir`, until this goes.
+/// Runs nginx, which serves the folder www of `dir`, until this object is destroyed.
 class Nginx {
  public:
-  /// @param program  as find_program("nginx") gives it.
-  /// @param http     lines for its http block; @param server for its one server, with `listen`.
-  /// @param port     what is asked until it answers.
+  /// @param program  the result of find_program("nginx").
+  /// @param http     lines for nginx's http block.
+  /// @param server   lines for its only server block, including `listen`.
+  /// @param port     port that the constructor polls until nginx answers.
   Nginx(const std::string& program, const TempDir& dir, const std::string& http,
         const std::string& server, int port)
       : server_((write_configuration(dir, http, server),
@@ -29,7 +30,7 @@ class Nginx {
  private:
   static void write_configuration(const TempDir& dir, const std::string& http,
                                   const std::string& server) {
-    // Its workers may be of another user, who must be able to read this.
+    // nginx's workers may run as another user, who must be able to read these files.
     std::filesystem::permissions(dir.path(), std::filesystem::perms(0755));
     std::filesystem::create_directories(dir / "www");
     std::filesystem::create_directories(dir / "tmp");

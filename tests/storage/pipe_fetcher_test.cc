@@ -64,7 +64,7 @@ TEST(SplitCommandTest, MalformedCommandsAreRefused) {
       "arguments");
 }
 
-// faults.md 43
+// Fault under test: tests/faults.md 43.
 TEST_F(PipeFetcherTest, Row43_NoCommandRunsUnlessAllowed) {
   const std::string sentinel = dir_ / "sentinel";
   StringSink sink;
@@ -81,7 +81,7 @@ TEST_F(PipeFetcherTest, Row43_NoCommandRunsUnlessAllowed) {
   EXPECT_TRUE(std::filesystem::exists(sentinel));
 }
 
-// faults.md 43
+// Fault under test: tests/faults.md 43.
 TEST_F(PipeFetcherTest, Row43_ThereIsNoShell) {
   const std::string sentinel = dir_ / "sentinel";
   for (const std::string tail :

@@ -1,5 +1,5 @@
-// faults.md 69
-// Large shards that come in parts, by several requests at a time.
+// Fault under test: tests/faults.md 69.
+// Large shards that are fetched in parts by several concurrent requests.
 #include "storage/range_download.h"
 
 #include <atomic>
@@ -32,7 +32,7 @@ constexpr std::size_t kBytes = (std::size_t{36} << 20) + 12345;
 constexpr std::uint64_t kPieceBytes = std::uint64_t{8} << 20;
 constexpr char kPath[] = "/large.tar";
 
-/// Bytes that are not the same in any two parts; made fast, also under a sanitizer.
+/// Returns bytes that differ in any two parts. Generating them is fast, even under a sanitizer.
 std::string large_bytes(std::uint32_t seed) {
   const std::string block = test::some_bytes((64 << 10) + 13, seed);
   std::string bytes;
@@ -73,7 +73,7 @@ class RangeDownloadTest : public ::testing::Test {
     const std::filesystem::directory_iterator all(dir_ / "cache/shards");
     return static_cast<std::size_t>(std::distance(begin(all), end(all)));
   }
-  /// The GETs with a range, and those without.
+  /// Returns the number of GET requests with a range, and of those without.
   std::pair<int, int> num_gets() const {
     std::pair<int, int> counts;
     for (const auto& asked : server_.requests()) {
@@ -137,7 +137,7 @@ TEST_F(RangeDownloadTest, PartsThatAreCutGoOnWhereTheyWere) {
   EXPECT_EQ(num_gets().second, 0);
 }
 
-/// How a server sends other parts than it was asked for.
+/// A way in which a server sends a part incorrectly.
 struct WrongParts {
   const char* name;
   std::function<void(ServedFile&)> spoil;
@@ -147,7 +147,7 @@ class WrongPartsTest : public RangeDownloadTest,
                        public ::testing::WithParamInterface<WrongParts> {};
 
 TEST_P(WrongPartsTest, TheWholeComesInOneStream) {
-  // HEAD promises parts, and the first answer is right.
+  // HEAD says that ranges are supported, and the first part is correct.
   const auto num = std::make_shared<std::atomic<int>>(0);
   serve({.before_get = [num, spoil = GetParam().spoil](ServedFile& file) {
     if (++*num > 1) spoil(file);
@@ -177,7 +177,8 @@ TEST_F(RangeDownloadTest, ASourceThatChangesBetweenPartsIsStaleAndNothingIsKept)
   EXPECT_EQ(num_files(), 0U);
 }
 
-// Without a validator in the index, what HEAD says holds for all parts. The new one comes whole.
+// If the index has no validator, all parts must have the version that HEAD named. The new version
+// is fetched whole.
 TEST_F(RangeDownloadTest, PartsOfTwoVersionsAreNeverPutTogether) {
   const auto num = std::make_shared<std::atomic<int>>(0);
   std::string second = large_bytes(2);
@@ -200,7 +201,7 @@ TEST_F(RangeDownloadTest, AShardOfAnotherSizeIsStale) {
 
 TEST_F(RangeDownloadTest, AServerThatRefusesAPartEndsAllOfThem) {
   const auto num = std::make_shared<std::atomic<int>>(0);
-  serve({.pause_at = kPieceBytes,  // the other parts never come
+  serve({.pause_at = kPieceBytes,  // the other parts never arrive
          .pauses = std::make_shared<std::atomic<bool>>(true),
          .before_get = [num](ServedFile& file) {
            if (++*num == 4) file.statuses = std::vector<int>(20, 403);
@@ -249,7 +250,8 @@ TEST_F(RangeDownloadTest, WhatIsWantedIsAskedForFirst) {
             "bytes=" + std::to_string(kWanted) + "-" + std::to_string(kWanted + kPieceBytes - 1));
 }
 
-#ifndef __SANITIZE_THREAD__  // it lets no thread begin in a child of a process with threads
+// ThreadSanitizer cannot start threads in a child of a process with threads.
+#ifndef __SANITIZE_THREAD__
 
 struct KillAfter {
   static inline std::atomic<int> countdown{0};

@@ -1,8 +1,8 @@
-"""Reads a shard cache, written from docs/formats/cache-directory.md alone: python3 read_cache.py DIR
+"""Reads a shard cache: python3 read_cache.py DIR
 
-Prints one JSON line a shard, sorted by name: whether it is what its record says, and the bytes of the locks file that stand for
-it. With --batch it reads one JSON array a line on its standard input, [source, compression, validator], and prints what such a
-shard is called, or null where the page refuses the URL.
+Written only from docs/formats/cache-directory.md. Prints one JSON line per shard, sorted by name: whether the shard matches its
+record, and which bytes of the locks file belong to it. With --batch, each line of standard input is a JSON array [source,
+compression, validator]. For each line it prints the name of such a shard, or null if the URL is invalid by that page.
 """
 
 import json
@@ -67,7 +67,7 @@ def canonical_url(url):
     return scheme.lower() + b"://" + host.lower() + without_dots(normalised(slash + path) or b"/") + mark + normalised(query)
 
 
-# Of each scheme the names that make a signature, and those that belong to it.
+# For each signing scheme: the names of parameters that identify it, and of all parameters that it uses.
 SCHEMES = [(marks.split(), parts.split()) for marks, parts in (
     (b"x-amz-signature", b"x-amz-*"),
     (b"x-goog-signature", b"x-goog-*"),
@@ -119,7 +119,7 @@ def joined(halves):
 
 
 def note_of(path, shard_hash):
-    """The hash128 of the note's text, in hexadecimal; None if there is none to be used."""
+    """Returns the hash128 of the note's text in hexadecimal; None if there is no valid note of this shard."""
     try:
         with open(path, "rb") as file:
             data = file.read()

@@ -1,5 +1,5 @@
-// The fetchers against the distribution's nginx, over http and https; and what the kernel sees of
-// them.
+// The fetchers against the distribution's nginx, over http and https. Also checks which system
+// calls they make.
 
 #include <openssl/evp.h>
 #include <openssl/pem.h>
@@ -34,7 +34,7 @@ using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-/// Writes a key and a certificate for localhost that it has signed itself.
+/// Writes a key and a self-signed certificate for localhost.
 void write_certificate(const std::string& key_path, const std::string& certificate_path) {
   const std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)> key(EVP_RSA_gen(2048), EVP_PKEY_free);
   const std::unique_ptr<X509, void (*)(X509*)> certificate(X509_new(), X509_free);
@@ -63,7 +63,7 @@ void write_certificate(const std::string& key_path, const std::string& certifica
   write(certificate_path, [&](std::FILE* file) { return PEM_write_X509(file, certificate.get()); });
 }
 
-/// nginx with a folder of its own, on two free ports.
+/// Runs nginx with its own folder on two free ports.
 class NginxTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -95,7 +95,8 @@ class NginxTest : public ::testing::Test {
   std::string tls_url(const std::string& path) const {
     return "https://localhost:" + std::to_string(tls_port_) + path;
   }
-  /// That of the server's certificate, as files in a folder of authorities are named.
+  /// Returns the hash of the certificate's subject, which names its file in a folder of
+  /// authorities.
   std::string subject_hash() const {
     std::FILE* const file = std::fopen((dir_ / "cert.pem").c_str(), "r");
     if (file == nullptr) throw std::runtime_error("no cert.pem");
@@ -138,7 +139,7 @@ TEST_F(NginxTest, FilesAndRangesComeOverHttpAndHttps) {
     EXPECT_EQ(file.validator.front(), '"');
     EXPECT_TRUE(same(fetched({.url = whole, .validator = file.validator}), body));
   }
-  EXPECT_EQ(fetched({.url = url("/a b'.txt")}).size(), 10'000U);  // and not as gzip
+  EXPECT_EQ(fetched({.url = url("/a b'.txt")}).size(), 10'000U);  // and is not compressed with gzip
 }
 
 TEST_F(NginxTest, AFileThatWasReplacedIsStale) {
@@ -149,7 +150,7 @@ TEST_F(NginxTest, AFileThatWasReplacedIsStale) {
             ErrorCode::kStaleIndex);
 }
 
-// faults.md 10
+// Fault under test: tests/faults.md 10.
 TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
   put("private/x.tar", "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = url("/none.tar")}); }),
@@ -165,7 +166,7 @@ TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
                     ::testing::Not(HasSubstr("wrong"))));
 }
 
-// faults.md 14
+// Fault under test: tests/faults.md 14.
 TEST_F(NginxTest, Row14_NoRedirectLeavesEncryption) {
   put("x.tar", "plain");
   EXPECT_EQ(fetched({.url = url("/down")}), "plain");
@@ -204,7 +205,7 @@ TEST_F(NginxTest, TheEnvironmentNamesAuthorities) {
                 HasSubstr("check " + std::string(name) + ", which is '" + (dir_ / "none.pem")));
   }
 
-  // A folder has a link for each certificate, named after its subject's hash.
+  // The folder has a link to each certificate, which is named after the hash of the subject.
   const std::string folder = dir_ / "authorities";
   std::filesystem::create_directory(folder);
   environment_.set("SSL_CERT_DIR", folder);
@@ -228,7 +229,7 @@ TEST_F(NginxTest, OnlyAuthoritiesThatAreNamedAreTrusted) {
                         (dir_ / "other.pem") + "', which Fetchers::Options::ca_file names"));
 }
 
-// faults.md 43: whatever stands in the URL, http runs no program.
+// faults.md 43: whatever the URL contains, fetching over http starts no program.
 TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   const auto strace = test::find_program("strace");
   if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";
@@ -240,7 +241,7 @@ TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   server.serve("/file", {.redirect_to = "file:///etc/passwd"});
   const std::string sentinel = dir / "sentinel";
   std::vector<std::string> arguments = {*strace, "-f", "-qq", "-e", "trace=execve,execveat",
-                                        // No leaks are found in a process that is traced.
+                                        // Leak detection does not work in a traced process.
                                         "-E", "ASAN_OPTIONS=detect_leaks=0", "-o", dir / "trace",
                                         SHARDWISE_FETCH_PROGRAM, dir / "out"};
   for (const std::string tail : {"/x.tar", "/away", "/file", "/none"}) {
@@ -264,7 +265,8 @@ TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   for (std::string line; std::getline(lines, line);) {
     if (line.find("exec") != std::string::npos) execs.push_back(line);
   }
-  EXPECT_THAT(execs, ::testing::ElementsAre(HasSubstr("fetch_program")));  // itself
+  // Only the program itself was executed.
+  EXPECT_THAT(execs, ::testing::ElementsAre(HasSubstr("fetch_program")));
   EXPECT_FALSE(std::filesystem::exists(sentinel));
   EXPECT_GE(server.gets("/x.tar"), 9);
 }

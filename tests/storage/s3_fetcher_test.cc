@@ -49,7 +49,7 @@ std::string sha256_hex(std::string_view text) {
   return hex({reinterpret_cast<const char*>(digest), sizeof digest});
 }
 
-/// What stands after `from` and before the next `to`.
+/// Returns the text after `from`, up to the next `to`.
 std::string between(const std::string& text, const std::string& from, char to) {
   const std::size_t found = text.find(from);
   if (found == std::string::npos) return {};
@@ -57,7 +57,7 @@ std::string between(const std::string& text, const std::string& from, char to) {
   return text.substr(begin, text.find(to, begin) - begin);
 }
 
-/// What is wrong with a request's signature by AWS's rules (signature version 4); "" if nothing is.
+/// Checks a request's signature by AWS's rules (signature version 4). Returns the error, or "".
 std::string signature_fault(const test::LoggedRequest& request, const std::string& region) {
   const std::string authorization = request.header("authorization");
   const std::string credential = between(authorization, "Credential=", ',');
@@ -119,7 +119,7 @@ class S3FetcherTest : public ::testing::Test {
   test::AwsEnvironment environment_;
   TestHttpServer server_;
   Fetchers::Options options_ = test::quick_options();
-  std::string fault_;  // written by the server's threads, one after the other
+  std::string fault_;  // written by one server thread at a time
 };
 
 TEST_F(S3FetcherTest, RequestsAreSigned) {
@@ -240,7 +240,7 @@ TEST_F(S3FetcherTest, AccessIsLookedUpInTheOrderThatIsPromised) {
             "access key, or neither");
 }
 
-/// Answers requests for lists of `keys`, of which a page has `page_size`.
+/// Answers requests for a listing of `keys`, with `page_size` keys per page.
 std::pair<int, std::string> list_answer(const std::string& target,
                                         const std::vector<std::string>& keys,
                                         std::size_t page_size) {
@@ -378,8 +378,8 @@ TEST_F(S3FetcherTest, RefusalsSayWhatS3SaysAndNoSecret) {
       "the S3 keys are malformed: Fetchers::S3Options; a key is one word of printable characters");
 }
 
-// As Amazon answers who signs for another region: by a header, which is all that a HEAD has, or by
-// its text.
+// If a request is signed for the wrong region, Amazon names the right one in a header or in the
+// text. A HEAD response has only the header.
 TEST_F(S3FetcherTest, TheRegionThatTheServerNamesIsAsked) {
   const std::string malformed =
       "<Error><Code>AuthorizationHeaderMalformed</Code><Region>eu-real-1</Region></Error>";
@@ -446,7 +446,7 @@ TEST_F(S3FetcherTest, AServerOfOnesOwnMayCallItsRegionAsItLikes) {
         });
     EXPECT_EQ(fetched({.url = "s3://bucket/x"}), "here") << fault_;
   }
-  // At Amazon it is a part of a host's name.
+  // At Amazon the region is part of a host name, so its characters are restricted.
   EXPECT_THAT(
       error_text([] { s3_target("s3://b/k", resolve_s3_access({.region = "RegionOne"}, {})); }),
       HasSubstr("the S3 region is malformed: 'RegionOne'; write it as us-east-1"));
@@ -467,7 +467,7 @@ TEST_F(S3FetcherTest, ClocksThatDifferAreNamedAndNotTheKeys) {
                     is_told("2001-02-03T04:05:06Z")));
   EXPECT_THAT(error_text([&] { (void)Fetchers(options_).stat({.url = "s3://bucket/x"}); }),
               is_told("2001-02-03T04:05:06Z"));
-  // Others do not say why they refuse.
+  // Other servers do not say why they refuse a signature.
   server_.set_gate(nullptr);
   const auto serve = [&](std::time_t when) {
     std::tm parts{};
@@ -501,7 +501,7 @@ TEST_F(S3FetcherTest, HeadersOfTheStoreAreSignedAndOthersAreSaidNotToBeSent) {
   EXPECT_EQ(server_.requests().back().header("x-tenant"), "");
 }
 
-// As Python's configparser, by which Amazon's own tools read them.
+// Amazon's own tools read profiles with Python's configparser.
 TEST_F(S3FetcherTest, ProfilesAreReadHoweverTheyAreWritten) {
   const auto found = [](const std::string& profile) {
     Fetchers::Options all;
@@ -581,25 +581,24 @@ TEST_F(S3FetcherTest, MalformedUrlsAndEndpointsAreRefused) {
     EXPECT_THAT(error_text(call), Not(HasSubstr("sesame")));
   }
   options_.s3.endpoint = "http://h";
-  options_.s3.region = "eu.evil/";  // also where the endpoint is one's own
+  options_.s3.region = "eu.evil/";  // also an error for an endpoint that is not Amazon's
   EXPECT_THAT(error_text([&] { fetched({.url = "s3://b/k"}); }),
               HasSubstr("the S3 region is malformed: 'eu.evil/'"));
 }
 
-// --- Against a server that others wrote
-// -----------------------------------------------------------
+// --- Against moto, a server by other authors -------------------------------------------
 
 std::size_t append(char* bytes, std::size_t, std::size_t size, void* text) {
   static_cast<std::string*>(text)->append(bytes, size);
   return size;
 }
 
-/// One request as set-up; returns the answer's body.
+/// Sends one request that prepares the server. Returns the body of the answer.
 std::string call(const std::string& method, const std::string& url, const std::string& service,
                  const std::string& body) {
   std::string answer;
   CURL* const handle = curl_easy_init();
-  // Names the service only: the server does not look at who signs until it is told to.
+  // Name only the service: the server does not check signatures until it is configured to.
   const std::string authorization =
       "Authorization: AWS4-HMAC-SHA256 Credential=x/20200101/us-east-1/" + service +
       "/aws4_request, SignedHeaders=host, Signature=x";
@@ -620,7 +619,7 @@ std::string call(const std::string& method, const std::string& url, const std::s
   return code == CURLE_OK ? answer : "";
 }
 
-/// moto's server, which checks signatures with botocore once the set-up is done.
+/// moto's server checks signatures with botocore once it is prepared.
 TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   const auto program = test::find_program("moto_server");
   if (!program) GTEST_SKIP() << "no moto_server in PATH (the Python package moto[server])";
@@ -660,7 +659,8 @@ TEST(S3ServerTest, MotoAcceptsTheSignatures) {
                           part);
   EXPECT_TRUE(same(part.bytes, body.substr(10, 10)));
 
-  // Without a slash: moto decodes %2F before it checks the signature, which S3 does not.
+  // Without a slash at the end, because moto decodes %2F before it checks the signature; S3 does
+  // not.
   EXPECT_EQ(Fetchers(options).list({.url = "s3://bucket/a"}),
             std::vector<std::string>{"s3://bucket/a b/x.tar"});
 

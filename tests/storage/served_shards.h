@@ -14,7 +14,7 @@
 
 namespace shardwise::test {
 
-/// Some shards of one size behind a server, /0.tar, /1.tar, ..., and a folder for a cache of them.
+/// A server with several shards of one size, /0.tar, /1.tar, ..., and a folder for a cache of them.
 class ServedShardsTest : public ::testing::Test {
  protected:
   explicit ServedShardsTest(std::size_t shard_bytes, int num_shards = 8)
@@ -38,7 +38,7 @@ class ServedShardsTest : public ::testing::Test {
   std::string read(ShardCache& cache, int i) const {
     return read_file(CacheAccess::get(cache, request(i)).path());
   }
-  /// The names in the cache's folder of shards.
+  /// Returns the names of the files in the cache's folder of shards.
   std::vector<std::string> files() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(cache_path() + "/shards")) {

@@ -1,4 +1,4 @@
-// Compressed shards in a cache, and a disk that is full.
+// Compressed shards in a cache, and full disks.
 #include <fcntl.h>
 
 #include <random>
@@ -23,7 +23,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr std::size_t kBytes = 100'000;  // of a shard
+constexpr std::size_t kBytes = 100'000;  // size of a shard
 
 class ShardCacheDiskTest : public test::ServedShardsTest {
  protected:
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(All, CompressedShardCacheTest,
                          ::testing::Values(Compression::kGzip, Compression::kZstd, Compression::kXz,
                                            Compression::kBzip2, Compression::kLz4));
 
-// faults.md 5
+// Fault under test: tests/faults.md 5.
 TEST_F(ShardCacheDiskTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
   const auto cache = ShardCache::open(options());
   read(*cache, 0);
@@ -108,7 +108,7 @@ TEST_F(ShardCacheDiskTest, AFullDiskIsATypedErrorAndNothingIsLeft) {
   EXPECT_EQ(read(*cache, 1), body(1)) << "room returned";
 }
 
-/// A disk that holds three shards.
+/// Simulates a disk with room for three shards.
 struct SmallDisk {
   static inline std::string folder;
   static void handle(const char* point) {
@@ -123,7 +123,7 @@ struct SmallDisk {
   }
 };
 
-// faults.md 5
+// Fault under test: tests/faults.md 5.
 TEST_F(ShardCacheDiskTest, AFullDiskMakesRoomAndTheRunGoesOn) {
   const auto cache = ShardCache::open(options());
   SmallDisk::folder = dir_ / "cache/shards";
@@ -145,7 +145,7 @@ TEST_F(ShardCacheDiskTest, AFullDiskMakesRoomAndTheRunGoesOn) {
   EXPECT_EQ(read(*cache, 0), body(0)) << "room returned";
 }
 
-// faults.md 5
+// Fault under test: tests/faults.md 5.
 TEST_P(CompressedShardCacheTest, AFullDiskMakesRoomForTheCompressedFileToo) {
   const auto cache = ShardCache::open(options());
   for (int i = 0; i < 3; ++i) read(*cache, i);

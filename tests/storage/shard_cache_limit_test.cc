@@ -13,7 +13,7 @@ namespace {
 using test::in_child;
 using test::TempDir;
 
-// faults.md 26
+// Fault under test: tests/faults.md 26.
 TEST(ShardCacheLimitTest, ManyShardsMakeRoomForOneWithFewDescriptors) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
   constexpr int kShards = 150;

@@ -1,4 +1,4 @@
-// Many processes over one cache: exactly one fetch a shard, whoever is killed when.
+// Many processes share one cache: each shard is fetched exactly once, even if processes are killed.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -54,7 +54,7 @@ class ShardCacheProcessTest : public ::testing::Test {
   test::TestHttpServer server_;
 };
 
-// faults.md 15
+// Fault under test: tests/faults.md 15.
 TEST_F(ShardCacheProcessTest, EightProcessesThatWantOneColdShardFetchItOnce) {
   constexpr int kProcesses = 8;
   constexpr int kRounds = 200;
@@ -82,7 +82,7 @@ TEST_F(ShardCacheProcessTest, EightProcessesThatWantOneColdShardFetchItOnce) {
   EXPECT_EQ(once, kRounds);
 }
 
-// faults.md 18
+// Fault under test: tests/faults.md 18.
 TEST_F(ShardCacheProcessTest, ALockFileThatIsRemovedCostsFetchesButNoBytes) {
   constexpr int kRounds = 50;
   for (int i = 0; i < kRounds; ++i) server_.serve(path(i), {.body = body(i)});
@@ -92,8 +92,8 @@ TEST_F(ShardCacheProcessTest, ALockFileThatIsRemovedCostsFetchesButNoBytes) {
     children.emplace_back([&]() -> std::string {
       const auto cache = ShardCache::open(options(10 * kShardBytes));
       for (int i = 0, gone = 0; i < kRounds; ++i) {
-        // Without the lock that says so nobody sees that it is in use: it may go before it is
-        // opened.
+        // Once the locks file is removed, other processes do not see that the shard is in use, so
+        // they may evict it before it is opened.
         const CachedShard shard = CacheAccess::get(*cache, request(i));
         try {
           if (test::read_file(shard.path()) != body(i)) return "wrong bytes";
@@ -117,7 +117,7 @@ TEST_F(ShardCacheProcessTest, ALockFileThatIsRemovedCostsFetchesButNoBytes) {
   admin.join();
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(ShardCacheProcessTest, WhoeverFetchesIsWaitedForHoweverSilentItIs) {
   const auto hangs = std::make_shared<std::atomic<bool>>(true);
   server_.serve(path(0), {.body = body(0), .hangs = hangs});
@@ -146,7 +146,7 @@ TEST_F(ShardCacheProcessTest, WhoeverFetchesIsWaitedForHoweverSilentItIs) {
   EXPECT_THAT(words[0], ::testing::MatchesRegex("process [0-9]+ \\(.*\\)"));
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(ShardCacheProcessTest, AFetchThatIsStoppedIsNamedAndTheWaitCanBeCancelled) {
   server_.serve(path(0), {.body = body(0), .stall_after = 1000});
   Fetchers::Options patient = test::quick_options();
@@ -191,7 +191,8 @@ TEST_F(ShardCacheProcessTest, AFetchThatIsStoppedIsNamedAndTheWaitCanBeCancelled
   fetching.wait();
 }
 
-// faults.md 53: one that cannot be seen, as in another container, is judged by its files.
+// faults.md 53: if the fetching process is not visible, e.g. in another container, its files are
+// watched.
 TEST_F(ShardCacheProcessTest, AFetchThatCannotBeSeenIsGivenThePatienceOfThisProcess) {
   Fetchers::Options quick = test::quick_options();
   quick.retry_for = std::chrono::milliseconds(200);
@@ -202,7 +203,8 @@ TEST_F(ShardCacheProcessTest, AFetchThatCannotBeSeenIsGivenThePatienceOfThisProc
   impatient.on_wait = [&](const std::string&, std::chrono::milliseconds,
                           const std::string& holder) { words.push_back(holder); };
   const auto cache = ShardCache::open(impatient);
-  // A POSIX lock keeps others out as well, and is not shown among those of open files.
+  // A POSIX lock also excludes other processes, but the kernel's list of locks does not show it as
+  // a lock of an open file.
   struct Held {
     std::atomic<bool> is{false};
   };
@@ -224,7 +226,7 @@ TEST_F(ShardCacheProcessTest, AFetchThatCannotBeSeenIsGivenThePatienceOfThisProc
   EXPECT_THAT(words, ::testing::IsEmpty()) << "it took less than a second";
 }
 
-/// Kills the process where it comes by the n-th time.
+/// Kills the process when it reaches the fault point for the n-th time.
 struct KillPoint {
   static inline std::string name;
   static inline int countdown = 0;
@@ -233,7 +235,7 @@ struct KillPoint {
   }
 };
 
-// faults.md 2, 3, 17
+// Fault under test: tests/faults.md 2, 3, 17.
 TEST_F(ShardCacheProcessTest, AProcessKilledAnywhereLeavesNothingButRoom) {
   for (int i = 0; i < 6; ++i) server_.serve(path(i), {.body = body(i)});
   for (const char* point :
@@ -318,7 +320,8 @@ TEST_F(ShardCacheProcessTest, ReadersThatAreKilledAtRandomSpoilNothing) {
     child->kill();
     child->wait();
   }
-  // Temporary files of killed processes go when room is made: they count as what is fetched.
+  // Temporary files of killed processes are removed when room is made; until then they count as
+  // fetches.
   EXPECT_LE(most, kBudget + kReaders * (kShardBytes + 1000)) << kills << " kills";
   RecordProperty("kills", kills);
   const auto cache = ShardCache::open(options(kBudget));
@@ -330,7 +333,7 @@ TEST_F(ShardCacheProcessTest, ReadersThatAreKilledAtRandomSpoilNothing) {
   }
 }
 
-// faults.md 16
+// Fault under test: tests/faults.md 16.
 TEST_F(ShardCacheProcessTest, WhatOneProcessMapsAnotherDoesNotEvict) {
   for (int i = 0; i < 6; ++i) server_.serve(path(i), {.body = body(i)});
   const auto cache = ShardCache::open(options(2 * kShardBytes));

@@ -1,4 +1,5 @@
-// How a shard cache makes room: what leaves, what is waited for, and what lies beside the budget.
+// How a shard cache makes room: which shards it evicts, what it waits for, and which shards are
+// outside the budget.
 #include <fcntl.h>
 
 #include <atomic>
@@ -35,7 +36,7 @@ class ShardCacheRoomTest : public test::ServedShardsTest {
  protected:
   ShardCacheRoomTest() : ServedShardsTest(kShardBytes) {}
 
-  /// The bytes that the cache's ledger counts; nothing if it is in doubt.
+  /// Returns the bytes that the cache's ledger counts; nullopt if it is in doubt.
   std::optional<std::uint64_t> counted_bytes() const {
     const auto of = directory();
     return detail::CacheLedger(of).read().used_bytes;
@@ -106,7 +107,7 @@ TEST_F(ShardCacheRoomTest, WhatALargerBudgetLeftGoesThoughAllOfItIsNeededButNotF
 
 TEST_F(ShardCacheRoomTest, EvictsTheLeastRecentlyUsedWithinItsBudget) {
   const auto cache = ShardCache::open(options(3));
-  for (const int i : {0, 1, 2, 0, 3}) read(*cache, i);  // 1 goes
+  for (const int i : {0, 1, 2, 0, 3}) read(*cache, i);  // shard 1 is evicted
   EXPECT_LE(cache->used_bytes(), 3 * kShardBytes);
   for (const int i : {0, 2, 3}) read(*cache, i);
   EXPECT_EQ(cache->stats().fetched, 4u);
@@ -121,7 +122,7 @@ TEST_F(ShardCacheRoomTest, WhatIsInUseStays) {
   const CachedShard first = CacheAccess::get(*cache, request(0));
   {
     const CachedShard again =
-        CacheAccess::get(*cache, request(0));  // a hold more or less makes no difference
+        CacheAccess::get(*cache, request(0));  // another pin makes no difference
   }
   for (const int i : {1, 2, 3, 4}) read(*cache, i);
   EXPECT_EQ(test::read_file(first.path()), body(0));
@@ -129,7 +130,7 @@ TEST_F(ShardCacheRoomTest, WhatIsInUseStays) {
   EXPECT_EQ(cache->stats().bypassed, 0u);
 }
 
-// faults.md 16
+// Fault under test: tests/faults.md 16.
 TEST_F(ShardCacheRoomTest, WithoutRoomAShardIsFetchedBesideTheCache) {
   const auto cache = ShardCache::open(options(2));
   const CachedShard a = CacheAccess::get(*cache, request(0));
@@ -144,7 +145,7 @@ TEST_F(ShardCacheRoomTest, WithoutRoomAShardIsFetchedBesideTheCache) {
   EXPECT_EQ(cache->stats().bypassed, 1u);
 }
 
-// faults.md 16
+// Fault under test: tests/faults.md 16.
 TEST_F(ShardCacheRoomTest, OfWhatCanBeReadPastTheCacheOneShardLiesBesideIt) {
   const auto cache = ShardCache::open(options(1));
   const auto get = [&](int i) {
@@ -166,7 +167,7 @@ TEST_F(ShardCacheRoomTest, OfWhatCanBeReadPastTheCacheOneShardLiesBesideIt) {
   EXPECT_TRUE(get(2).is_overflow()) << "there is a place again";
 }
 
-// faults.md 6
+// Fault under test: tests/faults.md 6.
 TEST_F(ShardCacheRoomTest, ABudgetBelowOneShardIsAnErrorOrABypass) {
   ShardCache::Options small = options();
   small.budget_bytes = kShardBytes - 1;
@@ -257,7 +258,7 @@ TEST_F(ShardCacheRoomTest, AShardThatAnotherHoldsForLongIsPassedOver) {
   EXPECT_EQ(cache->used_bytes(), 2 * kShardBytes);
 }
 
-// A batch that spans shards: none is read to its end before the next is needed.
+// A batch spans several shards, and needs the next shard before it has read any of them completely.
 TEST_F(ShardCacheRoomTest, NobodyWaitsForAShardThatIsHeld) {
   ShardCache::Options waiting = options(2);
   waiting.room_timeout = std::chrono::hours(1);
@@ -278,7 +279,8 @@ TEST_F(ShardCacheRoomTest, NobodyWaitsForAShardThatIsHeld) {
         return NextUse{.kind = NextUse::Kind::kAt, .position = 100, .may_go_now = has_been_read};
       }));
     }
-    // Three make room: each lists what is there, and once more if the cache is beyond its budget.
+    // Three requests make room. Each lists the files once, and once more if the cache exceeds its
+    // budget.
     if (has_been_read) {
       EXPECT_LE(listings, 1 + 2 + 2) << "and no more, as if they had waited";
     } else {
@@ -401,7 +403,7 @@ TEST_F(ShardCacheRoomTest, WhatComesWhileTheCountCannotBeOpenedIsCountedAgain) {
   const std::string count = dir_ / "cache/used";
   const auto cache = ShardCache::open(options(3));
   read(*cache, 0);
-  // As without a descriptor: it cannot be opened for writing, which follows no link.
+  // Opening the link for writing fails, as it would without a free descriptor.
   std::filesystem::rename(count, dir_ / "count");
   std::filesystem::create_symlink(dir_ / "count", count);
   read(*cache, 1);
@@ -417,7 +419,8 @@ TEST_F(ShardCacheRoomTest, ACountOfItsBytesThatIsInDoubtOrDamagedIsCountedAgain)
   for (int i = 3; i < 6; ++i) read(*cache, i);
   EXPECT_EQ(cache->used_bytes(), 4 * kShardBytes);
   const std::string four = test::read_file(count);
-  // A flipped bit, no file, and a program that does not know of it: a shard more than it says.
+  // An empty file, a truncated file, a flipped bit, and the count of a program that does not know
+  // the doubt word: the cache has one shard more than that count says.
   for (const std::string& damaged : {std::string(), four.substr(0, 40), "x" + four.substr(1),
                                      three.substr(0, 24) + four.substr(24)}) {
     test::write_file(count, damaged);
@@ -434,14 +437,14 @@ TEST_F(ShardCacheRoomTest, ACountOfItsBytesThatIsInDoubtOrDamagedIsCountedAgain)
   EXPECT_EQ(again->used_bytes(), 4 * kShardBytes) << "whoever opens the cache counts";
 }
 
-// A shard whose size nobody says takes room in steps, and its file is cut to its size at the end.
+// A shard of unknown size takes room in steps, and its file is truncated to its size at the end.
 TEST_F(ShardCacheRoomTest, AFileThatIsCutIsCountedOnce) {
   server_.serve("/chunked.tar",
                 {.body = body(7), .has_ranges = false, .has_head = false, .is_chunked = true});
   const auto cache = ShardCache::open(options(2000));
   CacheRequest wanted{.source = {.url = server_.url("/chunked.tar")}};
   wanted.admission.check = [&](const std::string&) {
-    cast_doubt();  // so that the next one lists the files
+    cast_doubt();  // so that the next request lists the files
     read(*cache, 0);
     EXPECT_EQ(counted_bytes(), 2 * kShardBytes);
   };
@@ -450,7 +453,7 @@ TEST_F(ShardCacheRoomTest, AFileThatIsCutIsCountedOnce) {
 }
 
 TEST_F(ShardCacheRoomTest, AFileOutsideTheBudgetThatGrowsWhileItIsListedIsCounted) {
-  // Under its name another version is in use, so the second one becomes a file of its own.
+  // Another version is in use under the same name, so the new version becomes a separate file.
   server_.serve("/chunked.tar",
                 {.body = body(6), .has_ranges = false, .has_head = false, .is_chunked = true});
   ShardCache::Options quick = options(2000);
@@ -463,7 +466,7 @@ TEST_F(ShardCacheRoomTest, AFileOutsideTheBudgetThatGrowsWhileItIsListedIsCounte
                 {.body = body(7), .has_ranges = false, .has_head = false, .is_chunked = true});
   wanted.source.source_hash = hash128(body(7));
 
-  // Whoever opens the cache while the file grows lists it, and counts it.
+  // A process that opens the cache while the file grows lists the file and counts it.
   static std::function<void()> open_another;
   open_another = [&] { static_cast<void>(ShardCache::open(quick)); };
   set_fault_handler([](const char* point) {

@@ -54,7 +54,7 @@ TEST_F(ShardCacheTest, FetchesAShardOnceAndServesItFromThenOn) {
   EXPECT_EQ(server_.gets(path(0)), 1) << "another process, later";
 }
 
-// faults.md 19
+// Fault under test: tests/faults.md 19.
 TEST_F(ShardCacheTest, FilesOfOneNameInTwoPlacesAreTwo) {
   server_.serve("/a/0.tar", {.body = "aaaa"});
   server_.serve("/b/0.tar", {.body = "bbbb"});
@@ -75,7 +75,7 @@ TEST_F(ShardCacheTest, FilesOfOneNameInTwoPlacesAreTwo) {
             CacheAccess::name_of({.source = {.url = "http://example.org/Y"}}));
 }
 
-// faults.md 10, 11
+// Fault under test: tests/faults.md 10, 11.
 TEST_F(ShardCacheTest, NothingIsKeptOfAShardThatDidNotComeWhole) {
   const auto cache = ShardCache::open(options());
   const auto fails = [&](test::ServedFile file, const CacheRequest& what) {
@@ -92,13 +92,13 @@ TEST_F(ShardCacheTest, NothingIsKeptOfAShardThatDidNotComeWhole) {
   fails({.body = body(0) + "x"}, bad);
   CacheRequest hashed = bad;
   hashed.source.source_hash = hash128(body(1));
-  fails({.body = body(0)}, hashed);  // 13: wrong bytes, right length
+  fails({.body = body(0)}, hashed);  // faults.md 13: wrong bytes of the right length
   CacheRequest checked = bad;
   checked.admission.check = [](const std::string&) { throw CorruptShard("no tar", "", ""); };
   fails({.body = body(0)}, checked);
 }
 
-// faults.md 13
+// Fault under test: tests/faults.md 13.
 TEST_F(ShardCacheTest, WhatCameWrongIsFetchedAgainOnceBeforeItIsAnError) {
   const auto cache = ShardCache::open(options());
   int checks = 0;
@@ -122,7 +122,7 @@ TEST_F(ShardCacheTest, WhatCameWrongIsFetchedAgainOnceBeforeItIsAnError) {
   EXPECT_EQ(server_.gets("/away.tar"), 1) << "nothing came";
 }
 
-// faults.md 13
+// Fault under test: tests/faults.md 13.
 TEST_F(ShardCacheTest, AProxysPageIsFetchedAgainOnceWhateverIsWrongWithIt) {
   const auto cache = ShardCache::open(options());
   const auto require_again = [&](int i, const std::string& page, const std::string& page_etag,
@@ -169,7 +169,7 @@ TEST_F(ShardCacheTest, SaysWhatIsWrongWithAShardThatIsAnother) {
               HasSubstr("the fetched bytes are not those that were indexed"));
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedAgain) {
   const auto cache = ShardCache::open(options());
   int checks = 0;
@@ -182,12 +182,12 @@ TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedA
     };
     return request;
   };
-  read(*cache, 0);  // of no check
+  read(*cache, 0);  // without a check
   for (int i = 0; i < 3; ++i) CacheAccess::get(*cache, wanted(0));
   EXPECT_EQ(checks, 1);
   EXPECT_EQ(server_.gets(path(0)), 1);
 
-  server_.serve(path(0), {.body = body(1)});  // the same ETag
+  server_.serve(path(0), {.body = body(1)});  // with the same ETag as before
   EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted(1)).path()), body(1));
   EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted(1)).path()), body(1));
   EXPECT_EQ(checks, 2);
@@ -200,7 +200,7 @@ TEST_F(ShardCacheTest, AShardThatPassedAnotherCheckOrNoneIsCheckedOnceOrFetchedA
   EXPECT_EQ(checks, 6) << "of what lay there, with the lock once more, and of what came twice";
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, VersionsOfAShardLieSideBySide) {
   const auto cache = ShardCache::open(options());
   CacheRequest first = request(0), second = request(0);
@@ -222,7 +222,7 @@ TEST_F(ShardCacheTest, VersionsOfAShardLieSideBySide) {
   EXPECT_EQ(cache->verify().damaged[0].validator, "\"v1\"");
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, AnotherVersionAtTheSourceIsStaleAndNothingOfItComes) {
   for (const bool has_if_match : {true, false}) {
     for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
@@ -238,7 +238,7 @@ TEST_F(ShardCacheTest, AnotherVersionAtTheSourceIsStaleAndNothingOfItComes) {
           AllOf(HasSubstr("changed at its source"), HasSubstr(server_.url(path(0))),
                 HasSubstr("version '\"v1\"' then, '\"v2\"' now"), HasSubstr("shardwise index")));
       EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
-      wanted.source.size_bytes.reset();  // then the source is asked how large it is
+      wanted.source.size_bytes.reset();  // the cache then asks the source for the size
       EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, wanted); }), ErrorCode::kStaleIndex);
       EXPECT_EQ(cache->stats().fetched, 0u);
       EXPECT_THAT(files(), IsEmpty());
@@ -246,14 +246,14 @@ TEST_F(ShardCacheTest, AnotherVersionAtTheSourceIsStaleAndNothingOfItComes) {
   }
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, AShardOfAnotherHashIsReplacedButNotUnderItsUser) {
   const auto cache = ShardCache::open(options());
   CacheRequest first = request(0), second = request(0);
   first.source.source_hash = hash128(body(0)), second.source.source_hash = hash128(body(1));
   {
     const CachedShard used = CacheAccess::get(*cache, first);
-    server_.serve(path(0), {.body = body(1)});  // the same ETag
+    server_.serve(path(0), {.body = body(1)});  // with the same ETag as before
     const CachedShard own = CacheAccess::get(*cache, second);
     EXPECT_EQ(test::read_file(own.path()), body(1));
     EXPECT_NE(own.path(), used.path());
@@ -266,7 +266,7 @@ TEST_F(ShardCacheTest, AShardOfAnotherHashIsReplacedButNotUnderItsUser) {
   EXPECT_EQ(test::read_file(CacheAccess::get(*cache, second).path()), body(1));
   EXPECT_EQ(cache->used_bytes(), kShardBytes) << "it took the old one's place";
   EXPECT_EQ(error_code([&] { CacheAccess::get(*cache, first); }), ErrorCode::kStaleIndex);
-  // Without its record nobody knows its hash.
+  // Without its record, the shard's hash is unknown.
   read(*cache, 0);
   std::filesystem::remove(dir_ / "cache/shards/" + CacheAccess::name_of(second) + ".json");
   const std::uint64_t before = cache->stats().fetched;
@@ -274,7 +274,7 @@ TEST_F(ShardCacheTest, AShardOfAnotherHashIsReplacedButNotUnderItsUser) {
   EXPECT_EQ(cache->stats().fetched, before + 1);
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, ALocalFileIsHeldToItsSizeAndTime) {
   const std::string stored = test::compress(body(0), Compression::kZstd);
   test::write_file(dir_ / "local", stored);
@@ -292,13 +292,13 @@ TEST_F(ShardCacheTest, ALocalFileIsHeldToItsSizeAndTime) {
   EXPECT_EQ(test::read_file(CacheAccess::get(*cache, wanted).path()), body(0));
 }
 
-/// Sets when a file was written, to a time that it was not.
+/// Sets a file's modification time without changing its content.
 void set_mtime(const std::string& path, std::int64_t mtime_ns) {
   const timespec times[2] = {{0, UTIME_OMIT}, {mtime_ns / 1'000'000'000, mtime_ns % 1'000'000'000}};
   ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, AShardThatSomebodyWroteToIsFetchedAgainOnceByWhoeverAsks) {
   const auto cache = ShardCache::open(options());
   for (const int i : {0, 1}) read(*cache, i);
@@ -342,7 +342,7 @@ TEST_F(ShardCacheTest, ACacheThatWasCopiedIsReadOnceAndNotFetchedAgain) {
   EXPECT_EQ(server_.gets(path(0)), 1);
 }
 
-// faults.md 47
+// Fault under test: tests/faults.md 47.
 TEST_F(ShardCacheTest, RandomDamageToItsFilesIsNeverRead) {
   const std::uint64_t seed = test::random_seed();
   std::mt19937_64 random(seed);
@@ -358,7 +358,7 @@ TEST_F(ShardCacheTest, RandomDamageToItsFilesIsNeverRead) {
     const std::int64_t then = file_identity(shard).mtime_ns;
     const auto write = [&](const std::string& path, const std::string& bytes) {
       test::write_file(path, bytes);
-      if (path == shard) set_mtime(path, then + 1);  // the clock may not have gone on
+      if (path == shard) set_mtime(path, then + 1);  // the clock may not have advanced since
     };
     const auto flip = [&](std::string bytes, std::size_t below) {
       const std::size_t bit = random() % (8 * below);
@@ -452,7 +452,8 @@ TEST_F(ShardCacheTest, AShardIsNotTakenIfItsRecordIsDamaged) {
   test::write_file(stem + ".json", record.substr(0, record.size() / 2));
   EXPECT_EQ(read(*cache, 0), body(0));
   EXPECT_EQ(cache->stats().fetched, 2u);
-  std::string huge = test::read_file(stem + ".json");  // beyond 64 bits: read as a fraction
+  // Numbers of more than 64 bits are parsed as fractions.
+  std::string huge = test::read_file(stem + ".json");
   const std::size_t number = huge.find_first_of("0123456789", huge.find("\"start_hash\":"));
   huge.replace(number, huge.find_first_not_of("0123456789", number) - number,
                "92886000000000000000");
@@ -461,7 +462,7 @@ TEST_F(ShardCacheTest, AShardIsNotTakenIfItsRecordIsDamaged) {
   EXPECT_EQ(cache->stats().fetched, 3u);
 }
 
-// faults.md 46
+// Fault under test: tests/faults.md 46.
 TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
   const auto open_text = [&](const std::string& path) {
     return error_text([&] { ShardCache::open({.directory = path}); });
@@ -500,7 +501,7 @@ TEST_F(ShardCacheTest, RefusesADirectoryThatIsNotItsOwn) {
   EXPECT_EQ(made.st_mode & 0777, 0700u);
 }
 
-// faults.md 46
+// Fault under test: tests/faults.md 46.
 TEST_F(ShardCacheTest, ALinkAtAShardsNameIsNeitherReadNorWrittenThrough) {
   const auto cache = ShardCache::open(options());
   test::write_file(dir_ / "victim", std::string(kShardBytes, 'v'));
@@ -567,7 +568,7 @@ TEST_F(ShardCacheTest, RecordsHoldNoSecrets) {
   EXPECT_THAT(cache->entries()[0].url, AllOf(HasSubstr("/0.tar"), Not(HasSubstr("verysecret"))));
 }
 
-// faults.md 12
+// Fault under test: tests/faults.md 12.
 TEST_F(ShardCacheTest, WhileOneShardStallsOthersAreServedAndCancelWorks) {
   server_.serve("/stall.tar", {.body = body(0), .stall_after = 1000});
   const auto cache = ShardCache::open(options());
@@ -610,8 +611,8 @@ TEST_F(ShardCacheTest, WaitingForAThreadOfThisProcessIsNotSaidToBeForAnother) {
   EXPECT_EQ(words, 0);
 }
 
-// faults.md 5
-// faults.md 53
+// Fault under test: tests/faults.md 5.
+// Fault under test: tests/faults.md 53.
 TEST_F(ShardCacheTest, WhoWaitedForAFetchThatGaveUpDoesNotTryAsLongAgain) {
   constexpr std::uint64_t kThreads = 4;
   const auto cache = ShardCache::open(options());
@@ -629,7 +630,7 @@ TEST_F(ShardCacheTest, WhoWaitedForAFetchThatGaveUpDoesNotTryAsLongAgain) {
   EXPECT_EQ(read(*cache, 0), body(0)) << "who asks later tries anew";
 }
 
-// faults.md 53
+// Fault under test: tests/faults.md 53.
 TEST_F(ShardCacheTest, AnOutageThatAFetchGaveUpOnIsNotWaitedForAsLongAgain) {
   Fetchers::Options patient = test::quick_options();
   patient.max_retries = std::numeric_limits<int>::max();
@@ -674,7 +675,7 @@ TEST_F(ShardCacheTest, AfterForkTheChildHasHoldsOfItsOwn) {
   const auto cache = ShardCache::open(options(2));
   std::optional<CachedShard> held = CacheAccess::get(*cache, request(0));
   EXPECT_EQ(test::in_child([&]() -> std::string {
-              held.reset();  // the parent's stays
+              held.reset();  // the parent's pin stays
               for (const int i : {1, 2, 3}) {
                 if (read(*cache, i) != body(i)) return "wrong bytes";
               }

@@ -1,4 +1,4 @@
-// Notes: what readers keep beside the shards of a cache.
+// Notes, which readers store next to the shards of a cache.
 #include <csignal>
 #include <set>
 #include <string>
@@ -44,7 +44,7 @@ class ShardNoteTest : public test::ServedShardsTest {
   std::string file(int i, const std::string& suffix) const {
     return dir_ / "cache/shards/" + CacheAccess::name_of(request(i)) + suffix;
   }
-  /// "" if there is none.
+  /// Returns the note; "" if there is no note.
   static std::string note_of(const CachedShard& shard) {
     const auto note = CacheAccess::note_of(shard);
     if (!note) return {};
@@ -83,14 +83,14 @@ TEST_F(ShardNoteTest, IsTakenOnlyWithTheBytesThatItWasMadeOf) {
   const auto cache = open();
   CacheAccess::get(*cache, request_with_note(0));
   const std::string kept = test::read_file(file(0, ".note"));
-  // Another version of the shard under the same name.
+  // Serve another version of the shard under the same name.
   server_.serve(path(0), {.body = body(3), .etag = "\"v2\""});
   CacheRequest again = request(0);
   again.admission.fetch_again = true;
   EXPECT_EQ(note_of(CacheAccess::get(*cache, again)), "");
   test::write_file(file(0, ".note"), kept);
   EXPECT_EQ(note_of(CacheAccess::get(*cache, request(0))), "") << "it is of the old bytes";
-  // That of another shard.
+  // The note of another shard.
   CacheAccess::get(*cache, request(1));
   test::write_file(file(1, ".note"), kept);
   EXPECT_EQ(note_of(CacheAccess::get(*cache, request(1))), "");
@@ -120,7 +120,7 @@ TEST_F(ShardNoteTest, IsNotTakenIfItIsDamaged) {
     EXPECT_EQ(note_of(shard), "") << "what is in its way stays";
   }
   std::filesystem::remove(file(0, ".note"));
-  // Without a record nobody knows whose bytes these are.
+  // Without the record, it is unknown which shard the note belongs to.
   test::write_file(file(0, ".note"), whole);
   EXPECT_EQ(note_of(CacheAccess::get(*cache, request(0))), text(0));
   test::write_file(file(0, ".json"), "");
@@ -196,7 +196,7 @@ TEST_F(ShardNoteTest, ThatItCannotBeWrittenIsNoError) {
 }
 
 TEST_F(ShardNoteTest, ManyProcessesKeepNotesOfOneShard) {
-  // Whoever wrote last, each reader sees one of the notes, whole.
+  // Several processes write notes at once. Each reader sees one whole note.
   std::vector<std::string> texts;
   std::set<std::string> known;
   for (std::size_t i = 0; i < 4; ++i) {

@@ -19,7 +19,7 @@
 namespace shardwise {
 namespace {
 
-/// Something to pool that counts itself.
+/// A shard that counts how many shards exist.
 struct FakeShard {
   FakeShard(std::uint64_t shard_number, std::uint64_t size, std::atomic<int>& count)
       : number(shard_number), size_of_it(size), alive(count) {
@@ -44,7 +44,8 @@ using Pool = ShardPool<FakeShard>;
 
 class ShardPoolTest : public ::testing::Test {
  protected:
-  /// Shard n has (n + 1) * 10 bytes; openings are noted. For one thread.
+  /// Returns a function that opens shard n with a size of (n + 1) * 10 bytes, and records its
+  /// calls. Threads: one.
   Pool::Opener opener() {
     return [this](std::uint64_t number) {
       opened_.push_back(number);
@@ -75,13 +76,13 @@ TEST_F(ShardPoolTest, AThreadThatIsCancelledDoesNotWaitForTheOneThatOpens) {
     EXPECT_EQ(test::error_code([&] { pool.get(0); }), ErrorCode::kCancelled);
   });
   flag = true;
-  is_cancelled.join();  // while the shard is still being opened
+  is_cancelled.join();  // while another thread opens the shard
   may_open = true;
   opens.join();
   waits.join();
 }
 
-/// A pool as a plain list, of shards as ShardPoolTest::opener() makes them.
+/// A model of the pool as a plain list. Its shards are those that ShardPoolTest::opener() opens.
 class PoolModel {
  public:
   explicit PoolModel(ShardPoolOptions options) : options_(std::move(options)) {}
@@ -139,7 +140,8 @@ class PoolModel {
   using Place = std::vector<Open>::iterator;
 
   Place at(std::uint64_t number) { return std::ranges::find(open_, number, &Open::number); }
-  /// Notes a use, at a time that is counted in openings. Returns nothing if the shard is not open.
+  /// Records a use at the present time, which is counted in openings. Returns null if the shard is
+  /// not open.
   Open* use(std::uint64_t number) {
     last_uses_[number] = clock_;
     return at(number) == open_.end() ? nullptr : &*at(number);
@@ -182,7 +184,7 @@ TEST_F(ShardPoolTest, DoesWhatAPlainListDoes) {
     if (random.flip()) options.max_bytes = random.below(300);
     if (random.flip()) options.is_dear = [](std::uint64_t number) { return number % 3 == 1; };
     if (random.flip()) options.max_cheap_bytes = random.below(150);
-    std::vector<Pool::Handle> held;  // they may outlive the pool
+    std::vector<Pool::Handle> held;  // may outlive the pool
     {
       Pool pool(kShards, opener(), options);
       PoolModel model(options);
@@ -259,7 +261,7 @@ TEST_F(ShardPoolTest, AnEvictedShardIsDestroyedOutsideThePoolsLocks) {
       [&](std::uint64_t number) {
         auto shard = std::make_unique<FakeShard>(number, 1, alive_);
         shard->at_end = [&] {
-          if (pool) seen = pool->stats().opened;  // would wait for ever under the pool's lock
+          if (pool) seen = pool->stats().opened;  // would deadlock if the pool's lock were held
         };
         return shard;
       },
@@ -310,7 +312,7 @@ TEST_F(ShardPoolTest, AnOpeningDoesNotHoldUpOtherShards) {
   std::thread slow([&] { EXPECT_EQ(pool.get(0)->number, 0U); });
   opening.get_future().wait();
   EXPECT_EQ(pool.get(1)->number, 1U);
-  EXPECT_EQ(pool.get(2)->number, 2U);  // with an eviction
+  EXPECT_EQ(pool.get(2)->number, 2U);  // evicts a shard
   EXPECT_EQ(pool.stats().opened, 2U);
   other_is_there.set_value();
   slow.join();
@@ -346,7 +348,7 @@ TEST_F(ShardPoolTest, ThreadsThatHoldAndCloseTheSameShardsNeverLoseOne) {
   constexpr std::uint64_t kSeed = 101;
   constexpr std::size_t kShards = 3;
   constexpr unsigned kThreads = 6;
-  std::vector<Pool::Handle> left;  // let go of after the pool
+  std::vector<Pool::Handle> left;  // handles that outlive the pool
   {
     Pool pool(kShards, [&](std::uint64_t number) {
       return std::make_unique<FakeShard>(number, number, alive_);
@@ -360,7 +362,8 @@ TEST_F(ShardPoolTest, ThreadsThatHoldAndCloseTheSameShardsNeverLoseOne) {
           const std::uint64_t number = random() % kShards;
           const Pool::Handle shard = pool.get(number), again = shard;
           if (shard->number != number || again != shard) ++wrong;
-          if (random() % 4 == 0 && pool.close(number)) ++wrong;  // it is held
+          // A pinned shard must not be closed.
+          if (random() % 4 == 0 && pool.close(number)) ++wrong;
         }
       });
     }
@@ -370,7 +373,8 @@ TEST_F(ShardPoolTest, ThreadsThatHoldAndCloseTheSameShardsNeverLoseOne) {
     EXPECT_EQ(stats.opened - stats.evicted, stats.open_shards);
     EXPECT_EQ(alive_, static_cast<int>(stats.open_shards));
     for (std::uint64_t number = 0; number < kShards; ++number) {
-      pool.close(number);  // whoever let go at the moment of a close may have left it open
+      // A handle that was destroyed during a close() may have left the shard open.
+      pool.close(number);
       EXPECT_FALSE(pool.find(number));
     }
     EXPECT_EQ(alive_, 0);
@@ -418,7 +422,7 @@ TEST_F(ShardPoolTest, ManyThreadsWithSmallBoundsGetWhatTheyAskFor) {
     }
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(wrong, 0) << "seed " << kSeed;
-    for (int got = 0; got < 2;) {  // an opening may still be the one that throws
+    for (int got = 0; got < 2;) {  // some opening may still throw
       try {
         pool.get(static_cast<std::uint64_t>(got));
         ++got;

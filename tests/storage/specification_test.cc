@@ -1,5 +1,5 @@
-// A shard cache as docs/formats/cache-directory.md specifies it: read by a program in Python that
-// was written from that page alone.
+// Checks docs/formats/cache-directory.md: a Python program that was written only from that page
+// reads a cache.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -78,10 +78,11 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
   const std::vector<json> found = read_cache(dir / "cache");
   ASSERT_EQ(found.size(), expected.size());
   for (json shard : found) {
-    shard.erase("validator");  // of local ones the file's own, whatever was asked for
+    // For a local shard it is the file's own validator, whatever was requested.
+    shard.erase("validator");
     EXPECT_EQ(shard, expected[shard["name"]]);
   }
-  // A note of other bytes.
+  // Replace the note of shard 1 by that of shard 0, which belongs to other bytes.
   const auto note_of = [&](std::size_t i) {
     return dir / ("cache/shards/" + CacheAccess::name_of(requests[i]) + ".note");
   };
@@ -89,7 +90,7 @@ TEST(CacheSpecificationTest, AReaderWrittenFromThePageReadsIt) {
   for (const json& shard : read_cache(dir / "cache")) {
     EXPECT_EQ(shard["note"].is_null(), shard["name"] != CacheAccess::name_of(requests[0]));
   }
-  // Somebody writes to a shard; and gives it its time again.
+  // Another program writes to a shard, then restores its time.
   const std::string path = dir / ("cache/shards/" + CacheAccess::name_of(requests[1]) + ".tar");
   struct stat before {};
   ASSERT_EQ(::stat(path.c_str(), &before), 0);
@@ -138,7 +139,7 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
                     .compression = random() % 2 == 0 ? Compression::kNone : Compression::kXz}});
   }
   std::string input;
-  const auto in_latin = [](const std::string& bytes) {  // each byte as a character
+  const auto in_latin = [](const std::string& bytes) {  // each byte becomes one character
     std::string text;
     for (const char c : bytes) {
       const auto byte = static_cast<unsigned char>(c);
@@ -166,7 +167,7 @@ TEST(CacheSpecificationTest, NamesOfShardsFollowFromThePage) {
   }
   EXPECT_GE(std::count(expected.begin(), expected.end(), "null"), 20);
   EXPECT_LE(std::count(expected.begin(), expected.end(), "null"), 350);
-  // The page has the names of the first two.
+  // The page gives the names of the first two requests.
   const std::string page = test::read_file(test::source_dir() + "/docs/formats/cache-directory.md");
   EXPECT_THAT(page, testing::HasSubstr(CacheAccess::name_of(requests[0])));
   EXPECT_THAT(page, testing::HasSubstr(CacheAccess::name_of(requests[1])));

@@ -50,7 +50,8 @@ LoggedRequest parse_request(const std::string& text) {
 
 std::string path_of(const std::string& target) { return target.substr(0, target.find('?')); }
 
-/// What `bytes=5-9` asks of `size` bytes, half-open; nothing if it asks for none of them.
+/// Returns the half-open range that `bytes=5-9` requests of a file of `size` bytes; nullopt if no
+/// byte is in the file.
 std::optional<std::pair<std::size_t, std::size_t>> parse_range(std::string_view text,
                                                                std::size_t size) {
   text.remove_prefix(std::string_view("bytes=").size());
@@ -76,7 +77,7 @@ std::string LoggedRequest::header(std::string_view name) const {
 struct TestHttpServer::Impl {
   void accept_all();
   void talk(int fd);
-  /// False if the connection is to be closed.
+  /// Returns false if the connection must be closed.
   bool answer(int fd, const LoggedRequest& request);
   bool send_file(int fd, const LoggedRequest& request, ServedFile& file, int cut, int stall);
   bool send_all(int fd, std::string_view bytes) const;
@@ -101,7 +102,7 @@ struct TestHttpServer::Impl {
   std::map<std::string, Entry> files;
   Gate gate;
   std::vector<LoggedRequest> log;
-  std::list<Talk> talks;  // by the accepting thread, and at the end
+  std::list<Talk> talks;  // used by the accepting thread, and by the destructor
   std::thread acceptor;
 };
 
@@ -223,7 +224,7 @@ bool TestHttpServer::Impl::answer(int fd, const LoggedRequest& request) {
   }
   if (request.method == "HEAD" && !file.has_head) return send_status(405, "", "");
   const std::string if_match = request.header("if-match");
-  const bool is_weak = file.etag.starts_with("W/");  // and matches nothing
+  const bool is_weak = file.etag.starts_with("W/");  // a weak ETag never matches
   if (file.has_if_match && !if_match.empty() && (is_weak || if_match != file.etag)) {
     return send_status(412, "", "another");
   }
@@ -295,7 +296,7 @@ bool TestHttpServer::Impl::send_file(int fd, const LoggedRequest& request, Serve
     sent += piece.size();
   }
   if (file.is_chunked && !send_all(fd, "0\r\n\r\n")) return false;
-  // A body longer or shorter than announced: the connection cannot be used again.
+  // If the body is longer or shorter than announced, the connection cannot be reused.
   return (file.is_chunked || file.has_length) && file.length_error == 0 && file.excess.empty();
 }
 

@@ -13,43 +13,43 @@
 
 namespace shardwise::test {
 
-/// A file that a TestHttpServer serves, and what is wrong with it. By default it is served as it
-/// should be: keep-alive, HEAD, ranges, If-Range, If-Match.
+/// A file that a TestHttpServer serves, and the faults of the server. By default the server works
+/// correctly and supports keep-alive, HEAD, ranges, If-Range and If-Match.
 struct ServedFile {
   std::string body = {};
-  std::string etag = "\"v1\"";  ///< with its quotes; empty: none
+  std::string etag = "\"v1\"";  ///< with quotes; empty means no ETag
   std::string last_modified = {};
-  bool has_ranges = true;          ///< else Range is ignored
-  bool has_head = true;            ///< else HEAD is answered with 405
-  bool has_if_match = true;        ///< else If-Match is ignored
-  std::vector<int> statuses = {};  ///< the first answers have these instead
-  std::string extra_headers = {};  ///< whole lines, each with its "\r\n"; of every answer
-  std::string redirect_to = {};    ///< if not empty: 302
-  bool has_many_nodes = false;     ///< each answer has an ETag of its own: "node-1", "node-2", ...
+  bool has_ranges = true;          ///< if false, Range is ignored
+  bool has_head = true;            ///< if false, HEAD is answered with 405
+  bool has_if_match = true;        ///< if false, If-Match is ignored
+  std::vector<int> statuses = {};  ///< statuses of the first answers
+  std::string extra_headers = {};  ///< complete lines, each with "\r\n"; part of every answer
+  std::string redirect_to = {};    ///< if not empty, the answer is a 302 to this address
+  bool has_many_nodes = false;     ///< each answer has another ETag: "node-1", "node-2", ...
 
-  /// After so many body bytes of an answer the connection is closed, for the first `num_cuts`.
+  /// The connection is closed after this many bytes of the body, in the first `num_cuts` answers.
   std::optional<std::size_t> cut_after = {};
   int num_cuts = 1 << 20;
-  /// After so many body bytes of an answer nothing comes any more, for the first `num_stalls`.
+  /// No more bytes are sent after this many bytes of the body, in the first `num_stalls` answers.
   std::optional<std::size_t> stall_after = {};
   int num_stalls = 1 << 20;
-  /// While it is true, answers to GET do not begin.
+  /// While true, answers to GET do not begin.
   std::shared_ptr<const std::atomic<bool>> hangs = {};
-  /// While `pauses` is true, no byte of the file from this one on is sent.
+  /// While `pauses` is true, no bytes of the file are sent from this position on.
   std::size_t pause_at = 0;
   std::shared_ptr<const std::atomic<bool>> pauses = {};
-  /// Before each answer, to HEAD too, so much time goes by.
+  /// Delay before each answer, including answers to HEAD.
   std::chrono::milliseconds delay{0};
-  /// The body comes in pieces of so many bytes with a wait before each.
+  /// The body is sent in pieces of this many bytes, with a pause before each.
   std::size_t drip_bytes = 0;
   std::chrono::milliseconds drip_wait{0};
 
-  std::int64_t length_error = 0;  ///< added to Content-Length
-  std::string excess = {};        ///< sent after the body
+  std::int64_t length_error = 0;  ///< number that is added to Content-Length
+  std::string excess = {};        ///< bytes sent after the body
   bool is_chunked = false;
-  bool has_length = true;          ///< else the connection's end is the body's
-  std::string content_range = {};  ///< what a 206 says instead of the truth
-  /// Called before each answer to a GET; may change the file, say into another version.
+  bool has_length = true;          ///< if false, the body ends when the connection is closed
+  std::string content_range = {};  ///< value that a 206 has instead of the correct one
+  /// Called before each answer to a GET. May change the file, e.g. to another version.
   std::function<void(ServedFile&)> before_get = {};
 };
 
@@ -57,13 +57,13 @@ struct LoggedRequest {
   std::string method;
   std::string target;                                        ///< path and query as sent
   std::vector<std::pair<std::string, std::string>> headers;  ///< names in lower case
-  std::string body = {};                                     ///< of a POST
+  std::string body = {};                                     ///< body of a POST
 
-  std::string header(std::string_view name) const;  ///< "" if there is none
+  std::string header(std::string_view name) const;  ///< returns "" if the header is missing
 };
 
-/// A server for HTTP/1.1 on a free port of 127.0.0.1, one thread a connection, that misbehaves as
-/// told. All calls are safe concurrently. Stops, and closes what is open, when it is destroyed.
+/// An HTTP/1.1 server with configurable faults, on a free port of 127.0.0.1, with one thread per
+/// connection. The destructor stops it and closes all connections. Threads: safe concurrently.
 class TestHttpServer {
  public:
   TestHttpServer();
@@ -75,18 +75,19 @@ class TestHttpServer {
   /// "http://127.0.0.1:<port><path>"
   std::string url(std::string_view path) const;
 
-  /// Serves `file` under `path` (with its slash, without a query) from now on.
+  /// From now on, serves `file` as `path`, which begins with a slash and has no query.
   void serve(const std::string& path, ServedFile file);
   void remove(const std::string& path);
-  /// Decides on every request before it is answered: nothing lets it pass, else a status and text.
+  /// Called for every request before it is answered. Returns nullopt to let the request pass, or
+  /// the status and text of the answer.
   using Gate = std::function<std::optional<std::pair<int, std::string>>(const LoggedRequest&)>;
   void set_gate(Gate gate);
 
-  /// Requests so far with this method for this path, whatever their query.
+  /// Returns the number of requests so far with this method and path, with any query.
   int count(std::string_view method, std::string_view path) const;
   int gets(std::string_view path) const { return count("GET", path); }
   std::vector<LoggedRequest> requests() const;
-  int num_connections() const;  ///< so far
+  int num_connections() const;  ///< number of connections so far
 
  private:
   struct Impl;

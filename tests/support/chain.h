@@ -19,8 +19,9 @@
 
 namespace shardwise::test {
 
-/// Calls use(seed) for repeats(slice, whole) consecutive seeds, from a fresh one on, until a check
-/// fails. If SHARDWISE_SEED is set, that seed alone is used. A failure's trace names its seed.
+/// Calls use(seed) for consecutive seeds until a check fails. There are repeats(slice, whole)
+/// seeds, which begin with a random one. If SHARDWISE_SEED is set, only that seed is used. The
+/// trace of a failure names its seed.
 inline void for_each_seed(int slice, int whole, const std::function<void(std::uint64_t)>& use) {
   const std::uint64_t first = random_seed();
   const int seeds = std::getenv("SHARDWISE_SEED") == nullptr ? repeats(slice, whole) : 1;
@@ -31,15 +32,15 @@ inline void for_each_seed(int slice, int whole, const std::function<void(std::ui
   }
 }
 
-/// The source of a chain's random values.
+/// The source of random values for a chain of operations.
 class Dice {
  public:
   explicit Dice(std::uint64_t seed) : engine_(seed * 0x9E3779B97F4A7C15U + 1) {}
 
   std::uint64_t number() { return engine_(); }
-  /// Uniform in [0, n). REQUIRES: n > 0.
+  /// Returns a uniform random number in [0, n). REQUIRES: n > 0.
   std::uint64_t below(std::uint64_t n) { return engine_() % n; }
-  /// Uniform in [low, high].
+  /// Returns a uniform random number in [low, high].
   std::uint64_t between(std::uint64_t low, std::uint64_t high) {
     return low + below(high - low + 1);
   }
@@ -102,12 +103,12 @@ void must_throw(Action action, const std::string& what) {
   throw ChainBroken{"did not throw: " + what};
 }
 
-/// Runs random chains of operations against a model, and returns how many. There are repeats(slice,
-/// whole) of them, from a fresh seed on. If SHARDWISE_SEED is set, that chain alone runs, with its
-/// log on standard output.
-/// @param chain  runs the chain of a seed, and returns the error, or "" if it found none. It may
-///   throw the error instead. It may write its steps to the log. A failed chain is run again with a
-///   log; after three failures the rest is skipped.
+/// Runs random chains of operations against a model. There are repeats(slice, whole) chains, whose
+/// consecutive seeds begin with a random one. If SHARDWISE_SEED is set, only the chain of that seed
+/// runs, and its log is written to standard output. After three failures, the remaining chains are
+/// skipped. Returns the number of chains.
+/// @param chain  runs the chain of a seed. Returns the error, or "", or throws the error. It may
+///   write its steps to the log. A failed chain is run again with a log.
 inline std::uint64_t run_chains(
     int slice, int whole, const std::function<std::string(std::uint64_t, std::ostream*)>& chain) {
   const auto run = [&](std::uint64_t seed, std::ostream* log) {
@@ -137,10 +138,11 @@ inline std::uint64_t run_chains(
   return chains;
 }
 
-/// The number of each kind of thing that chains did, for people.
+/// The number of events of each kind in all chains, for readers of the test's output.
 using Tally = std::map<std::string, std::uint64_t>;
 
-/// Runs chains that are objects: Chain(more..., seed, log, tally).run() throws the error.
+/// Runs chains that are objects: constructs Chain(more..., seed, log, tally) and calls run(), which
+/// throws the error.
 template <class Chain, class... More>
 void run_chains_of(int slice, int whole, More... more) {
   Tally tally;

@@ -14,7 +14,7 @@ namespace shardwise::test {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
-/// Packs samples ("s00000.png", "s00000.cls", ...) into shards of `samples_per_shard`, indexes them
+/// Packs samples ("s00000.png", "s00000.cls", ...) into shards of `samples_per_shard`. Indexes them
 /// as <dir>/<name>.idx, and opens that index.
 inline Dataset make_dataset(const TempDir& dir, const std::string& name,
                             const std::vector<Fields>& samples,

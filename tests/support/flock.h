@@ -10,18 +10,18 @@
 
 namespace shardwise::test {
 
-/// The behaviour of flock() in this program, to imitate other file systems.
+/// Controls flock() in this program, so that a test can imitate other file systems.
 struct FlockBehaviour {
-  std::atomic<int> error{0};  ///< if not 0, each call fails with it
-  /// If true, as on NFS, where flock() is a POSIX lock: an exclusive lock needs a descriptor open
-  /// for writing.
+  std::atomic<int> error{0};  ///< if not 0, each call fails with this error
+  /// If true, flock() behaves as on NFS, where it is a POSIX lock: an exclusive lock requires a
+  /// descriptor that is open for writing.
   std::atomic<bool> as_nfs{false};
 };
 inline FlockBehaviour flock_behaviour;
 
 }  // namespace shardwise::test
 
-/// Replaces the C library's flock(). Only one source of a program may include this header.
+/// Replaces the C library's flock(). Only one source file of a program may include this header.
 extern "C" int flock(int fd, int operation) noexcept {
   const auto& how = shardwise::test::flock_behaviour;
   if (how.error != 0) {

@@ -4,7 +4,7 @@
 #include <webp/encode.h>
 
 #include <cstdio>
-// stdio.h must precede libjpeg's header.
+// libjpeg's header needs stdio.h to be included before it.
 #include <jpeglib.h>
 
 #include <cmath>
@@ -43,7 +43,7 @@ class PngWriter {
   std::string bytes_;
 };
 
-/// @param data  `components` bytes a pixel.
+/// @param data  `components` bytes per pixel.
 std::string encode_components(const std::vector<std::uint8_t>& data, int width, int height,
                               int components, J_COLOR_SPACE colours, const JpegKind& kind) {
   jpeg_compress_struct jpeg{};
@@ -128,7 +128,8 @@ std::string encode_gray_jpeg(const Rgb& image) {
 }
 
 std::string encode_cmyk_jpeg(const Rgb& image) {
-  // Without black ink, Adobe's inverted cyan, magenta and yellow equal red, green and blue.
+  // Without black ink, inverted cyan, magenta and yellow (Adobe's convention) equal red, green and
+  // blue.
   std::vector<std::uint8_t> inks;
   for (std::size_t i = 0; i < image.pixels.size(); i += 3) {
     inks.insert(inks.end(), {image.pixels[i], image.pixels[i + 1], image.pixels[i + 2], 255});
@@ -240,7 +241,7 @@ std::string png_bomb(std::uint32_t width, std::uint32_t height) {
   png_set_IHDR(writer.png(), writer.info(), width, height, 8, PNG_COLOR_TYPE_RGB,
                PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   png_write_info(writer.png(), writer.info());
-  // An empty IDAT makes the header complete.
+  // The header is complete only if an IDAT chunk follows, which may be empty.
   png_write_chunk(writer.png(), reinterpret_cast<png_const_bytep>("IDAT"), nullptr, 0);
   return writer.bytes();
 }

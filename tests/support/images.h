@@ -19,7 +19,7 @@ struct Rgb {
   }
 };
 
-/// A smooth picture with some detail, which differs by `seed`.
+/// Returns a smooth picture with some detail. Different seeds give different pictures.
 Rgb test_picture(int width, int height, unsigned seed = 1);
 
 std::string encode_png(const Rgb& image);
@@ -31,32 +31,33 @@ struct JpegKind {
   bool progressive = false;
   int chroma_across = 2;  ///< pixels per chroma sample
   int chroma_down = 2;
-  int restart_interval = 0;  ///< in blocks of all components; 0 means none
+  int restart_interval = 0;  ///< in MCUs (blocks of all components); 0 means none
 };
 std::string encode_jpeg_as(const Rgb& image, const JpegKind& kind);
 
-/// A PNG whose values are all `level`.
+/// Returns a PNG whose values are all `level`.
 std::string solid_png(int width, int height, int level);
 
-/// A PNG of any kind with random rows and palette, and the RGB that it decodes to.
+/// A PNG with a random palette and random pixels, and the RGB that it decodes to.
 struct OddPng {
   std::string bytes;
   Rgb expected;
 };
+/// Makes an OddPng.
 /// @param color_type  as in the PNG header.
 /// @param bit_depth   as in the PNG header.
 OddPng make_odd_png(int color_type, int bit_depth, bool interlaced, bool with_transparency);
 
-/// A JPEG of gray values (the picture's red), or of CMYK inks, Adobe-marked and inverted as usual.
+/// A JPEG of gray values (the picture's red channel), or of CMYK inks in Adobe's inverted form.
 std::string encode_gray_jpeg(const Rgb& image);
 std::string encode_cmyk_jpeg(const Rgb& image);
 
 std::string encode_webp(const Rgb& image, bool lossless);
 
-/// A black gray-scale PNG. It has about one byte per thousand pixels.
+/// Returns a black gray-scale PNG of about one byte per thousand pixels.
 std::string black_png(std::uint32_t width, std::uint32_t height);
 
-/// A PNG header for width x height pixels, without any data.
+/// Returns the header of a PNG of width x height pixels, without any data.
 std::string png_bomb(std::uint32_t width, std::uint32_t height);
 
 }  // namespace shardwise::test

@@ -17,8 +17,8 @@
 
 namespace shardwise::test {
 
-/// A forked child that runs `body`. `body` returns an error, or "" for success; an exception counts
-/// as an error. The child ends without the parent's destructors or handlers.
+/// A forked child that runs `body`. `body` returns an error, or "" for success; an exception also
+/// counts as an error. The child ends without running the parent's destructors or exit handlers.
 /// Threads: one.
 class Child {
  public:
@@ -61,8 +61,8 @@ class Child {
     ::waitpid(pid_, &status, WUNTRACED);
   }
 
-  /// Waits for the child's end. Returns the result of `body`, followed by "killed by signal N" or
-  /// "exit status N" if the child ended otherwise.
+  /// Waits until the child has ended. Returns the result of `body`. If the child ended in another
+  /// way, the result is followed by "killed by signal N" or "exit status N".
   std::string wait() {
     std::string text;
     char buffer[4096];
@@ -84,7 +84,8 @@ class Child {
   int read_end_ = -1;
 };
 
-/// Kills this child if it takes longer than `seconds`, so that a hang fails. Use only in children.
+/// Kills this child if the object exists for more than `seconds`, so that a hang fails the test.
+/// Use it only in children.
 class AtMost {
  public:
   explicit AtMost(unsigned seconds) { ::alarm(seconds); }
@@ -93,7 +94,7 @@ class AtMost {
   AtMost& operator=(const AtMost&) = delete;
 };
 
-/// A value in memory that forked children share.
+/// A value in memory that this process and its forked children share.
 template <class T>
 class Shared {
  public:
@@ -116,19 +117,19 @@ inline constexpr bool kSanitized = false;
 #endif
 
 /// True if a forked child may find the sanitizer's allocator locked by another thread of the
-/// parent. The child hangs when it allocates then. LLVM 18 (llvm-project, pull request 75290) and
-/// GCC 15 take these locks before a fork.
+/// parent. Such a child hangs when it allocates memory. LLVM 18 (llvm-project, pull request 75290)
+/// and GCC 15 take these locks before a fork, which prevents this.
 #if defined(__clang__) ? __clang_major__ < 18 : __GNUC__ < 15
 inline constexpr bool kAllocatorMayBeLockedInChild = kSanitized;
 #else
 inline constexpr bool kAllocatorMayBeLockedInChild = false;
 #endif
 
-/// Runs `body` in a child and waits, so that limits, the working directory and signals change only
-/// there.
+/// Runs `body` in a child, and waits for it. Changes of limits, the working directory and signals
+/// then affect only the child.
 inline std::string in_child(const std::function<std::string()>& body) { return Child(body).wait(); }
 
-/// Lowers a soft limit of this process. Use only in children.
+/// Lowers a soft limit of this process. Use it only in children.
 inline void set_limit(int resource, rlim_t value) {
   rlimit limit{};
   ::getrlimit(static_cast<__rlimit_resource>(resource), &limit);
@@ -138,13 +139,13 @@ inline void set_limit(int resource, rlim_t value) {
   }
 }
 
-/// The number of open descriptors of this process.
+/// Returns the number of open descriptors of this process.
 inline std::size_t num_open_descriptors() {
   std::size_t count = 0;
   DIR* entries = ::opendir("/proc/self/fd");
   while (::readdir(entries) != nullptr) ++count;
   ::closedir(entries);
-  return count - 3;  // ".", "..", and the directory itself
+  return count - 3;  // without ".", "..", and the directory's own descriptor
 }
 
 }  // namespace shardwise::test

@@ -15,12 +15,12 @@
 
 namespace shardwise::test {
 
-// Runs the Python programs of the tests, which were written only from the pages of docs/formats.
+// Runs the Python programs of the tests. They were written only from the pages of docs/formats.
 
 inline bool has_python() { return std::system("python3 --version >/dev/null 2>&1") == 0; }
 
-/// Runs a Python source with these words and this standard input, and returns the lines that it
-/// prints. The words may have no single quote. The test fails if the program fails.
+/// Runs a Python program with these arguments and this standard input. Returns the lines that it
+/// prints. Arguments must not contain single quotes. The test fails if the program fails.
 inline std::vector<std::string> run_python(const std::string& program,
                                            const std::vector<std::string>& words,
                                            const std::string& input = {}) {
@@ -45,8 +45,8 @@ inline std::vector<std::string> run_python(const std::string& program,
   return lines;
 }
 
-/// The answers of the pages' implementation, answer() of tests/order/answer.py, to each request:
-/// {"is": ...}, or {"refused": why}.
+/// Asks the Python implementation, answer() of tests/order/answer.py, about each request. Returns
+/// its answers: {"is": ...}, or {"refused": why}.
 inline std::vector<nlohmann::json> answers(const std::vector<nlohmann::json>& requests) {
   std::string input;
   for (const nlohmann::json& request : requests) input += request.dump() + "\n";
@@ -58,17 +58,18 @@ inline std::vector<nlohmann::json> answers(const std::vector<nlohmann::json>& re
   throw std::runtime_error("not an answer to each request");
 }
 
-/// Requests to the pages' implementation, with the answers of the library or the program.
+/// Collects requests together with the library's or the program's answers, to compare them with
+/// those of the Python implementation.
 class Questions {
  public:
   void ask(nlohmann::json request, nlohmann::json expected) {
     requests_.push_back(std::move(request));
     expected_.push_back(std::move(expected));
   }
-  /// Adds a request that must be refused.
+  /// Adds a request that the Python implementation must refuse.
   void ask_refused(nlohmann::json request) { ask(std::move(request), nullptr); }
 
-  /// @param at_least  the least number of requests that must be answered, not refused.
+  /// @param at_least  minimum number of requests that must be answered and not refused.
   void expect_one_answer(std::size_t at_least) const {
     const std::vector<nlohmann::json> found = answers(requests_);
     std::size_t answered = 0;

@@ -10,11 +10,12 @@
 
 namespace shardwise::test {
 
-/// Reads single samples on threads: calls `work(sample)` for each number that `next` gives, and
-/// returns the results in that order.
-/// @param next  returns std::optional<std::uint64_t>, the next sample number, as a sampler's
-///   next(). One thread at a time calls it. It lives as long as the pipeline.
-/// Errors: the pipeline's next() throws errors of the dataset and of `work` in the sample's place.
+/// Reads samples on several threads. Calls `work(sample)` for each number that `next` returns.
+/// Returns the results in the order of these numbers.
+/// @param next  returns the next sample number as std::optional<std::uint64_t>, like a sampler's
+///   next(). Only one thread at a time calls it. It is kept as long as the pipeline exists.
+/// Errors: if reading a sample or `work` throws, the pipeline's next() throws that error instead of
+///   returning the sample's result.
 template <class Next, class Fn>
 requires std::invocable<Fn&, const Sample&>
 auto sample_pipeline(Dataset data, Next next, Fn work, const PipelineOptions& options = {}) {

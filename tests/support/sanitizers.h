@@ -1,6 +1,6 @@
 #pragma once
 
-// clang reports its sanitizer by __has_feature; g++ defines these names.
+// clang reports its sanitizers by __has_feature. Define the names that g++ defines.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) && !defined(__SANITIZE_ADDRESS__)
 #define __SANITIZE_ADDRESS__ 1  // NOLINT: g++'s name

@@ -21,7 +21,7 @@
 
 namespace shardwise::test {
 
-/// A program that runs during the test, without input or output. Killed on destruction.
+/// A program that runs during the test, without input or output. The destructor kills it.
 /// Threads: one.
 class Spawned {
  public:
@@ -47,7 +47,8 @@ class Spawned {
   Spawned(const Spawned&) = delete;
   Spawned& operator=(const Spawned&) = delete;
 
-  /// Waits for the program's end. Returns its exit code, or 128 + the signal that killed it.
+  /// Waits until the program has ended. Returns its exit code, or 128 + the number of the signal
+  /// that killed it.
   int wait() {
     int status = 0;
     while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
@@ -60,7 +61,7 @@ class Spawned {
   pid_t pid_ = -1;
 };
 
-/// The path of a program in PATH, /usr/sbin or /sbin.
+/// Returns the path of a program in PATH, /usr/sbin or /sbin; nullopt if it is not found.
 inline std::optional<std::string> find_program(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(std::string(path == nullptr ? "" : path) + ":/usr/sbin:/sbin");
@@ -81,7 +82,7 @@ inline sockaddr_in loopback(int port) {
 }
 }  // namespace detail
 
-/// A port of 127.0.0.1 without a listener.
+/// Returns a port of 127.0.0.1 on which no program listens.
 inline int free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = detail::loopback(0);
@@ -94,7 +95,7 @@ inline int free_port() {
   return ntohs(address.sin_port);
 }
 
-/// Returns false if the port has no listener within `timeout`.
+/// Waits until a program listens on the port. Returns false if that takes longer than `timeout`.
 inline bool wait_for_port(int port, std::chrono::milliseconds timeout) {
   const auto end = std::chrono::steady_clock::now() + timeout;
   while (std::chrono::steady_clock::now() < end) {

@@ -1,4 +1,4 @@
-"""XXH3 as in xxHash's specification (doc/xxhash_spec.md of xxHash 0.8), for readers of our formats without the library.
+"""XXH3 by xxHash's specification (doc/xxhash_spec.md of xxHash 0.8), for programs that read our formats without the library.
 
 hash64(data, seed) is XXH3_64bits_withSeed, hash128(data) is XXH3_128bits. Both return an integer.
 """
@@ -62,7 +62,7 @@ def mixed_16(data, at, secret, seed):
 
 
 def accumulated(data, seed):
-    """The eight accumulators for more than 240 bytes of data, and the seeded secret."""
+    """Returns the eight accumulators for data of more than 240 bytes, and the secret derived from the seed."""
     secret = b"".join(struct.pack("<QQ", lo + seed & M64, hi - seed & M64) for lo, hi in struct.iter_unpack("<QQ", SECRET))
     acc = [P32_3, P64_1, P64_2, P64_3, P64_4, P32_2, P64_5, P32_1]
 

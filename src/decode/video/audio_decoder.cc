@@ -13,15 +13,17 @@ namespace shardwise::detail {
 namespace {
 
 constexpr int kMostChannels = 64;
-/// Seconds to decode before the first requested sample. That exceeds two blocks of Vorbis, two
-/// frames of AAC, and the 80 ms of Opus.
+/// Number of seconds to decode before the first requested sample, so that the codec's state is
+/// right. This exceeds two blocks of Vorbis, two frames of AAC, and the 80 ms of Opus.
 constexpr double kWarmUp = 0.5;
-/// Steps between times longer than this, in seconds, are gaps; shorter ones are inexact times. It
-/// is less than a packet of the usual codecs.
+/// A difference between expected and actual time is a gap if it exceeds this many seconds;
+/// otherwise the time is inexact. This is less than a packet of the usual codecs.
 constexpr double kGap = 0.008;
-/// Frames on each side that show if a longer step lasts, or if the clock jitters.
+/// Number of frames before and after a difference that show whether it lasts, or whether the clock
+/// jitters.
 constexpr std::size_t kFramesBeside = 16;
-/// Sample times this close to a bound count as equal to it, since times in seconds are rounded.
+/// Sample times within this many seconds of a bound count as equal to it, because times in seconds
+/// are rounded.
 constexpr double kNear = 1e-6;
 
 int channels_of(const AVFrame& frame) noexcept {
@@ -32,7 +34,7 @@ int channels_of(const AVFrame& frame) noexcept {
 #endif
 }
 
-/// Appends samples [begin, end) of one channel of a frame with samples of type T.
+/// Appends samples [begin, end) of one channel of a frame whose samples have type T.
 template <class T, class Convert>
 void append_as(const AVFrame& frame, int channel, int begin, int end, std::vector<float>& to,
                Convert&& convert) {
@@ -77,7 +79,7 @@ void append(const AVFrame& frame, int channel, int begin, int end, std::vector<f
   }
 }
 
-/// Makes a mixer and resampler of planar float samples. `like` has the stored channel layout.
+/// Creates a mixer and resampler for planar float samples. `like` has the stored channel layout.
 LibavPtr<SwrContext> make_resampler(const AVFrame& like, int sample_rate, int to_channels,
                                     int to_rate) {
   const int channels = channels_of(like);
@@ -109,15 +111,16 @@ LibavPtr<SwrContext> make_resampler(const AVFrame& like, int sample_rate, int to
                             sample_rate, 0, nullptr);
 #endif
   LibavPtr<SwrContext> resampler(made);
-  // Mixing does not exceed full volume, as with integer samples: mono is the mean of two channels.
+  // Mixing must not exceed full volume, the same as for integer samples: mono is the mean of two
+  // channels.
   av_opt_set_double(resampler.get(), "rematrix_maxval", 1.0, 0);
   const int result = resampler ? swr_init(resampler.get()) : AVERROR(EINVAL);
   if (result < 0) throw_libav_failure("its samples cannot be mixed or resampled", result);
   return resampler;
 }
 
-/// Calls libswresample once with samples [begin, end) of `from`, and appends its output to `to`.
-/// Returns the number of samples appended. An empty input flushes the remaining output.
+/// Calls libswresample once with samples [begin, end) of `from`, and appends the output to `to`.
+/// Returns the number of samples appended. An empty range flushes the remaining output.
 int resample(SwrContext& resampler, const std::vector<std::vector<float>>& from, std::size_t begin,
              std::size_t end, std::vector<std::vector<float>>& to) {
   const auto count = static_cast<int>(end - begin);
@@ -149,7 +152,7 @@ void require_few(double num_samples, int channels, std::uint64_t most) {
 
 /// Returns the number of the first sample at or after this time.
 std::int64_t sample_at(double seconds, int sample_rate) noexcept {
-  constexpr double kMost = 1e15;  // exact as a double, and far from overflow
+  constexpr double kMost = 1e15;  // exact as a double, and small enough to avoid overflow
   const double number = std::ceil(seconds * sample_rate - kNear);
   return static_cast<std::int64_t>(std::clamp(number, -kMost, kMost));
 }
@@ -162,7 +165,8 @@ AudioDecoder::AudioDecoder(std::string_view bytes, const Format& format)
   choose_stream();
   demuxer_.select(stream_);
   codec_ = open_decoder(demuxer_.stream(stream_), 0);
-  // Containers may lack rate and channels (MP3), or have wrong ones (AAC with SBR).
+  // Decode a frame to learn rate and channels. Containers may lack them (MP3) or state wrong ones
+  // (AAC with SBR).
   if (!receive()) throw DecodeFailure("it has no samples");
   has_frame_ = true;
   like_.reset(av_frame_clone(frame_.get()));
@@ -224,8 +228,8 @@ bool AudioDecoder::decode() {
   }
 }
 
-/// Reads the next packet. Returns false at the end. It ignores zeros at the end of an MP3, with
-/// which some programs pad files.
+/// Reads the next packet. Returns false at the end. Ignores zeros at the end of an MP3, because
+/// some programs pad files with them.
 bool AudioDecoder::next_packet() {
   const bool may_be_padded = demuxer_.container() == Container::kMp3;
   bool is_padded = false;
@@ -258,7 +262,8 @@ void AudioDecoder::require_same_format() const {
   throw DecodeFailure("its rate or channels change on the way");
 }
 
-/// Returns the number of the frame's first sample, by its time.
+/// Returns the number of the frame's first sample, according to the frame's time; nullopt without a
+/// time.
 std::optional<std::int64_t> AudioDecoder::number_of(const AVFrame& frame) const {
   const std::int64_t pts = frame.pts != AV_NOPTS_VALUE ? frame.pts : frame.best_effort_timestamp;
   if (pts == AV_NOPTS_VALUE) return std::nullopt;
@@ -268,11 +273,12 @@ std::optional<std::int64_t> AudioDecoder::number_of(const AVFrame& frame) const 
   return number;
 }
 
-/// Compares the time of frame_ with `expected`, the number after the samples before it.
-/// Errors: DecodeFailure if there were more samples than time.
+/// Compares the time of frame_ with `expected`, the number that follows from the samples before it.
+/// Errors: DecodeFailure if more samples were decoded than fit the times.
 AudioDecoder::Step AudioDecoder::step_before_frame(std::int64_t expected) {
   const Container container = demuxer_.container();
-  if (container == Container::kWav || container == Container::kMp3) return {};  // without times
+  // These containers have no times.
+  if (container == Container::kWav || container == Container::kMp3) return {};
   const auto number = number_of(*frame_);
   if (!number) return {};
   const std::int64_t offset = *number + chain_begin_ - expected;
@@ -282,7 +288,7 @@ AudioDecoder::Step AudioDecoder::step_before_frame(std::int64_t expected) {
     if (container == Container::kMp4 || container == Container::kMatroska) {
       step = judge(offset, expected);
     } else if (offset < 0) {
-      chain_begin_ = expected - *number;  // a concatenated stream, whose times begin again
+      chain_begin_ = expected - *number;  // a concatenated stream, whose times start again
       return {};
     } else if (container == Container::kFlac) {
       throw DecodeFailure("samples are missing on the way");
@@ -296,8 +302,9 @@ AudioDecoder::Step AudioDecoder::step_before_frame(std::int64_t expected) {
   return step;
 }
 
-/// Decides if frame_, whose time is `offset` off, follows a gap, or if the clock drifts or jitters.
-/// Errors: DecodeFailure if there were more samples than time.
+/// Called if the time of frame_ differs by `offset`. Decides whether there is a gap before the
+/// frame, or whether the clock drifts or jitters.
+/// Errors: DecodeFailure if more samples were decoded than fit the times.
 AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expected) {
   while (ahead_.size() < kFramesBeside) {
     LibavPtr<AVFrame> current = std::move(frame_);
@@ -324,7 +331,7 @@ AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expecte
   if (least - most_before > tolerance) {
     return {.zeros = offset - least > tolerance ? least : offset};
   }
-  // A first frame may itself have been late.
+  // The first frame itself may have been late.
   const bool may_be_late = offsets_.empty() && -most <= frame_->nb_samples;
   if (least_before - most > tolerance && !may_be_late) throw DecodeFailure("its times go back");
   if (least > tolerance) return {.drift = least};
@@ -334,8 +341,8 @@ AudioDecoder::Step AudioDecoder::judge(std::int64_t offset, std::int64_t expecte
 
 AVRational AudioDecoder::demuxer_base() const noexcept { return codec_->pkt_timebase; }
 
-/// Opens a new decoder. A flush would not suffice: state that a codec keeps would be audible, e.g.
-/// the random numbers of AAC.
+/// Opens a new decoder. Flushing the old one would not suffice: some codecs keep state that would
+/// be audible, e.g. the random numbers of AAC.
 void AudioDecoder::restart_decoder() {
   codec_ = open_decoder(demuxer_.stream(stream_), 0);
   has_frame_ = false;
@@ -348,7 +355,7 @@ void AudioDecoder::go_to_start() {
   restart_decoder();
 }
 
-/// Decodes the very first frame into frame_, and returns the number of its first sample.
+/// Decodes the first frame of the stream into frame_. Returns the number of its first sample.
 std::optional<std::int64_t> AudioDecoder::first_frame() {
   chain_begin_ = 0;
   if (!has_frame_) {
@@ -359,25 +366,25 @@ std::optional<std::int64_t> AudioDecoder::first_frame() {
   return number_of_first();
 }
 
-/// Returns the number of the first sample. REQUIRES: frame_ is the first frame.
+/// Returns the number of the first sample in the stream. REQUIRES: frame_ is the first frame.
 std::int64_t AudioDecoder::number_of_first() const {
-  // MP3 has no times: a player's first sample is the first one after the padding.
+  // MP3 has no times. Sample 0 is the first one after the padding, as in players.
   if (demuxer_.container() == Container::kMp3) return 0;
   return number_of(*frame_).value_or(0);
 }
 
-/// True if a seek finds a packet whose position in time is known.
+/// True if seeking finds a packet whose position in time is known.
 bool AudioDecoder::can_seek() {
   AVCodecParameters& parameters = *demuxer_.stream(stream_).codecpar;
   switch (demuxer_.container()) {
     case Container::kMp3:
     case Container::kOgg:
-      return false;  // only all packets before it determine it
+      return false;  // the position follows only from all packets before it
     case Container::kFlac:
       return !demuxer_.may_be_joined();
     case Container::kWav: {
-      // libav seeks by the header's byte rate, which many programs round or guess. Without it,
-      // libav uses the sample size, which is known for PCM.
+      // libav seeks by the header's byte rate, which many programs round or guess. Without a byte
+      // rate, libav uses the sample size, which is known for PCM.
       const int bits = av_get_bits_per_sample(parameters.codec_id);
       const bool is_pcm = parameters.codec_id < AV_CODEC_ID_ADPCM_IMA_QT && bits % 8 == 0;
       parameters.bit_rate = 0;
@@ -388,8 +395,8 @@ bool AudioDecoder::can_seek() {
   }
 }
 
-/// Seeks to a frame before sample `begin`, and decodes it like first_frame(). Returns nothing if
-/// that fails.
+/// Seeks to a frame before sample `begin` and decodes it into frame_. Returns the number of its
+/// first sample; nullopt if that fails.
 std::optional<std::int64_t> AudioDecoder::frame_before(std::int64_t begin) {
   const auto warm_up = static_cast<std::int64_t>(kWarmUp * sample_rate_);
   if (begin < 2 * warm_up || !can_seek()) return std::nullopt;
@@ -406,7 +413,7 @@ std::optional<std::int64_t> AudioDecoder::frame_before(std::int64_t begin) {
   return std::nullopt;
 }
 
-/// Collects the samples in [begin, end) from those that arrive in order.
+/// Collects the samples in [begin, end) from samples that are passed in order.
 class AudioDecoder::Taken {
  public:
   Taken(const AudioDecoder& decoder, std::int64_t begin, std::int64_t end)
@@ -415,8 +422,8 @@ class AudioDecoder::Taken {
         end_(end),
         values_(static_cast<std::size_t>(decoder.channels_)) {}
 
-  /// Takes the requested part of `size` samples that begin at `number`. `append` gets a channel's
-  /// values and that part's range.
+  /// Passes `size` samples that begin at `number`, and keeps the requested part. `append` is called
+  /// with a channel's values and the range to keep.
   template <class Append>
   void take(std::int64_t number, std::int64_t size, const Append& append) {
     const std::int64_t from = std::clamp<std::int64_t>(begin_ - number, 0, size);
@@ -441,7 +448,7 @@ class AudioDecoder::Taken {
   }
 
   [[nodiscard]] bool is_begun() const noexcept { return !values_.front().empty(); }
-  /// Returns the number of the first collected sample; `begin` before any was collected.
+  /// Returns the number of the first collected sample, or `begin` before any sample was collected.
   [[nodiscard]] std::int64_t first() const noexcept {
     return values_.front().empty() ? begin_ : first_;
   }
@@ -452,18 +459,18 @@ class AudioDecoder::Taken {
   const std::int64_t begin_;
   const std::int64_t end_;
   std::int64_t first_ = 0;
-  std::vector<std::vector<float>> values_;  ///< by channel
+  std::vector<std::vector<float>> values_;  ///< one vector per channel
 };
 
 /// Decodes from frame_, whose first sample is `number`, up to sample `end`. Returns the number of
-/// decoded samples if the sound ended. Returns nothing if more samples are left, or after a gap
-/// before `warm_up` samples (see is_cold_). Within a clip, samples are contiguous even if the clock
+/// decoded samples if the sound has ended. Returns nullopt if more samples follow, or after a gap
+/// before `warm_up` samples (see is_cold_). The returned samples are contiguous even if the clock
 /// drifts.
 std::optional<std::int64_t> AudioDecoder::decode_until(std::int64_t end, std::int64_t& number,
                                                        Taken* taken, std::int64_t warm_up) {
   is_cold_ = false;
   std::int64_t num_decoded = 0;
-  std::int64_t drift = 0;  // within the clip
+  std::int64_t drift = 0;  // clock drift within the clip, in samples
   do {
     require_same_format();
     if (taken != nullptr) taken->take_frame(number);
@@ -502,7 +509,8 @@ AudioDecoder::Samples AudioDecoder::read(double begin, double end) {
 }
 
 AudioDecoder::Samples AudioDecoder::converted_from(Taken& taken) const {
-  const double first = static_cast<double>(taken.first()) / sample_rate_;  // values() move below
+  // Read first(), because the next line moves the values.
+  const double first = static_cast<double>(taken.first()) / sample_rate_;
   return converted(std::move(taken.values()), first);
 }
 
@@ -517,7 +525,7 @@ std::int64_t AudioDecoder::count() {
 
 void AudioDecoder::require_whole(std::int64_t num_decoded) {
   const AVStream& stream = demuxer_.stream(stream_);
-  // FLAC states its number of samples, and nothing else checks it.
+  // FLAC states its number of samples, and no other code checks it.
   if (demuxer_.container() != Container::kFlac || stream.duration == AV_NOPTS_VALUE) return;
   if (num_decoded < av_rescale_q(stream.duration, stream.time_base, {1, sample_rate_})) {
     throw DecodeFailure("the data ends early");

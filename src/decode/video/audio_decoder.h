@@ -10,26 +10,26 @@
 
 namespace shardwise::detail {
 
-/// Checks an audio format; 0 means the stored rate or number of channels.
+/// Checks the requested audio format; 0 means the stored rate or number of channels.
 /// Errors: InvalidArgument for an impossible rate or number of channels.
 void require_audio_format(int sample_rate, int channels);
 
-/// Implements AudioReader. Its DecodeFailures do not say where.
+/// Implements AudioReader. The texts of its DecodeFailures do not name the place.
 /// Threads: one at a time.
 class AudioDecoder {
  public:
   struct Format {
-    int sample_rate = 0;  ///< 0 means as stored
-    int channels = 0;     ///< 0 means as stored
+    int sample_rate = 0;  ///< 0 means the stored rate
+    int channels = 0;     ///< 0 means the stored number
     std::uint64_t max_samples = 0;
   };
   struct Samples {
-    std::vector<float> values;  ///< [channels, num_samples]
+    std::vector<float> values;  ///< shape [channels, num_samples]
     int channels = 0;
     std::int64_t num_samples = 0;
-    std::int64_t num_stored = 0;  ///< before resampling
+    std::int64_t num_stored = 0;  ///< number of samples before resampling
     int sample_rate = 0;
-    double begin = 0;  ///< time of the first sample, in seconds
+    double begin = 0;  ///< time of the first sample in seconds
   };
 
   /// Lifetime: `bytes` must outlive the decoder.
@@ -40,33 +40,33 @@ class AudioDecoder {
   int channels() const noexcept { return channels_; }
   double duration() noexcept;
   std::string_view codec() const noexcept;
-  /// Returns the number of the first sample, which is its time in samples.
+  /// Returns the number of the first sample: its time multiplied by the sample rate.
   std::int64_t first_sample() const noexcept { return first_sample_; }
-  /// Returns the sound's length in samples, by its times. It differs from the number of decoded
-  /// samples only if there are gaps, or the clock drifts.
-  /// Cost: decodes everything.
+  /// Returns the sound's length in samples, according to its times. It differs from the number of
+  /// decoded samples only if there are gaps or the clock drifts.
+  /// Cost: decodes all of the sound.
   /// Errors: DecodeFailure.
   std::int64_t count();
 
-  /// Returns the samples with times in [begin, end), in seconds. Infinite bounds mean the sound's
-  /// ends.
+  /// Returns the samples whose times are in [begin, end), in seconds. Infinite bounds mean the
+  /// start and the end of the sound.
   Samples read(double begin, double end);
 
  private:
   class Taken;
-  /// How a frame's time differs from the end of the samples before it.
+  /// The difference between a frame's time and the end of the previous samples.
   struct Step {
-    std::int64_t zeros = 0;  ///< missing samples, to fill with zeros
-    std::int64_t drift = 0;  ///< samples by which its clock has drifted
+    std::int64_t zeros = 0;  ///< number of missing samples, which are replaced by zeros
+    std::int64_t drift = 0;  ///< number of samples by which the clock has drifted
   };
 
   void choose_stream();
-  /// Moves to the next frame, in frame_. Returns false at the end.
+  /// Decodes the next frame into frame_. Returns false at the end.
   bool receive();
   bool decode();
   bool next_packet();
-  /// Sends the decoder the next packet, and finally the end. Returns false if it had the end
-  /// already.
+  /// Sends the next packet to the decoder, or the end of the stream after the last packet. Returns
+  /// false if the end was already sent.
   bool send();
   void require_same_format() const;
   std::optional<std::int64_t> number_of(const AVFrame& frame) const;
@@ -91,15 +91,18 @@ class AudioDecoder {
   LibavPtr<AVCodecContext> codec_;
   LibavPtr<AVPacket> packet_;
   LibavPtr<AVFrame> frame_;
-  std::deque<LibavPtr<AVFrame>> ahead_;  ///< frames after frame_ that were decoded already
-  std::deque<std::int64_t> offsets_;     ///< the last frames' times less their positions
-  LibavPtr<AVFrame> like_;               ///< the first frame; all others must have its format
+  std::deque<LibavPtr<AVFrame>> ahead_;  ///< frames after frame_ that have already been decoded
+  std::deque<std::int64_t> offsets_;     ///< for the last frames: time minus position, in samples
+  LibavPtr<AVFrame> like_;               ///< first frame; all other frames must have its format
   int sample_rate_ = 0;
   int channels_ = 0;
   std::int64_t first_sample_ = 0;
-  std::int64_t chain_begin_ = 0;  ///< Ogg: offset added to the numbers of a later stream
-  bool is_cold_ = false;          ///< a gap came before the codec was warm: the samples are unsure
-  bool has_frame_ = false;        ///< frame_ is the first one, and no other was read since
+  /// Ogg: offset that is added to the sample numbers of a concatenated stream.
+  std::int64_t chain_begin_ = 0;
+  /// There was a gap before the codec was warm, so the samples may be wrong.
+  bool is_cold_ = false;
+  /// frame_ is the first frame of the stream, and no other frame has been decoded since.
+  bool has_frame_ = false;
 };
 
 }  // namespace shardwise::detail

@@ -32,11 +32,12 @@ std::uint64_t little_endian_64(std::string_view bytes, std::size_t at) {
 
 // ----------------------------------------------------------------- tags and text of other programs
 
-/// Removes leading ID3v2 tags.
+/// Returns `bytes` without leading ID3v2 tags.
 std::string_view behind_id3v2(std::string_view bytes) noexcept {
   constexpr std::size_t kHeader = 10;
   while (bytes.size() >= kHeader && bytes.substr(0, 3) == "ID3") {
-    std::size_t size = kHeader;  // 7 bits per byte; a flag means that a footer repeats the header
+    // Each byte has 7 bits of the size; a flag means that a footer repeats the header.
+    std::size_t size = kHeader;
     for (std::size_t i = 6, shift = 21; i < 10; ++i, shift -= 7) {
       size += std::size_t{static_cast<unsigned char>(bytes[i]) & 0x7Fu} << shift;
     }
@@ -46,7 +47,7 @@ std::string_view behind_id3v2(std::string_view bytes) noexcept {
   return bytes;
 }
 
-/// Removes one trailing tag: ID3v1, APEv2 or Lyrics3.
+/// Returns `bytes` without one trailing tag: ID3v1, APEv2 or Lyrics3.
 std::string_view before_tag(std::string_view bytes) noexcept {
   constexpr std::size_t kId3v1 = 128;
   const auto without_last = [&](std::size_t size) { return bytes.substr(0, bytes.size() - size); };
@@ -56,7 +57,7 @@ std::string_view before_tag(std::string_view bytes) noexcept {
   constexpr std::size_t kApeFooter = 32;
   constexpr std::string_view kApe = "APETAGEX";
   if (bytes.size() >= kApeFooter && bytes.substr(bytes.size() - kApeFooter, kApe.size()) == kApe) {
-    // The size covers the tag's content and this footer, but not the optional header.
+    // The stated size includes the tag's content and this footer, but not the optional header.
     std::size_t size = little_endian_32(bytes, bytes.size() - kApeFooter + 12);
     if (size < kApeFooter || size > bytes.size()) return bytes;
     if (bytes.size() - size >= kApeFooter &&
@@ -75,7 +76,7 @@ bool is_text(char c) noexcept {
   return c == 0 || c == '\t' || c == '\r' || c == '\n' || (c >= ' ' && c <= '~');
 }
 
-/// True if `bytes` are not media but additions of other programs: tags, text, zeros.
+/// True if `bytes` contain only additions of other programs (tags, text, zeros) and no media.
 bool is_tail(std::string_view bytes) noexcept {
   while (!std::ranges::all_of(bytes, is_text)) {
     const std::string_view shorter = before_tag(bytes);
@@ -87,13 +88,13 @@ bool is_tail(std::string_view bytes) noexcept {
 
 // ------------------------------------------------------------------------------------- MP4 and MOV
 
-/// The counts in an MP4's tables: samples of all tracks, and edits of all edit lists.
+/// Counts that an MP4's tables state: samples of all tracks, and edits of all edit lists.
 struct Mp4Promise {
   std::uint64_t samples = 0;
   std::uint64_t edits = 0;
 };
 
-/// Adds the counts of all boxes of this type. It searches the whole header, so it finds nested
+/// Adds up the counts of all boxes of this type. Searches the whole header, so it finds nested
 /// boxes wherever libav would look for them.
 void add_counts(std::string_view header, std::string_view type, std::size_t count_at,
                 std::uint64_t& sum) {
@@ -102,11 +103,12 @@ void add_counts(std::string_view header, std::string_view type, std::size_t coun
   }
 }
 
-/// Returns how many of the samples in `header` are sound without an entry each. In QuickTime a
-/// sample of compressed sound is a moment, not bytes. libav makes one entry for many of them.
+/// Returns how many of the samples in `header` are sound samples without separate index entries. In
+/// QuickTime, a sample of compressed sound is a point in time, not a piece of data. libav makes one
+/// entry for many of them.
 std::uint64_t count_moments(std::string_view header) {
   std::uint64_t sum = 0;
-  std::size_t next = 4;  // continue after a track, so that no byte is read twice
+  std::size_t next = 4;  // continue after each track, so that every byte is read only once
   for (std::size_t at; (at = header.find("trak", next)) != header.npos;) {
     const std::string_view track = header.substr(at, big_endian(header, at - 4, 4));
     next = at + std::max<std::size_t>(track.size(), 4);
@@ -114,7 +116,7 @@ std::uint64_t count_moments(std::string_view header) {
     if (track.find("soun") == track.npos || track.find("vide") != track.npos) continue;
     if (times == track.npos || track.size() - times < 20 || big_endian(track, times + 8, 4) != 1 ||
         big_endian(track, times + 16, 4) != 1) {
-      continue;  // not every sample takes one unit of time
+      continue;  // some samples take more than one unit of time
     }
     if (sizes == track.npos || track.size() - sizes < 16) continue;
     if (big_endian(track, sizes + 8, 4) == 1) sum += big_endian(track, sizes + 12, 4);
@@ -122,8 +124,8 @@ std::uint64_t count_moments(std::string_view header) {
   return sum;
 }
 
-/// Returns the number of packets that libav makes of the chunks of sound, with up to 1,024 samples
-/// each.
+/// Returns the number of packets that libav makes of the chunks of sound. Each packet has up to
+/// 1,024 samples.
 std::uint64_t count_packets(std::string_view header) {
   std::uint64_t chunks = 0;
   for (const std::string_view type : {"stco", "co64"}) {
@@ -133,13 +135,14 @@ std::uint64_t count_packets(std::string_view header) {
   }
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
   std::uint64_t sum = 0;
-  std::size_t left = header.size();  // entries left to read; correct tables have fewer
+  std::size_t left = header.size();  // limit on the entries read; correct tables have fewer
   for (std::size_t at = header.find("stsc"); at != header.npos; at = header.find("stsc", at + 1)) {
     const std::uint64_t count = header.size() - at < 12 ? 0 : big_endian(header, at + 8, 4);
     const std::size_t room = count == 0 ? 0 : (header.size() - at - 12) / 12;
     for (std::size_t i = 0; i < std::min<std::uint64_t>(count, room); ++i) {
       if (left-- == 0) return kMost;
-      const std::size_t entry = at + 12 + 12 * i;  // first chunk, samples per chunk, description
+      // Fields: first chunk, samples per chunk, description.
+      const std::size_t entry = at + 12 + 12 * i;
       const std::uint64_t first = big_endian(header, entry, 4);
       const std::uint64_t next = i + 1 < room ? big_endian(header, entry + 12, 4) : chunks + 1;
       const std::uint64_t end = i + 1 < count ? next : chunks + 1;
@@ -150,8 +153,8 @@ std::uint64_t count_packets(std::string_view header) {
   return sum;
 }
 
-/// Adds the counts of one box.
-/// @param header  a whole top-level box that does not hold media.
+/// Adds the counts that one box states.
+/// @param header  a complete top-level box that does not contain media.
 void add_promise(std::string_view header, Mp4Promise& promise) {
   if (header.find("cmov") != header.npos) {
     throw DecodeFailure("MP4: its header is compressed");
@@ -164,18 +167,19 @@ void add_promise(std::string_view header, Mp4Promise& promise) {
   add_counts(header, "elst", 8, promise.edits);
 }
 
-/// Returns the size of the box at the front of `bytes`; nothing if they do not begin with a box.
+/// Returns the size of the box at the start of `bytes`; nullopt if they do not begin with a box.
 std::optional<std::uint64_t> box_size(std::string_view bytes) {
   if (bytes.size() < 8) return std::nullopt;
   std::uint64_t size = big_endian(bytes, 0, 4);
   if (size == 1 && bytes.size() < 16) return std::nullopt;
   if (size == 1) size = big_endian(bytes, 8, 8);
-  if (size == 0 && big_endian(bytes, 4, 4) != 0) size = bytes.size();  // up to the end
+  // Size 0 means that the box extends to the end.
+  if (size == 0 && big_endian(bytes, 4, 4) != 0) size = bytes.size();
   if (size < 8 || size > bytes.size()) return std::nullopt;
   return size;
 }
 
-/// Returns the reason why `bytes` do not begin with a box.
+/// Returns why `bytes` do not begin with a box.
 const char* why_no_box(std::string_view bytes) noexcept {
   const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
   const bool is_cut = bytes.size() < 8 || std::ranges::all_of(bytes.substr(4, 4), is_printable);
@@ -200,8 +204,8 @@ std::string_view plausible_mp4(std::string_view bytes) {
     }
     at += *size;
   }
-  // libav makes an index entry of about 24 bytes per sample, and each edit may repeat them all. A
-  // sample has at least a byte, so a count of more samples than bytes is false.
+  // libav makes an index entry of about 24 bytes per sample, and each edit may repeat all of them.
+  // A sample has at least one byte, so a count above the number of bytes is false.
   const std::uint64_t most = bytes.size() + (1u << 16);
   const std::uint64_t edits = std::max<std::uint64_t>(promise.edits, 1);
   if (promise.samples > most || promise.samples * 8 > 64 * most / edits) {
@@ -213,8 +217,9 @@ std::string_view plausible_mp4(std::string_view bytes) {
 
 // ---------------------------------------------------------------------------------------- Matroska
 
-/// Reads an EBML number of 1 to 8 bytes; the first byte's leading zeros give the length.
-/// `keep_marker` keeps the marker bit, as in identifiers. Without it, all ones mean "unknown".
+/// Reads an EBML number of 1 to 8 bytes. The first byte's leading zeros give the length. If
+/// `keep_marker`, the marker bit is kept, as in identifiers; otherwise a number of all ones means
+/// "unknown".
 std::uint64_t ebml_number(std::string_view bytes, std::size_t& at, bool keep_marker) {
   if (at >= bytes.size()) throw DecodeFailure(kEndsEarly);
   const auto first = static_cast<unsigned char>(bytes[at]);
@@ -234,8 +239,8 @@ constexpr std::uint64_t kEbml = 0x1A45DFA3;
 constexpr std::uint64_t kSegment = 0x18538067;
 constexpr std::uint64_t kCluster = 0x1F43B675;
 
-/// True for the children of a segment: SeekHead, Info, Tracks, Cluster, Cues, Attachments,
-/// Chapters, Tags, Void and CRC-32.
+/// True for the elements that may be children of a segment: SeekHead, Info, Tracks, Cluster, Cues,
+/// Attachments, Chapters, Tags, Void and CRC-32.
 bool is_in_segment(std::uint64_t id) noexcept {
   constexpr std::array<std::uint64_t, 10> kAll = {0x114D9B74, 0x1549A966, 0x1654AE6B, kCluster,
                                                   0x1C53BB6B, 0x1941A469, 0x1043A770, 0x1254C367,
@@ -243,16 +248,16 @@ bool is_in_segment(std::uint64_t id) noexcept {
   return std::ranges::find(kAll, id) != kAll.end();
 }
 
-/// True for the children of a cluster: numbers of at most 8 bytes (Timestamp, Position, PrevSize),
-/// SimpleBlock, BlockGroup, SilentTracks, EncryptedBlock, Void and CRC-32.
+/// True for the elements that may be children of a cluster: numbers of at most 8 bytes (Timestamp,
+/// Position, PrevSize), SimpleBlock, BlockGroup, SilentTracks, EncryptedBlock, Void and CRC-32.
 bool is_in_cluster(std::uint64_t id, std::uint64_t size) noexcept {
   if (id == 0xE7 || id == 0xA7 || id == 0xAB) return size <= 8;
   return id == 0xA3 || id == 0xA0 || id == 0x5854 || id == 0xAF || id == 0xEC || id == 0xBF;
 }
 
-/// Returns the segment's size in bytes, without a segment or a tail after it. Unknown or too large
-/// elements are refused, since libav would skip to the next cluster, and lose the frames in between
-/// silently.
+/// Returns the segment's size in bytes, without a second segment or a tail after it. Rejects
+/// unknown or too large elements: libav would skip to the next cluster, and silently lose the
+/// frames in between.
 std::size_t size_of_segment(std::string_view segment, bool knows_size) {
   const auto size_within = [](std::uint64_t size, std::size_t left) {
     if (size > left) throw DecodeFailure(kEndsEarly);
@@ -260,7 +265,7 @@ std::size_t size_of_segment(std::string_view segment, bool knows_size) {
   };
   std::size_t cluster_end = 0;  // end of the current cluster
   bool knows_cluster_size = true;
-  // Moves past the element at `at`. Returns false if it is another segment.
+  // Moves past the element at `at`. Returns false if it begins another segment.
   const auto step = [&](std::size_t& at) {
     const std::size_t begin = at;
     const std::uint64_t id = ebml_number(segment, at, true);
@@ -278,7 +283,7 @@ std::size_t size_of_segment(std::string_view segment, bool knows_size) {
       cluster_end = 0;
       at += size_within(size, segment.size() - at);
     } else if (ends_cluster && !knows_size && (id == kEbml || id == kSegment)) {
-      return false;  // libav reads only the first segment
+      return false;  // stop here, because libav reads only the first segment
     } else {
       throw DecodeFailure("Matroska: an element is damaged");
     }
@@ -302,10 +307,11 @@ std::string_view plausible_matroska(std::string_view bytes) {
   for (std::size_t at = 0; at < bytes.size();) {
     const std::uint64_t id = ebml_number(bytes, at, true);
     const std::uint64_t size = ebml_number(bytes, at, false);
-    const bool knows_size = size != UINT64_MAX;  // streams do not, and extend to the end
+    // A live stream has no size, and extends to the end.
+    const bool knows_size = size != UINT64_MAX;
     if (knows_size && size > bytes.size() - at) throw DecodeFailure(kEndsEarly);
     if (id == kSegment || !knows_size) {
-      // Only the first segment is read.
+      // Use only the first segment.
       const std::string_view segment = bytes.substr(at, knows_size ? size : bytes.npos);
       return bytes.substr(0, at + size_of_segment(segment, knows_size));
     }
@@ -316,8 +322,8 @@ std::string_view plausible_matroska(std::string_view bytes) {
 
 // --------------------------------------------------------------------------------------------- WAV
 
-/// Returns the offset of the chunk with the samples.
-/// Errors: DecodeFailure if it is missing.
+/// Returns the offset of the chunk that contains the samples.
+/// Errors: DecodeFailure if there is no such chunk.
 std::size_t data_chunk_of(std::string_view wav) {
   for (std::size_t at = 12; wav.size() - at >= 8;) {
     if (wav.substr(at, 4) == "data") return at;
@@ -329,7 +335,7 @@ std::size_t data_chunk_of(std::string_view wav) {
   throw DecodeFailure(kEndsEarly);
 }
 
-/// True if `bytes` consist of chunks, one after another.
+/// True if `bytes` consist only of chunks.
 bool are_chunks(std::string_view bytes) noexcept {
   while (bytes.size() >= 8) {
     const bool has_name =
@@ -341,16 +347,16 @@ bool are_chunks(std::string_view bytes) noexcept {
   return bytes.empty();
 }
 
-/// True for RF64 and BW64, whose first chunk holds sizes beyond 32 bits.
+/// True for RF64 and BW64, whose first chunk contains sizes of more than 32 bits.
 bool is_rf64(std::string_view wav) noexcept {
   return (wav.starts_with("RF64") || wav.starts_with("BW64")) && wav.size() >= 44 &&
          wav.substr(12, 4) == "ds64";
 }
 
-/// Returns the stated size of a WAV's samples in bytes; nothing if it is unknown. Programs that
-/// write to a pipe leave all ones, a zero, or a size near 2 GiB that they do not expect to exceed
-/// (SoX). A zero is valid if the file's own size is right, or other chunks follow instead of
-/// samples.
+/// Returns the stated size of a WAV's samples in bytes; nullopt if it is unknown. A program that
+/// writes to a pipe does not know the size. It writes all ones, zero, or (SoX) a size near 2 GiB as
+/// a placeholder. Zero is the true size if the file's own size is right, or if other chunks follow
+/// instead of samples.
 std::optional<std::uint64_t> size_of_data(std::string_view wav, std::size_t data_chunk) noexcept {
   constexpr std::uint32_t kUnknown = 0xFFFFFFFF, kFirstOfPipes = 0x7FFFF000;
   const std::uint32_t size = little_endian_32(wav, data_chunk + 4);
@@ -373,8 +379,8 @@ void require_plausible_wav(std::string_view bytes) {
 
 // -------------------------------------------------------------------------------------------- MP3
 
-/// Returns the size of the MPEG frame at the front of `bytes`. Returns 0 if they begin with no
-/// frame, or the frame's bit rate is free.
+/// Returns the size of the MPEG frame at the start of `bytes`; 0 if they do not begin with a frame,
+/// or if the frame's bit rate is free.
 std::size_t mpeg_frame_size(std::string_view bytes) noexcept {
   if (bytes.size() < 4) return 0;
   const auto head = static_cast<std::uint32_t>(big_endian(bytes, 0, 4));
@@ -391,7 +397,8 @@ std::size_t mpeg_frame_size(std::string_view bytes) noexcept {
       {32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256},
       {8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160}};
   constexpr std::size_t kHertz[3] = {44100, 48000, 32000};
-  const bool is_first = version == 3;  // MPEG 1; 2 has half of its rates, 2.5 a quarter
+  // MPEG 1; MPEG 2 has half of its sampling rates, MPEG 2.5 a quarter.
+  const bool is_first = version == 3;
   const std::size_t row = is_first ? layer - 1 : layer == 1 ? 3 : 4;
   const auto bits = static_cast<std::size_t>(kKilobits[row][rate - 1]) * 1000;
   const std::size_t hertz = kHertz[frequency] >> (is_first ? 0 : version == 2 ? 1 : 2);
@@ -399,7 +406,8 @@ std::size_t mpeg_frame_size(std::string_view bytes) noexcept {
   return (layer == 3 && !is_first ? 72 : 144) * bits / hertz + padding;
 }
 
-/// Removes trailing bytes that are not frames. libav would search them for frames.
+/// Returns `mp3` without trailing bytes that are not frames, because libav would search them for
+/// frames.
 std::string_view before_tail_of_mp3(std::string_view mp3) noexcept {
   std::size_t at = mp3.size() - behind_id3v2(mp3).size();
   while (at < mp3.size()) {
@@ -412,19 +420,20 @@ std::string_view before_tail_of_mp3(std::string_view mp3) noexcept {
 
 // -------------------------------------------------------------------------------------------- FLAC
 
-/// Updates a CRC by one byte. It has `bits` bits and this polynomial, the highest bit first.
+/// Adds one byte to a CRC of `bits` bits with this polynomial, highest bit first.
 std::uint32_t next_crc(std::uint32_t crc, char c, int bits, std::uint32_t polynomial) noexcept {
   crc ^= std::uint32_t{static_cast<unsigned char>(c)} << (bits - 8);
   for (int i = 0; i < 8; ++i) crc = crc << 1 ^ ((crc >> (bits - 1) & 1) != 0 ? polynomial : 0);
   return crc & ((1u << bits) - 1);
 }
 
-/// True if a FLAC frame begins here. Its header has a checksum.
+/// True if a FLAC frame begins here. Verifies the checksum of the frame's header.
 bool is_flac_frame(std::string_view bytes) noexcept {
   if (bytes.size() < 16) return false;
   const auto at = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   if (at(0) != 0xFF || (at(1) & 0xFE) != 0xF8 || (at(3) & 1) != 0) return false;
-  std::size_t size = 5;  // the number may have more bytes, then come the block's size and the rate
+  // Followed by more bytes of the number, then by the block's size and the rate.
+  std::size_t size = 5;
   for (unsigned bit = 0x40; (at(4) & 0x80) != 0 && (at(4) & bit) != 0; bit >>= 1) ++size;
   const unsigned block = at(2) >> 4, rate = at(2) & 15u;
   size += block == 6 ? 1 : block == 7 ? 2 : 0;
@@ -436,8 +445,8 @@ bool is_flac_frame(std::string_view bytes) noexcept {
   return crc == 0;
 }
 
-/// Removes trailing tags, text and zeros. libav would read them as part of the last frame. The
-/// frame ends where its checksum matches.
+/// Returns `flac` without trailing tags, text and zeros, because libav would read them as part of
+/// the last frame. That frame ends where its checksum matches.
 std::string_view before_tail_of_flac(std::string_view flac) noexcept {
   constexpr std::size_t kMostFrame = std::size_t{1} << 20, kMostText = std::size_t{1} << 16;
   constexpr std::size_t kChecksum = 2;
@@ -450,14 +459,15 @@ std::string_view before_tail_of_flac(std::string_view flac) noexcept {
   for (std::size_t at = text; at-- > 0 && text - at < kMostFrame && tries > 0;) {
     if (flac[at] != '\xFF' || !is_flac_frame(flac.substr(at))) continue;
     --tries;
-    std::size_t end = 0;  // the first position at which the checksum matches
+    std::size_t end = 0;  // first position at which the checksum matches
     std::uint32_t crc = 0;
     for (std::size_t i = at; i < last; ++i) {
       crc = next_crc(crc, flac[i], 16, 0x8005);
       if (crc == 0 && i + 1 >= text && end == 0) end = i + 1;
     }
     if (end == 0) continue;
-    // A checksum of zeros also matches before its own bytes. A few more bytes do no harm.
+    // If the checksum is zero, it also matches before its own bytes. Keeping a few bytes too many
+    // is harmless.
     const bool is_whole =
         crc == 0 && last == flac.size() && flac.find_first_not_of('\0', end) != flac.npos;
     return is_whole ? flac : flac.substr(0, std::min(end + kChecksum, flac.size()));
@@ -467,9 +477,9 @@ std::string_view before_tail_of_flac(std::string_view flac) noexcept {
 
 // --------------------------------------------------------------------------------------------- Ogg
 
-constexpr std::size_t kOggHeader = 27;  // followed by the sizes of its segments
+constexpr std::size_t kOggHeader = 27;  // the sizes of the page's segments follow
 
-/// The table of the CRC-32 with the polynomial 04C11DB7, the highest bit first.
+/// Lookup table of the CRC-32 with polynomial 04C11DB7, highest bit first.
 constexpr std::array<std::uint32_t, 256> make_crc_table() {
   std::array<std::uint32_t, 256> table{};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {
@@ -492,7 +502,7 @@ std::size_t end_of_ogg_page(std::string_view ogg, std::size_t at) {
   constexpr std::string_view kBegin = "OggS";
   const std::string_view page = ogg.substr(at);
   const bool begins = kBegin.starts_with(page.substr(0, kBegin.size()));
-  if (!begins && page.find(kBegin) == page.npos) return ogg.size();  // tags or zeros
+  if (!begins && page.find(kBegin) == page.npos) return ogg.size();  // only tags or zeros follow
   if (!begins) throw DecodeFailure("Ogg: it is damaged between two pages");
   if (page.size() < kOggHeader) throw DecodeFailure(kEndsEarly);
   std::size_t size = kOggHeader + static_cast<unsigned char>(page[26]);
@@ -501,7 +511,7 @@ std::size_t end_of_ogg_page(std::string_view ogg, std::size_t at) {
     size += static_cast<unsigned char>(segment);
   }
   if (page.size() < size) throw DecodeFailure(kEndsEarly);
-  // The checksum covers the page with zeros in the checksum's place.
+  // The checksum is computed with zeros in place of the checksum itself.
   std::uint32_t crc = crc_of(page.substr(0, 22), 0);
   crc = crc_of(std::string_view("\0\0\0\0", 4), crc);
   crc = crc_of(page.substr(26, size - 26), crc);
@@ -523,7 +533,7 @@ Container container_of(std::string_view bytes) {
   }
   if (has(0, "fLaC")) return Container::kFlac;
   if (has(0, "OggS")) return Container::kOgg;
-  // The frame header's sync word, and a layer that is not reserved.
+  // The sync word of a frame header, with a layer that is not reserved.
   const bool is_frame = bytes.size() >= 2 && bytes[0] == '\xFF' &&
                         (static_cast<unsigned char>(bytes[1]) & 0xE0) == 0xE0 &&
                         (static_cast<unsigned char>(bytes[1]) & 0x06) != 0;
@@ -556,8 +566,8 @@ std::string_view behind_tags(std::string_view bytes) noexcept {
   for (const char* magic : {"fLaC", "RIFF", "RF64", "BW64", "OggS"}) {
     if (media.starts_with(magic)) return media;
   }
-  // Some MP3 tags are followed by more zeros than they state. Then libav would not find the number
-  // of samples to skip, which is in the first frame.
+  // Some MP3 tags are followed by more zeros than they state. In that case libav would not find the
+  // number of samples to skip, which is in the first frame.
   if (media.size() == bytes.size()) return bytes;
   media.remove_prefix(std::min(media.find_first_not_of('\0'), media.size()));
   return mpeg_frame_size(media) > 0 ? media : bytes;

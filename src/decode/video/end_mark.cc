@@ -7,7 +7,7 @@ namespace shardwise::detail {
 namespace {
 
 constexpr std::ptrdiff_t kBlock = 16;
-/// Practically impossible as the last row of a block in a picture.
+/// These bytes almost never occur as the last row of a block in a picture.
 constexpr std::string_view kMark("\xFF\1\xE3\x5A\0\xA7\x96\xFE\x11\xC8\2\x7F\xFD\x31\xB0\6",
                                  kBlock);
 

@@ -6,14 +6,15 @@
 
 namespace shardwise::detail {
 
-/// Detects VP8 frames whose data ends early. libav leaves the rest of such a frame as it was in
-/// memory, without an error. A mark is therefore written to the last macroblock before a frame is
-/// decoded.
+/// Detects VP8 frames whose data ends early. libav leaves the rest of such a frame's memory
+/// unchanged, without an error. This class therefore writes a mark to the last macroblock before a
+/// frame is decoded.
 class EndMark {
  public:
-  /// Marks the frames of this decoder if its codec is VP8. The EndMark must outlive the decoder.
+  /// Marks the frames of this decoder if its codec is VP8. REQUIRES: this object outlives the
+  /// decoder.
   void watch(AVCodecContext& codec) noexcept;
-  /// True if the last decoded frame still has its mark. Each frame is reported once.
+  /// True if the last decoded frame still contains its mark. Each frame is reported only once.
   bool is_left() noexcept;
 
  private:

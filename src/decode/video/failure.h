@@ -8,7 +8,7 @@
 
 namespace shardwise::detail {
 
-/// Calls `work`, and converts a DecodeFailure to a BadField that says where.
+/// Calls `work`. Converts a DecodeFailure to a BadField whose text also names the place.
 template <class Work>
 auto with_place(std::string_view action, std::string_view where, Work&& work) {
   try {

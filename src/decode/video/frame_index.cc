@@ -11,23 +11,24 @@
 namespace shardwise::detail {
 namespace {
 
-/// Times beyond this are damaged: their sums could overflow.
+/// Larger times are damaged, and their sums could overflow.
 constexpr std::int64_t kMostTime = std::int64_t{1} << 60;
-/// Number of packets whose headers show if the times are those of presentation. An encoder that
-/// reorders frames does so within the first few.
+/// Number of packets whose headers are read to determine whether the times are presentation times.
+/// An encoder that reorders frames does so within the first few packets.
 constexpr std::size_t kMostLookedAt = 16;
-/// In H.264, a frame missing this close after a key frame may be replaced by one from before it: a
-/// decoder keeps up to 16 reference frames.
+/// Number of frames after a key frame that is examined for missing frames. In H.264, a decoder may
+/// replace a missing frame by one from before the key frame, because it keeps up to 16 reference
+/// frames.
 constexpr std::size_t kMostBehindKey = 32;
 
-/// True for a VP8 frame that is used only for prediction; a bit of its header says so.
+/// True for a VP8 frame that is used only for prediction; a bit of its header marks such frames.
 bool is_hidden_vp8(const AVPacket& packet) noexcept {
   return packet.size > 0 && (packet.data[0] & 0x10) == 0;
 }
 
-/// True if an edit list excludes this packet's frame.
-/// Errors: DecodeFailure for MPEG-1. libav splits its packets differently, and moves the mark to
-///   the frame before. FFmpeg's program then shows an excluded frame, and omits another.
+/// True if an edit list excludes the frame of this packet.
+/// Errors: DecodeFailure for MPEG-1. libav splits its packets differently, and so moves the mark to
+///   the previous frame. FFmpeg's program then shows an excluded frame, and omits another.
 bool is_left_out(const AVPacket& packet, AVCodecID codec) {
   if ((packet.flags & AV_PKT_FLAG_DISCARD) == 0) return false;
   if (codec != AV_CODEC_ID_MPEG1VIDEO) return true;
@@ -42,7 +43,8 @@ bool FrameIndex::Pass::is_curious(std::size_t num_packets) const noexcept {
   return !is_reordered || reordering == Reordering::kUnlikely;
 }
 
-/// Checks that frames after a key frame are shown after it, except those directly after it.
+/// Checks by the time whether a frame after a key frame is also shown after it. Frames directly
+/// after the key frame may be shown before it.
 void FrameIndex::Pass::see_time(std::int64_t pts, bool is_key) noexcept {
   if (is_key) {
     is_crossed = is_crossed || pts < last_pts;
@@ -60,7 +62,7 @@ void FrameIndex::Pass::see_order(bool is_reordered_header) noexcept {
   is_behind_reordered = is_reordered_header;
 }
 
-/// A packet's header, read on demand from the data in place.
+/// The header of a packet. Its data is read only when it is needed.
 class FrameIndex::Header {
  public:
   Header(const Demuxer& demuxer, PacketHeaders& headers, AVPacket& packet)
@@ -96,13 +98,13 @@ FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
     number_packets();
   }
   is_order_sure_ = pass.is_reordered || reordering != Reordering::kPossible;
-  // libav may not know the duration of a single frame.
+  // libav may not know the duration of a frame that is the only one.
   const bool is_alone = num_frames() == 1 && pass.last_duration <= 0;
   find_end(is_alone ? demuxer.stream(stream).duration : pass.last_duration);
 }
 
-/// Reads packets with data only if their headers are needed, as far as the container allows. Small
-/// packets always come with their data.
+/// Reads all packets. Reads their data only if their headers are needed, as far as the container
+/// allows that. Small packets always include their data.
 void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t most, Pass& pass) {
   const AVCodecID codec = demuxer.stream(stream).codecpar->codec_id;
   const bool is_vp8 = codec == AV_CODEC_ID_VP8;
@@ -131,8 +133,8 @@ void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t m
   demuxer.read_data(true);
 }
 
-/// Compares the times of packets with what their headers say about their order relative to the key
-/// packet directly before them.
+/// Compares the packet's time and header: both say whether its frame is shown before the frame of
+/// the key packet directly before.
 void FrameIndex::compare_with_key(Header& header, Pass& pass) {
   Packet& packet = packets_.back();
   using Needed = PacketHeaders::Needed;
@@ -161,8 +163,8 @@ void FrameIndex::compare_with_key(Header& header, Pass& pass) {
   const std::optional<bool> leads =
       pass.needed == Needed::kNothing ? std::optional<bool>(false) : header.get().leads;
   if (leads_by_time && packet.is_shown && !leads.value_or(true)) pass.is_crossed = true;
-  // A decoder that begins at the key packet may omit this frame; one that began earlier shows it
-  // first.
+  // A decoder that starts at the key packet may omit this frame. A decoder that started earlier
+  // shows it first.
   if (!leads_by_time && leads.value_or(false)) pass.unsure_keys.push_back(pass.key);
   pass.is_behind_key = leads_by_time;
 }
@@ -184,7 +186,7 @@ void FrameIndex::add(const AVPacket& packet, bool is_shown, Pass& pass) {
   pass.last_duration = packet.duration;
 }
 
-/// Sorts frames by time; equal times stay in file order.
+/// Sorts frames by time. Frames with equal times stay in file order.
 void FrameIndex::sort_frames() {
   by_time_.resize(packets_.size());
   std::iota(by_time_.begin(), by_time_.end(), 0);
@@ -204,20 +206,20 @@ void FrameIndex::sort_frames() {
   for (const std::uint32_t i : frames_) times_.push_back(packets_[i].pts);
 }
 
-/// True if a decoder may return other frames than the times say, or in another order.
+/// True if a decoder may return other frames than the times indicate, or in another order.
 bool FrameIndex::is_doubtful(const Pass& pass) const {
   if (pass.is_odd || !begins_with_key_ || is_mixed_) return true;
   if (pass.has_no_pts && pass.reordering != Reordering::kNone) return true;
   if (!pass.is_reordered) return pass.codec_reorders();
   if (pass.is_crossed || pass.reordering == Reordering::kNone) return true;
-  // Neither the stream's header nor the packets' headers mention reordering.
+  // Neither the stream's header nor the packets' headers indicate reordering.
   if (pass.reordering == Reordering::kUnlikely && pass.num_reordered == 0) return true;
-  // A frame shown before the first key frame needs frames that do not exist.
+  // A frame shown before the first key frame depends on frames that are not in the file.
   if (times_[0] < packets_[0].pts) return true;
   return std::ranges::adjacent_find(times_) != times_.end();
 }
 
-/// Assigns the frames' numbers to their packets. A key packet loses its mark if it does not
+/// Assigns the frames' numbers to their packets. Clears the mark of a key packet that does not
 /// separate earlier frames from later ones.
 void FrameIndex::number_packets() {
   for (Packet& packet : packets_) {
@@ -239,7 +241,7 @@ void FrameIndex::number(const std::vector<std::uint32_t>& packets) {
   times.reserve(packets.size());
   for (const std::uint32_t i : packets) times.push_back(packets_[i].pts);
   if (!std::ranges::is_sorted(times)) {
-    // These are times of decoding: assign them to the frames in ascending order.
+    // These are decoding times: assign them to the frames in ascending order.
     const bool ascend = std::ranges::is_sorted(packets_, {}, &Packet::pts);
     if (!ascend) throw DecodeFailure("the times of its frames do not ascend");
     std::ranges::sort(times);
@@ -264,7 +266,8 @@ void FrameIndex::find_end(std::int64_t last_duration) {
 
 std::size_t FrameIndex::entry_of(std::int64_t frame) const {
   const std::size_t target = packet_of(frame);
-  // If the order of frames is unsure, two consecutive frames reveal it.
+  // If the order of frames is uncertain, decode the previous frame too, because two consecutive
+  // frames show the order.
   const std::int64_t last = is_order_sure_ ? frame : frame - 1;
   for (std::size_t i = target + 1; i-- > 0;) {
     const Packet& packet = packets_[i];

@@ -21,8 +21,8 @@ namespace {
 constexpr std::size_t kMessageSize = 240;
 
 struct ThreadMessages {
-  int depth = 0;             ///< LibavMessages alive on this thread
-  std::uint64_t errors = 0;  ///< errors so far
+  int depth = 0;             ///< number of LibavMessages objects on this thread
+  std::uint64_t errors = 0;  ///< number of errors so far
   char last[kMessageSize] = {};
 };
 
@@ -42,11 +42,11 @@ static void take_message(void* context, int level, const char* format, va_list a
   char text[kMessageSize];
   std::vsnprintf(text, sizeof text, format, arguments);
   const std::size_t size = std::strcspn(text, "\r\n");
-  if (size == 0) return;  // the end of a line that came in parts
+  if (size == 0) return;  // the end of a line that was passed in parts
   text[size] = '\0';
   // Messages like "mmco: unref short failure" are harmless: after an open group's key frame, H.264
-  // discards frames that were not decoded. If a libav words this differently, more is decoded than
-  // needed.
+  // discards frames that were not decoded. If some version of libav words this differently, the
+  // only effect is that more is decoded than needed.
   if (std::strncmp(format, "mmco:", 5) != 0) ++messages.errors;
   std::memcpy(messages.last, text, size + 1);
 }
@@ -75,8 +75,8 @@ const char* demuxer_name(Container container) noexcept {
   return "";
 }
 
-/// True for the codecs that such files use in practice. libav has several hundred more, which are
-/// old and rarely reviewed.
+/// True for the codecs that such files use in practice. libav has several hundred other codecs,
+/// which are old and rarely reviewed.
 bool is_allowed(AVCodecID codec) noexcept {
   switch (codec) {
     case AV_CODEC_ID_H264:
@@ -133,7 +133,8 @@ std::string LibavMessages::last() { return thread_messages().last; }
 std::uint64_t LibavMessages::count() { return thread_messages().errors; }
 
 void throw_libav_failure(std::string_view what, int code) {
-  // This includes libav's allocation failures: the bytes claim the size that it requests.
+  // This includes failed allocations of libav, because the sizes that it requests come from the
+  // bytes.
   std::string reason = LibavMessages::last();
   if (reason.empty()) {
     char text[kMessageSize] = {};
@@ -151,7 +152,7 @@ struct Demuxer::Input {
   bool leaves_out_data = false;
   const AVIOContext* io = nullptr;
 
-  /// True if libav reads directly into a packet, not into its buffer for headers.
+  /// True if libav reads directly into a packet instead of its buffer for headers.
   bool is_packet(const std::uint8_t* out) const noexcept {
     return out < io->buffer || out >= io->buffer + io->buffer_size;
   }
@@ -231,7 +232,7 @@ void Demuxer::open() {
   format_->flags |= AVFMT_FLAG_CUSTOM_IO;
   format_->max_streams = 64;
   format_->probesize = 1 << 20;
-  // An empty list allows everything, so this one names a protocol that does not exist.
+  // Allow no protocols. An empty list would allow all, so name a protocol that does not exist.
   AVDictionary* options = nullptr;
   av_dict_set(&options, "protocol_whitelist", "none", 0);
   av_dict_set(&options, "format_whitelist", demuxer->name, 0);
@@ -258,7 +259,7 @@ void Demuxer::select(unsigned number) {
 void Demuxer::read_data(bool wanted) noexcept {
   if (!can_leave_out_data()) return;
   input_->leaves_out_data = !wanted;
-  io_->direct = wanted ? 0 : 1;  // packets, even small ones, then bypass libav's buffer
+  io_->direct = wanted ? 0 : 1;  // even small packets then bypass libav's buffer
 }
 
 std::string_view Demuxer::data_of(AVPacket& packet) const noexcept {
@@ -272,16 +273,16 @@ std::string_view Demuxer::data_of(AVPacket& packet) const noexcept {
   return {reinterpret_cast<const char*>(packet.data), size};
 }
 
-/// True for the last packet of a WAV of unknown size, if its samples are whole. libav calls it
-/// corrupt because it has fewer bytes than requested.
+/// True for the last packet of a WAV of unknown size, if its samples are complete. libav marks this
+/// packet as corrupt because it has fewer bytes than requested.
 bool Demuxer::is_last_of_wav(const AVPacket& packet) {
   if (container_ != Container::kWav || input_->at != bytes_.size()) return false;
   const int block = std::max(stream(selected_).codecpar->block_align, 1);
   return packet.size > 0 && packet.size % block == 0 && !knows_size_of_wav(bytes_);
 }
 
-/// Checks the pages that libav has read so far. libav skips damaged or truncated pages, and later
-/// samples would move forward in time.
+/// Checks the pages that libav has read so far. libav silently skips damaged or truncated pages,
+/// which would shift later samples to an earlier time.
 void Demuxer::check_ogg() {
   if (container_ != Container::kOgg) return;
   while (checked_ < input_->at) checked_ = end_of_ogg_page(bytes_, checked_);
@@ -336,9 +337,11 @@ LibavPtr<AVCodecContext> open_decoder(const AVStream& stream, std::uint64_t max_
   }
   LibavPtr<AVCodecContext> codec(require_memory(avcodec_alloc_context3(decoder)));
   int result = avcodec_parameters_to_context(codec.get(), &parameters);
-  codec->thread_count = 1;  // the loader has threads, and results are the same everywhere
+  // The loader has its own threads, and a single thread makes results reproducible.
+  codec->thread_count = 1;
   codec->pkt_timebase = stream.time_base;
-  // Codecs pad sizes to whole blocks, so this limit is wider; the caller enforces the exact one.
+  // Codecs pad sizes to whole blocks, so this limit is larger than requested. The caller enforces
+  // the exact limit.
   codec->max_pixels =
       static_cast<std::int64_t>(std::min<std::uint64_t>(max_pixels, INT64_MAX / 4) * 2 + (1 << 16));
   if (parameters.codec_id == AV_CODEC_ID_FLAC) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Wrappers of libav* (FFmpeg 4.4 to 7.1): its C headers, owners of its objects, input from memory,
-// and its messages as reasons.
+// Wrappers of libav* (FFmpeg 4.4 to 7.1): includes its C headers, owns its objects, reads input
+// from memory, and turns its messages into reasons of errors.
 
 extern "C" {
 #include <libavcodec/avcodec.h>
@@ -39,10 +39,11 @@ using LibavPtr = std::unique_ptr<T, LibavDeleter>;
 SHARDWISE_EXPORT LibavPtr<AVFrame> make_frame();
 SHARDWISE_EXPORT LibavPtr<AVPacket> make_packet();
 
-/// While one lives, libav's messages on this thread are not printed, and the last error is kept.
+/// While such an object exists, libav's messages on this thread are not printed, and the last error
+/// is stored.
 ///
-/// libav has one message callback per process. The first LibavMessages sets it. Messages of threads
-/// without a LibavMessages are forwarded to libav's own callback.
+/// libav has one message callback per process. The first LibavMessages object sets it. Messages of
+/// threads without a LibavMessages are forwarded to libav's default callback.
 class SHARDWISE_EXPORT LibavMessages {
  public:
   LibavMessages();
@@ -50,26 +51,26 @@ class SHARDWISE_EXPORT LibavMessages {
   LibavMessages(const LibavMessages&) = delete;
   LibavMessages& operator=(const LibavMessages&) = delete;
 
-  /// Returns this thread's last error since the outermost LibavMessages was made; empty if there
-  /// was no error.
+  /// Returns this thread's last error since the outermost LibavMessages was constructed; empty if
+  /// there was no error.
   static std::string last();
-  /// Returns the number of this thread's errors so far, without inconsequential ones.
+  /// Returns the number of errors on this thread so far, without harmless ones.
   static std::uint64_t count();
 };
 
-/// Throws a DecodeFailure with "<what> (<libav's last error, or the text of `code`>)".
+/// Throws a DecodeFailure with the text "<what> (<libav's last error, or the text of `code`>)".
 [[noreturn]] void throw_libav_failure(std::string_view what, int code);
 
 enum class Container : std::uint8_t { kMp4, kMatroska, kWav, kFlac, kMp3, kOgg };
 
-/// Opens bytes in memory with libav's demuxer for their container, and reads them in place. The
-/// first bytes alone determine the container, and no other demuxer is tried. References to other
-/// files or URLs are refused.
+/// Opens bytes in memory with libav's demuxer for their container, and reads them without copying.
+/// Only the first bytes determine the container, and no other demuxer is tried. References to other
+/// files or URLs are rejected.
 /// Lifetime: the bytes must outlive the demuxer.
 class Demuxer {
  public:
   /// Errors: DecodeFailure if the container is unknown, damaged or truncated, or if its tables
-  ///   promise more samples than it can hold.
+  ///   state more samples than the bytes can contain.
   explicit Demuxer(std::string_view bytes);
   ~Demuxer();
   Demuxer(const Demuxer&) = delete;
@@ -79,27 +80,27 @@ class Demuxer {
   Container container() const noexcept { return container_; }
   unsigned num_streams() const noexcept { return format_->nb_streams; }
   AVStream& stream(unsigned number) noexcept { return *format_->streams[number]; }
-  /// Selects the stream whose packets are read from now on.
+  /// Selects the stream whose packets next() returns.
   void select(unsigned number);
-  /// Packets up to this size always come with their data.
+  /// Packets up to this size always include their data.
   static constexpr int kSmall = 256;
-  /// With `wanted` false, packets come without their data if the container's tables suffice to find
-  /// them. The data is then not touched.
+  /// If `wanted` is false, packets are returned without their data, provided that the container's
+  /// tables suffice to find them. The data is then not read.
   void read_data(bool wanted) noexcept;
-  /// Returns a packet's data, even if it came without. The readable bytes after it suffice as
-  /// libav's padding.
+  /// Returns a packet's data, even if next() returned the packet without it. Enough readable bytes
+  /// follow the data to serve as libav's padding.
   std::string_view data_of(AVPacket& packet) const noexcept;
-  /// True if read_data(false) has an effect.
+  /// True if read_data(false) has an effect for this container.
   bool can_leave_out_data() const noexcept { return container_ == Container::kMp4; }
   /// Reads the next packet of the selected stream. Returns false at the end.
   /// Errors: DecodeFailure.
   bool next(AVPacket& packet);
-  /// Moves to the last key packet at or before a time of the selected stream, in its time base, or
-  /// near it. Returns false if libav failed.
+  /// Moves to the last key packet at or before `time`, or to a packet near it. `time` is in the
+  /// selected stream's time base. Returns false if libav failed.
   bool seek(std::int64_t time);
-  /// Restarts at the first packet.
+  /// Moves back to the first packet.
   void rewind();
-  /// True if a FLAC may be followed by another one, whose numbers begin again at 0.
+  /// True if another FLAC may follow, whose sample numbers start again at 0.
   bool may_be_joined() noexcept;
 
  private:
@@ -121,7 +122,7 @@ class Demuxer {
 };
 
 /// Opens a decoder with one thread for the stream.
-/// Errors: DecodeFailure if the codec is not allowed, or this libav lacks it.
+/// Errors: DecodeFailure if the codec is not allowed, or this build of libav lacks it.
 LibavPtr<AVCodecContext> open_decoder(const AVStream& stream, std::uint64_t max_pixels);
 
 }  // namespace shardwise::detail

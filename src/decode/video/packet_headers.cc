@@ -10,36 +10,40 @@ namespace {
 
 constexpr std::string_view kStartCode("\0\0\1", 3);
 
-/// True if an MPEG-4 part 2 packet means "same as the last frame". Its picture ends after the time,
-/// so at most 4 bytes follow the start code. In all others, quantiser and macroblocks follow.
+/// True if an MPEG-4 part 2 packet means "same as the last frame". At most 4 bytes follow the start
+/// code in such a packet, because its picture ends after the time. In all other packets, quantiser
+/// and macroblocks follow.
 bool is_not_coded_mpeg4(std::string_view packet) noexcept {
   constexpr std::string_view kPicture("\0\0\1\xB6", 4);
   packet.remove_prefix(packet.size() - std::min(packet.size(), kPicture.size() + 4));
   return packet.find(kPicture) != packet.npos;
 }
 
-/// The kinds of units in a packet of H.264 or HEVC.
+/// Properties of the units in a packet of H.264 or HEVC.
 struct Units {
   int num_slices = 0;
-  bool has_instant_key = false;  ///< H.264: a slice of a picture that resets the decoder
-  int num_pictures = 0;          ///< H.264: frames or fields that begin in the packet
-  bool is_leading = false;       ///< HEVC: it is shown before the key frame that it follows
-  bool is_all_known = true;      ///< each is a slice or accompanies one, and the last one is whole
+  bool has_instant_key = false;  ///< H.264: a slice belongs to a picture that resets the decoder
+  int num_pictures = 0;          ///< H.264: number of frames or fields that begin in the packet
+  /// HEVC: the picture is shown before the key frame that precedes it in the file.
+  bool is_leading = false;
+  /// All units are slices or accompany slices, and the last unit is complete.
+  bool is_all_known = true;
 };
 
 void add_unit(std::string_view unit, AVCodecID codec, Units& units) noexcept {
   if (unit.empty()) return;
   const int first = static_cast<unsigned char>(unit[0]);
   const bool is_hevc = codec == AV_CODEC_ID_HEVC;
-  const int type = is_hevc ? first >> 1 : first & 0x9F;  // the highest bit of a unit is 0
+  // The highest bit of the first byte is always 0.
+  const int type = is_hevc ? first >> 1 : first & 0x9F;
   const bool is_slice = is_hevc ? type < 32 : type >= 1 && type <= 5;
-  // Headers, their extensions, delimiters, filler.
+  // Headers, their extensions, delimiters and filler accompany slices.
   const bool goes_with_slice = is_hevc ? type >= 32 && type <= 40 : type >= 6 && type <= 12;
   units.num_slices += is_slice ? 1 : 0;
   if (is_hevc && type >= 6 && type <= 9) units.is_leading = true;
   if (!is_hevc && type == 5) units.has_instant_key = true;
   if (!is_slice && !goes_with_slice) units.is_all_known = false;
-  // A slice whose first macroblock is 0 begins a picture.
+  // A slice whose first macroblock has the number 0 begins a picture.
   const bool is_whole_slice = type == 1 || type == 5;
   if (is_whole_slice && unit.size() > 1 && (static_cast<unsigned char>(unit[1]) & 0x80) != 0) {
     ++units.num_pictures;
@@ -50,7 +54,8 @@ Units units_of(std::string_view packet, const AVCodecParameters& parameters) noe
   Units units;
   const AVCodecID codec = parameters.codec_id;
   const int width_at = codec == AV_CODEC_ID_HEVC ? 21 : 4;
-  if (parameters.extradata_size <= width_at || parameters.extradata[0] != 1) {  // start codes
+  // In this case, start codes separate the units.
+  if (parameters.extradata_size <= width_at || parameters.extradata[0] != 1) {
     for (std::size_t at = packet.find(kStartCode); at != packet.npos;
          at = packet.find(kStartCode, at + 1)) {
       add_unit(packet.substr(at + kStartCode.size()), codec, units);
@@ -72,8 +77,9 @@ Units units_of(std::string_view packet, const AVCodecParameters& parameters) noe
   return units;
 }
 
-/// Returns the headers before a picture that decoders keep. For MPEG-1 and MPEG-2: the size and
-/// shape of pixels, the rate, and interlacing. For MPEG-4: the name of the encoder.
+/// Returns the headers before a picture whose settings decoders keep. For MPEG-1 and MPEG-2 these
+/// are the size and shape of pixels, the rate, and interlacing. For MPEG-4 it is the name of the
+/// encoder.
 std::string told_before_picture(std::string_view packet, AVCodecID codec) {
   const bool is_mpeg4 = codec == AV_CODEC_ID_MPEG4;
   std::string told;
@@ -124,8 +130,8 @@ bool PacketHeaders::is_key() const noexcept {
   return parser_->key_frame == 1 && parser_->pict_type == AV_PICTURE_TYPE_I;
 }
 
-/// Updates the gaps from a frame's position. The highest frame so far is not predicted from a later
-/// one, and comes after all lower ones.
+/// Updates the detected gaps with a frame's position. The frame with the highest position so far is
+/// not predicted from a later frame, and follows all lower ones in the file.
 void PacketHeaders::see_place(std::int64_t place, bool is_key, PacketHeader& header) noexcept {
   if (place != last_place_) step_ = std::min(step_, std::abs(place - last_place_));
   last_place_ = place;
@@ -151,7 +157,7 @@ PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key)
   PacketHeader header;
   header.has_no_frame = packet.empty();
   if (parser_ == nullptr || packet.empty()) return header;
-  // These values remain if the parser finds nothing.
+  // These values stay if the parser finds no picture.
   parser_->output_picture_number = INT_MIN;
   parser_->key_frame = -1;
   std::uint8_t* out = nullptr;
@@ -172,7 +178,7 @@ PacketHeader PacketHeaders::look_at(std::string_view packet, bool is_called_key)
   const int place = parser_->output_picture_number;
   if (codec_id_ == AV_CODEC_ID_HEVC) header.leads = units.is_leading;
   if (codec_id_ == AV_CODEC_ID_H264) see_place(place, is_called_key, header);
-  // A damaged header does not tell, so assume a key frame.
+  // A damaged header does not say whether this is a key frame, so assume that it is.
   if (units.has_instant_key || place == INT_MIN) header.is_key = true;
   header.is_reordered = place != INT_MIN && place < last_shown_ && parser_->key_frame != 1;
   last_shown_ = header.is_reordered ? last_shown_ : place;

@@ -11,41 +11,42 @@
 
 namespace shardwise::detail {
 
-/// A video packet's properties by its own header, independent of the container.
+/// A video packet's properties according to its own header, independent of the container.
 struct PacketHeader {
-  bool is_key = true;         ///< decoding may begin here
-  bool has_no_frame = false;  ///< a decoder returns no frame for it
-  bool is_field = false;      ///< it is one of two fields of a frame
-  bool is_reordered = false;  ///< its frame is shown before that of an earlier packet
-  /// For packets directly after a key frame: true if the frame is shown before it; nothing if
-  /// unknown.
+  bool is_key = true;         ///< decoding may begin at this packet
+  bool has_no_frame = false;  ///< a decoder returns no frame for this packet
+  bool is_field = false;      ///< the packet has one of the two fields of a frame
+  bool is_reordered = false;  ///< the packet's frame is shown before the frame of an earlier packet
+  /// For packets directly after a key frame: whether the frame is shown before the key frame;
+  /// nullopt if that is unknown.
   std::optional<bool> leads = false;
-  // H.264, for consecutive packets:
+  // For H.264 and consecutive packets:
   bool is_behind_gap = false;      ///< a frame after the last key frame is missing
-  bool key_is_behind_gap = false;  ///< a frame directly before that key frame is missing
+  bool key_is_behind_gap = false;  ///< a frame directly before the last key frame is missing
 };
 
-/// Reads the headers of packets with libav's parsers, which decode nothing. For other codecs it
-/// assumes one frame per packet, in order, and the container's key frames.
+/// Reads the headers of packets with libav's parsers, which decode nothing. If libav has no parser
+/// for the codec, assumes one frame per packet, in order, and the container's key frames.
 class PacketHeaders {
  public:
-  /// Lifetime: `parameters` must outlive it.
+  /// Lifetime: `parameters` must outlive this object.
   explicit PacketHeaders(const AVCodecParameters& parameters);
   ~PacketHeaders();
   PacketHeaders(const PacketHeaders&) = delete;
   PacketHeaders& operator=(const PacketHeaders&) = delete;
 
-  /// Reads one packet's header. For the order, the packets must be consecutive.
+  /// Reads one packet's header. Packets must be passed consecutively if their order matters.
   PacketHeader look_at(std::string_view packet, bool is_called_key);
-  /// The headers needed to find out which packets after a key packet lead.
+  /// Which headers must be read to determine which packets after a key packet are leading, i.e. are
+  /// shown before its frame.
   enum class Needed : std::uint8_t {
-    kNothing,  ///< no headers: H.264 resets its decoder, so no packet leads
-    kTheirs,   ///< their own headers
-    kAll       ///< theirs and the key packet's
+    kNothing,  ///< no headers: H.264 resets its decoder there, so no packet is leading
+    kTheirs,   ///< the headers of the packets after the key packet
+    kAll       ///< those headers, and the key packet's header
   };
   Needed needed_behind(std::string_view key_packet) const noexcept;
-  /// True if a key packet's encoder or kind of picture differs from the first one's. A decoder
-  /// keeps such settings, or restarts and loses frames that it holds.
+  /// True if the encoder or kind of picture of this key packet differs from the first key packet's.
+  /// A decoder may keep the old settings, or restart and lose frames that it holds.
   bool is_of_another(std::string_view key_packet);
 
  private:
@@ -56,16 +57,18 @@ class PacketHeaders {
   const AVCodecID codec_id_;
   LibavPtr<AVCodecContext> context_;
   AVCodecParserContext* parser_ = nullptr;
-  int last_shown_ = INT_MIN;  ///< H.264, HEVC: the highest position in presentation order
-  // H.264, positions in presentation order:
-  std::int64_t key_place_ = INT_MIN;       ///< the last key packet's
-  std::int64_t top_place_ = INT_MIN;       ///< the highest since that key packet
-  std::int64_t top_before_key_ = INT_MIN;  ///< the highest between the two last key packets
-  std::int64_t last_place_ = INT_MIN;      ///< the last packet's
-  std::int64_t step_ = INT_MAX;            ///< distance between frames
-  std::int64_t num_leading_ = 0;           ///< frames shown before the key frame
-  std::int64_t num_behind_key_ = 0;        ///< all other frames, including the key frame
-  std::optional<std::string> first_;       ///< the first key packet's settings, see is_of_another()
+  int last_shown_ = INT_MIN;  ///< H.264, HEVC: highest position in presentation order so far
+  // For H.264, positions in presentation order:
+  std::int64_t key_place_ = INT_MIN;       ///< position of the last key packet
+  std::int64_t top_place_ = INT_MIN;       ///< highest position since the last key packet
+  std::int64_t top_before_key_ = INT_MIN;  ///< highest position between the last two key packets
+  std::int64_t last_place_ = INT_MIN;      ///< position of the last packet
+  std::int64_t step_ = INT_MAX;            ///< distance between neighbouring frames
+  std::int64_t num_leading_ = 0;           ///< number of frames shown before the last key frame
+  /// Number of frames from the last key frame on that are not leading frames.
+  std::int64_t num_behind_key_ = 0;
+  /// Settings of the first key packet, see is_of_another().
+  std::optional<std::string> first_;
 };
 
 }  // namespace shardwise::detail

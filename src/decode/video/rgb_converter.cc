@@ -24,7 +24,7 @@ const std::int32_t* display_matrix(const AVStream& stream) {
 #endif
 }
 
-/// True for formats whose name says that they use the full range.
+/// True for pixel formats whose name implies the full range.
 bool is_full_range_format(int format) noexcept {
   return format == AV_PIX_FMT_YUVJ420P || format == AV_PIX_FMT_YUVJ422P ||
          format == AV_PIX_FMT_YUVJ444P || format == AV_PIX_FMT_YUVJ440P ||
@@ -36,21 +36,22 @@ bool is_full_range_format(int format) noexcept {
 Turn turn_of(const AVStream& stream) {
   const std::int32_t* m = display_matrix(stream);
   if (m == nullptr) return {};
-  // (x, y) is shown at (m0 x + m3 y, m1 x + m4 y), apart from origin and scale. FFmpeg's program
-  // ignores angles up to half a degree.
+  // Apart from origin and scale, (x, y) is shown at (m0 x + m3 y, m1 x + m4 y). Like FFmpeg's
+  // program, ignore angles up to half a degree.
   const auto is_small = [&](int a, int b) {
     constexpr double kHalfDegree = 0.0087;
     return std::abs(static_cast<double>(m[a])) <= kHalfDegree * std::abs(static_cast<double>(m[b]));
   };
-  const bool has_angle = !std::isnan(av_display_rotation_get(m));  // some matrices are all zeros
+  // False for a matrix of zeros, which some files have.
+  const bool has_angle = !std::isnan(av_display_rotation_get(m));
   if (!has_angle) return {};
   if (is_small(1, 0) && is_small(3, 4)) return {false, m[0] < 0, m[4] < 0};
   if (is_small(0, 1) && is_small(4, 3)) return {true, m[3] < 0, m[1] < 0};
   throw DecodeFailure("its display matrix asks for a turn that is not by quarters");
 }
 
-/// Reuses scaler_ if possible. libswscale's own cache fails, since it renames some formats inside
-/// its context.
+/// Reuses scaler_ if possible. libswscale's own cache of contexts is not used, because it fails:
+/// libswscale changes the names of some formats inside its context.
 void RgbConverter::prepare(const AVFrame& frame) {
   const bool is_full_range =
       frame.color_range == AVCOL_RANGE_JPEG || is_full_range_format(frame.format);
@@ -60,8 +61,8 @@ void RgbConverter::prepare(const AVFrame& frame) {
                                input.width, input.height, AV_PIX_FMT_RGB24, SWS_BICUBIC, nullptr,
                                nullptr, nullptr));
   if (!scaler_) throw DecodeFailure("this libswscale cannot convert its pixels to RGB");
-  // RGB has neither a matrix nor a choice of ranges. libswscale converts RGB of more than 8 bits to
-  // YUV internally, and would apply the stated range.
+  // Do not set matrix and range for RGB, which has neither. libswscale converts RGB with more than
+  // 8 bits to YUV internally, and would apply the stated range.
   const AVPixFmtDescriptor* const kind =
       av_pix_fmt_desc_get(static_cast<AVPixelFormat>(input.format));
   if (kind == nullptr || (kind->flags & AV_PIX_FMT_FLAG_RGB) == 0) {

@@ -7,7 +7,7 @@
 
 namespace shardwise::detail {
 
-/// How a stored picture is turned for display: swap x and y first, then mirror.
+/// How a stored picture is turned for display. Swap x and y first, then mirror.
 struct Turn {
   bool swaps_axes = false;
   bool mirrors_x = false;
@@ -16,21 +16,21 @@ struct Turn {
   bool is_identity() const noexcept { return !swaps_axes && !mirrors_x && !mirrors_y; }
 };
 
-/// Returns the turn in the stream's display matrix.
-/// Errors: DecodeFailure if it is not a multiple of 90 degrees.
+/// Returns the turn that the stream's display matrix specifies.
+/// Errors: DecodeFailure if the matrix's angle is not a multiple of 90 degrees.
 Turn turn_of(const AVStream& stream);
 
-/// Converts decoded frames to RGB, like FFmpeg's program with `-pix_fmt rgb24`.
+/// Converts decoded frames to RGB, as FFmpeg's program does with `-pix_fmt rgb24`.
 class RgbConverter {
  public:
   explicit RgbConverter(Turn turn) noexcept : turn_(turn) {}
 
-  /// Writes uint8 [H, W, 3], in the size of the turned frame.
+  /// Writes uint8 [H, W, 3] with the size of the turned frame.
   /// Errors: DecodeFailure.
   void convert(const AVFrame& frame, std::uint8_t* out);
 
  private:
-  /// Properties that determine scaler_.
+  /// The properties of frames that scaler_ depends on.
   struct Input {
     int width = 0;
     int height = 0;

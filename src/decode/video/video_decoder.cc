@@ -30,7 +30,7 @@ VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
   const LibavMessages messages;
   choose_stream();
   demuxer_.select(stream_);
-  // In containers with video, a packet holds a whole frame with its time.
+  // In containers for video, each packet has a whole frame and its time, so libav need not parse.
   demuxer_.format().flags |= AVFMT_FLAG_NOPARSE | AVFMT_FLAG_NOFILLIN;
   const AVStream& stream = demuxer_.stream(stream_);
   open_codec();
@@ -42,7 +42,8 @@ VideoDecoder::VideoDecoder(std::string_view bytes, std::uint64_t max_pixels,
   needs_new_codec_ = !index_->begins_with_key() || index_->is_mixed();
   if (index_->needs_decoding()) number_by_decoding();
   if (size_.width == 0) {
-    // For some codecs (MPEG-4 part 2 in MP4) only the packets have the size.
+    // For some codecs (MPEG-4 part 2 in MP4) only the packets contain the size, so decode one
+    // frame.
     start_at(0);
     if (receive()) require_next();
     find_size(max_pixels);
@@ -71,8 +72,8 @@ void VideoDecoder::find_size(std::uint64_t max_pixels) {
   }
 }
 
-/// Chooses like FFmpeg's program: a default stream before others, then the one with the most
-/// pixels, then the first. Album covers do not count.
+/// Chooses the stream that FFmpeg's program would choose: default streams first, then the one with
+/// the most pixels, then the first. Album covers are ignored.
 void VideoDecoder::choose_stream() {
   std::optional<unsigned> best;
   const auto rank = [this](unsigned i) {
@@ -93,8 +94,8 @@ void VideoDecoder::choose_stream() {
   if (time_base_.num <= 0 || time_base_.den <= 0) throw DecodeFailure("its times have no unit");
 }
 
-// The size is from the codec's own header if it has one, else from the container. Decoding refuses
-// a frame of another size.
+// The size is taken from the codec's own header if it has one, otherwise from the container. A
+// frame of another size is an error when it is decoded.
 std::int64_t VideoDecoder::height() const noexcept {
   return turn_.swaps_axes ? size_.width : size_.height;
 }
@@ -160,9 +161,9 @@ void VideoDecoder::decode(std::int64_t number) {
   }
 }
 
-/// Decodes after a failure from a supposed key frame. libav may then decode or omit frames that it
-/// cannot decode. This tries earlier key frames, and finally the first packet with an unused
-/// decoder, which gives the correct sequence.
+/// Called after decoding from a supposed key frame has failed. libav may have decoded or omitted
+/// frames that cannot be decoded from there. This retries from earlier key frames, and finally from
+/// the first packet with an unused decoder, which gives the correct sequence.
 void VideoDecoder::decode_from_earlier(std::int64_t number) {
   constexpr int kTries = 2;
   needs_new_codec_ = true;
@@ -179,7 +180,7 @@ void VideoDecoder::decode_from_earlier(std::int64_t number) {
   decode_from(0, number);
 }
 
-/// Decodes from this packet, or from the decoder's position.
+/// Decodes from packet `entry`, or from the decoder's present position if `entry` is nullopt.
 void VideoDecoder::decode_from(std::optional<std::size_t> entry, std::int64_t number) {
   try {
     if (entry) start_at(*entry);
@@ -206,8 +207,8 @@ void VideoDecoder::decode_next(std::int64_t number) {
   }
 }
 
-/// Checks that frame_ is the expected next one, and sets shown_. Frames before the key frame are
-/// skipped, since they may be predicted from frames that were not decoded.
+/// Checks that frame_ is the expected next frame, and sets shown_. Skips frames shown before the
+/// key frame, because they may be predicted from frames that were not decoded.
 void VideoDecoder::require_next() {
   const auto packet = static_cast<std::size_t>(frame_->pts);
   if (frame_->pts < 0 || packet >= index_->num_packets()) {
@@ -230,7 +231,8 @@ void VideoDecoder::require_next() {
   previous_ = shown_ = frame;
 }
 
-/// True if a run from entry_ begins with this frame: no earlier frame comes after the entry.
+/// True if this may be the first frame that decoding from entry_ returns, because no earlier frame
+/// follows the entry.
 bool VideoDecoder::may_be_first(std::uint32_t frame) const {
   if (entry_ == 0) return frame == 0;
   if (run_ != Run::kProven) return false;
@@ -239,7 +241,8 @@ bool VideoDecoder::may_be_first(std::uint32_t frame) const {
   return frame == 0 || index_->packet_of(frame - 1) < entry_;
 }
 
-/// Checks that the entry is a key frame. REQUIRES: frame_ is the entry's own frame.
+/// Checks that the decoder treats the entry as a key frame. REQUIRES: frame_ is the entry's own
+/// frame.
 void VideoDecoder::prove_entry() {
   if (!is_key_frame(*frame_) || frame_->pict_type != AV_PICTURE_TYPE_I) {
     index_->set_no_key(entry_);
@@ -292,7 +295,7 @@ void VideoDecoder::send() {
   require_end();
 }
 
-/// True if the last packet's frame is not requested, so that it need not be whole.
+/// True if the frame of the last packet is not requested, so it need not be complete.
 bool VideoDecoder::is_needless() const noexcept {
   if (numbering_ != Pass::kNone) return numbering_ == Pass::kBeforeFirst;
   const std::uint32_t frame = index_->frame_of(sent_);
@@ -301,7 +304,9 @@ bool VideoDecoder::is_needless() const noexcept {
   return entry_ != 0 && entry != FrameIndex::kNoFrame && frame < entry;
 }
 
-/// libav replaces missing references by invented ones. It reports that, but not for which frame.
+/// Throws if libav has reported an error since LibavMessages::count() was `before`. Does nothing if
+/// the frame need not be complete. libav replaces missing reference frames by invented ones. It
+/// reports this, but not for which frame.
 void VideoDecoder::require_no_complaint(std::uint64_t before) const {
   if (LibavMessages::count() == before) return;
   if (entry_ == 0 ? is_first_run_ : is_needless()) return;
@@ -314,8 +319,8 @@ void VideoDecoder::require_end() {
 
 // ------------------------------------------------------------------------------------- numbering
 
-/// Numbers the frames by decoding all of them once. Undecodable frames before the first decodable
-/// one are omitted, as in FFmpeg's program.
+/// Numbers the frames by decoding all of them once. Frames before the first one that can be decoded
+/// are omitted, as in FFmpeg's program.
 void VideoDecoder::number_by_decoding() {
   std::vector<std::uint32_t> packets;
   std::vector<bool> is_seen(index_->num_packets());
@@ -338,8 +343,8 @@ void VideoDecoder::number_by_decoding() {
 
 // --------------------------------------------------------------------------------------- seeking
 
-/// Resets the decoder. After a flush, some codecs keep more state than a key frame overwrites.
-/// Replacements for missing frames would then depend on earlier reads.
+/// Resets the decoder. For some codecs a flush is not enough: they keep more state than a key frame
+/// overwrites, and replacements for missing frames would then depend on earlier reads.
 void VideoDecoder::reset_codec(std::size_t packet) {
   if (packet == 0 && needs_new_codec_ && is_used_) {
     open_codec();
@@ -362,7 +367,7 @@ void VideoDecoder::start_at(std::size_t packet) {
 }
 
 /// Moves to this packet, and reads it into packet_. Containers record different kinds of times, so
-/// a seek may end too late. Then it seeks to earlier key packets, and finally rewinds.
+/// a seek may end after the packet. In that case seeks to earlier key packets, and finally rewinds.
 void VideoDecoder::move_to(std::size_t packet) {
   constexpr int kTries = 3;
   if (next_packet_ == packet && !has_packet_ && take_packet()) return;
@@ -379,7 +384,7 @@ void VideoDecoder::move_to(std::size_t packet) {
   }
 }
 
-/// Reads up to this packet after a seek. Returns false if it is not ahead.
+/// Reads packets up to this one after a seek. Returns false if the seek ended after this packet.
 bool VideoDecoder::reach(std::size_t packet) {
   next_packet_ = index_->num_packets();
   if (!read_packet()) return false;
@@ -406,8 +411,8 @@ bool VideoDecoder::read_packet() {
   return has_packet_;
 }
 
-/// Replaces the time of packet_ by its number, so that its frame carries that number in any order
-/// of output. The decoder must not discard the frame.
+/// Replaces the time of packet_ by its number, so that the decoded frame carries this number in any
+/// order of output. Clears the mark that would make the decoder discard the frame.
 void VideoDecoder::name_packet() {
   packet_->pts = static_cast<std::int64_t>(next_packet_++);
   packet_->dts = AV_NOPTS_VALUE;

@@ -13,7 +13,7 @@
 
 namespace shardwise::detail {
 
-/// Implements VideoReader. Its DecodeFailures do not say where.
+/// Implements VideoReader. The texts of its DecodeFailures do not name the place.
 /// Threads: one at a time.
 class VideoDecoder {
  public:
@@ -24,34 +24,34 @@ class VideoDecoder {
   std::int64_t height() const noexcept;
   std::int64_t width() const noexcept;
   std::int64_t num_frames() const noexcept { return index_->num_frames(); }
-  /// Returns each frame's time, in seconds.
+  /// Returns each frame's presentation time, in seconds.
   const std::vector<double>& times() const noexcept { return times_; }
   double end_time() const noexcept { return seconds(index_->end_pts()); }
   std::string_view codec() const noexcept;
   bool has_audio() const noexcept { return has_audio_; }
   std::uint64_t frames_decoded() const noexcept { return frames_decoded_; }
 
-  /// Writes the frames with these numbers, in [0, num_frames()), to `out` in the order of
-  /// `numbers`. `out` has height x width x 3 bytes per frame.
+  /// Writes the frames with these numbers to `out`, in the order of `numbers`. Numbers must be in
+  /// [0, num_frames()). `out` has height x width x 3 bytes per frame.
   /// Errors: DecodeFailure.
   void read(std::span<const std::int64_t> numbers, std::uint8_t* out);
 
  private:
-  /// Trust in the decoder's output since entry_.
+  /// Whether the decoder's output since entry_ can be trusted.
   enum class Run : std::uint8_t {
-    kNone,      ///< decoding must start again
-    kEntering,  ///< the entry's own frame has not come yet
-    kProven     ///< it began at a true key frame, or at the first packet
+    kNone,      ///< decoding must start again from a key frame
+    kEntering,  ///< the entry's own frame has not been returned yet
+    kProven     ///< decoding began at a true key frame, or at the first packet
   };
 
   double seconds(std::int64_t pts) const noexcept;
   void choose_stream();
   FrameIndex::Reordering reordering() const noexcept;
-  /// Sets size_ if it is known already.
+  /// Sets size_ if the size is known without decoding.
   void find_size(std::uint64_t max_pixels);
   void open_codec();
   void number_by_decoding();
-  /// Decodes until frame_ is this frame.
+  /// Decodes until frame_ is the frame with this number.
   void decode(std::int64_t number);
   void decode_from_earlier(std::int64_t number);
   void decode_from(std::optional<std::size_t> entry, std::int64_t number);
@@ -80,7 +80,7 @@ class VideoDecoder {
   struct {
     int width;
     int height;
-  } size_{};  ///< as stored
+  } size_{};  ///< size as stored, before turning
   const std::uint64_t max_pixels_;
   EndMark mark_;
   LibavPtr<AVCodecContext> codec_;
@@ -91,19 +91,19 @@ class VideoDecoder {
 
   LibavPtr<AVPacket> packet_;
   LibavPtr<AVFrame> frame_;      ///< its pts is the number of its packet
-  bool has_packet_ = false;      ///< packet_ was read, but not sent to the decoder
-  std::size_t next_packet_ = 0;  ///< number of the demuxer's next packet
+  bool has_packet_ = false;      ///< packet_ was read, but not yet sent to the decoder
+  std::size_t next_packet_ = 0;  ///< number of the packet that the demuxer returns next
   Run run_ = Run::kNone;
-  bool is_used_ = false;          ///< the decoder has had a packet
-  bool is_first_run_ = true;      ///< it had no packet before this run
-  bool needs_new_codec_ = false;  ///< runs from the first packet need an unused decoder
-  bool is_draining_ = false;      ///< the decoder has had the last packet
-  std::int64_t shown_ = -1;       ///< the number of frame_ if it is whole, else -1
-  std::int64_t previous_ = -1;    ///< number of this run's last frame
-  std::size_t entry_ = 0;         ///< the packet at which the decoder began
-  std::size_t sent_ = 0;          ///< the packet that it received last
+  bool is_used_ = false;          ///< the decoder has received a packet
+  bool is_first_run_ = true;      ///< the decoder had received no packet before this run
+  bool needs_new_codec_ = false;  ///< decoding from the first packet needs an unused decoder
+  bool is_draining_ = false;      ///< the decoder has received the last packet
+  std::int64_t shown_ = -1;       ///< number of frame_ if it is complete; otherwise -1
+  std::int64_t previous_ = -1;    ///< number of the last frame of this run
+  std::size_t entry_ = 0;         ///< packet at which decoding began
+  std::size_t sent_ = 0;          ///< last packet that the decoder received
   enum class Pass : std::uint8_t { kNone, kBeforeFirst, kBehindFirst };
-  Pass numbering_ = Pass::kNone;  ///< progress of number_by_decoding(): relative to the first frame
+  Pass numbering_ = Pass::kNone;  ///< progress of number_by_decoding(), relative to the first frame
   std::uint64_t frames_decoded_ = 0;
 };
 

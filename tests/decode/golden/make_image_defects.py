@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes image_defects.tsv: damaged and odd images with Pillow's verdict (13.0, libjpeg-turbo 3.2, libwebp 1.6).
+"""Writes image_defects.tsv: damaged and unusual images with the verdict of Pillow 13.0 (libjpeg-turbo 3.2, libwebp 1.6).
 
     python3 make_image_defects.py > image_defects.tsv        # needs Pillow and NumPy; the tests do not
 
-A line is: name, Pillow's verdict ("ok WIDTHxHEIGHT ADLER32-of-its-RGB" or "refused"), ours where it is another and why,
-the file in base64.
+Each line is: name, Pillow's verdict ("ok WIDTHxHEIGHT ADLER32-of-its-RGB" or "refused"), our verdict with a reason if it
+differs, the file in base64.
 """
 import base64
 import io
@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 
 warnings.simplefilter("ignore")
 cases = []
-# Ours where it is not Pillow's: "ok", or "refused", with the reason.
+# Our verdict if it differs from Pillow's: "ok" or "refused", with the reason.
 MARKER_ONLY = "ok: nothing but the marker is missing"
 NOT_NEEDED = "ok: no pixel depends on it"
 UNKNOWN = "refused: the format says that it cannot be read without knowing the chunk"
@@ -50,7 +50,7 @@ def case(name, data, ours=""):
 
 
 def segments(data):
-    """(marker, offset, length) of each segment, to the first scan's."""
+    """Returns (marker, offset, length) of each segment up to the first scan's."""
     at, found = 2, []
     while True:
         marker, length = data[at + 1], struct.unpack(">H", data[at + 2:at + 4])[0] + 2
@@ -172,7 +172,7 @@ def webp_cases():
     alpha.putalpha(picture().convert("L"))
     case("webp lossy with alpha", saved(alpha, "WEBP", quality=80))
     case("webp lossless with alpha", saved(alpha, "WEBP", lossless=True, exact=True))
-    # Frames that do not fill the canvas: ANMF chunks by hand.
+    # Frames that are smaller than the canvas, as ANMF chunks that are assembled here.
     def chunk(name, data):
         return name + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
 
@@ -210,14 +210,14 @@ def exif_cases():
 
 
 def tiff(*entries, order="<", mark=None, behind=b""):
-    """A TIFF block of one directory; an entry is (tag, type, count, four bytes)."""
+    """Returns a TIFF block with one directory. An entry is (tag, type, count, four bytes)."""
     start = mark or (b"II*\0" if order == "<" else b"MM\0*")
     rows = b"".join(struct.pack(order + "HHI", *entry[:3]) + entry[3] for entry in entries)
     return start + struct.pack(order + "IH", 8, len(entries)) + rows + bytes(4) + behind
 
 
 def orientation_blocks():
-    """Blocks of Exif data that ask for an orientation in other ways than one SHORT in a plain block."""
+    """Blocks of Exif data that state an orientation in unusual ways (the usual way is one SHORT in a plain block)."""
     short = (0x112, 3, 1, b"\6\0\0\0")
     yield "with Exif twice", b"Exif\0\0" + tiff(short)
     yield "with Exif three times", b"Exif\0\0" * 2 + tiff(short)
@@ -338,7 +338,7 @@ def orientation_cases():
 
 
 def ink_cases():
-    """Four components, and three, with and without Adobe's marker, and with each of its transforms."""
+    """Images of three and four components, without Adobe's marker, and with each transform that the marker can state."""
     for name, image in (("CMYK", picture().convert("CMYK")), ("RGB", picture())):
         plain = saved(image, "JPEG", quality=75)
         bare = without(without(plain, 0xEE), 0xE0)

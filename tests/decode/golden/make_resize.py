@@ -1,8 +1,8 @@
-"""Makes resize.txt, what Pillow makes of a picture: python3 make_resize.py > resize.txt (needs NumPy, and Pillow before 13.0,
-which resizes some images down before across).
+"""Makes resize.txt, the results of Pillow's resize: python3 make_resize.py > resize.txt
 
-A line: filter, input height and width, output height and width, CRC-32 of the output's interleaved RGB. The picture is
-noise, so that a wrong weight shows: byte i of it is the highest one of i * i * 2654435761 + i * 97, as a 32-bit number.
+Needs NumPy, and Pillow before 13.0, because 13.0 resizes some images vertically first. Each line is: filter, input height and
+width, output height and width, CRC-32 of the output's interleaved RGB. The picture is noise, so that a wrong weight changes the
+result: byte i is the highest byte of i * i * 2654435761 + i * 97 as a 32-bit number.
 """
 
 import zlib
