@@ -11,9 +11,9 @@
 
 namespace shardwise::detail {
 
-/// Returns the options of a loader that all ranks must have alike, by name: those that decide what
-/// a batch holds, or which samples are bad. The order is not among them. The names are the same for
-/// all options; only the texts differ.
+/// Returns by name the options that must be equal on all ranks: those that decide what a batch
+/// contains, or which samples are bad. The order is not included. Every call returns the same
+/// names.
 [[nodiscard]] SHARDWISE_EXPORT Record agreed_options(const Loader::Options& options);
 
 // Options as text: "{horizontal_flip=0.5, resize=224x224}". Different options give different texts.

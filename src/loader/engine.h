@@ -34,18 +34,18 @@ struct BadRow {
   std::string reason;
 };
 
-/// The content of one batch: a sampler decides it, in order; any thread may make the batch.
+/// The content of one batch. The sampler decides it, in order; any thread can then make the batch.
 struct BatchPlan {
   std::vector<std::uint64_t> samples;
   std::vector<std::uint64_t> positions;
-  // Packed batches only: where each sample's sequence begins, and its length.
+  // Packed batches only: begin and length of each sample's sequence.
   std::vector<std::uint64_t> starts{};
   std::vector<std::uint64_t> lengths{};
 };
 
 struct MadeBatch {
   Batch batch;
-  std::vector<BadRow> bad{};  ///< by position in the plan
+  std::vector<BadRow> bad{};  ///< with their positions in the plan
 };
 
 struct EngineOptions {
@@ -53,18 +53,20 @@ struct EngineOptions {
   std::uint64_t epoch = 0;
   /// Threads that make rows. 0 means that the consumer makes them, in next().
   unsigned threads = 2;
-  /// Batches in flight at most: being made, or made and not yet taken.
+  /// Limit of batches in flight: those being made, and those ready but not yet taken.
   std::size_t max_batches = 4;
-  /// Once the batches in flight take this much memory, as far as it is known, no other is begun.
+  /// The engine begins no batch while the batches in flight take this many bytes, as far as known.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
-  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a compressed field
-  bool skip_bad = false;  ///< leave bad samples out, instead of failing
-  /// Called with the number of planned rows that have been read, from the first on without a gap,
-  /// so that a cache may evict shards. May be empty. Any thread calls it; calls may overtake each
-  /// other.
+  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a field's bytes after
+                                                              ///< decompression
+  bool skip_bad = false;  ///< leave out bad samples instead of failing
+  /// Called after reads, with the number of planned rows, from the first on without a gap, that
+  /// have been read. A cache may then evict their shards. May be empty. Any thread calls it; an
+  /// earlier call's number may be larger than a later one's.
   std::function<void(std::uint64_t num_rows)> note_read{};
-  bool has_repeated_samples = false;  ///< positions tell rows apart: a sample may occur twice
-  /// Completes a batch whose rows are made, in the thread that made the last row. May be empty.
+  bool has_repeated_samples = false;  ///< a sample may occur twice, so only positions identify rows
+  /// Completes a batch once its rows are made. Runs in the thread that made the last row. May be
+  /// empty.
   std::function<void(Batch&, const BatchPlan&)> finish{};
 };
 
