@@ -83,10 +83,10 @@ class EpochPlan {
   /// Makes a plan of the same class that begins at the sampler's position.
   [[nodiscard]] virtual std::unique_ptr<EpochPlan> from(std::unique_ptr<Sampler> sampler,
                                                         Point begin) const = 0;
-  /// Returns a text for tokens, of the rule that makes batches by length. Equal texts mean equal
+  /// Returns the rule that makes batches by length, as text for tokens. Equal texts mean equal
   /// batches.
   [[nodiscard]] virtual std::string_view rule() const { return {}; }
-  /// Number of ranks that get different samples. share() is this rank's number, from 0.
+  /// Number of groups of ranks that get different samples. share() is this rank's group, from 0.
   [[nodiscard]] std::uint64_t num_shares() const {
     return sampler_->world_size() / sampler_->replicas();
   }

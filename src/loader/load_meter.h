@@ -47,7 +47,7 @@ class LoadMeter {
 
   /// Sets the calling thread's number, for its events.
   static void number_thread(unsigned number) noexcept;
-  /// From now on keeps events, and of these the last `max_events`.
+  /// From now on, keeps the last `max_events` events.
   void keep_events(std::size_t max_events);
   /// Returns the kept events in the order of their ends.
   [[nodiscard]] std::vector<TraceEvent> events() const;

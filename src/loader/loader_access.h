@@ -26,7 +26,7 @@ struct LoaderAccess {
   [[nodiscard]] SHARDWISE_EXPORT static const std::vector<BadRow>& bad_rows(const Loader& loader);
   /// From now on a run without a good sample is no error. For callers that list bad samples.
   SHARDWISE_EXPORT static void accept_all_bad(Loader& loader);
-  /// From now on keeps events for a timeline, the last `max_events` of them.
+  /// From now on, keeps the last `max_events` events, for a timeline.
   SHARDWISE_EXPORT static void keep_events(Loader& loader, std::size_t max_events);
   /// Returns the kept events in the order of their ends. Any thread.
   [[nodiscard]] SHARDWISE_EXPORT static std::vector<TraceEvent> events(const Loader& loader);

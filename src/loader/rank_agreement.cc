@@ -8,8 +8,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Hashes a text to a number below 2^24, so that a sum of squares over ranks does not overflow
-/// soon.
+/// Hashes a text to a number below 2^24, so that the squares of 256 ranks do not overflow.
 std::uint64_t number_of(const std::string& text) { return hash128(text).low >> 40; }
 
 }  // namespace
