@@ -24,7 +24,7 @@ namespace shardwise::libtorch::detail {
 ///     1. The ranks exchange the headers of their calls. A header contains the rank's StopWord, and
 ///        the call's tensor if it is small.
 ///     2. If a rank wants to stop for a new reason, the ranks exchange the texts of their reasons.
-///     3. If a rank gives up the call, it throws on every other rank.
+///     3. If a rank gives up, the call throws on every other rank.
 ///     4. If the headers are not all of the same call, every rank throws an error with their names.
 ///     5. If the headers could not carry all data, the ranks run the collective.
 ///
@@ -40,7 +40,7 @@ class SHARDWISE_EXPORT AgreedCalls {
     std::uint64_t collectives = 0;
   };
 
-  /// @param peers        for an adopted group without ranks; introduce() finds them.
+  /// @param peers        has no ranks for an adopted group; introduce() finds them.
   /// @param collectives  nullptr for a group of one rank.
   AgreedCalls(Peers peers, std::unique_ptr<Collectives> collectives,
               std::shared_ptr<StopState> stop);

@@ -29,7 +29,7 @@
 //               |                 |
 //               | kLeft           | kLeft             all ranks have left StopGuard::run()'s work
 //               v                 v
-//          kTakenBack         kSpoiled                loaders are at the end of the last whole step;
+//          kTakenBack         kSpoiled                loaders are behind the last whole step;
 //                                                     kSpoiled: the parameters are not, so no
 //                                                     checkpoint is written
 //

@@ -11,7 +11,7 @@ namespace shardwise::detail {
 SHARDWISE_EXPORT std::string own_host_name();
 
 /// Returns the numeric address at which other machines most likely reach this one. It is not
-/// tested. The first that exists of:
+/// tested. Tries in this order:
 /// - the network interface that GLOO_SOCKET_IFNAME names;
 /// - the local address of the route to MASTER_ADDR;
 /// - the address of this machine's host name;
