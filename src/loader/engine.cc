@@ -217,9 +217,8 @@ std::optional<MadeBatch> Engine::take_front() {
     work = std::move(works_.front());
     works_.pop_front();
     --num_ready_;
-    if (claimed_ > 0)
-      --claimed_;  // claimed_ is still 0 if next_claim() has not run since the last
-                   // claim of this Work
+    // claimed_ is still 0 if next_claim() has not run since the last claim of this Work.
+    if (claimed_ > 0) --claimed_;
     bytes_ahead_ -= work->builder.size_bytes();
   }
   work_there_.notify_one();

@@ -37,9 +37,8 @@ std::optional<std::vector<std::string>> fields_of(std::span<const Column> column
     const ColumnMaker& maker = *column.maker();
     if (maker.reads_parts()) continue;
     const FieldChoice* const fields = maker.fields();
-    if (fields == nullptr && maker.layout() == ColumnMaker::Layout::kSized)
-      continue;  // a column
-                 // of keys
+    // A column of keys reads no field.
+    if (fields == nullptr && maker.layout() == ColumnMaker::Layout::kSized) continue;
     if (fields == nullptr || fields->names().empty()) return std::nullopt;
     names.insert(names.end(), fields->names().begin(), fields->names().end());
   }

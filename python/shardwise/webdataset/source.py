@@ -248,7 +248,7 @@ class Stream:
                     yield sample
 
     def _numbers(self, repetition: int) -> Iterator[tuple[list[int], bool]]:
-        """Yields pairs: a list of sample numbers, and whether an earlier run left them undelivered."""
+        """Yields lists of sample numbers, each with whether an earlier run left them undelivered."""
         if repetition == self.start.repetition:
             own = list(left_of(self.start, self.dealing)[self._left :])
             if own:

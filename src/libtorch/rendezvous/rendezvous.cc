@@ -262,9 +262,8 @@ bool Rendezvous::hear_welcome(std::uint16_t port, Search& search) {
                 own_name() + ", but " + refusal_->second,
                 "end what is left of an earlier run, and start each rank once");
   }
-  if (!search.reason.empty() && Clock::now() >= deadline_)
-    return false;  // the deadline cut the
-                   // attempt short
+  // The deadline cut the attempt short, so its error says little.
+  if (!search.reason.empty() && Clock::now() >= deadline_) return false;
   if (refusal_) {
     search.reason = refusal_->second + " at " + place;
   } else if (!is_hub) {
