@@ -25,8 +25,7 @@ PyObject* interned(std::string_view name) {
   if (made == nullptr) return nullptr;
   PyUnicode_InternInPlace(&made);
   const std::lock_guard lock(*mutex);
-  return names->try_emplace(std::string(name), made).first->second;  // keeps `made` if the name is
-                                                                     // new
+  return names->try_emplace(std::string(name), made).first->second;  // keeps `made` if it is new
 }
 
 /// A name that this thread looked up recently. A lookup compares the bytes too: another index may

@@ -81,8 +81,7 @@ void for_each_batch(const Dataset& data, const ProcessGroup& group, const Evalua
     GroupAccess::calls(group).throw_if_stopping("evaluation");
     if (batch.size() > 0) take(batch);
   }
-  GroupAccess::calls(group).throw_if_stopping("evaluation");  // a signal may have come during the
-                                                              // last batch
+  GroupAccess::calls(group).throw_if_stopping("evaluation");  // in case of a late signal
   epoch.prove();
 }
 
@@ -117,8 +116,7 @@ torch::Tensor best_classes(const torch::Tensor& scores) {
       scores.is_floating_point()
           ? scores.masked_fill(scores.isnan(), -std::numeric_limits<double>::infinity())
           : scores;
-  const torch::Tensor is_best = scores.eq(numbers.amax({1}, true));  // false for a NaN, which
-                                                                     // equals nothing
+  const torch::Tensor is_best = scores.eq(numbers.amax({1}, true));  // false for NaN
   return is_best.to(torch::kUInt8).argmax(1).masked_fill(is_best.any(1).logical_not(), -1);
 }
 
@@ -267,8 +265,7 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
   });
   const auto num_figures = static_cast<std::size_t>(
       group.all_reduce(static_cast<std::int64_t>(sums.size()), ProcessGroup::ReduceOp::kMax));
-  const bool is_same = sums.empty() || sums.size() == num_figures;  // a rank without samples has no
-                                                                    // sums
+  const bool is_same = sums.empty() || sums.size() == num_figures;  // no samples, no sums
   if (group.any(!is_same)) {
     throw InvalidArgument(
         "what is measured has not the same number of figures on all ranks",

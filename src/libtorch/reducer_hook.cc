@@ -34,8 +34,7 @@ class ReducerHook final : public c10d::CommHookInterface {
     std::vector<c10::Device> devices;
     if (!buffer.device().is_cpu()) devices.push_back(buffer.device());
     auto future = c10::make_intrusive<Future>(c10::TensorType::get(), devices);
-    detail::AgreedCalls& calls = GroupAccess::calls(group_);  // valid as long as the queue, which
-                                                              // ends first
+    detail::AgreedCalls& calls = GroupAccess::calls(group_);  // outlives the queue
     auto average = [&calls, buffer, future, num_samples = num_samples_(), is_last = bucket.isLast(),
                     name = "bucket " + std::to_string(bucket.getIndex())] {
       const torch::NoGradGuard no_grad;

@@ -57,8 +57,7 @@ struct EngineOptions {
   std::size_t max_batches = 4;
   /// The engine begins no batch while the batches in flight take this many bytes, as far as known.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
-  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a field's bytes after
-                                                              ///< decompression
+  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< of a decompressed field
   bool skip_bad = false;  ///< leave out bad samples instead of failing
   /// Called after reads, with the number of planned rows, from the first on without a gap, that
   /// have been read. A cache may then evict their shards. May be empty. Any thread calls it; an

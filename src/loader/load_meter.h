@@ -30,8 +30,7 @@ struct TraceEvent {
   std::chrono::nanoseconds duration{};
   std::uint64_t rows = 0;                                     ///< kRows only
   std::uint64_t first_sample = 0;                             ///< number of the first row's sample
-  std::array<std::chrono::nanoseconds, kNumStages> stages{};  ///< the time of the rows in each
-                                                              ///< stage
+  std::array<std::chrono::nanoseconds, kNumStages> stages{};  ///< the rows' time by stage
 };
 
 /// Counts the work of a loader, over all its epochs.
@@ -94,8 +93,7 @@ class LoadMeter {
   mutable Mutex mutex_;
   Loader::Stats stats_ SHARDWISE_GUARDED_BY(mutex_);
   std::uint64_t answers_ SHARDWISE_GUARDED_BY(mutex_) = 0;
-  std::uint64_t ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // sum, over the answers, of the batches
-                                                          // ready
+  std::uint64_t ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // summed over the answers
   std::map<std::string, Kind> forgiven_ SHARDWISE_GUARDED_BY(mutex_);
   Kind other_forgiven_ SHARDWISE_GUARDED_BY(mutex_);  // kinds beyond kMaxKinds
   std::atomic<std::int64_t> slowest_ns_{0};           // written under mutex_

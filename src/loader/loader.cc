@@ -80,8 +80,7 @@ struct Loader::Impl {
         options(std::move(loader_options)),
         ranks(reducer ? std::move(reducer) : only_rank()),
         watch(dynamic_cast<StepWatch*>(ranks.get())),
-        plan(EpochPlan::make(data, options, ranks->rank(), ranks->world_size())),  // checks the
-                                                                                   // options
+        plan(EpochPlan::make(data, options, ranks->rank(), ranks->world_size())),  // checks options
         // Enough blocks for each array of the consumer's batch and of all batches ahead.
         pool(std::make_shared<BufferPool>(
             options.memory, (options.columns.size() + 5) * (batches_ahead(options) + 2))),
@@ -525,8 +524,7 @@ void Loader::restore(const ResumeToken& token, Sampler::Changes changes) {
     audit.prove(rest->sampler().expectation(), token.epoch);
     return impl.stand(rest->whole(token.epoch + 1, {}));
   }
-  const bool speaks = impl.ranks->rank() < rest->sampler().replicas();  // true on one rank of each
-                                                                        // replica
+  const bool speaks = impl.ranks->rank() < rest->sampler().replicas();  // one rank of each replica
   std::optional<EpochAudit::Sum> before;
   if (rest->is_rest()) before = speaks ? delivered : EpochAudit::Sum{};
   impl.has_good_sample |= due > 0 || token.epoch > 0;

@@ -31,8 +31,7 @@ std::vector<RowGroup> fill_rows(std::span<const std::uint64_t> lengths, std::uin
   std::stable_sort(sorted.begin(), sorted.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return lengths[a] > lengths[b]; });
   std::vector<RowGroup> groups;
-  std::map<std::pair<std::uint64_t, std::size_t>, std::size_t> by_room;  // key: tokens left, number
-                                                                         // of the group
+  std::map<std::pair<std::uint64_t, std::size_t>, std::size_t> by_room;  // (tokens left, group)
   for (const std::uint32_t sample : sorted) {
     const std::uint64_t length = lengths[sample];
     std::size_t group = groups.size();
