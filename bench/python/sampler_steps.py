@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=21)
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # an epoch is read repeatedly
+    warnings.simplefilter("ignore")  # each row reads an epoch repeatedly, which gives a warning
     print(
         f"shardwise {shardwise.__version__}, torch {torch.__version__}, Python "
         f"{sys.version.split()[0]}, {options.samples} samples, {options.rounds} rounds"
