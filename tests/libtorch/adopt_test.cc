@@ -10,7 +10,7 @@
 #ifdef SHARDWISE_HAVE_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
-#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // constructors differ in each
+#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // LibTorch 2 has another constructor
 #define SHARDWISE_HAVE_REDUCER
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #endif

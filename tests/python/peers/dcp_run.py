@@ -1,7 +1,6 @@
-"""Trains a little, and checkpoints by torch.distributed.checkpoint.
+"""Trains briefly, with checkpoints by torch.distributed.checkpoint.
 
-torchrun ... dcp_run.py '{"index": ..., "out": ..., ...}'
-"""
+torchrun ... dcp_run.py '{"index": ..., "out": ..., ...}' """
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def main() -> None:
         order=shardwise.Order(seed=17, chunk_size=50),
         batch_size=options["batch_size"],
     )
-    state = {"model": model.state_dict(), "loader": loader}  # which has state_dict(), as DCP asks
+    state = {"model": model.state_dict(), "loader": loader}  # DCP calls its state_dict()
     if "resume" in options:
         dcp.load(state, checkpoint_id=options["resume"])
     seen: dict[int, list[int]] = {}

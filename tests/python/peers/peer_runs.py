@@ -1,4 +1,4 @@
-"""What the tests beside torch, Lightning and Accelerate share: data, and runs on several ranks."""
+"""Shared by the tests with torch, Lightning and Accelerate: data, and runs on several ranks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "OMPI_"
 
 
 def make_index(folder: Path) -> Path:
-    """An index of NUM_SAMPLES samples in four shards."""
+    """Makes an index of NUM_SAMPLES samples in four shards."""
     write_shards(folder / "shards", [400, 501, 600, 500])
     shardwise.index(folder / "train.idx", folder / "shards", threads=0)
     return folder / "train.idx"
 
 
 def run(command: list[str], options: dict[str, Any]) -> str:
-    """Runs a program of this folder with these options; what it printed, if it failed, else ""."""
+    """Runs a program of this folder with these options. Returns its output if it failed, else
+    ""."""
     Path(options["out"]).mkdir()
     env = {name: v for name, v in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
     done = subprocess.run(
@@ -49,7 +50,7 @@ def torchrun(program: str, ranks: int, **options: Any) -> str:
 
 
 def prove_exact(index: Path, epochs: int, *runs: Path) -> None:
-    """Proves that the ranks of all runs together were given each sample once in each epoch."""
+    """Proves that the ranks of all runs together got each sample once in each epoch."""
     ds = shardwise.open(index)
     sampler = shardwise.Sampler(ds)
     for epoch in range(epochs):

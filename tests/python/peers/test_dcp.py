@@ -1,4 +1,5 @@
-"""torch.distributed.checkpoint: a Loader in a checkpoint goes on where it stood, on any ranks."""
+"""torch.distributed.checkpoint: a checkpointed Loader continues at its position, on any number of
+ranks."""
 
 from __future__ import annotations
 

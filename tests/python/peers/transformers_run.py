@@ -1,7 +1,6 @@
-"""Trains a little with the Trainer of transformers, and notes which samples every rank was given.
+"""Trains briefly with the Trainer of transformers, and records which samples each rank got.
 
-torchrun ... transformers_run.py '{"index": ..., "out": ..., ...}'
-"""
+torchrun ... transformers_run.py '{"index": ..., "out": ..., ...}' """
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ seen: dict[int, list[int]] = {}
 
 
 class Batches:
-    """A shardwise.Loader as the Trainer takes it: batches that are dicts of tensors."""
+    """A shardwise.Loader in the form that the Trainer needs: batches are dicts of tensors."""
 
     def __init__(self, loader: shardwise.Loader) -> None:
         self.loader = loader
@@ -73,7 +72,7 @@ class OwnTrainer(Trainer):
 
 
 class SaveLoader(TrainerCallback):
-    """Every rank asks for the state, which is the same on all."""
+    """Every rank calls state_dict(), which returns the same on all."""
 
     def __init__(self, loader: shardwise.Loader) -> None:
         self.loader = loader
@@ -102,7 +101,7 @@ def main() -> None:
         num_train_epochs=2,
         per_device_train_batch_size=options["batch_size"],
         save_strategy="no",
-        # The state of a Loader says where it stands: there is nothing to skip.
+        # The Loader's state has its position, so the Trainer must not skip batches.
         ignore_data_skip=options["loader"] == "threads",
         remove_unused_columns=False,
         report_to=[],
