@@ -16,8 +16,8 @@ struct ColumnObject {
   /// The Python function that `column` calls, or None. `column` does not own it: the garbage
   /// collector must know every owner.
   nanobind::object function;
-  /// A tuple of arguments with which made_again() of shardwise.columns makes the same column. None
-  /// if that is impossible.
+  /// A tuple of arguments with which made_again() of shardwise.columns makes the same column. It is
+  /// None if that is impossible.
   nanobind::object made_from = nanobind::none();
 };
 

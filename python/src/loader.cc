@@ -42,8 +42,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kSignalInterval{20};
 
-/// Loaders whose last reference was dropped in one of their own threads, by a column's function or
-/// by the garbage collector. A thread cannot join itself, so separate threads destroy these
+/// Loaders whose last reference was dropped in one of the loader's threads, by a column's function
+/// or by the garbage collector. A thread cannot join itself, so separate threads destroy these
 /// loaders.
 class DroppedLoaders {
  public:

@@ -40,7 +40,7 @@ class CacheWatch {
 struct DatasetObject {
   Dataset data;
   /// A tuple of plain values with which open_again() of shardwise.references opens the data in
-  /// another process. None if that is impossible.
+  /// another process. It is None if that is impossible.
   nanobind::object opening;
   /// The steps that made this view from the opened data; empty for all of the data.
   nanobind::tuple steps;
@@ -58,8 +58,8 @@ struct SampleObject {
 /// The contents of a `shardwise.ShardCache`.
 struct CacheObject {
   std::shared_ptr<ShardCache> cache;
-  /// Pairs of names and values with which another process makes the same cache. None if that is
-  /// impossible.
+  /// Pairs of names and values with which another process makes the same cache. It is
+  /// None if that is impossible.
   nanobind::object given;
   /// The function that resolves URLs, or null. The cache's fetchers also refer to it.
   Kept resolve = nullptr;

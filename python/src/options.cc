@@ -36,7 +36,7 @@ void take(std::string_view option, nb::handle value, Enum& to) {
   to = *choice;
 }
 
-/// Reads a number, for a square, or (height, width). None keeps `to`.
+/// Reads a number, for a square, or (height, width). Keeps `to` if the value is None.
 void take(std::string_view option, nb::handle value, ImageTransform::Size& to) {
   if (value.is_none()) return;
   std::pair<std::size_t, std::size_t> sides;

@@ -102,7 +102,7 @@ AgreedCalls::Headers AgreedCalls::exchange(const CallHeader& own) {
   return headers;
 }
 
-/// Adopts the largest word of all ranks if it is new. Of equal words, the lowest rank's counts.
+/// Adopts the largest word of all ranks if it is new. If words are equal, the lowest rank's counts.
 void AgreedCalls::hear(const Headers& headers, const StopWord& own) {
   if (is_alone()) {
     stop_->agree(own);

@@ -104,7 +104,7 @@ torch::Tensor tensor_over(const torch::Tensor& bytes, torch::ScalarType type,
 bool fits(const CheckpointPart& part) {
   if (part.type == kText) return part.shape.empty();
   const auto type = type_of(part.type);
-  if (!type) return true;  // a type of a later version: nobody can ask for it here
+  if (!type) return true;  // a type of a later version, which no caller can request
   std::uint64_t left = part.bytes.size();
   std::uint64_t size = c10::elementSize(*type);
   for (const std::int64_t side : part.shape) {

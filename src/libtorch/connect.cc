@@ -64,8 +64,8 @@ class GlooGroup final : public c10d::ProcessGroupGloo {
 };
 using GlooPointer = c10::intrusive_ptr<GlooGroup>;
 
-/// Gathers in a logarithmic number of rounds: in each round a rank sends everything it has. c10d
-/// uses a ring, with a round per rank, which takes eight times as long with 64 ranks.
+/// Gathers in a logarithmic number of rounds, in each of which a rank sends everything it has. The
+/// ring of c10d has a round per rank. With 64 ranks it takes eight times as long.
 class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
  public:
   using CollectivesOf::CollectivesOf;

@@ -115,7 +115,7 @@ nlohmann::json json_of(std::string_view bytes, const DecodeOptions& options) {
                         std::to_string(options.max_json_bytes));
   }
   if (const auto fault = json_fault(bytes, options.max_json_depth)) {
-    throw DecodeFailure("JSON: " + escaped(fault->text()));  // what() ends at a NUL
+    throw DecodeFailure("JSON: " + escaped(fault->text()));  // because what() ends at a NUL
   }
   try {
     return nlohmann::json::parse(bytes.begin(), bytes.end());

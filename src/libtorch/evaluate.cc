@@ -120,8 +120,9 @@ torch::Tensor best_classes(const torch::Tensor& scores) {
   return is_best.to(torch::kUInt8).argmax(1).masked_fill(is_best.any(1).logical_not(), -1);
 }
 
-/// Returns int64 [N]: how many classes of the row rank before its label, by the rule of
-/// best_classes(). 0 if the label is the best class; more than any k if the label's score is NaN.
+/// Returns the number of classes that rank before each row's label, by the rule of best_classes():
+/// int64 [N]. It is 0 if the label is the best class, and exceeds any k if the label's score is
+/// NaN.
 torch::Tensor places_of_labels(const torch::Tensor& scores, const torch::Tensor& labels) {
   const torch::Tensor own = scores.gather(1, labels.unsqueeze(1));
   const torch::Tensor is_lower = torch::arange(scores.size(1)).unsqueeze(0) < labels.unsqueeze(1);

@@ -24,7 +24,8 @@ std::int64_t now_ms() noexcept {
 /// Returns true if this is a second Ctrl-C, or a second SIGTERM. The first one may arrive twice:
 /// from the terminal, and at any later time from the launcher. `timeout` sends a signal to its
 /// child and then to the child's group. A signal therefore counts as second only if it arrives more
-/// than 1 s after the first, and if it has the same sender or neither has the launcher as sender.
+/// than 1 s after the first. In addition, both must have the same sender, or neither may come from
+/// the launcher.
 bool is_second(FirstPress& press, int sender) noexcept {
   constexpr std::int64_t kOnePress = 1000;  // ms
   if (!press.is_there.exchange(true)) {

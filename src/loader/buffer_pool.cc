@@ -41,7 +41,7 @@ struct BufferPool::Core {
     resource().deallocate(block.data, block.size, kAlignment);
   }
 
-  /// Returns a spare block that fits; returns a block without data if there is none.
+  /// Returns a spare block that fits, else a block without data.
   Block find(std::size_t size) {
     const Lock lock(mutex);
     auto best = spare.end();

@@ -20,7 +20,7 @@
 
 namespace shardwise::detail {
 
-/// What a row is made from; the same for all columns.
+/// The input from which a row is made; the same for all columns.
 struct RowInput {
   const Sample& sample;
   std::uint64_t seed = 0;
@@ -101,7 +101,7 @@ struct RowSlots {
 /// Makes the rows of one column. Immutable; several threads call make() concurrently.
 class SHARDWISE_EXPORT ColumnMaker {
  public:
-  /// What determines the size of a row.
+  /// How the size of a row is determined.
   enum class Layout : std::uint8_t {
     kFixed,      ///< every row has the shape row_shape()
     kLikeFirst,  ///< every row of a batch has the shape row_shape_of() of its first good row
@@ -117,8 +117,8 @@ class SHARDWISE_EXPORT ColumnMaker {
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] Layout layout() const noexcept { return layout_; }
 
-  /// Returns what the column makes from which fields, and its options, without type and shape: e.g.
-  /// "integer 'cls'". Must be the same on all ranks.
+  /// Describes the column: its kind, its fields and its options, but not type and shape, e.g.
+  /// "integer 'cls'". The text must be the same on all ranks.
   [[nodiscard]] virtual std::string describe() const = 0;
   /// Whether a row takes several us or more, so that reading the clock for each row costs little.
   [[nodiscard]] virtual bool takes_long() const { return false; }

@@ -175,7 +175,7 @@ class WindowProgress {
 
 class ByLength final : public EpochPlan {
  public:
-  /// What all plans of a loader share.
+  /// The parts that all plans of a loader share.
   struct Rule {
     SampleLengths lengths;
     std::unique_ptr<Sampler> order;  ///< the order of a single rank, without a skip list

@@ -32,7 +32,7 @@ FieldBytes::FieldBytes(const RowInput& input, std::size_t place)
 
 void FieldBytes::expand(const RowInput& input, Compression compression) {
   ExpansionLimits limits;
-  // Keep the limit below 2^64 - 1: one byte more is requested to detect an excess.
+  // Keep the limit below the maximum, because one byte more is requested to detect an excess.
   limits.max_bytes = std::min(input.max_expanded_bytes, std::uint64_t{1} << 62);
   limits.max_window_bytes = kMaxWindowBytes;
   if (input.times != nullptr) read_pages(view_);

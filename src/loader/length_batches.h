@@ -61,7 +61,7 @@ class LengthBatches {
   using Point = EpochPlan::Point;
 
   /// @param kept  the samples that are delivered in the epoch; must outlive this object.
-  /// @param whole  the same epoch's order for one rank, without a skip list.
+  /// @param whole  order of the same epoch for one rank, without a skip list.
   /// @param begin  where to begin; its position must be the beginning of a window.
   /// Errors: Mismatch if the epoch has no such point.
   LengthBatches(std::shared_ptr<const SampleLengths> lengths, const Loader::ByLength& rule,

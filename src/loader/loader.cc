@@ -313,7 +313,7 @@ struct Loader::Impl {
   }
 
   /// Replaces the plan by `begin`, and goes to its beginning.
-  /// @param before  what this rank delivered earlier in the epoch; set only within an epoch.
+  /// @param before  sum of this rank's earlier deliveries in the epoch; set only within an epoch.
   void stand(std::unique_ptr<EpochPlan> begin,
              const std::optional<EpochAudit::Sum>& before = std::nullopt) {
     drop_engine();
@@ -389,12 +389,12 @@ struct Loader::Impl {
   const MixedDataset data;
   const Loader::Options options;
   const std::shared_ptr<Reducer> ranks;
-  StepWatch* const watch;           ///< the same object as `ranks`; nullptr if the ranks do not
-                                    ///< stop together
+  StepWatch* const watch;  ///< `ranks` as a StepWatch; nullptr if the ranks do not stop together
   std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of its rest after restore()
   const std::shared_ptr<BufferPool> pool;
   Position at;
-  /// What this rank's part delivered in this epoch before the plan. Not set for a whole epoch.
+  /// Sum of the deliveries of this rank's part before the plan, in this epoch. Not set for a whole
+  /// epoch.
   std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
   std::optional<EpochAudit::Sum> expected_all;  ///< sum of every sample once; equal in all epochs

@@ -29,8 +29,8 @@ std::string percent(double part) { return std::to_string(std::lround(part * 100)
 struct Limit {
   nanoseconds time{};
   std::string_view name;  ///< name of the kind of run
-  std::string_view work;  ///< what its threads do
-  std::string remedy{};   ///< what helps, other than more threads
+  std::string_view work;  ///< work of its threads
+  std::string remedy{};   ///< a remedy other than more threads
 };
 
 /// Whether reading takes much longer than it would from memory.

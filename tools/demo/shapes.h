@@ -16,7 +16,8 @@ inline constexpr std::array<std::string_view, 10> kShapes = {
 /// size, angle and colour, on a gradient between two colours, with noise.
 ///
 /// The pixels are the same on every platform. Random numbers are integers, and floating-point
-/// operations are those that IEEE 754 defines exactly. Of library functions it calls only sqrt().
+/// operations are those that IEEE 754 defines exactly. The only library function it calls is
+/// sqrt().
 /// @return  size * size pixels of interleaved RGB.
 std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t seed,
                                      std::uint64_t number);

@@ -110,7 +110,7 @@ std::string list_of_commands(const HelpPage& page) {
   return roff;
 }
 
-/// Returns the section about a command that has no page of its own.
+/// Returns the section about a command without a separate page.
 std::string section_of(const HelpPage& page) {
   std::string roff = ".SS " + escaped_roff(page.name) + "\n" + paragraph(page.description + ".");
   roff += ".PP\n" + commands({page.usage}) + list_of(page.arguments, true);

@@ -4,7 +4,7 @@
 
 namespace shardwise::tools {
 
-/// What a shell completes for the value of an option or an argument.
+/// The kind of completion for the value of an option or an argument.
 enum class ValueKind : unsigned char {
   kNone,       ///< a flag
   kChoice,     ///< one of HelpOption::choices

@@ -37,7 +37,7 @@ void say_files_left_out(const std::vector<std::string>& files);
 /// Prints how many members the index at `index` omits, and how many gave a column no value.
 void say_members_left_out(std::uint64_t num_members, const std::string& index);
 /// Returns e.g. ", with the rest of 2 shards behind damage, 1.5 MiB": bytes that belong to no
-/// sample. Returns "" if there are none.
+/// sample. Returns "" if there are no such bytes.
 std::string rests_text(const Index& index);
 
 }  // namespace shardwise::tools

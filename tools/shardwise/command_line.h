@@ -31,8 +31,8 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, const char* c
                                       Output& out);
 
 /// Returns the candidate that `name` most likely means: one in which at most a third of the letters
-/// is mistyped (one of 2 letters); swapped neighbours are one mistake. If there is none and `name`
-/// has 3 or more letters, returns the only candidate that begins with `name`.
+/// is mistyped (one of 2 letters); swapped neighbours are one mistake. Otherwise, if `name` has 3
+/// or more letters, returns the only candidate that begins with `name`.
 std::optional<std::string> nearest_name(std::string_view name,
                                         const std::vector<std::string>& names);
 

@@ -39,7 +39,7 @@ bool has_server_options(const Fetchers::Options& fetching);
 
 /// Completes the options for the shards of an index. A NEW of --url-base without OLD replaces the
 /// common folder of all remote shards of this index (Index::Summary::url_base).
-/// @param index  path of the index; empty if there is none, or several.
+/// @param index  path of the index; empty without an index, or for several.
 /// Errors: wrong usage; those of Index::open.
 Fetchers::Options fetching_of(Fetchers::Options fetching, const std::string& index);
 

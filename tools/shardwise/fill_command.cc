@@ -57,8 +57,8 @@ RankOptions::Range ranks_of(const FillOptions& options, const Sampler& sampler) 
   return {.first = *options.node * count, .count = count};
 }
 
-/// Returns the cache's entries. If the cache does not exist, returns none: a dry run must not
-/// create it.
+/// Returns the cache's entries. Returns an empty list if the cache does not exist, since a dry run
+/// must not create it.
 std::vector<ShardCache::Entry> entries_of(const std::string& directory) {
   if (!std::filesystem::exists(directory)) return {};
   return ShardCache::open({.directory = directory, .create = false, .read_only = true})->entries();

@@ -34,8 +34,8 @@ struct IndexOptions {
   std::string index;
   std::vector<std::string> sources;
   std::optional<unsigned> threads = {};
-  std::string on_bad;  ///< this and the next options, if empty: as in the existing index, else
-                       ///< "error"
+  std::string on_bad;  ///< if this or a next option is empty, the existing index decides, else
+                       ///< "error" applies
   std::string on_no_field;
   std::string on_duplicate_field;
   std::string on_repeated_key;

@@ -101,7 +101,7 @@ class LoadedEpoch {
   [[nodiscard]] std::chrono::duration<double> waited() const;
   /// Bytes of the fields that were read so far.
   [[nodiscard]] std::uint64_t bytes_read() const;
-  /// What limits loading, with advice that names options of the command line.
+  /// Returns the cause that limits loading, with advice that names options of the command line.
   [[nodiscard]] std::string limit() const;
   /// Damage that decoders tolerated, one line per kind.
   [[nodiscard]] std::vector<std::string> forgiven() const;

@@ -23,7 +23,7 @@ int failed(Output& out, std::string_view text) {
   } catch (const std::exception&) {
     // Report only the first error.
   } catch (const ReaderGone&) {
-    // Nothing to do: the exit code reports the error.
+    // The exit code reports the error.
   }
   say("error", text);
   return kExitFailed;

@@ -76,8 +76,8 @@ void append_json_value(std::string& line, const Query::Value& value) {
   }
 }
 
-/// Formats a value like the sqlite3 shell's tab-separated output. Also escapes characters that
-/// break a line.
+/// Formats a value like the sqlite3 shell's tab-separated output. Escapes characters that break a
+/// line.
 std::string text_of(const Query::Value& value) {
   switch (value.type) {
     case Query::Value::Type::kNull:

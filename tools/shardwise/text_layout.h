@@ -7,7 +7,7 @@
 namespace shardwise::tools {
 
 /// Returns the columns that UTF-8 text takes on a terminal: 2 for an East Asian character or a
-/// pictograph, 0 for a combining mark, 1 for other characters and for a byte that is not UTF-8.
+/// pictograph, 0 for a combining mark, 1 for other characters. A byte that is not UTF-8 takes 1.
 std::size_t display_width(std::string_view text);
 
 /// The end of a text that is cut off if the text is too long.

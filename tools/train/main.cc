@@ -136,7 +136,7 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   int killed = -1;
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
     const auto& end = result.ranks[rank];
-    // Also count a rank that the launcher stopped: it may have reported the error after a peer had
+    // Count a rank that the launcher stopped, too: it may have reported the error after a peer had
     // noticed the failure.
     if (end.exit_code > 0 && end.exit_code != kLostPeer) was_said = true;
     if (end.signal != 0 && !end.stopped_by_us && killed < 0) killed = static_cast<int>(rank);

@@ -32,7 +32,7 @@ class Reporter {
   void evaluated(std::uint64_t epoch, const libtorch::Mean& accuracy);
   /// Prints the table that libtorch::epoch_report() returns.
   void report(const std::string& table);
-  /// @param checkpoint  path of the checkpoint of this step; empty if there is none.
+  /// @param checkpoint  path of the checkpoint of this step; empty without a checkpoint.
   void stopped(const std::string& reason, std::uint64_t step, const std::string& checkpoint);
   void run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading);
 

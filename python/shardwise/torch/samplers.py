@@ -112,7 +112,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
             made.resume(self._token, self._allow_changes)
         if not self._is_at_token:
             made.set_epoch(self._epoch)
-            made.reset()  # also needed if the token is of this epoch
+            made.reset()  # needed even if the token is of this epoch
         return made
 
     def __iter__(self) -> _core.SamplerIterator:

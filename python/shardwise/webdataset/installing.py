@@ -26,7 +26,7 @@ _MODULES = {
 
 
 def _names_of(name: str, value: Any) -> dict[str, Any]:
-    """Also returns the functions of stages, which programs import directly."""
+    """Includes the functions of stages, which programs import directly."""
     return {name: value, **({value.f.__name__: value.f} if isinstance(value, StageMaker) else {})}
 
 

@@ -185,7 +185,7 @@ def _map_dict(
 def _map_tuple(
     data: Iterable[Any], *args: Callable[[Any], Any] | None, handler: _Handler = reraise_exception
 ) -> Iterator[Any]:
-    """Applies a function to each element of a tuple. If the function is None, keeps the element."""
+    """Applies a function to each element of a tuple. Keeps the element if the function is None."""
     for f in args:
         if f is not None and not callable(f):
             raise InvalidArgument(f"map_tuple takes functions, and None, not {f!r}")

@@ -20,7 +20,7 @@ MAX_GZ_BYTES = 1 << 30
 """What a .gz field may become when it is decompressed, unless it is said otherwise."""
 
 _IMAGES = ("jpg", "png", "ppm", "pgm", "pbm", "pnm")
-# The same list as in wids. Programs open .jpeg and .webp themselves, and Pillow cannot open an
+# This list equals that of wids. Programs open .jpeg and .webp themselves, and Pillow cannot open an
 # image that is already open.
 
 

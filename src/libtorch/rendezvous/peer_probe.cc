@@ -29,8 +29,8 @@ struct Letter {
   std::set<int> silent;
 };
 
-/// Returns a letter as lines of text: the greeting, the key, then numbers: the rank, the number of
-/// ended ranks and those ranks, the number of silent ranks and those ranks.
+/// Returns a letter as lines of text: the greeting, the key, and numbers. The numbers are the rank,
+/// the number of ended ranks, these ranks, the number of silent ranks, and these ranks.
 std::string write_letter(const std::string& key, const Letter& letter) {
   std::ostringstream out;
   out << kGreeting << '\n' << key << '\n' << letter.rank;
@@ -251,7 +251,7 @@ PeerProbe::Lost PeerProbe::ask(const Options& options) {
     for (int rank = 0; rank < talk.num_ranks(); ++rank) {
       if (rank != options.rank && !talk.has_letter_of(rank)) last.silent.insert(rank);
     }
-    // Also send letters to silent ranks: if one resumes later, it learns that the others gave it
+    // Send letters to silent ranks, too: if one resumes later, it learns that the others gave it
     // up.
     talk.connect_all();
     while (Clock::now() - start < options.most + kConnecting &&

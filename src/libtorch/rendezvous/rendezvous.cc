@@ -142,8 +142,8 @@ void Rendezvous::open_hub() {
               "start of the job, the same on all ranks");
 }
 
-/// Warns if MASTER_ADDR is no address of this machine: rank 0 reaches its own hub anyway, but the
-/// other ranks may not.
+/// Warns if MASTER_ADDR is not an address of this machine: the other ranks may then not reach rank
+/// 0, although rank 0 reaches its own hub.
 void Rendezvous::check_address() {
   const std::string& address = options_.point.address;
   if (is_own_address(address)) return;
