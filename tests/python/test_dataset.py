@@ -320,8 +320,7 @@ def test_a_column_without_a_value_is_warned_of(
         ) as sink:
             sink.write({"__key__": "a", "txt": "x"})
     recwarn.clear()
-    shardwise.open(shards, columns=names, index_directory=tmp_path / "kept")  # makes an index with
-                                                                              # these columns
+    shardwise.open(shards, columns=names, index_directory=tmp_path / "kept")  # builds the index
     shardwise.index(tmp_path / "y.idx", shards, columns=["cls"])
     parts = [str(tmp_path / f"part-{i}.idx") for i in (1, 2)]
     for i, part in enumerate(parts, 1):  # another part may have values

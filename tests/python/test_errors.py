@@ -228,7 +228,6 @@ def test_remote_shards_by_the_word_of_a_descriptor(
         assert int(bytes(ds[45]["cls"])) == 45
         assert [path for path in server.asked if path.endswith(".tar")] == ["/train-000001.tar"]
         assert [int(bytes(s["cls"])) for s in ds.samples([45, 3, 46])] == [45, 3, 46]  # fetches one
-                                                                                       # more shard
         assert pickle.loads(pickle.dumps(ds[45])) == ds[45]
         assert sorted(shardwise.Sampler(ds)) == list(range(70))
         with pytest.raises(errors.Unsupported, match=r"shardwise.index\(index, descriptor\)"):

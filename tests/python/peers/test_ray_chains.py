@@ -197,8 +197,7 @@ def test_passes_on_changing_numbers_of_workers_give_each_sample_once_an_epoch(
             counts = []
             for shard, sampler in zip(shards, samplers, strict=True):
                 if pick.random() < 0.3:
-                    next(iter(shard.iter_batches(batch_size=size)), None)  # and the pass is
-                                                                           # abandoned
+                    next(iter(shard.iter_batches(batch_size=size)), None)  # abandoned
                 if pick.random() < 0.2:
                     data.take(1)
                 passed = iter(shard.iter_batches(batch_size=size))

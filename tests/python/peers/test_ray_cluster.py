@@ -122,8 +122,7 @@ def test_on_two_nodes_consumers_and_ranks_get_what_the_sampler_says(tmp_path: Pa
         assert shardwise.verify(tmp_path / "new.idx", full=True) == []
         again = sr.read(tmp_path / "new.idx", columns=["cls"]).take_all()
         assert [row["cls"] for row in again] == list(Sampler(ds, SHUFFLED))
-        fit(three_epochs, train, tmp_path, 2, resources={"CPU": 0, "trainer": 1})  # one worker per
-                                                                                   # node
+        fit(three_epochs, train, tmp_path, 2, resources={"CPU": 0, "trainer": 1})  # one per node
     require_order(train, tmp_path, 2)
     assert sorted(path.name for path in tmp_path.glob("read-on-*")) == [
         "read-on-False",
