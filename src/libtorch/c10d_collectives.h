@@ -40,7 +40,8 @@ template <class Group>
 using BaseOf = std::conditional_t<std::is_convertible_v<Group*, c10d::ProcessGroup*>,
                                   c10d::ProcessGroup, c10d::Backend>;
 
-/// Collectives over a c10d group. @tparam Group  a class that BaseOf returns.
+/// Collectives over a c10d group.
+/// @tparam Group  a class that BaseOf returns.
 template <class Group>
 class CollectivesOf : public Collectives {
  public:

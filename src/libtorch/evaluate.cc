@@ -18,7 +18,8 @@ namespace {
 /// Integers that one all-reduce sums over the ranks.
 class Tally {
  public:
-  /// Adds `count` numbers. @return  index of the first one.
+  /// Adds `count` numbers.
+  /// @return  index of the first one.
   std::size_t take(std::size_t count) {
     const std::size_t at = words_.size();
     words_.resize(at + count);

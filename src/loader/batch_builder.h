@@ -31,7 +31,8 @@ class BatchBuilder {
   /// Errors: InvalidArgument if the batch is too large for memory, as for every call that
   /// allocates.
   void set_row_shape(std::size_t column, const std::vector<std::int64_t>& shape);
-  /// Allocates the memory of a kSized column. @param sizes  bytes of each row.
+  /// Allocates the memory of a kSized column.
+  /// @param sizes  bytes of each row.
   void set_sizes(std::size_t column, std::span<const std::uint64_t> sizes);
 
   /// Returns the bytes that set_row_shape() and set_sizes() have allocated.

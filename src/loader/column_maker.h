@@ -86,9 +86,9 @@ struct RowOutput {
 
 /// The destination of consecutive rows, for a column whose row sizes are known.
 struct RowSlots {
-  std::byte* memory = nullptr;            ///< begin of the first row
+  std::byte* memory = nullptr;            ///< start of the first row
   std::size_t row_bytes = 0;              ///< bytes of each row; unused for kSized columns
-  const std::int64_t* offsets = nullptr;  ///< kSized columns only: begin of each of these rows, and
+  const std::int64_t* offsets = nullptr;  ///< kSized columns only: start of each of these rows, and
                                           ///< the end of the last
 
   [[nodiscard]] std::span<std::byte> operator[](std::size_t row) const noexcept {

@@ -38,7 +38,7 @@ struct BadRow {
 struct BatchPlan {
   std::vector<std::uint64_t> samples;
   std::vector<std::uint64_t> positions;
-  // Packed batches only: begin and length of each sample's sequence.
+  // Packed batches only: start and length of each sample's sequence.
   std::vector<std::uint64_t> starts{};
   std::vector<std::uint64_t> lengths{};
 };

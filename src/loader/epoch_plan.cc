@@ -138,7 +138,7 @@ class Counted final : public EpochPlan {
 /// Threads: internally synchronised.
 class WindowProgress {
  public:
-  /// @param slot  begin of the first batch's window.
+  /// @param slot  start of the first batch's window.
   explicit WindowProgress(std::uint64_t slot) : slot_(slot) {}
 
   /// Records that a batch of `num_rows` rows was planned, and that this rank's next batch is of the

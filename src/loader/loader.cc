@@ -331,7 +331,7 @@ struct Loader::Impl {
     bad_here.clear();
   }
 
-  /// At the begin of a step, records the position, as go_back() needs it.
+  /// At the start of a step, records the position, as go_back() needs it.
   void keep_place() {
     if (watch == nullptr) return;
     const std::uint64_t whole = watch->num_whole_steps();

@@ -45,7 +45,7 @@ std::vector<RowGroup> fill_rows(std::span<const std::uint64_t> lengths, std::uin
     into.content.samples.push_back(sample);
     into.content.starts.push_back((into.num_rows - 1) * row_length + into.used);
     into.used += length;
-    while (into.used > row_length) {  // true only for a new group
+    while (into.used > row_length) {  // only a new group needs further rows
       into.used -= row_length;
       ++into.num_rows;
     }

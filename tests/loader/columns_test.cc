@@ -407,8 +407,8 @@ Dataset numbered(const test::TempDir& dir, std::uint64_t count) {
 }
 
 /// Reads an epoch with a decoder that refuses samples from `good` to `first_good` - 1. Returns the
-/// text of the loader's error, or of the proof. @param resumed_after  if not 0, resumes after this
-/// number of batches.
+/// text of the loader's error, or of the proof.
+/// @param resumed_after  if not 0, resumes after this number of batches.
 std::string outcome(const Dataset& data, std::uint64_t first_good, unsigned threads,
                     std::uint64_t good = 0, int resumed_after = 0) {
   const auto decode = [&](std::string_view bytes, const Hash128&, columns::Row& row) {

@@ -483,7 +483,7 @@ class Chain {
 
   /// Checks the results of a collective call.
   /// @param expected  the error, unless too many samples are bad.
-  /// @return  true if the call was to succeed, and has.
+  /// @return  true if the call should succeed and did.
   bool check_said(const std::vector<Said>& said, std::optional<ErrorCode> expected, bool is_proof,
                   const std::string& what) {
     const bool too_many = model_agree();

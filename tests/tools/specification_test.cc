@@ -36,7 +36,8 @@ std::vector<Example> examples_of(const std::string& page) {
   return examples;
 }
 
-/// Runs a command of a page. @param shardwise  replaces the word `shardwise`.
+/// Runs a command of a page.
+/// @param shardwise  replaces the word `shardwise`.
 Finished run_example(const std::string& shardwise, const std::string& command) {
   return run({"/bin/sh", "-c", "shardwise() { " + shardwise + "; }; " + command});
 }

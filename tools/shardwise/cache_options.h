@@ -56,7 +56,8 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments);
 /// Adds --metrics. `file` must outlive `command`.
 CLI::Option* add_metrics_option(CLI::App& command, std::string& file, const std::string& what);
 
-/// Makes the fetchers that the options describe. @param index  see fetching_of().
+/// Makes the fetchers that the options describe.
+/// @param index  see fetching_of().
 std::shared_ptr<const Fetchers> make_fetchers(const CacheArguments& arguments,
                                               const std::string& index = {});
 /// Opens the cache, which reports on standard error when it waits. Returns null without --cache.

@@ -30,7 +30,7 @@ struct LsOptions {
 
 /// Text that is the same for all members of a shard, or of a field.
 struct ShardText {
-  std::string start;                ///< begin of each line: shard and path
+  std::string start;                ///< start of each line: shard and path
   std::vector<std::string> fields;  ///< by field number
 };
 

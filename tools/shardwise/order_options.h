@@ -53,8 +53,8 @@ struct MixedIndexes {
 /// Parses the values of --mix. Errors: CLI::ValidationError.
 MixedIndexes parse_mix(const std::vector<std::string>& mix);
 
-/// Returns the order that the options select. @param data  null if only the number of samples is
-/// known.
+/// Returns the order that the options select.
+/// @param data  null if only the number of samples is known.
 /// Errors: CLI::ValidationError for options that exclude each other; those of reading --skip.
 Order order_of(const OrderArguments& arguments, const MixedDataset* data);
 
@@ -110,7 +110,8 @@ void add_step_size(CLI::App& command, StepSize& step);
 /// Returns the given step size. Errors: CLI::RequiredError if neither option was given.
 StepSize checked(const StepSize& given);
 
-/// Opens the run. @param open  opens an index by its path, even if a SOURCE was named.
+/// Opens the run.
+/// @param open  opens an index by its path, even if a SOURCE was named.
 /// Errors: CLI::Error for wrong usage; those of the library.
 Run open_run(const RunArguments& arguments, const StepSize& step,
              const std::function<Dataset(const FoundIndex& index)>& open);

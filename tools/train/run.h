@@ -40,7 +40,7 @@ struct Run {
   std::uint64_t planned = 0;    ///< samples in this epoch's steps so far, on all ranks, including
                                 ///< bad ones
   double loss_sum = 0;          ///< in this epoch so far, on all ranks
-  std::int64_t samples = 0;     ///< in this epoch so far, on all ranks, without bad ones
+  std::int64_t samples = 0;     ///< good samples in this epoch so far, on all ranks
   bool evaluation_due = false;  ///< the epoch that ended last is not evaluated yet
   double loss_sum_here = 0;     ///< this rank's loss that loss_sum does not include yet
   std::int64_t samples_here = 0;

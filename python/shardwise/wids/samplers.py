@@ -277,7 +277,7 @@ def DistributedChunkedSampler(
     num_samples = num_samples or len(dataset)
     block = -(-num_samples // num_replicas)
     first = min(rank * block, num_samples)
-    # Like in wids, len() counts the whole data set even if fewer samples are requested.
+    # len() counts the whole data set, as in wids, even if fewer samples are requested.
     length = -(-len(dataset) // num_replicas)
     make = ChunkedSampler
     if num_replicas > 1 and "torch" in sys.modules:

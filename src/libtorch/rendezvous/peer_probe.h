@@ -41,7 +41,8 @@ class SHARDWISE_EXPORT PeerProbe {
     bool is_own = false;  ///< the other ranks gave up this rank
   };
 
-  /// Listens at a free port. @param host  the address at which other ranks reach this machine.
+  /// Listens at a free port.
+  /// @param host  the address at which other ranks reach this machine.
   /// Errors: kIo.
   explicit PeerProbe(const std::string& host);
 

@@ -54,7 +54,8 @@ class AudioCutter {
                                       // count
   }
 
-  /// Cuts the clip. @param size  number of samples of the sound.
+  /// Cuts the clip.
+  /// @param size  number of samples of the sound.
   AudioDecoder::Samples cut_of(std::int64_t size) {
     const std::int64_t first = std::max(decoder_.first_sample(), number_at(clip_.begin_seconds));
     const std::int64_t last =
