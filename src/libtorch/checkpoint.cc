@@ -487,7 +487,7 @@ CheckpointFile::CheckpointFile(std::string path, ProcessGroup group, Options opt
     require_no_folder(path_);
     file_ = behind_links(path_);
     sweep_temporaries(file_);
-    const AtomicFile trial(file_);  // fails now rather than after an epoch
+    const AtomicFile trial(file_);  // an unwritable path fails now, not after an epoch
   });
 }
 
