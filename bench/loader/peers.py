@@ -13,7 +13,7 @@ threads, or 2 worker processes:
     grain   Grain's threads, simplejpeg
 
 In each round the rows take turns. Each goes through the images twice, and only the second time
-counts. The output has medians of images a second, and of the CPU time for an image, summed over all
+counts. The output has medians of images per second, and of the CPU time per image, summed over all
 threads and processes. It also has the medians of the ratios of both to ours within a round.
 
 Peers are installed with pip into a virtual environment in DIR (--env). A peer that cannot be

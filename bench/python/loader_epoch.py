@@ -7,7 +7,7 @@ FOLDER has tars whose samples have jpg and cls. `raw` delivers batches of their 
 threads; wids does so with 2 worker processes, if it can be imported (0.1.11 needs torch). `jpeg`
 delivers decoded images of one size, with 2 threads. With --bare, the program of bench/loader also
 measures libjpeg-turbo alone on the same pictures (SHARDWISE_BENCH_DIR). All shards are in memory,
-and the rows take turns. Figures are medians over the rounds, in samples a second, with the first
+and the rows take turns. Figures are medians over the rounds, in samples per second, with the first
 and third quartile.
 """
 

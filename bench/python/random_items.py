@@ -3,8 +3,8 @@
     python bench/python/random_items.py FOLDER... [--samples 2000] [--rounds 11]
 
 Each FOLDER has tars. All rows read the same random samples and take turns; all shards are open and
-in memory. Figures are medians over the rounds, in us a sample, with the first and third quartile.
-They are CPU time of the thread, which depends less on other users of the machine. wids is the
+in memory. Figures are medians over the rounds, in us per sample, with the first and third quartile.
+They are the thread's CPU time, which depends less on other users of the machine. wids is the
 package on PyPI, if it can be imported (0.1.11 needs torch). Samples of both are compared first.
 
 "one read" also reads the first field: shardwise.wids copies large fields only then, wids when the

@@ -3,7 +3,7 @@
     python bench/python/sampler_steps.py [--samples 200000] [--rounds 21]
 
 Each row times a whole pass, including iter(); the rows take turns in each round. Figures are
-medians over the rounds, in ns a sample, with the first and third quartile. The row of wids
+medians over the rounds, in ns per sample, with the first and third quartile. The row of wids
 measures the package on PyPI (0.1.11); it is left out if that cannot be imported.
 """
 

@@ -20,8 +20,8 @@ exactly once, on 7 ranks with 2 workers each, and the batches that each rank get
 Each peer runs in a separate process, and the peers take turns in each round. An earlier round, not
 measured, adds up all delivered bytes or pixels. A peer is marked if this sum, or its number of
 samples, differs from the others'. Figures are medians over the rounds, with the first and third
-quartile, and the median of the ratios to shardwise round by round. Epochs also show the CPU time of
-a sample, over all processes; it is the better figure if others use the machine.
+quartile, and the median of the ratios to shardwise round by round. Epochs also show the CPU time
+per sample, over all processes; it is the better figure if others use the machine.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ struct NamedTensor {
   torch::Tensor tensor;
 };
 
-/// Returns the parameters and buffers.
+/// Returns a module's parameters and buffers, with their names.
 std::vector<NamedTensor> state_of(const torch::nn::Module& module) {
   std::vector<NamedTensor> tensors;
   for (const auto& item : module.named_parameters()) {

@@ -59,9 +59,9 @@ struct EngineOptions {
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
   std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< of a decompressed field
   bool skip_bad = false;  ///< leave out bad samples instead of failing
-  /// Called after reads, with the number of planned rows, from the first on without a gap, that
-  /// have been read. A cache may then evict their shards. May be empty. Any thread calls it; an
-  /// earlier call's number may be larger than a later one's.
+  /// Called when rows have been read, with the number of planned rows before the first row that is
+  /// not read. A cache may then evict shards. May be empty. Threads: any; calls may come out of
+  /// order.
   std::function<void(std::uint64_t num_rows)> note_read{};
   bool has_repeated_samples = false;  ///< a sample may occur twice, so only positions identify rows
   /// Completes a batch once its rows are made. Runs in the thread that made the last row. May be
@@ -72,9 +72,9 @@ struct EngineOptions {
 /// Makes the batches of plans, row by row, with several threads, and delivers them in order.
 ///
 /// Threads: one consumer calls next(); any thread may call stop().
-/// Errors: next() throws the error of a batch's first failed row in the place of that batch; the
-///   next call continues with the next batch. An error of the source is thrown in its place, and by
-///   every later call.
+/// Errors: if a row of a batch fails, next() throws the error of the batch's first such row, and the
+///   next call continues with the next batch. If the source throws, next() throws that error after
+///   the earlier batches, and so does every later call.
 /// Processes: the threads belong to the process that made the engine. In a forked child only stop()
 ///   and the destructor are safe if the engine has threads.
 class Engine {
@@ -89,21 +89,21 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Waits for the next batch, and returns it; returns nothing at the end, or after stop().
-  /// @param since  when the consumer began to wait, if that was before this call.
+  /// Waits for the next batch, and returns it. Returns nothing at the end, and after stop().
+  /// @param since  when the consumer began to wait, if before this call.
   std::optional<MadeBatch> next(std::optional<LoadMeter::Clock::time_point> since = {});
-  /// Waits, for `time` at most, until next() need not wait; returns whether that is so. Without
-  /// threads it makes the batch, however long that takes.
+  /// Waits until next() need not wait, for `time` at most. Returns whether next() need not wait.
+  /// Without threads this makes the batch, however long that takes.
   bool wait(std::chrono::nanoseconds time);
-  /// Says that the consumer asks for no more batches, and counts its time since the last one.
+  /// Records that the consumer requests no more batches, and counts its time since the last batch.
   /// Idempotent.
   void note_end();
 
-  /// Ends the threads after their current rows; waits in storage end within about a second. From
+  /// Ends the threads after their current rows. Waits for storage end within about a second. From
   /// now on next() returns nothing. Idempotent.
   void stop() noexcept;
 
-  /// Total time that the consumer has waited for the threads. For the consumer.
+  /// Total time that the consumer has waited for the threads. Threads: the consumer's.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
  private:
@@ -118,7 +118,7 @@ class Engine {
   };
 
   void run(unsigned thread) noexcept;
-  /// The end of next(), once a batch is ready or no other will come.
+  /// Removes and returns the front batch, once it is ready. Returns nothing at the end.
   std::optional<MadeBatch> take_front();
   void make_first();
   void note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer);
@@ -160,11 +160,11 @@ class Engine {
   const Source source_;
   const EngineOptions options_;
   const std::shared_ptr<LoadMeter> meter_;
-  const bool times_rows_;          // each row is timed
-  const bool makes_runs_;          // all columns make several rows at a time
-  std::vector<FieldSizes> sizes_;  // of each part of data_
+  const bool times_rows_;          // whether each row is timed
+  const bool makes_runs_;          // whether all columns make several rows at a time
+  std::vector<FieldSizes> sizes_;  // field sizes of each part of data_
 
-  ReadFrontier frontier_;  // counts rows of all plans
+  ReadFrontier frontier_;  // counts the rows that were read, over all plans
 
   Mutex mutex_;
   Condition work_there_;  // for threads: rows to claim, a plan to make, or the end
@@ -178,7 +178,7 @@ class Engine {
   bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;      // a thread is in plan_one()
   bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
-  CancelToken::Flag stopping_{false};  // written under mutex_; waits in storage check it
+  CancelToken::Flag stopping_{false};  // written under mutex_; checked by waits for storage
   std::atomic<std::size_t> claim_rows_{1};
   std::chrono::nanoseconds waited_{};                     // of the consumer
   std::optional<LoadMeter::Clock::time_point> answered_;  // when the consumer got its last batch

@@ -305,7 +305,7 @@ std::unique_ptr<EpochPlan> EpochPlan::resume(const ResumeToken& token,
                    "take tokens from the loader's state()");
   }
   Order order = options_.order;
-  ResumeToken plain = token;  // samplers do not know batches
+  ResumeToken plain = token;  // without batches, which samplers refuse
   if (token.batches) {
     plain.batches.reset();
     // Batches of this window were delivered already, so new entries of the skip list apply only

@@ -59,8 +59,9 @@ class EpochPlan {
   /// The token of all ranks after `num_steps` steps, without an audit.
   [[nodiscard]] virtual ResumeToken token_after(std::uint64_t num_steps) const = 0;
 
-  /// Returns the source of this rank's batches, from the first step on. One thread at a time calls
-  /// it. Only the source made last is valid, and only while the plan lives.
+  /// Returns the source of this rank's batches, from the first step on. One thread at a time may
+  /// call the source. A new call of source() invalidates earlier sources. The plan must outlive
+  /// them.
   [[nodiscard]] virtual Engine::Source source() = 0;
   /// Returns the slot before which this rank needs no sample after `num_steps`. Slots count as in
   /// ShardPrefetcher.

@@ -34,7 +34,7 @@ std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
   return lengths;
 }
 
-/// Errors: InvalidArgument if the list of an epoch's windows would take more than 1 GiB.
+/// Throws InvalidArgument if the list of an epoch's windows would take more than 1 GiB.
 void require_memory_for(std::uint64_t num_windows, std::uint64_t num_positions) {
   if (num_windows <= std::uint64_t{1} << 27) return;
   throw InvalidArgument("batches by length cannot be made",

@@ -61,7 +61,7 @@ class StageTimes {
   StageTimes() noexcept : begin_(Clock::now()), last_(begin_) {}
 
   /// Adds the time since the last call to the current stage, and enters `stage`.
-  /// @return  now.
+  /// @return  the current time.
   Clock::time_point enter(Stage stage) noexcept {
     const Clock::time_point now = Clock::now();
     times_[static_cast<std::size_t>(stage_)] += now - last_;

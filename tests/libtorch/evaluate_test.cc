@@ -102,7 +102,7 @@ TEST(EvaluateTest, CountsTopKConfusionAndLoss) {
   EXPECT_EQ(found.top[1].sum, 23);
   EXPECT_EQ(found.top[2].value(), 1.0);
   EXPECT_EQ(found.confusion.sum().item<std::int64_t>(), 23);
-  EXPECT_EQ(found.confusion[0][1].item<std::int64_t>(), 4);  // samples 0, 7, 14, 21
+  EXPECT_EQ(found.confusion[0][1].item<std::int64_t>(), 4);  // 0, 7, 14 and 21
   EXPECT_EQ(found.confusion[6][0].item<std::int64_t>(), 3);
   EXPECT_EQ(found.of_class(0).count, 4);
   EXPECT_EQ(found.of_class(0).sum, 0);

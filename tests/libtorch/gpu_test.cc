@@ -1,4 +1,4 @@
-// The library with tensors on a GPU. Skipped if this LibTorch finds no GPU.
+// Tests the library with tensors on a GPU. Skipped if LibTorch finds no GPU.
 
 #include <torch/torch.h>
 

@@ -160,7 +160,7 @@ TEST(BatchMixerTest, ABatchWhoseFirstSampleIsBadIsMixedAsOneThatDoesWithoutIt) {
   for (std::size_t b = 0; b < found.size(); ++b) EXPECT_EQ(text_of(found[b]), text_of(known[b]));
 }
 
-// docs/formats/transforms.md, version 1: Batches. These never change.
+// Version 1 of docs/formats/transforms.md (Batches). These numbers must never change.
 TEST(BatchMixerTest, DrawsAsThePageSays) {
   const test::TempDir dir;
   const Dataset data = make_squares(dir, 40);

@@ -205,7 +205,7 @@ TEST(HostileTest, ImagesOfOnePixelAcrossAreResizedBothWays) {
   EXPECT_EQ(shape({.random_resized_crop = {{.size = {1, 1}}}}, 0), (Shape{1, 3, 1, 1}));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end the program
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers end the program
 TEST(HostileTest, AfterAnImageThatFoundNoMemoryTheNextOneFindsItsOwn) {
   detail::RgbImage image;
   image.reshape(100, 100);

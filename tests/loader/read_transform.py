@@ -146,7 +146,7 @@ def plan(t, k, height, width):
                 before[i] += (length - frame[i]) // 2
             else:
                 first[i] = round((frame[i] - length) / 2)
-    p["at"] = [before[i] - first[i] for i in range(2)]  # of the resized image's first pixel
+    p["at"] = [before[i] - first[i] for i in range(2)]  # place of the first resized pixel
     p["flips"] = [Draws(k, HORIZONTAL).chance(t.get("horizontal_flip", 0)), Draws(k, VERTICAL).chance(t.get("vertical_flip", 0))]
     if "colour_jitter" in t:
         jitter = t["colour_jitter"]

@@ -30,7 +30,7 @@ std::vector<std::string> unknown_files(const std::vector<std::string>& files);
 
 // Each function writes nothing if there is nothing to report.
 
-/// Prints how much of the shards will be read from other machines.
+/// Prints how many shards and bytes will be read from other machines.
 void say_what_is_fetched(const BuildPlan::RemoteReading& remote);
 /// Prints the files in the folders whose names are not those of shards.
 void say_files_left_out(const std::vector<std::string>& files);

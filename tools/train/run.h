@@ -39,7 +39,7 @@ struct Run {
   std::uint64_t step = 0;       ///< number of steps since the run began
   std::uint64_t planned = 0;    ///< samples in this epoch's steps so far, on all ranks, including
                                 ///< bad ones
-  double loss_sum = 0;          ///< in this epoch so far, on all ranks
+  double loss_sum = 0;          ///< sum in this epoch so far, on all ranks
   std::int64_t samples = 0;     ///< good samples in this epoch so far, on all ranks
   bool evaluation_due = false;  ///< the epoch that ended last is not evaluated yet
   double loss_sum_here = 0;     ///< this rank's loss that loss_sum does not include yet

@@ -118,7 +118,8 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
 
 
 def _is_lightning(frame: FrameType) -> bool:
-    """True if Lightning calls. It asks for a state at each checkpoint, needed or not."""
+    """Whether the caller is Lightning, which requests a state at each checkpoint even if it needs
+    none."""
     return str(frame.f_globals.get("__name__")).startswith(("lightning.", "pytorch_lightning."))
 
 

@@ -13,7 +13,7 @@
 
 namespace shardwise::detail {
 
-/// Errors: InvalidArgument if the clip's options are invalid.
+/// Throws InvalidArgument if the clip's options are invalid.
 void require_clip(const Column::VideoClip& clip);
 void require_clip(const Column::AudioClip& clip);
 
