@@ -180,7 +180,8 @@ double backward(Net& model, const sl::ImageLoader::Batch& batch) {
 void evaluate(Run& run, const std::optional<shardwise::Dataset>& eval,
               const sl::ProcessGroup& group, const Options& options) {
   const auto size = options.integer("--size", 64);
-  sl::average_buffers(*run.model, group);  // of batch normalisation: they differ
+  // Buffers of batch normalisation differ: each rank has seen other samples.
+  sl::average_buffers(*run.model, group);
   if (eval) {
     const sl::Mean accuracy =
         sl::exact_accuracy(run.model, *eval, group, {.batch_size = 64, .resize = {size, size}});

@@ -72,9 +72,9 @@ struct EngineOptions {
 /// Makes the batches of plans, row by row, with several threads, and delivers them in order.
 ///
 /// Threads: one consumer calls next(); any thread may call stop().
-/// Errors: if a row of a batch fails, next() throws the error of the batch's first such row, and the
-///   next call continues with the next batch. If the source throws, next() throws that error after
-///   the earlier batches, and so does every later call.
+/// Errors: if a row of a batch fails, next() throws the error of the first such row, and the next
+///   call continues with the next batch. If the source throws, next() throws that error after the
+///   earlier batches, and so does every later call.
 /// Processes: the threads belong to the process that made the engine. In a forked child only stop()
 ///   and the destructor are safe if the engine has threads.
 class Engine {

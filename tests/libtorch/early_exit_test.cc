@@ -163,7 +163,7 @@ class Life {
   std::optional<ResumeToken> token_;
   std::set<std::int64_t> seen_;  // samples delivered in this epoch
   std::set<std::int64_t> seen_at_token_;
-  std::optional<std::set<std::int64_t>> seen_at_restore_;  // the same, before restore()
+  std::optional<std::set<std::int64_t>> seen_at_restore_;  // delivered before restore()
   bool is_whole_ = true;                                   // no batch of this epoch has failed
   std::vector<ImageLoader::Batch> kept_;
 };

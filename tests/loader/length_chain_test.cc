@@ -327,7 +327,7 @@ class LengthChain {
     std::unique_ptr<Loader> loader;
     std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad; since move_to()
     std::uint64_t failed = 0;  // batches that failed since the last one that was made
-    std::uint64_t lost = 0;    // batches that failed before that one
+    std::uint64_t lost = 0;    // batches that failed earlier
   };
   struct Saved {
     ResumeToken token;

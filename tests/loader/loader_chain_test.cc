@@ -127,7 +127,7 @@ class Chain {
     std::unique_ptr<Sampler> model;
     std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad; since begin_piece()
     std::uint64_t failed = 0;  // batches that failed since the last one that was made
-    std::uint64_t lost = 0;    // batches that failed before that one
+    std::uint64_t lost = 0;    // batches that failed earlier
   };
   struct Saved {
     std::string text;

@@ -20,7 +20,7 @@ CROP, RANDOM_CROP, HORIZONTAL, VERTICAL, JITTER, GRAY, ERASING, MIXUP, CUTMIX = 
 
 
 def key(seed, epoch, purpose, index=0):
-    """(low, high)"""
+    """Returns the key as (low, high)."""
     value = hash128(struct.pack("<4Q", seed, epoch, purpose, index))
     return value & M64, value >> 64
 

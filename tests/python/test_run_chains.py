@@ -1,6 +1,6 @@
 """Chains of runs through one epoch: samplers, batches and loaders, with changing numbers of ranks
-and batch sizes. Each run continues at the end of the previous one. Together they deliver each
-sample once, and even batches are equally many on each rank."""
+and batch sizes. Each run continues at the end of the previous one. Together they deliver
+each sample once. If batches are to be even, each rank gets the same number."""
 
 from __future__ import annotations
 
