@@ -10,8 +10,8 @@
 namespace shardwise::detail {
 namespace {
 
-/// While the page cache lacks the data, this many samples or bytes, whichever is fewer, are
-/// requested beyond the engine's next plan.
+/// While the page cache lacks the data, this many samples or bytes, whichever limit is reached
+/// first, are requested beyond the engine's next plan.
 constexpr std::size_t kRowsAhead = 256;
 constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;
 /// Samples between two checks for disk reads. A check costs a system call.
