@@ -16,8 +16,8 @@ namespace shardwise::detail {
 /// names.
 [[nodiscard]] SHARDWISE_EXPORT Record agreed_options(const Loader::Options& options);
 
-// Options as text: "{horizontal_flip=0.5, resize=224x224}". Different options give different texts.
-// Options that have their defaults are omitted.
+// Returns options as text, e.g. "{horizontal_flip=0.5, resize=224x224}", without those that have
+// their defaults. Different options give different texts.
 [[nodiscard]] SHARDWISE_EXPORT std::string text_of(const ImageTransform& transform);
 [[nodiscard]] SHARDWISE_EXPORT std::string text_of(const ImageDecoding& decoding);
 [[nodiscard]] SHARDWISE_EXPORT std::string text_of(const Column::VideoClip& clip);

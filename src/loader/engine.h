@@ -57,7 +57,7 @@ struct EngineOptions {
   std::size_t max_batches = 4;
   /// The engine begins no batch while the batches in flight take this many bytes, as far as known.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
-  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< of a decompressed field
+  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a decompressed field
   bool skip_bad = false;  ///< leave out bad samples instead of failing
   /// Called when rows have been read, with the number of planned rows before the first row that is
   /// not read. A cache may then evict shards. May be empty. Threads: any; calls may come out of
@@ -167,20 +167,20 @@ class Engine {
   ReadFrontier frontier_;  // counts the rows that were read, over all plans
 
   Mutex mutex_;
-  Condition work_there_;  // for threads: rows to claim, a plan to make, or the end
-  Condition ready_;       // for the consumer: the first batch is ready, or the end
-  // In order; the first `claimed_` have no unclaimed rows.
+  Condition work_there_;  // signals threads: rows to claim, a plan to make, or the end
+  Condition ready_;       // signals the consumer: a batch is ready, or the end
+  // Sorted by plan. The first `claimed_` works have no unclaimed rows.
   std::deque<std::unique_ptr<Work>> works_ SHARDWISE_GUARDED_BY(mutex_);
   std::size_t claimed_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t rows_planned_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t bytes_ahead_ SHARDWISE_GUARDED_BY(mutex_) = 0;
-  std::size_t num_ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // of works_
+  std::size_t num_ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // number of ready works in works_
   bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;      // a thread is in plan_one()
   bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
   CancelToken::Flag stopping_{false};  // written under mutex_; checked by waits for storage
   std::atomic<std::size_t> claim_rows_{1};
-  std::chrono::nanoseconds waited_{};                     // of the consumer
+  std::chrono::nanoseconds waited_{};                     // the consumer's total time of waiting
   std::optional<LoadMeter::Clock::time_point> answered_;  // when the consumer got its last batch
   WorkerThreads threads_;
 };

@@ -45,7 +45,7 @@ struct Position {
   std::uint64_t steps_taken = 0;
   std::uint64_t steps_failed = 0;  ///< steps of steps_taken that failed after the last batch was
                                    ///< handed out
-  std::uint64_t steps_lost = 0;    ///< steps of steps_taken that failed before that
+  std::uint64_t steps_lost = 0;    ///< steps of steps_taken that failed before that batch
   std::size_t num_bad = 0;         ///< samples left out
   EpochAudit::Sum delivered{};  ///< samples delivered in the epoch, including those before the plan
 
@@ -193,8 +193,8 @@ struct Loader::Impl {
 
   /// Sums up what the ranks delivered in this epoch, for each replica, and shares the list of bad
   /// samples. Collective.
-  /// Errors: Mismatch, on all ranks, if items of common() differ; `in_step` includes the steps
-  /// taken.
+  /// Errors: Mismatch, on all ranks, if items of common() differ. With `in_step`, these include the
+  /// number of steps taken.
   std::vector<EpochAudit::Sum> agree(bool in_step) {
     constexpr std::size_t kWords = EpochAudit::Sum::kNumWords;
     const RankAgreement alike = common();
@@ -203,7 +203,7 @@ struct Loader::Impl {
     const std::size_t first = words.size();
     words.resize(first + kWords + 1);
     const auto own = at.delivered.to_words();
-    // Number among the ranks that get the same batches.
+    // This rank's number among the ranks that get the same batches.
     const std::uint64_t replica = sampler().rank() % sampler().replicas();
     const bool speaks = replica == 0;  // other replicas found the same bad samples
     if (speaks) {
@@ -254,8 +254,7 @@ struct Loader::Impl {
         "the first of them is sample " + std::to_string(sample) + ": " + entry.reason);
   }
 
-  /// Returns the proof of the epoch. Collective. Errors: NotExact; Mismatch; `in_step` includes the
-  /// steps taken.
+  /// Returns the proof of the epoch. Collective. Errors: NotExact; those of agree().
   std::string prove(bool in_step) {
     const std::vector<EpochAudit::Sum> sums = agree(in_step);
     const Hash128 fingerprint = data.fingerprint();
@@ -464,7 +463,7 @@ std::optional<Batch> Loader::next() {
   if (impl.wait_unless_stopping() && !since) since = asked;
   const Position before = impl.at;
   ++impl.at.steps_taken;
-  ++impl.at.steps_failed;  // until the batch is made
+  ++impl.at.steps_failed;  // counts as failed until the batch is made
   auto made = impl.engine->next(since);
   if (!made) {
     impl.at = before;  // the batch was not handed out, so tokens must not count it

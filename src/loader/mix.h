@@ -9,8 +9,8 @@
 #include "shardwise/loader/image_transform.h"
 
 // Mixup and cutmix. Each sample of a batch is mixed with the sample before it, the first one with
-// the last. The label of sample i becomes label i with weight lambda, and label i - 1 with weight 1
-// - lambda. One random draw serves the whole batch. Specified in docs/formats/transforms.md
+// the last. The label of sample i becomes label i with weight lambda, and label i - 1 with the rest
+// of the weight. One random draw serves the whole batch. Specified in docs/formats/transforms.md
 // (Batches).
 
 namespace shardwise::detail {
