@@ -25,7 +25,7 @@ namespace shardwise::libtorch::detail {
 ///        the call's tensor if it is small.
 ///     2. If a rank wants to stop for a new reason, the ranks exchange the texts of their reasons.
 ///     3. If a rank gives up, the call throws on every other rank.
-///     4. If the headers are not all of the same call, every rank throws an error with their names.
+///     4. If the headers are not all of the same call, every rank throws an error that names them.
 ///     5. If the headers could not carry all data, the ranks run the collective.
 ///
 /// A group of one rank has no Collectives and communicates nothing.
@@ -53,7 +53,8 @@ class SHARDWISE_EXPORT AgreedCalls {
   [[nodiscard]] const std::shared_ptr<StopState>& stop() const noexcept { return stop_; }
   /// From now on, headers contain the word of `stop`. Call it on all ranks or on none.
   void set_stop(std::shared_ptr<StopState> stop) { stop_ = std::move(stop); }
-  /// Runs calls on another thread while the program's thread makes none. Ends with the group.
+  /// Runs calls on another thread while the program's thread makes none. The thread ends with the
+  /// group.
   [[nodiscard]] CallQueue& queue() noexcept { return queue_; }
   /// Returns false after a call has failed.
   [[nodiscard]] bool is_usable();

@@ -216,8 +216,8 @@ void require_no_folder(const std::string& path) {
 }
 
 /// Reads a checkpoint, and checks all its bytes against its hashes.
-/// Errors: as below; Cancelled, checked between two reads, if the thread's CancelScope is
-/// cancelled.
+/// Errors: InvalidArgument; those of parse_checkpoint(); Cancelled, if the thread's CancelScope is
+/// cancelled between two reads.
 torch::Tensor read_checked(const std::string& path) {
   constexpr std::size_t kPiece = std::size_t{1} << 24;
   const File file = File::open_read(path);
