@@ -30,7 +30,7 @@
 //               | kLeft           | kLeft             all ranks have left StopGuard::run()'s work
 //               v                 v
 //          kTakenBack         kSpoiled                loaders are where the last whole step ended;
-//                                                     kSpoiled: parameters are further, so no
+//                                                     kSpoiled: the parameters are not, so no
 //                                                     checkpoint is written
 //
 // Only another kGaveUp or kTore leads out of kTakenBack and kSpoiled.

@@ -66,7 +66,7 @@ def in_threads(work: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any
 
 
 class FakeRanks:
-    """Ranks in one process, each with a thread. Their sum waits for all ranks."""
+    """Ranks in one process, each with a thread. The sum over the ranks waits for all of them."""
 
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size

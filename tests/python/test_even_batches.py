@@ -1,4 +1,4 @@
-"""Even batches over the ranks, states of iterators, and the ranks of launchers."""
+"""Equal numbers of batches on all ranks, states of iterators, and the ranks of launchers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes after shardwise.ray.read() has made its tasks: they deliver the planned rows, or an error
+"""Changes after shardwise.ray.read() has made its tasks: the tasks deliver the planned rows, or an error
 that names the change."""
 
 from __future__ import annotations
