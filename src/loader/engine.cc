@@ -400,8 +400,7 @@ void Engine::take_sizes(Work& work, std::size_t column) {
 std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
                                                    const ColumnMaker& maker) const {
   const std::vector<std::uint64_t>& rows = work.plan.samples;
-  std::optional<std::uint64_t> first;  // the sample that `shape` is from; confirmed if another row
-                                       // has the same shape
+  std::optional<std::uint64_t> first;  // the sample that has `shape`, which another may confirm
   std::optional<std::vector<std::int64_t>> shape;
   for (std::uint64_t i = 0; i < rows.size() + data_.size(); ++i) {
     if (i >= rows.size() && shape) break;
@@ -472,8 +471,7 @@ void Engine::make_rows(Claim& claim) {
     try {
       run = reader.next_run();
     } catch (...) {
-      fail(work, row++, std::current_exception());  // the sample may be good: the error is e.g. a
-                                                    // missing shard
+      fail(work, row++, std::current_exception());  // e.g. a missing shard, not a bad sample
       end_row(nullptr);
       continue;
     }

@@ -43,9 +43,8 @@ constexpr std::size_t kStepItems = 2;
 /// The progress of one rank in a plan.
 struct Position {
   std::uint64_t steps_taken = 0;
-  std::uint64_t steps_failed = 0;  ///< steps of steps_taken that failed after the last batch was
-                                   ///< handed out
-  std::uint64_t steps_lost = 0;    ///< steps of steps_taken that failed before that batch
+  std::uint64_t steps_failed = 0;  ///< of steps_taken, those failed since a batch was handed out
+  std::uint64_t steps_lost = 0;    ///< of steps_taken, those failed before that batch
   std::size_t num_bad = 0;         ///< samples left out
   EpochAudit::Sum delivered{};  ///< samples delivered in the epoch, including those before the plan
 
@@ -191,8 +190,7 @@ struct Loader::Impl {
     return RankAgreement(std::move(alike));
   }
 
-  /// Sums up what the ranks delivered in this epoch, for each replica, and shares the list of bad
-  /// samples. Collective.
+  /// Sums up the ranks' deliveries of the epoch by replica, and shares the bad samples. Collective.
   /// Errors: Mismatch, on all ranks, if items of common() differ. With `in_step`, these include the
   /// number of steps taken.
   std::vector<EpochAudit::Sum> agree(bool in_step) {
@@ -338,9 +336,8 @@ struct Loader::Impl {
     last_whole = {whole, at};
   }
 
-  /// Waits for the next batch.
+  /// Waits for the next batch. Errors: Cancelled if this rank must stop.
   /// @return  true if it had to wait.
-  /// Errors: Cancelled if this rank must stop.
   bool wait_unless_stopping() {
     constexpr std::chrono::milliseconds kSlice{50};
     if (watch == nullptr || options.threads == 0 || engine->wait({})) return false;
@@ -351,8 +348,7 @@ struct Loader::Impl {
   }
 
   /// The ranks gave up a step: returns to the end of the last step that all ranks completed.
-  /// Batches handed out since then do not count as delivered. The loader is then in the state after
-  /// stop(). Collective.
+  /// Batches handed out since then are not delivered. The loader is stopped. Collective.
   /// Errors: Mismatch.
   void go_back() {
     const bool is_open = last_whole && last_whole->number == watch->num_whole_steps();
@@ -392,8 +388,7 @@ struct Loader::Impl {
   std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of its rest after restore()
   const std::shared_ptr<BufferPool> pool;
   Position at;
-  /// Sum of the deliveries of this rank's part before the plan, in this epoch. Not set for a whole
-  /// epoch.
+  /// Sum of what this rank's part delivered before the plan. Not set if the plan is a whole epoch.
   std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
   std::optional<EpochAudit::Sum> expected_all;  ///< sum of every sample once; equal in all epochs

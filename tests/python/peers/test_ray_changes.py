@@ -1,5 +1,5 @@
-"""Changes after shardwise.ray.read() has made its tasks: the tasks deliver the planned rows, or an error
-that names the change."""
+"""Changes after shardwise.ray.read() has made its tasks: the tasks deliver the planned rows, or an
+error that names the change."""
 
 from __future__ import annotations
 
