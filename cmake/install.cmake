@@ -1,10 +1,10 @@
-# What is installed: the libraries with their headers, the programs, the pages, and the package that
-# find_package(shardwise [COMPONENTS loader video libtorch]) finds.
+# Installs the libraries with their headers, the programs, the pages, and the package for
+# find_package(shardwise [COMPONENTS loader video libtorch]).
 include(CMakePackageConfigHelpers)
 
 set(SHARDWISE_PACKAGE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/shardwise)
 
-# Before the first file is copied: what was not built would end the installation halfway.
+# Check first that everything is built. Otherwise the installation would stop halfway.
 set(SHARDWISE_BUILT)
 foreach(target IN ITEMS shardwise shardwise_loader shardwise_video shardwise_libtorch shardwise_program
                         shardwise_train)
@@ -61,7 +61,7 @@ if(TARGET shardwise_libtorch)
           FILES_MATCHING PATTERN "*.h")
 endif()
 
-# A shared library finds those that it is built on beside it, wherever they are installed.
+# Shared libraries find each other in their own folder, wherever they are installed.
 foreach(library IN ITEMS shardwise_loader shardwise_video shardwise_libtorch)
   if(TARGET ${library})
     set_target_properties(${library} PROPERTIES INSTALL_RPATH "$ORIGIN")
@@ -86,13 +86,13 @@ if(TARGET shardwise_train)
   install(FILES ${SHARDWISE_PAGES_DIR}/zsh/_shardwise-train DESTINATION ${SHARDWISE_ZSH_DIR})
 endif()
 
-# The pages, placed so that the links between them hold, and the licence.
+# The pages and the licence, in the same layout, so that links between pages work.
 install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE
         DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR}
         FILES_MATCHING PATTERN "*.cc" PATTERN "CMakeLists.txt" PATTERN "*.ipynb")
-# The source of shardwise-train is an example too: a whole program.
+# The source of shardwise-train is installed as an example of a whole program.
 install(DIRECTORY tools/train/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples/shardwise-train
         FILES_MATCHING PATTERN "*.cc" PATTERN "*.h")
 install(FILES tests/faults.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/tests)

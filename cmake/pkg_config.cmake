@@ -1,5 +1,5 @@
-# shardwise.pc, shardwise-loader.pc and shardwise-video.pc, for pkg-config; LibTorch has no such file.
-# They find their prefix by their own place, so that an installation may be moved.
+# Creates shardwise.pc, shardwise-loader.pc and shardwise-video.pc for pkg-config; LibTorch has no
+# such file. The prefix is relative to the file's own path, so that an installation can be moved.
 file(RELATIVE_PATH SHARDWISE_PC_TO_PREFIX ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" SHARDWISE_PC_TO_PREFIX "${SHARDWISE_PC_TO_PREFIX}")
 
@@ -9,8 +9,8 @@ function(shardwise_install_pc name library description libs)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endfunction()
 
-# What a static library leaves to be linked. It is no "Requires.private": without --static a program
-# could not be linked. bzip2 and threads have no file everywhere.
+# The libraries that a static library needs. Not "Requires.private", since programs must also link
+# without --static. bzip2 and threads lack .pc files on some systems.
 get_target_property(library_type shardwise TYPE)
 set(core)
 set(core_libs)

@@ -1,6 +1,6 @@
-# For a build that brings its libraries along, as wheels do: with -D SHARDWISE_STATIC_PREFIX=FOLDER
-# every library is taken from that folder, where tools/wheel/build_libraries.sh has put them, static.
-# A static library leaves open what it needs itself; here that is said.
+# For builds that include their libraries, e.g. for wheels: -D SHARDWISE_STATIC_PREFIX=FOLDER takes
+# all libraries from that folder, into which tools/wheel/build_libraries.sh has installed static
+# ones. A static library does not list the libraries that it needs itself; this file adds them.
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
 list(PREPEND CMAKE_PREFIX_PATH "${SHARDWISE_STATIC_PREFIX}")
 set(ENV{PKG_CONFIG_LIBDIR} "${SHARDWISE_STATIC_PREFIX}/lib/pkgconfig")
@@ -17,11 +17,11 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(webp REQUIRED IMPORTED_TARGET GLOBAL libwebp)
 set_property(TARGET PkgConfig::webp APPEND PROPERTY INTERFACE_LINK_LIBRARIES sharpyuv m)
 
-# What nobody calls stays out.
+# Lets the linker drop unused code.
 add_compile_options(-ffunction-sections -fdata-sections)
 add_link_options(-Wl,--gc-sections -Wl,--exclude-libs,ALL)
 
-# No library of this system may have been found in their place.
+# Fail if CMake found one of these libraries elsewhere on this system.
 foreach(variable IN ITEMS ZLIB_LIBRARY_RELEASE BZIP2_LIBRARY_RELEASE LIBLZMA_LIBRARY_RELEASE
         OPENSSL_SSL_LIBRARY OPENSSL_CRYPTO_LIBRARY LibArchive_LIBRARY SQLite3_LIBRARY
         JPEG_LIBRARY_RELEASE PNG_LIBRARY_RELEASE)

@@ -1,5 +1,5 @@
-// Reads one epoch on three ranks, stops in the middle, continues on two ranks, and proves that
-// every sample was read exactly once. Here each rank is a thread; in a cluster it is a process.
+// Reads an epoch on three ranks, stops within it, continues on two ranks, and proves that every
+// sample was read exactly once. Here each rank is a thread; in a cluster it is a process.
 //
 //     exact_epoch SHARDS                 for example: exact_epoch data/train
 
@@ -15,8 +15,8 @@
 
 namespace {
 
-/// Reads up to `max_steps` steps on `num_ranks` ranks, and adds what was read to `audit`.
-/// @return  a resume token for the position that was reached.
+/// Reads up to `max_steps` steps on `num_ranks` ranks. Adds the samples that were read to `audit`.
+/// @return  a resume token for the position after these steps.
 std::string run(const shardwise::Dataset& data, std::uint64_t num_ranks, std::uint64_t max_steps,
                 const std::string& token, shardwise::EpochAudit& audit) {
   shardwise::DistributedChunkedSampler order(data, {.seed = 17},
@@ -28,13 +28,13 @@ std::string run(const shardwise::Dataset& data, std::uint64_t num_ranks, std::ui
     ranks.push_back(std::async(std::launch::async, [&, mine = order.for_rank(rank)] {
       shardwise::EpochAudit read(data.fingerprint());
       while (mine->position() < mine->first_of_step(num_steps)) {
-        const shardwise::Sample sample = data[*mine->next()];  // train with it here
+        const shardwise::Sample sample = data[*mine->next()];  // train with the sample here
         read.add(sample.index());
       }
       return read;
     }));
   }
-  for (auto& rank : ranks) audit.merge(rank.get());  // rethrows a rank's error
+  for (auto& rank : ranks) audit.merge(rank.get());  // get() rethrows a rank's error
   return order.token_after(num_steps).to_text();
 }
 
@@ -49,7 +49,7 @@ int main(int argc, char** argv) {
     std::printf("stopped after %llu samples\n", static_cast<unsigned long long>(audit.sum().count));
     run(data, 2, ~std::uint64_t{0}, token, audit);
     const shardwise::DistributedChunkedSampler order(data, {.seed = 17});
-    audit.prove(order.expectation(), 0);  // NotExact if a sample is missing or repeated
+    audit.prove(order.expectation(), 0);  // throws NotExact if a sample is missing or repeated
     std::printf("%s\n", audit.verdict(order.expectation()).text(0).c_str());
   } catch (const std::exception& e) {
     std::fprintf(stderr, "exact_epoch: %s\n", e.what());

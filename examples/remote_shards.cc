@@ -1,11 +1,11 @@
-// Reads two epochs of remote shards through a shard cache. Each shard is fetched before it is
-// needed, and only once for all processes of the machine that share the cache.
+// Reads two epochs of remote shards through a shard cache. A shard is fetched before it is needed,
+// and only once for all processes on the machine that share the cache.
 //
 //     remote_shards SHARDS CACHE
 //
 // SHARDS is a URL, e.g. 'https://host/train-{000000..000099}.tar' or s3://bucket/train.tar, or an
-// index of such shards. For URLs, an index is built at first use, which reads every shard once;
-// `shardwise index` builds one beforehand. CACHE is a folder on a local disk, created if missing.
+// index of such shards. For a URL, an index is built at first use, which reads every shard once;
+// `shardwise index` builds it beforehand. CACHE is a folder on a local disk, created if missing.
 
 #include <shardwise/advanced.h>
 
@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     const auto cache = shardwise::ShardCache::open(
         {.directory = argv[2], .budget_bytes = std::uint64_t{20} << 30});
     const auto data = shardwise::Dataset::open(argv[1], {.cache = cache});
-    // Shards in sequence, with eight of them mixed: few have to be in the cache at a time.
+    // Reads shards one after another, and mixes eight at a time, so that few must be in the cache.
     const auto order =
         shardwise::make_sampler(data, {.seed = 17, .kind = shardwise::Sharded{.window = 8}});
     shardwise::ShardPrefetcher ahead(data, *order);
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
       while (const auto number = order->next()) {
         const shardwise::Sample sample = data[*number];
         for (std::size_t i = 0; i < sample.num_fields(); ++i) bytes += sample.field(i).bytes.size();
-        ahead.reached(order->position());  // shards before this position may be evicted
+        ahead.reached(order->position());  // the cache may evict shards before this position
       }
       const shardwise::ShardCache::Stats stats = cache->stats();
       std::printf(

@@ -1,9 +1,9 @@
-// Builds an index that holds the class of each sample, queries it with SQL, and reads the samples
-// of one class in their own exact epoch.
+// Builds an index that contains the class of each sample, queries it with SQL, and reads the
+// samples of one class in an exact epoch of their own.
 //
 //     select_by_sql INDEX CLASS SHARD...       for example: select_by_sql train.idx 7 data/*.tar
 //
-// Each sample has a field `cls` with an integer. No shard is rewritten.
+// Each sample has an integer field `cls`. The shards stay unchanged.
 
 #include <shardwise/advanced.h>
 
@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> shards(argv + 3, argv + argc);
     shardwise::BuildOptions options;
     options.content.columns = {shardwise::parse_column("cls")};
-    shardwise::build_index(argv[1], shards, options);  // reads only shards that changed
+    shardwise::build_index(argv[1], shards, options);  // reads only changed shards
     const auto data = shardwise::Dataset::open(argv[1]);
 
     shardwise::Query classes(shardwise::Index::open(argv[1]),
@@ -28,7 +28,7 @@ int main(int argc, char** argv) {
                   static_cast<long long>(classes.value(1).integer));
     }
 
-    // A view numbers its own samples from 0; samplers, tokens and proofs work on it.
+    // A view numbers its samples from 0. Samplers, tokens and proofs work for views, too.
     const shardwise::Dataset chosen = data.where(std::string("cls = ") + argv[2]);
     shardwise::DistributedChunkedSampler order(chosen, {.seed = 17});
     for (const std::uint64_t number : order) {

@@ -1,7 +1,7 @@
 // Trains a linear classifier on samples (image, cls), data parallel, and proves each epoch. The
-// checkpoint holds the model and the position in the run; a run continues from it on any number of
-// ranks. After Ctrl-C, SIGTERM or an error on one rank, all ranks stop after the same step, with a
-// checkpoint.
+// checkpoint contains the model and the position in the run. A run continues from it on any number
+// of ranks. After Ctrl-C, SIGTERM or an error on one rank, all ranks stop after the same step and
+// save a checkpoint.
 //
 //     train SHARDS EPOCHS CHECKPOINT     alone, or under torchrun --no-python, mpirun or srun
 
@@ -30,7 +30,7 @@ int main(int argc, char** argv) try {
   sl::GradientAverager gradients(model->parameters());
   const auto sum = torch::nn::CrossEntropyLossOptions().reduction(torch::kSum);
   const auto save = [&] {
-    sl::Checkpoint now(images.loader().state());  // called by every rank
+    sl::Checkpoint now(images.loader().state());  // every rank must call state()
     now.put("model", *model);
     now.put("optimizer", optimizer, *model);
     file.write(now);
@@ -41,16 +41,16 @@ int main(int argc, char** argv) try {
         optimizer.zero_grad();
         const auto scores = model->forward(batch.images.to(torch::kFloat).div(255).flatten(1));
         torch::nn::functional::cross_entropy(scores, batch.labels, sum).backward();
-        gradients.average(batch.size(), group);  // over the samples of this step on all ranks
+        gradients.average(batch.size(), group);  // over this step's samples on all ranks
         optimizer.step();
-        if (guard.should_stop()) return;  // the same on all ranks
+        if (guard.should_stop()) return;  // same result on all ranks
       }
-      const std::string proof = epoch.prove();  // NotExact if a sample is missing, or came twice
+      const std::string proof = epoch.prove();  // NotExact if a sample is missing or repeated
       save();
       if (group.is_first()) std::puts(proof.c_str());
     }
   };
-  guard.run(run, save);  // save() if the ranks stop within run()
+  guard.run(run, save);  // calls save() if the ranks stop within run()
   return guard.exit_code();
 } catch (const std::exception& e) {
   std::fprintf(stderr, "train: %s\n", e.what());

@@ -1,7 +1,7 @@
-// Trains an image classifier on samples (image, class number), data parallel. It has augmentation,
-// exact evaluation, early stop, and checkpoints. A run continues from a checkpoint on any number of
-// ranks, even after Ctrl-C, SIGTERM or an error on one rank. Copy it, replace the model, and remove
-// the parts that you do not need.
+// Trains an image classifier on samples (image, class number), data parallel, with augmentation,
+// exact evaluation, early stopping, and checkpoints. A run continues from a checkpoint on any
+// number of ranks, even after Ctrl-C, SIGTERM or an error on one rank. Copy this program, replace
+// the model, and remove the parts that you do not need.
 //
 //     train_images --train SHARDS --eval SHARDS --epochs 90 --checkpoint run.pt
 //
@@ -43,7 +43,7 @@ constexpr const char* kHelp = R"(usage: train_images --train SHARDS [OPTION VALU
   --timeout X               seconds that a rank waits for the others in one step [300]
 )";
 
-/// "--name value" pairs.
+/// Options of the form "--name value".
 class Options {
  public:
   Options(int argc, char** argv) {
@@ -77,7 +77,7 @@ class Options {
   std::map<std::string, std::string> values_;
 };
 
-/// A small network. Any module that takes uint8 [N, 3, H, W] will do.
+/// A small network. Any module whose input is uint8 [N, 3, H, W] works.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(std::int64_t classes) {
     std::int64_t from = 3;
@@ -100,7 +100,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-/// Returns --classes, or the number of classes in the index's column. Reads no shard.
+/// Returns --classes if given, else the number of classes in the index's column. Reads no shard.
 std::int64_t num_classes(const Options& options, const shardwise::Dataset& data) {
   if (const auto classes = options.integer("--classes", 0); classes > 0) return classes;
   try {
@@ -136,7 +136,7 @@ sl::ImageLoader::Options loader_options(const Options& options) {
   return loader;
 }
 
-/// The state that a checkpoint holds besides the loader's position.
+/// The state in a checkpoint in addition to the loader's position.
 struct Run {
   Run(std::int64_t classes, double rate)
       : model(classes), optimizer(model->parameters(), torch::optim::AdamWOptions(rate)) {}
@@ -161,12 +161,12 @@ struct Run {
   Net model;
   torch::optim::AdamW optimizer;
   std::optional<sl::EarlyStop> stop;
-  bool is_evaluation_due = false;  // the ranks stopped between an epoch's last step and its end
+  bool is_evaluation_due = false;  // stopped between last step and evaluation
 };
 
-/// Adds the gradients of the summed losses. GradientAverager adds them over all ranks, and divides
-/// by the number of samples. A batch may be empty at the end of an epoch. Returns the sum of the
-/// losses.
+/// Adds the gradients of the summed losses. GradientAverager later sums them over all ranks, and
+/// divides by the number of samples. Returns the sum of the losses. The batch may be empty at the
+/// end of an epoch.
 double backward(Net& model, const sl::ImageLoader::Batch& batch) {
   if (batch.size() == 0) return 0;
   const auto sum = torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum);
@@ -176,11 +176,12 @@ double backward(Net& model, const sl::ImageLoader::Batch& batch) {
   return loss.item<double>();
 }
 
-/// The evaluation after an epoch. A signal stops it after a batch, without a result.
+/// Evaluates after an epoch. A signal ends the evaluation after a batch, without a result.
 void evaluate(Run& run, const std::optional<shardwise::Dataset>& eval,
               const sl::ProcessGroup& group, const Options& options) {
   const auto size = options.integer("--size", 64);
-  sl::average_buffers(*run.model, group);  // of batch normalisation: from each rank's own samples
+  // Buffers of batch normalisation differ: each rank has seen other samples.
+  sl::average_buffers(*run.model, group);
   if (eval) {
     const sl::Mean accuracy =
         sl::exact_accuracy(run.model, *eval, group, {.batch_size = 64, .resize = {size, size}});
@@ -237,9 +238,9 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
     save();
   };
   const auto work = [&] {
-    if (run.is_evaluation_due) end_epoch();  // the last run stopped before it
+    if (run.is_evaluation_due) end_epoch();  // the previous run stopped before the evaluation
     for (auto epoch : images.epochs(epochs)) {
-      if (guard.should_stop()) return;  // the same on all ranks
+      if (guard.should_stop()) return;  // same result on all ranks
       if (run.stop && run.stop->num_since_best() >= patience) {
         if (group.is_first()) std::printf("no better for %d epochs: done\n", int(patience));
         break;
@@ -255,16 +256,16 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
         seen += batch.size();
         samples += batch.size();
         if (++passes % accumulate != 0 && images.loader().steps_left() > 0) continue;
-        gradients.average(samples, group);  // one reduction for all passes
+        gradients.average(samples, group);  // one all-reduce for all passes
         run.optimizer.step();
         run.optimizer.zero_grad();
         samples = 0;
         run.is_evaluation_due = images.loader().steps_left() == 0;
-        if (run.is_evaluation_due) continue;  // what ends with the epoch is saved there
+        if (run.is_evaluation_due) continue;  // the save at the end of the epoch follows
         if (guard.should_stop()) return;
         if (guard.should_save()) save();
       }
-      const std::string proof = epoch.prove();  // each sample exactly once, or an error
+      const std::string proof = epoch.prove();  // each sample exactly once, or NotExact
       const double mean_loss = sl::reduce_exact(loss_sum, seen, group).value();
       const std::string report = sl::epoch_report(images.loader().stats(), loaded,
                                                   gradients.time_spent() - averaging, group);
@@ -273,12 +274,12 @@ void train(const Options& options, const sl::ProcessGroup& group, sl::StopGuard&
       end_epoch();
     }
   };
-  guard.run(work, save);  // save() if the ranks stop within work()
+  guard.run(work, save);  // calls save() if the ranks stop within work()
 }
 
 int main(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == "--help") return std::fputs(kHelp, stdout), 0;
-  static sl::StopGuard* guard = nullptr;  // never destroyed: a late signal kills no finished run
+  static sl::StopGuard* guard = nullptr;  // never destroyed: signals may come late
   try {
     const Options options(argc, argv);
     if (options.text("--train").empty()) throw std::invalid_argument("--train names the samples");

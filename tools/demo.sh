@@ -1,18 +1,19 @@
 #!/usr/bin/env bash
-# From nothing to a trained network and its proofs: sets up, builds, draws images, packs them into
-# shards, indexes those, and trains on two ranks.
+# Goes from nothing to a trained network and its proofs: installs what is missing, builds, draws
+# images, packs them into shards, indexes the shards, and trains on two ranks.
 #
 #   tools/demo.sh [--small] [FOLDER]
 #
-#   --small   half of the images: shows that everything works here, and learns less
-#   FOLDER    where the data go, with --small its folder small; demo-data beside this project by default
+#   --small   half of the images, to see that everything works; the network learns less
+#   FOLDER    where the data is written, with --small its folder small; default: demo-data
+#             beside this project
 #
-# Run it again, or after a stop, and it goes on with what is there. It writes to FOLDER and to
-# build-release/, and removing both undoes all but the installed packages.
+# After a stop, run it again: it continues with what exists. It writes to FOLDER and to
+# build-release/. Removing both undoes everything except the installed packages.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 train_images=20000
-eval_images=2001 # odd, so that two ranks cannot share it evenly
+eval_images=2001 # odd, so that two ranks get unequal numbers of images
 least_accuracy=90
 small=
 if [[ ${1:-} == --small ]]; then
@@ -45,7 +46,7 @@ configure core -DSHARDWISE_WITH_LIBTORCH=OFF
 cmake --build --preset release --target shardwise_program make_shapes
 
 make_data() {  # NAME COUNT SEED
-  # Each step makes its result whole or not at all, so what is there is complete.
+  # Each step creates its result completely or not at all, so an existing result is complete.
   [[ -d $data/images/$1 ]] || "$programs/make_shapes" --count "$2" --seed "$3" "$data/images/$1"
   [[ -f $data/shards/$1/classes.json ]] ||
     "$programs/shardwise" pack --images "$data/images/$1" --shuffle --seed "$3" --force \

@@ -1,24 +1,25 @@
 #!/usr/bin/env bash
-# Tries the project on a machine that has nothing: makes a bare root of a Debian or Ubuntu release
+# Tries the project on a bare machine: creates the root file system of a Debian or Ubuntu release
 # with debootstrap, clones the last commit into it, and runs commands there, with a clean
 # environment and the release's own compiler, CMake and libraries.
 #
 #   tools/fresh.sh [--as-user] [--keep] [--ccache] [SUITE [COMMAND...]]
 #
-#   SUITE       bookworm (without any), trixie, or another that debootstrap knows and a mirror has
-#   COMMAND     a line for bash, run in the clone; without any: tools/demo.sh, then tools/test.sh
-#   --as-user   run them as an ordinary user who may use sudo, not as root
-#   --keep      leave the root there, and say how to enter it
-#   --ccache    compile with ccache there, and with this user's cache; ccache must be installed here
+#   SUITE       bookworm (default), trixie, or another suite that debootstrap and a mirror have
+#   COMMAND     a bash command line to run in the clone; default: tools/demo.sh, then tools/test.sh
+#   --as-user   run the commands as an ordinary user who may use sudo, not as root
+#   --keep      keep the root file system, and print how to enter it
+#   --ccache    compile with ccache and this user's cache; ccache must be installed here
 #
-# Says how long each command took. Exits 0 if all of them did; the first that fails ends it.
+# Prints how long each command took. Stops at the first command that fails. Exits 0 if all
+# succeeded.
 #
 # Needs root or sudo, about 8 GB in TMPDIR (/var/tmp by default), and a mirror: $SHARDWISE_MIRROR,
-# else the one that apt uses here if that is the suite's distribution, else debootstrap's own choice.
-# Leaves nothing behind, also after Ctrl-C: processes and mounts are in namespaces that end with it,
-# and the root is removed (but for kill -9, which leaves its folder).
+# else apt's mirror here if it has the suite's distribution, else debootstrap's default. Leaves
+# nothing behind, even after Ctrl-C: processes and mounts are in namespaces that end with this
+# script, and the root is removed. Only kill -9 leaves the root's folder.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
-umask 022 # the root's files are everybody's
+umask 022 # all users must be able to read the root's files
 
 readonly DEBOOTSTRAP_SCRIPTS=/usr/share/debootstrap/scripts
 readonly CLEAN_PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
@@ -27,10 +28,10 @@ suite=
 commands=()
 as_user=no
 keep=no
-compiler_cache= # the folder of ccache
-variables=()                      # of the commands' environment, as env takes them
-work=${SHARDWISE_FRESH_INSIDE:-}  # the folder that holds the root; set: this is the script's inside
-job=                              # the process that waits for the inside
+compiler_cache= # ccache's folder
+variables=()                      # variables for the commands, as arguments of env
+work=${SHARDWISE_FRESH_INSIDE:-}  # the root's parent folder; set inside the namespaces
+job=                              # the process that waits for the namespaces
 
 usage() { sed -n '2,/^source/ { /^source/! s/^# \{0,1\}//p }' "${BASH_SOURCE[0]}"; }
 
@@ -40,7 +41,7 @@ distribution_of() {  # SUITE: debian or ubuntu
   if grep -q ubuntu "$DEBOOTSTRAP_SCRIPTS/$1"; then echo ubuntu; else echo debian; fi
 }
 
-mirror_of() {  # SUITE: where its packages are; nothing if debootstrap is to choose
+mirror_of() {  # SUITE: URL of its packages; empty if debootstrap is to choose
   if [[ -n ${SHARDWISE_MIRROR:-} ]]; then
     printf '%s' "$SHARDWISE_MIRROR"
   else
@@ -50,7 +51,7 @@ mirror_of() {  # SUITE: where its packages are; nothing if debootstrap is to cho
   fi
 }
 
-# ---- Inside: what runs in namespaces of its own.
+# ---- Inside the namespaces.
 
 in_root() {  # [ENVIRONMENT...] COMMAND...
   env -i --default-signal PATH=$CLEAN_PATH TERM=dumb "${variables[@]}" chroot "$work/root" env "$@"
@@ -58,9 +59,9 @@ in_root() {  # [ENVIRONMENT...] COMMAND...
 
 debootstrap_root() {
   rm -rf --one-file-system "$work/root"
-  # A mirror that says nothing is one that fails.
+  # Let a mirror that does not answer fail.
   printf 'timeout = 60\ntries = 3\n' >"$work/wgetrc"
-  # Ubuntu keeps half of what is needed in a second component, which Debian does not have.
+  # Ubuntu has half of the needed packages in the component universe, which Debian lacks.
   local components=main
   [[ $(distribution_of "$suite") != ubuntu ]] || components=main,universe
   # shellcheck disable=SC2046  # one word, or none
@@ -71,7 +72,7 @@ debootstrap_root() {
   }
 }
 
-# What an installer or a container engine adds to what debootstrap makes.
+# Adds what an installer or a container engine adds to debootstrap's result.
 furnish_root() {
   mount -t proc proc "$work/root/proc"
   mount -t sysfs -o ro sysfs "$work/root/sys"
@@ -79,7 +80,7 @@ furnish_root() {
   mkdir -p "$work/root/dev/shm"
   mount -t tmpfs -o mode=1777 tmpfs "$work/root/dev/shm"
   printf '%s\n' '127.0.0.1 localhost' '::1 localhost' "127.0.1.1 $(uname -n)" >"$work/root/etc/hosts"
-  # Authorities that were added to this machine, such as that of a company's proxy.
+  # Copy certificate authorities that were added to this machine, e.g. for a company's proxy.
   if compgen -G '/usr/local/share/ca-certificates/*.crt' >/dev/null; then
     install -D --mode=644 --target-directory="$work/root/usr/local/share/ca-certificates" \
       /usr/local/share/ca-certificates/*.crt
@@ -133,16 +134,16 @@ inside() {
   done
 }
 
-# ---- Outside: makes the namespaces, and takes everything away again.
+# ---- Outside: creates the namespaces, and removes everything at the end.
 
-# Whoever reads what this prints may have gone, so that comes last.
+# Printing comes last, since it fails if the reader has ended.
 clean_up() {
   local status=$? summary try
   set +e
   trap '' INT TERM HUP PIPE
   if [[ -n $job ]]; then
-    # With the first process of a PID namespace all others in it end, and then its mounts. It ends
-    # with $job at the latest.
+    # Killing the first process of a PID namespace ends all its processes, and then its mounts are
+    # removed. That process also ends with $job.
     # shellcheck disable=SC2046  # one word a process
     kill -KILL $(cat "/proc/$job/task/$job/children") "$job" 2>/dev/null
     wait "$job"
@@ -162,7 +163,7 @@ clean_up() {
 }
 
 clone() {  # TARGET
-  # As the owner of the checkout: git refuses to read what is another's.
+  # Clone as the owner of the checkout: git refuses to read another user's repository.
   local owner as_owner
   owner=$(stat -c %u "$SHARDWISE_SOURCE_DIR")
   as_owner=(env HOME=/ setpriv --reuid="$owner" --regid="$(stat -c %g "$SHARDWISE_SOURCE_DIR")" --clear-groups)
@@ -225,8 +226,8 @@ main() {
   trap 'exit 143' TERM HUP
   chmod 755 "$work"
   clone "$work/clone"
-  # In a session of its own: Ctrl-C reaches this script alone, which ends it, and nothing in there
-  # can wait for a terminal. It ends with this script, too.
+  # Run it in its own session. Ctrl-C then reaches only this script, which ends the session, and no
+  # process there can wait for a terminal. The session also ends if this script does.
   SHARDWISE_FRESH_INSIDE=$work setpriv --pdeathsig KILL setsid \
     unshare --mount --propagation private --pid --fork --kill-child --mount-proc \
     "${BASH_SOURCE[0]}" "${arguments[@]}" </dev/null &
@@ -237,4 +238,4 @@ main() {
   return "$status"
 }
 
-main "$@"; exit # in one line: what is edited meanwhile is not read
+main "$@"; exit # on one line, so that bash reads nothing that is edited while it runs

@@ -41,7 +41,7 @@ text{font:13px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}.m{font-fami
 
 
 class Picture:
-    """An SVG, written from top to bottom."""
+    """An SVG under construction, written from top to bottom."""
 
     def __init__(self, title: str, said: str) -> None:
         self.title = title
@@ -83,7 +83,7 @@ class Picture:
 
 
 class Program:
-    """The built `shardwise`, run in a new folder with 400 samples in four shards."""
+    """The built `shardwise`. Runs in a new folder with 400 samples in four shards."""
 
     def __init__(self, path: str, folder: str) -> None:
         self.path = os.path.abspath(path)
@@ -110,7 +110,8 @@ class Program:
 
 
 def table_of(heading: str, first: str) -> list[list[str]]:
-    """Returns the rows, by cells, of a table of docs/figures.md: the one under `heading` whose head begins with `first`."""
+    """Returns rows, as lists of cells, from docs/figures.md: those of the table under `heading`
+    whose header begins with `first`."""
     with open(os.path.join(DOCS, "figures.md"), encoding="utf-8") as file:
         text = file.read()
     section = text[text.index(f"\n## {heading}\n") :]

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Installs what Shardwise is built with, on Debian 12 or newer and Ubuntu 22.04 or newer, as root or
-# through sudo. Only what is missing is installed. The list is packages.txt beside this script.
+# Installs the packages that building Shardwise needs, on Debian 12 or newer and Ubuntu 22.04 or
+# newer, as root or through sudo. Installs only missing packages. The list is packages.txt beside
+# this script.
 #
 #   tools/setup.sh [GROUP...]     GROUP is build, python, libtorch, test, fresh, site or ci
 #
-# Without any: build libtorch.
+# Without a GROUP: build libtorch.
 #
-# Other scripts source this file and use its functions.
+# Other scripts source this file and call its functions.
 set -euo pipefail
-unset CDPATH # with it cd prints
+unset CDPATH # if CDPATH is set, cd prints
 
 SHARDWISE_SOURCE_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -26,7 +27,7 @@ packages_of() {  # GROUP...
   done
 }
 
-# For any architecture.
+# The package's architecture does not matter.
 is_installed() {  # PACKAGE
   [[ " $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null)" == *' installed '* ]]
 }
@@ -39,7 +40,7 @@ as_root() {
   fi
 }
 
-# Networks and mirrors fail now and then.
+# Retries, since networks and mirrors fail now and then.
 try_thrice() {  # COMMAND...
   local pause
   for pause in 5 20; do
@@ -50,19 +51,21 @@ try_thrice() {  # COMMAND...
   "$@"
 }
 
-# The version of PACKAGE that apt would install; empty if it knows none.
+# Prints the version of PACKAGE that apt would install; prints nothing if apt does not know the
+# package.
 candidate_of() {  # PACKAGE
   local version
   version=$(apt-cache policy "$1" 2>/dev/null | awk '$1 == "Candidate:" { print $2 }')
   [[ $version == '(none)' ]] || printf '%s' "$version"
 }
 
-# apt's lists are fetched once, and only if they are needed: a fresh container has none.
+# apt's lists are fetched once, and only if needed: a fresh container has none.
 PACKAGE_LISTS_FRESH=
-refresh_package_lists() {  # [PACKAGE...] that it must know then
+refresh_package_lists() {  # [PACKAGE...]: packages that apt must know afterwards
   [[ -z $PACKAGE_LISTS_FRESH ]] || return 0
   say "fetching the lists of packages"
-  # Of what it could not fetch apt-get only warns: it may not have been needed.
+  # apt-get only warns of lists that it could not fetch, which may not be needed: check the
+  # packages.
   try_thrice update_package_lists "$@" ||
     fail "apt does not know all of: $*; check the network and apt's sources (see above), and on" \
       "Ubuntu turn 'universe' on: add-apt-repository universe"
@@ -97,7 +100,7 @@ install_packages() {  # PACKAGE...
   refresh_package_lists "${missing[@]}"
   say "installing: ${missing[*]}"
   try_thrice apt_get_install "${missing[@]}" || fail "apt-get install failed: see its messages above"
-  # The tests start an nginx of their own; the package's would stay, on port 80.
+  # Do not start the package's nginx, which would occupy port 80: the tests start their own.
   if [[ " ${missing[*]} " == *" nginx-light "* && -d /run/systemd/system ]]; then
     as_root systemctl disable --quiet --now nginx || true
   fi
@@ -108,7 +111,7 @@ install_groups() {  # GROUP...
   install_packages $(packages_of "$@")
 }
 
-# True if users point to a LibTorch of their own, by Torch_DIR or CMAKE_PREFIX_PATH.
+# True if the user points to a LibTorch by Torch_DIR or CMAKE_PREFIX_PATH.
 names_libtorch() {
   [[ -z ${Torch_DIR:-} ]] || return 0
   local prefix prefixes
@@ -119,8 +122,8 @@ names_libtorch() {
   return 1
 }
 
-# True if CMake will find a LibTorch: one that the user points to, or the distribution's, which is
-# installed if there is one that is new enough.
+# True if CMake will find a LibTorch: the user's, or the distribution's. Installs the distribution's
+# LibTorch if it is new enough.
 have_libtorch() {
   if names_libtorch; then return 0; fi
   if ! is_installed libtorch-dev; then
@@ -139,7 +142,7 @@ pytorch.org, export CMAKE_PREFIX_PATH=/path/to/libtorch, and run this again"
 # shellcheck disable=SC2086  # a compiler may be several words, as "ccache g++"
 compiler_major() { $1 -dumpversion | cut -d. -f1; }
 
-# Exports CC and CXX if the system's g++ is too old and a newer one is packaged beside it.
+# If the system's g++ is too old and a newer one is packaged too, exports CC and CXX for that one.
 choose_compiler() {
   [[ -z ${CXX:-} ]] || return 0
   [[ $(compiler_major g++) -lt 12 ]] || return 0
@@ -148,9 +151,9 @@ choose_compiler() {
   export CC=gcc-12 CXX=g++-12
 }
 
-# Makes a virtual environment with what pyproject.toml says the package is built and tested with,
-# and the optional groups named. Returns 1, with the reason in NO_PYTHON, where that cannot be.
-# What was installed before stays, so a second call takes a second.
+# Creates a virtual environment with the packages that pyproject.toml lists for building and
+# testing, and with the named optional groups. If this is impossible, returns 1 and sets NO_PYTHON
+# to the reason. Installed packages stay, so a second call takes a second.
 NO_PYTHON=
 make_python_environment() {  # FOLDER GROUP...
   local folder=$1 python=${SHARDWISE_PYTHON:-python3} wanted
@@ -173,7 +176,7 @@ for group in sys.argv[2:]:
 print("\n".join(wanted))
 PYTHON
   )
-  # Beside torch, a range that a package names may not bring another torch: one call for all.
+  # One call for all: otherwise a package's version range might replace torch by another version.
   printf '%s\n' "$wanted" >"$folder/wanted.txt"
   if [[ -e $folder/installed.txt ]] && cmp -s "$folder/wanted.txt" "$folder/installed.txt"; then
     return 0

@@ -1,19 +1,21 @@
 #!/usr/bin/env bash
-# Builds the pages as a site, with search and with the references of Python and C++: build-site/site/index.html.
+# Builds the pages as a site with search and with the references of Python and C++:
+# build-site/site/index.html.
 #
 #   tools/site.sh [--serve]
 #
 #   --serve   shows the site at http://127.0.0.1:8000 until Ctrl-C
 #
 # Installs the group `site` of packages.txt, and the packages of tools/site/requirements.txt into build-site/venv.
-# The references are made of the Python package and the program in build-test/, as tools/test.sh configures it, or in
-# build-site/build/ where that has no Python package. This builds what is missing of them.
-# Exits 0 only if neither Doxygen nor MkDocs warns, and every link leads somewhere. Writes to build-site/, and
-# removing that undoes all but the installed packages.
+# The references are made from the Python package and the program in build-test/, which
+# tools/test.sh configures. If build-test/ has no Python package, build-site/build/ is used. Missing
+# parts are built.
+# Exits 0 only if Doxygen and MkDocs do not warn, and no link is broken. Writes to build-site/.
+# Removing it undoes everything except the installed packages.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 cd "$SHARDWISE_SOURCE_DIR"
 site=$SHARDWISE_SOURCE_DIR/build-site
-build=$SHARDWISE_SOURCE_DIR/build-test # or another, see below
+build=$SHARDWISE_SOURCE_DIR/build-test # changed below if it has no Python package
 
 heading "Setting up"
 install_groups build python site
@@ -41,7 +43,8 @@ rm -rf "$site/pages" "$site/python" "$site/site" "$site/xml"
 mkdir -p "$site/pages/docs" "$site/pages/tests" "$site/pages/reference"
 OUTPUT_DIRECTORY=$site doxygen tools/site/Doxyfile
 python3 tools/site/cpp_reference.py "$site/xml" "$site/pages/reference/cpp"
-# As it lies in the project, so that links between pages hold; and the types that the build writes beside the sources.
+# Use the project's layout, so that links between pages work. Add the stubs, which the build writes
+# beside the sources.
 ln -s "$PWD"/{README.md,CHANGELOG.md,CONTRIBUTING.md,SECURITY.md,LICENSE,examples} "$site/pages/"
 ln -s "$PWD"/docs/* "$build/tools/manual/pages/cli.md" "$site/pages/docs/"
 ln -s "$PWD/tests/faults.md" "$site/pages/tests/"
@@ -50,7 +53,7 @@ ln -s "$PWD/tools/site/site.css" "$site/pages/"
 ln -s "$build/python" "$site/python"
 
 heading "Building the site (build-site/site/)"
-export NO_MKDOCS_2_WARNING=1 # of a coming version
+export NO_MKDOCS_2_WARNING=1 # hides the warning about a future version
 if [[ ${1:-} == --serve ]]; then
   exec "$site/venv/bin/mkdocs" serve --dev-addr 127.0.0.1:8000
 fi

@@ -3,18 +3,19 @@
 #
 #   tools/test.sh [--smoke] [--thorough] [--peers] [CTEST ARGUMENT...]   for example: tools/test.sh -R sampler
 #
-#   --smoke      only one test program of each room, and the installed package; of these none may be
-#                skipped for want of something that packages.txt should name
-#   --thorough   tests that repeat a property run their whole count, which takes hours, not a slice
-#   --peers      tests the Python package also with torch and what is built on it, which are fetched
+#   --smoke      only one test program per room, and the installed package; none of these may be
+#                skipped for lack of something that packages.txt should list
+#   --thorough   tests that repeat a property run all repetitions, not a part; takes hours
+#   --peers      also tests the Python package with torch and with packages based on it, which
+#                are downloaded
 #
-# Random tests take a fresh seed each time and print it; SHARDWISE_SEED=N repeats a run.
-# The Python package is built and tested in an environment of its own, build-test/venv, where its
-# packages can be had; otherwise this says why it is left out.
+# Random tests use a new seed each time and print it; SHARDWISE_SEED=N repeats a run.
+# The Python package is built and tested in its own environment, build-test/venv, if its packages
+# can be downloaded. Otherwise this prints why it is omitted.
 #
-# The last line counts the cases that passed, failed and were skipped; the lines above it say which
-# failed, and why the others were skipped. Exits 0 only if everything was built and every test passed.
-# Writes to build-test/ and build-test-shared/.
+# The last line has the numbers of cases that passed, failed and were skipped. The lines above it
+# name the failed cases, and say why others were skipped. Exits 0 only if everything was built and
+# every test passed. Writes to build-test/ and build-test-shared/.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 smoke=
@@ -51,8 +52,8 @@ if ! pkg-config --atleast-version=1.0.3 libhwy; then
   say "Testing without the loader: this release has no package libhwy-dev of 1.0.3 or newer"
   options+=(-DSHARDWISE_WITH_LOADER=OFF -DSHARDWISE_WITH_LIBTORCH=OFF)
 fi
-# Warnings are errors with the compiler that the project holds them at zero with. A newer one may
-# have new warnings, and those should not keep a user from running the tests.
+# Warnings are errors only with the compiler version for which the project has no warnings. A newer
+# compiler may have new warnings, which should not keep a user from running the tests.
 if [[ $(compiler_major "${CXX:-g++}") != 12 ]]; then
   options+=(-DSHARDWISE_DEVELOPER=OFF)
 fi
@@ -77,14 +78,14 @@ heading "Testing"
 results=$SHARDWISE_SOURCE_DIR/build-test/results
 rm -rf "$results"
 mkdir -p "$results"
-# Twice the cores, since many tests wait. Default signals: tests send SIGINT, which a shell has its jobs in
-# the background ignore.
+# Twice as many jobs as cores, since many tests wait. Reset signals: tests send SIGINT, which shells
+# make their background jobs ignore.
 status=0
 env --default-signal ctest --preset test --parallel $((2 * $(nproc))) --no-tests=error --output-junit "$results/ctest.xml" \
   ${smoke:+--label-regex smoke} "$@" || status=$?
 [[ -e $results/ctest.xml ]] || exit "$status"
 python3 tests/summary.py "$results" | tee "$results/summary.txt"
-# The given corpus, moto and webdataset are in no distribution.
+# Distributions lack the given corpus, moto and webdataset.
 if [[ -n $smoke ]] && grep '^skipped' "$results/summary.txt" | grep -viE 'corpus|moto|webdataset'; then
   fail "a package would have made the tests above possible"
 fi

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the Python package as a wheel, and tests it, installed, in fresh environments.
+# Builds the Python package as a wheel, installs it in fresh environments, and tests it there.
 #
 #   tools/wheel.sh [--static PREFIX] [PYTHON...]
 #
-#   --static  the wheel brings its libraries along: those in PREFIX, which
-#             tools/wheel/build_libraries.sh makes. Without it, it needs this system's. It has no video.
-#   PYTHON    interpreters to test it with; without any: python3.11 to python3.14, as they are found.
-#             Those that are missing are named.
+#   --static  the wheel includes the libraries in PREFIX, which tools/wheel/build_libraries.sh
+#             builds, and has no video; otherwise it needs this system's libraries
+#   PYTHON    interpreters to test with; default: those of python3.11 to python3.14 that exist;
+#             missing ones are listed
 #
-# The wheel serves them all: it is built once, by the first. Writes to build-wheels/, the wheel itself
-# to build-wheels/dist/. Exits 0 only if the tests pass in every environment. See also
+# One wheel works with all of them; the first interpreter builds it. Writes to build-wheels/, and
+# the wheel to build-wheels/dist/. Exits 0 only if the tests pass in every environment. See also
 # docs/python-wheels.md.
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
@@ -63,7 +63,7 @@ fi
 "$builder" -m pip wheel --quiet --no-deps --no-build-isolation "${settings[@]}" \
   --wheel-dir build-wheels/plain .
 if [[ -n $prefix ]]; then
-  # Gives it the name by which pip knows where it runs, by the glibc that it needs.
+  # Rename the wheel: pip learns from the name which version of glibc the wheel needs.
   PATH=$PWD/build-wheels/builder/bin:$PATH "$builder" -m auditwheel repair \
     --wheel-dir build-wheels/dist build-wheels/plain/*.whl
   tools/wheel/check_wheel.py build-wheels/dist/*.whl

@@ -1,8 +1,8 @@
-// Views of samples: 1 M tiny samples (300 bytes, 100 shards) and 10,000 images (80,000 bytes, 10
-// shards). The page cache is warm, and every page is mapped before the clock starts.
+// Access to samples: 1 M tiny samples (300 bytes, 100 shards) and 10,000 images (80,000 bytes, 10
+// shards). The page cache is warm, and all pages are mapped before the clock starts.
 //
-//   BM_TinyView_*, BM_ImageView_*   one random sample: find its bytes, read the first one. All rows
-//                                   follow one order; each thread starts at another place in it
+//   BM_TinyView_*, BM_ImageView_*   one random sample: find its bytes, read the first byte. All
+//                                   rows use one order; each thread starts at another place in it
 //     Bare       the limit: an array of offsets, and the mapped shards' addresses
 //     Lmdb       the peer: mdb_get of the same bytes by an 8-byte integer key, one read transaction
 //     Dataset    data[i], then the field by name
@@ -47,7 +47,7 @@ void require_lmdb(int code) {
   if (code != MDB_SUCCESS) throw std::runtime_error(std::string("lmdb: ") + mdb_strerror(code));
 }
 
-/// The payloads of a shard set, by number.
+/// The payloads of a set of shards in LMDB, keyed by number.
 class LmdbStore {
  public:
   LmdbStore(const ShardSet& set, const Dataset& data) {
@@ -71,7 +71,7 @@ class LmdbStore {
   LmdbStore(const LmdbStore&) = delete;
   LmdbStore& operator=(const LmdbStore&) = delete;
 
-  /// A read transaction. Threads: one.
+  /// A read transaction, for use in one thread.
   class Reader {
    public:
     explicit Reader(const LmdbStore& store) {
@@ -113,7 +113,7 @@ class LmdbStore {
   MDB_env* env_ = nullptr;
 };
 
-/// The part that all rows over one shard set share.
+/// What all rows over one set of shards share.
 struct Fixture {
   explicit Fixture(const ShardSet& shard_set)
       : set(shard_set), data(open(shard_set)), lmdb(shard_set, data), order(set.num_samples) {
@@ -177,7 +177,7 @@ const Fixture& images() {
 
 using GetFixture = const Fixture& (*)();
 
-/// Runs `first_byte_of(sample)` over the common random order.
+/// Times `first_byte_of(sample)` over the shared random order.
 template <class View>
 void random_views(benchmark::State& state, const Fixture& fixture, View&& first_byte_of) {
   const std::vector<std::uint64_t>& order = fixture.order;
@@ -211,7 +211,7 @@ void BM_View_Dataset(benchmark::State& state, GetFixture get_fixture) {
   });
 }
 
-/// Returns runs of the common random order, endlessly; each thread starts at another place in it.
+/// Returns runs of the shared random order, endlessly. Each thread starts at another place in it.
 class Runs {
  public:
   Runs(const benchmark::State& state, const std::vector<std::uint64_t>& order, std::size_t length)
@@ -269,7 +269,7 @@ void BM_View_FindByKey(benchmark::State& state, GetFixture get_fixture) {
   });
 }
 
-/// Hashes an image: about the work of reading each of its bytes.
+/// Hashes an image, which costs about as much as reading all its bytes.
 std::uint64_t work(const Sample& sample) { return hash64(sample["jpg"]); }
 
 void report_epoch(benchmark::State& state) {

@@ -1,9 +1,9 @@
-// Decoding JPEGs of 500 x 375 pixels and about 80 KB, made at run time, on one thread.
+// Decoding of JPEGs of 500 x 375 pixels and about 80 KB, made at run time, on one thread.
 //
 //   BM_Jpeg_Bare             the limit: libjpeg-turbo, rows into one reused buffer
-//   BM_Jpeg_Ours             decode_rgb, the same
-//   BM_JpegCrop_*            boxes as random resized crops draw them, by jpeg_crop_scanline and
-//                            jpeg_skip_scanlines; bare ones have wrong pixels at their edges
+//   BM_Jpeg_Ours             decode_rgb, which does the same
+//   BM_JpegCrop_*            boxes like those of random resized crops. Bare rows use
+//                            jpeg_crop_scanline and jpeg_skip_scanlines: wrong pixels at edges
 //   BM_JpegScale_*/scale:N   N eighths of the size, by the scaled DCT
 //   BM_JpegProgressive_*     the same pictures, progressive
 //   BM_JpegHeader_*          bare: jpeg_read_header; ours: read_image_header
@@ -43,7 +43,7 @@ const std::vector<std::string>& files(bool progressive) {
   return kMade[progressive ? 1 : 0];
 }
 
-/// Inception's rule: 8 % to 100 % of the area, sides from 3:4 to 4:3.
+/// Boxes by Inception's rule: 8 % to 100 % of the area, aspect ratios from 3:4 to 4:3.
 const std::vector<Box>& boxes() {
   static const auto kMade = [] {
     std::mt19937 random(17);
@@ -65,7 +65,7 @@ const std::vector<Box>& boxes() {
   return kMade;
 }
 
-/// Calls `decode(file, i)` for one file after the other.
+/// Calls `decode(file, i)` for one file after another.
 template <class Decode>
 void for_files(benchmark::State& state, bool progressive, Decode&& decode) {
   const std::vector<std::string>& all = files(progressive);
@@ -121,7 +121,7 @@ void BM_JpegCrop_Ours(benchmark::State& state) {
   });
 }
 
-/// Crops at the scale that a resize to 224 x 224 allows.
+/// Decodes crops at the smallest scale that is enough for a resize to 224 x 224.
 void BM_JpegCrop_OursScaled(benchmark::State& state) {
   RgbImage image;
   const auto rule = static_cast<detail::ScaleRule>(state.range(0));

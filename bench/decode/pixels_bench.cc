@@ -1,12 +1,12 @@
-// Steps on pixels after decoding. Images are 500 x 375 unless a row says otherwise:
+// Steps on decoded pixels. Images are 500 x 375 unless a row says otherwise:
 //
 //   BM_Copy           the limit: memcpy of the image
 //   BM_SplitScalar    the peer: a plain loop
-//   BM_Split          to planes
-//   BM_ResizeFloat    the peer: float32, down before across, as of 2026-11-22
-//   BM_Resize         to 224 x 224; target 0 is the machine's best instruction set, 1 the next
-//   BM_ResizeWithoutDots  with the best one without products of bytes (dot_kernels-inl.h)
-//   BM_ResizeFloats   the same, normalised to float32
+//   BM_Split          splits pixels into planes
+//   BM_ResizeFloat    the peer: float32, vertically, then horizontally; the library of 2026-11-22
+//   BM_Resize         to 224 x 224; target 0 is the machine's best instruction set, 1 the second
+//   BM_ResizeWithoutDots  the best set without dot products of bytes (dot_kernels-inl.h)
+//   BM_ResizeFloats   as BM_Resize, normalised to float32
 //   BM_Adjust         224 x 224 pixels; 0 is brightness, 1 contrast, 2 saturation, 3 hue
 #include <benchmark/benchmark.h>
 
@@ -125,7 +125,7 @@ void BM_ResizeFloat(benchmark::State& state) {
 }
 BENCHMARK(BM_ResizeFloat)->Unit(benchmark::kMicrosecond);
 
-/// Selects the instruction set and names it; skips the row if the machine has fewer.
+/// Selects an instruction set and labels the row with it. Skips the row if there is no such set.
 bool choose_target(benchmark::State& state) {
   const auto targets = hwy::SupportedAndGeneratedTargets();
   const auto number = static_cast<std::size_t>(state.range(0));
@@ -133,7 +133,7 @@ bool choose_target(benchmark::State& state) {
     state.SkipWithError("the machine has no such instruction set");
     return false;
   }
-  // Highway's numbers ascend from the best.
+  // Highway numbers its targets from the best one up.
   auto sorted = targets;
   std::sort(sorted.begin(), sorted.end());
   hwy::SetSupportedTargetsForTest(sorted[number]);

@@ -1,14 +1,14 @@
-// Costs of video frames. The video is H.264 (else MPEG-4) in MP4, encoded here: 150 frames, a key
+// Costs of video frames. The video is H.264 (or MPEG-4) in MP4, encoded here: 150 frames, a key
 // frame every 50. One item is one requested frame.
 //
-//   BM_Open          makes a reader: its index of frames, nothing decoded
-//   BM_Sequential    all frames, 30 a call
-//   BM_Random        single frames in random order; decoded includes those on the way
+//   BM_Open          makes a reader, which indexes the frames and decodes nothing
+//   BM_Sequential    all frames, 30 per call
+//   BM_Random        single frames in random order; "decoded" also counts frames decoded before
 //   BM_EveryKth      all frames whose number is a multiple of k
-//   BM_Limit_*       libav alone, from the same bytes in memory: frames decoded from the first to
-//                    the last, and with their conversion to RGB by libswscale
+//   BM_Limit_*       libav alone, from the same bytes in memory: decodes all frames in order, with
+//                    and without converting them to RGB by libswscale
 //
-// No files are touched; caches are warm; one thread.
+// No files are used; caches are warm; one thread.
 
 #include <benchmark/benchmark.h>
 
@@ -102,7 +102,7 @@ void BM_EveryKth(benchmark::State& state) {
 
 // ----------------------------------------------------------------------------------- libav alone
 
-/// Decodes all frames, and passes each to `use`.
+/// Decodes all frames. Calls `use` with each.
 template <class Use>
 int decode_all(const std::string& bytes, Use&& use) {
   detail::Demuxer demuxer(bytes);

@@ -1,6 +1,6 @@
 // Indexing: 1 M samples of two tiny members in 100 shards, 2 GB, page cache warm.
 //
-//   BM_IndexScan_HeaderWalk    the limit: map each shard, step from size field to size field, unmap
+//   BM_IndexScan_HeaderWalk    the limit: map each shard, follow the size fields, unmap
 //   BM_IndexScan_Libarchive    the peer: libarchive's archive_read_next_header alone, same maps
 //   BM_IndexScan_ScanTar       scan_tar alone
 //   BM_IndexBuild/threads:N    build_index into a fresh index, both files synced to the disk
@@ -9,7 +9,7 @@
 //
 // Counters: items_per_second counts members; x_walk is the time relative to the fastest header walk
 // of the same run. SHARDWISE_BENCH_SAMPLES reduces the fixture; SHARDWISE_BENCH_DIR is its folder.
-// The index is written next to it, so the disk's sync is part of BM_IndexBuild.
+// The index is written beside the fixture, so that BM_IndexBuild includes that disk's sync.
 #include <archive.h>
 #include <archive_entry.h>
 #include <benchmark/benchmark.h>
@@ -44,7 +44,7 @@ const ShardSet& fixture() {
   return set;
 }
 
-/// Times the iterations of a row, so that the fastest can be compared with the fastest walk.
+/// Times each iteration of a row, to compare the fastest with the fastest header walk.
 class RowTimer {
  public:
   void start() { start_ = std::chrono::steady_clock::now(); }
@@ -131,7 +131,7 @@ void BM_IndexScan_ScanTar(benchmark::State& state) {
   timer.report(state);
 }
 
-/// Returns an index path in an empty directory next to the fixture.
+/// Returns a path for an index in an empty folder beside the fixture.
 std::string fresh_index_path() {
   const std::string dir = fixture_dir() + "/index_bench";
   fs::remove_all(dir);

@@ -1,14 +1,14 @@
 // A large index: SHARDWISE_BENCH_SCALE samples (default 10,000,000) of two members, in shards of
-// 100,000. Only the two files of the index are made, with the library's writers. No shards exist,
-// and no row needs them.
+// 100,000 samples. The library's writers make only the two files of the index. No shards exist, and
+// no row needs them.
 //
-//   BM_ScaleOpen        Index::open; private_mib is the private memory that it took
+//   BM_ScaleOpen        Index::open; private_mib is the private memory that this takes
 //   BM_ScaleShardOf     sample -> shard
 //   BM_ScaleFind        a random key -> sample
 //   BM_ScaleFindMiss    a key that does not exist
 //
-// Counters: record_bytes_a_member is the size of the table without keys, per member.
-// lookup_bytes_a_key is its size per key, without the bytes of the key.
+// Counters: record_bytes_a_member is the table's bytes per member, without keys. lookup_bytes_a_key
+// is the lookup's bytes per key, without the key itself.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

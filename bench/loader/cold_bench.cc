@@ -1,15 +1,14 @@
-// Raw bytes by the loader from cold storage: samples of 1,000, 80,000 and 1,000,000 bytes, in
-// chunks of 1,000 samples and in fully random order. Before each iteration the shards are evicted
-// from the page cache. The iteration then reads an epoch over 40,000 of their samples, or 320 MB if
-// that is less.
+// Raw bytes through the loader from cold storage: samples of 1,000, 80,000 and 1,000,000 bytes, in
+// chunks of 1,000 samples and in fully random order. Each iteration evicts the shards from the page
+// cache, and then reads an epoch over 40,000 samples or 320 MB, whichever is less.
 //
-//   Pread   the limit: one pread() a sample from open files, offsets known beforehand, with a
-//           thread for each read in flight. fio --ioengine=psync --numjobs=N does the same
-//   Samples the bytes of data[i] copied, with as many threads; only the kernel reads ahead, around
+//   Pread   the limit: one pread() per sample at known offsets, with a thread for each read in
+//           flight, like fio --ioengine=psync --numjobs=N
+//   Samples copies data[i], with the same number of threads; only the kernel reads ahead, around
 //           each page
 //   Loader  batches of 64 rows, a bytes column, with N threads
 //
-// A host often caches a virtual disk, so compare rows of one run, taken in turns:
+// A host often caches a virtual disk. Therefore compare rows of one run that take turns:
 //
 //   cold_bench --benchmark_repetitions=5 --benchmark_enable_random_interleaving=true
 //
@@ -69,7 +68,7 @@ struct Fixture {
     }
   }
 
-  /// Opens the samples that are read.
+  /// Opens the samples to read.
   Dataset open() const { return Dataset::open(index).subset(chosen); }
 
   /// Evicts the shards from the page cache. REQUIRES: no process has them mapped.
@@ -84,7 +83,7 @@ struct Fixture {
   std::string index;
   Order order;
   std::vector<std::uint64_t> chosen;
-  std::vector<Place> places;  // in the order of the epoch
+  std::vector<Place> places;  // in the epoch's order
 };
 
 void report(benchmark::State& state, const Fixture& fixture) {
@@ -93,7 +92,7 @@ void report(benchmark::State& state, const Fixture& fixture) {
   state.SetBytesProcessed(samples * static_cast<std::int64_t>(fixture.set.field_bytes));
 }
 
-/// Calls read(at, bytes) for every sample of the epoch, in its order, with `in_flight` threads.
+/// Calls read(at, bytes) for every sample of the epoch, in order, with `in_flight` threads.
 template <class Read>
 void read_all(std::int64_t in_flight, const Fixture& fixture, const Read& read) {
   std::atomic<std::size_t> next{0};
@@ -139,7 +138,7 @@ void view_all(benchmark::State& state, const Fixture& fixture) {
       sample[fixture.set.field].copy(bytes.data(), bytes.size());
     });
     state.PauseTiming();
-    data.reset();  // with its mappings
+    data.reset();  // this also unmaps the shards
     state.ResumeTiming();
   }
   report(state, fixture);
@@ -161,7 +160,7 @@ void load_all(benchmark::State& state, const Fixture& fixture) {
     if (samples != fixture.places.size()) state.SkipWithError("samples are missing");
     state.PauseTiming();
     loader.reset();
-    data.reset();  // with its mappings
+    data.reset();  // this also unmaps the shards
     state.ResumeTiming();
   }
   report(state, fixture);

@@ -1,20 +1,20 @@
-// The loader on 256 JPEGs of 500 x 375 pixels and about 80 KB, page cache warm. The order is the
-// chunked one of a training run, in batches of 64, with 1 and 2 threads.
+// The loader on 256 JPEGs of 500 x 375 pixels and about 80 KB. The page cache is warm. The order is
+// a training run's, in chunks, with batches of 64, and 1 and 2 threads.
 //
-//   BM_Images_Bare      the limit: threads that call libjpeg-turbo on the mapped bytes, into one
-//                       buffer each
-//   BM_Images_Loader    the whole images, uint8, channels last: what the bare ones write
+//   BM_Images_Bare      the limit: threads that decode the mapped bytes by libjpeg-turbo, each
+//                       into its buffer
+//   BM_Images_Loader    whole images, uint8, channels last: the output of the bare rows
 //   BM_Images_Resize    the same, resized to 224 x 224
-//   BM_Crops_Bare       the crops of the row below, by jpeg_crop_scanline and jpeg_skip_scanlines;
-//                       their edges have wrong pixels
+//   BM_Crops_Bare       the crops of the next row, by jpeg_crop_scanline and jpeg_skip_scanlines:
+//                       wrong pixels at edges
 //   BM_Crops_Loader     random resized crops of 224 x 224
-//   BM_Scaled_Bare      at the scale by which the row below decodes
+//   BM_Scaled_Bare      at the scale at which the next row decodes
 //   BM_Scaled_Loader    resized to 224 x 224 with ImageDecoding::Scaling::kFast
 //   BM_FirstBatch       from a new loader to its first batch of 256 whole images; with threads:0
-//                       the consumer makes it
+//                       the consumer makes the batch
 //
-// `cpu_us` is the CPU time of an image, summed over all threads. SHARDWISE_BENCH_DIR is the folder
-// of the pictures.
+// `cpu_us` is the CPU time per image, summed over all threads. SHARDWISE_BENCH_DIR is the pictures'
+// folder.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -61,9 +61,9 @@ struct Fixture {
 
   ShardSet set;
   Dataset data;
-  std::vector<Sample> held;              // keeps the shards mapped
-  std::vector<std::uint64_t> numbers;    // in the order of the epoch
-  std::vector<std::string_view> images;  // in the order of the epoch
+  std::vector<Sample> held;              // so that the shards stay mapped
+  std::vector<std::uint64_t> numbers;    // in the epoch's order
+  std::vector<std::string_view> images;  // in the epoch's order
 };
 
 const Fixture& fixture() {
@@ -77,7 +77,7 @@ double process_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-/// Calls `run` repeatedly; each call processes `images` images.
+/// Times `run`; each call processes `images` images.
 template <class Run>
 void measure(benchmark::State& state, std::uint64_t images, Run&& run) {
   fixture();
@@ -88,7 +88,7 @@ void measure(benchmark::State& state, std::uint64_t images, Run&& run) {
   state.counters["cpu_us"] = (process_seconds() - begin) * 1e6 / count;
 }
 
-/// Threads call `decode(jpeg, i)` for every image; each thread takes the next one.
+/// Threads call `decode(jpeg, i)` for all images, each thread for the next image.
 template <class Decode>
 void decode_all(benchmark::State& state, Decode&& decode) {
   measure(state, kImages, [&] {

@@ -1,11 +1,11 @@
-// Raw bytes by the loader, page cache warm: 1 M tiny samples (300 bytes, 100 shards) and 10,000
-// images (80,000 bytes, 10 shards). The order is the chunked one of a training run.
+// Raw bytes through the loader: 1 M tiny samples (300 bytes, 100 shards) and 10,000 images (80,000
+// bytes, 10 shards). The page cache is warm. The order is a training run's, in chunks.
 //
-//   Memcpy       the limit: the same bytes in the same order from the mapped shards into one buffer
-//                of a batch, addresses known beforehand, one thread
-//   DataLoop     for (i : order) data[i], its bytes copied out: what a user writes without a loader
+//   Memcpy       the limit: copies the same bytes in the same order from the mapped shards to one
+//                batch's buffer, at known addresses, with one thread
+//   DataLoop     for (i : order) copy the bytes of data[i]: what a user writes without a loader
 //   Loader       batches of 256 rows, a bytes column, with N threads
-//   *Label       the same two, with the label, an integer, in addition to the bytes
+//   *Label       DataLoop and Loader with the label, an integer, in addition to the bytes
 //
 // SHARDWISE_BENCH_SAMPLES reduces the fixtures; SHARDWISE_BENCH_DIR is their folder.
 #include <benchmark/benchmark.h>
@@ -47,8 +47,8 @@ struct Fixture {
 
   ShardSet set;
   std::unique_ptr<Dataset> data;
-  std::vector<Sample> held;            // keeps the shards mapped
-  std::vector<const char*> addresses;  // in the order of the epoch
+  std::vector<Sample> held;            // so that the shards stay mapped
+  std::vector<const char*> addresses;  // in the epoch's order
 };
 
 const Fixture& tiny() {

@@ -13,7 +13,7 @@ threads, or 2 worker processes:
     grain   Grain's threads, simplejpeg
 
 In each round the rows take turns. Each goes through the images twice, and only the second time
-counts. The output has medians of images a second, and of the CPU time for an image, summed over all
+counts. The output has medians of images per second, and of the CPU time per image, summed over all
 threads and processes. It also has the medians of the ratios of both to ours within a round.
 
 Peers are installed with pip into a virtual environment in DIR (--env). A peer that cannot be
@@ -43,7 +43,7 @@ THREADS = 2
 
 
 def jpegs_of(shards):
-    """Returns (shard, offset, size) of all JPEGs."""
+    """Returns the (shard, offset, size) of all JPEGs."""
     places = []
     for shard in shards:
         with tarfile.open(shard) as tar:
@@ -76,7 +76,7 @@ def wids_epochs(shards):
     loader = torch.utils.data.DataLoader(images, BATCH, sampler=sampler, num_workers=THREADS)
     while True:
         yield sum(batch.shape[0] for batch in loader)
-        directory.name  # the folder lives as long
+        directory.name  # the folder exists as long as `directory`
 
 
 def dali_epochs(shards):
@@ -142,7 +142,8 @@ def run_ours(bench, row):
 
 
 def environment(directory, sites):
-    """Returns the python of a virtual environment, its variables, and the peers that it has."""
+    """Returns the Python of a virtual environment, its environment variables, and the installed
+    peers."""
     python = directory / "bin" / "python"
     if not python.exists():
         venv.create(directory, with_pip=True)
@@ -173,7 +174,7 @@ def main():
     args = parser.parse_args()
     bench = str(pathlib.Path(args.bench).resolve())
     python, variables, peers = environment(args.env.resolve(), args.site)
-    run_ours(bench, "Bare")  # makes the shards
+    run_ours(bench, "Bare")  # this makes the shards
     base = os.environ.get("SHARDWISE_BENCH_DIR", tempfile.gettempdir() + "/shardwise-bench")
     shards = sorted(str(p) for p in pathlib.Path(base, "pictures-256").glob("*.tar"))
     results = {row: [] for row in ["ours", "bare", *peers]}

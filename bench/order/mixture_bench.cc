@@ -1,11 +1,11 @@
-// Costs of the arithmetic of a mixture and of weighted draws, without the orders of the data sets.
-// One item is one slot, or one draw.
+// Costs of computing a mixture and weighted draws, without the orders within the data sets. One
+// item is one slot, or one draw.
 //
-//   BM_MixtureDraws_Locate   slots of one rank, in batches of 1024; the stride: number of ranks
+//   BM_MixtureDraws_Locate   slots of one rank, in batches of 1024; stride: number of ranks
 //   BM_MixtureDraws_SlotOf   the slot of a draw, in random order
-//   BM_MixtureDraws_Before   the draws before a slot, in random order
+//   BM_MixtureDraws_Before   number of draws before a slot, in random order
 //   BM_WeightedDraw_Draw     draws with replacement by weight
-//   BM_WeightedDraw_Make     making the table
+//   BM_WeightedDraw_Make     makes the table
 //   BM_Peer_RunningSums      the same draws by a binary search in running sums
 //
 // No files are touched; caches are warm.

@@ -1,16 +1,16 @@
-// Costs of a step of a sampler, through the calls that users make. One item is one sample number.
+// Costs of a sampler's steps, by the calls that users make. One item is one sample number.
 //
-//   BM_Step_*         one rank walks through an epoch of n samples by iterator (or by next_batch)
-//   BM_FirstIndex_*   makes a sampler over n samples and takes its first number; state_bytes is its
-//                     size, which does not grow with n
-//   BM_At_*           positions of the epoch in random order
+//   BM_Step_*         one rank goes through an epoch of n samples by iterator (or by next_batch)
+//   BM_FirstIndex_*   makes a sampler over n samples and takes its first number; state_bytes is the
+//                     sampler's size, which does not grow with n
+//   BM_At_*           positions of an epoch in random order
 //   BM_Map_*          many positions of an epoch, ascending
-//   BM_Deal           one step's samples dealt to ranks by their bytes
+//   BM_Deal           deals one step's samples to ranks by their bytes
 //   BM_Permutation_*  the permutation alone
-//   BM_Audit_*        adding delivered samples to an epoch's proof; computing what it expects
-//   BM_Peer_*         the limits and the peers: a vector of numbers shuffled as torch.randperm does
-//                     it (Fisher and Yates over a vector of int64), std::shuffle, and the bare walk
-//                     through such a vector; state_bytes is the size of the vector
+//   BM_Audit_*        adds delivered samples to an epoch's proof; computes the expected sum
+//   BM_Peer_*         limits and peers: a vector of numbers shuffled as torch.randperm does it
+//                     (Fisher and Yates over a vector of int64), std::shuffle, and a loop over
+//                     such a vector; state_bytes is the vector's size
 //
 // No files are touched; caches are warm.
 
@@ -39,7 +39,7 @@ namespace {
 
 constexpr std::uint64_t kSteps = 1 << 16;
 
-/// Walks through the sampler by iterator, and begins again at its end.
+/// Goes through the sampler by iterator, again and again.
 void walk(benchmark::State& state, Sampler& sampler) {
   std::uint64_t sum = 0;
   std::uint64_t steps = 0;
@@ -50,7 +50,7 @@ void walk(benchmark::State& state, Sampler& sampler) {
       if (--left == 0) break;
     }
     steps += kSteps - left;
-    if (left > 0) sampler.reset();  // its end was reached
+    if (left > 0) sampler.reset();  // at the end of the epoch
   }
   benchmark::DoNotOptimize(sum);
   state.SetItemsProcessed(static_cast<std::int64_t>(steps));
@@ -157,7 +157,8 @@ BENCHMARK(BM_Step_Mixture)->ArgName("world_size")->Arg(1)->Arg(64);
 
 void BM_Step_Balanced(benchmark::State& state) {
   const SampleSet samples = SampleSet(10'000'000).with_bytes([](std::uint64_t sample) {
-    return (sample * 0x9e3779b97f4a7c15U) >> 47;  // a size costs as much as from an index
+    return (sample * 0x9e3779b97f4a7c15U) >> 47;  // computing a size costs as much as reading it
+                                                  // from an index
   });
   const auto sampler = make_sampler(samples, {.seed = 1, .balance_bytes = true},
                                     {.world_size = static_cast<std::uint64_t>(state.range(0)),
@@ -206,7 +207,7 @@ void BM_At_ChunkedInverse(benchmark::State& state) {
 }
 BENCHMARK(BM_At_ChunkedInverse);
 
-/// Ascending positions, `gap` apart on average, of a large group.
+/// Ascending positions in a large group, `gap` apart on average.
 void BM_Map_Thin(benchmark::State& state) {
   const std::uint64_t n = 100'000'000;
   const EpochOrder order =
@@ -236,12 +237,12 @@ BENCHMARK(BM_Map_Thin)
     ->Args({1000, 64})
     ->Args({100'000, 64});
 
-/// Log-normal sizes; one item is one dealt sample.
+/// Samples have log-normal sizes; one item is one dealt sample.
 void BM_Deal(benchmark::State& state) {
   const auto world = static_cast<std::uint64_t>(state.range(0));
   const auto batch = static_cast<std::uint64_t>(state.range(1));
   std::mt19937_64 random(3);
-  std::lognormal_distribution<double> bytes(11, 1);  // about 60,000, sigma 1
+  std::lognormal_distribution<double> bytes(11, 1);  // median about 60,000, sigma 1
   std::vector<std::vector<std::uint64_t>> steps(32, std::vector<std::uint64_t>(world * batch));
   for (std::vector<std::uint64_t>& sizes : steps) {
     for (std::uint64_t& size : sizes) size = static_cast<std::uint64_t>(bytes(random));
@@ -310,7 +311,7 @@ void BM_Audit_Expect(benchmark::State& state) {
 }
 BENCHMARK(BM_Audit_Expect);
 
-/// torch.randperm: n int64 numbers, each swapped with a later one, drawn by 64 bits modulo.
+/// As torch.randperm: swaps each of n int64 numbers with a later one, drawn as 64 bits modulo.
 void BM_Peer_TorchRandperm(benchmark::State& state) {
   const auto n = static_cast<std::size_t>(state.range(0));
   std::mt19937_64 random(1);

@@ -7,8 +7,8 @@ WORK is a folder, in which 16 shards of noisy JPEGs (500x375, 73 KB) are made on
 
 `train` runs steps of ResNet-50 (bfloat16 autocast, batches of 256, random crops to 224) on the GPU,
 fed by each loader in turn, and by one resident batch, which is the limit. It also shows the rate of
-each loader without the model. `threads` shows the rates of decoding on the CPU alone, and of samples
-of 300 bytes, with 1 to 16 threads or workers. Both print medians over the rounds; a round before
+each loader without the model. `threads` shows the rates of decoding on the CPU alone, and of
+samples of 300 bytes, with 1 to 16 threads or workers. Both print medians over the rounds; a round before
 them is not measured.
 
 Needs torch and torchvision, and webdataset for its rows. `train` needs a GPU.
@@ -52,7 +52,7 @@ def picture(number: int) -> bytes:
 
 
 def write_tar(path: str, members: Iterable[tuple[str, bytes]]) -> None:
-    """Writes a tar of names and contents. It appears when it is complete."""
+    """Writes a tar with these names and contents. The file appears when it is complete."""
     with tarfile.open(path + ".part", "w") as tar:
         for name, content in members:
             member = tarfile.TarInfo(name)
@@ -101,7 +101,7 @@ def own(shards: list[str], batch: int, threads: int, pinned: bool) -> Epoch:
     loader = own_loader(shards, batch, threads, pinned)
 
     def epoch() -> Iterator[Any]:
-        copies: collections.deque[Any] = collections.deque()  # each keeps its batch until it is done
+        copies: collections.deque[Any] = collections.deque()  # each keeps its batch
         for rows in loader:
             tensors = rows.tensors()
             yield tensors["jpg"].cuda(non_blocking=pinned), tensors["cls"].cuda(non_blocking=pinned)
@@ -117,7 +117,7 @@ def own(shards: list[str], batch: int, threads: int, pinned: bool) -> Epoch:
 
 
 def own_nvjpeg(shards: list[str], batch: int, threads: int) -> Epoch:
-    """Reads bytes with shardwise, and decodes them on the GPU with torchvision (nvJPEG)."""
+    """Reads bytes with shardwise. Decodes them on the GPU with torchvision (nvJPEG)."""
     from torchvision.io import decode_jpeg
     from torchvision.transforms import v2
 
@@ -201,7 +201,8 @@ def make_step() -> Callable[[Any, Any], None]:
 
 
 def rate(epoch: Epoch, use: Callable[[Any, Any], None] | None) -> float:
-    """Rows a second, of an epoch whose batches are (images, labels) or a batch of shardwise."""
+    """Returns rows per second of an epoch. Batches are (images, labels), or batches of
+    shardwise."""
     start, rows = time.perf_counter(), 0
     for batch in epoch():
         if use is not None:

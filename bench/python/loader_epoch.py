@@ -7,7 +7,7 @@ FOLDER has tars whose samples have jpg and cls. `raw` delivers batches of their 
 threads; wids does so with 2 worker processes, if it can be imported (0.1.11 needs torch). `jpeg`
 delivers decoded images of one size, with 2 threads. With --bare, the program of bench/loader also
 measures libjpeg-turbo alone on the same pictures (SHARDWISE_BENCH_DIR). All shards are in memory,
-and the rows take turns. Figures are medians over the rounds, in samples a second, with the first
+and the rows take turns. Figures are medians over the rounds, in samples per second, with the first
 and third quartile.
 """
 
@@ -33,14 +33,14 @@ BATCH = 64
 
 
 def rate_of(work: Callable[[], int]) -> float:
-    """Returns samples a second of `work`, which returns its number of samples."""
+    """Returns samples per second of `work`, which returns its number of samples."""
     begin = time.perf_counter()
     samples = work()
     return samples / (time.perf_counter() - begin)
 
 
 def ours(data: shardwise.Dataset, *made: columns.Column) -> Callable[[], int]:
-    """Returns a function that runs the next epoch of one loader."""
+    """Returns a function that runs the loader's next epoch at each call."""
     loader = shardwise.Loader(
         data, columns=list(made), order=shardwise.Order(seed=17), batch_size=BATCH, threads=2
     )
@@ -54,12 +54,13 @@ def ours(data: shardwise.Dataset, *made: columns.Column) -> Callable[[], int]:
 
 
 def take_bytes(samples: list[dict[str, Any]]) -> tuple[list[bytes], list[bytes]]:
-    """Converts a batch of wids' samples to bytes, as ours has them."""
+    """Converts a batch of wids' samples to bytes, the output of our rows."""
     return [s[".jpg"].getvalue() for s in samples], [s[".cls"].getvalue() for s in samples]
 
 
 def original(data: shardwise.Dataset, workers: int) -> Union[Callable[[], int], None]:
-    """Returns a function that runs an epoch of wids in torch's DataLoader, or None without them."""
+    """Returns a function that runs an epoch of wids in torch's DataLoader. Returns None if one is
+    missing."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             import torch
@@ -84,7 +85,8 @@ def original(data: shardwise.Dataset, workers: int) -> Union[Callable[[], int], 
 
 
 def bare(program: str, data_directory: str) -> Callable[[], float]:
-    """Returns a function that measures libjpeg-turbo, 2 threads, with bench/loader's program."""
+    """Returns a function that measures libjpeg-turbo with 2 threads, by the program of
+    bench/loader."""
 
     def run() -> float:
         done = subprocess.run(
@@ -101,7 +103,7 @@ def bare(program: str, data_directory: str) -> Callable[[], float]:
 
 
 def in_turn(rows: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Returns the rates of each row in all rounds except the first, which warms up."""
+    """Returns each row's rates in all rounds except the first, which warms up."""
     rates: dict[str, list[float]] = {name: [] for name in rows}
     for turn in range(rounds + 1):
         for name, run in rows.items():
@@ -112,7 +114,7 @@ def in_turn(rows: dict[str, Callable[[], float]], rounds: int) -> dict[str, list
 
 
 def show(rates: dict[str, list[float]]) -> None:
-    """Prints a line for each row, with its median ratio, round by round, to the last row."""
+    """Prints a line per row, with the median of its ratios, round by round, to the last row."""
     last = list(rates)[-1]
     for name, values in rates.items():
         low, middle, high = statistics.quantiles(values, n=4)

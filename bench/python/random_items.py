@@ -3,8 +3,8 @@
     python bench/python/random_items.py FOLDER... [--samples 2000] [--rounds 11]
 
 Each FOLDER has tars. All rows read the same random samples and take turns; all shards are open and
-in memory. Figures are medians over the rounds, in us a sample, with the first and third quartile.
-They are CPU time of the thread, which depends less on other users of the machine. wids is the
+in memory. Figures are medians over the rounds, in us per sample, with the first and third quartile.
+They are the thread's CPU time, which depends less on other users of the machine. wids is the
 package on PyPI, if it can be imported (0.1.11 needs torch). Samples of both are compared first.
 
 "one read" also reads the first field: shardwise.wids copies large fields only then, wids when the
@@ -30,7 +30,8 @@ from shardwise.wids import ChunkedSampler, ShardListDataset
 
 
 def original(shards: list[dict[str, Any]]) -> Any:
-    """Returns the dataset of wids itself, or None without it. Shards are read in place."""
+    """Returns the original wids' dataset, which reads shards in place. Returns None without
+    wids."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             import wids
@@ -44,7 +45,7 @@ def original(shards: list[dict[str, Any]]) -> Any:
 
 
 def equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether two samples are equal; streams are compared by content."""
+    """Whether two samples are equal. Compares streams by content."""
 
     def plain(sample: dict[str, Any]) -> dict[str, Any]:
         return {k: v.getvalue() if hasattr(v, "getvalue") else v for k, v in sample.items()}
@@ -120,7 +121,7 @@ def bench_items(folder: str, num_samples: int, rounds: int) -> None:
     size = sum(s.size_bytes for s in data.shards) // len(data)
     print(f"{folder}: {len(data)} samples of about {size} bytes in {len(paths)} shards")
     for work in walks.values():
-        us_each(work, numbers)  # opens all shards, and reads their bytes into memory
+        us_each(work, numbers)  # this opens all shards, and reads their bytes into memory
     times: dict[str, list[float]] = {name: [] for name in walks}
     for _ in range(rounds):
         for name, work in walks.items():

@@ -36,7 +36,7 @@ ORDER = shardwise.Order(seed=17, chunk_size=100, window=8)
 
 
 def write_shards(folder: str, samples: int, field_bytes: int, shards: int) -> str:
-    """Writes shards of samples with random bytes and a class. Returns the path of their index."""
+    """Writes shards of samples with random bytes and a class. Returns the path of the index."""
     index = os.path.join(folder, "all.idx")
     if os.path.exists(index):
         return index
@@ -53,7 +53,7 @@ def write_shards(folder: str, samples: int, field_bytes: int, shards: int) -> st
 
 
 def consumed(data: Any) -> int:
-    """Makes all blocks. Returns their number of rows."""
+    """Computes all blocks. Returns their number of rows."""
     return sum(bundle.num_rows() for bundle in data.iter_internal_ref_bundles())
 
 
@@ -64,7 +64,7 @@ def raw(index: str, **options: Any) -> Any:
 
 
 def tasks(images: str, tiny: str) -> dict[str, tuple[Callable[[], int], Callable[[], int]]]:
-    """Returns, for each task, our function and Ray's. Both return a number of rows."""
+    """Returns for each task a function of ours and one of Ray's. Both return a number of rows."""
     read = shardwise.ray.read
     fields = ["__key__", "bin", "cls"]
     return {
@@ -120,7 +120,7 @@ def main() -> None:
     names = options.only or list(all_tasks)
     sizes = {"count": options.tiny, "tiny": options.tiny}
     taken: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in names}
-    for number in range(-1, options.rounds):  # the first round does not count: workers start
+    for number in range(-1, options.rounds):  # round -1 is not counted: workers start
         for name in names:
             for mine, run in zip(taken[name], all_tasks[name], strict=True):
                 seconds = timed(run, sizes.get(name, options.images))

@@ -3,7 +3,7 @@
     python bench/python/sampler_steps.py [--samples 200000] [--rounds 21]
 
 Each row times a whole pass, including iter(); the rows take turns in each round. Figures are
-medians over the rounds, in ns a sample, with the first and third quartile. The row of wids
+medians over the rounds, in ns per sample, with the first and third quartile. The row of wids
 measures the package on PyPI (0.1.11); it is left out if that cannot be imported.
 """
 
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=21)
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # an epoch is read repeatedly
+    warnings.simplefilter("ignore")  # each row reads an epoch repeatedly, which gives a warning
     print(
         f"shardwise {shardwise.__version__}, torch {torch.__version__}, Python "
         f"{sys.version.split()[0]}, {options.samples} samples, {options.rounds} rounds"

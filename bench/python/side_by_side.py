@@ -20,8 +20,8 @@ exactly once, on 7 ranks with 2 workers each, and the batches that each rank get
 Each peer runs in a separate process, and the peers take turns in each round. An earlier round, not
 measured, adds up all delivered bytes or pixels. A peer is marked if this sum, or its number of
 samples, differs from the others'. Figures are medians over the rounds, with the first and third
-quartile, and the median of the ratios to shardwise round by round. Epochs also show the CPU time of
-a sample, over all processes; it is the better figure if others use the machine.
+quartile, and the median of the ratios to shardwise round by round. Epochs also show the CPU time
+per sample, over all processes; it is the better figure if others use the machine.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Child:
         )
 
     def read(self) -> Answer:
-        """Returns the next answer. On a timeout, kills the process and all that it started."""
+        """Returns the next answer. After a timeout, kills the process and its descendants."""
         limit = threading.Timer(LIMIT_S, self._kill)
         limit.start()
         assert self._process.stdout is not None
@@ -90,7 +90,7 @@ class Child:
         return answer
 
     def ask(self) -> None:
-        """Starts a round; read() returns its answer."""
+        """Starts a round. read() returns the answer."""
         assert self._process.stdin is not None
         try:
             print("round", file=self._process.stdin, flush=True)
@@ -144,7 +144,7 @@ def show(peer: str, text: str) -> None:
 
 
 def prepared(peers: list[str], corpus: Corpus) -> list[str]:
-    """Returns the peers that can be imported and have the samples."""
+    """Returns the peers that are importable, and writes their samples."""
     there = []
     for peer in peers:
         child = Child(peer, corpus, "prepare")
@@ -159,10 +159,10 @@ def prepared(peers: list[str], corpus: Corpus) -> list[str]:
 
 
 def started(peers: list[str], corpus: Corpus, task: str, *arguments: str) -> list[Child]:
-    """Starts the peers that can do the task. Returns them after the unmeasured round."""
+    """Starts the peers that can do the task. Returns those that finished the unmeasured round."""
     children, sums = [], {}
     begun = [Child(peer, corpus, task, *arguments) for peer in peers]
-    for child in begun:  # all at once, so that other load on the machine matters less
+    for child in begun:  # all at the same time, so that other load on the machine matters less
         answer = child.read()
         if "absent" in answer or "failed" in answer:
             if answer.get("absent") != "":
@@ -182,7 +182,7 @@ def started(peers: list[str], corpus: Corpus, task: str, *arguments: str) -> lis
     reference = next(iter(sums.values()), {})
     for peer, answer in sums.items():
         samples, total = reference.get("samples"), reference.get("sum", 0)
-        # Sums of different decoders differ by some thousandths.
+        # sums of different decoders differ by some thousandths
         tolerance = total / 100 if task == "pictures" else 0
         differs = abs(answer.get("sum", 0) - total) > tolerance and arguments != ("224",)
         differs |= answer.get("shapes") != reference.get("shapes")
@@ -209,9 +209,9 @@ def spread(values: list[float], digits: int) -> str:
 
 
 def tabulate(answers: dict[str, list[Answer]], key: str, unit: str, digits: int) -> None:
-    """Prints a line for each peer. More is better for rates only."""
+    """Prints a line per peer. Larger values are better only for rates."""
     base: list[float] = []
-    work: list[Any] = []  # samples and bytes
+    work: list[Any] = []  # numbers of samples and bytes
     for peer, rounds in answers.items():
         failures = [answer["failed"] for answer in rounds if "failed" in answer]
         if failures:
@@ -235,7 +235,7 @@ def tabulate(answers: dict[str, list[Answer]], key: str, unit: str, digits: int)
 
 def first_batches(peers: list[str], corpus: Corpus, rounds: int) -> dict[str, list[Answer]]:
     answers: dict[str, list[Answer]] = {}
-    for turn in range(rounds + 1):  # the first round may write samples, and read from disk
+    for turn in range(rounds + 1):  # round 0 may write samples, and read from disk
         for peer in list(peers):
             child = Child(peer, corpus, "first")
             answer = child.read()
@@ -258,7 +258,7 @@ def free_port() -> int:
 
 
 def delivered(peer: str, corpus: Corpus) -> list[Answer]:
-    """Returns the answers of all ranks about the samples that they got."""
+    """Returns all ranks' answers: which samples they got."""
     place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     sizes = {"WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1"}
     children = [
@@ -267,7 +267,7 @@ def delivered(peer: str, corpus: Corpus) -> list[Answer]:
     ]
     answers: list[Answer] = []
     for child in children:
-        if not answers or "failed" not in answers[-1]:  # other ranks would wait for the failed one
+        if not answers or "failed" not in answers[-1]:  # other ranks wait for it
             answers.append(child.read())
     for child in children:
         child.close()

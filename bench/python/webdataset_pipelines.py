@@ -2,9 +2,8 @@
 
     python bench/python/webdataset_pipelines.py [--samples 2000] [--rounds 5]
 
-Runs of the two follow each other in turn; each prints its best and median samples a second, and the
-CPU time of its processes. The shards are made in a temporary folder: JPEGs of 256 x 256 and a
-class.
+The two take turns. Each run prints its best and its median samples per second, and the CPU time of
+its processes. The shards are made in a temporary folder: JPEGs of 256 x 256 pixels, and a class.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The time of an epoch over shards of a local web server, compared with curl fetching the same files
-# one after another: to nothing, and to files on the same disk. The server's files are in the page
-# cache; the shard cache starts cold. Prints seconds of each round, and the medians.
+# Times an epoch over shards of a local web server. Compares it with curl, which fetches the same
+# files one after another: to nothing, and to files on the same disk. The server's files are in the
+# page cache; the shard cache is empty at first. Prints the seconds of each round, and the medians.
 #
 #   bench/remote/epoch_against_curl.sh SHARDWISE [SHARDS] [ROUNDS]
 #
-# SHARDWISE is the program. Needs nginx, curl and python3; takes SHARDS * 32 MiB twice on the disk of
+# SHARDWISE is the program. Needs nginx, curl, python3, and twice SHARDS * 32 MiB on the disk of
 # TMPDIR.
 set -euo pipefail
 program=$(realpath "$1")

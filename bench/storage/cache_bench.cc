@@ -1,17 +1,17 @@
-// A shard cache with 10, 1,000 or 100,000 shards of one block each.
+// A shard cache of 10, 1,000 or 100,000 shards, each one block on the disk.
 //
 //   BM_ShardCache_Open             opens it
 //   BM_ShardCache_FetchThatFits    fetches a shard from a file, within the budget
-//   BM_ShardCache_FetchThatEvicts  the same, and evicts as much; the cost of a listing is
-//                                  spread over the fetches until the next one
-//   BM_Bare_List                   the limit of an open: readdir(), and fstatat() of each shard
-//   BM_Bare_Fetch                  the limit of a fetch: makes both files in such a directory,
-//                                  syncs and renames one, syncs the directory
-//   BM_Bare_FetchThatEvicts        the same, and unlinks both files of another shard; the bare
-//                                  listing runs as rarely as that of the cache
+//   BM_ShardCache_FetchThatEvicts  the same, and evicts as much; the cost of listing the cache is
+//                                  spread over the fetches until the next listing
+//   BM_Bare_List                   the limit of opening: readdir(), and fstatat() for each shard
+//   BM_Bare_Fetch                  the limit of fetching: makes both files in such a directory,
+//                                  syncs and renames one of them, syncs the directory
+//   BM_Bare_FetchThatEvicts        the same, and unlinks both files of another shard; lists the
+//                                  directory as rarely as the cache does
 //
-// SHARDWISE_BENCH_DIR is the cache's folder. A fetch ends with two syncs, so the disk matters. The
-// page cache is warm: each cache was made just before.
+// SHARDWISE_BENCH_DIR is the cache's folder. A fetch ends with two syncs, so its time depends on
+// the disk. The page cache is warm, since each cache was just made.
 #include <benchmark/benchmark.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -45,7 +45,7 @@ std::string folder() {
 
 void write(const std::string& path) { std::ofstream(path) << std::string(kShardBytes, 'x'); }
 
-/// A new cache with this many shards.
+/// A new cache filled with this many shards.
 class FilledCache {
  public:
   FilledCache(std::uint64_t num_shards, std::uint64_t budget_shards)
@@ -74,7 +74,7 @@ void BM_ShardCache_Open(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(filled.open());
 }
 
-/// Returns the bytes of all shards.
+/// Lists the directory. Returns the bytes of all shards.
 std::uint64_t list_bare() {
   std::uint64_t bytes = 0;
   DIR* const shards = ::opendir((folder() + "/shards").c_str());
@@ -99,7 +99,7 @@ std::string bare_path(std::uint64_t number, const char* suffix) {
          suffix;
 }
 
-/// Makes the two files of a shard as a fetch does.
+/// Makes both files of a shard in the same steps as a fetch.
 void make_bare(std::uint64_t number, int shards) {
   const std::string bytes(kShardBytes, 'x');
   const auto make = [&](const std::string& path, bool is_synced) {
@@ -115,7 +115,7 @@ void make_bare(std::uint64_t number, int shards) {
   if (::rename((path + ".tmp").c_str(), path.c_str()) != 0 || ::fsync(shards) != 0) std::abort();
 }
 
-/// @param evict  gets the number of fetches before this one.
+/// @param evict  called with the number of earlier fetches.
 template <class Evict>
 void fetch_bare(benchmark::State& state, const Evict& evict) {
   const auto num_shards = static_cast<std::uint64_t>(state.range(0));
@@ -134,7 +134,7 @@ void BM_Bare_Fetch(benchmark::State& state) {
 }
 
 void BM_Bare_FetchThatEvicts(benchmark::State& state) {
-  // A listing evicts one shard for the new one, and as many more as the low-water mark frees.
+  // A listing evicts one shard for the new shard, and further shards down to the low-water mark.
   const auto num_shards = static_cast<std::uint64_t>(state.range(0));
   const std::uint64_t fetches_a_listing = 1 + low_water_bytes(num_shards);
   fetch_bare(state, [&](std::uint64_t number) {

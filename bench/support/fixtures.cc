@@ -40,7 +40,7 @@ void append_member(std::string& tar, const std::string& name, std::string_view c
   tar.append((kBlockBytes - content.size() % kBlockBytes) % kBlockBytes, '\0');
 }
 
-/// Makes the shards unless an earlier run has made them; the file "complete" is written last.
+/// Makes the shards unless an earlier run has made them. The file "complete" is written last.
 ShardSet make_shards(const std::string& name, std::uint64_t num_shards, std::uint64_t num_samples,
                      const std::string& field, std::uint64_t field_bytes) {
   ShardSet set{.dir = fixture_dir() + "/" + name + "-" + std::to_string(num_samples),
@@ -103,7 +103,7 @@ ShardSet image_shards() {
 }
 
 ShardSet cold_shards(std::uint64_t field_bytes) {
-  constexpr std::uint64_t kOtherBytes = 1536;  // two headers, and the label
+  constexpr std::uint64_t kOtherBytes = 1536;  // two headers and the label
   const std::uint64_t all_bytes = num_tiny_samples() * 640;
   return make_shards("cold-" + std::to_string(field_bytes), 10,
                      std::max<std::uint64_t>(all_bytes / (field_bytes + kOtherBytes), 10), "bin",

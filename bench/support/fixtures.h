@@ -6,15 +6,15 @@
 
 namespace shardwise::bench {
 
-/// The folder of the fixtures: SHARDWISE_BENCH_DIR, or shardwise-bench in the system's temporary
-/// directory. They are made at first use, kept between runs, and may be removed at any time.
+/// Returns the fixtures' folder: SHARDWISE_BENCH_DIR, or shardwise-bench in the system's temporary
+/// folder. Fixtures are made at first use, kept between runs, and may be removed at any time.
 std::string fixture_dir();
 
-/// Samples of the tiny fixture: SHARDWISE_BENCH_SAMPLES, default 1,000,000.
+/// Returns the number of samples of the tiny fixture: SHARDWISE_BENCH_SAMPLES, default 1,000,000.
 std::uint64_t num_tiny_samples();
 
-/// A set of shards on disk. Sample i has the key key_of(i) and two fields: `field`, of field_bytes
-/// bytes, and "cls".
+/// A set of shards on disk. Sample i has the key key_of(i) and two fields: `field`, with
+/// field_bytes bytes, and "cls".
 struct ShardSet {
   std::string dir;
   std::string field;
@@ -23,19 +23,20 @@ struct ShardSet {
   std::uint64_t field_bytes = 0;
 };
 
-/// 100 shards. Field "bin" has 300 bytes, so that a member takes 1,024 bytes with its header: 2 GB
-/// for 1,000,000 samples.
+/// Makes 100 shards. Field "bin" has 300 bytes, so that a member with its header takes 1,024 bytes:
+/// 2 GB for 1,000,000 samples.
 ShardSet tiny_shards();
 
-/// 10 shards. Field "jpg" has 80,000 bytes. There is one sample for every 100 tiny ones: 0.8 GB.
+/// Makes 10 shards. Field "jpg" has 80,000 bytes. There is one image per 100 tiny samples: 0.8 GB.
 ShardSet image_shards();
 
-/// 10 shards, 0.64 GB in all for 1,000,000 tiny samples. Field "bin" has `field_bytes` bytes.
+/// Makes 10 shards of 0.64 GB in total for 1,000,000 tiny samples. Field "bin" has `field_bytes`
+/// bytes.
 ShardSet cold_shards(std::uint64_t field_bytes);
 
 std::string key_of(std::uint64_t sample);
 
-/// Reads all files of `set` once, so that the page cache holds them.
+/// Reads all files of `set` once, to fill the page cache.
 void warm_page_cache(const ShardSet& set);
 
 }  // namespace shardwise::bench

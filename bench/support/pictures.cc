@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned kPictures = 16;
 constexpr int kQuality = 87;
 
-/// Waves of many lengths, and noise: detail and compressed size are those of a photograph.
+/// Returns waves of many lengths plus noise. Detail and compressed size are like a photograph's.
 std::vector<std::uint8_t> picture(unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> noise(0, 11);

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from .ragged import Ragged
     from .writing import ShardWriter, TarWriter, pack
 
-# A module listed here is imported when one of its names is first used, so that importing shardwise
-# stays quick.
+# Modules to import when one of their names is first used, so that importing shardwise is quick.
 _LATER = {
     "columns": ["columns"],
     "ranks": ["ranks"],

@@ -11,8 +11,8 @@ _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?|([a-zA-Z])\.\.([a-zA-Z]
 
 
 def _parts_of_brace(text: str) -> list[str] | None:
-    """Returns the choices of a brace: its text cut at its own commas, or the members of a range.
-    Returns None if it has neither, so the brace stays."""
+    """Returns the choices of a brace: the texts between its own commas, or the members of a range.
+    Returns None if it has neither commas nor a range; the brace is then literal text."""
     found = _RANGE.fullmatch(text)
     if found is not None:
         first, last, step, first_letter, last_letter = found.groups()

@@ -19,7 +19,7 @@ _KINDS = ("damage", "no_field", "duplicate_field", "repeated_key", "link")
 
 
 def _policies(on_bad: str | Mapping[str, str] | None) -> str | None:
-    """The policies as the library writes them."""
+    """The policies as text, as the C++ library expects them."""
     if on_bad is None or isinstance(on_bad, str):
         return on_bad
     if not hasattr(on_bad, "get"):
@@ -33,7 +33,7 @@ def _policies(on_bad: str | Mapping[str, str] | None) -> str | None:
 
 
 def _part(part: tuple[int, int]) -> tuple[int, int]:
-    """The part's number, from 1, and the number of parts."""
+    """Returns the part's number, from 1, and the number of parts."""
     if not isinstance(part, (tuple, list)) or len(part) != 2:
         refuse("part", part, "give the part's number from 1, and the number of parts: (1, 4)")
     return whole_number("part", part[0]), whole_number("part", part[1])

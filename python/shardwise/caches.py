@@ -10,7 +10,7 @@ from typing import Any
 from . import _core
 from .errors import Unsupported
 
-# Directory, budget, and the options that differ from their defaults.
+# The directory, the budget, and the options that differ from their defaults.
 Name = tuple[Any, ...]
 
 _lock = threading.Lock()

@@ -50,7 +50,7 @@ __all__ = [
 
 
 def _dtype(dtype: Any) -> str:
-    """The name of a type of NumPy or torch."""
+    """Returns the name of a dtype of NumPy or torch."""
     if isinstance(dtype, str):
         return dtype
     name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
@@ -90,8 +90,8 @@ def _require_transform(transform: Any) -> None:
 
 
 def _made(module: str, function: str, *arguments: Any) -> Column:
-    """The column that a function of an extension makes. It keeps its arguments, so that it can
-    pickle."""
+    """Makes a column by a function of an extension. The column keeps the function's arguments for
+    pickling."""
     made: Any = getattr(_core if module == "_core" else _media(), function)(*arguments)
     column: Column = made._made_from((module, function, *arguments))
     return column
@@ -120,7 +120,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class _Locked:
-    """A function that never runs at the same time as another function of this class."""
+    """Wraps a function, so that it never runs at the same time as another function wrapped by this
+    class."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -208,7 +209,7 @@ def _require_clip(clip: Any, kind: type) -> None:
 
 
 def _media() -> ModuleType:
-    """The extension with FFmpeg's libraries, loaded at first use."""
+    """Returns the extension with FFmpeg's libraries. Loads it at first use."""
     try:
         return importlib.import_module("._video", __package__)
     except ModuleNotFoundError:

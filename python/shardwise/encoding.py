@@ -23,7 +23,7 @@ def _number(value: Any) -> bytes:
         raise ValueError("wanted a whole number, got one with a mask, which would be lost")
     try:
         number = operator.index(value)
-    except TypeError:  # e.g. 5.0
+    except TypeError:  # a float, e.g. 5.0
         whole = int(value) if math.isfinite(value) else None
         if whole is None or whole != value:
             raise ValueError(f"wanted a whole number, got {value!r}") from None
@@ -37,8 +37,8 @@ def _number(value: Any) -> bytes:
 
 
 def _require_own_keys(value: Any) -> None:
-    """Raises ValueError if two keys of an object become the same text in JSON: readers keep only
-    one."""
+    """Raises ValueError if two keys of an object become the same text in JSON, since readers keep
+    only one of them."""
     import json
 
     if isinstance(value, dict):
@@ -71,8 +71,7 @@ def _require_json(text: bytes) -> None:
 
 
 def _null_count(value: Any) -> int:
-    """The number of nulls in a column of Arrow, Polars or pandas; 0 for a value that counts no
-    nulls."""
+    """Returns the number of nulls in a column of Arrow, Polars or pandas; 0 for other values."""
     import numpy
 
     kind = getattr(value, "dtype", None)
@@ -92,13 +91,13 @@ def has_mask(value: Any) -> bool:
         return any(map(has_mask, value))
     if isinstance(value, numpy.ndarray):
         return isinstance(value, numpy.ma.MaskedArray)
-    # The columns of an Arrow table are in `columns`; pandas has names there, Polars a function.
+    # `columns` is a list of columns for an Arrow table, names for pandas and a function for Polars.
     columns = value.get_columns() if hasattr(value, "get_columns") else ()
     return any(map(_null_count, (value, *columns, *getattr(value, "columns", ()))))
 
 
 def _names_of_columns(value: Any) -> list[Any]:
-    """The names of a table's columns; empty for the numbers that pandas assigns by default."""
+    """Returns the names of a table's columns. Returns [] for pandas' default column numbers."""
     import numpy
 
     if isinstance(value, (list, tuple)):
@@ -111,7 +110,7 @@ def _names_of_columns(value: Any) -> list[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether NumPy takes the value's elements unchanged."""
+    """Whether numpy.asarray() keeps all elements of the value unchanged."""
     import numpy
 
     kind = getattr(value, "dtype", None)
@@ -122,21 +121,21 @@ def _is_plain(value: Any) -> bool:
 def _differs(made: Any, item: Any) -> bool:
     try:
         return bool(made != item and item == item)
-    except TypeError:  # pandas.NA, which equals nothing, raises this
+    except TypeError:  # pandas.NA has no truth value
         return True
 
 
 def _require_equal(array: Any, value: Any, name: str) -> None:
-    """Raises ValueError if the array's values differ from those that it was made from: NumPy turns
-    large whole numbers and pandas.NA into floats, and values beside a text into texts."""
+    """Raises ValueError if the array's values differ from the given ones: NumPy turns large whole
+    numbers and pandas.NA into floats, and numbers in a list with texts into texts."""
     import numpy
 
     if array.dtype.kind in "mM" and not isinstance(value, (list, tuple)):
-        return  # pandas has separate classes for dates
+        return  # pandas' classes for dates differ from NumPy's
     exact = value
-    if hasattr(value, "astype"):  # a pandas table turns NA into float for any requested type
+    if hasattr(value, "astype"):  # pandas turns a table's NA into float for any dtype
         exact = value.astype(object)
-    elif hasattr(value, "to_list"):  # Polars does so for nested nulls, or has names there
+    elif hasattr(value, "to_list"):  # Polars: nested nulls become floats, or there are only names
         exact = value.to_list()
     given = [
         item.item() if isinstance(item, numpy.generic) else item
@@ -154,7 +153,7 @@ def _require_equal(array: Any, value: Any, name: str) -> None:
 
 
 def _is_kept(kind: Any) -> bool:
-    """Whether NumPy's format restores this dtype; it does not for ml_dtypes, e.g. bfloat16."""
+    """Whether a .npy file restores this dtype; false for ml_dtypes, e.g. bfloat16."""
     import numpy
 
     form = numpy.lib.format
@@ -210,7 +209,7 @@ def _npz(value: Any) -> bytes:
     if not isinstance(value, Mapping):
         raise TypeError(f"wanted a dict of arrays by their names, got {type(value).__name__}")
     stream = io.BytesIO()
-    # numpy.savez_compressed takes some names as its options.
+    # numpy.savez_compressed() would take some names of arrays as its own options.
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, item in value.items():
             if not isinstance(name, str) or "\0" in name:
@@ -224,7 +223,8 @@ def _npz(value: Any) -> bytes:
 
 
 def _pixels(array: Any) -> Any:
-    """The pixels as uint8. Floats are in [0, 1], with a tolerance of 0.001, as in webdataset."""
+    """Returns the pixels as uint8. Floats must be in [0, 1], with a tolerance of 0.001, as in
+    webdataset."""
     if array.ndim != 2 and not (array.ndim == 3 and 2 <= array.shape[2] <= 4):
         raise ValueError(
             f"an image is an array [H, W] or [H, W, 3], also with alpha, and not one of shape "
@@ -243,13 +243,13 @@ def _pixels(array: Any) -> Any:
     return (array.clip(0, largest) * scale).astype("uint8")
 
 
-_ORIENTATION = 0x0112  # the tag of Exif
+_ORIENTATION = 0x0112  # the Exif tag
 
 
 def _upright(image: Any) -> Any:
-    """The only frame of an image, turned as its orientation says, because no stored field keeps the
-    orientation. An image derived from a file's image keeps the tag whether or not it was turned:
-    refused."""
+    """Returns an image's only frame, turned as its orientation says, because no stored field keeps
+    the orientation. Refuses an oriented image that was changed or copied since its file was opened:
+    it still has the tag, whether or not it was turned."""
     frames = getattr(image, "n_frames", 1)
     if frames > 1:
         raise ValueError(
@@ -258,7 +258,7 @@ def _upright(image: Any) -> Any:
         )
     try:
         orientation = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # damaged Exif data turns nothing, as in viewers
+    except Exception:  # like viewers, ignore damaged Exif data
         orientation = 1
     if orientation not in range(2, 9):
         return image
@@ -274,7 +274,7 @@ def _upright(image: Any) -> Any:
 
 
 def _fitted(image: Any, kind: str) -> Any:
-    """The image in a mode of the format, with no value lost."""
+    """Converts the image to a mode of the format, without loss."""
     if image.mode == "I" and kind == "PNG":
         least, most = image.getextrema()
         if least < 0 or most > 0xFFFF:
@@ -287,7 +287,7 @@ def _fitted(image: Any, kind: str) -> Any:
             f"pixels of mode {image.mode} have more than the 8 bits of {kind}; give png (16 bits), "
             "npy, or convert them"
         )
-    if kind == "WEBP":  # Pillow turns a transparent colour into alpha, but not in this mode
+    if kind == "WEBP":  # in mode RGB, Pillow would drop the transparent colour
         is_keyed = image.mode == "RGB" and image.has_transparency_data
         return image.convert("RGBA") if is_keyed else image
     if image.has_transparency_data:
@@ -309,7 +309,8 @@ def _image(kind: str, **options: Any) -> Encoder:
             raise ValueError("an image has pixels, and this one has none")
         upright = _upright(value)
         stream = io.BytesIO()
-        # PNG keeps the profile by default. A profile for another colour space does not fit RGB.
+        # Pillow would store the profile by default. After conversion to RGB, only an RGB profile
+        # fits.
         profile = value.info.get("icc_profile")
         if kind in ("JPEG", "WEBP") and profile and value.mode in ("RGB", "RGBA", "P"):
             _fitted(upright, kind).save(stream, format=kind, icc_profile=profile, **options)
@@ -332,7 +333,7 @@ _OF_KIND: dict[str, Encoder] = {"text": _text, "integer": _number, "json": _json
 
 
 def _encoder_of(name: str) -> Encoder | None:
-    """The encoder for the last part of a field's name, or None."""
+    """Returns the encoder for the last part of a field's name, or None."""
     return _OF_NAME.get(name) or _OF_KIND.get(_core.field_kind(name))
 
 
@@ -348,8 +349,8 @@ def encoders_of(encoders: Mapping[str, Encoder] | None) -> Mapping[str, Encoder]
 
 
 def _is_bytes(value: Any, kind: str) -> bool:
-    """True for bytes and buffers of bytes. A buffer of other values counts only if the field's kind
-    has no encoder."""
+    """Whether the value is stored unchanged: bytes and buffers of bytes. A buffer of other values
+    counts only if the field's kind has no encoder."""
     if isinstance(value, memoryview) and _encoder_of(kind):
         return value.ndim == 1 and value.format in ("B", "b", "c")
     return isinstance(value, (bytes, bytearray, memoryview))

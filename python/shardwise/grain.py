@@ -33,7 +33,7 @@ Make = Callable[[_core.Sample], Any]
 def fields_of(sample: _core.Sample) -> dict[str, Any]:
     """A dict of ``__key__`` and the bytes of the fields."""
     fields = {"__key__": sample.key, **sample.copy()}
-    fields["__key__"] = sample.key  # a member may be named like it
+    fields["__key__"] = sample.key  # set last: a field may have this name
     return fields
 
 
@@ -55,7 +55,7 @@ class Source:
 
 
 class _Samplers(threading.local):
-    """The samplers of one thread, by epoch; two at most."""
+    """The samplers of one thread, by epoch; at most two."""
 
     def __init__(self) -> None:
         self.kept: dict[int, _core.Sampler] = {}
@@ -175,13 +175,13 @@ class OrderedIterDataset(grain.IterDataset):  # type: ignore[misc, unused-ignore
 
 
 class _Iterator(grain.DatasetIterator):  # type: ignore[misc, unused-ignore]
-    """Goes through the samples of a rank. One thread."""
+    """Iterates over the samples of a rank. Use it in one thread."""
 
     def __init__(self, dataset: OrderedIterDataset) -> None:
         super().__init__()
         self._dataset = dataset
         self._sampler = dataset._sampler()
-        self._token = ""  # where the epoch was resumed
+        self._token = ""  # where the epoch was resumed; empty if it was not
         self._taken = 0
 
     def __next__(self) -> Any:
@@ -233,7 +233,8 @@ class _Iterator(grain.DatasetIterator):  # type: ignore[misc, unused-ignore]
 
 
 def _begun(sampler: _core.Sampler, epoch: int, token: str) -> _core.Sampler:
-    """The sampler at the place of the token, or at the beginning of the epoch without one."""
+    """Returns the sampler at the token's position, or at the beginning of the epoch without a
+    token."""
     if token:
         sampler.resume(token)
     else:

@@ -278,7 +278,7 @@ class Loader:
         self._taken_before = 0
         self._restarts = order.kind == "sequential" if restart is None else restart
         self._goes_on_after_load = restart is None
-        self._was_looped = False  # a loop took batches of this epoch and did not reach its end
+        self._was_looped = False  # a loop left this epoch before its end
         self._has_warned = False
         self._newest_loop = 0
         self._is_stopped = False
@@ -307,7 +307,7 @@ class Loader:
         reached, the batches of the next epoch: repeated ``for batch in loader`` gives one epoch
         after another."""
         if self._is_stopped:
-            pass  # the first next() raises Cancelled
+            pass  # the loop's first next() raises Cancelled
         elif self.has_ended:
             self.set_epoch(self.epoch + 1)
         elif self._restarts and self._taken > 0:
@@ -321,11 +321,12 @@ class Loader:
 
     @property
     def _taken(self) -> int:
-        """Batches of this epoch that were given out since it began or was resumed."""
+        """Number of batches handed out since this epoch began or was resumed."""
         return self._core.steps - self._core.steps_left
 
     def _batches(self, loop: Union[int, None] = None) -> Iterator[Batch]:
-        """loop: its number, or None for an Epoch, which continues wherever its loader is."""
+        """Yields batches. loop: the loop's number; None for an Epoch, which continues at the
+        loader's position."""
         number = self.epoch
         is_first = loop is not None
         while True:
@@ -351,13 +352,13 @@ class Loader:
             try:
                 batch = self.next()
             except BaseException:
-                self._was_looped = False  # a caller that catches the error may continue
+                self._was_looped = False  # after an error, continuing needs no warning
                 raise
             if batch is None:
                 return
             self._was_looped = True
             yield batch
-            del batch  # its memory can serve the next batch
+            del batch  # lets the next batch reuse the memory
 
     def next(self) -> Union[Batch, None]:
         """The next batch of the epoch, or None at its end. Waits without the GIL.
@@ -498,7 +499,7 @@ class Loader:
             "make a loader where they arrive"
         )
 
-    if not TYPE_CHECKING:  # type checkers would accept every name
+    if not TYPE_CHECKING:  # type checkers must not see __getattr__: they would accept every name
 
         def __getattr__(self, name: str) -> Any:
             if name in ("dataset", "sampler", "batch_sampler"):
@@ -536,7 +537,7 @@ _OF_A_DATALOADER = {
 
 
 def _refuse_unknown(name: str) -> NoReturn:
-    """Raises TypeError for an unknown option, with the option to use instead."""
+    """Raises TypeError for an unknown option, and names the option to use instead."""
     there = _OF_A_DATALOADER.get(name)
     if there is None:
         own = list(inspect.signature(Loader.__init__).parameters)
@@ -546,11 +547,12 @@ def _refuse_unknown(name: str) -> NoReturn:
     raise TypeError(f"a shardwise.Loader has no option {name!r}{advice}")
 
 
-_MOST_BATCHES = 2**62  # of an epoch, which has no more samples than this
+_MOST_BATCHES = 2**62  # an epoch has fewer batches than this
 
 
 def _parts_of_state(state_dict: Any) -> tuple[str, int]:
-    """The token, and the batches already taken of its epoch. Raises InvalidArgument."""
+    """Returns a state's token, and the number of batches taken of its epoch. Raises
+    InvalidArgument."""
     token = state_dict.get("token") if isinstance(state_dict, dict) else None
     taken = state_dict.get("batches", 0) if isinstance(state_dict, dict) else None
     if (
@@ -582,7 +584,7 @@ _open_loaders: weakref.WeakSet[_core.Loader] = weakref.WeakSet()
 
 
 def _close_all() -> None:
-    """Ends the threads of all loaders while they can still take the GIL."""
+    """Ends the threads of all loaders at exit, while they can still get the GIL."""
     left = list(_open_loaders)
     for loader in left:
         if not loader.is_closed:
@@ -590,10 +592,10 @@ def _close_all() -> None:
     deadline = time.monotonic() + 5
     for loader in left:
         while not loader.close() and time.monotonic() < deadline:
-            time.sleep(0.001)  # a thread that is in next() leaves it
+            time.sleep(0.001)  # wait until another thread has left next()
     _core.Loader.wait_for_dropped()
 
 
 atexit.register(_close_all)
-# A forked child has none of the threads.
+# The loaders' threads do not exist in a forked child.
 os.register_at_fork(after_in_child=_open_loaders.clear)

@@ -35,7 +35,7 @@ class MixedDataset:
             require("datasets", dataset, _core.Dataset, "give each as a shardwise.Dataset")
         self.datasets = tuple(datasets)
         try:
-            if isinstance(weights, (str, bytes, Mapping, Set)):  # texts, or values without an order
+            if isinstance(weights, (str, bytes, Mapping, Set)):  # a str, or no order
                 raise TypeError
             self.weights = None if weights is None else tuple(float(weight) for weight in weights)
         except (TypeError, ValueError):
@@ -79,8 +79,8 @@ class MixedDataset:
 
 
 def _refuse_samplers(frame: Union[FrameType, None]) -> None:
-    """Raises InvalidArgument if a sampler of torch asks for the number of samples, perhaps through
-    the __len__ of data sets around this one: it would ignore the weights silently."""
+    """Raises InvalidArgument if a torch sampler asks for len() of a mix() with weights, directly or
+    through data sets around it: the sampler would silently ignore the weights."""
     for _ in range(4):
         if frame is None:
             return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _absolute(source: str) -> str:
-    """Makes a local path absolute; URLs, lists and standard input stay unchanged."""
+    """Makes a local path absolute. Keeps URLs, lists and standard input."""
     if source == "-" or "://" in source or source.startswith(("pipe:", "file:", "/")):
         return source
     if source.startswith("@"):
@@ -22,13 +22,13 @@ def _absolute(source: str) -> str:
     return os.path.join(os.getcwd(), source)
 
 
-# Arguments of open() that a reference to its dataset omits: they do not change what is opened, or
-# they are applied after it.
+# Arguments of open() that a reference omits: they do not change which data is opened, or the
+# reference applies them afterwards.
 _NOT_KEPT = ("cache_bytes", "where", "threads")
 
 
 def _defaults() -> dict[str, Any]:
-    """The options that a reference contains, with the defaults of open()."""
+    """The options that a reference contains, and their defaults in open()."""
     in_signature: dict[str, Any] = open.__kwdefaults__ or {}
     return {name: value for name, value in in_signature.items() if name not in _NOT_KEPT}
 

@@ -60,7 +60,7 @@ def alone() -> Reducer:
 
 
 def _local_ranks(dist: Any, group: Any, rank: int, world_size: int) -> tuple[int, int]:
-    """This rank's place among the ranks of its node, and their number. Collective."""
+    """Returns this rank's index among the ranks of its node, and their number. Collective."""
     import socket
 
     nodes: list[Any] = [None] * world_size
@@ -68,7 +68,7 @@ def _local_ranks(dist: Any, group: Any, rank: int, world_size: int) -> tuple[int
     own = nodes[rank]
     here = [other for other in range(world_size) if nodes[other] == own]
     if here != list(range(here[0], here[0] + len(here))):
-        return 0, 1  # not consecutive: treat each rank as a node
+        return 0, 1  # the node's ranks are not consecutive: treat each rank as a node
     return rank - here[0], len(here)
 
 
@@ -113,7 +113,7 @@ def torch_ranks(group: Any = None, *, device: Any = None) -> Reducer:
 
 
 def _initialised_torch() -> Any:
-    """torch.distributed, if it is initialised; else None."""
+    """Returns torch.distributed if it is initialised, else None."""
     dist = getattr(sys.modules.get("torch"), "distributed", None)
     return dist if dist is not None and dist.is_available() and dist.is_initialized() else None
 

@@ -35,7 +35,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def _state(path: str) -> tuple[int, ...] | None:
-    """Returns what an update changes of an index file. None if the file is gone."""
+    """Returns what changes if the index file is replaced; None if the file is missing."""
     try:
         found = os.stat(path)
     except OSError:
@@ -44,19 +44,19 @@ def _state(path: str) -> tuple[int, ...] | None:
 
 
 def _open(opening: tuple[Any, ...]) -> tuple[_core.Dataset, tuple[int, ...] | None]:
-    """Opens a dataset. The state is that of its index file, or of an earlier file."""
+    """Opens a dataset. Returns the state of its index file, or an older state."""
     from . import opening as opener
 
     start = time.time_ns()
     data = opener.open_as(opening)
     state = _state(data.path)
     if state is not None and state[-1] > start - 2_000_000_000:
-        data = opener.open_as(opening)  # the file may have been replaced before its state was read
+        data = opener.open_as(opening)  # replaced before _state(), perhaps: open again
     return data, state
 
 
 def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
-    """The dataset that `opening` opens, whose index has to have this fingerprint."""
+    """Returns the dataset that `opening` opens. Its index must have this fingerprint."""
     key = (opening, fingerprint)
     with _lock:
         data = _opened.get(key)
@@ -73,7 +73,7 @@ def _base(opening: tuple[Any, ...], fingerprint: bytes) -> _core.Dataset:
                 "that was pickled, or pickle again"
             )
     with _lock:
-        other = _opened.get(key)  # of another thread
+        other = _opened.get(key)  # another thread may have opened it
         if other is not None and _states.get(other) == state:
             data = other
         _opened[key], _states[data] = data, state

@@ -38,8 +38,8 @@ def take_the_place_of(
             f"{name} is imported already, from {getattr(present, '__file__', None)!r}: call "
             f"shardwise.{name}.install() before"
         )
-    # Spawned workers inherit this process's path. They find the alias package there, which calls
-    # install() again.
+    # Spawned workers inherit sys.path. Their import of the original package finds the alias
+    # package, which calls install() again.
     folder = os.path.join(os.path.dirname(os.path.abspath(str(here.__file__))), "alias")
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -73,6 +73,6 @@ def run_program(package: str, install: Callable[[], None]) -> int:
     else:
         sys.argv = arguments
         sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
-        install()  # its folder comes before the program's, which may have a copy of the package
+        install()  # puts the alias before the program's folder, which may have a copy
         runpy.run_path(arguments[0], run_name="__main__")
     return 0

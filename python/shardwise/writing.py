@@ -26,8 +26,8 @@ def _field_of(name: object) -> str:
 
 
 def _warn_of_loss(core: _core.ShardWriter, names: str, index: str | None, process: int) -> None:
-    """Warns of unwritten samples when an unclosed writer is dropped, or the interpreter ends."""
-    if core.num_samples == 0 or os.getpid() != process:  # a forked child has a copy of the writer
+    """Warns of unwritten samples if an unclosed writer is dropped, or exists at exit."""
+    if core.num_samples == 0 or os.getpid() != process:  # no warning for the copy in a forked child
         return
     lost = [f"the last {core.num_unfinished} of its {core.num_samples} samples are not written"]
     if index is not None:
@@ -40,7 +40,7 @@ def _warn_of_loss(core: _core.ShardWriter, names: str, index: str | None, proces
 
 
 class _Abandoned:
-    """Replaces the core of a writer whose block was left by an exception."""
+    """Takes the place of a writer's core after an exception has left its block."""
 
     def __init__(self, paths: list[str], num_samples: int) -> None:
         self.paths = paths
@@ -76,7 +76,7 @@ class WithBlock:
 
 
 class _Writer(WithBlock):
-    """Base of ShardWriter and TarWriter. If dropped unclosed, it warns of the loss."""
+    """Base of ShardWriter and TarWriter. Warns if it is dropped unclosed."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Writer(WithBlock):
         self._finish(self._core.paths)
 
     def _finish(self, paths: list[str]) -> None:
-        """Makes the index of the shards that were written."""
+        """Builds the index of the written shards."""
         if self._index is None:
             return
         if not paths:
@@ -210,7 +210,7 @@ class TarWriter(_Writer):
         self._replace = replace
         if os.path.exists(path) and not replace:
             raise _there_already(path)
-        # The writer numbers its shards; this shard is renamed when it is complete.
+        # The writer numbers its shards. This shard is renamed to `path` when it is complete.
         folder, name = os.path.split(os.path.abspath(path))
         part = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.part-")
         core = _core.ShardWriter(
@@ -228,7 +228,7 @@ class TarWriter(_Writer):
         super()._finish([self._names])
 
     def _take_place(self, part: str) -> None:
-        """Gives the shard its name, unless another writer has taken it meanwhile."""
+        """Gives the shard its name, unless another writer has created such a file meanwhile."""
         try:
             if not self._replace:
                 try:
@@ -236,12 +236,12 @@ class TarWriter(_Writer):
                     return
                 except FileExistsError:
                     raise _there_already(self._names) from None
-                except OSError:  # a file system without links
+                except OSError:  # the file system has no hard links
                     if os.path.lexists(self._names):
                         raise _there_already(self._names) from None
             os.replace(part, self._names)
         finally:
-            with contextlib.suppress(FileNotFoundError):  # it exists no more after os.replace()
+            with contextlib.suppress(FileNotFoundError):  # os.replace() has removed it
                 os.unlink(part)
 
 

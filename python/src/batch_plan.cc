@@ -14,7 +14,7 @@ namespace {
 
 using detail::ceil_div;
 
-/// The smallest and the largest number of samples of any rank.
+/// The smallest and the largest number of samples that a rank has.
 struct Sizes {
   std::uint64_t least = 0;
   std::uint64_t most = 0;
@@ -51,16 +51,16 @@ void require_same_count(const Sampler& sampler, const BatchRule& rule, std::uint
       "another");
 }
 
-// In an exact order each rank has k or k + 1 samples. The numbers of batches differ only if the
-// batch size B divides k:
+// In an exact order each rank has k or k + 1 samples. The ranks' numbers of batches differ only if
+// the batch size B divides k:
 //
 //   k + 1 samples:  B B ... B B     1
 //   k samples:      B B ... B B-1   1
 //
-// Ranks with k samples therefore split off the last sample of their last batch as a batch. Before
-// the last step, each of the W ranks has one sample left. These are the last W of the order, so a
-// token can stand before them. With balanced bytes and with wids it cannot, since there the ranks'
-// samples do not alternate in the order.
+// Ranks with k samples therefore split off the last sample of their last batch as a separate batch.
+// Before the last step, each of the W ranks then has one sample left. These samples are the last W
+// of the order, so a token can describe this point. With balanced bytes and with wids it cannot,
+// since there the ranks' samples do not alternate in the order.
 BatchPlan::BatchPlan(const Sampler& sampler, const BatchRule& rule, std::uint64_t first)
     : rule_(rule), first_(first) {
   if (rule.size == 0) throw InvalidArgument("a batch has at least one sample", "size 0", "");

@@ -58,7 +58,8 @@ nb::dlpack::dtype dlpack_type(DType dtype, bool has_bfloat16) {
   return {static_cast<std::uint8_t>(code), static_cast<std::uint8_t>(8 * size_of(dtype)), 1};
 }
 
-/// Makes an array of `Framework` over a batch's memory, and keeps that memory alive.
+/// Makes an array of `Framework` (NumPy or torch) over a batch's memory. The array keeps the memory
+/// alive.
 template <class Framework>
 nb::object over(const Batch::Array& array, const std::vector<std::int64_t>& shape) {
   constexpr bool kHasBfloat16 = std::is_same_v<Framework, nb::pytorch>;
@@ -70,7 +71,7 @@ nb::object over(const Batch::Array& array, const std::vector<std::int64_t>& shap
       .cast();
 }
 
-/// Makes an array of whole numbers that owns its memory.
+/// Makes an array of integers that owns its memory.
 template <class Framework>
 nb::object numbers(std::vector<std::int64_t> values, const std::vector<std::size_t>& shape) {
   auto* const owned = new std::vector<std::int64_t>(std::move(values));

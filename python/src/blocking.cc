@@ -20,12 +20,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kSignalInterval{20};
 
-/// The thread that works for the main thread. One per process suffices, since the main thread waits
-/// for one piece of work at a time. It starts at first use, and never ends.
+/// The thread that works for the main thread. A process needs only one, since the main thread waits
+/// for each piece of work. The thread starts at first use and never ends.
 class MainThreadHelper {
  public:
   static MainThreadHelper& get() {
-    // A forked child has only the forking thread, so it leaves the parent's helper behind.
+    // In a forked child the parent's helper has no thread. The child abandons it.
     static MainThreadHelper* helper = nullptr;
     static pid_t owner = 0;
     if (owner != getpid()) {
@@ -35,19 +35,19 @@ class MainThreadHelper {
     return *helper;
   }
 
-  /// True during work: then the main thread's caller is a signal handler.
+  /// True during work. A call from the main thread then comes from a signal handler.
   [[nodiscard]] bool is_busy() {
     const std::lock_guard lock(mutex_);
     return work_ != nullptr;
   }
-  /// Begins `work`. REQUIRES: no other work is running.
+  /// Starts `work`. REQUIRES: no other work is running.
   void begin(const std::function<void()>& work) {
     const std::lock_guard lock(mutex_);
     work_ = &work;
     error_ = nullptr;
     changed_.notify_all();
   }
-  /// Returns true if the work is done within `time`.
+  /// Waits for the work, `time` at most. Returns true if it is done.
   bool wait(std::chrono::milliseconds time) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, time, [&] { return work_ == nullptr; });
@@ -101,7 +101,7 @@ void work_on_helper(const std::function<void(const CancelToken& cancel)>& work,
     work(CancelToken(&stop));
   };
   MainThreadHelper& helper = MainThreadHelper::get();
-  std::exception_ptr signal;  // an exception from a handler
+  std::exception_ptr signal;  // exception raised by a signal's handler
   {
     const GilReleased released;
     helper.begin(cancellable);

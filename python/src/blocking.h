@@ -9,18 +9,18 @@
 
 namespace shardwise::python {
 
-/// Runs `work` without the GIL, and returns when it is done. Exceptions of `work` pass through.
+/// Runs `work` without the GIL and waits for it. Rethrows exceptions of `work`.
 ///
-/// Python handles signals on the main thread. There, a separate thread runs `work`, which costs a
-/// thread switch. If a signal's handler raises (Ctrl-C), `cancel` and the worker's CancelScope are
-/// set. The work ends with Cancelled, and then the handler's exception is raised. A call from
-/// within a handler runs in the calling thread.
-/// @param on_cancel  called by the calling thread as well, to end the work in another way.
+/// Python handles signals on the main thread. If that thread calls, another thread runs `work`,
+/// which costs a thread switch. If a signal's handler raises (Ctrl-C), `cancel` and the worker's
+/// CancelScope are set. The work then ends with Cancelled, and the handler's exception is raised. A
+/// call from within a handler runs `work` in the calling thread.
+/// @param on_cancel  called in the calling thread in addition, to end work that checks neither.
 /// REQUIRES: the GIL.
 void run_without_gil(const std::function<void(const CancelToken& cancel)>& work,
                      const std::function<void()>& on_cancel = {});
 
-/// Does the same for work that returns a value.
+/// Runs work that returns a value.
 template <class Work>
 auto without_gil(Work&& work) {
   using Result = std::invoke_result_t<Work, const CancelToken&>;

@@ -34,8 +34,9 @@ namespace shardwise::python {
 
 namespace {
 
-/// Returns false with Python's error set. It uses the C API: if the interpreter ends inside the
-/// function, the function never returns, and objects of nanobind would be released without the GIL.
+/// Calls a Python function. Returns false with Python's error set. Uses the C API and no nanobind
+/// objects: if the interpreter ends within the function, it never returns, and such objects would
+/// be released without the GIL.
 bool call_with_progress(PyObject* function, const Progress& progress) {
   PyObject* const records = PyImport_ImportModule("shardwise.records");
   if (records == nullptr) return false;
@@ -50,7 +51,7 @@ bool call_with_progress(PyObject* function, const Progress& progress) {
   return result != nullptr;
 }
 
-/// Returns a callback for any thread that calls a Python function.
+/// Returns a callback that calls a Python function from any thread.
 ProgressCallback progress_of(nb::object function) {
   if (function.is_none()) return {};
   return [kept = keep(std::move(function))](const Progress& progress) {
@@ -61,7 +62,7 @@ ProgressCallback progress_of(nb::object function) {
   };
 }
 
-/// @param path  the index that was built.
+/// @param path  of the index that was built.
 nb::object report_of(const BuildReport& report, const std::string& path) {
   detail::LostRests lost;
   if (report.summary.num_skipped > 0) {
@@ -97,14 +98,15 @@ BuildOptions options_of(const std::vector<std::string>& columns, bool hashes, bo
   return options;
 }
 
-/// Returns the cache's fetchers; null for the defaults.
+/// Returns the fetchers of a cache, or null if the defaults apply.
 std::shared_ptr<const Fetchers> fetchers_of(nb::handle cache) {
   return cache.is_none() ? nullptr : nb::cast<const CacheObject&>(cache).cache->options().fetchers;
 }
 
-/// Completes the requested content with that of the existing index at `path`, if there is one.
-/// @param has_policies  true if the call sets policies, so the index's are not used.
-/// @return  false if the index cannot be read. It adds nothing then, and is rebuilt.
+/// Adds to the requested content that of the existing index at `path`, if there is one.
+/// @param has_policies  whether the call sets policies, which then replace those of the index.
+/// @return  false if the index cannot be read; the content then stays unchanged, and the index is
+/// rebuilt.
 bool keep_content(const std::string& path, bool has_policies, Index::Content& content) {
   try {
     const Index::Content kept = Index::open(path)->summary().content;
@@ -140,7 +142,7 @@ nb::object index(const std::string& output, const std::vector<std::string>& sour
     const SourceList list = read_sources(sources, options.remote);
     options.sources = list.sources;
     BuildReport built = build_index(output, list.shards, options);
-    if (options.part) return built;  // a descriptor covers all shards
+    if (options.part) return built;  // a descriptor describes all shards, not a part
     const auto made = Index::open(output);
     for (const WidsDescriptor& descriptor : list.descriptors) {
       check_against_descriptor(*made, descriptor);
@@ -201,8 +203,8 @@ nb::list verify(const std::string& path, bool full, nb::object progress, nb::obj
   return all;
 }
 
-/// Rows of a result, read in portions. Between portions, other threads may run and signals are
-/// handled.
+/// A query's result, whose rows are read in portions. Between portions the GIL is released and
+/// signals are handled.
 struct QueryObject {
   std::unique_ptr<Query> query;
 };

@@ -30,7 +30,7 @@ namespace shardwise::python {
 
 namespace {
 
-/// Returns the name of an object's type, e.g. "None", "int". Leaves no Python error set.
+/// Returns the name of an object's type, e.g. "None" or "int". Clears Python's error.
 std::string type_of(PyObject* object) {
   if (object == Py_None) return "None";
   PyObject* const name = PyType_GetName(Py_TYPE(object));
@@ -43,9 +43,10 @@ std::string type_of(PyObject* object) {
   return type;
 }
 
-/// Returns false with Python's error set. It uses the C API, see call_with_progress().
-/// @param found  the function's result; nothing if it is not a text.
-/// @param type   the result's type.
+/// Calls a resolve function. Returns false with Python's error set. Uses the C API, for the reason
+/// given at call_with_progress().
+/// @param found  set to the function's result if that is a str.
+/// @param type   set to the name of the result's type.
 bool call_for_url(PyObject* function, const std::string& url, std::optional<std::string>& found,
                   std::string& type) {
   PyObject* const text =
@@ -66,7 +67,7 @@ bool call_for_url(PyObject* function, const std::string& url, std::optional<std:
   return bytes != nullptr || !is_text;
 }
 
-/// Returns a resolver for any thread that calls a Python function.
+/// Returns a resolver that calls a Python function from any thread.
 std::function<std::string(const std::string&)> resolver_of(Kept function) {
   if (function == nullptr) return nullptr;
   return [kept = std::move(function)](const std::string& url) {
@@ -84,9 +85,9 @@ std::function<std::string(const std::string&)> resolver_of(Kept function) {
   };
 }
 
-/// Converts seconds. A value that is not a valid time becomes negative, which the option refuses.
+/// Converts seconds. Returns a negative value, which the option refuses, for an invalid time.
 std::chrono::milliseconds milliseconds_of(double seconds) {
-  constexpr double kMost = 1e12;  // ms; more than the option allows
+  constexpr double kMost = 1e12;  // ms; above the option's limit
   const double ms = std::ceil(seconds * 1000.0);
   return std::chrono::milliseconds(ms >= 0.0 ? static_cast<std::int64_t>(std::min(ms, kMost)) : -1);
 }
@@ -108,8 +109,9 @@ nb::dict stats(const CacheObject& self) {
 
 CacheObject& held_by(PyObject* self) { return held_in<CacheObject>(self); }
 
-/// Lets the garbage collector find a resolve function that reaches its own cache. It must not do so
-/// while another object has the cache, e.g. a dataset whose threads may call the function.
+/// Tells the garbage collector that this object refers to the resolve function, which may refer
+/// back to the cache. Only allowed if no other object shares the cache, e.g. a dataset whose
+/// threads may call the function.
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   if (!nb::inst_ready(self)) return 0;
@@ -121,7 +123,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-// There is no tp_clear: the function's own references break a cycle, as for a Column.
+// No tp_clear: clearing the function's own references is enough to break a cycle, as for a Column.
 PyType_Slot slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
     {0, nullptr},
@@ -219,7 +221,7 @@ void add_caches(nb::module_& module) {
                 without_gil([&](const CancelToken&) { return ShardCache::open(options); }),
                 std::move(given), kept};
             fetching.resolve = nullptr;
-            made->num_resolve = kept.use_count() - 1;  // without this one
+            made->num_resolve = kept.use_count() - 1;  // not counting `kept` itself
             made->num_fetchers = options.fetchers.use_count() - 1;
           },
           "directory"_a, "budget_bytes"_a = std::uint64_t{64} << 30, nb::kw_only(),

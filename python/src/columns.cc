@@ -36,26 +36,26 @@ using Shape = std::optional<std::vector<std::int64_t>>;
 
 ColumnObject& held_by(PyObject* self) { return held_in<ColumnObject>(self); }
 
-/// Adds a line below the traceback of an exception of Python.
+/// Adds a line that Python shows below an exception's traceback.
 void note(const RaisedInPython& error, const std::string& place) {
   const Gil gil;
   try {
     error.add_note(place);
-  } catch (nb::python_error&) {  // raise it without a note if it does not accept one
+  } catch (nb::python_error&) {  // raise it without the note if it accepts none
   }
 }
 
-/// Returns a row's random key as one whole number of 128 bits.
+/// Returns a row's random key as one Python int of 128 bits.
 nb::object whole_number(const Hash128& key) {
   const nb::object high = nb::int_(key.high);
   return (high << nb::int_(64)) | nb::int_(key.low);
 }
 
-/// A column that a Python function makes.
+/// A column whose rows a Python function makes.
 class PythonColumn final : public ColumnMaker {
  public:
   /// @param function  owned by the ColumnObject, which outlives the loader.
-  /// @param parts     null until it belongs to a loader.
+  /// @param parts     null until the column belongs to a loader.
   PythonColumn(std::string name, RowType type, PyObject* function,
                std::shared_ptr<const Parts> parts)
       : ColumnMaker(type.dtype, type.shape ? Layout::kFixed : Layout::kRagged,
@@ -115,15 +115,15 @@ ColumnObject function_column(const NameArgument& given, const std::string& dtype
                              nb::object function) {
   const std::string& name = given.bytes;
   RowType type{parse_dtype(dtype), std::move(shape)};
-  // This also checks that no number of the shape is negative.
+  // Call this for its check: it throws if a number of the shape is negative.
   if (type.shape) columns::function(name, type.dtype, *type.shape, [](auto&&...) {});
   PyObject* const called = function.ptr();
   return {Column(name, std::make_shared<PythonColumn>(name, std::move(type), called, nullptr)),
           std::move(function)};
 }
 
-/// Returns a decoder that calls a Python function. Its exceptions mark the sample as bad, unless
-/// RaisedInPython::is_bad_value() is false.
+/// Returns a decoder that calls a Python function. An exception of the function marks the sample as
+/// bad, except if RaisedInPython::is_bad_value() is false.
 columns::DecodeField decoder(PyObject* function, RowType type) {
   return [function, type = std::move(type)](std::string_view bytes, const Hash128& random,
                                             columns::Row& row) {
@@ -140,8 +140,8 @@ columns::DecodeField decoder(PyObject* function, RowType type) {
   };
 }
 
-/// A decoded column. An exception of its decoder that ends the epoch gets a note that names the
-/// field and the sample.
+/// A decoded column. If an exception of its decoder ends the epoch, it gets a note with the names
+/// of the field and the sample.
 class NotedColumn final : public ColumnMaker {
  public:
   explicit NotedColumn(std::shared_ptr<const ColumnMaker> decoded)
@@ -196,8 +196,8 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return 0;
 }
 
-// There is no tp_clear, since a loader's threads may still call the function. The function's own
-// references break a cycle; a loader in the cycle ends its threads first.
+// No tp_clear, since a loader's threads may still call the function. Clearing the function's own
+// references breaks a cycle. If the cycle contains a loader, the loader ends its threads first.
 PyType_Slot slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
     {0, nullptr},

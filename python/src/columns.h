@@ -13,18 +13,19 @@ namespace shardwise::python {
 /// The contents of a `shardwise.columns.Column`.
 struct ColumnObject {
   Column column;
-  /// The function that `column` calls, or None. The column itself does not own it, so that Python's
-  /// garbage collector sees every owner.
+  /// The Python function that `column` calls, or None. `column` does not own it: the garbage
+  /// collector must know every owner.
   nanobind::object function;
-  /// Arguments from which made_again() of shardwise.columns makes the same column: a tuple, or None
-  /// if that is impossible.
+  /// A tuple of arguments with which made_again() of shardwise.columns makes the same column. It is
+  /// None if that is impossible.
   nanobind::object made_from = nanobind::none();
 };
 
-/// The Python objects of a loader's data sets, for the samples that its functions get.
+/// The Python objects of a loader's data sets. The samples that functions get refer to them.
 struct Parts {
   MixedDataset data;
-  std::vector<PyObject*> datasets;  ///< the object of each part; the loader's owner owns them
+  std::vector<PyObject*> datasets;  ///< one object per part; the object that owns the loader owns
+                                    ///< them
 };
 
 /// Returns the column for a loader over these data sets.

@@ -37,10 +37,10 @@ namespace {
 
 DatasetObject& held_by(PyObject* self) { return held_in<DatasetObject>(self); }
 
-/// True if a sample may have to be fetched.
+/// Whether access to a sample may have to fetch its shard.
 bool may_wait_long(const Dataset& data) noexcept { return data.cache() != nullptr; }
 
-/// Returns a view, and records the step that made it.
+/// Returns a view. Records the step that makes it, for pickling.
 nb::object view(const DatasetObject& of, Dataset&& data, nb::object step) {
   const nb::object steps = of.steps + nb::make_tuple(std::move(step));
   return nb::cast(DatasetObject{std::move(data), of.opening, nb::cast<nb::tuple>(steps)});
@@ -108,7 +108,7 @@ PyObject* get_item(PyObject* self, PyObject* key) noexcept {
       static_cast<PyObject*>(nullptr));
 }
 
-/// Implements Python's iteration over a sequence.
+/// Called by Python to iterate over a dataset as a sequence.
 PyObject* get_in_turn(PyObject* self, Py_ssize_t number) noexcept {
   return guarded(
       [&]() -> PyObject* {
@@ -211,7 +211,7 @@ nb::tuple gather(const DatasetObject& self, nb::handle numbers, const NameArgume
                             .cast());
 }
 
-/// Makes a list of keys from any iterable, including arrays of texts.
+/// Makes a list of keys from an iterable, e.g. an array of texts.
 nb::object listed(nb::handle which) {
   if (nb::isinstance<nb::tuple>(which) || PyAnySet_Check(which.ptr()) ||
       PyIter_Check(which.ptr())) {
@@ -241,7 +241,7 @@ nb::object select(const DatasetObject& self, nb::handle given, const std::string
     if (!number) {
       const NameBytes name(key.ptr());
       if (!name.is_valid()) nb::raise_python_error();
-      (void)self.data.get(name.view());  // throws
+      (void)self.data.get(name.view());  // the field does not exist: get() throws
     }
     numbers.push_back(*number);
   }
@@ -269,7 +269,7 @@ nb::object get(nb::handle_t<DatasetObject> self, nb::str key) {
   nb::object sample = find(self, key);
   if (sample.is_none()) {
     const NameBytes name(key.ptr());
-    (void)held_by(self.ptr()).data.get(name.view());  // throws
+    (void)held_by(self.ptr()).data.get(name.view());  // the field does not exist: get() throws
   }
   return sample;
 }
@@ -308,7 +308,7 @@ std::vector<std::string> column_names(const DatasetObject& self) {
   return names;
 }
 
-/// Each text is followed by its length, so that different lists of parts give different bytes.
+/// Each text is followed by its length, so that different lists of texts give different bytes.
 std::string version(const DatasetObject& self) {
   const Index& index = self.data.index();
   detail::Hasher128 hash;
@@ -333,7 +333,7 @@ nb::bytes fingerprint_bytes(const Hash128& fingerprint) {
   return nb::bytes(text.data(), text.size());
 }
 
-/// Returns the arguments of open_again(), without the steps.
+/// Returns the arguments of open_again(), except the steps.
 nb::tuple reference(const DatasetObject& self) {
   if (self.opening.is_none()) {
     throw Error(ErrorCode::kUnsupported, "this dataset cannot be pickled", "",
@@ -361,8 +361,9 @@ std::string shown_in_python(const DatasetObject& self) {
 }  // namespace
 
 void CacheWatch::missed(const Dataset& data) {
-  constexpr std::uint64_t kFirst = 16;  // fewer misses say little
-  constexpr std::uint64_t kFew = 4;     // samples requested per miss, in an order by shards
+  constexpr std::uint64_t kFirst = 16;  // with fewer misses a warning would be premature
+  constexpr std::uint64_t kFew = 4;     // with an order by shards, there are at least this many
+                                        // requests per miss
   ++missed_;
   const bool is_scattered = asked_ < kFew * missed_;
   if (is_silent_ || !data.cache() || (missed_ > 1 && (missed_ < kFirst || !is_scattered))) return;
@@ -372,7 +373,7 @@ void CacheWatch::missed(const Dataset& data) {
   if (gone - gone_before_ < kFirst / 2) return;
   is_silent_ = true;
   const auto warning = small_cache_warning(data, *make_sampler(data, {.kind = Resampled{}}), {});
-  if (!warning) return;  // the evicted shards belong to other data
+  if (!warning) return;  // this data fits: the evicted shards belong to other data
   const std::string text = std::to_string(asked_) + " samples were asked for by number, and " +
                            std::to_string(missed_) + " times a shard was not at hand: " + *warning +
                            "; shardwise.Loader and the samplers of shardwise.torch " +

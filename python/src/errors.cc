@@ -18,12 +18,12 @@ namespace {
 
 constexpr const char* kOtherType = "an argument is of another type than is taken: see help()";
 
-/// Returns the class of shardwise.errors with this code. A new reference; null with Python's error
-/// set. Python itself imports and keeps the module.
+/// Returns a new reference to the class of shardwise.errors with this code. Returns null with
+/// Python's error set. Python's module cache keeps the module.
 PyObject* class_of(std::string_view code) {
   PyObject* const errors = PyImport_ImportModule("shardwise.errors");
   if (errors == nullptr) return nullptr;
-  // Names of codes are literals, so they end with a NUL.
+  // The data is NUL-terminated: codes' names are string literals.
   PyObject* const type = PyObject_CallMethod(errors, "of_code", "s", code.data());
   Py_DECREF(errors);
   return type;
@@ -34,7 +34,7 @@ void set_error(const Error& error) noexcept {
   call_python([&] {
     PyObject* const type = class_of(error_code_name(error.code()));
     if (type == nullptr) return;
-    // Names in a text are escaped. Only messages of the system may not be ASCII.
+    // Texts escape all names, so only the operating system's messages may be not ASCII.
     PyObject* const message =
         PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
     if (message != nullptr) PyErr_SetObject(type, message);

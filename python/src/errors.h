@@ -7,18 +7,18 @@
 
 namespace shardwise::python {
 
-/// Makes Errors of the C++ library raise the class of shardwise.errors that has their code. Their
-/// texts then spell options as in Python.
+/// Registers a translation of the C++ library's Errors to the classes of shardwise.errors with the
+/// same codes. Error texts then name options as in Python.
 void translate_errors();
 
-/// Sets Python's error for the exception that is being handled. Slots of types need this, since
-/// nanobind does not wrap them.
+/// Sets Python's error from the C++ exception being handled. For slots of types, which nanobind
+/// does not wrap.
 void set_error_of_exception() noexcept;
 
-/// Raises TypeError: no __init__() of the object's class has run, so the object is empty.
+/// Raises TypeError: the object is empty, since __init__() of its class has not run.
 [[noreturn]] void throw_not_made(nanobind::handle object);
 
-/// Calls `function`; if it throws, sets Python's error and returns `failed`.
+/// Calls `function`. If it throws, sets Python's error and returns `failed`.
 template <class Function, class Result>
 Result guarded(const Function& function, Result failed) noexcept {
   try {

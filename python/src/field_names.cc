@@ -10,8 +10,8 @@ namespace shardwise::python {
 
 namespace {
 
-/// Returns a name from the set of all requested names. It is never destroyed, since Python is gone
-/// at exit.
+/// Returns the name from a set of all requested names. The set is never destroyed, since Python has
+/// ended by then.
 PyObject* interned(std::string_view name) {
   static auto* const mutex = new std::mutex;
   static auto* const names = new std::unordered_map<std::string, PyObject*>;
@@ -25,18 +25,17 @@ PyObject* interned(std::string_view name) {
   if (made == nullptr) return nullptr;
   PyUnicode_InternInPlace(&made);
   const std::lock_guard lock(*mutex);
-  return names->try_emplace(std::string(name), made).first->second;  // keep `made` the first time
+  return names->try_emplace(std::string(name), made).first->second;  // keeps `made` if it is new
 }
 
-/// A name that this thread found recently. Lookups compare the bytes, since another index may be at
-/// the same address later.
+/// A name that this thread looked up recently. A lookup compares the bytes too: another index may
+/// now be at the same address.
 struct Recent {
-  std::string_view name;  // view into the str, valid as long as it
+  std::string_view name;  // view into the str; valid as long as the str
   PyObject* str = nullptr;
 };
 using RecentNames = std::array<Recent, 64>;
-// On the heap, since an extension's thread storage is static, and a process has only about 2 KB of
-// it for all extensions.
+// On the heap: a process has only about 2 KB for the thread-local data of all extensions.
 thread_local RecentNames* recent_names = nullptr;
 
 RecentNames& names_of_thread() {
@@ -71,7 +70,7 @@ PyObject* field_name(std::string_view name) noexcept {
   if (const char* bytes = PyUnicode_AsUTF8AndSize(str, &size)) {
     recent = {{bytes, static_cast<std::size_t>(size)}, str};
   } else {
-    PyErr_Clear();  // has surrogates, so there is no UTF-8
+    PyErr_Clear();  // the name has surrogates, so it has no UTF-8 form
   }
   return str;
 }

@@ -8,24 +8,24 @@
 
 namespace shardwise::python {
 
-/// Makes a str from the bytes of a name of a field, key or path. Bytes that are not UTF-8 become
+/// Makes a str from the bytes of a field's name, a key or a path. Bytes that are not UTF-8 become
 /// surrogates, as in Python's file names.
-/// Lifetime: a new reference; null with Python's error set.
+/// Lifetime: returns a new reference; null with Python's error set.
 PyObject* new_name(std::string_view name) noexcept;
 
-/// Returns new_name() as an object. Errors: Python's.
+/// Returns new_name() as an object. Errors: exceptions from Python.
 nanobind::object name_object(std::string_view name);
 
 /// Returns the interned str of a field's name.
-/// Lifetime: a borrowed reference, which is never freed, since a data set has few names; null with
-///   Python's error set.
-/// @param name  the name in an index; its address is the key of a fast lookup.
+/// Lifetime: returns a borrowed reference; null with Python's error set. The str is never freed,
+/// since a data set has few names.
+/// @param name  a name in an index; its address is the key of a fast lookup.
 PyObject* field_name(std::string_view name) noexcept;
 
-/// The bytes of a str that is a name; the inverse of new_name().
+/// The bytes of a name given as a str; the inverse of new_name().
 class NameBytes {
  public:
-  /// Sets Python's error if `name` is not a str; then is_valid() returns false.
+  /// If `name` is not a str, sets Python's error, and is_valid() returns false.
   explicit NameBytes(PyObject* name) noexcept;
   ~NameBytes();
   NameBytes(const NameBytes&) = delete;
@@ -39,7 +39,7 @@ class NameBytes {
   std::string_view view_;
 };
 
-/// A name as a function's argument. Like new_name(), it accepts names that are not UTF-8.
+/// A function's argument that is a name. Like new_name(), it accepts names that are not UTF-8.
 struct NameArgument {
   std::string bytes;
 };

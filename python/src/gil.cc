@@ -18,7 +18,7 @@ GilAcquired::GilAcquired() noexcept {
 }
 
 GilAcquired::~GilAcquired() {
-  // If Python did not know the thread, this also frees its threading.local() values.
+  // if Python did not know the thread before, this also frees its threading.local() values
   call_python([&] { PyGILState_Release(state_); });
 }
 

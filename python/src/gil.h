@@ -4,14 +4,15 @@
 
 namespace shardwise::python {
 
-// Before Python 3.14, a thread that requests the GIL after the interpreter ended is ended with
-// pthread_exit(), which unwinds its stack. A noexcept frame on the way, as in slots and in
-// nanobind, ends the process. A destructor on the way may release an object that no longer exists.
-// Here such a thread waits until the process ends, as it does from Python 3.14 on.
+// Before Python 3.14, if a thread requests the GIL after the interpreter has ended, Python ends the
+// thread with pthread_exit(), which unwinds its stack. If the stack has a noexcept frame, as slots
+// and nanobind have, the process is terminated. A destructor on the stack may release an object
+// that no longer exists. With the classes below such a thread waits until the process ends, which
+// is Python's own behaviour from 3.14 on.
 
 [[noreturn]] void wait_for_end_of_process() noexcept;
 
-/// Releases the GIL of the calling thread while it lives.
+/// While it lives, the calling thread has released the GIL.
 /// REQUIRES: the GIL.
 class GilReleased {
  public:
@@ -24,9 +25,10 @@ class GilReleased {
   PyThreadState* const state_;
 };
 
-/// Holds the GIL while it lives. The thread may hold it already, or be unknown to Python.
-/// REQUIRES: Python code runs only inside call_python(), unless the thread ends before the
-///   interpreter does, as a loader's threads do.
+/// While it lives, the calling thread holds the GIL. It may have held it before, or be unknown to
+/// Python.
+/// REQUIRES: Python code runs only inside call_python(), except in threads that end before the
+/// interpreter does, e.g. those of a loader.
 class GilAcquired {
  public:
   GilAcquired() noexcept;
@@ -38,8 +40,8 @@ class GilAcquired {
   PyGILState_STATE state_{};
 };
 
-/// Waits until the process ends if its scope is left by unwinding. A catch handler cannot do that,
-/// because pthread_exit() must not start unwinding while an exception is handled.
+/// Its destructor waits until the process ends if the stack is being unwound. A catch handler
+/// cannot wait, as pthread_exit() must not start unwinding while an exception is handled.
 struct WaitUnlessDone {
   bool is_done = false;
   ~WaitUnlessDone() {
@@ -48,7 +50,7 @@ struct WaitUnlessDone {
 };
 
 /// Calls `function`, in which Python code may run and release the GIL.
-/// REQUIRES: `function` does not throw, and holds no Python object in an object with a destructor.
+/// REQUIRES: `function` does not throw, and holds no Python object by an object with a destructor.
 template <class Function>
 void call_python(const Function& function) {
   WaitUnlessDone guard;

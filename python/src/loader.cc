@@ -42,8 +42,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kSignalInterval{20};
 
-/// Loaders whose last reference was dropped in a loader's thread, by a function or by the garbage
-/// collector. A thread cannot wait for its own end, so separate threads end these loaders.
+/// Loaders whose last reference was dropped in one of the loader's threads, by a column's function
+/// or by the garbage collector. A thread cannot join itself, so separate threads destroy these
+/// loaders.
 class DroppedLoaders {
  public:
   static DroppedLoaders& get() {
@@ -66,7 +67,7 @@ class DroppedLoaders {
       none_left_.notify_all();
     }).detach();
   }
-  /// Waits until all have ended. REQUIRES: the GIL is not held.
+  /// Waits until all these loaders are destroyed. REQUIRES: the GIL is not held.
   void wait() {
     std::unique_lock lock(mutex_);
     none_left_.wait(lock, [&] { return count_ == 0; });
@@ -79,10 +80,10 @@ class DroppedLoaders {
 };
 
 /// The contents of a `shardwise._core.Loader`. The loader's threads may need the GIL for a column's
-/// function, so a wait for them must not hold it.
+/// function, so this class releases the GIL before it waits for them.
 class LoaderObject {
  public:
-  /// @param kept  Python objects that the loader uses without owning them.
+  /// @param kept  Python objects that the loader uses but does not own.
   LoaderObject(const MixedDataset& data, const Loader::Options& options,
                std::shared_ptr<Reducer> ranks, nb::object kept)
       : has_threads_(options.threads > 0), asked_(options.order.skip), kept_(std::move(kept)) {
@@ -93,7 +94,7 @@ class LoaderObject {
   LoaderObject(const LoaderObject&) = delete;
   LoaderObject& operator=(const LoaderObject&) = delete;
 
-  /// Ends the threads. Returns false if a call of another thread is not finished.
+  /// Ends the threads. Returns false if a call of another thread is running.
   bool close() noexcept {
     if (in_use_.exchange(true)) return false;
     std::unique_ptr<Loader> dropped = std::move(loader_);
@@ -107,7 +108,7 @@ class LoaderObject {
     return true;
   }
   [[nodiscard]] bool is_closed() const noexcept { return loader_ == nullptr; }
-  /// Returns the loader, for calls that any thread may make. Errors: InvalidArgument if it is
+  /// Returns the loader, for calls that are safe from any thread. Errors: InvalidArgument if it is
   /// closed.
   [[nodiscard]] Loader& loader() const {
     if (loader_) return *loader_;
@@ -119,7 +120,7 @@ class LoaderObject {
     Py_VISIT(kept_.ptr());
     return 0;
   }
-  /// Keeps the bad samples of a restored token: those that it leaves out, without those that this
+  /// Sets the bad samples of a restored token: those that it leaves out, except samples that the
   /// loader's own order skips.
   void set_bad_before(const SkipList& left_out) {
     bad_before_ = {};
@@ -139,16 +140,16 @@ class LoaderObject {
   friend class Use;
 
   const bool has_threads_;
-  const SkipList asked_;  // skipped by the order
-  SkipList bad_before_;   // of the token that was restored last
+  const SkipList asked_;  // samples that the order skips
+  SkipList bad_before_;   // bad samples of the token restored last
   nb::object kept_;
   std::unique_ptr<Loader> loader_;
   std::atomic<bool> in_use_{false};
 };
 
-/// Claims an object's loader for one thread.
-/// Errors: Unsupported if another call is not finished, or in a column's function; InvalidArgument
-///   if it is closed.
+/// Claims an object's loader for the calling thread.
+/// Errors: Unsupported if another call is running, or if called in a column's function;
+/// InvalidArgument if the loader is closed.
 class [[nodiscard]] Use {
  public:
   explicit Use(LoaderObject& object) : object_(object) {
@@ -166,7 +167,7 @@ class [[nodiscard]] Use {
     }
     if (object.is_closed()) {
       object.in_use_ = false;
-      (void)object.loader();  // throws
+      (void)object.loader();  // the loader is closed: this throws
     }
   }
   ~Use() { object_.in_use_ = false; }
@@ -179,7 +180,7 @@ class [[nodiscard]] Use {
   LoaderObject& object_;
 };
 
-/// Calls `work(loader)` in this thread without the GIL.
+/// Calls `work(loader)` in this thread, without the GIL.
 template <class Work>
 auto used(LoaderObject& object, const Work& work) {
   const Use use(object);
@@ -194,8 +195,8 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   return nb::inst_ready(self) ? held_by(self).traverse(visit, arg) : 0;
 }
 
-/// Called for all objects of a cycle before any of them is cleared. Afterwards no thread of the
-/// loader calls a Python function.
+/// Python calls this for all objects of a cycle before it clears any of them. Afterwards no thread
+/// of the loader calls a Python function.
 void finalize(PyObject* self) {
   if (nb::inst_ready(self)) held_by(self).close();
 }
@@ -212,7 +213,7 @@ PyType_Slot slots[] = {
     {0, nullptr},
 };
 
-/// Calls visit(field) for each option that is a whole number.
+/// Calls visit(field) for each option that is an integer.
 template <class Visit>
 void visit_numbers(const Visit& visit) {
   detail::visit_fields<Loader::Options>(
@@ -221,7 +222,7 @@ void visit_numbers(const Visit& visit) {
       });
 }
 
-/// Returns their names, each with its default and the maximum of its type.
+/// Returns the names of these options, each with its default and the maximum of its type.
 nb::dict numbers() {
   nb::dict all;
   visit_numbers([&]<class Value>(const detail::Field<Loader::Options, Value>& field) {
@@ -231,7 +232,7 @@ nb::dict numbers() {
   return all;
 }
 
-/// @param numbers  all options that are whole numbers, by name.
+/// @param numbers  all options that are integers, by name.
 void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Order& order,
           nb::handle length_rule, nb::handle mix, nb::handle memory, nb::handle ranks,
           const nb::kwargs& numbers) {
@@ -259,8 +260,8 @@ void make(LoaderObject* self, nb::handle data, const nb::list& columns, const Or
   new (self) LoaderObject(all.data, options, std::move(reducer), kept);
 }
 
-/// Waits until the next batch is ready, without taking it. If a signal's handler raises, no batch
-/// is lost, even if it became ready before the check for signals.
+/// Waits until the next batch is ready, and leaves it in the loader. If a signal's handler raises,
+/// the batch is thus not lost.
 void wait_for_batch(const LoaderObject& object, Loader& loader) {
   for (bool is_there = false; !is_there;) {
     if (object.has_threads()) {
@@ -308,7 +309,7 @@ nb::object text(std::string_view bytes) {
   return str;
 }
 
-/// Converts a statistic to Python; times become seconds.
+/// Converts a statistic to a Python object. Times become seconds.
 template <class Value>
 nb::object shown_in_python(const Value& value) {
   if constexpr (std::is_same_v<Value, std::chrono::nanoseconds>) {
@@ -335,7 +336,7 @@ nb::dict stats(const LoaderObject& self) {
   return all;
 }
 
-/// Returns true if the loader is then within an epoch.
+/// Restores a token. Returns true if the loader is then within an epoch.
 bool restore(LoaderObject& self, const std::string& text, bool allow_changes) {
   return used(self, [&](Loader& loader) {
     const ResumeToken token = ResumeToken::from_text(text);

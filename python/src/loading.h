@@ -15,15 +15,15 @@ struct BatchObject {
   Batch batch;
 };
 
-/// Makes a reducer that calls `ranks.all_reduce_sum`, a function of a list of whole numbers.
-/// Lifetime: `ranks` must outlive it.
+/// Makes a reducer that calls `ranks.all_reduce_sum` with a list of integers.
+/// Lifetime: `ranks` must outlive the reducer.
 /// REQUIRES: the GIL.
-/// Errors: InvalidArgument if the rank numbers are invalid.
+/// Errors: InvalidArgument if the rank or the number of ranks is invalid.
 std::shared_ptr<Reducer> python_reducer(nanobind::handle ranks);
 
-/// Makes a memory resource from `allocate(num_bytes)`. The function returns an object with
-/// data_ptr(), e.g. a torch tensor, which is kept until the memory is freed.
-/// Lifetime: `allocate` must live while memory is allocated.
+/// Makes a memory resource that calls `allocate(num_bytes)`. The result is an object with
+/// data_ptr(), e.g. a torch tensor. It is kept until the memory is freed.
+/// Lifetime: `allocate` must outlive all allocations.
 /// REQUIRES: the GIL.
 std::shared_ptr<std::pmr::memory_resource> python_memory(nanobind::handle allocate);
 

@@ -8,12 +8,12 @@
 
 namespace nb = nanobind;
 
-// The package's extension. Its public interface is in the Python files beside it.
+// The package's extension. The package's Python files define the public interface.
 NB_MODULE(_core, module) {
   using namespace shardwise::python;
   module.attr("version") = SHARDWISE_VERSION;
 #ifndef SHARDWISE_LEAK_WARNINGS
-  // If the interpreter ends while threads run, e.g. a spawned worker's, objects remain.
+  // If the interpreter ends while threads run, e.g. in a spawned worker, objects remain alive.
   nb::set_leak_warnings(false);
 #endif
   translate_errors();

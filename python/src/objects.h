@@ -18,31 +18,31 @@
 namespace shardwise::python {
 
 /// Warns once if samples are requested in an order for which the data set's cache is too small.
-/// Threads: with the GIL.
+/// Threads: requires the GIL.
 class CacheWatch {
  public:
-  /// Counts samples that were requested by number.
+  /// Counts samples requested by number.
   void asked(std::uint64_t count = 1) noexcept { asked_ += count; }
   /// Counts a sample whose shard was not local.
-  /// Errors: the warning, if Python turns warnings into exceptions.
+  /// Errors: raises the warning if Python turns warnings into exceptions.
   void missed(const Dataset& data);
-  /// Suppresses the warning, since the same one was given elsewhere.
+  /// Suppresses the warning, since the user has got the same one elsewhere.
   void silence() noexcept { is_silent_ = true; }
 
  private:
   std::uint64_t asked_ = 0;
   std::uint64_t missed_ = 0;
-  std::uint64_t gone_before_ = 0;  ///< shards that were evicted or bypassed before
+  std::uint64_t gone_before_ = 0;  ///< number of shards evicted or bypassed before the first miss
   bool is_silent_ = false;
 };
 
 /// The contents of a `shardwise.Dataset`.
 struct DatasetObject {
   Dataset data;
-  /// Arguments from which open_again() of shardwise.references opens it in another process: a tuple
-  /// of plain values, or None if that is impossible.
+  /// A tuple of plain values with which open_again() of shardwise.references opens the data in
+  /// another process. It is None if that is impossible.
   nanobind::object opening;
-  /// How this view was made from the opened data: a tuple of steps, empty for all of it.
+  /// The steps that made this view from the opened data; empty for all of the data.
   nanobind::tuple steps;
   CacheWatch watch{};
 };
@@ -50,26 +50,26 @@ struct DatasetObject {
 /// The contents of a `shardwise.Sample`.
 struct SampleObject {
   Sample sample;
-  nanobind::object dataset;  ///< the sample's dataset
-  /// The sample's number in the mixture that it was taken from.
+  nanobind::object dataset;  ///< the dataset of the sample
+  /// Number of the sample in the mixture that it was taken from.
   std::optional<std::uint64_t> number = std::nullopt;
 };
 
 /// The contents of a `shardwise.ShardCache`.
 struct CacheObject {
   std::shared_ptr<ShardCache> cache;
-  /// Pairs of names and values from which another process makes the same cache; None if that is
-  /// impossible.
+  /// Pairs of names and values with which another process makes the same cache. It is
+  /// None if that is impossible.
   nanobind::object given;
-  /// The function that resolves URLs, which the cache's fetchers hold as well; null without one.
+  /// The function that resolves URLs, or null. The cache's fetchers also refer to it.
   Kept resolve = nullptr;
-  /// Reference counts of `resolve` and of the fetchers when only this object had the cache.
+  /// Reference counts of `resolve` and of the fetchers while only this object has the cache.
   long num_resolve = 0;
   long num_fetchers = 0;
 };
 
-/// Makes a Python object for a sample of `dataset`. A new reference; null with Python's error set.
-/// @param number  the sample's number in a mixture that `dataset` is a part of.
+/// Makes a Python object for a sample. Returns a new reference; null with Python's error set.
+/// @param number  the sample's number in a mixture with `dataset` as a part.
 PyObject* new_sample(Sample&& sample, PyObject* dataset,
                      std::optional<std::uint64_t> number = std::nullopt) noexcept;
 
@@ -80,19 +80,19 @@ nanobind::object samples_of(nanobind::handle dataset, nanobind::handle numbers);
 /// Converts a value of a query or a column to None, int, float, str or bytes.
 nanobind::object value_object(const Query::Value& value);
 
-/// Returns the dataset in an argument from Python. Errors: TypeError.
+/// Returns the Dataset that a Python argument contains. Errors: TypeError.
 const Dataset& dataset_of(nanobind::handle dataset);
 
-/// Returns the contents of a Dataset argument from Python. Errors: TypeError.
+/// Returns the contents of a Python argument that is a Dataset. Errors: TypeError.
 DatasetObject& dataset_object_of(nanobind::handle dataset);
 
-/// Returns the sample at `number`. Releases the GIL if its shard must be opened or fetched.
-/// Errors: as Dataset's operator[]; as CacheWatch::missed().
+/// Returns sample `number`. Releases the GIL if the shard must be opened or fetched.
+/// Errors: those of Dataset's operator[] and of CacheWatch::missed().
 Sample sample_at(DatasetObject& object, std::uint64_t number);
 
-/// Returns the contents of an object of this module. It checks that the object's __init__() has
-/// run, which nanobind does not check for slots of types.
-/// Errors: TypeError if it has not.
+/// Returns the contents of an object of this module. Checks that the object's __init__() has run:
+/// nanobind does not check this for slots of types.
+/// Errors: TypeError if __init__() has not run.
 template <class Held>
 Held& held_in(PyObject* self) {
   if (!nanobind::inst_ready(self)) throw_not_made(self);

@@ -32,7 +32,8 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   options.access = parse_access(access);
   if (cache != nullptr) {
     options.cache = cache->cache;
-    // A background fetch thread must not request the GIL when the interpreter ends.
+    // With a resolve function, fetch threads need the GIL. No fetch must still run in the
+    // background when the interpreter ends.
     options.wait_for_whole_shards = cache->given.is_none();
   }
   options.max_open_shards = max_open_shards;
@@ -45,7 +46,7 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
   for (const std::string& column : columns) {
     options.index_cache.build.content.columns.push_back(parse_column(column));
   }
-  std::vector<std::string> empty;  // columns without any value in an index built now
+  std::vector<std::string> empty;  // columns of the new index for which no sample has a value
   options.index_cache.on_built = [&](const std::string&, const SourceList&,
                                      const BuildReport& report) {
     for (std::size_t i = 0; i < report.without_value.size(); ++i) {
@@ -63,7 +64,7 @@ DatasetObject open(const std::vector<std::string>& sources, const std::string& a
     }
     return Dataset::open_lazily(sources.front(), options);
   });
-  // An existing index has only the columns that it was built with.
+  // An existing index may lack requested columns.
   const std::vector<Index::Column>& there = data.index().content().columns;
   for (const Index::Column& column : options.index_cache.build.content.columns) {
     if (std::ranges::find(there, column) == there.end()) {

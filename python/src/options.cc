@@ -36,7 +36,7 @@ void take(std::string_view option, nb::handle value, Enum& to) {
   to = *choice;
 }
 
-/// Reads a number (for a square) or (height, width); None leaves `to` unchanged.
+/// Reads a number, for a square, or (height, width). Keeps `to` if the value is None.
 void take(std::string_view option, nb::handle value, ImageTransform::Size& to) {
   if (value.is_none()) return;
   std::pair<std::size_t, std::size_t> sides;
@@ -55,7 +55,7 @@ void take(std::string_view option, nb::handle value, ImageTransform::Range& to) 
   to = {range.first, range.second};
 }
 
-/// Reads three values, or one for all three.
+/// Reads three values, or one value for all three.
 template <class T>
 void take(std::string_view option, nb::handle value, std::array<T, 3>& to) {
   T one{};
@@ -66,12 +66,12 @@ void take(std::string_view option, nb::handle value, std::array<T, 3>& to) {
   }
 }
 
-/// Reads a Python record that has an attribute for each field.
+/// Reads a Python record with an attribute for each field.
 template <detail::HasFields Owner>
 void take(std::string_view option, nb::handle record, Owner& to);
 template <class Owner>
 void take(std::string_view option, nb::handle record, std::optional<Owner>& to) {
-  Owner made;  // with clang 14, emplace() fails: the class is not complete for std::optional yet
+  Owner made;  // not emplace(): clang 14 takes the class for incomplete here
   take(option, record, made);
   to = made;
 }
@@ -81,7 +81,7 @@ Owner from_record(nb::handle record) {
   Owner made;
   detail::visit_fields<Owner>([&]<class Value>(const detail::Field<Owner, Value>& field) {
     const nb::object value = record.attr(std::string(field.name).c_str());
-    if (!field.text.value.empty()) {  // a nested record; None means its default
+    if (!field.text.value.empty()) {  // this field is a record; None keeps its default
       if (value.is_none()) return;
       const std::string type(field.text.value);
       const nb::module_ transforms = nb::module_::import_("shardwise.transforms");

@@ -15,8 +15,9 @@
 
 namespace shardwise::python {
 
-// Converts the records of shardwise.transforms and shardwise.loader to those of the C++ library.
-// Errors: InvalidArgument, naming the option, if a value has the wrong type.
+// Conversions of the records of shardwise.transforms and shardwise.loader to those of the C++
+// library.
+// Errors: InvalidArgument, with the option's name, if a value has the wrong type.
 
 ImageTransform image_transform(nanobind::handle record);
 ImageDecoding image_decoding(nanobind::handle record);
@@ -28,7 +29,7 @@ Loader::Mix image_mix(nanobind::handle record);
 /// Returns the value's repr(), shortened, for error texts.
 std::string shown(nanobind::handle value);
 
-/// Parses a dtype by its NumPy name, e.g. "float32". Errors: InvalidArgument, which lists all
+/// Returns the dtype with this NumPy name, e.g. "float32". Errors: InvalidArgument, which lists all
 /// names.
 DType parse_dtype(std::string_view name);
 

@@ -28,7 +28,7 @@ namespace shardwise::python {
 
 namespace {
 
-/// Returns the name of an option's type in signatures.
+/// Returns the name of an option's Python type, for signatures.
 template <class Value>
 constexpr const char* python_type() {
   if (std::is_same_v<Value, bool>) return "bool";
@@ -40,7 +40,7 @@ template <class Value>
 concept HasPythonType = python_type<Value>()
 != nullptr;
 
-/// Reads the value of an option. Errors: TypeError for a wrong type; InvalidArgument.
+/// Reads an option's value. Errors: TypeError for a wrong type; InvalidArgument.
 template <class Value>
 void take(std::string_view option, nb::handle value, Value& to) {
   const auto refuse = [&](const char* type) {
@@ -57,13 +57,14 @@ void take(std::string_view option, nb::handle value, Value& to) {
     to = *choice;
   } else if constexpr (std::is_same_v<Value, SkipList>) {
     for (const std::uint64_t sample : plain_numbers(value)) to.add_sample(sample);
-  } else if constexpr (!HasPythonType<Value>) {  // skips the kind, and options of mix() alone
+  } else if constexpr (!HasPythonType<Value>) {  // ignore the kind, and options that only mix()
+                                                 // sets
   } else if (!nb::try_cast(value, to)) {
     refuse(python_type<Value>());
   }
 }
 
-/// Moves the entries of `options` that are fields of `owner` into it.
+/// Moves the fields of `owner` out of `options` into it.
 template <detail::HasFields Owner>
 void take_fields(nb::dict& options, Owner& owner) {
   detail::visit_fields<Owner>([&](const auto& field) {
@@ -74,7 +75,7 @@ void take_fields(nb::dict& options, Owner& owner) {
   });
 }
 
-/// @param given  options by name; None for the default of an option that only some kinds have.
+/// @param given  options by name; None means the default, for options that only some kinds have.
 Order make_order(const std::string& kind, const nb::kwargs& given) {
   Order order{.kind = parse_order_kind(kind)};
   nb::dict options;
@@ -119,7 +120,7 @@ void add_fields(nb::dict& all, const Owner& owner) {
   });
 }
 
-/// Returns the arguments of make_order(): the common options, and those of the order's kind.
+/// Returns the arguments with which make_order() makes this order.
 nb::dict arguments(const Order& order) {
   nb::dict all;
   all["kind"] = std::string(name_of(order.kind));
@@ -151,7 +152,7 @@ std::string signature() {
   return text + ") -> None";
 }
 
-/// Returns a line of help per option.
+/// Returns one line of help per option.
 std::string words() {
   std::string text;
   detail::visit_fields<Order>([&](const auto& field) {
@@ -175,7 +176,7 @@ std::string shown_in_python(const Order& order) {
   return text + ")";
 }
 
-/// Returns a mixture that applies the order's own kind in each data set.
+/// Returns a mixture. Within each data set it uses the kind of `order`.
 Mixture mixture(const MixedDataset& data, const std::vector<double>& weights, const Order& order) {
   using Inner = std::variant<Chunked, Sharded, Sequential>;
   const auto inner = std::visit(
@@ -231,7 +232,7 @@ SampleSet sample_set(nb::handle data) {
 }
 
 void add_orders(nb::module_& module) {
-  // nanobind keeps the pointers, so the texts are static.
+  // static, since nanobind keeps the pointers
   static const std::string init_signature = signature();
   static const std::string doc =
       "Which sample comes when, whichever rank reads it: a value, the same on every rank.\n\n"

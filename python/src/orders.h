@@ -7,19 +7,19 @@
 
 namespace shardwise::python {
 
-/// Returns the samples for an order: of a Dataset, a mix() of them, a whole number, or any object
-/// with a length. Errors: TypeError, InvalidArgument.
+/// Returns the samples for an order from a Dataset, a mix() of datasets, an int, or any object with
+/// a length. Errors: TypeError, InvalidArgument.
 SampleSet sample_set(nanobind::handle data);
 
-/// True if `data` was returned by mix().
+/// Whether `data` was returned by mix().
 bool is_mixed(nanobind::handle data);
-/// Returns the Python objects of the data sets in a mix(), or a single Dataset.
+/// Returns the Python objects of the datasets in a mix(), or of the single dataset.
 nanobind::tuple parts_of(nanobind::handle data);
 /// Errors: TypeError if a part is not a Dataset.
 MixedDataset mixed_dataset(const nanobind::tuple& parts);
 
-/// Returns the order over `data`. For a mix() with weights, it applies the order's kind in each
-/// data set.
+/// Returns the order for `data`. For a mix() with weights, the result draws from the datasets and
+/// uses the given order's kind within each.
 /// Errors: InvalidArgument for a kind that cannot be mixed.
 Order order_over(nanobind::handle data, Order order);
 

@@ -41,7 +41,7 @@ ErrorCode code_or_any(nb::handle exception) noexcept {
 
 bool may_be_bad_value(const nb::python_error& error) noexcept {
   if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) return false;
-  // The program itself causes these, whatever the value.
+  // The program causes these exceptions, whatever the value is.
   for (PyObject* const kind : {PyExc_NameError, PyExc_ImportError, PyExc_SyntaxError,
                                PyExc_SystemError, PyExc_ReferenceError}) {
     if (error.matches(kind)) return false;
@@ -56,13 +56,13 @@ bool may_be_bad_value(const nb::python_error& error) noexcept {
 std::string text_or_none(nb::handle exception) noexcept {
   try {
     return text_of(exception);
-  } catch (...) {  // its __str__ raised
+  } catch (...) {  // the exception's own __str__ raised
     return "an exception of Python that has no text";
   }
 }
 
-/// Returns the exception, or a RuntimeError in place of a StopIteration, as generators raise it. A
-/// StopIteration would silently end the loop over the batches.
+/// Returns the exception. Replaces a StopIteration, which would silently end a loop over batches,
+/// by a RuntimeError, as Python does for generators.
 nb::object passable(const nb::python_error& error) {
   nb::object exception = nb::borrow(error.value());
   if (!error.matches(PyExc_StopIteration)) return exception;
@@ -73,11 +73,11 @@ nb::object passable(const nb::python_error& error) {
 
 thread_local bool is_foreign = false;
 
-/// Keeps Python's thread state of a foreign thread between its uses of the GIL.
+/// Keeps the Python thread state of a foreign thread while the thread does not use the GIL.
 class ThreadState {
  public:
   ThreadState() {
-    if (PyGILState_GetThisThreadState() != nullptr) return;  // a thread that Python knows
+    if (PyGILState_GetThisThreadState() != nullptr) return;  // Python knows this thread already
     call_python([&] { state_ = PyGILState_Ensure(); });
     PyEval_SaveThread();
     is_kept_ = true;
@@ -102,7 +102,7 @@ class ThreadState {
 
 Kept keep(nb::object object) {
   return {object.release().ptr(), [](PyObject* kept) {
-            if (Py_IsInitialized() == 0) return;  // the process ends, and Python is gone
+            if (Py_IsInitialized() == 0) return;  // the interpreter has ended, and the process will
             const GilAcquired acquired;
             call_python([&] { Py_DECREF(kept); });
           }};

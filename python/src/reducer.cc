@@ -21,7 +21,7 @@ namespace shardwise::python {
 
 namespace {
 
-/// Returns a whole number of any size modulo 2^64.
+/// Returns an int of any size modulo 2^64.
 std::int64_t word_of(nb::handle number) {
   if (PyIndex_Check(number.ptr()) == 0) {
     throw nb::type_error("all_reduce_sum() has to give a list of whole numbers");
@@ -86,7 +86,7 @@ class PythonReducer final : public Reducer {
   const std::uint64_t local_world_size_;
 };
 
-/// Checks the size and device of objects that report them, as tensors do. Errors: InvalidArgument.
+/// Checks size and device of objects that report them, e.g. tensors. Errors: InvalidArgument.
 void require_room(nb::handle made, std::size_t size) {
   const auto given = nb::getattr(made, "nbytes", nb::int_(size));
   std::size_t num_bytes = 0;
@@ -95,7 +95,7 @@ void require_room(nb::handle made, std::size_t size) {
                           std::to_string(num_bytes) + " bytes instead of " + std::to_string(size),
                           "memory= is called with a number of bytes, and has to give so many");
   }
-  const nb::object device = nb::getattr(made, "device", nb::str("cpu"));  // in NumPy, a text
+  const nb::object device = nb::getattr(made, "device", nb::str("cpu"));  // a str in NumPy
   const auto kind = nb::cast<std::string>(nb::str(nb::getattr(device, "type", device)));
   if (kind == "cpu") return;
   throw InvalidArgument("memory of a batch is on the device " + kind, "",
@@ -130,7 +130,8 @@ class PythonMemory final : public std::pmr::memory_resource {
     return memory;
   }
   void do_deallocate(void* memory, std::size_t, std::size_t) override {
-    Kept block;  // freed after the lock is released, since freeing waits for the GIL
+    Kept block;  // declared before the lock, which must be released first: freeing waits for the
+                 // GIL
     const std::lock_guard lock(mutex_);
     const auto found = blocks_.find(memory);
     block = std::move(found->second);

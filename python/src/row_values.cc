@@ -13,7 +13,7 @@ namespace shardwise::python {
 
 namespace {
 
-/// A view of an object's buffer, released on destruction.
+/// A view of an object's buffer. The destructor releases the view.
 class Buffer {
  public:
   explicit Buffer(nb::handle object) {
@@ -29,8 +29,7 @@ class Buffer {
   [[nodiscard]] std::vector<std::int64_t> shape() const {
     return {view_.shape, view_.shape + view_.ndim};
   }
-  /// Returns the format, e.g. "f4", without the sign of the byte order, which must be the
-  /// machine's.
+  /// Returns the buffer's format, e.g. "f4", without the byte order, which must be the machine's.
   [[nodiscard]] std::string_view format() const noexcept {
     std::string_view format = view_.format == nullptr ? "B" : view_.format;
     if (!format.empty() && std::string_view("@=<").find(format[0]) != std::string_view::npos) {
@@ -64,7 +63,7 @@ bool is_of_type(const Buffer& buffer, DType dtype) {
     case DType::kUInt16:
     case DType::kUInt32:
     case DType::kUInt64:
-    case DType::kBFloat16:  // as its bits, since NumPy lacks it
+    case DType::kBFloat16:  // bfloat16 as its bits, since NumPy lacks the type
       return is_one_of(format, "BHILQN");
     case DType::kInt8:
     case DType::kInt16:
@@ -96,7 +95,7 @@ std::string text_of(const std::vector<std::int64_t>& shape) {
                  "declare the column without a shape if rows differ");
 }
 
-/// Writes bytes that are the raw memory of values.
+/// Writes a row from bytes that are the raw memory of its values.
 void write_bytes(const Buffer& buffer, const RowType& type, columns::Row& row) {
   const std::size_t value_bytes = size_of(type.dtype);
   if (!type.shape && buffer.size_bytes() % value_bytes == 0) {
@@ -160,8 +159,8 @@ bool is_whole(DType dtype) {
   }
 }
 
-/// Makes a NumPy array from an object without a buffer: tensors and the like unchanged, numbers and
-/// lists with the column's type.
+/// Makes a NumPy array from an object without a buffer. Keeps the type of tensors and other arrays;
+/// converts numbers and lists to the column's type.
 nb::object as_array(nb::handle object, DType dtype) {
   const nb::module_ numpy = nb::module_::import_("numpy");
   if (nb::hasattr(object, "__array__")) {
@@ -180,7 +179,7 @@ nb::object as_array(nb::handle object, DType dtype) {
   }
   const nb::object own = numpy.attr("asarray")(object);
   const bool is_empty =
-      nb::cast<std::size_t>(own.attr("size")) == 0;  // NumPy gives it the type float
+      nb::cast<std::size_t>(own.attr("size")) == 0;  // an empty list has NumPy's type float
   if (is_whole(dtype) && !is_empty &&
       nb::cast<std::string>(own.attr("dtype").attr("kind")) == "f") {
     throw InvalidArgument("a row has values of another type than its column",
@@ -191,7 +190,7 @@ nb::object as_array(nb::handle object, DType dtype) {
   return numpy.attr("asarray")(object, nb::str(name.data(), name.size()));
 }
 
-/// Writes the most common results without NumPy: a float or an int for a column of single numbers.
+/// Writes a float or an int to a column of single numbers, the most common case, without NumPy.
 bool write_number(nb::handle result, const RowType& type, columns::Row& row) {
   if (!type.shape || !type.shape->empty()) return false;
   if (PyFloat_CheckExact(result.ptr()) && type.dtype == DType::kFloat64) {

@@ -27,13 +27,13 @@ namespace shardwise::python {
 
 namespace {
 
-// Set when the module is made, and valid as long as the module.
+// Set when the module is made. Valid as long as the module.
 nb::handle sample_type;
 
 SampleObject& held_by(PyObject* self) { return held_in<SampleObject>(self); }
 
-/// The field for the memoryview that is being made. A Sample gives its buffer only for that, since
-/// as a whole it has several fields.
+/// The field for which a memoryview is being made. Otherwise a Sample exposes no buffer, since it
+/// has several fields.
 thread_local std::optional<std::string_view> shown;
 
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
@@ -43,12 +43,12 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
                     "a Sample is not one run of bytes: ask for a field, as sample[\"jpg\"]");
     return -1;
   }
-  // PyBuffer_FillInfo takes a non-const pointer, but the view is read-only.
+  // PyBuffer_FillInfo takes a non-const pointer, but makes a read-only view.
   return PyBuffer_FillInfo(view, self, const_cast<char*>(shown->data()),
                            static_cast<Py_ssize_t>(shown->size()), /*readonly=*/1, flags);
 }
 
-/// Makes a read-only memoryview of the bytes that keeps the sample alive. A new reference.
+/// Makes a read-only memoryview of the bytes that keeps the sample alive. Returns a new reference.
 PyObject* new_view(PyObject* self, std::string_view bytes) noexcept {
   shown = bytes;
   PyObject* view = PyMemoryView_FromObject(self);
@@ -56,12 +56,12 @@ PyObject* new_view(PyObject* self, std::string_view bytes) noexcept {
   return view;
 }
 
-/// Returns the position of a field. Throws like Sample if the sample does not have it.
+/// Returns the number of a field. Throws as Sample does if the sample lacks it.
 std::size_t place_of(const Sample& sample, std::string_view field) {
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
     if (sample.field(i).name == field) return i;
   }
-  (void)sample[field];  // throws
+  (void)sample[field];  // the field does not exist: this throws
   return 0;
 }
 
@@ -106,7 +106,8 @@ nb::list field_names(const SampleObject& self) {
   return names;
 }
 
-/// Copies the bytes of field `i`; a truncated shard cannot end the process meanwhile.
+/// Copies the bytes of field `i`. If the shard is truncated meanwhile, this throws and the process
+/// continues.
 nb::object copied(const Sample& sample, std::size_t i) {
   const std::string_view bytes = sample.field(i).bytes;
   nb::object copy =
@@ -114,7 +115,7 @@ nb::object copied(const Sample& sample, std::size_t i) {
   if (!copy.is_valid()) nb::raise_python_error();
   auto* to = reinterpret_cast<std::byte*>(PyBytes_AsString(copy.ptr()));
   constexpr std::size_t kLong = std::size_t{1}
-                                << 18;  // bytes whose copying others need not wait for
+                                << 18;  // in bytes; larger fields are copied without the GIL
   if (bytes.size() < kLong) {
     detail::SampleAccess::copy_unchanged(sample, i, {to, bytes.size()});
   } else {
@@ -130,7 +131,7 @@ nb::object copied_field(const Sample& sample, nb::handle name) {
   return copied(sample, place_of(sample, field.view()));
 }
 
-/// Raises json.JSONDecodeError with the position of the wrong character.
+/// Raises json.JSONDecodeError with the position of the first invalid character.
 [[noreturn]] void raise_not_json(nb::handle bytes, const JsonFault& fault) {
   const nb::object text = bytes.attr("decode")("utf-8", "replace");
   const nb::bytes front(PyBytes_AsString(bytes.ptr()), fault.offset);
@@ -140,13 +141,13 @@ nb::object copied_field(const Sample& sample, nb::handle name) {
   nb::raise_python_error();
 }
 
-/// Errors: json.JSONDecodeError, if the text is not JSON by the library's rules.
+/// Raises json.JSONDecodeError if the text is not JSON by the library's rules.
 void require_json(const nb::bytes& text) {
   const std::string_view bytes(PyBytes_AsString(text.ptr()), nb::len(text));
   if (const auto fault = json_fault(bytes)) raise_not_json(text, *fault);
 }
 
-/// Reads a field with Python's json, if it is JSON by the library's rules.
+/// Parses a field with Python's json. Requires JSON by the library's rules.
 nb::object json_of(const Sample& sample, nb::handle name) {
   const auto field = nb::borrow<nb::bytes>(copied_field(sample, name));
   require_json(field);

@@ -15,11 +15,11 @@ namespace shardwise::python {
 
 namespace {
 
-/// Finds bools and masked arrays among numbers. The dtypes of NumPy, pandas, torch and others show
-/// if arrays and their elements are bools.
+/// Finds bools and masked arrays among numbers. The dtypes of NumPy, pandas, torch and other
+/// libraries show whether an array or its elements are bools.
 class MaskFinder {
  public:
-  /// Errors: TypeError if the object is a bool, an array of bools, or a masked array of NumPy.
+  /// Throws TypeError if the object is a bool, an array of bools, or a masked array of NumPy.
   void refuse(nb::handle object) {
     if (PyBool_Check(object.ptr()) != 0) throw_is_bool();
     const nb::object dtype = nb::getattr(object, "dtype", nb::none());
@@ -45,8 +45,8 @@ class MaskFinder {
     nb::raise_python_error();
   }
 
-  /// NumPy and pandas have the kind "b". Others have no kind but a name, e.g. "torch.bool" and
-  /// "Boolean".
+  /// dtypes of NumPy and pandas have the kind "b". Others have no kind, but a name such as
+  /// "torch.bool" or "Boolean".
   static bool is_of_bools(nb::handle dtype) {
     const nb::object kind = nb::getattr(dtype, "kind", nb::none());
     if (nb::isinstance<nb::str>(kind)) return nb::cast<std::string>(kind) == "b";
@@ -54,8 +54,8 @@ class MaskFinder {
     return name.find("bool") != std::string::npos || name.find("Bool") != std::string::npos;
   }
 
-  nb::object of_numbers_;  // a dtype checked before
-  nb::object plain_;       // the type that had it
+  nb::object of_numbers_;  // a dtype known to be of numbers
+  nb::object plain_;       // the type of the object with that dtype
 };
 
 Py_ssize_t index_of(nb::handle number, MaskFinder& masks) {
@@ -65,7 +65,7 @@ Py_ssize_t index_of(nb::handle number, MaskFinder& masks) {
   return value;
 }
 
-/// Resolves a negative number from the end, as in a list. Numbers out of range stay so.
+/// Resolves a negative number, which counts from the end as in a list. Does not check the range.
 std::uint64_t counted_from_end(Py_ssize_t number, std::uint64_t size) noexcept {
   return number < 0 ? static_cast<std::uint64_t>(number) + size
                     : static_cast<std::uint64_t>(number);
@@ -78,7 +78,7 @@ std::uint64_t checked(Py_ssize_t number, const Dataset& data) {
   return counted;
 }
 
-/// Throws like an int of Python that is too large.
+/// Raises Python's error for an int that is too large.
 [[noreturn]] void throw_too_large(std::uint64_t number) {
   PyErr_Format(PyExc_IndexError, "no such sample: sample %llu",
                static_cast<unsigned long long>(number));
@@ -101,11 +101,11 @@ bool take_buffer(nb::handle numbers, const Dataset& data, std::vector<std::uint6
 }  // namespace
 
 bool is_masked_array(nb::handle object) {
-  static PyObject* plain = nullptr;  // last type found not to be masked; never freed
+  static PyObject* plain = nullptr;  // last type found to be unmasked; never freed
   if (object.type().is(plain)) return false;
   const nb::object name = nb::str("numpy.ma");
   const auto module = nb::steal(PyImport_GetModule(name.ptr()));
-  if (!module.is_valid()) {  // a module that is not imported has made no array
+  if (!module.is_valid()) {  // no object can be of a module that is not imported
     PyErr_Clear();
     return false;
   }

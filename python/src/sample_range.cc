@@ -22,7 +22,7 @@ namespace shardwise::python {
 
 namespace {
 
-/// The result of `Dataset.samples()`: an iterator over samples that prefetches their records and
+/// The result of `Dataset.samples()`: an iterator over samples, which prefetches their records and
 /// bytes.
 class SampleIterator {
  public:
@@ -59,7 +59,7 @@ class SampleIterator {
     }
   }
 
-  /// Moves to the next sample. Releases the GIL if a shard may have to be opened.
+  /// Moves to the next sample. Releases the GIL if this may open a shard.
   void step() {
     const std::size_t turn = turn_++;
     if (range_.has_next_at_hand()) return advance();
@@ -78,7 +78,7 @@ class SampleIterator {
   const std::vector<std::uint64_t> numbers_;
   detail::SampleRange range_;
   std::optional<detail::SampleRange::Iterator> at_;
-  std::size_t turn_ = 0;  // position in numbers_ of the next sample
+  std::size_t turn_ = 0;  // position of the next sample in numbers_
   std::atomic<bool> is_used_{false};
 };
 

@@ -37,22 +37,23 @@ namespace {
 
 using SamplerPointer = std::unique_ptr<Sampler>;
 
-/// The contents of a `shardwise.Sampler`: the beginning of its epoch. Iterators have their own
-/// copies.
+/// The contents of a `shardwise.Sampler`: a sampler at the beginning of its epoch. Each iterator
+/// has its own copy.
 struct SamplerObject {
   SamplerPointer sampler;
-  /// The data it was made of, for pickling: a Dataset, a mix() of several, or a length.
+  /// The data of the sampler, for pickling: a Dataset, a mix() of datasets, or a length.
   nb::object data;
-  Order order{};  ///< the given one; over a mix() with weights, the sampler has another
+  Order order{};  ///< the order as given; for a mix() with weights, the sampler's own order differs
   std::uint64_t global_batch_size = 0;
 };
 
-/// The contents of an iterator over a sampler; with a rule, over its batches.
+/// The contents of an iterator over a sampler, or over its batches if it has a `rule`.
 struct IteratorObject {
   SamplerPointer sampler;
   std::optional<BatchRule> rule = std::nullopt;
   BatchPlan plan{};
-  /// How the consumer groups the samples. All ranks must have the same number of such batches.
+  /// How the consumer groups the samples into batches. All ranks must have the same number of
+  /// batches.
   std::optional<BatchRule> cut = std::nullopt;
 };
 
@@ -97,15 +98,15 @@ PyType_Slot iterator_slots[] = {
     {0, nullptr},
 };
 
-/// Returns a token for the samples so far, assuming that every rank took as many.
+/// Returns a token for the samples so far, assuming that every rank has taken the same number.
 ResumeToken token_of(const IteratorObject& it) {
   if (!it.rule) return it.sampler->token();
   if (it.plan.size_at(it.sampler->position()) == 0) return BatchPlan::token_at_end(*it.sampler);
   return it.plan.token_after(*it.sampler, it.plan.batches_before(it.sampler->position()));
 }
 
-/// Returns the same as text; None in the middle of a step of balanced bytes, where no token can
-/// stand.
+/// Returns that token as text. Returns None within a step of balanced bytes, where there is no
+/// token.
 nb::object token_if_any(const IteratorObject& it) {
   try {
     return nb::cast(token_of(it).to_text());
@@ -143,7 +144,7 @@ T entry(const nb::dict& state, const char* name) {
   return value;
 }
 
-/// Returns the position of `it` after as many steps or batches as the rank `other`, which delivered
+/// Returns where `it` is after the number of steps or batches in which rank `other` delivered
 /// `position` samples.
 std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint64_t position) {
   const Sampler& sampler = *it.sampler;
@@ -160,7 +161,7 @@ std::uint64_t same_step(const IteratorObject& it, std::uint64_t other, std::uint
                                                 : std::min(position, sampler.size());
 }
 
-/// Returns a token of a state: of its beginning, or of the position of all ranks.
+/// Returns a token in a state: that of the state's beginning, or that of all ranks' position.
 ResumeToken token_in(const nb::dict& state, const char* name) {
   const auto text = entry<std::optional<std::string>>(state, name);
   if (text) return ResumeToken::from_text(*text);
@@ -170,16 +171,16 @@ ResumeToken token_in(const nb::dict& state, const char* name) {
                  "state between steps");
 }
 
-/// True if batches must be even, but no batch of `it` begins at the position of the rank `other`.
-/// Then the batch size has changed.
+/// True if batches must be even, but rank `other` has no batch that begins at `position`. The batch
+/// size has then changed.
 bool has_other_batches(const IteratorObject& it, std::uint64_t other, std::uint64_t position) {
   return it.rule && it.rule->even &&
          !BatchPlan(*it.sampler->for_rank(other), *it.rule).has_border_at(position);
 }
 
-/// Moves to the position that state_of() saved. If the ranks are the same, this rank's own position
-/// counts. Otherwise, and for even batches of another size, the token counts: the position of all
-/// ranks, if they stepped together.
+/// Moves to the position that state_of() saved. With the same number of ranks, this is the rank's
+/// own position. Otherwise, and for even batches of another size, it is the token's position, to
+/// which all ranks had advanced together.
 void move_to_state(const IteratorObject& it, const nb::dict& state) {
   Sampler& sampler = *it.sampler;
   const auto epoch = entry<std::uint64_t>(state, "epoch");
@@ -194,7 +195,7 @@ void move_to_state(const IteratorObject& it, const nb::dict& state) {
     token = token_in(state, "token");
     sampler.resume(token);
   }
-  if (token.epoch != epoch) {  // the token's epoch has no samples left
+  if (token.epoch != epoch) {  // the token of the end of an epoch is the beginning of the next
     sampler.set_epoch(epoch);
     sampler.seek(sampler.size());
   } else if (goes_by_own) {
@@ -216,13 +217,13 @@ void load_state(IteratorObject& it, const nb::dict& state) {
   it = std::move(moved);
 }
 
-/// Returns this process's rank and the number of ranks, as set by its launcher.
+/// Returns this process's rank and the number of ranks, as the launcher has set them.
 std::pair<int, int> ranks_of_launcher() {
   const RankEnvironment found = rank_environment();
   return {found.rank, found.world_size};
 }
 
-/// Refuses a DataLoader that would lose or repeat samples, if torch is imported.
+/// If torch is imported, refuses a DataLoader that would lose or repeat samples.
 /// Errors: InvalidArgument.
 void refuse_readers(nb::handle sampler) {
   const nb::dict modules = nb::module_::import_("sys").attr("modules");
@@ -230,7 +231,8 @@ void refuse_readers(nb::handle sampler) {
   nb::module_::import_("shardwise.torch.callers").attr("refuse_readers")(sampler);
 }
 
-/// Returns the ranks that share this machine's cache; nothing if another of them reports for all.
+/// Returns the ranks that share this machine's cache. Returns nothing if another of these ranks
+/// warns for all.
 std::optional<RankOptions::Range> node_of(const Sampler& sampler) {
   try {
     const RankEnvironment found = rank_environment();
@@ -241,7 +243,7 @@ std::optional<RankOptions::Range> node_of(const Sampler& sampler) {
       return RankOptions::Range{.first = sampler.rank(),
                                 .count = static_cast<std::uint64_t>(found.local_world_size)};
     }
-  } catch (const Error&) {  // a launcher's wrong variables must not fail this call
+  } catch (const Error&) {  // this call must not fail if a launcher's variables are wrong
   }
   return RankOptions::Range{.first = sampler.rank(), .count = 1};
 }
@@ -262,13 +264,13 @@ SamplerObject make(nb::handle data, const Order& order, std::uint64_t rank,
                                .batch_size = batch_size,
                                .global_batch_size = global_batch_size,
                                .replicas = replicas});
-  // For other data only the length is kept.
+  // For data of other types, keep only the length.
   const bool is_own = is_mixed(data) || nb::isinstance<DatasetObject>(data);
   nb::object kept = is_own ? nb::borrow(data) : nb::object(nb::int_(sampler->num_samples()));
   return {std::move(sampler), std::move(kept), order, global_batch_size};
 }
 
-/// Returns a copy over the same data with another sampler.
+/// Returns a copy with another sampler for the same data.
 SamplerObject with_sampler(const SamplerObject& self, SamplerPointer sampler) {
   return {std::move(sampler), self.data, self.order, self.global_batch_size};
 }
@@ -281,13 +283,13 @@ nb::tuple sampler_state(const SamplerObject& self) {
                         sampler.token_after(0).to_text(), sampler.epoch());
 }
 
-/// Errors: those of making a sampler; Mismatch if the data has changed.
+/// Errors: those of make(); Mismatch if the data has changed.
 void set_sampler_state(SamplerObject& self, const nb::tuple& state) {
   const auto number = [&](std::size_t i) { return nb::cast<std::uint64_t>(state[i]); };
   SamplerObject made = make(state[0], nb::cast<Order>(state[1]), number(2), number(3), number(4),
                             number(5), number(6));
   made.sampler->resume(ResumeToken::from_text(nb::cast<std::string>(state[7])));
-  if (made.sampler->epoch() != number(8)) {  // it was at the end of its epoch
+  if (made.sampler->epoch() != number(8)) {  // the saved sampler was at the end of its epoch
     made.sampler->set_epoch(number(8));
     made.sampler->seek(made.sampler->size());
   }

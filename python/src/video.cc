@@ -19,9 +19,9 @@ ColumnObject plain(Column column) { return {std::move(column), nb::none()}; }
 }  // namespace
 }  // namespace shardwise::python
 
-// The columns of videos and sounds. They are a separate module, since FFmpeg's libraries take a
-// noticeable time to load, which other users should not pay. shardwise._core is loaded first, and
-// knows the types.
+// The columns of videos and sounds. They are a separate extension, since loading FFmpeg's libraries
+// takes noticeable time. Before this extension, shardwise._core must be loaded, which defines the
+// types.
 NB_MODULE(_video, module) {
   using namespace shardwise;
   using namespace shardwise::python;

@@ -18,10 +18,10 @@ namespace shardwise::python {
 
 namespace {
 
-/// An epoch of a wids sampler.
+/// One epoch of a wids sampler.
 struct WidsOrder {
   detail::WidsWalk walk;
-  std::size_t next_sample = 0;  ///< position in the current range
+  std::size_t next_sample = 0;  ///< position in the current range of samples
 };
 
 PyObject* next(PyObject* self) noexcept {

@@ -31,11 +31,10 @@ namespace shardwise::python {
 
 namespace {
 
-/// The samples of a list of shards in the form of shardwise.wids: dicts of BytesIO, with wids' own
-/// entries for each sample. It simulates the cache of wids, with `capacity` shards, to count its
-/// misses.
+/// Delivers the samples of a list of shards as shardwise.wids does: as dicts of BytesIO, with the
+/// extra entries of wids. To count misses, it simulates wids' cache, which has `capacity` shards.
 struct WidsReader {
-  /// One shard of the list. The list's number of samples may be smaller or larger than the shard's.
+  /// One shard of the list. The list may state fewer or more samples than the shard has.
   struct Shard {
     std::uint64_t first_in_data;
     std::uint64_t num_in_data;
@@ -51,8 +50,8 @@ struct WidsReader {
   nb::object dataset;  // a shardwise.Dataset
   nb::object sample_type;
   nb::object bytes_io;
-  nb::object stream_type;           // for large fields
-  std::vector<std::uint64_t> ends;  ///< end of each shard, in the list's numbers
+  nb::object stream_type;           // class of the streams of large fields
+  std::vector<std::uint64_t> ends;  ///< end of each shard, in sample numbers of the list
   std::vector<Shard> shards;
 
   nb::ft_mutex mutex;  // guards the members below
@@ -61,7 +60,8 @@ struct WidsReader {
   std::uint64_t accesses = 0;
   std::uint64_t misses = 0;
   std::uint64_t num_recent = 0;
-  std::vector<std::uint64_t> last_use;  ///< by shard: counter of its last access; 0 if not cached
+  std::vector<std::uint64_t> last_use;  ///< per shard, the number of its last access; 0 if not
+                                        ///< cached
 
   [[nodiscard]] std::uint64_t size() const noexcept { return ends.empty() ? 0 : ends.back(); }
   void touch(std::size_t shard);
@@ -69,7 +69,7 @@ struct WidsReader {
 
 WidsReader& held_by(PyObject* self) { return held_in<WidsReader>(self); }
 
-/// Evicts the least recently used shard from the counted cache.
+/// Evicts the least recently used shard from the simulated cache.
 void evict_oldest(WidsReader& reader) {
   std::uint64_t* oldest = nullptr;
   for (std::uint64_t& use : reader.last_use) {
@@ -90,7 +90,7 @@ void WidsReader::touch(std::size_t shard) {
   last_use[shard] = accesses;
 }
 
-/// A sample's position in the list.
+/// A sample's shard and its number there, by the list.
 struct Place {
   std::uint64_t number;
   std::size_t shard;
@@ -122,8 +122,8 @@ std::uint64_t number_in_data(const WidsReader& reader, const Place& place) {
   return shard.first_in_data + place.in_shard;
 }
 
-/// Returns a field's name with a leading dot, as an interned string. It is never freed, since a
-/// data set has few names. A borrowed reference; null with Python's error set.
+/// Returns a field's name with a leading dot, as an interned str that is never freed, since a data
+/// set has few names. A borrowed reference; null with Python's error set.
 PyObject* dotted_name(WidsReader& reader, std::string_view name) {
   const nb::ft_lock_guard lock(reader.mutex);
   const std::size_t hash = std::hash<std::string_view>()(name);
@@ -136,7 +136,7 @@ PyObject* dotted_name(WidsReader& reader, std::string_view name) {
   return made;
 }
 
-/// The extra names in every sample, and the attributes of large streams.
+/// The names of the extra entries of every sample, and of the attributes of large streams.
 struct ExtraNames {
   PyObject* key = PyUnicode_InternFromString("__key__");
   PyObject* dataset = PyUnicode_InternFromString("__dataset__");
@@ -148,7 +148,8 @@ struct ExtraNames {
 };
 
 const ExtraNames& extra_names() {
-  static const auto* const names = new ExtraNames;  // never freed: Python is gone at exit
+  static const auto* const names = new ExtraNames;  // never freed: Python has ended before static
+                                                    // objects are destroyed
   return *names;
 }
 
@@ -161,20 +162,20 @@ void set(const nb::object& dict, PyObject* name, const nb::object& value) {
   if (PyDict_SetItem(dict.ptr(), name, value.ptr()) != 0) nb::raise_python_error();
 }
 
-/// Prefetches each page's address translation and first bytes before a copy.
+/// Before a copy, prefetches each page's address translation and first bytes.
 void prefetch_pages(std::string_view bytes) {
   constexpr std::size_t kPage = 4096;
   for (std::size_t at = 0; at < bytes.size(); at += kPage) __builtin_prefetch(bytes.data() + at);
 }
 
-/// Copies a field. A file that is truncated meanwhile does not end the process.
+/// Copies a field. If the file is truncated meanwhile, this throws and the process continues.
 nb::object copied(const Sample& sample, std::size_t i) {
   const std::string_view bytes = sample.field(i).bytes;
   prefetch_pages(bytes);
   nb::object copy =
       checked(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(bytes.size())));
   auto* to = reinterpret_cast<std::byte*>(PyBytes_AsString(copy.ptr()));
-  constexpr std::size_t kLong = std::size_t{1} << 18;  // bytes; more is copied without the GIL
+  constexpr std::size_t kLong = std::size_t{1} << 18;  // in bytes; more is copied without the GIL
   if (bytes.size() < kLong) {
     detail::SampleAccess::copy(sample, i, {to, bytes.size()});
   } else {
@@ -184,7 +185,7 @@ nb::object copied(const Sample& sample, std::size_t i) {
   return copy;
 }
 
-/// Returns the content of a large stream.
+/// Returns the bytes of a large stream.
 nb::object copy_field(const SampleObject& held, std::uint64_t place) {
   if (place >= held.sample.num_fields()) {
     throw Error(ErrorCode::kOutOfRange, "the sample has no such field",
@@ -193,13 +194,13 @@ nb::object copy_field(const SampleObject& held, std::uint64_t place) {
   return copied(held.sample, static_cast<std::size_t>(place));
 }
 
-/// Fields of at least this size are copied when they are read. Making such a stream takes as long
-/// as copying a few KB.
+/// Fields from this size on are copied only when the program reads them. Making such a stream takes
+/// as long as copying a few KB.
 constexpr std::size_t kLargeBytes = std::size_t{1} << 14;
 
 nb::object small_stream(const WidsReader& reader, const Sample& sample, std::size_t i) {
   const nb::object bytes = copied(sample, i);
-  // BytesIO shares a whole bytes object, so this copies nothing.
+  // No copy: BytesIO shares a bytes object that it gets as a whole.
   return checked(PyObject_CallFunctionObjArgs(reader.bytes_io.ptr(), bytes.ptr(), nullptr));
 }
 
@@ -300,7 +301,7 @@ void clear(WidsReader& self) {
   self.num_recent = 0;
 }
 
-/// Reads a whole remote file; used for descriptors.
+/// Reads a whole remote file, for descriptors.
 nb::bytes read_remote(const std::string& url, std::uint64_t max_bytes) {
   const std::string bytes = without_gil([&](const CancelToken& cancel) {
     const auto remote = make_remote_access(nullptr, nullptr, cancel);

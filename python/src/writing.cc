@@ -31,7 +31,8 @@ namespace {
 class WriterObject {
   template <class Action>
   auto read(Action action) {
-    if (process_ != detail::process_generation()) return action();  // a child has one thread
+    // A forked child has one thread.
+    if (process_ != detail::process_generation()) return action();
     const GilReleased released;
     const detail::Lock lock(mutex_);
     return action();
@@ -49,7 +50,8 @@ class WriterObject {
   WriterObject(const std::string& pattern, const ShardWriter::Options& options)
       : writer_(pattern, options) {}
 
-  /// Releases the GIL during the write. REQUIRES: the GIL. Errors: Unsupported in a forked child.
+  /// Writes a sample. Releases the GIL meanwhile. REQUIRES: the GIL. Errors: Unsupported in a
+  /// forked child.
   void write(std::string_view key, std::span<const ShardWriter::Field> fields) {
     change([&] {
       const std::size_t finished = writer_.paths().size();
@@ -78,7 +80,7 @@ class WriterObject {
   const std::uint64_t process_ = detail::process_generation();
   detail::LongMutex mutex_;
   ShardWriter writer_;
-  std::uint64_t num_in_shards_ = 0;  ///< samples in finished shards
+  std::uint64_t num_in_shards_ = 0;  ///< number of samples in finished shards
 };
 
 std::string text_of(nb::handle name) {
@@ -98,7 +100,7 @@ void write(WriterObject& self, nb::str key, const nb::dict& fields) {
   self.write(name, written);
 }
 
-/// Returns the samples to pack (key, [(field, path), ...], class or None), the names of the
+/// Returns the samples to pack as (key, [(field, path), ...], class or None), the names of the
 /// classes, and the paths of files that belong to no sample.
 nb::tuple list_to_pack(const std::string& directory, bool images) {
   const detail::PackList list = without_gil([&](const CancelToken& cancel) {

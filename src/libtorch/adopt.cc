@@ -1,4 +1,4 @@
-// Groups of c10d that the program has made.
+// Adopts c10d groups that the program has made.
 #include "shardwise/libtorch/adopt.h"
 
 #include <utility>

@@ -18,7 +18,7 @@
 namespace shardwise::libtorch::detail {
 namespace {
 
-/// Reduces the tensors that the headers carry.
+/// Reduces the tensors in the headers.
 void reduce_payloads(const std::vector<CallHeader>& headers, ProcessGroup::ReduceOp op,
                      const torch::Tensor& tensor) {
   std::vector<torch::Tensor> of_ranks;
@@ -47,7 +47,7 @@ void AgreedCalls::call(const char* action, CallHeader own,
                 describe(environment()) + ", after an earlier failure", "start all ranks again");
   }
   if (stop_ && stop_->is_closed()) throw_given_up();
-  broken_ = true;  // until it has succeeded
+  broken_ = true;  // until the call has succeeded
   own.number = ++num_calls_;
   StopWord word;
   if (stop_) {
@@ -62,7 +62,7 @@ void AgreedCalls::call(const char* action, CallHeader own,
       const CallHeader& first = headers[0];
       const bool is_torn = first.is_given_up() && first.count != 0;
       stop_->happen(is_torn ? StopEvent::kTore : StopEvent::kGaveUp);
-      broken_ = false;  // all ranks have made the call
+      broken_ = false;  // all ranks have made this call
       if (!own.is_given_up()) throw_given_up();
       return;
     }
@@ -78,8 +78,8 @@ std::invoke_result_t<Work> AgreedCalls::run(const char* action, Work&& work) {
   try {
     return work();
   } catch (const std::exception& e) {
-    // Close the connections first: ranks that wait for this one then fail at once, and not at their
-    // timeout.
+    // Close the connections first. Ranks that wait for this rank then fail at once instead of at
+    // their timeout.
     if (peers_.probe) collectives_->close();
     std::string history = "the last call of all ranks was " + last_call_;
     if (num_steps_ > 0) history += ", after " + std::to_string(num_steps_) + " steps";
@@ -102,7 +102,7 @@ AgreedCalls::Headers AgreedCalls::exchange(const CallHeader& own) {
   return headers;
 }
 
-/// Takes the largest word of all ranks if it is new; of equal words, the lowest rank's.
+/// Adopts the largest word of all ranks if it is new. If words are equal, the lowest rank's counts.
 void AgreedCalls::hear(const Headers& headers, const StopWord& own) {
   if (is_alone()) {
     stop_->agree(own);
@@ -195,7 +195,7 @@ void AgreedCalls::broadcast(const torch::Tensor& tensor, int root) {
 
 void AgreedCalls::reduce_all(const torch::Tensor& tensor, ReduceOp op) {
   const torch::Tensor wide = widened(tensor);
-  torch::Tensor nans;  // summed, since all backends add NaNs alike but compare them differently
+  torch::Tensor nans;  // summed: all backends add NaNs alike, but compare them differently
   if (op != ReduceOp::kSum && wide.is_floating_point()) {
     nans = wide.mul(0).masked_fill_(wide.isnan().logical_not_(), 0);
     reduce_all(nans, ReduceOp::kSum);
@@ -310,7 +310,7 @@ void AgreedCalls::introduce() {
   const std::string address = is_one_network ? "127.0.0.1" : own_address();
   try {
     peers_.probe.emplace(address);
-  } catch (const Error&) {  // without a probe, lost ranks cannot be found
+  } catch (const Error&) {  // without a probe, lost ranks cannot be identified
   }
   bool has_all = true;
   const std::string port = std::to_string(peers_.probe ? peers_.probe->port() : 0);

@@ -19,8 +19,8 @@
 
 namespace shardwise::libtorch::detail {
 
-/// Returns true if a group accepts tensors on this type of device. Groups of LibTorch 2 report it;
-/// for others the name of the backend decides.
+/// Returns true if a group accepts tensors on this type of device. LibTorch 2 reports this; in
+/// LibTorch 1 it follows from the name of the backend.
 template <class Group>
 bool takes(const Group& group, c10::DeviceType type) {
   if constexpr (requires { group.getDeviceTypes(); }) {
@@ -35,11 +35,12 @@ bool takes(const Group& group, c10::DeviceType type) {
   return type == c10::kCUDA ? on_gpu : name != "nccl";
 }
 
-/// The base class of a group: c10d::ProcessGroup, or c10d::Backend of LibTorch 2.
+/// Base class of a group: c10d::ProcessGroup, or c10d::Backend in LibTorch 2.
 template <class Group>
 using BaseOf = std::conditional_t<std::is_convertible_v<Group*, c10d::ProcessGroup*>,
                                   c10d::ProcessGroup, c10d::Backend>;
 
+/// Collectives over a c10d group.
 /// @tparam Group  a class that BaseOf returns.
 template <class Group>
 class CollectivesOf : public Collectives {
@@ -75,7 +76,7 @@ class CollectivesOf : public Collectives {
     group_.allreduce(tensors, options)->wait();
   }
   void broadcast(const torch::Tensor& tensor, int root) override {
-    // Sent as bytes, since backends lack types: Gloo of LibTorch 1.13 lacks bfloat16 and int16.
+    // Send bytes, since backends lack types: Gloo of LibTorch 1.13 lacks bfloat16 and int16.
     std::vector<torch::Tensor> tensors = {tensor.view({-1}).view(torch::kUInt8)};
     c10d::BroadcastOptions options;
     options.rootRank = root;

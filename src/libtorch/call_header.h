@@ -13,26 +13,26 @@
 
 namespace shardwise::libtorch::detail {
 
-/// The header that ranks exchange before each collective. Its size is the same for all calls, so
-/// the exchange succeeds even if ranks make different calls. A small tensor travels in the header
-/// and needs no collective.
+/// The header that ranks exchange before each collective. All headers have the same size, so the
+/// exchange succeeds even if ranks make different calls. A small tensor is sent in the header and
+/// needs no collective.
 struct CallHeader {
   static constexpr std::size_t kRoom = 200;
-  static constexpr std::size_t kMaxReason = 4000;  ///< bytes
-  /// Name of the call by which a rank gives up the call that the other ranks are at.
+  static constexpr std::size_t kMaxReason = 4000;  ///< limit for a reason's text, in bytes
+  /// Name of the call that gives up the call in which the other ranks wait.
   static constexpr std::string_view kGivenUp = "given up";
 
   CallHeader() = default;
-  /// @param call  name of the call; the first 12 bytes count.
+  /// @param call  name of the call; only the first 12 bytes are compared.
   explicit CallHeader(std::string_view call);
   CallHeader(std::string_view call, const torch::Tensor& tensor);
 
-  /// Returns true if a header can carry the tensor.
+  /// Returns true if the tensor fits into a header.
   [[nodiscard]] static bool fits(const torch::Tensor& tensor);
-  /// Returns the tensor that the header carries. Type and shape are those of `tensor`.
+  /// Returns the tensor in the header. `tensor` gives its type and shape.
   [[nodiscard]] torch::Tensor payload_like(const torch::Tensor& tensor) const;
 
-  /// Sets this rank's word about stopping.
+  /// Sets this rank's StopWord, and whether it wants a checkpoint.
   void set_stop(const StopWord& word, bool saves);
 
   [[nodiscard]] bool is_given_up() const { return name.data() == kGivenUp; }
@@ -40,12 +40,13 @@ struct CallHeader {
 
   std::uint64_t number = 0;
   std::int64_t num_elements = 0;
-  std::int64_t count = 0;  ///< for reduce(), gather(), give_up(); may differ between ranks
+  std::int64_t count = 0;  ///< argument of reduce(), gather() and give_up(); may differ between
+                           ///< ranks
   std::int32_t root = 0;
   std::uint8_t op = 0;
   std::int8_t type = 0;
   std::array<char, 13> name{};
-  bool saves = false;  ///< a checkpoint is due; only rank 0's value is used
+  bool saves = false;  ///< a checkpoint is due; all ranks use the value of rank 0
   // Why this rank wants to stop. If the reason is new to the ranks, they exchange its text next.
   StopLevel stop = StopLevel::kGoOn;
   std::uint8_t exit_code = 0;
@@ -54,7 +55,7 @@ struct CallHeader {
 };
 static_assert(std::is_trivially_copyable_v<CallHeader> && sizeof(CallHeader) == 248);
 
-/// Describes a call, e.g. "7, all_reduce(max) of 3 Long".
+/// Describes a call for errors, e.g. "7, all_reduce(max) of 3 Long".
 std::string describe(const CallHeader& call);
 
 }  // namespace shardwise::libtorch::detail

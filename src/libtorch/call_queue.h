@@ -7,9 +7,9 @@
 
 namespace shardwise::libtorch::detail {
 
-/// Runs calls of a group on a thread, one at a time, while the program computes.
+/// Runs calls of a group one at a time on its own thread, while the program computes.
 ///
-/// Threads: one thread adds and drains.
+/// Threads: only one thread adds calls and drains.
 /// Errors: calls must not throw.
 class CallQueue {
  public:
@@ -20,7 +20,7 @@ class CallQueue {
   CallQueue& operator=(const CallQueue&) = delete;
 
   void add(std::function<void()> call);
-  /// Drops the calls that have not begun, and waits for the one that runs.
+  /// Discards the calls that have not begun, and waits for the running one.
   void drain() noexcept;
 
  private:
@@ -31,7 +31,7 @@ class CallQueue {
   std::deque<std::function<void()>> calls_ SHARDWISE_GUARDED_BY(mutex_);
   bool is_busy_ SHARDWISE_GUARDED_BY(mutex_) = false;
   bool stops_ SHARDWISE_GUARDED_BY(mutex_) = false;
-  WorkerThreads thread_;  // started by the first call
+  WorkerThreads thread_;  // the first call starts it
 };
 
 }  // namespace shardwise::libtorch::detail

@@ -35,7 +35,7 @@ using shardwise::detail::CheckpointPart;
 
 constexpr std::string_view kText = "text";
 constexpr const char* kRandomState = "random_state/cpu";
-/// Bytes of one broadcast, at most.
+/// Limit for the bytes of one broadcast.
 constexpr std::int64_t kMostBroadcastBytes = 1 << 28;
 
 // ----------------------------------------------------------------------------------------- values
@@ -79,12 +79,12 @@ std::string shape_text(torch::IntArrayRef shape) {
   return text + "]";
 }
 
-/// Returns type and shape; `name` is for errors.
+/// Returns type and shape as text. `name` is the tensor's, for errors.
 std::string text_of(const torch::Tensor& tensor, const std::string& name) {
   return type_name(tensor.scalar_type(), name) + shape_text(tensor.sizes());
 }
 
-/// Views the bytes of a contiguous tensor on the CPU.
+/// Returns the bytes of a contiguous CPU tensor as a tensor, without a copy.
 torch::Tensor bytes_of(const torch::Tensor& plain) {
   const auto size = static_cast<std::int64_t>(plain.nbytes());
   if (size == 0) return torch::empty({0}, torch::kUInt8);
@@ -92,7 +92,7 @@ torch::Tensor bytes_of(const torch::Tensor& plain) {
       plain.data_ptr(), {size}, [plain](void*) {}, torch::kUInt8);
 }
 
-/// Returns a tensor with the bytes of a value. They may be unaligned, so they are copied.
+/// Makes a tensor from the bytes of a value. Copies the bytes, as they may be unaligned.
 torch::Tensor tensor_over(const torch::Tensor& bytes, torch::ScalarType type,
                           const std::vector<std::int64_t>& shape) {
   auto made = torch::empty(shape, type);
@@ -100,11 +100,11 @@ torch::Tensor tensor_over(const torch::Tensor& bytes, torch::ScalarType type,
   return made;
 }
 
-/// Returns true if the part has as many bytes as its type and shape need.
+/// Returns true if the part has the number of bytes that its type and shape need.
 bool fits(const CheckpointPart& part) {
   if (part.type == kText) return part.shape.empty();
   const auto type = type_of(part.type);
-  if (!type) return true;  // from a later version: no caller can ask for it
+  if (!type) return true;  // a type of a later version, which no caller can request
   std::uint64_t left = part.bytes.size();
   std::uint64_t size = c10::elementSize(*type);
   for (const std::int64_t side : part.shape) {
@@ -137,7 +137,7 @@ std::map<std::string, torch::Tensor> tensors_of(const torch::nn::Module& module)
                  "load it into a model that is made like the one that was saved");
 }
 
-/// The parameters of an optimizer's groups, by name.
+/// The parameters of all groups of an optimizer, by name.
 class OptimizerParameters {
  public:
   OptimizerParameters(const torch::optim::Optimizer& optimizer, const torch::nn::Module& module) {
@@ -172,7 +172,7 @@ void broadcast_bytes(const torch::Tensor& bytes, const ProcessGroup& group) {
   }
 }
 
-/// Runs `work` on rank 0. If it throws, every rank throws an Error of the same class.
+/// Runs `work` on rank 0 only. If it throws, every rank throws an Error of the same class.
 template <class Work>
 void on_first_rank(const ProcessGroup& group, Work&& work) {
   bool failed = false;
@@ -208,15 +208,16 @@ std::string numbered(const std::string& path, int number) {
 }
 
 void require_no_folder(const std::string& path) {
-  std::error_code unknown;  // opening the path reports other faults
+  std::error_code unknown;  // ignored: opening the path reports the fault
   if (!fs::is_directory(path, unknown)) return;
   throw InvalidArgument(
       "the path of the checkpoint is a folder", in_quotes(path),
       "name a file in it, such as " + in_quotes((fs::path(path) / "run.pt").string()));
 }
 
-/// Reads a checkpoint and checks all its bytes against its hashes.
-/// Errors: Cancelled between two pieces, if the thread's CancelScope is cancelled.
+/// Reads a checkpoint, and checks all its bytes against its hashes.
+/// Errors: InvalidArgument; those of parse_checkpoint(); Cancelled, if the thread's CancelScope is
+/// cancelled between two reads.
 torch::Tensor read_checked(const std::string& path) {
   constexpr std::size_t kPiece = std::size_t{1} << 24;
   const File file = File::open_read(path);
@@ -229,7 +230,7 @@ torch::Tensor read_checked(const std::string& path) {
     const std::size_t piece = std::min(kPiece, expected - size);
     const std::size_t got = file.read_at(size, static_cast<char*>(bytes.data_ptr()) + size, piece);
     size += got;
-    if (got < piece) break;  // the file was truncated meanwhile
+    if (got < piece) break;  // another process truncated the file
   }
   bytes = bytes.narrow(0, 0, static_cast<std::int64_t>(size));
   for (const CheckpointPart& part :
@@ -242,11 +243,12 @@ torch::Tensor read_checked(const std::string& path) {
   return bytes;
 }
 
-/// Links the file `from` also as `to`, which replaces a file of that name.
+/// Gives the file `from` a second name `to`. Replaces a file of that name.
 void link_as(const std::string& from, const std::string& to) {
   const std::string temporary = temporary_name(from);
   if (::link(from.c_str(), temporary.c_str()) != 0) {
-    // Without hard links, `from` is missing for a moment, and a reader takes the checkpoint before.
+    // The file system has no hard links. Until the new checkpoint is renamed, `from` is missing,
+    // and a reader takes the previous one.
     if (std::rename(from.c_str(), to.c_str()) != 0) throw_errno(errno, "cannot rename", from);
     return;
   }
@@ -485,7 +487,7 @@ CheckpointFile::CheckpointFile(std::string path, ProcessGroup group, Options opt
     require_no_folder(path_);
     file_ = behind_links(path_);
     sweep_temporaries(file_);
-    const AtomicFile trial(file_);  // fails now rather than after an epoch
+    const AtomicFile trial(file_);  // an unwritable path fails now, not after an epoch
   });
 }
 

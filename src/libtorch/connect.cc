@@ -36,14 +36,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Returns the number of this meeting: one meeting for each group of this process.
+/// Returns the number of this meeting. A process meets the other ranks once for each group.
 std::uint32_t next_round() {
   static std::atomic<std::uint32_t> rounds{0};
   return rounds++;
 }
 
-/// Connecting has a timeout different from that of calls. In LibTorch 1.13 most calls know only the
-/// timeout with which their group was made.
+/// A group whose timeout can be changed: connecting needs another timeout than calls. In LibTorch
+/// 1.13 most calls use only the timeout that their group was made with.
 class GlooGroup final : public c10d::ProcessGroupGloo {
  public:
   using c10d::ProcessGroupGloo::ProcessGroupGloo;
@@ -55,7 +55,7 @@ class GlooGroup final : public c10d::ProcessGroupGloo {
   }
 
  private:
-  /// Replaces Gloo's own setter, which is in a library that the program need not link.
+  /// Replaces Gloo's own setter: the program need not link the library that defines it.
   struct Timeout : ::gloo::Context {
     static void set(::gloo::Context& context, milliseconds timeout) {
       context.*(&Timeout::timeout_) = timeout;
@@ -64,8 +64,8 @@ class GlooGroup final : public c10d::ProcessGroupGloo {
 };
 using GlooPointer = c10::intrusive_ptr<GlooGroup>;
 
-/// Gathers in a logarithmic number of rounds: in each, a rank sends all that it has. c10d gathers
-/// in a ring, with one round for each rank. With 64 ranks this takes an eighth of the time.
+/// Gathers in a logarithmic number of rounds, in each of which a rank sends everything it has. The
+/// ring of c10d has a round per rank. With 64 ranks it takes eight times as long.
 class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
  public:
   using CollectivesOf::CollectivesOf;
@@ -76,7 +76,7 @@ class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
     const int size = group().getSize();
     std::vector<std::int64_t> shape = input.sizes().vec();
     shape.insert(shape.begin(), size);
-    const auto all = torch::empty(shape, input.options());  // from this rank on, in order of ranks
+    const auto all = torch::empty(shape, input.options());  // tensors from this rank on
     all[0].copy_(input);
     for (int have = 1; have < size; have *= 2) {
       const int count = std::min(have, size - have);
@@ -93,9 +93,9 @@ class GlooCollectives final : public CollectivesOf<BaseOf<GlooGroup>> {
   }
 };
 
-/// Connects in a thread, since Gloo notices neither a cancel nor a lost rank while it connects. If
-/// this call fails, the thread continues until Gloo's timeout.
-/// Errors: those of Rendezvous; those of c10d.
+/// Connects in another thread, since Gloo notices neither a cancel nor a lost rank meanwhile. If
+/// this function throws, that thread runs until Gloo's timeout.
+/// Errors: those of Rendezvous and of c10d.
 GlooPointer connect_gloo(const c10::intrusive_ptr<RendezvousStore>& store,
                          const RankEnvironment& environment,
                          const c10::intrusive_ptr<c10d::ProcessGroupGloo::Options>& options) {
@@ -145,7 +145,7 @@ std::unique_ptr<Collectives> connect(Rendezvous& meeting, Peers& peers, millisec
     peers.letters.addresses.push_back({meeting.ranks()[static_cast<std::size_t>(rank)].address,
                                        static_cast<std::uint16_t>(port)});
   }
-  meeting.finish();  // rank 0 may end after this
+  meeting.finish();  // from here on rank 0 may end
   return std::make_unique<GlooCollectives>(gloo.get(), std::make_shared<GlooPointer>(gloo),
                                            timeout);
 }
@@ -173,7 +173,8 @@ std::shared_ptr<AgreedCalls> connect(const RankEnvironment& environment,
     } catch (const Error&) {
       throw;
     } catch (const std::exception& e) {
-      meeting.throw_if_over(milliseconds(1000));  // names the lost rank
+      meeting.throw_if_over(milliseconds(1000));  // throws an error with the lost rank, if the hub
+                                                  // knows it
       const std::string what = "cannot connect to the other ranks (" + reason_of(e) + ")";
       const char* const remedy =
           "look at what the other ranks said last, and start all ranks again";

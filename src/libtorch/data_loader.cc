@@ -54,7 +54,7 @@ ResumeToken token_from_tensor(const torch::Tensor& tensor) {
 struct TorchSampler::State {
   std::unique_ptr<shardwise::Sampler> sampler;
   std::uint64_t next_epoch = 0;
-  bool keeps_place = true;  // the next reset() stays where construction or load() left it
+  bool keeps_place = true;  // the next reset() keeps the position, set by the constructor or load()
 };
 
 TorchSampler::TorchSampler(const shardwise::Sampler& sampler) : state_(std::make_shared<State>()) {
@@ -77,7 +77,7 @@ void TorchSampler::reset(torch::optional<std::size_t> new_size) {
 }
 
 torch::optional<std::vector<std::size_t>> TorchSampler::next(std::size_t batch_size) {
-  RECORD_USER_SCOPE("shardwise::TorchSampler::next");  // for PyTorch's profiler
+  RECORD_USER_SCOPE("shardwise::TorchSampler::next");  // shown by PyTorch's profiler
   static_assert(std::is_same_v<std::size_t, std::uint64_t>);
   std::vector<std::size_t> batch(batch_size);
   batch.resize(state_->sampler->next_batch(batch));

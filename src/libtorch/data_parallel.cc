@@ -19,11 +19,11 @@ namespace shardwise::libtorch {
 namespace {
 
 struct NamedTensor {
-  std::string name;  ///< "parameter 'scores.weight'"
+  std::string name;  ///< e.g. "parameter 'scores.weight'"
   torch::Tensor tensor;
 };
 
-/// Returns the parameters and buffers.
+/// Returns a module's parameters and buffers, with their names.
 std::vector<NamedTensor> state_of(const torch::nn::Module& module) {
   std::vector<NamedTensor> tensors;
   for (const auto& item : module.named_parameters()) {
@@ -41,14 +41,14 @@ std::string shape_of(const torch::Tensor& tensor) {
   return text.str();
 }
 
-/// Returns names, types and shapes.
+/// Returns the tensors' names, types and shapes.
 Record shapes_of(const torch::nn::Module& module) {
   Record shapes;
   for (const auto& [name, tensor] : state_of(module)) shapes.emplace_back(name, shape_of(tensor));
   return shapes;
 }
 
-/// Returns a hash for each tensor, of its name, type, shape and every bit.
+/// Returns for each tensor a hash of its name, type, shape and all its bits.
 Record hashes_of(const torch::nn::Module& module) {
   Record hashes;
   for (const auto& [name, tensor] : state_of(module)) {
@@ -71,7 +71,7 @@ std::int64_t num_elements(const std::vector<torch::Tensor>& tensors) {
   return size;
 }
 
-/// Copies all elements to one tensor on the CPU.
+/// Copies all elements into one tensor on the CPU.
 torch::Tensor flattened(const std::vector<torch::Tensor>& tensors, torch::ScalarType type) {
   auto flat = torch::empty({num_elements(tensors)}, type);
   std::int64_t at = 0;
@@ -82,7 +82,7 @@ torch::Tensor flattened(const std::vector<torch::Tensor>& tensors, torch::Scalar
   return flat;
 }
 
-/// The inverse of flattened().
+/// Copies the elements of `flat` back into the tensors.
 void scatter(const torch::Tensor& flat, const std::vector<torch::Tensor>& tensors) {
   std::int64_t at = 0;
   for (const torch::Tensor& tensor : tensors) {
@@ -91,7 +91,7 @@ void scatter(const torch::Tensor& flat, const std::vector<torch::Tensor>& tensor
   }
 }
 
-/// Returns the type and device in which gradients are added.
+/// Returns the type and the device in which gradients are summed.
 torch::TensorOptions flat_options(const std::vector<torch::Tensor>& parameters) {
   auto type = torch::kFloat32;
   for (const torch::Tensor& parameter : parameters) {
@@ -115,7 +115,7 @@ void require_same_replicas(const torch::nn::Module& module, const ProcessGroup& 
   const torch::NoGradGuard no_grad;
   const Record hashes = hashes_of(module);
   const auto own = static_cast<std::int64_t>(hash64(shardwise::detail::to_bytes(hashes)));
-  // The largest hash, and the complement of the smallest.
+  // One maximum over the ranks gives the largest hash and the complement of the smallest.
   const auto extremes = torch::tensor({own, ~own}, torch::kInt64);
   group.all_reduce(extremes, ProcessGroup::ReduceOp::kMax);
   if (extremes[0].item<std::int64_t>() == ~extremes[1].item<std::int64_t>()) return;
@@ -175,7 +175,7 @@ std::int64_t GradientAverager::average(std::int64_t num_samples, const ProcessGr
     flat_ = torch::empty({size + count}, options);
   }
   flat_.zero_();
-  // After the gradients, flat_ holds for each of them the number of ranks that have it.
+  // flat_ contains the gradients, then for each gradient the number of ranks that have it.
   auto owners = torch::zeros({count}, torch::kFloat32);
   auto* const has_owner = owners.data_ptr<float>();
   std::int64_t at = 0;

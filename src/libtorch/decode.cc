@@ -43,7 +43,7 @@ using detail::decode_action;
 using detail::DecodeFailure;
 using detail::FieldKind;
 
-/// Calls `work`, turning a DecodeFailure into a BadField. Calls `where` only for a failure.
+/// Calls `work`. Turns a DecodeFailure into a BadField, whose place `where()` returns.
 template <class Work, class Where>
 auto translated(std::string_view action, Where&& where, Work&& work) {
   try {
@@ -69,7 +69,7 @@ torch::Tensor image_of(std::string_view bytes, const DecodeOptions& options) {
   return image;
 }
 
-/// Returns the tensor type that holds the bytes unchanged; uint16 and uint32 are widened later.
+/// Returns the tensor type for the same bytes. uint16 and uint32 are widened later.
 torch::ScalarType scalar_type(const detail::NpyHeader& header) {
   switch (header.kind) {
     case 'b':
@@ -115,7 +115,7 @@ nlohmann::json json_of(std::string_view bytes, const DecodeOptions& options) {
                         std::to_string(options.max_json_bytes));
   }
   if (const auto fault = json_fault(bytes, options.max_json_depth)) {
-    throw DecodeFailure("JSON: " + escaped(fault->text()));  // escaped, since what() ends at a NUL
+    throw DecodeFailure("JSON: " + escaped(fault->text()));  // because what() ends at a NUL
   }
   try {
     return nlohmann::json::parse(bytes.begin(), bytes.end());

@@ -25,13 +25,13 @@ using shardwise::detail::RgbImage;
 using shardwise::detail::write_npy;
 using shardwise::detail::write_planes;
 
-/// "cannot decode field 'png' as an image".
+/// Returns e.g. "cannot decode field 'png' as an image".
 std::string decode_action(std::string_view field, std::string_view type);
 
 [[noreturn]] void throw_bad_field(std::string_view action, std::string_view reason,
                                   const std::string& where);
 
-/// Throws InvalidArgument if only one side is given.
+/// Throws InvalidArgument if only one of the two sides is given.
 void require_size(const ImageSize& size);
 
 }  // namespace shardwise::libtorch::detail

@@ -14,15 +14,15 @@
 #include "base/error_types.h"
 #include "base/fork.h"
 
-// Uses only LibTorch's calls for any device, and is not compiled against CUDA. One build of this
-// library works with LibTorch for CPUs and for GPUs.
+// This file uses only the LibTorch calls that work for any device, and is compiled without CUDA.
+// One build of this library thus works with LibTorch for CPUs and for GPUs.
 
 namespace shardwise::libtorch {
 namespace {
 
 class PinnedMemory final : public std::pmr::memory_resource {
   void* do_allocate(std::size_t bytes, std::size_t) override {
-    // Allocates whole pages, which are aligned for any type.
+    // LibTorch allocates whole pages here, which are aligned for any type.
     const auto size = static_cast<std::int64_t>(bytes);
     auto block =
         torch::empty({size}, torch::TensorOptions().dtype(torch::kUInt8).pinned_memory(true));
@@ -32,7 +32,8 @@ class PinnedMemory final : public std::pmr::memory_resource {
     return data;
   }
   void do_deallocate(void* data, std::size_t, std::size_t) override {
-    torch::Tensor block;  // freed after the lock is released
+    torch::Tensor block;  // declared before the lock, so that it is freed after the lock is
+                          // released
     const Lock lock(mutex_);
     const auto found = blocks_.find(data);
     block = std::move(found->second);
@@ -71,7 +72,7 @@ std::shared_ptr<std::pmr::memory_resource> pinned_memory() {
 struct DeviceCopier::Impl {
   struct Copy {
     c10::Event done;
-    std::shared_ptr<std::byte> from;  // must not be reused before `done`
+    std::shared_ptr<std::byte> from;  // source of the copy; must not be reused before `done`
   };
 
   explicit Impl(torch::Device to) : device(usable(to)) {
@@ -82,7 +83,7 @@ struct DeviceCopier::Impl {
 
   const torch::Device device;
   std::optional<c10::Stream> stream;
-  std::deque<Copy> copies;  // in the order of the stream
+  std::deque<Copy> copies;  // in the order of their start
 };
 
 DeviceCopier::DeviceCopier(torch::Device device) : impl_(std::make_unique<Impl>(device)) {}
@@ -91,7 +92,7 @@ DeviceCopier::~DeviceCopier() {
   if (impl_->copies.empty()) return;
   try {
     impl_->stream->synchronize();
-  } catch (const std::exception&) {  // the device failed, which the program's calls report
+  } catch (const std::exception&) {  // the device failed; the program's own calls report this
   }
 }
 
@@ -109,7 +110,7 @@ torch::Tensor DeviceCopier::copy(const Batch::Array& array) {
     done.record(*impl_->stream);
   }
   done.block(computing);
-  result.record_stream(computing);  // its memory belongs to the other stream
+  result.record_stream(computing);  // the result was allocated on the copying stream
   impl_->copies.push_back({std::move(done), array.memory()});
   return result;
 }

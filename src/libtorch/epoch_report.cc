@@ -15,7 +15,7 @@ double seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// Figures that each rank sends to the others.
+/// Figures that each rank sends to all others.
 enum Figure : std::int64_t { kElapsed, kWaited, kExchanged, kWorked, kBytes, kBad, kNumFigures };
 
 std::array<double, kNumFigures> figures_of(const Loader::Stats& now, const Loader::Stats& before,
@@ -34,7 +34,7 @@ std::array<double, kNumFigures> figures_of(const Loader::Stats& now, const Loade
   return figures;
 }
 
-/// Returns the program's own time: the loop's time without waits and exchanges.
+/// Returns the loop's time without waits and exchanges: what the program itself used.
 double compute_of(const double* figures) {
   return std::max(0.0, figures[kElapsed] - figures[kWaited] - figures[kExchanged]);
 }

@@ -15,10 +15,11 @@ namespace shardwise::libtorch {
 
 namespace {
 
-/// Integers that one all-reduce adds over the ranks.
+/// Integers that one all-reduce sums over the ranks.
 class Tally {
  public:
-  /// @return  the index of the first of `count` new numbers.
+  /// Adds `count` numbers.
+  /// @return  index of the first one.
   std::size_t take(std::size_t count) {
     const std::size_t at = words_.size();
     words_.resize(at + count);
@@ -45,7 +46,7 @@ class Tally {
   std::vector<std::int64_t> words_;
 };
 
-/// Adds the elements of `values`: a tensor of doubles on the CPU.
+/// Adds all elements of `values`, a CPU tensor of doubles, to the sum.
 void add_all(const torch::Tensor& values, ExactSum& sum) {
   const torch::Tensor plain = values.contiguous();
   const auto* at = plain.data_ptr<double>();
@@ -56,7 +57,7 @@ torch::Tensor as_doubles(const torch::Tensor& values) {
   return values.detach().cpu().to(torch::kFloat64);
 }
 
-/// Pads `rows` to `size` rows with copies of its first row.
+/// Extends `rows` to `size` rows with copies of its first row.
 torch::Tensor filled_up(const torch::Tensor& rows, std::int64_t size) {
   if (rows.size(0) == size) return rows;
   std::vector<std::int64_t> shape = rows.sizes().vec();
@@ -64,7 +65,7 @@ torch::Tensor filled_up(const torch::Tensor& rows, std::int64_t size) {
   return torch::cat({rows, rows.narrow(0, 0, 1).expand(shape)});
 }
 
-/// Calls `take` with each batch of the data set, in order. The ranks share the batches.
+/// Calls `take` with each of this rank's batches, in order. The ranks share the data set's batches.
 void for_each_batch(const Dataset& data, const ProcessGroup& group, const EvaluateOptions& options,
                     const std::function<void(const ImageLoader::Batch&)>& take) {
   ImageLoader::Options loader_options;
@@ -81,11 +82,11 @@ void for_each_batch(const Dataset& data, const ProcessGroup& group, const Evalua
     GroupAccess::calls(group).throw_if_stopping("evaluation");
     if (batch.size() > 0) take(batch);
   }
-  GroupAccess::calls(group).throw_if_stopping("evaluation");  // for a signal during the last batch
+  GroupAccess::calls(group).throw_if_stopping("evaluation");  // in case of a late signal
   epoch.prove();
 }
 
-/// Returns the scores of a batch, on the CPU: [N, classes].
+/// Returns the scores of a batch: [N, classes], on the CPU.
 torch::Tensor scores_of(const ImageLoader::Batch& batch, const Predict& predict,
                         const EvaluateOptions& options) {
   const torch::Tensor scores = predict(filled_up(batch.images, options.batch_size));
@@ -109,19 +110,20 @@ void require_classes(const ImageLoader::Batch& batch, std::int64_t num_classes) 
   }
 }
 
-/// Returns the best class of each row as int64 [N]; -1 if all its scores are NaN. A NaN is never
-/// the best. If scores are equal, the lowest class is the best.
+/// Returns the class with the highest score of each row as int64 [N]. Ignores scores that are NaN;
+/// of equal scores, the lowest class wins. A row that has only NaNs gets -1.
 torch::Tensor best_classes(const torch::Tensor& scores) {
   const torch::Tensor numbers =
       scores.is_floating_point()
           ? scores.masked_fill(scores.isnan(), -std::numeric_limits<double>::infinity())
           : scores;
-  const torch::Tensor is_best = scores.eq(numbers.amax({1}, true));  // a NaN equals nothing
+  const torch::Tensor is_best = scores.eq(numbers.amax({1}, true));  // false for NaN
   return is_best.to(torch::kUInt8).argmax(1).masked_fill(is_best.any(1).logical_not(), -1);
 }
 
-/// Counts the classes before the label of each row, by the rule of best_classes(): int64 [N]. The
-/// count is 0 if the label is the best, and exceeds any k if the label's score is NaN.
+/// Returns the number of classes that rank before each row's label, by the rule of best_classes():
+/// int64 [N]. It is 0 if the label is the best class, and exceeds any k if the label's score is
+/// NaN.
 torch::Tensor places_of_labels(const torch::Tensor& scores, const torch::Tensor& labels) {
   const torch::Tensor own = scores.gather(1, labels.unsqueeze(1));
   const torch::Tensor is_lower = torch::arange(scores.size(1)).unsqueeze(0) < labels.unsqueeze(1);
@@ -202,7 +204,7 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
     for (std::size_t i = 0; i < right.size(); ++i) {
       right[i] += places.lt(options.top_k[i]).sum().item<std::int64_t>();
     }
-    // The last column counts samples without a best class.
+    // The last column counts samples without a best class, whose scores are all NaN.
     const torch::Tensor best = best_classes(scores);
     const torch::Tensor columns = best.masked_fill(best.lt(0), scores.size(1));
     confusion.index_put_({batch.labels, columns}, torch::ones({}, torch::kInt64), true);
@@ -212,7 +214,7 @@ Evaluation evaluate(const Predict& predict, const Dataset& data, const ProcessGr
     add_all(losses, loss);
     count += batch.size();
   });
-  // A rank without samples does not know the number of classes.
+  // A rank without samples cannot know the number of classes.
   const auto classes = group.all_reduce(confusion.defined() ? confusion.size(0) : std::int64_t{0},
                                         ProcessGroup::ReduceOp::kMax);
   if (!confusion.defined()) confusion = torch::zeros({classes, classes + 1}, torch::kInt64);
@@ -265,7 +267,7 @@ std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
   });
   const auto num_figures = static_cast<std::size_t>(
       group.all_reduce(static_cast<std::int64_t>(sums.size()), ProcessGroup::ReduceOp::kMax));
-  const bool is_same = sums.empty() || sums.size() == num_figures;  // empty without samples
+  const bool is_same = sums.empty() || sums.size() == num_figures;  // no samples, no sums
   if (group.any(!is_same)) {
     throw InvalidArgument(
         "what is measured has not the same number of figures on all ranks",

@@ -11,15 +11,16 @@
 
 namespace shardwise::libtorch {
 
-/// The parts of ProcessGroup that only the library uses.
+/// The parts of ProcessGroup for use inside the library.
 struct SHARDWISE_EXPORT GroupAccess {
   static detail::AgreedCalls& calls(const ProcessGroup& group) { return *group.calls_; }
 
-  /// A group of this process alone, which shares `stop` with a guard.
+  /// Makes a group of this process alone, which shares the StopState with a guard.
   static ProcessGroup alone(std::shared_ptr<StopState> stop);
 
-  /// Makes a group. If `guard` is given, it becomes the guard's group.
-  /// @param make  receives the state shared with the guard, or nullptr without a guard.
+  /// Makes a group, for a guard if one is given.
+  /// @param make  makes the group's calls. Its argument is the state shared with the guard, or
+  /// nullptr.
   /// Errors: InvalidArgument if the guard has a group already; those of `make`.
   static ProcessGroup join(
       StopGuard* guard,
@@ -28,12 +29,12 @@ struct SHARDWISE_EXPORT GroupAccess {
 
 namespace detail {
 
-/// Connects the ranks of a launcher over Gloo.
+/// Connects the ranks that a launcher started, over Gloo.
 std::shared_ptr<AgreedCalls> connect(const RankEnvironment& environment,
                                      const ProcessGroup::Options& options,
                                      std::shared_ptr<StopState> stop);
 
-/// Versions and settings that must be the same on all ranks, so that their calls work together.
+/// Returns versions and settings that must be equal on all ranks for calls to work.
 Record versions(bool has_guard);
 
 }  // namespace detail

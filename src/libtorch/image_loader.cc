@@ -60,7 +60,7 @@ torch::Tensor copied(std::span<const std::int64_t> numbers) {
                        torch::kInt64);
 }
 
-/// Returns the order for people, with a hash of all its settings.
+/// Returns the order as text for people, with a hash of all its settings.
 std::string order_text(const MixedDataset& data, const Order& order) {
   const std::string token = make_sampler(data, order, {})->token_after(0).to_text();
   std::ostringstream text;
@@ -68,7 +68,7 @@ std::string order_text(const MixedDataset& data, const Order& order) {
   return text.str();
 }
 
-/// Returns the settings that must be the same on all ranks.
+/// Returns the settings that must be equal on all ranks.
 Record record_of(const MixedDataset& data, const ImageLoader::Options& options,
                  std::uint64_t steps) {
   Record record = agreed_options(loader_options(options));
@@ -88,7 +88,7 @@ struct ImageLoader::Impl {
     if (group.world_size() > 1) group.require_same(record_of(data, options, loader.steps()));
   }
 
-  /// Warns once, from one rank of each node.
+  /// Warns once, on one rank of each node.
   void warn() {
     if (!std::exchange(is_first_here, false)) return;
     if (const auto warning = loader.cache_warning()) TORCH_WARN(*warning);
@@ -112,7 +112,7 @@ void ImageLoader::validate(const MixedDataset& data, const ImageLoader::Options&
 }
 
 std::optional<ImageLoader::Batch> ImageLoader::next() {
-  // For PyTorch's profiler.
+  // Shown by PyTorch's profiler.
   RECORD_USER_SCOPE("shardwise::ImageLoader::next");
   impl_->warn();
   const std::optional<shardwise::Batch> batch = impl_->loader.next();

@@ -23,7 +23,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Blocks the launcher's signals while it lives, in this thread and in threads that it starts.
+/// While it lives, blocks the launcher's signals in this thread and in threads that this one
+/// starts.
 class BlockedSignals {
  public:
   BlockedSignals() {
@@ -39,7 +40,7 @@ class BlockedSignals {
 
   const sigset_t& before() const noexcept { return before_; }
 
-  /// Returns the next blocked signal, or 0 after `milliseconds`.
+  /// Waits for a blocked signal, and returns it. Returns 0 after `milliseconds`.
   int wait(std::int64_t milliseconds) const noexcept {
     const timespec limit{milliseconds / 1000, static_cast<long>(milliseconds % 1000) * 1'000'000};
     const int signal = sigtimedwait(&waited_, nullptr, &limit);
@@ -47,8 +48,8 @@ class BlockedSignals {
   }
 
  private:
-  /// Returns true if the signal is ignored, as in a background job or under nohup; the ranks
-  /// inherit that.
+  /// Returns true if the signal is ignored, as in a background job or under nohup. The ranks
+  /// inherit this.
   static bool is_ignored(int signal) noexcept {
     struct sigaction action {};
     ::sigaction(signal, nullptr, &action);
@@ -59,7 +60,7 @@ class BlockedSignals {
   sigset_t before_{};
 };
 
-/// "NAME=value" strings: the environment of this process, with changes.
+/// The environment of this process with changes, as "NAME=value" strings.
 class EnvironmentBlock {
  public:
   explicit EnvironmentBlock(const std::vector<std::pair<std::string, std::string>>& changes) {
@@ -81,7 +82,7 @@ class EnvironmentBlock {
   std::vector<char*> pointers_;
 };
 
-/// The running ranks. The destructor ends them.
+/// The running ranks. The destructor kills them.
 class Children {
  public:
   explicit Children(std::size_t num_ranks) : pids_(num_ranks, -1) {}
@@ -117,7 +118,7 @@ class Children {
     }
   }
 
-  /// Reaps the ranks that have ended, and calls `ended(rank, status)` for each.
+  /// Reaps ranks that have ended. Calls `ended(rank, status)` for each.
   template <class Ended>
   void reap(Ended&& ended) {
     for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
@@ -171,7 +172,7 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
                                    {"MASTER_ADDR", "127.0.0.1"},
                                    {"TORCHELASTIC_RUN_ID", run},
                                    {"TORCHELASTIC_RESTART_COUNT", "0"}});
-    // Remove the variables of a launcher that started this process.
+    // This process may itself be a rank of a launcher. Remove that launcher's variables.
     for (const char* name :
          {"MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE", "GROUP_RANK", "GROUP_WORLD_SIZE"}) {
       changes.emplace_back(name, "");
@@ -203,8 +204,8 @@ LocalRanksResult run_local_ranks(const LocalRanksOptions& options) {
       children.signal_all(SIGTERM);
       stopping = true;
     }
-    // A rank that got a signal may have a checkpoint to write, so the time starts when a rank has
-    // ended. The other ranks need little time then.
+    // Start the grace period only when a rank has ended: after a signal a rank may still write a
+    // checkpoint. Once one rank has ended, the others need little time.
     if (result.first_failed >= 0 && !deadline) deadline = Clock::now() + options.grace;
     if (deadline && !killed && Clock::now() > *deadline) {
       children.signal_all(SIGKILL);

@@ -56,7 +56,7 @@ bool is_a(const torch::optim::Optimizer& optimizer) {
   return dynamic_cast<const Optimizer*>(&optimizer) != nullptr;
 }
 
-/// Returns a parameter's key in an optimizer's state: a text in LibTorch 1, later a pointer.
+/// Returns a parameter's key in an optimizer's state: a string in LibTorch 1, a pointer later.
 template <class State>
 auto key_of(const State&, const torch::Tensor& parameter) {
   using Key = typename State::key_type;

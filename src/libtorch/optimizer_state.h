@@ -9,30 +9,30 @@
 
 namespace shardwise::libtorch::detail {
 
-/// One value of an optimizer's state for a parameter: a number or a tensor.
+/// One value of an optimizer's state for a parameter: either a number or a tensor.
 struct StateField {
   std::string name;
   std::int64_t* number = nullptr;
-  torch::Tensor* tensor = nullptr;  ///< undefined if unused
+  torch::Tensor* tensor = nullptr;  ///< nullptr for a number
 };
 
-/// A type of LibTorch optimizer, and the state that it keeps for each parameter.
+/// A kind of LibTorch optimizer, with access to the state that it keeps for each parameter.
 struct OptimizerKind {
   std::string name;
   std::unique_ptr<torch::optim::OptimizerParamState> (*make_state)();
-  /// Calls `visit` for each value of a state of this kind.
+  /// Calls `visit` for each value of a parameter's state.
   void (*for_each)(torch::optim::OptimizerParamState& state,
                    const std::function<void(const StateField&)>& visit);
 };
 
-/// Errors: Unsupported for an optimizer whose state this library does not know.
+/// Errors: Unsupported if this library does not support the optimizer.
 const OptimizerKind& kind_of(const torch::optim::Optimizer& optimizer);
 
-/// Returns the state of a parameter, or null before its first step.
+/// Returns the state of a parameter; nullptr before its first step.
 torch::optim::OptimizerParamState* find_state(const torch::optim::Optimizer& optimizer,
                                               const torch::Tensor& parameter);
 
-/// Sets the state of a parameter; null removes it.
+/// Sets the state of a parameter. nullptr removes it.
 void set_state(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
                std::unique_ptr<torch::optim::OptimizerParamState> state);
 

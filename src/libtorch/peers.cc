@@ -28,8 +28,8 @@ std::string Peers::name_of(std::size_t rank) const {
 }
 
 bool Peers::reach_each_other() {
-  // A trial is needed, since an address may belong to another machine. Its letters have another
-  // key, so a later ask() ignores them.
+  // Try to reach the peers, since an address may belong to another machine. The trial uses another
+  // key, so that a later ask() ignores its letters.
   PeerProbe::Options trial = letters;
   trial.key += " trial";
   trial.most = std::chrono::seconds(5);

@@ -11,11 +11,11 @@
 
 namespace shardwise::libtorch::detail {
 
-/// The ranks of a group, for errors and for finding out which rank is lost.
+/// The ranks of a group, for error texts and for finding out which rank is lost.
 struct Peers {
-  RankEnvironment environment;  ///< of this rank
-  std::vector<RankInfo> ranks;  ///< by rank; empty if this process is alone
-  /// nullopt if the ranks do not reach each other; then a lost rank cannot be found.
+  RankEnvironment environment;  ///< this rank's
+  std::vector<RankInfo> ranks;  ///< one per rank; empty if this process is alone
+  /// Not set if the ranks cannot reach each other; a lost rank can then not be identified.
   std::optional<PeerProbe> probe;
   PeerProbe::Options letters;
 
@@ -28,11 +28,11 @@ struct Peers {
   /// Returns e.g. "rank 1 of 3 (host b, process 811)".
   [[nodiscard]] std::string name_of(std::size_t rank) const;
 
-  /// Returns true if all ranks reach each other's probes. Collective; all ranks must call it at the
+  /// Returns true if the ranks' probes all reach each other. Collective: all ranks call it at the
   /// same time.
   [[nodiscard]] bool reach_each_other();
 
-  /// Asks the other ranks who is lost.
+  /// Asks the other ranks which rank is lost, and throws.
   /// @param reason   why the call failed.
   /// @param history  the last calls, for the error.
   /// Errors: kDistributed, always.
@@ -42,7 +42,7 @@ struct Peers {
 
 /// Returns the text of an exception, without LibTorch's stack trace.
 std::string text_of(const std::exception& e);
-/// Returns the first line of text_of(), with control characters escaped.
+/// Returns the first line of text_of(), with escaped control characters.
 std::string reason_of(const std::exception& e);
 
 }  // namespace shardwise::libtorch::detail

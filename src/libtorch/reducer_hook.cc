@@ -22,7 +22,7 @@ namespace {
 
 using c10::ivalue::Future;
 
-/// Reduces buckets on the CPU in the group's own thread, during the backward pass.
+/// Reduces buckets of gradients on the CPU, in the group's own thread, during the backward pass.
 class ReducerHook final : public c10d::CommHookInterface {
  public:
   ReducerHook(ProcessGroup group, std::function<std::int64_t()> num_samples)
@@ -34,7 +34,7 @@ class ReducerHook final : public c10d::CommHookInterface {
     std::vector<c10::Device> devices;
     if (!buffer.device().is_cpu()) devices.push_back(buffer.device());
     auto future = c10::make_intrusive<Future>(c10::TensorType::get(), devices);
-    detail::AgreedCalls& calls = GroupAccess::calls(group_);  // the queue ends before the calls
+    detail::AgreedCalls& calls = GroupAccess::calls(group_);  // outlives the queue
     auto average = [&calls, buffer, future, num_samples = num_samples_(), is_last = bucket.isLast(),
                     name = "bucket " + std::to_string(bucket.getIndex())] {
       const torch::NoGradGuard no_grad;

@@ -8,13 +8,13 @@
 namespace shardwise::libtorch::detail {
 namespace {
 
-/// Returns a type that every backend has, and that holds the sums of smaller types.
+/// Returns a type that every backend supports and that can hold sums of the given type.
 torch::ScalarType wide_type(torch::ScalarType type) {
   const std::size_t size = c10::elementSize(type);
   if (c10::isFloatingType(type)) return size < sizeof(float) ? torch::kFloat : type;
   if (type == torch::kInt8 || type == torch::kUInt8) return type;
   if (size < sizeof(std::int32_t) || type == torch::kBool) return torch::kInt32;
-  // Unsigned types of newer LibTorch wrap as signed types do.
+  // The unsigned types of newer LibTorch wrap like signed types.
   return size == sizeof(std::int64_t) || type != torch::kInt32 ? torch::kInt64 : type;
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 }  // namespace
 
-/// Access to the meeting for one call.
+/// Makes the meeting accessible during one call.
 class RendezvousStore::Use {
  public:
   explicit Use(RendezvousStore& store) : store_(store) {
@@ -74,7 +74,7 @@ void RendezvousStore::wait(const std::vector<std::string>& keys) {
   for (const std::string& key : keys) static_cast<void>(meeting->get(key));
 }
 
-/// The timeout is ignored: the meeting's own deadline is no later.
+/// The timeout is ignored, as the meeting's own deadline is not later.
 void RendezvousStore::wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) {
   wait(keys);
 }

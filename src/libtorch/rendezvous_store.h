@@ -15,19 +15,19 @@
 namespace shardwise::libtorch::detail {
 
 /// The store through which c10d connects its groups while the ranks meet. Unlike in a TCPStore, a
-/// wait ends at the meeting's deadline, at a cancel, or when a rank is lost. Only set, get, check
-/// and wait work, which connecting needs; other calls are errors.
+/// wait ends at the meeting's deadline, at a cancel, or when a rank is lost. Connecting needs only
+/// set, get, check and wait; other calls throw.
 ///
-/// Threads: one connects; another may call look() and close().
+/// Threads: one thread connects; another may call look() and close().
 class RendezvousStore final : public c10d::Store {
  public:
   explicit RendezvousStore(shardwise::detail::Rendezvous& meeting) : meeting_(&meeting) {}
 
-  /// Calls Rendezvous::look(), unless a call of the other thread is running, which does the same.
-  /// After an error every call throws, so that the other thread ends.
+  /// Calls Rendezvous::look(). Does nothing while a call of the other thread runs, which checks the
+  /// same. After an error every call throws, so that the other thread ends.
   void look();
-  /// Makes every later call an error, since the ranks have parted.
-  /// REQUIRES: no call is under way.
+  /// From now on every call throws, since the meeting is over.
+  /// REQUIRES: no call is running.
   void close() noexcept;
 
   void set(const std::string& key, const std::vector<std::uint8_t>& value) override;
@@ -45,7 +45,7 @@ class RendezvousStore final : public c10d::Store {
  private:
   class Use;
 
-  LongMutex mutex_;  // orders look() and close() with the start of a call
+  LongMutex mutex_;  // calls, look() and close() exclude each other
   bool in_use_ SHARDWISE_GUARDED_BY(mutex_) = false;
   shardwise::detail::Rendezvous* meeting_ SHARDWISE_GUARDED_BY(mutex_);
 };

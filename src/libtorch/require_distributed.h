@@ -2,7 +2,7 @@
 
 namespace shardwise::libtorch::detail {
 
-/// Errors: kDistributed if this build cannot form a group of `num_ranks` ranks.
+/// Throws kDistributed if this build cannot form a group of `num_ranks` ranks.
 void require_distributed(int num_ranks);
 
 }  // namespace shardwise::libtorch::detail

@@ -39,7 +39,7 @@ struct StopGuard::Impl {
         handlers(state->note(), options.signals),
         group(GroupAccess::alone(state)) {}
 
-  /// Runs `work`, and agrees with the other ranks on its result.
+  /// Runs `work`, and agrees with the other ranks on the result.
   /// @return  this rank's own error, or null.
   std::exception_ptr finish(const std::function<void()>& work) {
     try {
@@ -51,9 +51,9 @@ struct StopGuard::Impl {
     }
   }
 
-  /// Informs the other ranks, unless they informed this rank.
+  /// Informs the other ranks, except if this error came from them.
   std::exception_ptr give_up(const std::exception_ptr& error) {
-    calls().queue().drain();  // pending buckets, if a backward pass threw
+    calls().queue().drain();  // gradient buckets are pending if a backward pass threw
     if (state->is_closed()) return nullptr;
     if (!calls().is_usable()) std::rethrow_exception(error);
     const bool is_stop = is_cancelled(error) && (state->own() || state->agreed());
@@ -62,12 +62,12 @@ struct StopGuard::Impl {
       calls().give_up();
     } catch (...) {
       if (is_stop) throw;
-      std::rethrow_exception(error);  // it says more than the loss of the other ranks
+      std::rethrow_exception(error);  // this error says more than "the other ranks are lost"
     }
     return is_stop ? nullptr : error;
   }
 
-  /// A process alone takes its own word; ranks of a group exchange words in their calls.
+  /// Adopts this process's own word. For a process alone: ranks exchange words in their calls.
   void hear() {
     state->happen(StopEvent::kWentOn);
     if (!calls().is_alone()) return;
@@ -79,7 +79,7 @@ struct StopGuard::Impl {
 
   const std::shared_ptr<StopState> state;
   const detail::SignalHandlers handlers;
-  ProcessGroup group;  // this process alone until init_process_group()
+  ProcessGroup group;  // of this process alone until init_process_group()
   bool has_group = false;
 };
 

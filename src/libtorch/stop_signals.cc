@@ -11,7 +11,7 @@
 namespace shardwise::libtorch::detail {
 namespace {
 
-/// The note that the handlers write to.
+/// The note for the signal handlers.
 std::atomic<SignalNote*> current_note{nullptr};
 static_assert(std::atomic<SignalNote*>::is_always_lock_free);
 
@@ -21,11 +21,11 @@ std::int64_t now_ms() noexcept {
   return std::int64_t{now.tv_sec} * 1000 + now.tv_nsec / 1'000'000;
 }
 
-/// Returns true if the user has pressed Ctrl-C, or sent SIGTERM, for the second time.
-/// One press may arrive twice: from the terminal and, after any time, from the launcher. `timeout`
-/// signals its child, and then the child's group. A signal is therefore a second press only if it
-/// comes over 1 s after the first, and if both have the same sender, or neither comes from the
-/// launcher.
+/// Returns true if this is a second Ctrl-C, or a second SIGTERM. The first one may arrive twice:
+/// from the terminal, and at any later time from the launcher. `timeout` sends a signal to its
+/// child and then to the child's group. A signal therefore counts as second only if it arrives more
+/// than 1 s after the first. In addition, both must have the same sender, or neither may come from
+/// the launcher.
 bool is_second(FirstPress& press, int sender) noexcept {
   constexpr std::int64_t kOnePress = 1000;  // ms
   if (!press.is_there.exchange(true)) {
@@ -44,7 +44,7 @@ bool is_second(SignalNote& note, int signal, int sender) noexcept {
   return signal == SIGTERM && is_second(note.terminate, sender);
 }
 
-/// Makes only async-signal-safe calls.
+/// A signal handler: makes only async-signal-safe calls.
 extern "C" void shardwise_note_signal(int signal, siginfo_t* info, void*) {
   SignalNote* const note = current_note.load();
   if (note == nullptr) return;
@@ -88,13 +88,13 @@ void SignalHandlers::handle(int signal) {
                           "give such as SIGINT, SIGTERM, SIGUSR1 and SIGUSR2");
   }
   before_.emplace_back(signal, before);
-  // A background job, or a job under nohup, keeps ignoring its terminal.
+  // If a terminal's signal is ignored (background job, nohup), it stays ignored.
   const bool is_of_terminal = signal == SIGINT || signal == SIGHUP;
   if (is_of_terminal && before.sa_handler == SIG_IGN) ::sigaction(signal, &before, nullptr);
 }
 
-/// Turns a write to a closed connection into an error with a text. A hung rank that the others gave
-/// up makes such a write when it wakes; SIGPIPE would end it silently.
+/// Makes writes to a closed connection fail with an error instead of SIGPIPE. A hung rank that the
+/// others gave up makes such a write when it resumes, and SIGPIPE would kill it silently.
 void SignalHandlers::ignore_broken_pipes() {
   struct sigaction before {};
   ::sigaction(SIGPIPE, nullptr, &before);

@@ -11,26 +11,26 @@
 
 namespace shardwise::libtorch::detail {
 
-/// The first arrival of a signal.
+/// Records the first arrival of a signal.
 struct FirstPress {
   std::atomic<bool> is_there{false};
   std::atomic<int> sender{0};  // process ID; 0 means: the terminal
   std::atomic<std::int64_t> time_ms{0};
 };
 
-/// All the data that a signal handler reads and writes.
+/// All data that a signal handler reads or writes.
 struct SignalNote {
-  std::atomic<int> signal{0};  // the first received
+  std::atomic<int> signal{0};  // the first signal received
   CancelToken::Flag flag{false};
-  // SIGINT and SIGTERM are counted separately: the second of the same kind ends the process.
+  // SIGINT and SIGTERM are counted separately: the second signal of a kind ends the process.
   FirstPress interrupt;  // of SIGINT
   FirstPress terminate;  // of SIGTERM
 };
 
-/// Signal handlers that write to a note while this object lives. One object per process.
+/// While it lives, signal handlers write to a note. One object per process.
 class SignalHandlers {
  public:
-  /// Errors: InvalidArgument for a signal that cannot be handled, or if an object exists already.
+  /// Errors: InvalidArgument if a signal cannot be handled, or if there is such an object already.
   SignalHandlers(SignalNote& note, const std::vector<int>& signals);
   /// Restores the previous handlers.
   ~SignalHandlers();

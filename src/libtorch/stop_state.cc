@@ -21,7 +21,7 @@ std::string name_of_signal(int signal) {
   return "signal " + std::to_string(signal);
 }
 
-std::atomic<bool> steps_are_counted{false};  // of this process
+std::atomic<bool> steps_are_counted{false};  // whether this process counts steps
 
 std::string time_text(std::chrono::milliseconds time) {
   constexpr std::int64_t kMinute = 60'000;

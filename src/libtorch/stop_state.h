@@ -10,11 +10,11 @@
 #include "libtorch/stop_signals.h"
 #include "shardwise/base/cancel.h"
 
-// How the ranks of a run stop together. In the header of each call of the group, each rank says why
-// it wants to stop (StopWord). After the call all ranks have the same word: the largest, which
-// never becomes smaller. So should_stop() returns the same on every rank after the same step.
+// How the ranks of a run stop together. In the header of each group call, each rank sends why it
+// wants to stop (StopWord). After the call all ranks have the same word: the largest of all calls
+// so far. should_stop() thus returns the same on every rank after the same step.
 //
-// The phase of the training loop (StopPhase) decides the state in which a stop ends:
+// The phase of the training loop (StopPhase) decides in which state a stop leaves the loop:
 //
 //                     kAveraged
 //     kComputing ------------------> kUpdating        a step is whole once the parameters of
@@ -29,15 +29,15 @@
 //               |                 |
 //               | kLeft           | kLeft             all ranks have left StopGuard::run()'s work
 //               v                 v
-//          kTakenBack         kSpoiled                loaders stand behind the last whole step;
-//                                                     kSpoiled: the parameters do not, so no
+//          kTakenBack         kSpoiled                loaders are where the last whole step ended;
+//                                                     kSpoiled: the parameters are not, so no
 //                                                     checkpoint is written
 //
 // Only another kGaveUp or kTore leads out of kTakenBack and kSpoiled.
 
 namespace shardwise::libtorch::detail {
 
-/// Why a rank wants to stop. The largest value of all ranks counts.
+/// Why a rank wants to stop. The largest level of all ranks counts.
 enum class StopLevel : std::uint8_t { kGoOn, kAsked, kSignal, kFailed };
 
 enum class StopPhase : std::uint8_t {
@@ -50,9 +50,9 @@ enum class StopPhase : std::uint8_t {
 };
 
 enum class StopEvent : std::uint8_t {
-  kAveraged,  ///< the gradients of a step were averaged on all ranks
-  kWentOn,    ///< the loop is past the change of the parameters
-  kGaveUp,    ///< a rank gave up the call that all ranks were at
+  kAveraged,  ///< all ranks have the averaged gradients of a step
+  kWentOn,    ///< the loop has changed the parameters and continues
+  kGaveUp,    ///< a rank gave up the call in which all ranks were
   kTore,      ///< rank 0 gave up while it changed its parameters
   kLeft       ///< all ranks have left their loops
 };
@@ -63,11 +63,12 @@ struct StopWord {
   std::string reason;
 
   explicit operator bool() const noexcept { return level != StopLevel::kGoOn; }
-  /// True if ranks also give up waits for data and evaluations; else they stop after the step.
+  /// True if ranks give up waits for data and evaluations, too. Otherwise they stop after the step.
   [[nodiscard]] bool is_at_once() const noexcept { return level >= StopLevel::kSignal; }
 };
 
-/// State that a StopGuard shares with the process group, which carries its word to the other ranks.
+/// The state that a StopGuard shares with the process group, which sends this rank's word to the
+/// other ranks.
 ///
 /// Threads: any thread may call ask() and read this rank's own word. All other calls belong to the
 /// thread that makes the group's calls.
@@ -86,15 +87,15 @@ class StopState {
   /// Cost: two loads.
   [[nodiscard]] bool wants_to_stop_at_once() const noexcept;
 
-  /// Takes the word that the ranks agreed on, unless an earlier word is larger.
+  /// Adopts the word that the ranks agreed on, if it is larger than the current word.
   void agree(const StopWord& word);
   [[nodiscard]] const StopWord& agreed() const noexcept { return agreed_; }
 
   /// Returns true if a checkpoint is due by this rank's clock.
   [[nodiscard]] bool is_save_due() const noexcept;
-  /// Notes that a checkpoint is due on all ranks, by rank 0's clock.
+  /// Records that a checkpoint is due on all ranks, by rank 0's clock.
   void agree_on_save() noexcept { saves_ = true; }
-  /// Returns true if a checkpoint is due on all ranks, and clears that note.
+  /// Returns true if a checkpoint is due on all ranks, and resets this.
   bool take_save() noexcept;
 
   void happen(StopEvent event) noexcept;
@@ -108,7 +109,8 @@ class StopState {
   }
   [[nodiscard]] std::uint64_t num_whole_steps() const noexcept { return num_whole_steps_; }
 
-  /// Makes this process count steps. Code that averages gradients calls it before the first step.
+  /// Declares that this process counts steps. Code that averages gradients calls it before the
+  /// first step.
   /// Threads: any.
   static void count_steps() noexcept;
   [[nodiscard]] static bool counts_steps() noexcept;

@@ -7,7 +7,7 @@
 
 namespace shardwise::libtorch {
 
-/// Views the bytes of a contiguous tensor on the CPU, without a copy.
+/// Returns the bytes of a contiguous CPU tensor, without a copy.
 inline std::string_view view_of(const torch::Tensor& tensor) {
   return {static_cast<const char*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }

@@ -73,7 +73,7 @@ class GroupReducer : public Reducer {
   const ProcessGroup group_;
 };
 
-/// Reduces for a group whose ranks stop together.
+/// A reducer for a group whose ranks stop together.
 class GuardedReducer final : public GroupReducer, public shardwise::detail::StepWatch {
  public:
   GuardedReducer(ProcessGroup group, std::shared_ptr<StopState> stop)

@@ -6,9 +6,9 @@
 
 namespace shardwise::libtorch::detail {
 
-/// A token's text as uint8 [length], for archives.
+/// Returns a token's text as uint8 [length], for archives.
 torch::Tensor token_to_tensor(const ResumeToken& token);
-/// Errors: InvalidArgument, VersionMismatch.
+/// Reads a token back. Errors: InvalidArgument, VersionMismatch.
 ResumeToken token_from_tensor(const torch::Tensor& tensor);
 
 }  // namespace shardwise::libtorch::detail

@@ -45,7 +45,7 @@ std::string text(const ImageTransform::Range& range) {
 template <class Value>
 std::string text(const std::optional<Value>& value);
 
-/// Lists the fields that do not have their defaults.
+/// Lists the fields that differ from their defaults.
 template <HasFields Owner>
 std::string text(const Owner& owner) {
   std::string all;
@@ -61,13 +61,13 @@ std::string text(const std::optional<Value>& value) {
   return value ? text(*value) : "none";
 }
 
-/// "'label': integer 'cls', int64".
+/// Returns e.g. "'label': integer 'cls', int64".
 std::string text(const Column& column) {
   const ColumnMaker& maker = *column.maker();
   std::string all =
       text(column.name()) + ": " + maker.describe() + ", " + std::string(to_string(maker.dtype()));
   if (maker.layout() != ColumnMaker::Layout::kFixed) return all;
-  all += " of shape";  // which may be []
+  all += " of shape";  // a shape may be [], a scalar
   for (const std::int64_t size : maker.row_shape()) all += " " + text(size);
   return all;
 }
@@ -84,7 +84,7 @@ Record agreed_options(const Loader::Options& options) {
   Record all;
   visit_fields<Loader::Options>([&]<class Value>(const Field<Loader::Options, Value>& field) {
     if (field.text.may_differ) return;
-    // The sampler's token describes the order.
+    // Omit the order: the sampler's token describes it.
     if constexpr (!std::is_same_v<Value, Order> && !std::is_same_v<Value, Memory>) {
       const bool is_used = field.name != "batch_size" || options.global_batch_size == 0;
       all.emplace_back(field.key(), is_used ? text(options.*field.member) : "not used");

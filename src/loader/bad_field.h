@@ -10,13 +10,15 @@
 
 namespace shardwise::detail {
 
-/// Throws the BadField "cannot decode field 'png' as an image (reason)" of the field at `place`.
+/// Throws BadField for the field at `place`: "cannot decode field 'png' as an image (reason)".
 [[noreturn]] SHARDWISE_EXPORT void throw_bad_field(const Sample& sample, std::size_t place,
                                                    std::string_view type, std::string_view reason);
-/// Throws the BadField of a run that found more bad samples than `max_bad`; `which` names one.
+/// Throws BadField: the run found more bad samples than `max_bad`. `which` is a text with one of
+/// them.
 [[noreturn]] SHARDWISE_EXPORT void throw_too_many_bad(std::size_t found, std::uint64_t max_bad,
                                                       const std::string& which);
-/// Throws the BadField of a run that found no good sample.
+/// Throws BadField: the run found no good sample. `which` says which samples are bad, and `first`
+/// is the error of the first.
 [[noreturn]] void throw_all_bad(const std::string& which, const std::string& first);
 
 }  // namespace shardwise::detail

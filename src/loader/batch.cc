@@ -13,10 +13,10 @@ struct TypeRow {
   std::string_view name;
   std::size_t bytes;
   std::size_t alignment;
-  char kind;  ///< kind_of_number of the type that values() returns
+  char kind;  ///< kind_of_number() of the value type
 };
 
-// In the order of DType.
+// Sorted like DType.
 constexpr std::array<TypeRow, 15> kTypes = {{{"bool", 1, 1, 'u'},
                                              {"uint8", 1, 1, 'u'},
                                              {"int8", 1, 1, 'i'},

@@ -16,37 +16,40 @@ namespace shardwise::detail {
 
 /// The memory of one batch while its rows are made.
 ///
-///   kFixed, kLikeFirst  | row 0 | row 1 | row 2 |      a slot of the final array each
-///   kSized         | row 0 | 1 |    row 2    |    the same: the index knows their sizes
-///   kRagged             RowBuffer, RowBuffer, ...      joined by finish()
+///   kFixed, kLikeFirst  | row 0 | row 1 | row 2 |      slots of equal size in the final array
+///   kSized              | row 0 | 1 |    row 2    |    slots whose sizes the index knows
+///   kRagged             RowBuffer, RowBuffer, ...      a buffer per row; finish() joins them
 ///
-/// Threads: output() and the memory of different rows may be used concurrently; all else by one.
+/// Threads: several threads may call output() and write different rows. All other calls need one
+/// thread at a time.
 class BatchBuilder {
  public:
   /// REQUIRES: `columns` and `pool` outlive it.
   BatchBuilder(std::span<const Column> columns, std::size_t num_rows, BufferPool& pool);
 
   /// Allocates the memory of a kFixed or kLikeFirst column.
-  /// Errors: (all calls that allocate) InvalidArgument if the batch is too large for memory.
+  /// Errors: InvalidArgument if the batch is too large for memory, as for every call that
+  /// allocates.
   void set_row_shape(std::size_t column, const std::vector<std::int64_t>& shape);
-  /// Allocates the memory of a kSized column. @param sizes  of each row, in bytes.
+  /// Allocates the memory of a kSized column.
+  /// @param sizes  bytes of each row.
   void set_sizes(std::size_t column, std::span<const std::uint64_t> sizes);
 
-  /// Bytes that set_row_shape() and set_sizes() have allocated.
+  /// Returns the bytes that set_row_shape() and set_sizes() have allocated.
   [[nodiscard]] std::uint64_t size_bytes() const noexcept { return size_bytes_; }
 
-  /// Returns where to write a row. REQUIRES: the column's memory is allocated, or it is kRagged.
+  /// Returns where to write a row. REQUIRES: the column is kRagged or has its memory.
   [[nodiscard]] RowOutput output(std::size_t column, std::size_t row) noexcept;
 
-  /// Returns where to write the rows from `row` on. REQUIRES: the column's memory is allocated.
+  /// Returns where to write the rows from `row` on. REQUIRES: the column has its memory.
   [[nodiscard]] RowSlots slots(std::size_t column, std::size_t row) const noexcept;
 
-  /// Returns the batch of the rows whose `good` is true, in order and without gaps.
-  /// @param samples, positions  of all rows.
+  /// Returns a batch of the rows whose `good` is true, in order, without gaps.
+  /// @param samples, positions  of all rows, good or not.
   [[nodiscard]] Batch finish(const std::vector<bool>& good, std::span<const std::uint64_t> samples,
                              std::span<const std::uint64_t> positions);
 
-  /// Adds an array [num_rows, ...] to the batch, or replaces the array of that name.
+  /// Adds an array [num_rows, ...] to the batch. Replaces an array of the same name.
   static void set_array(Batch& batch, const std::string& name, DType dtype, std::size_t num_rows,
                         std::vector<std::int64_t> row_shape, std::shared_ptr<std::byte> memory);
 
@@ -55,11 +58,11 @@ class BatchBuilder {
   struct Rows {
     DType dtype = DType::kUInt8;
     ColumnMaker::Layout layout = ColumnMaker::Layout::kFixed;
-    std::vector<std::int64_t> shape;     // of a row: kFixed, kLikeFirst
-    std::size_t row_bytes = 0;           // of each row: kFixed, kLikeFirst
-    std::shared_ptr<std::byte> memory;   // kRagged: in finish() only
-    std::vector<std::int64_t> offsets;   // kSized; kRagged: in finish() only
-    std::vector<RowBuffer> row_buffers;  // kRagged
+    std::vector<std::int64_t> shape;     // shape of a row; kFixed, kLikeFirst
+    std::size_t row_bytes = 0;           // bytes of each row; kFixed, kLikeFirst
+    std::shared_ptr<std::byte> memory;   // for kRagged: set by finish()
+    std::vector<std::int64_t> offsets;   // for kSized, and for kRagged: set by finish()
+    std::vector<RowBuffer> row_buffers;  // kRagged only
   };
 
   [[nodiscard]] std::shared_ptr<std::byte> take(const std::string& column,

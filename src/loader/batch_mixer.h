@@ -16,13 +16,13 @@ class BatchMixer {
   /// Errors: InvalidArgument if `mix` is invalid, or cannot be applied to `columns`.
   BatchMixer(const Loader::Mix& mix, std::span<const Column> columns, std::uint64_t seed);
 
-  /// Mixes in place, and adds the arrays "_lambda" and "_partner". The first good sample's position
-  /// keys the draw. A bad sample before it thus changes nothing, whether it is found now or already
-  /// on the skip list of a later run.
+  /// Mixes the images in place, and adds the arrays "_lambda" and "_partner". The random draw
+  /// depends on the position of the first good sample. The result is thus the same whether earlier
+  /// bad samples are found now or were already on the skip list.
   void mix(Batch& batch, std::uint64_t epoch, BufferPool& pool) const;
 
  private:
-  /// Returns lambda.
+  /// Mixes the images of a batch in place. Returns lambda.
   [[nodiscard]] double mix_pixels(const Batch::Array& images, const Hash128& key) const;
 
   Loader::Mix mix_;

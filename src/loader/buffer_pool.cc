@@ -8,11 +8,11 @@
 namespace shardwise::detail {
 namespace {
 
-/// A request must need 1 / kLeastPart of a spare block to get it, so that small batches do not
-/// occupy the memory of large ones.
+/// A request gets a spare block only if it needs at least 1 / kLeastPart of it. Small batches thus
+/// do not occupy the memory of large ones.
 constexpr std::size_t kLeastPart = 4;
-/// Rounds a size up to an eighth of its power of two. Blocks of nearly equal sizes, as ragged
-/// columns need, can thus replace each other.
+/// Rounds a size up to a multiple of an eighth of its power of two. Ragged columns request blocks
+/// of nearly equal sizes, and can thus reuse each other's.
 std::size_t rounded(std::size_t size) {
   constexpr std::size_t kLeast = 4096;
   if (size <= kLeast) return kLeast;
@@ -41,7 +41,7 @@ struct BufferPool::Core {
     resource().deallocate(block.data, block.size, kAlignment);
   }
 
-  /// Returns a spare block that fits, or a block without data.
+  /// Returns a spare block that fits, else a block without data.
   Block find(std::size_t size) {
     const Lock lock(mutex);
     auto best = spare.end();
@@ -56,7 +56,7 @@ struct BufferPool::Core {
     return found;
   }
 
-  /// Keeps a block for reuse. If there are too many, frees the one that was kept longest.
+  /// Keeps a block for reuse. Frees the block kept longest if there are too many.
   void give_back(const Block& block) noexcept {
     Block dropped = block;
     {
@@ -73,7 +73,7 @@ struct BufferPool::Core {
     if (dropped.data != nullptr) free(dropped);
   }
 
-  /// Frees the kept blocks, and keeps no others from now on.
+  /// Frees the kept blocks. Blocks returned later are freed at once.
   void close() noexcept {
     std::vector<Block> dropped;
     {
@@ -103,7 +103,7 @@ std::shared_ptr<std::byte> BufferPool::take(std::size_t size) {
     block = {static_cast<std::byte*>(core_->resource().allocate(wanted, kAlignment)), wanted};
   }
   const auto give_back = [core = core_, block](std::byte*) { core->give_back(block); };
-  return {block.data, give_back};  // calls give_back also if it throws
+  return {block.data, give_back};  // if this throws, it calls give_back
 }
 
 }  // namespace shardwise::detail

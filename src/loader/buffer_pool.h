@@ -8,7 +8,8 @@
 
 namespace shardwise::detail {
 
-/// Reuses the memory of batches: a fresh page costs the kernel more than writing a row of pixels.
+/// Reuses the memory of batches. A fresh page costs the kernel more time than writing a row of
+/// pixels takes.
 ///
 /// Threads: internally synchronised.
 /// Lifetime: a block may outlive the pool, and may be returned by any thread.

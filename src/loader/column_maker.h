@@ -20,24 +20,24 @@
 
 namespace shardwise::detail {
 
-/// The input of a row, the same for all columns.
+/// The input from which a row is made; the same for all columns.
 struct RowInput {
   const Sample& sample;
   std::uint64_t seed = 0;
   std::uint64_t epoch = 0;
-  std::uint64_t number = 0;  ///< of the sample, in the loader's data
-  /// Position in the epoch; set only if a sample may occur in an epoch more than once.
+  std::uint64_t number = 0;  ///< number of the sample in the loader's data
+  /// Position in the epoch. Set only if an epoch may contain a sample more than once.
   std::optional<std::uint64_t> position;
-  /// Times of the thread; nullptr means that they are not counted.
+  /// Stage times of the thread; nullptr if they are not measured.
   StageTimes* times = nullptr;
-  /// Limit for the expanded bytes of a compressed field.
+  /// Limit for the bytes of a field after decompression.
   std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;
 
   /// Returns the key of the row's random draws.
   [[nodiscard]] Hash128 random() const noexcept {
     return position ? sample_key(seed, epoch, number, *position) : sample_key(seed, epoch, number);
   }
-  /// Counts time for `stage` from now on.
+  /// Ends the current stage and begins `stage`, for the statistics.
   void enter(Stage stage) const noexcept {
     if (times != nullptr) times->enter(stage);
   }
@@ -46,7 +46,7 @@ struct RowInput {
     if (times == nullptr || warnings.empty()) return;
     times->add_forgiven({warnings, number, sample.describe()});
   }
-  /// Counts bytes of a field as read.
+  /// Adds to the statistics of bytes read from fields.
   void add_bytes(std::size_t bytes) const noexcept {
     if (times != nullptr) times->add_bytes(bytes);
   }
@@ -57,15 +57,15 @@ struct RowOutput;
 /// The memory of one row of a ragged column, until all rows of its batch are made.
 class SHARDWISE_EXPORT RowBuffer {
  public:
-  /// Allocates a row of this shape. Errors: InvalidArgument if a size is negative, if the row has a
-  /// shape already, or if memory does not suffice.
+  /// Allocates a row of this shape. Errors: InvalidArgument if a size is negative, if the row
+  /// already has a shape, or if memory does not suffice.
   std::span<std::byte> resize(std::span<const std::int64_t> shape, std::size_t value_bytes);
 
   /// Returns the row that a user's function sees.
   [[nodiscard]] static columns::Row row(RowOutput& output) noexcept;
 
-  /// Whether resize() was called. A row without a shape is empty, and has as many dimensions as the
-  /// other rows.
+  /// True after resize(). A row without a shape is empty, and gets as many dimensions as the other
+  /// rows.
   [[nodiscard]] bool has_shape() const noexcept { return bytes_ != nullptr; }
   [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
   [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {bytes_.get(), size_}; }
@@ -78,17 +78,18 @@ class SHARDWISE_EXPORT RowBuffer {
 
 /// The destination of a row.
 struct RowOutput {
-  std::span<std::byte> slot;    ///< its place in the batch; empty for kRagged columns
+  std::span<std::byte> slot;    ///< the row's bytes in the batch; empty for kRagged columns
   RowBuffer* ragged = nullptr;  ///< kRagged columns only
   DType dtype = DType::kUInt8;
-  std::span<const std::int64_t> shape;  ///< of the row; empty for kRagged and kSized columns
+  std::span<const std::int64_t> shape;  ///< shape of the row; empty for kRagged and kSized columns
 };
 
 /// The destination of consecutive rows, for a column whose row sizes are known.
 struct RowSlots {
-  std::byte* memory = nullptr;            ///< of the first row
-  std::size_t row_bytes = 0;              ///< of each row; unused for kSized columns
-  const std::int64_t* offsets = nullptr;  ///< kSized columns only: of these rows, and of their end
+  std::byte* memory = nullptr;            ///< start of the first row
+  std::size_t row_bytes = 0;              ///< bytes of each row; unused for kSized columns
+  const std::int64_t* offsets = nullptr;  ///< kSized columns only: start of each of these rows, and
+                                          ///< the end of the last
 
   [[nodiscard]] std::span<std::byte> operator[](std::size_t row) const noexcept {
     if (offsets == nullptr) return {memory + row * row_bytes, row_bytes};
@@ -97,18 +98,18 @@ struct RowSlots {
   }
 };
 
-/// Makes the rows of one column. Immutable; make() is called by several threads at once.
+/// Makes the rows of one column. Immutable; several threads call make() concurrently.
 class SHARDWISE_EXPORT ColumnMaker {
  public:
-  /// How the size of a row is found.
+  /// How the size of a row is determined.
   enum class Layout : std::uint8_t {
-    kFixed,      ///< every row has row_shape()
-    kLikeFirst,  ///< every row of a batch has row_shape_of() of its first good row
-    kSized,      ///< the index has the size of the field that fields() names
-    kRagged,     ///< make() decides
+    kFixed,      ///< every row has the shape row_shape()
+    kLikeFirst,  ///< every row of a batch has the shape row_shape_of() of its first good row
+    kSized,   ///< a row has the bytes of the field that fields() names; the index records its size
+    kRagged,  ///< make() decides
   };
 
-  /// @param row_shape  of kFixed columns, if known at construction.
+  /// @param row_shape  kFixed columns only, if known at construction.
   ColumnMaker(DType dtype, Layout layout, std::vector<std::int64_t> row_shape = {})
       : dtype_(dtype), layout_(layout), row_shape_(std::move(row_shape)) {}
   virtual ~ColumnMaker();
@@ -116,35 +117,35 @@ class SHARDWISE_EXPORT ColumnMaker {
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] Layout layout() const noexcept { return layout_; }
 
-  /// Returns what the column makes, of which fields, and its options, but not type and shape:
+  /// Describes the column: its kind, its fields and its options, but not type and shape, e.g.
   /// "integer 'cls'". The text must be the same on all ranks.
   [[nodiscard]] virtual std::string describe() const = 0;
-  /// Whether a row takes long enough, some us, that the clock may be read for each.
+  /// Whether a row takes several us or more, so that reading the clock for each row costs little.
   [[nodiscard]] virtual bool takes_long() const { return false; }
   /// The shape of every row; kFixed only.
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape() const { return row_shape_; }
   /// The shape of the sample's row; kLikeFirst only. Errors: those of make().
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape_of(const RowInput&) const { return {}; }
-  /// The fields to make a row of. A kSized column without fields is made of the key; other columns
-  /// without fields may use several fields, or any.
+  /// Returns the fields that a row is made from. nullptr means: the key for kSized columns, several
+  /// or any fields for other columns.
   [[nodiscard]] virtual const FieldChoice* fields() const { return nullptr; }
-  /// Whether a row needs only parts of its field, e.g. a clip of a video. Such fields are not read
-  /// ahead.
+  /// Whether a row needs only parts of its field, e.g. a clip of a video. The loader does not read
+  /// such fields ahead.
   [[nodiscard]] virtual bool reads_parts() const { return false; }
 
-  /// Where the channels are, for columns of images.
+  /// Returns the place of the channels for image columns, and nothing for others.
   [[nodiscard]] virtual std::optional<ImageTransform::Layout> image_layout() const {
     return std::nullopt;
   }
 
   /// Writes a row.
-  /// Errors: NotFound, BadField, Unsupported if the sample is bad.
+  /// Errors: NotFound, BadField or Unsupported if the sample is bad.
   virtual void make(const RowInput& input, RowOutput& output) const = 0;
 
   /// Whether make_rows() is implemented.
   [[nodiscard]] virtual bool makes_rows() const { return false; }
-  /// Writes the rows of several samples, faster than make() one by one; not for kRagged columns.
-  /// @param bytes  is increased by the bytes of the fields that were read.
+  /// Writes the rows of several samples, faster than calls of make(). Not for kRagged columns.
+  /// @param bytes  the function adds the size of the fields that it read.
   /// @return  false if a row cannot be made; make() then reports the error.
   [[nodiscard]] virtual bool make_rows(std::span<const Sample> samples, const RowSlots& slots,
                                        std::size_t& bytes) const {
@@ -158,8 +159,8 @@ class SHARDWISE_EXPORT ColumnMaker {
   const std::vector<std::int64_t> row_shape_;
 };
 
-/// Returns `shape`, of the rows of the column `name`. Errors: InvalidArgument if a size is
-/// negative.
+/// Returns `shape` unchanged, the row shape of the column `name`. Errors: InvalidArgument if a size
+/// is negative.
 [[nodiscard]] std::vector<std::int64_t> required_shape(std::vector<std::int64_t> shape,
                                                        const std::string& name);
 

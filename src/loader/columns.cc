@@ -25,13 +25,13 @@ using detail::RowOutput;
 using detail::RowSlots;
 using Layout = ColumnMaker::Layout;
 
-/// Limit of samples in a call of make_rows().
+/// Largest number of samples in a call of make_rows().
 constexpr std::size_t kMostRows = detail::SampleCursor::kMaxRun;
 
-/// The fields of several samples, in place.
+/// One field of each of several samples, read from the mapped shards.
 class FieldRun {
  public:
-  /// Finds the fields. Returns whether each sample has one, and all are mapped.
+  /// Finds the fields. Returns true if each sample has one and all samples are mapped.
   [[nodiscard]] bool find(std::span<const Sample> samples, const FieldChoice& fields) {
     if (samples.size() > kMostRows || fields.names().empty()) return false;
     detail::FieldPlace last;
@@ -45,7 +45,7 @@ class FieldRun {
   [[nodiscard]] std::span<const std::string_view> fields() const noexcept {
     return {fields_.data(), size_};
   }
-  /// Copies field i to `to(i)`. Returns false if a field cannot be read.
+  /// Copies the field of sample i to `to(i)`. Returns false if a field cannot be read.
   template <class To>
   [[nodiscard]] bool copy(To&& to) const {
     std::array<detail::MappedCopy, kMostRows> copies;
@@ -59,8 +59,8 @@ class FieldRun {
   std::size_t size_ = 0;
 };
 
-/// The bytes of a field, with sizes from the index. kAny returns fields as they are stored. Text
-/// and JSON are expanded, so they are ragged if a field may be compressed by its name.
+/// The bytes of a field. kAny returns fields as stored, so the index knows the sizes. Text and JSON
+/// are decompressed, so they are ragged if a field's name may be that of a compressed file.
 class BytesColumn final : public ColumnMaker {
  public:
   enum class Content : std::uint8_t { kAny, kText, kJson };

@@ -10,31 +10,31 @@
 #include "data/sample_cursor.h"
 #include "storage/opening_time.h"
 
-// One batch is a Work. Its way through works_:
+// A Work is one batch in production. Its steps in the queue works_:
 //
-//   plan_one()    one thread at a time takes a plan, allocates the batch as far as its size is
-//                 known, and appends the Work; so works_ has the order of the plans
-//   next_claim()  threads take rows of the first Work that has some left; all threads make rows of
+//   plan_one()    one thread at a time takes a plan, allocates the memory whose size is known, and
+//                 appends the Work; works_ is thus in the order of the plans
+//   next_claim()  threads take rows of the first Work that has unclaimed rows; all threads work on
 //                 one batch, so that the first batch is ready soon
 //   finish()      the thread that made the last row completes the batch, and marks it as ready
-//   next()        takes the front once it is ready
+//   next()        the consumer takes the front Work once it is ready
 //
-// mutex_ is held to claim rows and to count them, never while anything is planned, read or made. A
-// Work belongs to the thread that plans it, until it is appended. Each row then belongs to the
-// thread that claimed it; mutex_ guards what rows share (errors, counts). After the last row the
-// Work belongs to the thread that made that row, and after `ready` to the consumer. Work objects
-// never move, so threads keep pointers to those whose rows they claimed.
+// Threads hold mutex_ to claim rows and to count them, never while they plan, read or make rows. A
+// Work belongs to the thread that plans it until that thread appends it. Then each row belongs to
+// the thread that claimed it, and mutex_ guards what rows share (errors, counts). After the last
+// row the Work belongs to the thread that made that row, and once ready to the consumer. Work
+// objects never move, so threads keep pointers to them.
 //
-// The meter has its own lock, which is never taken while mutex_ is held.
+// The meter has its own lock. No thread takes it while it holds mutex_.
 //
-// A thread that fails records the error at its row; later rows need not be made. The batch's error
-// is that of its first failed row, whichever thread failed first.
+// If a row fails, the thread records the error and the row; later rows need not be made. The
+// batch's error is that of its first failed row, even if another row failed earlier in time.
 
 namespace shardwise::detail {
 namespace {
 
-/// A claim has as many rows as take about this long. With single tiny rows, threads would only wait
-/// for each other.
+/// A claim has as many rows as take about this long. If each claim were one tiny row, threads would
+/// mostly wait for mutex_.
 constexpr std::chrono::nanoseconds kClaimTime = std::chrono::microseconds(30);
 constexpr std::size_t kMaxClaim = 256;
 constexpr std::size_t kNoRow = ~std::size_t{0};
@@ -49,8 +49,8 @@ class Engine::RowReader {
     if (data.num_parts() == 1) cursor_.emplace(data.part(0), samples);
   }
 
-  /// Returns the next samples, one or more, valid until the next call. If it throws, the error
-  /// concerns only the next sample, which is then skipped. REQUIRES: not all were read.
+  /// Returns the next samples, at least one, valid until the next call. If it throws, the error
+  /// concerns the next sample only, and the reader skips that sample. REQUIRES: samples are left.
   std::span<const Sample> next_run() {
     if (cursor_) return cursor_->next_run();
     const std::uint64_t number = samples_[at_++];
@@ -58,15 +58,15 @@ class Engine::RowReader {
     const Sample& sample = sample_.emplace(data_.part(part_)[number - data_.first_sample(part_)]);
     return {&sample, 1};
   }
-  /// The number of the first sample of the data set that the last run is from.
+  /// Number of the first sample of the data set from which the last run was read.
   [[nodiscard]] std::uint64_t first_of_part() const noexcept { return data_.first_sample(part_); }
 
  private:
   const MixedDataset& data_;
   const std::span<const std::uint64_t> samples_;
-  std::optional<SampleCursor> cursor_;  // of a single data set
-  std::size_t at_ = 0;                  // of a mixture
-  std::optional<Sample> sample_;        // of a mixture
+  std::optional<SampleCursor> cursor_;  // used for a single data set
+  std::size_t at_ = 0;                  // used for a mixture
+  std::optional<Sample> sample_;        // used for a mixture
   std::size_t part_ = 0;
 };
 
@@ -80,13 +80,13 @@ struct Engine::Work {
 
   BatchPlan plan;
   BatchBuilder builder;
-  std::vector<std::uint64_t> read;  // samples that were read; they should be those of the plan
-  std::uint64_t first_row = 0;      // counted over all plans
-  std::size_t next_row = 0;         // the first unclaimed row
+  std::vector<std::uint64_t> read;  // samples that were read; must equal those of the plan
+  std::uint64_t first_row = 0;      // the first row's number, counted over all plans
+  std::size_t next_row = 0;         // first unclaimed row
   std::size_t rows_left = 0;        // rows not yet made
   std::atomic<std::size_t> failed_row{kNoRow};  // the first failed row; written under mutex_
   std::exception_ptr error;
-  std::vector<std::pair<std::size_t, std::string>> bad;  // rows, with the reason
+  std::vector<std::pair<std::size_t, std::string>> bad;  // bad rows, with the reason
   MadeBatch made;
   bool ready = false;
 };
@@ -166,7 +166,7 @@ std::optional<MadeBatch> Engine::next(std::optional<LoadMeter::Clock::time_point
 
 bool Engine::wait(std::chrono::nanoseconds time) {
   if (threads_.empty()) make_first();
-  if (!threads_.empty() && !threads_.are_here()) return true;  // next() throws
+  if (!threads_.empty() && !threads_.are_here()) return true;  // in a forked child: next() throws
   const auto start = LoadMeter::Clock::now();
   const Lock lock(mutex_);
   while (!has_answer()) {
@@ -178,7 +178,7 @@ bool Engine::wait(std::chrono::nanoseconds time) {
   return has_answer();
 }
 
-/// Without threads, the consumer alone takes works through the same steps.
+/// Used without threads: the consumer itself plans and makes the front batch.
 void Engine::make_first() {
   const CancelScope scope(stopping_);
   for (;;) {
@@ -192,7 +192,7 @@ void Engine::make_first() {
   }
 }
 
-/// Counts an answer, which may be that there is no batch.
+/// Adds an answer, a batch or the end, to the statistics.
 void Engine::note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer) {
   const auto now = had_answer ? asked : LoadMeter::Clock::now();
   const auto used = answered_ ? asked - *answered_ : std::chrono::nanoseconds{};
@@ -217,7 +217,8 @@ std::optional<MadeBatch> Engine::take_front() {
     work = std::move(works_.front());
     works_.pop_front();
     --num_ready_;
-    if (claimed_ > 0) --claimed_;  // 0 if next_claim() has not run since its last row
+    // claimed_ is still 0 if next_claim() has not run since the last claim of this Work.
+    if (claimed_ > 0) --claimed_;
     bytes_ahead_ -= work->builder.size_bytes();
   }
   work_there_.notify_one();
@@ -235,7 +236,7 @@ void Engine::run(unsigned thread) noexcept {
   }
 }
 
-/// Returns rows to make; plans a batch if no rows are left. Returns no rows at the end.
+/// Returns rows to make. Plans a batch if no rows are left. Returns no rows at the end.
 Engine::Claim Engine::wait_for_claim() {
   for (;;) {
     std::chrono::nanoseconds idle{};
@@ -246,13 +247,13 @@ Engine::Claim Engine::wait_for_claim() {
   }
 }
 
-/// Returns what wait_for_claim() does, or nothing if the caller must plan first.
+/// Returns the result of wait_for_claim(), or nothing if the caller must plan a batch first.
 std::optional<Engine::Claim> Engine::claim_or_plan(std::chrono::nanoseconds& idle) {
   const Lock lock(mutex_);
   for (;;) {
     if (stopping_.load(std::memory_order_relaxed)) return Claim{};
     if (Claim claim = next_claim(); claim.work != nullptr) return claim;
-    if (options_.threads == 0) return Claim{};  // next() plans
+    if (options_.threads == 0) return Claim{};  // without threads, next() plans
     if (may_plan()) break;
     if (source_ended_) return Claim{};
     const auto start = LoadMeter::Clock::now();
@@ -282,7 +283,7 @@ Engine::Claim Engine::next_claim() {
   return {};
 }
 
-/// Appends the Work of the next plan, or notes the end. REQUIRES: the caller set planning_.
+/// Appends the Work of the next plan, or records the end. REQUIRES: the caller set planning_.
 void Engine::plan_one() noexcept {
   const auto begin = LoadMeter::Clock::now();
   const auto opening_before = opening_time();
@@ -394,21 +395,21 @@ void Engine::take_sizes(Work& work, std::size_t column) {
   work.builder.set_sizes(column, sizes);
 }
 
-/// Returns the shape of the first good row. If the batch has none, returns that of the data set's
-/// first good sample.
+/// Returns the shape of the first good row. If the batch has no good row, returns the shape of the
+/// first good sample of the data set.
 std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
                                                    const ColumnMaker& maker) const {
   const std::vector<std::uint64_t>& rows = work.plan.samples;
-  std::optional<std::uint64_t> first;  // where `shape` is from; right if another row has the same
+  std::optional<std::uint64_t> first;  // the sample that has `shape`, which another may confirm
   std::optional<std::vector<std::int64_t>> shape;
   for (std::uint64_t i = 0; i < rows.size() + data_.size(); ++i) {
     if (i >= rows.size() && shape) break;
     const std::uint64_t number = i < rows.size() ? rows[i] : i - rows.size();
-    // Samples after the rows are not of the batch; their errors do not fail it.
+    // The loop continues after the batch's rows. Errors of those samples do not fail this batch.
     auto other = shape_of(number, maker, options_.skip_bad || i >= rows.size());
     if (!other) continue;
     if (!options_.skip_bad || other == shape) return *other;
-    // The shapes differ: one may be false, stated by a bad field.
+    // The shapes differ, so one may come from a bad field with a false size.
     if (shape && can_be_made(*first, maker, *shape)) break;
     first = number;
     shape = std::move(other);
@@ -416,7 +417,7 @@ std::vector<std::int64_t> Engine::shape_like_first(const Work& work,
   return shape ? *shape : maker.row_shape();
 }
 
-/// Returns the shape of a sample's row, or nothing if the sample is bad and may be left out.
+/// Returns the shape of a sample's row. Returns nothing if the sample is bad and may be skipped.
 std::optional<std::vector<std::int64_t>> Engine::shape_of(std::uint64_t number,
                                                           const ColumnMaker& maker,
                                                           bool may_leave_out) const {
@@ -429,7 +430,7 @@ std::optional<std::vector<std::int64_t>> Engine::shape_of(std::uint64_t number,
   return std::nullopt;
 }
 
-/// Whether a sample's row can be made, with this shape.
+/// Whether the sample's row can be made with this shape.
 bool Engine::can_be_made(std::uint64_t number, const ColumnMaker& maker,
                          const std::vector<std::int64_t>& shape) const {
   RowBuffer memory;
@@ -454,7 +455,7 @@ void Engine::make_rows(Claim& claim) {
   const auto opening_before = opening_time();
   auto row_begin = times.begin();
   Work& work = *claim.work;
-  const Sample* last = nullptr;  // the sample read last
+  const Sample* last = nullptr;  // the last sample read
   const std::span<const std::uint64_t> samples = work.plan.samples;
   RowReader reader(data_, samples.subspan(claim.first, claim.last - claim.first));
   const auto end_row = [&](const Sample* sample) {
@@ -470,7 +471,7 @@ void Engine::make_rows(Claim& claim) {
     try {
       run = reader.next_run();
     } catch (...) {
-      fail(work, row++, std::current_exception());  // not its fault: the shard may be missing
+      fail(work, row++, std::current_exception());  // e.g. a missing shard, not a bad sample
       end_row(nullptr);
       continue;
     }
@@ -492,7 +493,7 @@ void Engine::make_rows(Claim& claim) {
   times.move_to_opening(opening_time() - opening_before);
   const auto rows = static_cast<std::int64_t>(claim.last - claim.first);
   const std::int64_t fitting = kClaimTime / std::max(took / rows, std::chrono::nanoseconds(1));
-  // Halve or double at most: a claim may be slow only because this thread had no processor.
+  // Change by a factor of 2 at most: a claim may only seem slow because the thread was preempted.
   const std::size_t before = claim_rows_.load(std::memory_order_relaxed);
   claim_rows_.store(std::clamp<std::size_t>(static_cast<std::size_t>(fitting), (before + 1) / 2,
                                             std::min(before * 2, kMaxClaim)),
@@ -516,8 +517,8 @@ bool Engine::may_make(const Work& work, std::size_t row) const noexcept {
          work.failed_row.load(std::memory_order_relaxed) >= row;
 }
 
-/// Makes the rows of a run from `first` on, column by column. Returns false if one fails; the
-/// caller then makes them one by one, which reports the error.
+/// Makes the rows of a run from `first` on, column by column. Returns false if a row fails. The
+/// caller then makes the rows one by one, to find the error.
 bool Engine::make_run(Work& work, std::size_t first, std::span<const Sample> run,
                       StageTimes& times) const {
   std::size_t bytes = 0;
@@ -549,8 +550,8 @@ void Engine::make_row(Work& work, std::size_t row, const Sample& sample, StageTi
 }
 
 void Engine::fail(Work& work, std::size_t row, std::exception_ptr error) {
-  // A replaced error is destroyed after mutex_ is released: an exception of a user's function may
-  // do anything then, e.g. wait for the lock of an interpreter.
+  // Destroy a replaced error after mutex_ is released: the exception may come from a user's
+  // function, and its destructor may e.g. wait for Python's interpreter lock.
   std::exception_ptr replaced = std::move(error);
   const Lock lock(mutex_);
   if (row >= work.failed_row.load(std::memory_order_relaxed)) return;

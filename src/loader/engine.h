@@ -34,18 +34,18 @@ struct BadRow {
   std::string reason;
 };
 
-/// The content of one batch: a sampler decides it, in order; any thread may make the batch.
+/// The content of one batch. The sampler decides it, in order; any thread can then make the batch.
 struct BatchPlan {
   std::vector<std::uint64_t> samples;
   std::vector<std::uint64_t> positions;
-  // Packed batches only: where each sample's sequence begins, and its length.
+  // Packed batches only: start and length of each sample's sequence.
   std::vector<std::uint64_t> starts{};
   std::vector<std::uint64_t> lengths{};
 };
 
 struct MadeBatch {
   Batch batch;
-  std::vector<BadRow> bad{};  ///< by position in the plan
+  std::vector<BadRow> bad{};  ///< with their positions in the plan
 };
 
 struct EngineOptions {
@@ -53,27 +53,28 @@ struct EngineOptions {
   std::uint64_t epoch = 0;
   /// Threads that make rows. 0 means that the consumer makes them, in next().
   unsigned threads = 2;
-  /// Batches in flight at most: being made, or made and not yet taken.
+  /// Limit of batches in flight: those being made, and those ready but not yet taken.
   std::size_t max_batches = 4;
-  /// Once the batches in flight take this much memory, as far as it is known, no other is begun.
+  /// The engine begins no batch while the batches in flight take this many bytes, as far as known.
   std::uint64_t max_bytes = std::uint64_t{1} << 32;
-  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a compressed field
-  bool skip_bad = false;  ///< leave bad samples out, instead of failing
-  /// Called with the number of planned rows that have been read, from the first on without a gap,
-  /// so that a cache may evict shards. May be empty. Any thread calls it; calls may overtake each
-  /// other.
+  std::uint64_t max_expanded_bytes = std::uint64_t{1} << 30;  ///< limit for a decompressed field
+  bool skip_bad = false;  ///< leave out bad samples instead of failing
+  /// Called when rows have been read, with the number of planned rows before the first row that is
+  /// not read. A cache may then evict shards. May be empty. Threads: any; calls may come out of
+  /// order.
   std::function<void(std::uint64_t num_rows)> note_read{};
-  bool has_repeated_samples = false;  ///< positions tell rows apart: a sample may occur twice
-  /// Completes a batch whose rows are made, in the thread that made the last row. May be empty.
+  bool has_repeated_samples = false;  ///< a sample may occur twice, so only positions identify rows
+  /// Completes a batch once its rows are made. Runs in the thread that made the last row. May be
+  /// empty.
   std::function<void(Batch&, const BatchPlan&)> finish{};
 };
 
 /// Makes the batches of plans, row by row, with several threads, and delivers them in order.
 ///
 /// Threads: one consumer calls next(); any thread may call stop().
-/// Errors: next() throws the error of a batch's first failed row in the place of that batch; the
-///   next call continues with the next batch. An error of the source is thrown in its place, and by
-///   every later call.
+/// Errors: if a row of a batch fails, next() throws the error of the first such row, and the next
+///   call continues with the next batch. If the source throws, next() throws that error after the
+///   earlier batches, and so does every later call.
 /// Processes: the threads belong to the process that made the engine. In a forked child only stop()
 ///   and the destructor are safe if the engine has threads.
 class Engine {
@@ -88,21 +89,21 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Waits for the next batch, and returns it; returns nothing at the end, or after stop().
-  /// @param since  when the consumer began to wait, if that was before this call.
+  /// Waits for the next batch, and returns it. Returns nothing at the end, and after stop().
+  /// @param since  when the consumer began to wait, if before this call.
   std::optional<MadeBatch> next(std::optional<LoadMeter::Clock::time_point> since = {});
-  /// Waits, for `time` at most, until next() need not wait; returns whether that is so. Without
-  /// threads it makes the batch, however long that takes.
+  /// Waits until next() need not wait, for `time` at most. Returns whether next() need not wait.
+  /// Without threads this makes the batch, however long that takes.
   bool wait(std::chrono::nanoseconds time);
-  /// Says that the consumer asks for no more batches, and counts its time since the last one.
+  /// Records that the consumer requests no more batches, and counts its time since the last batch.
   /// Idempotent.
   void note_end();
 
-  /// Ends the threads after their current rows; waits in storage end within about a second. From
+  /// Ends the threads after their current rows. Waits for storage end within about a second. From
   /// now on next() returns nothing. Idempotent.
   void stop() noexcept;
 
-  /// Total time that the consumer has waited for the threads. For the consumer.
+  /// Total time that the consumer has waited for the threads. Threads: the consumer's.
   [[nodiscard]] std::chrono::nanoseconds waited() const noexcept { return waited_; }
 
  private:
@@ -117,7 +118,7 @@ class Engine {
   };
 
   void run(unsigned thread) noexcept;
-  /// The end of next(), once a batch is ready or no other will come.
+  /// Removes and returns the front batch, once it is ready. Returns nothing at the end.
   std::optional<MadeBatch> take_front();
   void make_first();
   void note_answer(LoadMeter::Clock::time_point asked, std::size_t ready, bool had_answer);
@@ -159,27 +160,27 @@ class Engine {
   const Source source_;
   const EngineOptions options_;
   const std::shared_ptr<LoadMeter> meter_;
-  const bool times_rows_;          // each row is timed
-  const bool makes_runs_;          // all columns make several rows at a time
-  std::vector<FieldSizes> sizes_;  // of each part of data_
+  const bool times_rows_;          // whether each row is timed
+  const bool makes_runs_;          // whether all columns make several rows at a time
+  std::vector<FieldSizes> sizes_;  // field sizes of each part of data_
 
-  ReadFrontier frontier_;  // counts rows of all plans
+  ReadFrontier frontier_;  // counts the rows that were read, over all plans
 
   Mutex mutex_;
-  Condition work_there_;  // for threads: rows to claim, a plan to make, or the end
-  Condition ready_;       // for the consumer: the first batch is ready, or the end
-  // In order; the first `claimed_` have no unclaimed rows.
+  Condition work_there_;  // signals threads: rows to claim, a plan to make, or the end
+  Condition ready_;       // signals the consumer: a batch is ready, or the end
+  // Sorted by plan. The first `claimed_` works have no unclaimed rows.
   std::deque<std::unique_ptr<Work>> works_ SHARDWISE_GUARDED_BY(mutex_);
   std::size_t claimed_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t rows_planned_ SHARDWISE_GUARDED_BY(mutex_) = 0;
   std::uint64_t bytes_ahead_ SHARDWISE_GUARDED_BY(mutex_) = 0;
-  std::size_t num_ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // of works_
+  std::size_t num_ready_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // number of ready works in works_
   bool planning_ SHARDWISE_GUARDED_BY(mutex_) = false;      // a thread is in plan_one()
   bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
-  CancelToken::Flag stopping_{false};  // written under mutex_; waits in storage check it
+  CancelToken::Flag stopping_{false};  // written under mutex_; checked by waits for storage
   std::atomic<std::size_t> claim_rows_{1};
-  std::chrono::nanoseconds waited_{};                     // of the consumer
+  std::chrono::nanoseconds waited_{};                     // the consumer's total time of waiting
   std::optional<LoadMeter::Clock::time_point> answered_;  // when the consumer got its last batch
   WorkerThreads threads_;
 };

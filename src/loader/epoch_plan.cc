@@ -20,7 +20,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Errors: InvalidArgument if batches by length cannot be combined with other options.
+/// Throws InvalidArgument if batches by length cannot be combined with other options.
 void require_by_length(const Loader::Options& options) {
   const auto refuse_if = [](bool is_wrong, const std::string& what, const char* advice) {
     if (is_wrong) throw InvalidArgument("batches by length cannot be made", what, advice);
@@ -49,7 +49,7 @@ void require_by_length(const Loader::Options& options) {
   Packer::require(*packed, rule.padding);
 }
 
-/// Errors: InvalidArgument if two arrays of a batch have one name.
+/// Throws InvalidArgument if two arrays of a batch have the same name.
 void require_names(const Loader::Options& options) {
   std::set<std::string> names;
   if (options.mix) names = {options.mix->column + "_lambda", options.mix->column + "_partner"};
@@ -63,7 +63,7 @@ void require_names(const Loader::Options& options) {
   }
 }
 
-/// Makes a sampler at the beginning of epoch 0. Errors: InvalidArgument if an option is invalid.
+/// Makes a sampler for the beginning of epoch 0. Errors: InvalidArgument if an option is invalid.
 std::unique_ptr<Sampler> sampler_for(const MixedDataset& data, const Loader::Options& options,
                                      const RankOptions& ranks) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
@@ -110,7 +110,7 @@ class Counted final : public EpochPlan {
   std::uint64_t slot_read(std::uint64_t num_rows) const override { return num_rows; }
 
   Engine::Source source() override {
-    // A separate sampler, which runs ahead of what is delivered.
+    // A copy of the sampler, which runs ahead of the delivered batches.
     return [ahead = std::shared_ptr<Sampler>(sampler().clone()),
             step = std::uint64_t{0}]() mutable -> std::optional<BatchPlan> {
       if (step == ahead->steps()) return std::nullopt;
@@ -131,17 +131,18 @@ class Counted final : public EpochPlan {
   }
 };
 
-/// The progress of one rank with batches by length, whose samples come from anywhere in a window.
-/// It is the slot in which the window begins that the rank reads from.
+/// The read progress of one rank with batches by length. Such a batch takes its samples from
+/// anywhere in a window of the order, so progress is the slot at which the window being read
+/// begins.
 ///
 /// Threads: internally synchronised.
 class WindowProgress {
  public:
-  /// @param slot  where the window of the first batch begins.
+  /// @param slot  start of the first batch's window.
   explicit WindowProgress(std::uint64_t slot) : slot_(slot) {}
 
-  /// Notes that a batch of `num_rows` rows was planned. This rank's next batch is of the window
-  /// that begins in `slot`. Called in the order of batches.
+  /// Records that a batch of `num_rows` rows was planned, and that this rank's next batch is of the
+  /// window that begins at `slot`. Called in the order of batches.
   void plan(std::uint64_t num_rows, std::uint64_t slot) {
     const Lock lock(mutex_);
     rows_planned_ += num_rows;
@@ -149,8 +150,8 @@ class WindowProgress {
     if (slot > last) ends_.push_back({rows_planned_, slot});
   }
 
-  /// Returns the slot before which all is read once the first `num_rows` planned rows are read.
-  /// Calls may overtake each other.
+  /// Returns the slot before which this rank has read everything once it has read the first
+  /// `num_rows` planned rows. Calls may come out of order.
   std::uint64_t slot_after(std::uint64_t num_rows) {
     const Lock lock(mutex_);
     for (; !ends_.empty() && ends_.front().rows <= num_rows; ends_.pop_front()) {
@@ -160,7 +161,7 @@ class WindowProgress {
   }
 
  private:
-  /// After `rows` rows, this rank is done with the windows before the one that begins in `slot`.
+  /// Once `rows` rows are read, this rank needs no window before the one that begins at `slot`.
   struct End {
     std::uint64_t rows;
     std::uint64_t slot;
@@ -174,10 +175,10 @@ class WindowProgress {
 
 class ByLength final : public EpochPlan {
  public:
-  /// The part that all plans of a loader share.
+  /// The parts that all plans of a loader share.
   struct Rule {
     SampleLengths lengths;
-    std::unique_ptr<Sampler> order;  ///< for one rank, with nothing left out
+    std::unique_ptr<Sampler> order;  ///< the order of a single rank, without a skip list
     std::string text;                ///< see rule()
   };
 
@@ -210,14 +211,16 @@ class ByLength final : public EpochPlan {
   ResumeToken token_after(std::uint64_t num_steps) const override {
     if (num_steps == steps()) return sampler().token_after(sampler().steps());
     ResumeToken token = sampler().token_after(0);
-    token.epoch = sampler().epoch();  // token_after(0) is in the next one if all is left out
+    token.epoch = sampler().epoch();  // token_after(0) is of the next epoch if all samples are left
+                                      // out
     const Point point = point_before(num_steps * num_shares());
     token.position = point.position;
     if (point.position > 0 || point.batches > 0) token.batches = {rule_->text, point.batches};
     return token;
   }
 
-  /// Returns where the window of this rank's next batch begins, in samples that all ranks deliver.
+  /// Returns where the window of this rank's next batch begins, counted in samples that all ranks
+  /// deliver.
   std::uint64_t slot_after(std::uint64_t num_steps) const override {
     return sampler().deliveries_before(point_before(num_steps * num_shares() + share()).position) -
            sampler().deliveries_before(batches_.point_after(0).position);
@@ -254,7 +257,7 @@ class ByLength final : public EpochPlan {
             begin_};
   }
 
-  /// Returns where this batch begins, or the end of the epoch if it has fewer batches.
+  /// Returns where a batch begins. Returns the end of the epoch if there is no such batch.
   Point point_before(std::uint64_t batch) const {
     return batches_.point_after(std::min(batch, batches_.size()));
   }
@@ -302,11 +305,11 @@ std::unique_ptr<EpochPlan> EpochPlan::resume(const ResumeToken& token,
                    "take tokens from the loader's state()");
   }
   Order order = options_.order;
-  ResumeToken plain = token;  // samplers do not know batches
+  ResumeToken plain = token;  // without batches, which samplers refuse
   if (token.batches) {
     plain.batches.reset();
-    // Deliveries of this window stand, so new entries apply only after it. Samples that are left
-    // out before its end come from the token.
+    // Batches of this window were delivered already, so new entries of the skip list apply only
+    // after it. The samples left out of this window are those in the token.
     order.skip = {};
     plain.skip.merge_from(options_.order.skip, {token.epoch, token.position + window()});
   }
@@ -321,7 +324,8 @@ std::unique_ptr<EpochPlan> EpochPlan::whole(std::uint64_t epoch, const SkipList&
   token.epoch = epoch;
   token.position = 0;
   token.skip.merge(bad);
-  // After a token within a window, the sampler's list applies only after that window.
+  // The token may be from within a window, and then lists options_.order.skip only after that
+  // window. Add the list for the whole epoch.
   token.skip.merge_from(options_.order.skip, {epoch, 0});
   auto sampler = sampler_->clone();
   sampler->resume(token);

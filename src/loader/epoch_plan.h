@@ -12,28 +12,28 @@
 
 namespace shardwise::detail {
 
-/// The steps of all ranks from a point of an epoch to its end, and the batches that one rank gets.
-/// A step of Counted is a number of consecutive samples of the order. In a step of ByLength each
-/// rank takes one of the LengthBatches.
+/// The steps of all ranks from a point of an epoch to its end, and the batches of one rank. In a
+/// Counted plan, a step is a fixed number of consecutive samples of the order. In a ByLength plan,
+/// each rank takes one of the LengthBatches per step.
 ///
-/// A plan never moves: the loader counts the steps that it has taken.
-/// Threads: one, but for source() and slot_read().
+/// A plan has no current position: the loader counts the steps that it has taken.
+/// Threads: one, except for source() and slot_read().
 class EpochPlan {
  public:
   /// A point of an epoch at which a plan may begin.
   struct Point {
     std::uint64_t position = 0;
-    std::uint64_t batches = 0;  ///< of the window that begins there: those before the point
+    std::uint64_t batches = 0;  ///< number of the window's batches before the point
   };
 
-  /// Makes the plan of epoch 0 for one rank. `data` and `options` must outlive all plans made from
-  /// it.
+  /// Makes the plan of epoch 0 for one rank. `data` and `options` must outlive this plan and all
+  /// plans made from it.
   /// Errors: those of Loader's constructor.
   [[nodiscard]] static std::unique_ptr<EpochPlan> make(const MixedDataset& data,
                                                        const Loader::Options& options,
                                                        std::uint64_t rank,
                                                        std::uint64_t world_size);
-  /// Throws what make() would throw for one of `world_size` ranks, but makes no batches.
+  /// Throws the errors of make() for a run of `world_size` ranks, but makes no batches.
   static void validate(const MixedDataset& data, const Loader::Options& options,
                        std::uint64_t world_size);
 
@@ -41,14 +41,14 @@ class EpochPlan {
   EpochPlan(const EpochPlan&) = delete;
   EpochPlan& operator=(const EpochPlan&) = delete;
 
-  /// Returns the plan from the point of `token` to the end of its epoch. Errors: those of
-  /// Loader::restore(), except those about what was delivered.
+  /// Returns the plan from the token's point to the end of its epoch. Errors: those of
+  /// Loader::restore(), except errors about delivered samples.
   [[nodiscard]] std::unique_ptr<EpochPlan> resume(const ResumeToken& token,
                                                   Sampler::Changes changes) const;
-  /// Returns the plan of a whole epoch, which also leaves out the samples of `bad`.
+  /// Returns the plan of a whole epoch, without the samples of `bad`.
   [[nodiscard]] std::unique_ptr<EpochPlan> whole(std::uint64_t epoch, const SkipList& bad) const;
 
-  /// The order, with the samples that it leaves out; it stands where the plan begins.
+  /// The sampler of the order, with its skip list, positioned where the plan begins.
   [[nodiscard]] const Sampler& sampler() const noexcept { return *sampler_; }
   /// Whether the plan begins within its epoch.
   [[nodiscard]] bool is_rest() const noexcept { return begin_.position + begin_.batches > 0; }
@@ -59,17 +59,19 @@ class EpochPlan {
   /// The token of all ranks after `num_steps` steps, without an audit.
   [[nodiscard]] virtual ResumeToken token_after(std::uint64_t num_steps) const = 0;
 
-  /// Returns the source of this rank's batches, from the first step on. One thread at a time calls
-  /// it. Only the source made last is valid, and only while the plan lives.
+  /// Returns the source of this rank's batches, from the first step on. One thread at a time may
+  /// call the source. A new call of source() invalidates earlier sources. The plan must outlive
+  /// them.
   [[nodiscard]] virtual Engine::Source source() = 0;
-  /// The slot before which this rank needs no sample after `num_steps`, counted as by
+  /// Returns the slot before which this rank needs no sample after `num_steps`. Slots count as in
   /// ShardPrefetcher.
   [[nodiscard]] virtual std::uint64_t slot_after(std::uint64_t num_steps) const = 0;
-  /// The slot before which this rank needs no sample once the source's first `num_rows` rows are
-  /// read.
-  /// Threads: any; calls may overtake each other.
+  /// Returns the slot before which this rank needs no sample once it has read the first `num_rows`
+  /// rows of the source.
+  /// Threads: any. Calls may come out of order.
   [[nodiscard]] virtual std::uint64_t slot_read(std::uint64_t num_rows) const = 0;
-  /// Positions within which samples come in any order, as in ShardPrefetcher::Options::window.
+  /// Number of consecutive positions whose samples may be read in any order, as in
+  /// ShardPrefetcher::Options::window.
   [[nodiscard]] std::uint64_t window() const noexcept {
     return options_.by_length ? options_.by_length->window : 0;
   }
@@ -79,12 +81,13 @@ class EpochPlan {
             std::unique_ptr<Sampler> sampler, Point begin)
       : data_(data), options_(options), sampler_(std::move(sampler)), begin_(begin) {}
 
-  /// Makes a plan of the same kind that begins where `sampler` stands.
+  /// Makes a plan of the same class that begins at the sampler's position.
   [[nodiscard]] virtual std::unique_ptr<EpochPlan> from(std::unique_ptr<Sampler> sampler,
                                                         Point begin) const = 0;
-  /// Describes how batches by length are made, for tokens; equal texts mean equal batches.
+  /// Returns the rule that makes batches by length, as text for tokens. Equal texts mean equal
+  /// batches.
   [[nodiscard]] virtual std::string_view rule() const { return {}; }
-  /// Number of ranks that get different samples; share() is this rank's number among them.
+  /// Number of groups of ranks that get different samples. share() is this rank's group, from 0.
   [[nodiscard]] std::uint64_t num_shares() const {
     return sampler_->world_size() / sampler_->replicas();
   }

@@ -12,7 +12,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// How far back a compressed field may refer: enough for `zstd -19`, `xz -9` and `zstd --long`.
+/// Limit for the window of a compressed field: enough for `zstd -19`, `xz -9` and `zstd --long`.
 constexpr std::uint64_t kMaxWindowBytes = std::uint64_t{128} << 20;
 
 }  // namespace
@@ -32,7 +32,7 @@ FieldBytes::FieldBytes(const RowInput& input, std::size_t place)
 
 void FieldBytes::expand(const RowInput& input, Compression compression) {
   ExpansionLimits limits;
-  // The limit leaves room for one byte more, which is requested to detect an excess.
+  // Keep the limit below the maximum, because one byte more is requested to detect an excess.
   limits.max_bytes = std::min(input.max_expanded_bytes, std::uint64_t{1} << 62);
   limits.max_window_bytes = kMaxWindowBytes;
   if (input.times != nullptr) read_pages(view_);

@@ -12,23 +12,23 @@
 
 namespace shardwise::detail {
 
-/// Whether one of these fields is compressed by its name, e.g. "json.gz". Its size is then unknown
-/// until it is expanded.
+/// Whether the name of one of these fields is that of a compressed file, e.g. "json.gz". The size
+/// of such a field is unknown until it is decompressed.
 SHARDWISE_EXPORT bool any_compressed(const FieldChoice& fields) noexcept;
 
-/// The bytes of a field for a column: expanded if the field is compressed by its name, else those
-/// in the shard.
+/// The bytes of a field as a column needs them: decompressed if the field's name is that of a
+/// compressed file, else as stored.
 /// Threads: one.
 /// Lifetime: valid while the sample lives.
 class SHARDWISE_EXPORT FieldBytes {
  public:
-  /// @param place  of the field in the sample.
-  /// Errors: BadField if it cannot be expanded, or exceeds input.max_expanded_bytes.
+  /// @param place  number of the field in the sample.
+  /// Errors: BadField if the field cannot be decompressed, or exceeds input.max_expanded_bytes.
   FieldBytes(const RowInput& input, std::size_t place);
 
   [[nodiscard]] std::string_view view() const noexcept { return view_; }
   [[nodiscard]] std::size_t size() const noexcept { return view_.size(); }
-  /// Copies all bytes to `to`, which has the same size. Errors: those of SampleAccess::copy.
+  /// Copies all bytes to `to`, which must have their size. Errors: those of SampleAccess::copy().
   void copy(std::span<std::byte> to) const;
 
  private:
@@ -40,7 +40,7 @@ class SHARDWISE_EXPORT FieldBytes {
   ExpandedBytes expanded_;
 };
 
-/// Returns the decimal number in a field. Errors: BadField, and those of Sample::integer().
+/// Parses a field as a decimal integer. Errors: BadField, and those of Sample::integer().
 SHARDWISE_EXPORT std::int64_t integer_of(const RowInput& input, std::size_t place);
 
 }  // namespace shardwise::detail

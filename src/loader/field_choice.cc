@@ -44,7 +44,7 @@ std::size_t only_image_of(const Sample& sample) {
   return found.front();
 }
 
-/// Returns a hint for users who take a column of the index for a field.
+/// Returns a hint if `names` has a column of the index: users mistake columns for fields.
 std::string column_hint(const Sample& sample, const std::vector<std::string>& names) {
   const Index* const index = SampleAccess::index_of(sample);
   if (index == nullptr) return {};

@@ -10,8 +10,8 @@
 #include "shardwise/loader/loader.h"
 #include "shardwise/loader/media_columns.h"
 
-// The options of a loader and of its columns, and its statistics. Names are those of Python's
-// keywords and records.
+// The options of a loader and of its columns, and its statistics, as lists of named fields. The
+// names are the keyword arguments and the record keys in Python.
 
 namespace shardwise {
 
@@ -132,7 +132,7 @@ constexpr auto fields(std::type_identity<Loader::Mix>) {
                     field("cutmix_alpha", &Mix::cutmix_alpha),
                     field("probability", &Mix::probability)};
 }
-/// Keys name the options in errors about ranks that differ.
+/// Errors about ranks whose options differ use these names.
 constexpr auto fields(std::type_identity<Loader::Options>) {
   using detail::field;
   using Options = Loader::Options;
@@ -152,7 +152,8 @@ constexpr auto fields(std::type_identity<Loader::Options>) {
       field("fetch_threads", &Options::fetch_threads, {.most = 1024, .may_differ = true}),
       field("memory", &Options::memory, {.may_differ = true})};
 }
-/// Keys are those of "stages" in the output of `shardwise epoch --json`; times are in seconds.
+/// The names are the keys of "stages" in the output of `shardwise epoch --json`. Times are in
+/// seconds.
 constexpr auto fields(std::type_identity<Loader::Stats>) {
   using detail::field;
   using Stats = Loader::Stats;

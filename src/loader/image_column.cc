@@ -33,12 +33,12 @@ using detail::RowOutput;
 using detail::ScaleRule;
 using detail::Stage;
 
-/// Images with Exif orientations from 5 on are stored lying on their side.
+/// Whether a viewer must turn the stored image by 90 degrees: Exif orientations from 5 on.
 bool lies_on_its_side(const ImageHeader& header) { return header.orientation >= 5; }
 
 constexpr unsigned kWholeScale = 8;
 
-/// Returns the part of a scaled image in `box`, whose edges are rounded to whole pixels.
+/// Returns the part of a scaled image in `box`. Rounds the box's edges to whole pixels.
 RgbView part_of(const RgbView& image, const detail::RealBox& box) {
   const auto nearest = [](double at, std::size_t most) {
     return std::min(static_cast<std::size_t>(std::max(0.0, std::round(at))), most);
@@ -51,7 +51,7 @@ RgbView part_of(const RgbView& image, const detail::RealBox& box) {
 }
 
 class ImageColumn final : public ColumnMaker {
-  /// Calls `work` with the bytes of the field, and turns a DecodeFailure into a BadField.
+  /// Calls `work` with the field's bytes. Throws BadField for a DecodeFailure.
   template <class Work>
   auto decoded(const RowInput& input, Work&& work) const {
     const std::size_t place = fields_.in(input.sample);
@@ -134,14 +134,14 @@ class ImageColumn final : public ColumnMaker {
     RgbImage& scratch = detail::of_thread<RgbImage>([] {});
     auto* const slot = reinterpret_cast<std::uint8_t*>(output.slot.data());
     const bool is_whole = request.scale == kWholeScale;
-    // An image that already equals the row is decoded into it.
+    // Decode straight into the row if the transform would not change a pixel.
     RgbImage row(std::span(slot, output.slot.size()));
     RgbImage& image = is_whole && transformer_.keeps_pixels(plan) ? row : scratch;
     const detail::DecodeReport report = detail::decode_rgb(bytes, request, image);
     input.forgive(report.warnings);
     input.enter(Stage::kTransforming);
     const RgbView source = is_whole ? image.view() : part_of(image.view(), report.box);
-    // Check the shape only now: if a header states a false size, decoding has failed before.
+    // A header may state a false size. Check the shape after decoding, which fails for such images.
     require_shape(input.sample, plan, output);
     if (image.data() != slot) transformer_.apply(plan, source, slot);
     input.enter(Stage::kReading);

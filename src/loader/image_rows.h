@@ -12,18 +12,18 @@
 #include "shardwise/loader/batch.h"
 #include "shardwise/loader/image_transform.h"
 
-// Code that the columns of images and of videos share.
+// Code shared by the columns of images and of videos.
 
 namespace shardwise::detail {
 
 SHARDWISE_EXPORT DType dtype_of(ImageTransform::Type type) noexcept;
 
-/// [H, W, 3] or [3, H, W].
+/// Returns [H, W, 3] or [3, H, W].
 SHARDWISE_EXPORT std::vector<std::int64_t> image_shape(const ImageTransform& transform,
                                                        std::size_t height, std::size_t width);
 
-/// Plans an image of this size, and checks that the plan fits into memory. If the size of the
-/// result depends on the image, a malformed image could make it huge; `max_pixels` limits it.
+/// Plans the transform of an image of this size. If the result's size depends on the image, limits
+/// the result to `max_pixels`, as a malformed image could state a huge size.
 /// Errors: DecodeFailure.
 SHARDWISE_EXPORT ImagePlan plan_within(const ImageTransformer& transformer,
                                        const ImageTransform::Size& stored, const Hash128& key,

@@ -17,7 +17,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Converts the numbers of a column to lengths. Errors: InvalidArgument, naming the sample.
+/// Converts a column's numbers to lengths. Errors: InvalidArgument, with the sample's number.
 std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
                                       const std::string& column) {
   constexpr double kMost = 4503599627370496.0;  // 2^52
@@ -34,7 +34,7 @@ std::vector<std::uint64_t> as_lengths(const std::vector<double>& numbers,
   return lengths;
 }
 
-/// Errors: InvalidArgument if the list of an epoch's windows would take more than 1 GiB.
+/// Throws InvalidArgument if the list of an epoch's windows would take more than 1 GiB.
 void require_memory_for(std::uint64_t num_windows, std::uint64_t num_positions) {
   if (num_windows <= std::uint64_t{1} << 27) return;
   throw InvalidArgument("batches by length cannot be made",
@@ -43,7 +43,7 @@ void require_memory_for(std::uint64_t num_windows, std::uint64_t num_positions) 
                         "choose a larger window, or a smaller epoch_size");
 }
 
-/// Cuts samples that are sorted by length, the shortest first, into batches.
+/// Cuts samples, sorted from short to long, into batches.
 std::vector<std::vector<std::uint32_t>> cut(std::span<const std::uint32_t> sorted,
                                             std::span<const std::uint64_t> lengths,
                                             std::uint64_t max_rows, std::uint64_t max_tokens) {
@@ -51,7 +51,7 @@ std::vector<std::vector<std::uint32_t>> cut(std::span<const std::uint32_t> sorte
   for (const std::uint32_t sample : sorted) {
     const std::uint64_t length = std::max<std::uint64_t>(lengths[sample], 1);
     bool fits = !batches.empty() && batches.back().size() < max_rows;
-    // (rows + 1) * length <= max_tokens, without overflow; the new sample is the longest.
+    // (rows + 1) * length <= max_tokens, without overflow; the new sample is the longest so far.
     if (fits && max_tokens != 0) fits = max_tokens / length > batches.back().size();
     if (!fits) batches.emplace_back();
     batches.back().push_back(sample);
@@ -89,7 +89,7 @@ SampleLengths::SampleLengths(const MixedDataset& data, const Loader::ByLength& r
   if (!rule.column.empty()) {
     const std::vector<double> numbers = data.numbers(rule.column);
     numbers_ = as_lengths(numbers, rule.column);
-    // The data set's fingerprint does not cover its columns.
+    // Hash the numbers: the data set's fingerprint does not cover its columns.
     const std::string_view bytes(reinterpret_cast<const char*>(numbers_.data()),
                                  numbers_.size() * sizeof(std::uint64_t));
     name_ = "column " + rule.column + " (hash " + std::to_string(hash64(bytes)) + ")";
@@ -182,10 +182,9 @@ LengthBatches::Point LengthBatches::point_after(std::uint64_t number) const noex
   return {position_of(window), batch - first_[window]};
 }
 
-/// Loads a window, unless it is the current one.
 void LengthBatches::load(std::uint64_t window) {
   if (window_.number == window) return;
-  window_.number = ~std::uint64_t{0};  // in case the following throws
+  window_.number = ~std::uint64_t{0};  // no window, in case the following throws
   window_.samples.resize(rows_of(window));
   const auto samples = whole_->clone();
   samples->seek(position_of(window));

@@ -10,10 +10,11 @@ namespace {
 
 thread_local unsigned number_of_thread = 0;
 
-/// Limit of kinds of tolerated defects: names in damaged files make many kinds.
+/// Limit of kinds of tolerated defects. Warnings contain names from damaged files, so kinds are
+/// many.
 constexpr std::size_t kMaxKinds = 32;
 
-/// The statistic of each stage, in the order of Stage.
+/// The statistics field of each stage, in the order of Stage.
 constexpr std::array kStageTimes = {&Loader::Stats::planning,     &Loader::Stats::opening,
                                     &Loader::Stats::reading,      &Loader::Stats::decoding,
                                     &Loader::Stats::transforming, &Loader::Stats::functions,
@@ -48,7 +49,7 @@ std::string LoadMeter::kind_of(std::string_view warning) {
 }
 
 void LoadMeter::add_forgiven(const Forgiven& image) {
-  std::set<Kind*> kinds;  // each counts an image once
+  std::set<Kind*> kinds;  // an image counts once for each kind
   for (const std::string& text : image.texts) {
     const std::string name = kind_of(text);
     const bool is_kept = forgiven_.contains(name) || forgiven_.size() < kMaxKinds;

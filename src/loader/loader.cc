@@ -37,18 +37,18 @@ using detail::StepWatch;
 using detail::throw_all_bad;
 using detail::throw_too_many_bad;
 
-/// Number of items at the end of common() that may differ while an epoch is under way.
+/// Number of items at the end of common() that may differ while ranks are within an epoch.
 constexpr std::size_t kStepItems = 2;
 
 /// The progress of one rank in a plan.
 struct Position {
   std::uint64_t steps_taken = 0;
-  std::uint64_t steps_failed = 0;  ///< of these, failed since the last batch that was handed out
-  std::uint64_t steps_lost = 0;    ///< of these, failed before that batch
+  std::uint64_t steps_failed = 0;  ///< of steps_taken, those failed since a batch was handed out
+  std::uint64_t steps_lost = 0;    ///< of steps_taken, those failed before that batch
   std::size_t num_bad = 0;         ///< samples left out
-  EpochAudit::Sum delivered{};     ///< in the epoch, including before the plan
+  EpochAudit::Sum delivered{};  ///< samples delivered in the epoch, including those before the plan
 
-  /// Steps that a token counts: those up to the last batch that was handed out.
+  /// Steps that a token counts: steps that failed after the last batch was handed out do not count.
   std::uint64_t steps_done() const { return steps_taken - steps_failed; }
 };
 
@@ -57,11 +57,11 @@ std::size_t batches_ahead(const Loader::Options& options) {
   return std::max<std::size_t>(std::size_t{2} * options.threads, 1);
 }
 
-/// A run is an error if its first samples, this many, are all bad.
+/// A run fails if its first samples, this many or more, are all bad.
 constexpr std::size_t kMaxBadFirst = 100;
 
-/// Returns the Reducer of a single process. Errors: InvalidArgument if this process was launched as
-/// one of several; those of rank_environment().
+/// Returns the Reducer of a single process. Errors: InvalidArgument if a launcher started several
+/// processes; those of rank_environment().
 std::shared_ptr<Reducer> only_rank() {
   const RankEnvironment found = rank_environment();
   if (found.world_size == 1) return single_process();
@@ -80,7 +80,7 @@ struct Loader::Impl {
         ranks(reducer ? std::move(reducer) : only_rank()),
         watch(dynamic_cast<StepWatch*>(ranks.get())),
         plan(EpochPlan::make(data, options, ranks->rank(), ranks->world_size())),  // checks options
-        // For each array, the consumer has a block, and so has each of the batches ahead.
+        // Enough blocks for each array of the consumer's batch and of all batches ahead.
         pool(std::make_shared<BufferPool>(
             options.memory, (options.columns.size() + 5) * (batches_ahead(options) + 2))),
         meter(std::make_shared<LoadMeter>(Loader::Stats{
@@ -93,9 +93,9 @@ struct Loader::Impl {
   const Sampler& sampler() const { return plan->sampler(); }
   std::uint64_t epoch() const { return sampler().epoch(); }
 
-  /// Drops the engine, and the batches made ahead.
+  /// Destroys the engine, and the batches made ahead.
   void drop_engine() {
-    std::unique_ptr<Engine> dropped;  // destroyed, and its threads joined, without the mutex
+    std::unique_ptr<Engine> dropped;  // destroyed without the mutex, as this joins threads
     const Lock lock(mutex);
     stopped = false;
     dropped.swap(engine);
@@ -107,7 +107,7 @@ struct Loader::Impl {
     return stopped;
   }
 
-  /// Returns the function that completes a batch whose rows are made.
+  /// Returns the function that completes a batch after its rows are made.
   std::function<void(Batch&, const BatchPlan&)> finish() const {
     std::optional<detail::Packer> packer;
     if (const auto& rule = options.by_length; rule && rule->pack_to != 0) {
@@ -147,7 +147,7 @@ struct Loader::Impl {
     if (stopped) engine->stop();
   }
 
-  /// Tells the cache, if there is one, which shards this node's ranks will read.
+  /// Announces to the cache, if there is one, which shards this node's ranks will read.
   void follow() {
     // If several data sets share a cache, the shards that they need are not known in advance.
     if (data.num_parts() > 1 || !data.part(0).cache()) return;
@@ -157,13 +157,13 @@ struct Loader::Impl {
     prefetcher = std::make_unique<ShardPrefetcher>(data.part(0), sampler(), ahead);
   }
 
-  /// The ranks whose shards this node reads: for batches by length, all of them.
+  /// The ranks whose shards this node reads. With batches by length these are all ranks.
   RankOptions::Range node() const {
     if (plan->window() > 0) return {.first = 0, .count = ranks->world_size()};
     return {.first = ranks->rank() - ranks->local_rank(), .count = ranks->local_world_size()};
   }
 
-  /// The items that all ranks must have alike, so that their batches together are an epoch.
+  /// The items that must be equal on all ranks, so that the ranks' batches together are one epoch.
   RankAgreement common() const {
     ResumeToken order = plan->token_after(0);
     ResumeToken left_out;
@@ -171,7 +171,7 @@ struct Loader::Impl {
     const std::string begin = std::to_string(order.position) + " " +
                               std::to_string(order.batches ? order.batches->delivered : 0) + " " +
                               left_out.to_text();
-    // Clear everything but the description of the order.
+    // Keep only the description of the order.
     order.fingerprint = {};
     order.epoch = 0;
     order.position = 0;
@@ -180,8 +180,8 @@ struct Loader::Impl {
     detail::Record alike = detail::agreed_options(options);
     alike.insert(alike.begin(),
                  {{"data set", to_string(data.fingerprint())},
-                  // A token has no seed if its order draws nothing; random rows use the seed all
-                  // the same.
+                  // Add the seed: the token omits the seed of an order without random draws, but
+                  // random transforms use it.
                   {"order", order.to_text() + " " + std::to_string(options.order.seed)}});
     alike.insert(alike.end(), {{"epoch", std::to_string(epoch())},
                                {"point from which it goes on", begin},
@@ -190,27 +190,27 @@ struct Loader::Impl {
     return RankAgreement(std::move(alike));
   }
 
-  /// Adds up what the ranks delivered in this epoch, by replica. Afterwards every rank knows all
-  /// bad samples. Collective.
-  /// Errors: Mismatch, on all ranks, if they differ; with `in_step`, also in the steps taken.
+  /// Sums up the ranks' deliveries of the epoch by replica, and shares the bad samples. Collective.
+  /// Errors: Mismatch, on all ranks, if items of common() differ. With `in_step`, these include the
+  /// number of steps taken.
   std::vector<EpochAudit::Sum> agree(bool in_step) {
     constexpr std::size_t kWords = EpochAudit::Sum::kNumWords;
     const RankAgreement alike = common();
-    // The number of words is the same on all ranks, even if options differ.
+    // The number of words must be equal on all ranks, even if options differ.
     std::vector<std::int64_t> words = alike.words();
     const std::size_t first = words.size();
     words.resize(first + kWords + 1);
     const auto own = at.delivered.to_words();
     // This rank's number among the ranks that get the same batches.
     const std::uint64_t replica = sampler().rank() % sampler().replicas();
-    const bool speaks = replica == 0;  // the other replicas found the same
+    const bool speaks = replica == 0;  // other replicas found the same bad samples
     if (speaks) {
       std::copy(own.begin(), own.end(), words.begin() + static_cast<std::ptrdiff_t>(first));
       words.back() = static_cast<std::int64_t>(bad_here.size());
     }
     ranks->add(words);
     alike.require(words, sampler().world_size(), in_step ? 0 : kStepItems);
-    // Sums of the other replicas.
+    // Sums of replicas 1 and up.
     std::vector<std::int64_t> others(kWords * (sampler().replicas() - 1));
     if (!speaks) {
       std::copy(own.begin(), own.end(),
@@ -226,8 +226,8 @@ struct Loader::Impl {
     return sums;
   }
 
-  /// Sends each rank's bad samples to all ranks, in tokens, whose format has lists. A sample that
-  /// was bad twice counts twice. Collective.
+  /// Sends each rank's bad samples to all ranks as tokens, whose format has lists of samples. A
+  /// sample that was bad twice is listed twice. Collective.
   void exchange_bad(bool speaks) {
     std::string text;
     for (const BadRow& found : bad_here) {
@@ -252,7 +252,7 @@ struct Loader::Impl {
         "the first of them is sample " + std::to_string(sample) + ": " + entry.reason);
   }
 
-  /// Collective. Errors: NotExact; Mismatch, with `in_step` also if the steps taken differ.
+  /// Returns the proof of the epoch. Collective. Errors: NotExact; those of agree().
   std::string prove(bool in_step) {
     const std::vector<EpochAudit::Sum> sums = agree(in_step);
     const Hash128 fingerprint = data.fingerprint();
@@ -280,7 +280,7 @@ struct Loader::Impl {
     return text;
   }
 
-  /// The token of all ranks after `num_steps` steps of this epoch, without an audit.
+  /// The token of all ranks after `num_steps` steps of this epoch, without the audit.
   ResumeToken token_after(std::uint64_t num_steps) const {
     ResumeToken token = plan->token_after(num_steps);
     token.skip.merge(bad);
@@ -309,8 +309,8 @@ struct Loader::Impl {
     }
   }
 
-  /// Replaces the plan by `begin`, and stands at its beginning.
-  /// @param before  set within an epoch: what this rank counts as delivered earlier in it.
+  /// Replaces the plan by `begin`, and goes to its beginning.
+  /// @param before  sum of this rank's earlier deliveries in the epoch; set only within an epoch.
   void stand(std::unique_ptr<EpochPlan> begin,
              const std::optional<EpochAudit::Sum>& before = std::nullopt) {
     drop_engine();
@@ -318,7 +318,7 @@ struct Loader::Impl {
     delivered_before = before;
     begin_again();
   }
-  /// Goes back to the beginning of the plan.
+  /// Returns to the beginning of the plan.
   void begin_again() {
     drop_engine();
     waiting_since.reset();
@@ -328,7 +328,7 @@ struct Loader::Impl {
     bad_here.clear();
   }
 
-  /// Notes where the batches of the current, not yet whole step begin.
+  /// At the start of a step, records the position, as go_back() needs it.
   void keep_place() {
     if (watch == nullptr) return;
     const std::uint64_t whole = watch->num_whole_steps();
@@ -336,8 +336,8 @@ struct Loader::Impl {
     last_whole = {whole, at};
   }
 
-  /// Waits for the next batch, unless it is ready or this rank must stop.
-  /// @return  true if it had to wait. Errors: Cancelled.
+  /// Waits for the next batch. Errors: Cancelled if this rank must stop.
+  /// @return  true if it had to wait.
   bool wait_unless_stopping() {
     constexpr std::chrono::milliseconds kSlice{50};
     if (watch == nullptr || options.threads == 0 || engine->wait({})) return false;
@@ -347,8 +347,8 @@ struct Loader::Impl {
     return true;
   }
 
-  /// After a step was given up, goes back to the end of the last whole step, as all ranks do.
-  /// Batches handed out since are not delivered; the loader is as after stop(). Collective.
+  /// The ranks gave up a step: returns to the end of the last step that all ranks completed.
+  /// Batches handed out since then are not delivered. The loader is stopped. Collective.
   /// Errors: Mismatch.
   void go_back() {
     const bool is_open = last_whole && last_whole->number == watch->num_whole_steps();
@@ -363,7 +363,7 @@ struct Loader::Impl {
     const bool is_ahead = is_last && at.steps_taken > agreed;
     const bool has_way = is_ahead ? last_whole && last_whole->end.steps_taken == agreed
                                   : has_ended_before || (is_last && at.steps_taken == agreed);
-    if (watch->largest(has_way ? 0 : 1) != 0) {  // on all ranks, or on none
+    if (watch->largest(has_way ? 0 : 1) != 0) {  // true on all ranks or on none
       throw Mismatch(
           "the ranks gave up a step, and were not at the same one",
           "epoch " + std::to_string(epoch()) + ", step " + std::to_string(at.steps_taken),
@@ -384,31 +384,31 @@ struct Loader::Impl {
   const MixedDataset data;
   const Loader::Options options;
   const std::shared_ptr<Reducer> ranks;
-  StepWatch* const watch;           ///< same object; nullptr if the ranks do not stop together
-  std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of the resumed rest
+  StepWatch* const watch;  ///< `ranks` as a StepWatch; nullptr if the ranks do not stop together
+  std::unique_ptr<EpochPlan> plan;  ///< of this epoch, or of its rest after restore()
   const std::shared_ptr<BufferPool> pool;
   Position at;
-  /// Delivered in this epoch before the plan, by this rank's part. Not set for a whole epoch.
+  /// Sum of what this rank's part delivered before the plan. Not set if the plan is a whole epoch.
   std::optional<EpochAudit::Sum> delivered_before;
   const std::shared_ptr<LoadMeter> meter;
-  std::optional<EpochAudit::Sum> expected_all;  ///< of every sample once; equal in all epochs
+  std::optional<EpochAudit::Sum> expected_all;  ///< sum of every sample once; equal in all epochs
   struct WholeStep {
-    std::uint64_t number;  ///< in the run
+    std::uint64_t number;  ///< number of the step in the run
     Position end;
   };
-  std::optional<WholeStep> last_whole;        ///< with a watch only
+  std::optional<WholeStep> last_whole;        ///< set only with `watch`
   bool ended = false;                         ///< next() has returned the end
-  bool has_good_sample = false;               ///< this rank had a batch with one
+  bool has_good_sample = false;               ///< a batch of this rank had a good sample
   bool may_all_be_bad = false;                ///< see LoaderAccess
-  std::vector<BadRow> bad_here;               ///< of this rank, in this epoch or its rest
-  std::vector<std::uint64_t> bad_everywhere;  ///< of all ranks, as agreed last
-  SkipList bad;                               ///< of all ranks in all epochs, as agreed last
-  std::vector<std::uint64_t> samples_read;    ///< of the last batch
+  std::vector<BadRow> bad_here;               ///< this rank's, in this epoch or its rest
+  std::vector<std::uint64_t> bad_everywhere;  ///< all ranks', at the last agreement
+  SkipList bad;                               ///< all ranks', in all epochs, at the last agreement
+  std::vector<std::uint64_t> samples_read;    ///< numbers of the last batch's samples
   std::chrono::nanoseconds waited_before{};
   std::optional<LoadMeter::Clock::time_point> waiting_since;  ///< set by LoaderAccess::wait()
   std::unique_ptr<ShardPrefetcher> prefetcher;
   const std::uint64_t process = process_generation();
-  Mutex mutex;                     ///< for stop(), from any thread
+  Mutex mutex;                     ///< stop() may be called from any thread
   std::unique_ptr<Engine> engine;  ///< nullptr until start(); changed under the mutex
   bool stopped = false;            ///< under the mutex
 };
@@ -450,7 +450,7 @@ std::optional<Batch> Loader::next() {
     impl.ended = true;
     return std::nullopt;
   }
-  // Starting threads counts as waiting, even if they are ready before this thread waits.
+  // Count the start of threads as waiting, even if the batch is ready before this thread waits.
   auto since = std::exchange(impl.waiting_since, std::nullopt);
   const auto asked = LoadMeter::Clock::now();
   if (!impl.engine && !since) since = asked;
@@ -458,10 +458,10 @@ std::optional<Batch> Loader::next() {
   if (impl.wait_unless_stopping() && !since) since = asked;
   const Position before = impl.at;
   ++impl.at.steps_taken;
-  ++impl.at.steps_failed;  // until the batch is made
+  ++impl.at.steps_failed;  // counts as failed until the batch is made
   auto made = impl.engine->next(since);
   if (!made) {
-    impl.at = before;  // it was not handed out, so tokens must not count it
+    impl.at = before;  // the batch was not handed out, so tokens must not count it
     throw_stopped();
   }
   impl.at.steps_lost += std::exchange(impl.at.steps_failed, 0) - 1;
@@ -489,7 +489,7 @@ ResumeToken Loader::state() {
                    "go on from a state that was taken before");
   }
   ResumeToken token = impl.token_after(done);
-  // Take the replica that delivered least: a sample that one replica lacks is not proven.
+  // Use the replica that delivered least: the proof needs all replicas to deliver each sample.
   token.audit = *std::ranges::min_element(sums, {}, &EpochAudit::Sum::count);
   return token;
 }

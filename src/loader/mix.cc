@@ -23,8 +23,8 @@ void check_alpha(double alpha) {
                         "give it a number from 0.001 to 1000; 0.2 and 1 are usual");
 }
 
-/// Draws from Beta(alpha, alpha): by Jöhnk's method if alpha is below 1, else by rejection from
-/// the uniform distribution.
+/// Draws from the distribution Beta(alpha, alpha): by Jöhnk's method if alpha < 1, else by
+/// rejection from the uniform distribution.
 double draw_beta(double alpha, SampleRandom& random) {
   for (;;) {
     const double u = random.inside();
@@ -47,7 +47,7 @@ std::uint8_t mixed(std::uint8_t x, std::uint8_t y, float lambda, float rest) {
   return static_cast<std::uint8_t>(std::min(value, 255.0F));
 }
 
-/// Works from the last sample to the first, so that each predecessor is not mixed yet.
+/// Goes from the last sample to the first, so that a sample's predecessor is still unmixed.
 template <class Value>
 void mix_all(Value* batch, std::size_t n, std::size_t sample_size, double lambda) {
   if (n == 0) return;

@@ -17,11 +17,11 @@
 namespace shardwise::detail {
 namespace {
 
-/// Consecutive rows that must be in one batch: those of a long sequence, or a single row.
+/// Consecutive rows that must stay in one batch: the rows of a long sequence, or a single row.
 struct RowGroup {
   std::uint64_t num_rows = 1;
-  std::uint64_t used = 0;  // tokens of the last row
-  PackedBatch content;     // starts count from the group's first row
+  std::uint64_t used = 0;  // tokens in the last row
+  PackedBatch content;     // starts count tokens from the group's first row
 };
 
 /// Fills rows by best fit, the longest sequences first.
@@ -45,7 +45,7 @@ std::vector<RowGroup> fill_rows(std::span<const std::uint64_t> lengths, std::uin
     into.content.samples.push_back(sample);
     into.content.starts.push_back((into.num_rows - 1) * row_length + into.used);
     into.used += length;
-    while (into.used > row_length) {  // only in a new group
+    while (into.used > row_length) {  // only a new group needs further rows
       into.used -= row_length;
       ++into.num_rows;
     }
@@ -54,12 +54,12 @@ std::vector<RowGroup> fill_rows(std::span<const std::uint64_t> lengths, std::uin
   return groups;
 }
 
-/// Writes the integer `value` `count` times, each in value_bytes, the lowest bytes first.
+/// Writes the integer `value` `count` times, little-endian, in value_bytes each.
 void fill_with(std::byte* out, std::size_t count, std::size_t value_bytes, std::int64_t value) {
   for (std::size_t i = 0; i < count; ++i) std::memcpy(out + i * value_bytes, &value, value_bytes);
 }
 
-/// Whether an integer type has the value. Errors: InvalidArgument for types other than integers.
+/// Whether an integer type can represent the value. Errors: InvalidArgument for other types.
 bool has_value(DType dtype, std::int64_t value, const std::string& column) {
   switch (dtype) {
     case DType::kUInt8:
@@ -93,7 +93,7 @@ std::vector<PackedBatch> packed_batches(std::span<const std::uint64_t> lengths,
   std::vector<RowGroup> groups = fill_rows(lengths, row_length);
   const Permutation shuffled(groups.size(), derive_key(seed, epoch, KeyPurpose::kWindow, window));
   std::vector<PackedBatch> batches;
-  std::uint64_t rows = num_rows;  // used in the last batch
+  std::uint64_t rows = num_rows;  // rows used in the last batch; no batch exists yet
   for (std::uint64_t i = 0; i < groups.size(); ++i) {
     RowGroup& group = groups[shuffled(i)];
     if (rows + group.num_rows > num_rows) {
@@ -152,7 +152,7 @@ void Packer::pack(Batch& batch, std::span<const std::uint64_t> positions,
     std::memset(segments.get(), 0, size * sizeof(std::int32_t));
     std::memset(places.get(), 0, size * sizeof(std::int32_t));
   }
-  std::vector<std::int32_t> in_row(num_rows);  // sequences of each row so far
+  std::vector<std::int32_t> in_row(num_rows);  // number of sequences in each row so far
   std::size_t planned = 0;
   for (std::size_t i = 0; i < batch.size(); ++i) {
     while (positions[planned] != static_cast<std::uint64_t>(batch.positions()[i])) ++planned;

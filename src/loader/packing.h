@@ -13,11 +13,11 @@
 
 namespace shardwise::detail {
 
-/// Token sequences in the rows of a batch. Each is one contiguous piece of the rows, read one after
-/// another.
+/// Token sequences placed in the rows of a batch. The rows count as one long row, one after
+/// another, in which a sequence is contiguous.
 struct PackedBatch {
-  std::vector<std::uint32_t> samples;  ///< numbers in the window, in the order of their places
-  std::vector<std::uint64_t> starts;   ///< first token of each sequence, counted through all rows
+  std::vector<std::uint32_t> samples;  ///< numbers in the window, sorted by start
+  std::vector<std::uint64_t> starts;   ///< position of each sequence's first token in the long row
 };
 
 /// Returns the packed batches of one window. A sequence longer than a row begins in a new row, and
@@ -30,11 +30,11 @@ struct PackedBatch {
                                                       std::uint64_t row_length, std::uint64_t seed,
                                                       std::uint64_t epoch, std::uint64_t window);
 
-/// Puts the rows of a ragged array into [num_rows, row_length], and adds arrays that map tokens to
+/// Packs the rows of a ragged array into [num_rows, row_length], and adds arrays that map tokens to
 /// sequences. Immutable; safe from any thread.
 class Packer {
  public:
-  /// Errors: InvalidArgument if rows of `column` cannot be packed, or if its type cannot hold
+  /// Throws InvalidArgument if rows of `column` cannot be packed, or if its type cannot represent
   /// `padding`.
   static void require(const Column& column, std::int64_t padding);
 
@@ -46,9 +46,10 @@ class Packer {
         padding_(padding) {}
 
   /// Replaces the column of `batch` by the packed one, and adds its "_segments" and "_positions".
-  /// @param positions, starts, lengths  of the planned batch; samples not in `batch` leave a gap.
+  /// @param positions, starts, lengths  as planned; a planned sample that `batch` lacks leaves a
+  /// gap.
   /// Errors: NotFound (no such column); InvalidArgument if a sequence does not have its planned
-  ///         length, or if the batch does not fit into memory.
+  /// length, or if the batch does not fit into memory.
   void pack(Batch& batch, std::span<const std::uint64_t> positions,
             std::span<const std::uint64_t> starts, std::span<const std::uint64_t> lengths,
             BufferPool& pool) const;

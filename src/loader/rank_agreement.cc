@@ -8,7 +8,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Hashes a text to a number below 2^24, so that the squares of all ranks can be added up.
+/// Hashes a text to a number below 2^24, so that the squares of 256 ranks do not overflow.
 std::uint64_t number_of(const std::string& text) { return hash128(text).low >> 40; }
 
 }  // namespace
@@ -29,7 +29,7 @@ void RankAgreement::require(std::span<const std::int64_t> sums, std::uint64_t nu
   for (std::size_t i = 0; i < items_.size() - num_left_out; ++i) {
     const auto sum = std::bit_cast<std::uint64_t>(sums[2 * i]);
     const auto squares = std::bit_cast<std::uint64_t>(sums[2 * i + 1]);
-    if (num_ranks * squares == sum * sum) continue;  // modulo 2^64
+    if (num_ranks * squares == sum * sum) continue;  // equality modulo 2^64
     differing += (differing.empty() ? "" : ", ") + items_[i].first;
   }
   if (differing.empty()) return;

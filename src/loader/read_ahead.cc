@@ -10,34 +10,35 @@
 namespace shardwise::detail {
 namespace {
 
-/// While bytes are cold, this many samples or bytes, whichever comes first, are requested beyond
-/// the plan that the engine takes.
+/// While the page cache lacks the data, this many samples or bytes, whichever limit is reached
+/// first, are requested beyond the engine's next plan.
 constexpr std::size_t kRowsAhead = 256;
 constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;
-/// Samples between two checks of what was read from disk; a check is a system call.
+/// Samples between two checks for disk reads. A check costs a system call.
 constexpr std::size_t kRowsALook = 64;
-/// Samples that are requested without a disk read before bytes count as warm. This is more than a
-/// chunk of the usual size, as a chunk's first samples may bring all of it into memory.
+/// Once this many samples were requested without a disk read, the data counts as cached. More than
+/// a chunk of the usual size: reading its first samples may bring a whole chunk into memory.
 constexpr std::size_t kMostInVain = 2048;
 
-/// Returns a number that grows whenever this thread reads from disk, or waits for another's read.
+/// Returns a number that grows when this thread reads from disk, or waits for a read by another.
 std::int64_t disk_reads_of_thread() noexcept {
   rusage usage{};
   if (::getrusage(RUSAGE_THREAD, &usage) != 0) return 0;
   return std::int64_t{usage.ru_inblock} + usage.ru_majflt;
 }
 
-/// The result of disk_reads_of_thread() at this thread's last check.
+/// disk_reads_of_thread() at this thread's last check.
 thread_local constinit std::int64_t reads_before = 0;
 
-/// Returns the fields that the columns read, or nothing if they may read any.
+/// Returns the names of the fields that the columns read, or nothing if columns may read any field.
 std::optional<std::vector<std::string>> fields_of(std::span<const Column> columns) {
   std::vector<std::string> names;
   for (const Column& column : columns) {
     const ColumnMaker& maker = *column.maker();
     if (maker.reads_parts()) continue;
     const FieldChoice* const fields = maker.fields();
-    if (fields == nullptr && maker.layout() == ColumnMaker::Layout::kSized) continue;  // the key
+    // A column of keys reads no field.
+    if (fields == nullptr && maker.layout() == ColumnMaker::Layout::kSized) continue;
     if (fields == nullptr || fields->names().empty()) return std::nullopt;
     names.insert(names.end(), fields->names().begin(), fields->names().end());
   }

@@ -17,47 +17,48 @@
 
 namespace shardwise::detail {
 
-/// A source of plans that has the kernel read what the plans of another source will need, before
-/// the engine's threads need it. It does so while the shards' bytes are not in the page cache.
+/// A source of plans that asks the kernel to read the data of coming plans before the engine's
+/// threads need it, while the page cache lacks that data. It takes the plans from another source.
 ///
-/// The disk reads of the calling threads, by page faults or by requests, show whether bytes are
-/// cold. While they are, the source plans some hundred samples ahead of the engine.
+/// The calling threads' disk reads, by page faults or by requests, show that data is not cached.
+/// The source then plans some hundred samples ahead of the engine.
 ///
 /// Threads: one at a time, as for Engine::Source.
-/// Cost: with warm bytes, after a few thousand samples: a system call for every few dozen samples.
-/// Errors: those of the other source, in their places.
+/// Cost: a system call per few dozen samples, once a few thousand samples were found cached.
+/// Errors: those of the other source, each in the place of its plan.
 class SHARDWISE_EXPORT ReadAheadSource {
  public:
   ReadAheadSource(Engine::Source source, MixedDataset data, std::span<const Column> columns);
 
   std::optional<BatchPlan> operator()();
 
-  /// Whether samples were requested when the source was last called.
+  /// Whether the last call requested samples.
   [[nodiscard]] bool is_asking() const noexcept { return is_asking_; }
 
  private:
   struct Asked {
     BatchPlan plan;
-    std::uint64_t bytes = 0;  // requested for the plan
+    std::uint64_t bytes = 0;  // number of bytes requested for the plan
   };
 
-  /// Starts requests if this thread has read from disk since its last check.
+  /// Begins to request samples if this thread has read from disk since its last check.
   void look();
   void plan_one();
   /// Requests the samples of a plan from the kernel. Returns the number of bytes.
   std::uint64_t ask(const BatchPlan& plan);
-  /// Whether enough is requested beyond the plan that is handed out next.
+  /// Whether the plans after the next one have enough requests.
   [[nodiscard]] bool is_ahead() const noexcept;
 
   const Engine::Source source_;
   const MixedDataset data_;
-  std::optional<std::vector<std::string>> fields_;  // fields that columns read; nullopt means any
-  std::deque<Asked> plans_;                         // not yet handed out
+  std::optional<std::vector<std::string>> fields_;  // fields that the columns read; nullopt means
+                                                    // any field
+  std::deque<Asked> plans_;                         // plans not yet handed out
   std::size_t rows_since_look_ = 0;
   bool is_asking_ = true;
-  std::size_t asked_in_vain_ = 0;  // consecutive samples that were in memory already
+  std::size_t asked_in_vain_ = 0;  // consecutive samples that were already in memory
   bool has_ended_ = false;
-  std::exception_ptr error_;  // of the other source; it ended the plans
+  std::exception_ptr error_;  // thrown by the other source after its last plan
 };
 
 }  // namespace shardwise::detail

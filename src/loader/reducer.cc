@@ -32,7 +32,7 @@ std::string Reducer::gather(std::string_view bytes) {
     if (r == rank()) begin = total;
     total += static_cast<std::size_t>(sizes[r]);
   }
-  // At each byte, all ranks but one have zeros, so the sum carries nothing from byte to byte.
+  // Each byte is zero on all ranks but one, so the sum has no carries.
   std::vector<std::int64_t> words((total + 7) / 8);
   auto* const place = reinterpret_cast<char*>(words.data());
   std::copy(bytes.begin(), bytes.end(), place + begin);

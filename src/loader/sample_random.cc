@@ -31,7 +31,7 @@ double SampleRandom::inside() noexcept {
 }
 
 std::uint64_t SampleRandom::below(std::uint64_t n) noexcept {
-  // Reject products whose lower half is below 2^64 mod n: they would favour some results.
+  // Reject products whose lower half is below 2^64 mod n, so that all results are equally likely.
   const std::uint64_t least = (0 - n) % n;
   for (;;) {
     const uint128 product = static_cast<uint128>(word()) * n;

@@ -8,8 +8,8 @@
 
 namespace shardwise::detail {
 
-/// The operations that draw random numbers. Their values never change: docs/formats/transforms.md
-/// lists them.
+/// Operations that draw random numbers. The values of the enumerators never change:
+/// docs/formats/transforms.md lists them.
 enum class Operation : std::uint64_t {
   kRandomResizedCrop = 1,
   kRandomCrop = 2,
@@ -25,21 +25,21 @@ enum class Operation : std::uint64_t {
   kAudioClip = 12,
 };
 
-/// The random numbers of one operation on one sample (or batch). They are a function of its key
-/// alone, so that no operation shifts the draws of another. Threads: one.
+/// The random numbers of one operation on one sample or batch. They depend only on its key and the
+/// operation: an operation does not shift the numbers of another. Threads: one.
 class SHARDWISE_EXPORT SampleRandom {
  public:
   /// @param key  sample_key() of the sample, or batch_key() of the batch.
   SampleRandom(const Hash128& key, Operation operation) noexcept;
 
-  /// The next 64 random bits.
+  /// Returns the next 64 random bits.
   std::uint64_t word() noexcept;
-  /// In [0, 1), a multiple of 2^-53.
+  /// Returns a multiple of 2^-53 in [0, 1).
   double uniform() noexcept;
   double uniform(const ImageTransform::Range& range) noexcept;
-  /// In (0, 1), an odd multiple of 2^-53.
+  /// Returns an odd multiple of 2^-53 in (0, 1).
   double inside() noexcept;
-  /// In [0, n), each equally likely. REQUIRES: n > 0.
+  /// Returns an integer in [0, n), each equally likely. REQUIRES: n > 0.
   std::uint64_t below(std::uint64_t n) noexcept;
   bool chance(double probability) noexcept { return uniform() < probability; }
 
@@ -48,7 +48,7 @@ class SHARDWISE_EXPORT SampleRandom {
   std::uint64_t step_;
 };
 
-/// The key of the random draws of a whole batch, by its first sample's position in the epoch.
+/// Returns the key of a batch's random draws. `position` is its first sample's, in the epoch.
 SHARDWISE_EXPORT Hash128 batch_key(std::uint64_t seed, std::uint64_t epoch,
                                    std::uint64_t position) noexcept;
 

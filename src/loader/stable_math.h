@@ -2,17 +2,17 @@
 
 #include "shardwise/base/export.h"
 
-// Logarithm and exponential, computed by additions, multiplications and divisions that are each
-// rounded. Results have the same bits on every machine, unlike those of C libraries. Specified in
+// Logarithm and exponential from additions, multiplications and divisions, each rounded. Results
+// have the same bits on every machine, unlike those of C libraries. Specified in
 // docs/formats/transforms.md (Functions).
 
 namespace shardwise::detail {
 
 /// REQUIRES: x is positive and finite. The error is a few units in the last place.
 SHARDWISE_EXPORT double stable_log(double x) noexcept;
-/// Returns 0 below -708. REQUIRES: x < 709.
+/// Returns 0 for x < -708. REQUIRES: x < 709.
 SHARDWISE_EXPORT double stable_exp(double x) noexcept;
-/// Returns the nearest integer, ties to even, as Python's round(). REQUIRES: 0 <= x < 2^52.
+/// Returns the nearest integer, ties to even, like Python's round(). REQUIRES: 0 <= x < 2^52.
 SHARDWISE_EXPORT double round_to_even(double x) noexcept;
 
 }  // namespace shardwise::detail

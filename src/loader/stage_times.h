@@ -24,8 +24,8 @@ enum class Stage : std::uint8_t {
 };
 constexpr std::size_t kNumStages = 7;
 
-/// Numbers of samples by the time that each took: [0] below 1 us; [k] from 2^(k - 1) us to below
-/// 2^k us; the last has no upper end.
+/// Numbers of samples by the time that each took. [0]: below 1 us; [k]: from 2^(k - 1) us to below
+/// 2^k us; the last one has no upper end.
 using SampleTimes = std::array<std::uint64_t, 32>;
 
 constexpr std::size_t sample_time_bucket(std::chrono::nanoseconds time) noexcept {
@@ -34,8 +34,8 @@ constexpr std::size_t sample_time_bucket(std::chrono::nanoseconds time) noexcept
   return bucket < SampleTimes{}.size() ? bucket : SampleTimes{}.size() - 1;
 }
 
-/// Reads the pages of a mapped shard's bytes now, so that waits for the disk count as reading and
-/// not as decoding.
+/// Touches the pages of a mapped shard's bytes, so that waits for the disk count as reading and not
+/// as decoding.
 inline void read_pages(std::string_view bytes) noexcept {
   constexpr std::size_t kPageBytes = 4096;
   const volatile char* const begin = bytes.data();
@@ -46,22 +46,22 @@ inline void read_pages(std::string_view bytes) noexcept {
 /// The defects that a decoder tolerated in one image.
 struct Forgiven {
   std::vector<std::string> texts;
-  std::uint64_t number = 0;  ///< of the sample
-  std::string sample;        ///< its shard and key
+  std::uint64_t number = 0;  ///< number of the sample
+  std::string sample;        ///< the sample's shard and key
 };
 
-/// The times of one thread while it makes the rows of a claim. It is in one stage at a time, and
-/// reads the clock only when it changes the stage. Rows of columns that take little time never read
-/// it.
+/// The stage times of one thread while it makes the rows of a claim. The thread is in one stage at
+/// a time. It reads the clock only when the stage changes, and not for columns whose rows take
+/// little time.
 class StageTimes {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Begins in kReading.
+  /// Begins in the stage kReading.
   StageTimes() noexcept : begin_(Clock::now()), last_(begin_) {}
 
   /// Adds the time since the last call to the current stage, and enters `stage`.
-  /// @return  now.
+  /// @return  the current time.
   Clock::time_point enter(Stage stage) noexcept {
     const Clock::time_point now = Clock::now();
     times_[static_cast<std::size_t>(stage_)] += now - last_;
@@ -69,7 +69,7 @@ class StageTimes {
     return last_ = now;
   }
 
-  /// Moves time that was counted as reading to opening shards.
+  /// Moves time from the stage reading to the stage opening.
   void move_to_opening(std::chrono::nanoseconds time) noexcept {
     auto& reading = times_[static_cast<std::size_t>(Stage::kReading)];
     time = time < reading ? time : reading;

@@ -12,9 +12,9 @@ namespace {
 
 using std::chrono::nanoseconds;
 
-/// A consumer that waits for less than this part of its time is not slowed down.
+/// Data loading does not slow down a consumer that waits for less than this share of its time.
 constexpr double kHardlyWaits = 0.05;
-/// Threads that work for less than this part of their time are slowed down by something else.
+/// If threads work for less than this share of their time, something else slows them down.
 constexpr double kOftenIdle = 0.6;
 
 double part_of(nanoseconds part, nanoseconds whole) {
@@ -25,15 +25,15 @@ double part_of(nanoseconds part, nanoseconds whole) {
 
 std::string percent(double part) { return std::to_string(std::lround(part * 100)) + " %"; }
 
-/// The work that took most of the threads' time.
+/// The kind of work that took most of the threads' time.
 struct Limit {
   nanoseconds time{};
-  std::string_view name;  ///< of the kind of run
-  std::string_view work;  ///< of its threads
-  std::string remedy{};   ///< other than more threads
+  std::string_view name;  ///< name of the kind of run
+  std::string_view work;  ///< work of its threads
+  std::string remedy{};   ///< a remedy other than more threads
 };
 
-/// Whether bytes and samples arrive more slowly than they would from memory.
+/// Whether reading takes much longer than it would from memory.
 bool is_storage_slow(const Loader::Stats& stats) {
   std::uint64_t samples = 0;
   for (const std::uint64_t count : stats.sample_times) samples += count;
@@ -60,7 +60,7 @@ Limit limit_of(const Loader::Stats& stats) {
                            [](const Limit& a, const Limit& b) { return a.time < b.time; });
 }
 
-/// Number of threads that would finish the work while the consumer does its own.
+/// Returns how many threads could finish the work in the consumer's own time.
 unsigned enough_threads(const Loader::Stats& stats, double busy, double waits) {
   const double needed =
       std::ceil(static_cast<double>(stats.threads) * busy / std::max(1 - waits, 0.01));
@@ -81,7 +81,7 @@ std::string remedy(const Loader::Stats& stats, const Limit& limit, double busy, 
                     ")");
   }
   unsigned threads = enough_threads(stats, busy, waits);
-  // Threads that wait for a disk do not need a core each.
+  // Threads that wait for a disk do not each need a core.
   if (limit.name != "read-bound (cold storage)") threads = std::min(threads, stats.cores);
   if (threads > stats.threads) return spelled_with("threads", threads);
   const std::string other = limit.remedy.empty() ? "" : limit.remedy + ", or ";

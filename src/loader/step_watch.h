@@ -6,14 +6,15 @@
 
 namespace shardwise::detail {
 
-/// Implemented by a Reducer if the ranks of its run stop together. If one rank gives up a step, all
-/// do, and their loaders take back the batches that they handed out for it.
+/// A Reducer also implements this if the ranks of its run stop together. If one rank gives up a
+/// step, all ranks do, and their loaders take back the batches that they handed out for that step.
 /// Threads: the loader's only.
 class SHARDWISE_EXPORT StepWatch {
  public:
   virtual ~StepWatch();
 
-  /// True if steps are counted. If not, a step is whole once the next batch is requested.
+  /// True if the run counts its steps. Otherwise a step is complete when the next batch is
+  /// requested.
   [[nodiscard]] virtual bool counts_steps() const = 0;
   /// Steps of the run that all ranks have completed.
   [[nodiscard]] virtual std::uint64_t num_whole_steps() const = 0;

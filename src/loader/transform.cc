@@ -139,7 +139,7 @@ struct Shape {
   std::size_t width;
 };
 
-/// Draws the sides of a random part of an area, with a random ratio of the first to the second.
+/// Draws the sides of a random part of an area, with a random aspect ratio (first side / second).
 std::pair<double, double> draw_sides(SampleRandom& random, double area, const Range& scale,
                                      const Range& ratio) {
   const double part = area * random.uniform(scale);
@@ -188,8 +188,8 @@ Size resized_size(const ImageTransform& transform, const Size& stored) {
   return {shorter, shorter * stored.width / stored.height};
 }
 
-/// One direction of the steps after the resize. Pixels [begin, begin + size) of the resized image
-/// are shown from `at` on, in a result of `length` pixels.
+/// The steps after the resize, along one axis: pixels [begin, begin + size) of the resized image
+/// appear from `at` on in a result of `length` pixels.
 struct Span {
   std::size_t begin = 0;
   std::size_t size = 0;
@@ -376,7 +376,7 @@ ImagePlan ImageTransformer::plan(const Size& stored, const Hash128& key) const {
   plan.top = down.at;
   plan.left = across.at;
   if (resized == Size{plan.source.height, plan.source.width} && down.size > 0 && across.size > 0) {
-    // Without a resize, pixels that are not shown need not be decoded.
+    // Without a resize, only visible pixels need decoding.
     plan.source.top += down.begin;
     plan.source.left += across.begin;
     plan.source.height = down.size;

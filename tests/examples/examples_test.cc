@@ -1,4 +1,4 @@
-// The programs of examples/ do what their first lines say, on shards made here.
+// Tests that the programs of examples/ do what their opening comments say.
 
 #include "storage/test_http_server.h"
 #include "support/environment.h"
@@ -9,7 +9,8 @@ namespace {
 
 using testing::HasSubstr;
 
-/// Three shards of ten samples; the classes 0, 1 and 2 in turn. No cache of an index outlives it.
+/// Three shards of ten samples with the classes 0, 1 and 2 in turn. Indexes are cached in the
+/// test's own folder.
 class ExamplesTest : public testing::Test {
  protected:
   static constexpr int kShards = 3;

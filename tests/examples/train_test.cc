@@ -1,5 +1,5 @@
-// examples/train.cc and examples/train_images.cc train, prove their epochs, and go on from their
-// checkpoints.
+// Tests that examples/train.cc and examples/train_images.cc train, prove their epochs, and continue
+// from their checkpoints.
 
 #include <unistd.h>
 
@@ -44,7 +44,7 @@ TEST(TrainExampleTest, GoesOnFromItsCheckpointOnOtherRanks) {
   EXPECT_EQ(train("3"), rest + "epoch 2: 20 samples, each exactly once: proven\n");
 }
 
-/// Pictures of two classes that differ in colour; `shift` is added to the labels.
+/// Writes pictures of two classes that differ in colour. Adds `shift` to the labels.
 std::string write_pictures(const TempDir& dir, const std::string& name, int shift) {
   TarBuilder tar;
   for (int i = 0; i < 24; ++i) {
@@ -80,7 +80,7 @@ TEST(TrainImagesExampleTest, TrainsEvaluatesStopsEarlyAndGoesOn) {
                                                 "loss "),
                              testing::HasSubstr(" of 24, each counted once)")));
   EXPECT_THAT(begun.err, testing::HasSubstr(" rank      wait    compute"));
-  // What the checkpoint holds has the accuracy that was printed.
+  // The model in the checkpoint has the accuracy that was printed.
   const auto evaluated =
       run(arguments({"--eval", train, "--eval-only", "1", "--checkpoint", checkpoint}));
   EXPECT_EQ(evaluated.code, 0) << evaluated.err;
@@ -91,7 +91,7 @@ TEST(TrainImagesExampleTest, TrainsEvaluatesStopsEarlyAndGoesOn) {
     two.arguments = arguments({"--eval", train, "--epochs", "2", "--checkpoint", checkpoint});
     EXPECT_TRUE(libtorch::run_local_ranks(two).ok());
   }
-  // Nothing gets better.
+  // The accuracy never improves.
   const auto wrong = arguments({"--eval", never_right, "--patience", "2", "--skip", dir / "skip",
                                 "--epochs", "9", "--checkpoint", dir / "wrong.pt"});
   const auto stopped = run(wrong);
@@ -104,7 +104,7 @@ TEST(TrainImagesExampleTest, TrainsEvaluatesStopsEarlyAndGoesOn) {
   EXPECT_EQ(run(wrong).out, "no better for 2 epochs: done\n") << "its patience is in the file";
 }
 
-/// Waits until the process handles the signal.
+/// Waits until the process has a handler for the signal.
 void wait_for_handler(const Process& process, int signal) {
   const auto is_handled = [&] {
     std::istringstream lines(read_file("/proc/" + std::to_string(process.pid()) + "/status"));
@@ -138,7 +138,7 @@ TEST(TrainImagesExampleTest, ASignalGivesItsExitCodeWhereverItComes) {
     more.insert(more.begin(), arguments.begin(), arguments.end());
     return more;
   };
-  // In the evaluation after the last step, which is made when the run goes on.
+  // A signal during the evaluation after the last step. The continued run repeats the evaluation.
   Process stopped(arguments);
   for (int i = 0; i < 60'000 && stopped.err_so_far().find("wait    compute") == std::string::npos;
        ++i) {
@@ -154,7 +154,7 @@ TEST(TrainImagesExampleTest, ASignalGivesItsExitCodeWhereverItComes) {
   EXPECT_THAT(rest.out, testing::StartsWith("accuracy "));
   EXPECT_EQ(run(with({"--eval-only", "1"})).out, rest.out);
   EXPECT_EQ(run(arguments).out, "") << "it is made once";
-  // In the evaluation that is all, or before it.
+  // A signal before or during the only evaluation.
   Process evaluation(with({"--eval-only", "1"}));
   wait_for_handler(evaluation, SIGUSR1);
   evaluation.send(SIGUSR1);
@@ -162,7 +162,7 @@ TEST(TrainImagesExampleTest, ASignalGivesItsExitCodeWhereverItComes) {
   EXPECT_EQ(second.code, 128 + SIGUSR1) << second.err;
   EXPECT_EQ(second.out, "");
   if (!libtorch::has_distributed()) return;
-  // While the ranks meet.
+  // A signal while the ranks wait for each other.
   Environment environment;
   environment.set("RANK", "1");
   environment.set("WORLD_SIZE", "2");

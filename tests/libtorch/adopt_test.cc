@@ -1,4 +1,4 @@
-// Groups of c10d that the program made itself: Gloo's, and StoreGroup. Threads are the ranks.
+// Tests c10d groups that the program made itself: Gloo's, and StoreGroup. Threads are the ranks.
 
 #include <ATen/autocast_mode.h>
 #include <torch/torch.h>
@@ -10,7 +10,7 @@
 #ifdef SHARDWISE_HAVE_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
-#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // its constructor is another in each
+#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // LibTorch 2 has another constructor
 #define SHARDWISE_HAVE_REDUCER
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #endif
@@ -57,12 +57,12 @@ TEST_P(AdoptTest, ItsCollectivesAreThoseOfEveryGroup) {
     on_ranks(size, [&](const ProcessGroup& group) {
       const int rank = group.rank();
       EXPECT_EQ(group.world_size(), size);
-      EXPECT_EQ(group.local_rank(), rank);  // threads share a host
+      EXPECT_EQ(group.local_rank(), rank);  // all threads are on one host
       EXPECT_EQ(group.local_world_size(), size);
       const std::int64_t sum = size * (size - 1) / 2;
       EXPECT_EQ(group.all_reduce(std::int64_t{rank}), sum);
       EXPECT_EQ(group.all_reduce(rank + 0.5, ProcessGroup::ReduceOp::kMin), 0.5);
-      // More than goes along with the header; strided, too.
+      // Too large for the header; also a tensor with strides.
       const auto large = torch::full({1000}, rank, torch::kFloat);
       group.all_reduce(large);
       EXPECT_TRUE(large.eq(sum).all().item<bool>());
@@ -96,7 +96,7 @@ TEST_P(AdoptTest, RanksThatDisagreeHearIt) {
   });
 }
 
-/// Samples with an image and a label of 3.
+/// Makes samples with an image and one of 3 labels.
 Dataset make_data(const test::TempDir& dir, int count) {
   std::vector<test::Fields> samples;
   for (int i = 0; i < count; ++i) {
@@ -145,7 +145,7 @@ TEST_P(AdoptTest, AWholeRunGoesOverIt) {
   EXPECT_TRUE(weights[0].equal(weights[1]) && weights[0].equal(weights[2]));
 }
 
-/// Computes in bfloat16 what is meant to be, on this thread, while this lives.
+/// While it lives, LibTorch computes in bfloat16 on this thread, as autocast decides.
 class Autocast {
  public:
   Autocast() { set(true); }
@@ -172,8 +172,8 @@ torch::Tensor summed_loss(torch::nn::Sequential& model, const torch::Tensor& inp
   return torch::cross_entropy_loss(scores.to(torch::kFloat), labels, {}, at::Reduction::Sum);
 }
 
-/// Of a rank's own weights, the same in every run: drawn ones lie now and then where rounding to
-/// bfloat16 turns a ReLU off.
+/// Makes a model with different weights on each rank, the same in every run. Not random: rounding
+/// random weights to bfloat16 sometimes turns a ReLU off.
 torch::nn::Sequential make_model(int rank) {
   torch::nn::Sequential model(torch::nn::Linear(4, 8), torch::nn::ReLU(), torch::nn::Linear(8, 3));
   const torch::NoGradGuard no_grad;
@@ -193,7 +193,7 @@ torch::nn::Sequential copy_of(torch::nn::Sequential& model) {
   return copy;
 }
 
-/// Of all samples, by one process.
+/// Returns the mean gradients over all samples, computed in one process.
 std::vector<torch::Tensor> mean_gradients(torch::nn::Sequential& model,
                                           const std::vector<torch::Tensor>& parts) {
   model->zero_grad();
@@ -217,7 +217,8 @@ void expect_close(torch::nn::Sequential& model, const std::vector<torch::Tensor>
   }
 }
 
-/// Unequal parts of 12 samples: two passes for each of three ranks, the last rank's of none.
+/// Returns 12 samples in unequal parts: two passes per rank, for three ranks. The last rank has
+/// none.
 std::vector<torch::Tensor> unequal_parts() {
   const auto inputs = torch::arange(48, torch::kFloat).view({12, 4}).sin();
   return inputs.split_with_sizes({5, 1, 3, 3, 0, 0});
@@ -257,9 +258,9 @@ TEST(ReducerTest, GradientsReducedDuringBackwardAreTheMeanOverUnequalRanks) {
     broadcast_parameters(*model, group);
     const auto parameters = model->parameters();
     const std::vector<bool> sparse(parameters.size(), false);
-    // One bucket a parameter: they are on their way while others are computed.
+    // One bucket per parameter, so that buckets are reduced while other gradients are computed.
     auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(parameters, {1}, sparse);
-    std::reverse(buckets.begin(), buckets.end());  // as gradients come
+    std::reverse(buckets.begin(), buckets.end());  // gradients are ready in this order
     c10d::Reducer reducer(parameters, buckets, limits, gloo, sparse, 1, false, false, {}, 1);
     std::int64_t samples = 0;
     reducer.register_comm_hook(reducer_hook(group, [&] { return samples; }));
@@ -268,8 +269,8 @@ TEST(ReducerTest, GradientsReducedDuringBackwardAreTheMeanOverUnequalRanks) {
       const auto& first = parts[2 * static_cast<std::size_t>(rank)];
       const auto& last = parts[2 * static_cast<std::size_t>(rank) + 1];
       samples = first.size(0) + last.size(0);
-      if (first.size(0) > 0) summed_loss(model, first).backward();  // stays here
-      // The last backward pass of a step; of zeros, where a rank has no samples.
+      if (first.size(0) > 0) summed_loss(model, first).backward();  // gradients stay on this rank
+      // The step's last backward pass. A rank without samples has zero gradients.
       reducer.prepare_for_backward({});
       if (last.size(0) > 0) {
         summed_loss(model, last).backward();

@@ -30,7 +30,7 @@ TEST(CallQueueTest, CallsAreMadeInTheirOrderBesideTheProgram) {
 }
 
 TEST(CallQueueTest, DrainingDropsWhatWasNotBegunAndWaitsForWhatWas) {
-  std::vector<int> made;  // not atomic: drain() is what makes it safe to read
+  std::vector<int> made;  // not atomic: drain() must make reading it safe
   CallQueue queue;
   for (int round = 0; round < 200; ++round) {
     std::atomic<bool> has_begun{false};
@@ -46,14 +46,15 @@ TEST(CallQueueTest, DrainingDropsWhatWasNotBegunAndWaitsForWhatWas) {
     queue.add([&made, token = std::move(token)] { made.push_back(*token); });
     wait_for(has_begun);
     std::thread other([&] {
-      while (!waiting.expired()) std::this_thread::yield();  // until it was dropped
+      // Wait until the queue has discarded the call.
+      while (!waiting.expired()) std::this_thread::yield();
       may_end = true;
     });
     queue.drain();
     EXPECT_THAT(made, ElementsAre(1)) << round;
     other.join();
   }
-  queue.drain();  // of nothing
+  queue.drain();  // the queue is empty
 }
 
 TEST(CallQueueTest, OneThatIsDestroyedMakesNoFurtherCall) {

@@ -29,7 +29,7 @@ ResumeToken token_at(std::uint64_t steps) {
   return make_sampler(std::uint64_t{1000}, {.seed = 5}, {})->token_after(steps);
 }
 
-/// Two layers, with a buffer and a parameter that is frozen.
+/// Two layers, a buffer, and a frozen parameter.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(std::int64_t width = 4)
       : first(register_module("first", torch::nn::Linear(3, width))),
@@ -104,7 +104,7 @@ TEST(CheckpointTest, ARunGoesOnBitForBitWithEachOptimizer) {
     torch::manual_seed(2);
     Net again;
     const auto optimizer = make(again->parameters());
-    take_steps(again, *optimizer, 20, 22);  // what it had is of no concern
+    take_steps(again, *optimizer, 20, 22);  // loading must replace this state
     const auto read = file.read();
     ASSERT_TRUE(read);
     EXPECT_EQ(read->token(), token_at(5));
@@ -132,7 +132,7 @@ TEST(CheckpointTest, ValuesOfEachKindComeBack) {
   saved.put("step", std::int64_t{-7});
   saved.put("loss", 0.1);
   saved.put("note", std::string("two\nlines\0", 10));
-  saved.put("loss", 0.25);  // replaces
+  saved.put("loss", 0.25);  // replaces the earlier value
   file.write(saved);
   const auto read = file.read();
   ASSERT_TRUE(read);
@@ -158,8 +158,8 @@ TEST(CheckpointTest, ValuesOfEachKindComeBack) {
               HasSubstr("no tensors of this type: 'c', ComplexFloat"));
 }
 
-/// Files of a Net and an Adam after three steps, a text, two numbers, and a tensor of 0, 1, 0, ...
-/// of each type, written with LibTorch 1.13 and 2.13.
+/// The test reads files written with LibTorch 1.13 and 2.13. They contain a Net and an Adam after
+/// three steps, a text, two numbers, and a tensor 0, 1, 0, ... of each type.
 TEST(CheckpointTest, WhatAnotherVersionOfLibTorchWroteIsRead) {
   const test::TempDir dir;
   for (const std::string version : {"1.13.0", "2.13.0"}) {
@@ -173,7 +173,7 @@ TEST(CheckpointTest, WhatAnotherVersionOfLibTorchWroteIsRead) {
     EXPECT_EQ(file->text("text"), "a text");
     EXPECT_EQ(file->integer("integer"), -7);
     EXPECT_EQ(file->number("number"), 0.1);
-    // What is loaded from it, and put again, is the same.
+    // Values loaded from the file, and put into another checkpoint, are the same.
     Net net;
     torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(0.5).amsgrad(true));
     file->load("model", *net);
@@ -293,7 +293,7 @@ TEST(CheckpointTest, StateOfAnotherTypeIsNamed) {
   EXPECT_EQ(saved.integer("epoch"), 3);
 }
 
-/// A file that keeps what it refused.
+/// A checkpoint file, with the text of the last refusal to read it.
 struct Kept {
   explicit Kept(const std::string& path, int keep = 2)
       : file(path, ProcessGroup(), {.keep = keep, .on_refused = [this](const std::string& why) {
@@ -394,7 +394,7 @@ TEST(CheckpointFileTest, IfAllAreRefusedTheNewestSaysWhy) {
   EXPECT_THAT(error_text([&] { kept.file.read(); }), HasSubstr("the file is no whole checkpoint"));
   EXPECT_EQ(kept.refused.size(), 0u);
   kept.write(1);
-  EXPECT_THAT(dir.list(), ElementsAre("run.pt", "run.pt.1"));  // another version's is kept
+  EXPECT_THAT(dir.list(), ElementsAre("run.pt", "run.pt.1"));  // a file of another version is kept
 }
 
 TEST(CheckpointFileTest, ASignalEndsTheReadingOfALargeOne) {
@@ -411,13 +411,13 @@ TEST(CheckpointFileTest, ASignalEndsTheReadingOfALargeOne) {
   ::raise(SIGUSR1);
   EXPECT_THROW(static_cast<void>(large.read()), Cancelled);
   EXPECT_TRUE(small.read()) << "it takes no time";
-  large.write(checkpoint);  // ranks that stop write their last one
+  large.write(checkpoint);  // ranks that stop must still be able to write a checkpoint
   EXPECT_TRUE(CheckpointFile(dir / "large.pt", ProcessGroup()).read());
 }
 
 TEST(CheckpointFileTest, AWriterThatWasKilledAnywhereLeavesAWholeOne) {
   const test::TempDir dir;
-  // What it can leave between two of its steps.
+  // The states that a writer can leave if it is killed between two steps.
   {
     Kept kept(dir / "run.pt");
     kept.write(1);
@@ -429,7 +429,7 @@ TEST(CheckpointFileTest, AWriterThatWasKilledAnywhereLeavesAWholeOne) {
   EXPECT_EQ(same.step(), 2);
   same.write(3);
   EXPECT_EQ(Kept(dir / "run.pt.1").step(), 2);
-  fs::remove(dir / "run.pt");  // where the file system has no hard links
+  fs::remove(dir / "run.pt");  // as on a file system without hard links
   EXPECT_EQ(Kept(dir / "run.pt").step(), 2);
   EXPECT_THAT(dir.list(), ElementsAre("run.pt.1"));
 }

@@ -32,11 +32,11 @@ torch::Tensor decoded(std::string_view bytes, const DecodeOptions& options = {})
   return decode_image(bytes, options, "here");
 }
 
-/// Every proper prefix of `bytes` must be refused.
+/// Expects that every proper prefix of `bytes` is refused.
 template <class Decode>
 void expect_truncations_refused(const std::string& bytes, Decode&& decode) {
   for (std::size_t size = 0; size < bytes.size(); ++size) {
-    // A copy of its own, so that reading past its end is seen by sanitizers.
+    // Copy the prefix, so that sanitizers detect reads beyond its end.
     const std::vector<char> part(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
     EXPECT_EQ(test::error_code([&] { decode(std::string_view(part.data(), part.size())); }),
               ErrorCode::kBadField)

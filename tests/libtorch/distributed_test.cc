@@ -24,7 +24,7 @@ using testing::HasSubstr;
 using DistributedTest = RanksTest;
 using LocalRanksTest = RanksTest;
 
-/// A case that checks itself on every rank.
+/// A case of the rank program that checks itself on every rank.
 struct Scenario {
   const char* property;
   const char* name;
@@ -74,7 +74,7 @@ TEST_F(DistributedTest, ModelsThatDifferInABitAreNamedOnAllRanks) {
 }
 
 TEST_F(DistributedTest, EvaluationIsRightAndTheSameBitsOnAnyNumberOfRanks) {
-  for (const std::size_t count : {3u, 41u}) {  // also more ranks than samples
+  for (const std::size_t count : {3u, 41u}) {  // with 3 samples, there are more ranks than samples
     const std::string data = make_levels("eval" + std::to_string(count), count);
     std::string expected;
     for (const int world : {1, 2, 3, 5}) {
@@ -97,7 +97,7 @@ std::vector<std::vector<std::int64_t>> read_rows(const std::string& path) {
   return rows;
 }
 
-/// What ranks noted under "elastic": the samples of each step, and the proofs.
+/// Reads what the ranks wrote in the case "elastic": the samples of each step, and the proofs.
 std::pair<std::map<std::int64_t, std::multiset<std::int64_t>>, std::string> read_elastic(
     const std::string& out) {
   std::map<std::int64_t, std::multiset<std::int64_t>> steps;
@@ -111,9 +111,9 @@ std::pair<std::map<std::int64_t, std::multiset<std::int64_t>>, std::string> read
 
 TEST_F(DistributedTest, AnElasticRunHasTheGlobalBatchesAndProofsOfAnUninterruptedOne) {
   const std::string data =
-      make_levels("train", 23);  // five steps an epoch, the last of three samples
+      make_levels("train", 23);  // five steps per epoch; the last step has three samples
   const auto run_for = [&](int world, std::uint64_t steps, const std::string& name) {
-    for (int rank = 0; rank < 4; ++rank) {  // every file is there
+    for (int rank = 0; rank < 4; ++rank) {  // all files must exist
       std::ofstream(dir_ / (name + "." + std::to_string(rank)), std::ios::app);
     }
     ASSERT_TRUE(
@@ -135,7 +135,7 @@ TEST_F(DistributedTest, AnElasticRunHasTheGlobalBatchesAndProofsOfAnUninterrupte
 }
 
 TEST_F(DistributedTest, ThreeProcessesLiveThroughTwoHundredChainsOfResumes) {
-  // Some images are broken, so that bad samples are among what the chains meet.
+  // Some images are broken, so that the chains also have bad samples.
   std::vector<test::Fields> samples;
   for (int i = 0; i < 43; ++i) {
     samples.push_back({{"png", i % 17 == 5 ? "broken" : test::solid_png(4, 4, i)},
@@ -148,7 +148,7 @@ TEST_F(DistributedTest, ThreeProcessesLiveThroughTwoHundredChainsOfResumes) {
 
 class LostTest : public RanksTest {
  protected:
-  /// Of three ranks one was killed: the others end well, and name it.
+  /// One of three ranks was killed. Expects that the others exit with 0, and named the killed rank.
   void expect_named(const LocalRanksResult& result, int lost, const std::string& last_call) {
     EXPECT_EQ(result.first_failed, lost);
     EXPECT_EQ(result.ranks[static_cast<std::size_t>(lost)].signal, SIGKILL);
@@ -165,7 +165,7 @@ class LostTest : public RanksTest {
 };
 
 TEST_F(LostTest, OfALostPeerAllOthersSayWhichItWas) {
-  // faults.md 63: a group that is adopted makes four calls before the program's.
+  // faults.md 63: an adopted group makes four calls before the program's first call.
   for (const auto& [kind, own_calls] : {std::pair{"own", 0}, std::pair{"adopted", 4}}) {
     for (const auto& [lost, calls] : {std::pair{0, 5}, {1, 0}, {2, 11}}) {
       const std::string number = std::to_string(own_calls + calls);
@@ -307,7 +307,7 @@ TEST_F(LocalRanksTest, WhenARankFailsTheOthersAreEnded) {
 }
 
 TEST_F(LocalRanksTest, SignalsArePassedOnAndNothingIsLeftRunning) {
-  // From another process: a thread of this one would take the signal itself.
+  // Send it from another process: otherwise a thread of this process would take the signal.
   const pid_t sender = ::fork();
   ASSERT_GE(sender, 0);
   if (sender == 0) {

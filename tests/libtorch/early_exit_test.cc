@@ -1,8 +1,8 @@
-// Random lives of an ImageLoader that is left in the middle: whatever it was doing ends, nothing
-// comes twice, and what can be proven is.
+// Random lives of an ImageLoader that the program abandons: whatever the loader was doing ends, no
+// sample is repeated, and proofs succeed if and only if they should.
 //
-//     tools/test.sh --thorough -R libtorch_early_exit_test    many more of them
-//     SHARDWISE_SEED=17 libtorch_early_exit_test              one, in detail
+//     tools/test.sh --thorough -R libtorch_early_exit_test    many more lives
+//     SHARDWISE_SEED=17 libtorch_early_exit_test              one life, in detail
 
 #include <torch/torch.h>
 
@@ -37,7 +37,8 @@ class Dice {
   std::mt19937_64 engine_;
 };
 
-/// Sample i has a 4x4 image of level i, and the label i; that of kBroken is no image.
+/// Makes samples: sample i has a 4x4 image of level i, and the label i. The image of kBroken is
+/// invalid.
 Dataset make_levels(const test::TempDir& dir) {
   std::vector<test::Fields> samples;
   for (int i = 0; i < kSamples; ++i) {
@@ -47,7 +48,8 @@ Dataset make_levels(const test::TempDir& dir) {
   return test::make_dataset(dir, "levels", samples, 10);
 }
 
-/// The life of a run: some loaders one after another, each going on where the last was left.
+/// The life of a run: several loaders one after another. Each may continue where the last one was
+/// abandoned.
 class Life {
  public:
   Life(const Dataset& data, std::uint64_t seed) : data_(data), dice_(seed) {
@@ -74,7 +76,7 @@ class Life {
       use(loader);
       if (testing::Test::HasFailure()) return;
     }
-    // What is kept still holds, though its loader is gone.
+    // Kept batches are still valid after their loader is destroyed.
     for (const auto& batch : kept_) expect_levels(batch);
   }
 
@@ -91,7 +93,8 @@ class Life {
           keep_token(loader);
         } else if (action < 92) {
           const auto epoch = static_cast<std::uint64_t>(dice_.below(4));
-          // An epoch that was restored and has not ended goes on from where it was restored.
+          // If an epoch was resumed and has not ended, set_epoch() returns to the point of the
+          // resume.
           if (epoch != loader.loader().epoch_number() || loader.loader().has_ended())
             seen_at_restore_.reset();
           seen_ = seen_at_restore_.value_or(std::set<std::int64_t>());
@@ -158,9 +161,9 @@ class Life {
   Dice dice_;
   ImageLoader::Options options_;
   std::optional<ResumeToken> token_;
-  std::set<std::int64_t> seen_;  // in this epoch
+  std::set<std::int64_t> seen_;  // samples delivered in this epoch
   std::set<std::int64_t> seen_at_token_;
-  std::optional<std::set<std::int64_t>> seen_at_restore_;  // that this loader began with
+  std::optional<std::set<std::int64_t>> seen_at_restore_;  // delivered before restore()
   bool is_whole_ = true;                                   // no batch of this epoch has failed
   std::vector<ImageLoader::Batch> kept_;
 };

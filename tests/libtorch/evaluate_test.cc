@@ -18,7 +18,7 @@ namespace {
 using test::error_text;
 using testing::HasSubstr;
 
-/// Sample i has an 8x6 image of level i and the label i % 7.
+/// Makes samples: sample i has an 8x6 image of level i and the label i % 7.
 Dataset make_levels(const test::TempDir& dir, int count) {
   std::vector<test::Fields> samples;
   for (int i = 0; i < count; ++i) {
@@ -54,7 +54,7 @@ TEST(EvaluateTest, AModuleIsEvaluatedInItsModeAndPutBack) {
                                       return torch::zeros({images.size(0), 7});
                                     }),
                                     data, {});
-  EXPECT_EQ(wrong.sum, 4);  // the first class is taken: samples 0, 7, 14, 21
+  EXPECT_EQ(wrong.sum, 4);  // of equal scores class 0 is the best: right for samples 0, 7, 14, 21
   EXPECT_EQ(test::error_code([&] {
               exact_accuracy(Predict([](const torch::Tensor&) {
                                return torch::zeros({1, 7});
@@ -67,7 +67,7 @@ TEST(EvaluateTest, AModuleIsEvaluatedInItsModeAndPutBack) {
 TEST(EarlyStopTest, WaitsForItsPatience) {
   EarlyStop higher({}, {.patience = 2, .min_delta = 0.01});
   EXPECT_FALSE(higher.should_stop(0.5));
-  EXPECT_FALSE(higher.should_stop(0.505));  // not enough
+  EXPECT_FALSE(higher.should_stop(0.505));  // an improvement that is too small
   EXPECT_FALSE(higher.should_stop(0.6));
   EXPECT_FALSE(higher.should_stop(std::numeric_limits<double>::quiet_NaN()));
   EXPECT_TRUE(higher.should_stop(0.6));
@@ -84,7 +84,7 @@ TEST(EvaluateTest, AMeanOfNothingIsNotANumber) {
   EXPECT_EQ(reduce_exact(3, 4, ProcessGroup()).value(), 0.75);
 }
 
-/// Scores that prefer class (level + 1) % 7 to level % 7, and that to all others.
+/// Returns scores in which class (level + 1) % 7 is the best and level % 7 the second.
 torch::Tensor second_best(const torch::Tensor& images) {
   const auto levels = levels_of(images);
   return 2 * torch::one_hot((levels + 1).remainder(7), 7).to(torch::kFloat) +
@@ -102,7 +102,7 @@ TEST(EvaluateTest, CountsTopKConfusionAndLoss) {
   EXPECT_EQ(found.top[1].sum, 23);
   EXPECT_EQ(found.top[2].value(), 1.0);
   EXPECT_EQ(found.confusion.sum().item<std::int64_t>(), 23);
-  EXPECT_EQ(found.confusion[0][1].item<std::int64_t>(), 4);  // samples 0, 7, 14, 21
+  EXPECT_EQ(found.confusion[0][1].item<std::int64_t>(), 4);  // 0, 7, 14 and 21
   EXPECT_EQ(found.confusion[6][0].item<std::int64_t>(), 3);
   EXPECT_EQ(found.of_class(0).count, 4);
   EXPECT_EQ(found.of_class(0).sum, 0);
@@ -149,7 +149,7 @@ TEST(EvaluateTest, TiesAndNansAreDecidedTheSameWayEverywhere) {
                                return torch::zeros({images.size(0), 7});
                              }),
                              data, {}, {.batch_size = 4, .top_k = {1, 3}});
-  EXPECT_EQ(flat.top[0].sum, 1);  // the first class
+  EXPECT_EQ(flat.top[0].sum, 1);  // of equal scores the first class is the best
   EXPECT_EQ(flat.top[1].sum, 3);
   EXPECT_EQ(flat.confusion.select(1, 0).sum().item<std::int64_t>(), 7);
   const auto nan = evaluate(Predict([](const torch::Tensor& images) {
@@ -162,16 +162,16 @@ TEST(EvaluateTest, TiesAndNansAreDecidedTheSameWayEverywhere) {
 
 TEST(EvaluateTest, ANanIsNeverTheBestAndOneRuleDecidesAllFigures) {
   const test::TempDir dir;
-  const auto data = make_levels(dir, 7);  // sample i has the label i
+  const auto data = make_levels(dir, 7);  // each class has one sample
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
-  const auto table = torch::tensor({kNan, kNan, kNan, kNan,    kNan, kNan, kNan,  // of class 0
-                                    kNan, 2.F,  1.F,  0.F,     0.F,  0.F,  0.F,   // right
-                                    3.F,  0.F,  kNan, 0.F,     0.F,  0.F,  0.F,   // label
-                                    kNan, kNan, kNan, kLowest, kNan, kNan, kNan,  // right
-                                    5.F,  kNan, kNan, kNan,    5.F,  kNan, kNan,  // a tie
-                                    kNan, kNan, kNan, kNan,    kNan, kNan, kNan,  // of class 5
-                                    0.F,  0.F,  0.F,  0.F,     0.F,  kNan, 1.F})  // right
+  const auto table = torch::tensor({kNan, kNan, kNan, kNan,    kNan, kNan, kNan,  // all NaN: none
+                                    kNan, 2.F,  1.F,  0.F,     0.F,  0.F,  0.F,   // best: 1
+                                    3.F,  0.F,  kNan, 0.F,     0.F,  0.F,  0.F,   // best: 0
+                                    kNan, kNan, kNan, kLowest, kNan, kNan, kNan,  // best: 3
+                                    5.F,  kNan, kNan, kNan,    5.F,  kNan, kNan,  // a tie: 0
+                                    kNan, kNan, kNan, kNan,    kNan, kNan, kNan,  // all NaN: none
+                                    0.F,  0.F,  0.F,  0.F,     0.F,  kNan, 1.F})  // best: 6
                          .view({7, 7});
   const Predict predict = [&](const torch::Tensor& images) {
     return table.index({levels_of(images)});

@@ -1,4 +1,4 @@
-// The library with tensors on a GPU. Skipped if this LibTorch finds no GPU.
+// Tests the library with tensors on a GPU. Skipped if LibTorch finds no GPU.
 
 #include <torch/torch.h>
 
@@ -21,7 +21,7 @@ class GpuTest : public testing::Test {
   }
 };
 
-/// Several ranks that exchange tensors on one GPU. NCCL itself needs a GPU for each rank.
+/// Makes a group of several ranks that share one GPU. NCCL itself needs a GPU per rank.
 ProcessGroup gpu_group(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size) {
   return adopt_process_group(c10::make_intrusive<StoreGroup>(store, rank, size, "nccl"));
 }
@@ -38,7 +38,8 @@ torch::nn::Sequential make_model(torch::Device device, int rank) {
   return model;
 }
 
-/// Trains on three ranks with unequal parts of the samples. The last rank has none.
+/// Trains on three ranks with unequal numbers of samples; the last rank has none. Returns the
+/// parameters.
 std::vector<torch::Tensor> trained(torch::Device device) {
   const auto parts = torch::arange(48, torch::kFloat).view({12, 4}).sin().split_with_sizes({5, 7});
   std::mutex mutex;
@@ -131,7 +132,7 @@ TEST_F(GpuTest, BucketsOfTheReducerAreAveragedOnTheGpu) {
   });
 }
 
-/// Steps of a model on the GPU; returns its parameters.
+/// Trains a model on the GPU for some steps.
 void take_steps(torch::nn::Sequential& model, torch::optim::Optimizer& optimizer, int first,
                 int end) {
   for (int step = first; step < end; ++step) {
@@ -168,7 +169,7 @@ TEST_F(GpuTest, ACheckpointGoesOnBitForBitOnTheGpu) {
   }
 }
 
-/// The host copies batches in reused memory while the GPU is busy.
+/// Batches are copied from reused host memory while the GPU is busy.
 TEST_F(GpuTest, CopiesAreRightWhileTheGpuIsBusy) {
   const test::TempDir dir;
   std::vector<test::Fields> samples;

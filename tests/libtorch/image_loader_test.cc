@@ -17,7 +17,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Sample i has an 8x6 image of level i and the label i % 7; `broken` has bytes that are no image.
+/// Makes samples: sample i has an 8x6 image of level i and the label i % 7. The images of `broken`
+/// are invalid.
 Dataset make_levels(const test::TempDir& dir, std::size_t count,
                     std::size_t broken = ~std::size_t{0}) {
   std::vector<test::Fields> samples;
@@ -125,7 +126,7 @@ TEST(TorchSamplerTest, SavedAndLoadedItGoesOnWhereItWasAlsoThroughTheLoadersRese
   in.load_from(stream);
   TorchSampler second(order);
   second.load(in);
-  second.set_epoch(second.epoch());  // as a loop over epochs does
+  second.set_epoch(second.epoch());  // a loop over epochs calls this, too
   second.reset();
   EXPECT_EQ(second.epoch(), 2u);
   EXPECT_EQ(second.position(), 0u) << "it counts from where it resumed";
@@ -239,7 +240,7 @@ TEST(ImageLoaderTest, LeavingEarlyEndsAtOnceAndTheEpochIsNotProven) {
   }
   EXPECT_THAT(test::error_text([&] { epoch.prove(); }), HasSubstr("epoch 0"));
   EXPECT_EQ(test::error_code([&] { epoch.prove(); }), ErrorCode::kNotExact);
-  // The next epoch is not affected, and the handle of the old one says so.
+  // The next epoch is not affected. The old epoch's handle throws.
   loader.loader().set_epoch(1);
   EXPECT_THAT(test::error_text([&] { epoch.prove(); }), HasSubstr("moved on"));
   for (auto& batch : loader.epoch()) static_cast<void>(batch);
@@ -342,7 +343,7 @@ TEST(ImageLoaderTest, TheTokenCountsWhatWasHandedOutNotWhatWasMadeAhead) {
     const auto token = ResumeToken::from_text(first.loader().state().to_text());
     ImageLoader second(data, {}, {.order = {.seed = 4}, .batch_size = 7, .threads = 1});
     second.loader().restore(token);
-    if (taken == 10) {  // the end of an epoch goes on with the next
+    if (taken == 10) {  // after the epoch's end, next() begins the next epoch
       EXPECT_EQ(second.epoch().number(), 4u);
       EXPECT_EQ(rest(second).size(), 50u);
     } else {
@@ -381,7 +382,7 @@ TEST(ImageLoaderTest, ATokenWhoseProofCannotBeRightIsRefused) {
   token.audit->count = 14;
   EXPECT_THAT(test::error_text([&] { loader.loader().restore(token); }),
               AllOf(HasSubstr("14 samples were delivered"), HasSubstr("15 were due")));
-  // At the very end of an epoch the whole proof is looked at.
+  // At the very end of an epoch, restore() checks the whole proof.
   auto end = token;
   end.position = 30;
   end.audit = EpochAudit::Sum{};
@@ -426,7 +427,7 @@ TEST(ImageLoaderTest, StateOfAnEpochThatIsNotExactSaysSo) {
   for (int i = 0; i < 3; ++i) {
     try {
       loader.next();
-    } catch (const BadField&) {  // its samples are lost
+    } catch (const BadField&) {  // this batch's samples are lost
     }
   }
   EXPECT_EQ(loader.loader().steps_left(), 0u);
@@ -493,7 +494,7 @@ TEST(ImageLoaderTest, BadSamplesAreLeftOutCountedAndExpectedByTheProof) {
   EXPECT_EQ(loader.loader().bad_samples().samples().begin()->first, 7u);
   EXPECT_THAT(loader.loader().bad_samples().samples().begin()->second.reason, HasSubstr("s00007"));
 
-  // The next epoch does without it from the start, and so does a run that goes on from a token.
+  // The next epoch omits the bad sample from the start, and so does a resumed run.
   loader.loader().set_epoch(1);
   for (auto& batch : loader.epoch()) static_cast<void>(batch);
   EXPECT_THAT(loader.epoch().prove(), HasSubstr("22 samples"));

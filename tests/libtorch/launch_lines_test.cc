@@ -1,5 +1,5 @@
-// The launch lines of docs/train-libtorch.md, run as they stand there, with two ranks on this
-// machine in place of sixteen on two. Each test is skipped where its launcher is not installed.
+// Runs the launch lines of docs/train-libtorch.md, with two ranks on this machine instead of
+// sixteen on two machines. Skips launchers that are not installed.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,7 +25,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-/// Below those that the system gives away.
+/// Returns a free port below those that the system assigns.
 int free_port() {
   constexpr int kFirst = 30'000;
   constexpr int kNumber = 2000;
@@ -38,7 +38,7 @@ int free_port() {
   return kFirst;
 }
 
-/// The page's line that begins so, for two ranks on this machine.
+/// Returns the page's line with this beginning, changed to two ranks on this machine.
 std::string line_of_page(const std::string& beginning) {
   std::ifstream page(test::source_dir() + "/docs/train-libtorch.md");
   for (std::string line; std::getline(page, line);) {
@@ -76,7 +76,7 @@ class LaunchLinesTest : public testing::Test {
         1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    ::setenv("OMPI_MCA_plm", "isolated", 1);  // one machine: it needs no ssh
+    ::setenv("OMPI_MCA_plm", "isolated", 1);  // one machine: mpirun needs no ssh
   }
 
   static int shell(const std::string& command) {
@@ -87,14 +87,14 @@ class LaunchLinesTest : public testing::Test {
     return shell("command -v " + program + " > /dev/null") == 0;
   }
 
-  /// Runs the line; rank 0 must have proven its epoch.
+  /// Runs the line. Expects that rank 0 has proven its epoch.
   void expect_proof(const std::string& command) {
     const std::string log = dir_ / "log";
     EXPECT_EQ(shell("exec > '" + log + "' 2>&1; " + command), 0) << command << '\n'
                                                                  << test::read_file(log);
     EXPECT_THAT(test::read_file(log), HasSubstr("epoch 0: 24 samples, each exactly once: proven"));
   }
-  /// The same for lines that are run twice, with `variable` 0 and 1.
+  /// The same for a line that is run twice at the same time, with `variable` set to 0 and to 1.
   void expect_proof_of_two(const std::string& command, const std::string& variable) {
     expect_proof("export " + variable + "=1; { " + command + "; } & export " + variable + "=0; " +
                  command + " && wait $!");

@@ -1,4 +1,4 @@
-// Ranks that real launchers start: each test is skipped where its launcher is not installed.
+// Starts ranks by real launchers. Skips launchers that are not installed.
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -25,7 +25,7 @@ std::optional<std::string> find_program(const std::string& name) {
   return std::nullopt;
 }
 
-/// Starts a program; what it says goes to the file `log`.
+/// Starts a program. Writes its output to the file `log`.
 pid_t start(std::vector<std::string> arguments, const std::string& log) {
   std::vector<char*> pointers;
   for (auto& argument : arguments) pointers.push_back(argument.data());
@@ -35,10 +35,10 @@ pid_t start(std::vector<std::string> arguments, const std::string& log) {
     const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(out, STDERR_FILENO);
-    // Open MPI asks root for this.
+    // Open MPI requires this if root runs it.
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
     ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
-    ::setenv("OMPI_MCA_plm", "isolated", 1);  // one machine: it needs no ssh
+    ::setenv("OMPI_MCA_plm", "isolated", 1);  // one machine: mpirun needs no ssh
     ::execv(pointers[0], pointers.data());
     ::_exit(98);
   }
@@ -57,8 +57,8 @@ class LaunchersTest : public testing::Test {
     if (!has_distributed()) GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
   }
 
-  /// Two jobs at once, by `command` and the program's own arguments. Each job's ranks must be among
-  /// themselves, and know who shares their machine.
+  /// Runs two jobs at the same time, by `command` plus the rank program's arguments. Expects that
+  /// each job's ranks find only each other, and know which ranks share their machine.
   void expect_two_jobs(const std::vector<std::string>& command, int world) {
     std::vector<pid_t> jobs;
     for (const char* job : {"a", "b"}) {
@@ -86,7 +86,7 @@ TEST_F(LaunchersTest, TwoJobsOfMpichOnOneMachineNeverMix) {
   const auto hydra = find_program("mpiexec.hydra");
   if (!hydra) GTEST_SKIP() << "skipped: mpiexec.hydra of MPICH is not installed";
   expect_two_jobs({*hydra, "-n", "3"}, 3);
-  // A shell between the launcher and the ranks changes nothing.
+  // A shell between the launcher and the ranks makes no difference.
   expect_two_jobs({*hydra, "-n", "2", "/bin/sh", "-c", "\"$0\" \"$@\"; exit $?"}, 2);
 }
 
@@ -111,11 +111,11 @@ TEST_F(LaunchersTest, TwoStepsOfSlurmNeverMix) {
   expect_two_jobs({*srun, "--overcommit", "-n", "2"}, 2);
 }
 
-/// Two network namespaces with a cable between them, and ranks in both, of which 0 and 1 are in the
-/// first: argument 1 is the rank program, 2 what it is to do, 3 the file for what they find. Of
-/// those cases that begin with "unplugged" the cable is pulled once all make calls. Argument 4 is
-/// MASTER_ADDR: host-a is a loopback address in the first, as Debian's /etc/hosts has it. Ends with
-/// 77 where there are no namespaces.
+/// A script: connects two network namespaces by a virtual cable, and runs ranks 0 and 1 in the
+/// first and rank 2 in the second. $1 is the rank program, $2 the case, $3 the prefix of output
+/// files. In cases that begin with "unplugged", removes the cable once all ranks make calls. $4 is
+/// MASTER_ADDR; host-a is a loopback address in the first namespace, as in Debian's /etc/hosts.
+/// Exits with 77 if namespaces are not available.
 constexpr const char* kTwoHosts = R"(
 program=$1 case=$2 out=$3 master=$4
 a=shardwise-a-$$ b=shardwise-b-$$

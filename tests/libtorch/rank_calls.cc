@@ -1,4 +1,5 @@
-// What ranks compute together: sums, gradients, replicas; and what all ranks must have alike.
+// Cases of collective calls: sums, gradients, replicas, and settings that must be equal on all
+// ranks.
 
 #include <torch/torch.h>
 
@@ -17,13 +18,13 @@ namespace {
 
 namespace sl = shardwise::libtorch;
 
-/// Sums and extremes of tensors of every type equal those that one process computes. Small tensors
-/// travel in the header, large ones do not. The same for broadcasts.
+/// Compares sums and extremes of tensors of every type with those computed by one process, and
+/// checks broadcasts. Small tensors are sent in the header, large ones are not.
 void reduce_types(const Arguments&) {
   using Op = sl::ProcessGroup::ReduceOp;
   const auto group = sl::init_process_group();
   const int world = group.world_size();
-  // Whole numbers, so that every order of additions gives the same.
+  // Integer values, so that the result does not depend on the order of additions.
   const auto of_rank = [](int rank, torch::ScalarType type, std::int64_t size) {
     torch::manual_seed(static_cast<std::uint64_t>(rank));
     const auto values = torch::randint(-50, 50, {size, 3}, torch::kFloat64);
@@ -54,7 +55,7 @@ void reduce_types(const Arguments&) {
         const auto tensor = of_rank(group.rank(), type, size);
         group.all_reduce(tensor, op);
         REQUIRE(tensor.scalar_type() == type && tensor.equal(combined(op, type, size)));
-        // Strided.
+        // A tensor with strides.
         auto columns = of_rank(group.rank(), type, size).t();
         group.all_reduce(columns, op);
         REQUIRE(columns.equal(combined(op, type, size).t()));
@@ -64,8 +65,8 @@ void reduce_types(const Arguments&) {
       REQUIRE(given.equal(of_rank(world - 1, type, size)));
     }
   }
-  // Added one by one in 16 bits, the ones are lost: 256 + 1 is 256 in bfloat16, 2048 + 1 2048 in
-  // float16.
+  // If 16-bit numbers were added one by one, the ones would be lost: 256 + 1 is 256 in bfloat16,
+  // and 2048 + 1 is 2048 in float16.
   for (const std::int64_t size : {1, 1000}) {
     const auto bfloat =
         torch::full({size}, group.rank() == 0 ? 256 : 1, torch::TensorOptions(torch::kBFloat16));
@@ -75,7 +76,7 @@ void reduce_types(const Arguments&) {
         torch::full({size}, group.rank() == 0 ? 2048 : 1, torch::TensorOptions(torch::kHalf));
     group.all_reduce(half);
     REQUIRE(half.eq(world == 3 ? 2050 : 2048).all().item<bool>());
-    // A NaN of any rank, and the extremes of the others.
+    // The extremes if one rank has a NaN.
     for (const Op op : {Op::kMin, Op::kMax}) {
       auto values = torch::full({size + 1}, group.rank(), torch::kFloat);
       if (group.rank() == world - 1) values[0] = std::nan("");
@@ -87,20 +88,20 @@ void reduce_types(const Arguments&) {
       REQUIRE(values.slice(0, 1, size).eq(extreme).all().item<bool>());
     }
   }
-  // A conjugate is a view: its bytes are not conjugated.
+  // A conjugate is a view, whose bytes are those of the original.
   auto plain = torch::complex(torch::full({1000}, 2.0), torch::full({1000}, 3.0));
   auto conjugate = plain.conj();
   group.all_reduce(conjugate);
   REQUIRE(torch::imag(plain).eq(3.0 * world).all().item<bool>());
   REQUIRE(torch::imag(conjugate).eq(-3.0 * world).all().item<bool>());
-  // Single numbers, and no numbers.
+  // A single number, and a tensor without numbers.
   REQUIRE(group.all_reduce(std::int64_t{group.rank()}) == world * (world - 1) / 2);
   REQUIRE(group.all_reduce(std::int64_t{group.rank()}, Op::kMax) == world - 1);
   REQUIRE(group.all_reduce(group.rank() + 0.5, Op::kMin) == 0.5);
   REQUIRE(group.any(group.rank() == world - 1) && !group.any(false));
   group.all_reduce(torch::empty({0}, torch::kFloat));
   REQUIRE(group.local_rank() == group.rank() && group.local_world_size() == world);
-  // What cannot be is refused before any other rank hears of it.
+  // Unsupported tensors are refused before any communication.
   const auto refused = [&](const torch::Tensor& tensor, Op op) {
     return text_of(ErrorCode::kUnsupported, [&] { group.all_reduce(tensor, op); });
   };
@@ -114,12 +115,13 @@ void reduce_types(const Arguments&) {
   group.barrier();
 }
 
-/// Parameters that get no gradient keep their value, on all ranks, whatever the weight decay.
+/// A parameter that gets no gradient on any rank keeps its value on all ranks, also with weight
+/// decay.
 void frozen(const Arguments&) {
   const auto group = sl::init_process_group();
   torch::manual_seed(0);
   torch::nn::Linear used(2, 2);
-  torch::nn::Linear by_one(2, 2);  // its gradients are those of rank 1
+  torch::nn::Linear by_one(2, 2);  // only rank 1 has gradients for it
   torch::nn::Linear by_none(2, 2);
   torch::nn::Linear fixed(2, 2);
   torch::nn::Sequential model(used, by_one, by_none, fixed);
@@ -127,7 +129,7 @@ void frozen(const Arguments&) {
   const auto copy_of = [](torch::nn::Linear& layer) { return layer->weight.detach().clone(); };
   const auto used_before = copy_of(used), by_one_before = copy_of(by_one),
              by_none_before = copy_of(by_none), fixed_before = copy_of(fixed);
-  fixed->weight.mutable_grad() = torch::ones({2, 2});  // the program's own
+  fixed->weight.mutable_grad() = torch::ones({2, 2});  // a gradient set by the program
 
   sl::GradientAverager averager(model->parameters());
   torch::optim::AdamW optimizer(model->parameters(),
@@ -147,7 +149,7 @@ void frozen(const Arguments&) {
   sl::require_same_replicas(*model, group);
 }
 
-/// replicas OUT: what differs between the ranks' models is named.
+/// replicas OUT: differences between the ranks' models are named.
 void replicas(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const bool odd = group.rank() == 2;
@@ -160,25 +162,25 @@ void replicas(const Arguments& arguments) {
         << std::endl;
   };
   const torch::NoGradGuard no_grad;
-  // One bit, of one number: 0 and -0.
+  // A difference of one bit: 0 and -0.
   auto bias = model->ptr<torch::nn::LinearImpl>(0)->bias;
   bias.zero_();
   if (odd) bias[1].neg_();
   note();
   bias.zero_();
   sl::require_same_replicas(*model, group);
-  // A batch that only this rank has seen: made the same by the average.
+  // Buffers differ after a batch that only this rank has seen. Averaging makes them equal.
   model->train();
   model->forward(torch::full({4, 3}, group.rank(), torch::kFloat) * torch::arange(12).view({4, 3}));
   note();
   sl::average_buffers(*model, group);
   sl::require_same_replicas(*model, group);
-  // Another shape.
+  // A model with another shape.
   if (odd) model->push_back(torch::nn::Linear(1, 1));
   note();
 }
 
-/// The buffers of all ranks, added in float64 and rounded once.
+/// Averages of buffers are summed in float64 and rounded once.
 void buffers(const Arguments&) {
   const auto group = sl::init_process_group();
   const int rank = group.rank();
@@ -207,7 +209,7 @@ void buffers(const Arguments&) {
   REQUIRE(buffers["b"].equal((coarse / world).to(torch::kBFloat16).t()));
   REQUIRE(buffers["c"].eq(world - 1).all().item<bool>());
   REQUIRE(buffers["d"].equal(torch::tensor({world > 1, false})));
-  REQUIRE(buffers["e"].equal(torch::full({1}, 0.1F)));  // what was the same stays so
+  REQUIRE(buffers["e"].equal(torch::full({1}, 0.1F)));  // equal values stay unchanged
   sl::require_same_replicas(module, group);
 
   module.register_buffer("z", torch::zeros({1}, torch::kComplexFloat));
@@ -217,7 +219,7 @@ void buffers(const Arguments&) {
   group.barrier();
 }
 
-/// Parameters and buffers of every type become those of rank 0, large and small.
+/// Broadcasts make parameters and buffers of every type, large and small, equal to rank 0's.
 void types(const Arguments&) {
   const auto group = sl::init_process_group();
   struct Holder : torch::nn::Module {};
@@ -250,11 +252,11 @@ void types(const Arguments&) {
   sl::require_same_replicas(*module, group);
 }
 
-/// Gradients of several types, summed over several backward passes, are those of one process.
+/// Gradients of several types, summed over several backward passes, equal those of one process.
 void accumulated(const Arguments&) {
   const auto group = sl::init_process_group();
   const auto inputs = torch::arange(40, torch::kFloat64).view({10, 4}).div(40);
-  // How many samples each rank has in each of three passes: 10 in all.
+  // Number of samples per rank in each of three passes: 10 in total.
   const std::vector<std::vector<std::int64_t>> shares = {{3, 1, 0}, {2, 0, 0}, {1, 1, 2}};
   REQUIRE(group.world_size() == 3);
   for (const auto type : {torch::kFloat64, torch::kFloat32, torch::kBFloat16}) {
@@ -284,11 +286,11 @@ void accumulated(const Arguments&) {
         type == torch::kFloat64 ? 1e-14 : (type == torch::kFloat32 ? 1e-6 : 2e-2);
     REQUIRE(torch::allclose(averaged.to(torch::kFloat64),
                             layer->weight.grad().to(torch::kFloat64) / 10, tolerance, tolerance));
-    // A step without any sample gives no gradients, whatever was there.
+    // After a step without any sample there are no gradients, even if there were some before.
     REQUIRE(averager.average(0, group) == 0);
     REQUIRE(!layer->weight.grad().defined() && !layer->bias.grad().defined());
   }
-  // Numbers that float32 and bfloat16 would round away.
+  // Numbers that would be lost in float32 or bfloat16.
   auto wide = torch::zeros({1}, torch::TensorOptions(torch::kFloat64).requires_grad(true));
   auto narrow = torch::zeros({1}, torch::TensorOptions(torch::kBFloat16).requires_grad(true));
   const std::int64_t rank = group.rank();
@@ -300,22 +302,22 @@ void accumulated(const Arguments&) {
   narrow.mutable_grad() = torch::full({1}, rank == 0 ? 256 : 1, torch::kBFloat16);
   sl::GradientAverager({wide, narrow}).average(1, group);
   REQUIRE(wide.grad().item<double>() == (1.0 + 1e-12 + 1e-12) / 3);
-  REQUIRE(narrow.grad().item<float>() == 86);  // 258 / 3; 257 is no bfloat16
-  // Sparse ones become dense.
+  REQUIRE(narrow.grad().item<float>() == 86);  // 258 / 3; bfloat16 cannot represent 257
+  // Sparse gradients become dense.
   auto table = torch::zeros({4, 2}, torch::requires_grad());
   table.mutable_grad() = torch::eye(4, 2).mul(rank).to_sparse();
   sl::GradientAverager({table}).average(1, group);
   REQUIRE(table.grad().equal(torch::eye(4, 2)));  // (0 + 1 + 2) / 3
 }
 
-/// out-of-step OUT: the ranks make other calls; every rank must hear which.
+/// out-of-step OUT: the ranks make different calls; every rank's error lists them.
 void out_of_step(const Arguments& arguments) {
   std::signal(SIGTERM, SIG_IGN);
   using Call = std::function<void(const sl::ProcessGroup&)>;
   const std::vector<std::pair<Call, Call>> cases = {
       {[](const auto& group) { group.barrier(); },
        [](const auto& group) { group.all_reduce(std::int64_t{1}); }},
-      // An int64 is no double, one size no other, a sum no maximum.
+      // Differences in type (int64, double), in size, and in the operation (sum, maximum).
       {[](const auto& group) { group.all_reduce(1.5); },
        [](const auto& group) { group.all_reduce(std::int64_t{1}); }},
       {[](const auto& group) { group.all_reduce(torch::ones({100})); },
@@ -339,11 +341,11 @@ void out_of_step(const Arguments& arguments) {
     group.all_reduce(std::int64_t{1});
     out << text_of(ErrorCode::kDistributed, [&] { (group.rank() == 2 ? odd : most)(group); })
         << '\n';
-    text_of(ErrorCode::kDistributed, [&] { group.barrier(); });  // it is broken
+    text_of(ErrorCode::kDistributed, [&] { group.barrier(); });  // the group is broken
   }
 }
 
-/// contract OUT INDEX OTHER: what must be the same on all ranks is not.
+/// contract OUT INDEX OTHER: settings that must be equal on all ranks differ.
 void contract(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const bool odd = group.rank() == 2;
@@ -355,22 +357,22 @@ void contract(const Arguments& arguments) {
   group.require_same({});
   note([&] { group.require_same({{"batch size", odd ? "64" : "32"}, {"seed", "1"}}); });
   note([&] { group.require_same({{"notes", std::string(odd ? 5000 : 3, 'x')}}); });
-  // The loaders' own: data, order, batch.
+  // Settings of loaders: data, order, batch size.
   const auto data = Dataset::open(arguments[odd ? 3 : 2]);
   const auto same = Dataset::open(arguments[2]);
   note([&] { sl::ImageLoader(data, group, {.batch_size = 2}); });
   note([&] { sl::ImageLoader(same, group, {.batch_size = odd ? 3 : 2}); });
   note([&] { sl::ImageLoader(same, group, {.order = {.seed = odd ? 9u : 8u}, .batch_size = 2}); });
   note([&] { sl::ImageLoader(same, group, {.batch_size = 2, .resize = {odd ? 4 : 8, 4}}); });
-  // Threads are a rank's own affair.
+  // The number of threads may differ between ranks.
   sl::ImageLoader(same, group, {.batch_size = 2, .threads = odd ? 2u : 1u});
-  // A model's shapes.
+  // Shapes of a model.
   note([&] { sl::broadcast_parameters(*torch::nn::Linear(4, odd ? 3 : 2), group); });
-  // The group is usable after all that.
+  // After these errors the group is still usable.
   REQUIRE(group.all_reduce(std::int64_t{1}) == group.world_size());
 }
 
-/// report OUT: three ranks that did other things in their epoch.
+/// report OUT: three ranks that spent their time in an epoch differently.
 void report(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   using std::chrono::milliseconds;
@@ -380,7 +382,7 @@ void report(const Arguments& arguments) {
   before.bytes_read = 1'000'000;
   before.bad_samples = 7;
   Loader::Stats now = before;
-  // Each takes 10 s. Rank 1 waits for data, so the others wait for it.
+  // Each rank takes 10 s. Rank 1 waits for data, and the others wait for rank 1.
   now.elapsed += milliseconds(10'000);
   now.waited += milliseconds(group.rank() == 1 ? 6000 : 500);
   now.decoding += milliseconds(1250 * (group.rank() + 1));

@@ -10,7 +10,7 @@
 
 #include "shardwise/base/error.h"
 
-/// What the cases of the rank program share.
+/// Helpers for the cases of the rank program.
 
 #define REQUIRE(condition)                                                              \
   do {                                                                                  \
@@ -22,7 +22,7 @@
 
 namespace shardwise::test {
 
-/// [0] is the case's name, [1] how its files begin.
+/// [0] is the case's name, [1] the prefix of its output files.
 using Arguments = std::vector<std::string>;
 using Cases = std::vector<std::pair<std::string, void (*)(const Arguments&)>>;
 
@@ -31,8 +31,8 @@ const Cases& loading_cases();
 const Cases& peer_cases();
 const Cases& stop_cases();
 
-/// The text of the Error that `call` throws.
-/// @param code  the error must have it; nullopt means: any code.
+/// Returns the text of the Error that `call` throws.
+/// @param code  the error's expected code; nullopt means: any.
 template <class Call>
 std::string text_of(std::optional<ErrorCode> code, Call&& call) {
   try {
@@ -44,7 +44,7 @@ std::string text_of(std::optional<ErrorCode> code, Call&& call) {
   throw std::runtime_error("nothing was thrown");
 }
 
-/// Writes what this rank has to tell the test to OUT.RANK.
+/// Writes this rank's result for the test to the file OUT.RANK.
 inline void tell(const std::string& out, const std::string& text) {
   std::ofstream(out + "." + std::getenv("RANK")) << text;
 }

@@ -14,9 +14,9 @@
 namespace shardwise::test {
 
 #ifdef SHARDWISE_HAVE_GLOO
-/// A group of the program's own, of the ranks that the launcher started.
-/// @param meeting  a file that no group has used.
-/// @param address  of this rank.
+/// Makes a Gloo group of the ranks that the launcher started, as a program would.
+/// @param meeting  path of a file that no group has used before.
+/// @param address  address of this rank.
 inline c10::intrusive_ptr<c10d::ProcessGroupGloo> make_gloo(
     const std::string& meeting, const std::string& address = "127.0.0.1") {
   const int rank = std::stoi(std::getenv("RANK"));
@@ -29,8 +29,8 @@ inline c10::intrusive_ptr<c10d::ProcessGroupGloo> make_gloo(
 }
 #endif
 
-/// @param kind     "own", or "adopted": of c10d, made by the program.
-/// @param meeting  of an adopted group.
+/// @param kind     "own", or "adopted" for a c10d group that the program makes.
+/// @param meeting  for an adopted group.
 inline libtorch::ProcessGroup make_group(const std::string& kind, const std::string& meeting,
                                          libtorch::StopGuard* guard) {
   if (kind == "own") return libtorch::init_process_group({.guard = guard});

@@ -1,4 +1,4 @@
-// What ranks load, evaluate and save together.
+// Cases in which ranks load, evaluate and save.
 
 #include <torch/torch.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 namespace sl = shardwise::libtorch;
 
-/// evaluate-bits OUT INDEX: rank 0 writes every bit of what a model near ties makes of the samples.
+/// evaluate-bits OUT INDEX: rank 0 writes all bits of the results of a model with near ties.
 void evaluate_bits(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const auto data = Dataset::open(arguments[2]);
@@ -25,7 +25,7 @@ void evaluate_bits(const Arguments& arguments) {
   torch::nn::Sequential model(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)),
                               torch::nn::ReLU(), torch::nn::Flatten(),
                               torch::nn::Linear(8 * 4 * 4, 13));
-  {  // the classes differ in the last bits of their scores
+  {  // the classes' scores differ only in the last bits
     const torch::NoGradGuard no_grad;
     auto last = model->ptr<torch::nn::LinearImpl>(3);
     last->weight.mul_(1e-6).add_(last->weight[0].clone().div_(1e-6));
@@ -41,7 +41,7 @@ void evaluate_bits(const Arguments& arguments) {
       [&](const torch::Tensor& images, const torch::Tensor&) { return scores(images); }, data,
       group, {.batch_size = 4, .threads = 1});
   REQUIRE(found.num_samples == static_cast<std::int64_t>(data.size()));
-  // A model that reads the class out of the pixels. The label of every fifth sample is another.
+  // The model reads the class from the pixels. Every fifth sample has another label.
   const auto accuracy = sl::exact_accuracy(
       sl::Predict([&](const torch::Tensor& images) {
         const auto classes = images.select(1, 0).select(1, 0).select(1, 0).to(torch::kInt64) / 20;
@@ -71,7 +71,7 @@ void checkpoint(const Arguments& arguments) {
   const auto next = torch::rand({3});
   file.write(saved);
   const auto read = file.read();
-  REQUIRE(read && read->integer("rank") == 0);  // rank 0 wrote
+  REQUIRE(read && read->integer("rank") == 0);  // rank 0 has written it
   read->load_random_state(group);
   REQUIRE(torch::rand({3}).equal(next));
   if (group.is_first()) std::ofstream(arguments[1]) << "damaged";
@@ -85,8 +85,8 @@ void checkpoint(const Arguments& arguments) {
   group.barrier();
 }
 
-/// elastic OUT INDEX CHECKPOINT STEPS: goes on from the checkpoint for STEPS steps, or to the end
-/// of three epochs. Appends "step sample" lines to OUT.<rank>, and proofs to OUT.proofs.
+/// elastic OUT INDEX CHECKPOINT STEPS: continues from the checkpoint for STEPS steps, or to the end
+/// of three epochs. Appends lines "step sample" to OUT.<rank>, and proofs to OUT.proofs.
 void elastic(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const auto data = Dataset::open(arguments[2]);
@@ -122,8 +122,9 @@ void elastic(const Arguments& arguments) {
   file.write(now);
 }
 
-/// One life of a run over several epochs, in pieces: all ranks together, or each for itself, with
-/// other batch sizes, threads and skip lists. All ranks draw the same random numbers.
+/// The life of a run over several epochs, in pieces. In a piece, either the ranks load together, or
+/// each rank loads everything by itself. Pieces differ in batch size, threads and skip list. All
+/// ranks draw the same random numbers.
 class Chain {
  public:
   Chain(const Dataset& data, const sl::ProcessGroup& group, std::uint64_t seed)
@@ -174,7 +175,7 @@ class Chain {
     for (std::uint64_t step = 0; step < most; ++step) {
       const auto batch = loader.next();
       if (!batch) break;
-      // Of ranks that get the same, one counts.
+      // If several ranks get the same batches, count those of one rank.
       const bool counts = options.replicas == 1 ? together || group_.is_first() : group_.is_first();
       for (std::int64_t i = 0; counts && i < batch->size(); ++i) {
         delivered_.push_back(batch->samples[i].item<std::int64_t>());
@@ -186,7 +187,7 @@ class Chain {
     delivered_.clear();
   }
 
-  /// No sample was lost and none came twice: counted, beside the proof.
+  /// Checks by counting, in addition to the proof, that no sample was lost or repeated.
   void check_epoch(const std::string& proof, std::uint64_t shares) {
     const auto counts = torch::zeros({static_cast<std::int64_t>(data_.size())}, torch::kInt64);
     for (const std::int64_t sample : delivered_) counts[sample] += 1;
@@ -207,7 +208,7 @@ class Chain {
         std::string::npos) {
       throw std::runtime_error("lost or not counted" + where);
     }
-    // What is missing is left out by the list, bad, or the last row of a dropped tail.
+    // A missing sample must be on the skip list, bad, or in the last row that a dropped tail omits.
     std::int64_t may_miss = static_cast<std::int64_t>(token_->skip.samples().size()) +
                             (order_.tail == Order::Tail::kDrop ? 8 : 0);
     for (const auto& [begin, end] : token_->skip.ranges()) {
@@ -224,10 +225,10 @@ class Chain {
   const std::uint64_t seed_;
   Order order_;
   std::optional<ResumeToken> token_;
-  std::vector<std::int64_t> delivered_;  ///< in this epoch, by this rank
+  std::vector<std::int64_t> delivered_;  ///< samples that this rank got in this epoch
 };
 
-/// chains OUT INDEX COUNT: lives through so many chains of resumes.
+/// chains OUT INDEX COUNT: runs COUNT chains of resumes.
 void chains(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const auto data = Dataset::open(arguments[2]);
@@ -235,7 +236,7 @@ void chains(const Arguments& arguments) {
   for (std::uint64_t seed = 0; seed < count; ++seed) Chain(data, group, seed).live();
 }
 
-/// unproven OUT INDEX: a rank skips a batch: every rank must hear of it.
+/// unproven OUT INDEX: a rank skips a batch; the proof must fail on every rank.
 void unproven(const Arguments& arguments) {
   const auto group = sl::init_process_group();
   const auto data = Dataset::open(arguments[2]);
@@ -249,7 +250,7 @@ void unproven(const Arguments& arguments) {
 void early_stop(const Arguments&) {
   const auto group = sl::init_process_group();
   sl::EarlyStop stop(group, {.patience = 2});
-  // The ranks see other figures; rank 0's count.
+  // The ranks have different figures; those of rank 0 count.
   const std::vector<double> figures = {0.5, 0.6, 0.55, 0.6, 0.9};
   std::vector<bool> answers;
   for (const double figure : figures) {

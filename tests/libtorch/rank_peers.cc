@@ -1,4 +1,4 @@
-// Ranks that meet, and ranks that are lost.
+// Cases in which ranks meet, and in which ranks are lost.
 
 #include <torch/torch.h>
 #include <unistd.h>
@@ -22,10 +22,11 @@ namespace {
 
 namespace sl = shardwise::libtorch;
 
-/// lost OUT own|adopted RANK CALLS: the rank is killed after CALLS calls; the errors of the others
-/// must name it.
+/// lost OUT own|adopted RANK CALLS: the rank is killed after CALLS calls; the errors of the other
+/// ranks must name it.
 void lost(const Arguments& arguments) {
-  std::signal(SIGTERM, SIG_IGN);  // the launcher ends ranks whose peer failed: not so fast
+  std::signal(SIGTERM, SIG_IGN);  // the launcher would end ranks whose peer failed, before they
+                                  // report
   const auto group = make_group(arguments[2], arguments[1] + ".meeting", nullptr);
   const auto tensor = torch::ones({1000});
   for (int i = 0; i < std::stoi(arguments[4]); ++i) group.all_reduce(tensor);
@@ -37,7 +38,7 @@ void lost(const Arguments& arguments) {
   tell(arguments[1], text);
 }
 
-/// hang OUT: rank 1 is stopped; the others' calls must end at their timeout, and say who it was.
+/// hang OUT: rank 1 is stopped; calls of the other ranks must end at their timeout and name rank 1.
 void hang(const Arguments& arguments) {
   const auto group = sl::init_process_group({.timeout = std::chrono::milliseconds(5000)});
   const bool hangs = group.rank() == 1;
@@ -48,11 +49,11 @@ void hang(const Arguments& arguments) {
   }
   tell(arguments[1], text_of(std::nullopt, [&] { group.barrier(); }));
   if (group.rank() != 2) return;
-  // The launcher waits for it. Rank 0 has its letters by now, or waits for none.
+  // End rank 1, as the launcher waits for it. Rank 0 has its letters by now, or waits for none.
   ::kill(static_cast<pid_t>(process), SIGKILL);
 }
 
-/// Says in OUT.ready.RANK that it makes calls, and in OUT.RANK what ended them.
+/// Makes calls, after creating OUT.ready.RANK. Writes the error that ended them to OUT.RANK.
 void call_until_lost(const sl::ProcessGroup& group, const std::string& out) {
   group.barrier();
   const std::string rank = std::to_string(group.rank());
@@ -62,14 +63,14 @@ void call_until_lost(const sl::ProcessGroup& group, const std::string& out) {
        }));
 }
 
-/// unplugged OUT
+/// unplugged OUT: makes calls until the cable is removed.
 void unplugged(const Arguments& arguments) {
   call_until_lost(sl::init_process_group({.timeout = std::chrono::milliseconds(5000)}),
                   arguments[1]);
 }
 
 #ifdef SHARDWISE_HAVE_GLOO
-/// unplugged-adopted OUT: with a group that was made of addresses, by a file.
+/// unplugged-adopted OUT: the same with a Gloo group made by addresses and a shared file.
 void unplugged_adopted(const Arguments& arguments) {
   const bool is_far = std::string(std::getenv("RANK")) == "2";
   call_until_lost(sl::adopt_process_group(
@@ -78,7 +79,7 @@ void unplugged_adopted(const Arguments& arguments) {
 }
 #endif
 
-/// by-hand OUT PORT: without a launcher, rank 0 listens at the port, and may leave first. The ranks
+/// by-hand OUT PORT: without a launcher, rank 0 listens at the port, and may end first. The ranks
 /// find out which of them share the machine. Several groups may exist at the same time.
 void by_hand(const Arguments& arguments) {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}) {
@@ -96,11 +97,11 @@ void by_hand(const Arguments& arguments) {
   }
   const auto third = sl::init_process_group();
   REQUIRE(third.all_reduce(std::int64_t{1}) == third.world_size());
-  if (rank == 0) return;  // the others go on without it
+  if (rank == 0) return;  // the others continue without rank 0
   REQUIRE(group.local_rank() == rank);
 }
 
-/// launched OUT JOB: a rank of a real launcher. Ranks of another job would have another name.
+/// launched OUT JOB: a rank of a real launcher. A rank of another job would have another JOB.
 void launched(const Arguments& arguments) {
   const auto group =
       sl::init_process_group({.connect_timeout = std::chrono::milliseconds(120'000)});
@@ -112,7 +113,7 @@ void launched(const Arguments& arguments) {
       << group.local_world_size();
 }
 
-/// misled OUT NAME: the ranks do not meet. What they are told goes to a file.
+/// misled OUT NAME: the ranks cannot find each other. Writes their notices to a file.
 void misled(const Arguments& arguments) {
   std::ofstream told(arguments[1] + "." + arguments[2] + "." + std::getenv("RANK"));
   text_of(ErrorCode::kDistributed, [&] {
@@ -121,8 +122,8 @@ void misled(const Arguments& arguments) {
   });
 }
 
-/// connecting OUT int|kill: on both ranks Gloo's connecting never ends, and rank 1 gets a Ctrl-C
-/// meanwhile, or is killed.
+/// connecting OUT int|kill: on both ranks Gloo connects forever. Meanwhile rank 1 gets SIGINT or is
+/// killed.
 void connecting(const Arguments& arguments) {
   static std::atomic<bool> interrupted{false};
   static std::atomic<bool> is_connecting{false};
@@ -141,7 +142,7 @@ void connecting(const Arguments& arguments) {
   std::thread killer;
   if (rank == "1") {
     killer = std::thread([&] {
-      // Both are at it.
+      // Wait until both ranks are connecting.
       while (!is_connecting || !std::ifstream(other)) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
@@ -153,7 +154,7 @@ void connecting(const Arguments& arguments) {
   if (killer.joinable()) killer.join();
 }
 
-/// timeouts: a short timeout of calls does not limit connecting.
+/// timeouts: a short timeout for calls does not limit connecting.
 void timeouts(const Arguments&) {
   using std::chrono::milliseconds;
   for (int i = 0; i < 5; ++i) {

@@ -1,5 +1,6 @@
-// One rank of a test: rank_program CASE OUT [ARGUMENTS]. Ends with 0 if the case held, else says on
-// stderr what did not. What a rank has to tell the test goes to files that begin with OUT.
+// One rank of a test: rank_program CASE OUT [ARGUMENTS]. Exits with 0 if the case succeeded;
+// otherwise prints the failure on stderr. Results for the test are written to files whose paths
+// begin with OUT.
 
 #include <torch/torch.h>
 

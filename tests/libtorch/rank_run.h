@@ -11,14 +11,14 @@
 
 namespace shardwise::libtorch {
 
-/// Runs cases of the rank program. Its ranks write their results to files: see told().
+/// Runs cases of the rank program, whose ranks write results to files: see told().
 class RanksTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!has_distributed()) GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
   }
 
-  /// @param out  how the ranks' files begin, in dir_.
+  /// @param out  prefix of the ranks' files, in dir_.
   LocalRanksResult run(int num_ranks, const std::string& name,
                        const std::vector<std::string>& more = {}, const std::string& out = "out") {
     LocalRanksOptions options;
@@ -31,8 +31,8 @@ class RanksTest : public testing::Test {
     return test::read_file(dir_ / (out + "." + std::to_string(rank)));
   }
 
-  /// Samples with 4x4 images whose level tells the class (20 a class), classes in turn; the label
-  /// of every fifth is another.
+  /// Makes samples with 4x4 images, whose level gives the class (20 levels per class), with the
+  /// classes in turn. Every fifth sample has another label.
   std::string make_levels(const std::string& name, std::size_t count) {
     std::vector<test::Fields> samples;
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// Ranks that stop together.
+// Cases in which ranks stop together.
 
 #include <torch/torch.h>
 #include <torch/version.h>
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // its constructor is another in each
+#if defined(SHARDWISE_HAVE_GLOO) && TORCH_VERSION_MAJOR < 2  // LibTorch 2 has another constructor
 #define SHARDWISE_HAVE_REDUCER
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #endif
@@ -38,14 +38,14 @@ namespace sl = shardwise::libtorch;
 constexpr std::uint64_t kEpochs = 2;
 constexpr std::int64_t kGlobalBatch = 7;
 
-/// What goes wrong, once, and where.
+/// The single event of a run: what happens, and where.
 enum class Act : std::uint8_t { kNone, kSignal, kThrow, kRequest, kLate };
 enum class Place : std::uint8_t {
   kNone,
   kBeforeStep,
   kInUpdate,
   kAfterStep,
-  kDecoder,  // a signal comes while the loop waits for it
+  kDecoder,  // a signal comes while the loop waits for the decoder
   kEvaluation,
   kMeeting
 };
@@ -72,12 +72,12 @@ constexpr std::array<Event, 13> kEvents = {{{Act::kNone, Place::kNone},
 struct Plan {
   Event event;
   bool is_mine = false;
-  std::uint64_t step = 0;    ///< at which it happens
-  std::uint64_t sample = 0;  ///< whose decoder it is
+  std::uint64_t step = 0;    ///< step of the event
+  std::uint64_t sample = 0;  ///< sample in whose decoder it happens
   int signal = SIGTERM;
 };
 
-/// What the column's function does, which threads call.
+/// The column's function, which the loader's threads call.
 struct Decoder {
   explicit Decoder(const Plan& plan)
       : acts_at(plan.event.place == Place::kDecoder ? static_cast<std::int64_t>(plan.sample) : -1),
@@ -100,7 +100,7 @@ struct Decoder {
   std::atomic<bool> is_released{false};
 };
 
-/// Trains a row of numbers by whole ones, so that sums are the same on any number of ranks.
+/// Trains a row of numbers with integer gradients, so that sums are equal on any number of ranks.
 class Trainer {
  public:
   Trainer(const Dataset& data, const sl::ProcessGroup& group, const std::string& path,
@@ -124,7 +124,7 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// @param check  is called after each step, with its number.
+  /// @param check  called after each step with its number.
   void run(const std::function<void(std::uint64_t, const torch::Tensor&)>& check) {
     for (auto epoch : loader_.epochs(kEpochs)) {
       std::uint64_t passes = 0;
@@ -208,10 +208,10 @@ class Trainer {
   std::uint64_t step_ = 0;
 };
 
-/// Runs that are stopped again and again, in every way, until they end.
+/// Runs that are stopped in all ways, and continued, until they end.
 class Lives {
  public:
-  /// @param passes  over batches, of a step.
+  /// @param passes  number of batches per step.
   Lives(const Dataset& data, std::string path, std::uint64_t passes, std::string kind)
       : data_(data),
         path_(std::move(path)),
@@ -225,7 +225,7 @@ class Lives {
     REQUIRE(whole.has_ended && known_.size() == kEpochs * ((batches + passes_ - 1) / passes_));
   }
 
-  /// @return how often it was stopped.
+  /// @return  how often the run was stopped.
   int live(std::uint64_t seed) {
     std::mt19937_64 random(seed);
     const std::string path = path_ + "." + std::to_string(seed);
@@ -247,7 +247,7 @@ class Lives {
     return plan;
   }
 
-  /// True if the run came to its end.
+  /// Runs until the next stop. Returns true if the run has ended.
   bool live_piece(const std::string& path, std::mt19937_64& random, std::uint64_t seed) {
     const Plan plan = draw(random);
     const auto late = std::chrono::milliseconds(1 + random() % 200);
@@ -296,13 +296,13 @@ class Lives {
 
   void check(const Plan& plan, const sl::StopGuard& guard, bool has_ended, const std::string& error,
              ErrorCode code) {
-    // The wait for other ranks was interrupted; unless they were all there already.
+    // The signal interrupted the wait for other ranks, unless all ranks had already met.
     if (plan.event.place == Place::kMeeting && !error.empty()) {
       require(code == (plan.is_mine ? ErrorCode::kCancelled : ErrorCode::kDistributed), error);
       require(guard.exit_code() == (plan.is_mine ? 128 + plan.signal : 0), error);
       return;
     }
-    // All ranks ended in one way.
+    // All ranks must have ended in the same way.
     control_.require_same({{"reason", guard.reason()},
                            {"exit code", std::to_string(guard.exit_code())},
                            {"error", error.empty() ? "no" : "yes"},
@@ -324,7 +324,8 @@ class Lives {
     }
   }
 
-  /// The checkpoint holds a whole step, and the last one if the ranks wrote it as they stopped.
+  /// The checkpoint must be of a complete step, and of the last one if the ranks wrote it on
+  /// stopping.
   void check_checkpoint(const std::string& path, const Plan& plan,
                         const std::optional<std::uint64_t>& step) {
     const auto last = sl::CheckpointFile(path, control_).read();
@@ -346,12 +347,12 @@ class Lives {
   const std::uint64_t passes_;
   const std::string kind_;
   int num_groups_ = 0;
-  const sl::ProcessGroup control_;  // of ranks that agree beside the runs
+  const sl::ProcessGroup control_;  // a separate group, by which the ranks compare results
   std::vector<torch::Tensor> known_;
   std::string where_;
 };
 
-/// lives OUT INDEX STOPS SEED PASSES own|adopted: lives until so many stops have come.
+/// lives OUT INDEX STOPS SEED PASSES own|adopted: runs lives until there have been STOPS stops.
 void lives(const Arguments& arguments) {
   const auto data = Dataset::open(arguments[2]);
   Lives all(data, arguments[1], std::stoull(arguments[5]), arguments[6]);
@@ -359,7 +360,7 @@ void lives(const Arguments& arguments) {
   for (int stops = 0; stops < std::stoi(arguments[3]); ++seed) stops += all.live(seed);
 }
 
-/// count OUT INDEX own|adopted: a step has one exchange, and the collective of the gradients.
+/// count OUT INDEX own|adopted: a step makes one exchange, and the collective of the gradients.
 void count(const Arguments& arguments) {
   const auto data = Dataset::open(arguments[2]);
   sl::StopGuard guard;
@@ -387,7 +388,7 @@ void count(const Arguments& arguments) {
 
 #ifdef SHARDWISE_HAVE_REDUCER
 
-/// Adds nothing, and throws in the backward pass if it is to.
+/// An identity function. In the backward pass it throws or sends a signal if requested.
 struct Trap : torch::autograd::Function<Trap> {
   static torch::Tensor forward(torch::autograd::AutogradContext*, const torch::Tensor& input) {
     return input.clone();
@@ -402,8 +403,8 @@ struct Trap : torch::autograd::Function<Trap> {
   static inline int signal = 0;
 };
 
-/// A run whose gradients c10d's Reducer averages beside the backward pass, in a bucket each. What
-/// goes wrong does so between two buckets.
+/// A run whose gradients c10d's Reducer averages during the backward pass, one bucket per layer.
+/// The event happens between two buckets.
 class ReducerRun {
  public:
   static constexpr std::int64_t kSteps = 12;
@@ -427,14 +428,14 @@ class ReducerRun {
     for (auto& layer : layers_) layer.requires_grad_();
     const std::vector<bool> sparse(kLayers, false);
     auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(layers_, {1}, sparse);
-    std::reverse(buckets.begin(), buckets.end());  // as gradients come
+    std::reverse(buckets.begin(), buckets.end());  // gradients are ready in this order
     reducer_ =
         std::make_unique<c10d::Reducer>(layers_, buckets, limits, own_, sparse, 1, false, false,
                                         std::unordered_map<std::size_t, std::string>{}, 1);
     reducer_->register_comm_hook(sl::reducer_hook(group_, [this] { return samples_; }));
   }
 
-  /// @param depth  in the pass, from its end.
+  /// @param depth  layer of the event; the backward pass begins at the last layer.
   void run(Trouble trouble, std::int64_t at_step, std::size_t depth) {
     guard_.run(
         [&] {
@@ -445,7 +446,7 @@ class ReducerRun {
             Trap::signal = is_now && trouble == Trouble::kSignal ? SIGTERM : 0;
             make_step(depth);
             const auto after = sl::GroupAccess::calls(group_).counts();
-            // The gradients' own, and no other but the text of a reason to stop.
+            // The calls of the gradients, and only one more: the text of a reason to stop.
             const std::uint64_t calls = group_.world_size() > 1 ? kLayers : 0;
             const std::uint64_t texts = calls > 0 && guard_.should_stop() ? 1 : 0;
             REQUIRE(after.exchanges == before.exchanges + calls);
@@ -470,7 +471,7 @@ class ReducerRun {
  private:
   void make_step(std::size_t depth) {
     const torch::AutoGradMode enabled(true);
-    samples_ = (group_.rank() + step_) % 3;  // of some ranks none
+    samples_ = (group_.rank() + step_) % 3;  // 0 on some ranks
     torch::Tensor value = torch::full({100}, static_cast<double>(samples_) / 4);
     for (std::size_t i = 0; i < kLayers; ++i) {
       if (i == depth) value = Trap::apply(value + layers_[i] * 0);
@@ -494,8 +495,9 @@ class ReducerRun {
   std::int64_t samples_ = 0;
 };
 
-/// reducer OUT STOPS SEED: backward passes with c10d's Reducer in which a rank throws, or
-/// gets a signal: all leave at once, at one step, with its checkpoint, from which the run goes on.
+/// reducer OUT STOPS SEED: a rank throws or gets a signal during a backward pass with c10d's
+/// Reducer. All ranks must leave at once, after the same step, with a checkpoint of that step, from
+/// which the run continues.
 void reducer(const Arguments& arguments) {
   using Trouble = ReducerRun::Trouble;
   const auto control = sl::init_process_group();
@@ -539,7 +541,7 @@ void reducer(const Arguments& arguments) {
       REQUIRE(error.find("thrown on purpose") != std::string::npos || error.empty());
       REQUIRE(error.find("a rank failed: rank " + std::to_string(rank)) == 0 || is_mine ||
               error.empty());
-      // The group is as good as it was, and so are the replicas.
+      // The group must be usable, and the replicas equal.
       REQUIRE(run.group().all_reduce(std::int64_t{1}) == run.group().world_size());
       control.require_same({{"step", std::to_string(run.step())}, {"reason", guard.reason()}});
       const auto last = sl::CheckpointFile(path, control).read();
@@ -551,8 +553,8 @@ void reducer(const Arguments& arguments) {
   }
 }
 
-/// reducer-lost OUT: a rank without a guard is killed after it threw in the pass: the
-/// others name it.
+/// reducer-lost OUT: a rank without a guard throws in the backward pass, and is killed. The other
+/// ranks must name it.
 void reducer_lost(const Arguments& arguments) {
   std::signal(SIGTERM, SIG_IGN);
   const torch::AutoGradMode enabled(true);
@@ -562,7 +564,7 @@ void reducer_lost(const Arguments& arguments) {
   for (int i = 0; i < 3; ++i) layers.push_back(torch::ones({100}, torch::requires_grad()));
   const std::vector<bool> sparse(3, false);
   auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(layers, {1}, sparse);
-  std::reverse(buckets.begin(), buckets.end());  // as gradients come
+  std::reverse(buckets.begin(), buckets.end());  // gradients are ready in this order
   c10d::Reducer reducer(layers, buckets, limits, own, sparse, 1, false, false, {}, 1);
   reducer.register_comm_hook(sl::reducer_hook(group, [] { return 1; }));
   const auto pass = [&] {
@@ -582,10 +584,10 @@ void reducer_lost(const Arguments& arguments) {
 
 #endif
 
-/// saves: all ranks hear that a checkpoint is due, by rank 0's clock.
+/// saves: should_save() is true on all ranks at the same time, by rank 0's clock.
 void saves(const Arguments&) {
   const int rank = std::stoi(std::getenv("RANK"));
-  constexpr std::chrono::milliseconds kEvery{30};  // of rank 0
+  constexpr std::chrono::milliseconds kEvery{30};  // interval of rank 0
   auto last = std::chrono::steady_clock::now();
   sl::StopGuard guard({.save_every = rank == 0 ? kEvery : std::chrono::milliseconds(1)});
   const auto group = sl::init_process_group({.guard = &guard});
@@ -605,7 +607,7 @@ void saves(const Arguments&) {
   }
 }
 
-/// guards OUT: a guard has one group, and all ranks of a group have one, or none.
+/// guards OUT: a guard has one group. Either all ranks of a group have a guard, or none.
 void guards(const Arguments& arguments) {
   sl::StopGuard guard;
   const bool has_guard = std::string(std::getenv("RANK")) != "1";
@@ -616,18 +618,18 @@ void guards(const Arguments& arguments) {
       text_of(ErrorCode::kMismatch, [&] {
         adopt(".a", has_guard ? &guard : nullptr);
       }).find("the StopGuard is 'not given' on rank 1 and 'given' on rank 0") != std::string::npos);
-  // One that found no group may have another.
+  // A guard whose first group failed may get another group.
   const auto group = adopt(".b", &guard);
   REQUIRE(text_of(ErrorCode::kInvalidArgument, [&] { adopt(".c", &guard); })
               .find("the StopGuard has a group already: rank " + std::to_string(group.rank()) +
                     " of 2") != std::string::npos);
-  // One that is asked is enough.
+  // A request on one rank is enough.
   if (group.rank() == 1) guard.request("enough");
   REQUIRE(!guard.should_stop());
   group.barrier();
   REQUIRE(guard.should_stop());
   REQUIRE(guard.reason() == "enough (rank 1)");
-  // A rank that fails is named with its place.
+  // The error names the failed rank, its host and its process.
   try {
     guard.run([&] {
       if (group.rank() == 1) throw std::runtime_error("thrown on purpose");
@@ -643,14 +645,14 @@ void guards(const Arguments& arguments) {
   }
 }
 
-/// second OUT FIRST SIGNAL...: the last one, which comes for the second time, ends the process at
-/// once.
+/// second OUT FIRST SIGNAL...: sends the signals. When the last one comes again, it must end the
+/// process at once.
 void second(const Arguments& arguments) {
   sl::StopGuard guard;
   std::vector<int> signals;
   for (std::size_t i = 2; i < arguments.size(); ++i) signals.push_back(std::stoi(arguments[i]));
   REQUIRE(signals.size() >= 2);
-  // As `timeout` sends them: to the process, and at once to its group.
+  // Like `timeout`, which sends the signal to the process and then at once to its group.
   for (const int signal : signals) {
     ::kill(::getpid(), signal);
     REQUIRE(guard.should_stop() && guard.exit_code() == 128 + signals[0]);
@@ -662,7 +664,7 @@ void second(const Arguments& arguments) {
   }
 }
 
-/// A job in the background ignores SIGINT; gradients are made by hand.
+/// Resets SIGINT, which background jobs ignore, and turns autograd off: gradients are set by hand.
 template <void (*kCase)(const Arguments&)>
 void guarded(const Arguments& arguments) {
   std::signal(SIGINT, SIG_DFL);

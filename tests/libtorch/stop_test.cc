@@ -17,7 +17,7 @@ using StopTest = RanksTest;
 
 class StopWorldTest : public StopTest, public testing::WithParamInterface<int> {
  protected:
-  /// @param passes  of a step.
+  /// @param passes  number of batches per step.
   /// @param group   "own" or "adopted".
   void live(const std::string& passes, const std::string& group) {
     EXPECT_TRUE(run(GetParam(), "lives",

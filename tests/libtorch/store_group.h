@@ -29,8 +29,8 @@ struct DoneWork final : c10d::Work {
   bool wait(std::chrono::milliseconds) override { return true; }
 };
 
-/// A backend that c10d does not know. Its ranks exchange tensors through a store.
-/// @param name  "nccl" makes the library pass tensors on the GPU only.
+/// A backend that c10d does not know, whose ranks exchange tensors through a store.
+/// @param name  with "nccl", the library must pass only tensors on the GPU.
 class StoreGroup final : public GroupBase {
  public:
   StoreGroup(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::string name = "store")
@@ -82,7 +82,7 @@ class StoreGroup final : public GroupBase {
 };
 
 using Store = c10::intrusive_ptr<c10d::Store>;
-/// Runs `body` on one thread for each rank. Rethrows the error of the lowest rank that threw.
+/// Runs `body` on one thread per rank. Rethrows the error of the lowest rank that failed.
 inline void on_threads(int size, const std::function<void(const Store& store, int rank)>& body) {
   const Store store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));

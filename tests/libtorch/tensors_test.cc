@@ -14,7 +14,8 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Sample i has a 3x2 image of level i, the caption "c" i times, and the number i.
+/// Makes samples: sample i has a 3x2 image of level i, "c" repeated i times as caption, and the
+/// number i.
 Dataset make_pairs(const test::TempDir& dir, std::size_t count) {
   std::vector<test::Fields> samples;
   for (std::size_t i = 0; i < count; ++i) {
@@ -35,7 +36,7 @@ struct Pairs {
   torch::Tensor images;
   torch::Tensor captions;
   torch::Tensor labels;
-  int seen = 7;  // not a column
+  int seen = 7;  // not an array of the batch
 };
 const Members<Pairs> kMembers = {
     {"png", &Pairs::images}, {"txt", &Pairs::captions}, {"cls", &Pairs::labels}};
@@ -68,7 +69,7 @@ TEST(TensorsTest, TensorsOutliveBatchAndLoader) {
   {
     Loader loader(make_pairs(dir, 9), of_pairs());
     pairs = to_struct<Pairs>(*loader.next(), kMembers);
-    while (loader.next()) continue;  // which do not get this memory
+    while (loader.next()) continue;  // the next batches must not reuse this memory
   }
   expect_first_pairs(pairs);
 }
@@ -92,7 +93,7 @@ TEST(DeviceCopierTest, WhereThereIsNoGpuItIsSaid) {
             ErrorCode::kUnsupported);
 }
 
-/// With a GPU: the very bytes, while the batches' memory is used again and again.
+/// With a GPU, copies must have the exact bytes although the batches' memory is reused.
 TEST(DeviceCopierTest, OnAGpuBatchesAreWhatTheyWere) {
   if (!torch::cuda::is_available()) GTEST_SKIP() << "there is no GPU";
   const test::TempDir dir;

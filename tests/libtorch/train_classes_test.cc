@@ -1,5 +1,5 @@
-// shardwise-train over a server: it finds the number of classes without a look at the labels, and
-// stops while it waits.
+// Tests shardwise-train over a server: it finds the number of classes without reading labels, and
+// stops while it waits for the server.
 
 #include <csignal>
 #include <cstdlib>

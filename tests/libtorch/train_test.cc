@@ -28,11 +28,11 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-/// A running shardwise-train, its outputs going to files.
+/// A running shardwise-train. Its outputs are written to files.
 class Trainer {
  public:
-  /// @param arguments  without --threads both kinds of threads are 1.
-  /// @param out  where its results go; "": nowhere, standard output is closed.
+  /// @param arguments  if --threads is missing, loading and compute threads are set to 1.
+  /// @param out  file for results; "" closes standard output.
   Trainer(const test::TempDir& dir, std::vector<std::string> arguments)
       : Trainer(dir, std::move(arguments), dir / "stdout") {}
   Trainer(const test::TempDir& dir, std::vector<std::string> arguments, std::string out)
@@ -46,7 +46,7 @@ class Trainer {
     pointers.push_back(nullptr);
     pid_ = ::fork();
     if (pid_ == 0) {
-      std::signal(SIGINT, SIG_DFL);  // a job in the background ignores it
+      std::signal(SIGINT, SIG_DFL);  // background jobs ignore it
       if (out_.empty()) ::close(STDOUT_FILENO);
       if ((!out_.empty() && std::freopen(out_.c_str(), "w", stdout) == nullptr) ||
           std::freopen(err_.c_str(), "w", stderr) == nullptr) {
@@ -66,7 +66,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   pid_t pid() const { return pid_; }
-  /// Its exit code, or minus the signal that ended it.
+  /// Waits for the end. Returns the exit code, or minus the signal that killed the process.
   int wait() {
     int status = 0;
     ::waitpid(pid_, &status, 0);
@@ -82,7 +82,7 @@ class Trainer {
   std::string out() const { return test::read_file(out_); }
   std::string err() const { return test::read_file(err_); }
 
-  /// The processes whose parent this one is.
+  /// Returns the child processes.
   std::vector<pid_t> children() const {
     std::ifstream in("/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) +
                      "/children");
@@ -109,7 +109,7 @@ Outcome run(const test::TempDir& dir, std::vector<std::string> arguments) {
   return {code, trainer.out(), trainer.err()};
 }
 
-/// Three classes that differ in colour: learnt in no time.
+/// Three classes that differ in colour, which are learnt quickly.
 class TrainTest : public testing::Test {
  protected:
   static std::vector<test::Fields> samples(std::size_t count) {
@@ -211,7 +211,7 @@ TEST_F(RanksTrainTest, TheSameRunTwiceIsTheSameAndOtherRanksTakeTheSameSteps) {
   const auto two = losses({"--local-ranks", "2"});
   ASSERT_EQ(two.size(), 2u);
   EXPECT_EQ(losses({"--local-ranks", "2"}), two);
-  // A step is the same set of samples whatever the number of ranks: only the rounding differs.
+  // A step has the same samples on any number of ranks. Only rounding differs.
   const auto one = losses({});
   EXPECT_NEAR(one[0], two[0], 1e-3);
   EXPECT_NEAR(losses({"--local-ranks", "3"})[0], two[0], 1e-3);
@@ -224,7 +224,7 @@ TEST_F(RanksTrainTest, TheScheduleStandsWhereItStoodOnMoreRanks) {
     return more;
   };
   ASSERT_EQ(run(dir_, with_batches_of_12({"--epochs", "1", "--checkpoint", checkpoint})).code, 0);
-  // Twice the ranks take half the steps. Counted in steps, all of the schedule would be over.
+  // Twice the ranks need half the steps. If the schedule counted steps, it would be complete.
   const auto loss_of_the_rest = [&](const std::string& rate) {
     const std::string copy = dir_ / ("at-" + rate + ".pt");
     std::filesystem::copy_file(checkpoint, copy);
@@ -237,13 +237,14 @@ TEST_F(RanksTrainTest, TheScheduleStandsWhereItStoodOnMoreRanks) {
   EXPECT_LT(loss_of_the_rest("0.003"), 0.99 * loss_of_the_rest("1e-12"));
 }
 
-/// A run that is killed again and again, on `worlds` ranks in turn, and goes on each time.
+/// A run that is killed and continued again and again, each time on one of the numbers of ranks in
+/// `worlds`.
 class KilledRuns {
  public:
   KilledRuns(const test::TempDir& dir, std::vector<std::string> arguments, std::uint64_t seed)
       : dir_(dir), arguments_(std::move(arguments)), random_(seed) {}
 
-  /// @return  rounds in which a rank was killed.
+  /// @return  number of rounds in which a rank was killed.
   int live(const std::string& name, const std::vector<int>& worlds, int most) {
     const std::string checkpoint = dir_ / name;
     for (int round = 0; round < most; ++round) {
@@ -271,7 +272,7 @@ class KilledRuns {
 
  private:
   /// Kills a rank after some checkpoints.
-  /// @return  all ranks; none if the run came to its end before that.
+  /// @return  process IDs of all ranks; empty if the run ended first.
   std::vector<pid_t> kill_one(const Trainer& trainer, const std::string& checkpoint, int world) {
     const auto version = [&] {
       struct stat status {};
@@ -284,7 +285,7 @@ class KilledRuns {
     ::usleep(static_cast<useconds_t>(random_() % 20'000));
     const auto ranks = trainer.children();
     const auto rank = random_() % static_cast<unsigned>(world);
-    if (ranks.size() != static_cast<std::size_t>(world)) return {};  // they are about to end
+    if (ranks.size() != static_cast<std::size_t>(world)) return {};  // the ranks are about to end
     ::kill(ranks[rank], SIGKILL);
     siginfo_t info{};
     ::waitid(P_PID, static_cast<id_t>(trainer.pid()), &info, WEXITED | WNOWAIT);
@@ -392,7 +393,7 @@ TEST_F(TrainTest, ASignalThatComesWhileTheProcessEndsKillsNoRunThatIsDone) {
     ::kill(trainer.pid(), SIGUSR1);
     ::waitid(P_PID, static_cast<id_t>(trainer.pid()), &info, WEXITED | WNOHANG | WNOWAIT);
   }
-  // The first one may have come before the run was over for all ranks.
+  // The first signal may have arrived before the run was over on all ranks.
   EXPECT_THAT(trainer.wait(), testing::AnyOf(0, 128 + SIGUSR1));
 }
 
@@ -418,7 +419,7 @@ TEST_F(RanksTrainTest, ARankThatDoesNotAnswerInTimeIsNamedAndIsNoInterruption) {
   const auto ranks = trainer.children();
   ASSERT_EQ(ranks.size(), 2u) << trainer.err();
   ::kill(ranks[1], SIGSTOP);
-  // The other one gives it up, and ends.
+  // The other rank gives up waiting, and ends.
   for (int i = 0; i < 60'000 && trainer.children().size() == 2; ++i) ::usleep(10'000);
   ::kill(ranks[1], SIGCONT);
   EXPECT_EQ(trainer.wait(), 1);
@@ -467,7 +468,7 @@ TEST_F(RanksTrainTest, ASignalToOneRankStopsAllWithACheckpointFromWhichTheRunGoe
   }
 }
 
-/// A run that goes on with another seed is refused, and leaves all files as they are.
+/// Expects that resuming with another seed is refused, and changes no file.
 void expect_refused_run_to_leave_all(const test::TempDir& dir, std::vector<std::string> arguments) {
   const std::string checkpoint = dir / "run.pt";
   arguments.insert(arguments.end(), {"--checkpoint", checkpoint, "--epochs", "2"});
@@ -500,19 +501,19 @@ TEST_F(RanksTrainTest, ARunThatIsOutOfTimeOrPatienceEndsWithZeroAndItsCheckpoint
   EXPECT_TRUE(late.err.find("late.pt' with --resume") != std::string::npos ||
               late.err.find("no checkpoint holds it") != std::string::npos)
       << late.err;
-  // On a busy machine it may be over before the first step.
+  // On a busy machine, the time may be over before the first step.
   if (late.err.find("stopped after step 0:") == std::string::npos) {
     EXPECT_EQ(::access((dir_ / "late.pt").c_str(), F_OK), 0);
     EXPECT_THAT(late.err, HasSubstr("; continue from '" + (dir_ / "late.pt") + "' with --resume"));
   }
 
-  // All are right after the first epochs, so none is better.
+  // After the first epochs all predictions are right, so the accuracy cannot improve.
   const auto done = run(dir_, with({"--local-ranks", "2", "--epochs", "100", "--patience", "2",
                                     "--checkpoint", dir_ / "best.pt"}));
   EXPECT_EQ(done.code, 0) << done.err;
   EXPECT_THAT(done.err, HasSubstr(": no better accuracy in 2 evaluations (rank 0)"));
   EXPECT_THAT(done.out, HasSubstr("each sample counted once"));
-  // It is patient no longer when it goes on.
+  // The resumed run has no patience left.
   const auto again = run(dir_, with({"--local-ranks", "2", "--epochs", "100", "--patience", "2",
                                      "--checkpoint", dir_ / "best.pt", "--resume"}));
   EXPECT_EQ(again.code, 0) << again.err;
@@ -552,7 +553,7 @@ TEST_F(RanksTrainTest, ABadImageEndsTheRunWithItsName) {
       << "said once, by the rank that met it: " << result.err;
 }
 
-/// Standard error of a program, in which nothing more has room before it is drained.
+/// A pipe for a program's standard error that is full until it is drained.
 class FullPipe {
  public:
   explicit FullPipe(const std::string& path) {
@@ -566,7 +567,7 @@ class FullPipe {
   FullPipe(const FullPipe&) = delete;
   FullPipe& operator=(const FullPipe&) = delete;
 
-  /// What was written until the program ended.
+  /// Reads until the program has ended. Returns the program's text.
   std::string drain(const Trainer& trainer) {
     std::string text;
     for (bool was_last = false;; was_last = trainer.has_ended()) {
@@ -589,7 +590,7 @@ TEST_F(RanksTrainTest, ABadImageIsTheCauseAlsoIfItsRankEndsAfterTheOthers) {
   bad[17][0].second = bad[17][0].second.substr(0, 60);
   test::make_dataset(dir_, "bad", bad, 50);
   FullPipe err(dir_ / "stderr");
-  // The rank with the bad image cannot end before it has said so.
+  // The full pipe keeps the rank with the bad image from ending before it has reported the error.
   Trainer trainer(dir_, {"--train", dir_ / "bad.idx", "--local-ranks", "2", "--batch-size", "3",
                          "--quiet", "--checkpoint", dir_ / "bad.pt"});
   while (trainer.children().size() < 2 && !trainer.has_ended()) ::usleep(1000);
@@ -622,9 +623,9 @@ TEST_F(RanksTrainTest, ComputeThreadsSleepWhileTheyWait) {
     environment.unset(name);
   }
   environment.set("OMP_DISPLAY_ENV", "verbose");
-  // libgomp says how often its threads look before they sleep; other libraries say less.
+  // libgomp prints how long its threads spin before they sleep. Other libraries print less.
   const auto sleeping = [&](std::vector<std::string> more) {
-    // It ends at its first step: what waits awake takes its time.
+    // Let the run fail at its first step, as spinning threads are slow.
     more.insert(more.end(), {"--threads", "1", "--classes", "1"});
     const auto result = run(dir_, with(std::move(more)));
     EXPECT_THAT(result.err, HasSubstr("a label is not a class"));
@@ -699,8 +700,8 @@ TEST_F(RanksTrainTest, ExplainOnACheckpointNamesWhatTheNextStepOfTheResumedRunRe
   {
     Trainer trainer(dir_, with(dir_ / "first", checkpoint, {"--checkpoint-steps", "3"}));
     for (int i = 0; i < 3000 && ::access(checkpoint.c_str(), F_OK) != 0; ++i) ::usleep(10'000);
-    // A checkpoint of every third step, or of an epoch's end: then the next step has 7 samples a
-    // rank. The one that ranks write when their parent was killed may be of any step.
+    // The checkpoint is of every third step, or of an epoch's end, so the next step has 7 samples
+    // per rank. The checkpoint that the ranks write when their parent is killed may be of any step.
     ASSERT_EQ(::access(checkpoint.c_str(), F_OK), 0) << trainer.err();
     test::write_file(dir_ / "kept.pt", test::read_file(checkpoint));
     ::kill(trainer.pid(), SIGKILL);
@@ -734,7 +735,7 @@ TEST_F(RanksTrainTest, ExplainOnACheckpointNamesWhatTheNextStepOfTheResumedRunRe
   }
 }
 
-/// Rank `rank` of two that are started by hand.
+/// Rank `rank` of two, started by hand.
 class RankByHand {
  public:
   RankByHand(const std::string& job, int rank, const std::vector<std::string>& arguments) {
@@ -786,7 +787,7 @@ TEST_F(RanksTrainTest, RanksStartedWithOtherDataOrOptionsAllSayWhichAndWhere) {
   }
 }
 
-/// Whether the process has a handler for the signal.
+/// Returns true if the process has a handler for the signal.
 bool handles(pid_t pid, int signal) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/status");
   for (std::string name, value; in >> name;) {
@@ -799,7 +800,7 @@ bool handles(pid_t pid, int signal) {
 
 TEST_F(RanksTrainTest, CtrlCEndsARankThatWaitsForOthers) {
   RankByHand rank("train_test " + std::to_string(::getpid()), 1, {"--train", dir_ / "train.idx"});
-  // It says that it waits after 5 s.
+  // After 5 s it reports that it is waiting.
   const auto said = [&] {
     return rank->has_begun() && rank->err().find("waiting for rank 0 ") != std::string::npos;
   };
@@ -817,10 +818,11 @@ TEST_F(RanksTrainTest, ASignalToOneRankWhileTheRanksMeetIsTheExitCode) {
   for (int i = 0; i < 60'000 && trainer.children().size() < 3; ++i) ::usleep(1'000);
   const auto ranks = trainer.children();
   ASSERT_EQ(ranks.size(), 3u) << trainer.err();
-  ::kill(ranks[2], SIGSTOP);  // rank 0 waits for it, and stays when it is interrupted
+  ::kill(ranks[2], SIGSTOP);  // rank 0 waits for this rank, and stays to inform it when it is
+                              // interrupted
   for (int i = 0; i < 60'000 && !handles(ranks[0], SIGUSR1); ++i) ::usleep(1'000);
   ::kill(ranks[0], SIGUSR1);
-  // Rank 1 hears it and ends first, whereupon the others are sent SIGTERM.
+  // Rank 1 is informed and ends first. The launcher then sends SIGTERM to the others.
   for (int i = 0; i < 60'000 && trainer.children().size() == 3; ++i) ::usleep(1'000);
   ::kill(ranks[2], SIGCONT);
   EXPECT_EQ(trainer.wait(), 128 + SIGUSR1) << trainer.err();

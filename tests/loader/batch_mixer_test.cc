@@ -95,7 +95,7 @@ TEST(BatchMixerTest, CutmixTakesABoxFromTheOneBefore) {
           const auto own = plain[b]["png"].bytes(i);
           const auto other = plain[b]["png"].bytes(i == 0 ? n - 1 : i - 1);
           const auto to = mixed[b]["png"].bytes(i);
-          std::size_t at_most = 0;  // values that can come from the other image
+          std::size_t at_most = 0;  // limit of values that can come from the other image
           std::size_t at_least = 0;
           for (std::size_t k = 0; k < to.size(); k += value_bytes) {
             const auto same = [&](std::span<const std::byte> with) {
@@ -153,14 +153,14 @@ TEST(BatchMixerTest, ABatchWhoseFirstSampleIsBadIsMixedAsOneThatDoesWithoutIt) {
   options.by_length = Loader::ByLength{.field = "txt", .window = 12};
   options.max_bad = 3;
   const auto found = batches_of(data, options);
-  // As after a resume: the token names the bad ones.
+  // As after a resume, the token lists the bad samples.
   for (const std::uint64_t bad : {0, 4, 8}) options.order.skip.add_sample(bad);
   const auto known = batches_of(data, options);
   ASSERT_EQ(found.size(), known.size());
   for (std::size_t b = 0; b < found.size(); ++b) EXPECT_EQ(text_of(found[b]), text_of(known[b]));
 }
 
-// docs/formats/transforms.md, version 1: Batches. These never change.
+// Version 1 of docs/formats/transforms.md (Batches). These numbers must never change.
 TEST(BatchMixerTest, DrawsAsThePageSays) {
   const test::TempDir dir;
   const Dataset data = make_squares(dir, 40);

@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A .npy file of version 1.
+/// Returns a .npy file of version 1.
 std::string npy(const std::string& descr, const std::string& shape, const std::string& data,
                 const std::string& fortran = "False") {
   std::string header =
@@ -89,7 +89,7 @@ TEST(ColumnsTest, RowsThatAreMadeTogetherAreThoseThatAreMadeOneByOne) {
   };
   std::vector<Column> columns = {columns::bytes("a;b"), columns::integer("cls"), columns::key()};
   const Batch together = one_batch(data, columns);
-  columns.push_back(columns::function("f", DType::kInt64, {1}, make));  // makes one row at a time
+  columns.push_back(columns::function("f", DType::kInt64, {1}, make));  // has no make_rows()
   const Batch alone = one_batch(data, columns);
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const std::string number = std::to_string(i);
@@ -328,7 +328,7 @@ TEST(ColumnsTest, ARowIsGivenItsShapeOnceAlsoThatOfASingleValue) {
               HasSubstr("a row is given its shape twice"));
 }
 
-/// Numbers of one digit each, "3,1,4".
+/// Decodes numbers of one digit each, e.g. "3,1,4".
 void decode_digits(std::string_view bytes, const Hash128&, columns::Row& row) {
   row.resize(static_cast<std::int64_t>((bytes.size() + 1) / 2));
   for (std::size_t i = 0; i < bytes.size(); i += 2) {
@@ -399,15 +399,16 @@ TEST(ColumnsTest, WhatADecoderThrowsSaysWhoseFaultItIs) {
       HasSubstr("can run code"));
 }
 
-/// Samples with the number of each, 0 to `count` - 1.
+/// Makes samples whose field "cls" is their number, 0 to `count` - 1.
 Dataset numbered(const test::TempDir& dir, std::uint64_t count) {
   std::vector<std::vector<std::pair<std::string, std::string>>> samples;
   for (std::uint64_t i = 0; i < count; ++i) samples.push_back({{"cls", std::to_string(i)}});
   return test::make_dataset(dir, "d" + std::to_string(count), samples);
 }
 
-/// What a loader of many bad samples says whose decoder takes those from `first_good` on, and those
-/// below `good`. It is resumed after so many batches.
+/// Reads an epoch with a decoder that refuses samples from `good` to `first_good` - 1. Returns the
+/// text of the loader's error, or of the proof.
+/// @param resumed_after  if not 0, resumes after this number of batches.
 std::string outcome(const Dataset& data, std::uint64_t first_good, unsigned threads,
                     std::uint64_t good = 0, int resumed_after = 0) {
   const auto decode = [&](std::string_view bytes, const Hash128&, columns::Row& row) {
@@ -435,7 +436,7 @@ TEST(ColumnsTest, ARunWithoutAGoodSampleIsAnErrorHoweverManyMayBeBad) {
   const test::TempDir dir;
   const Dataset data = numbered(dir, 300), small = numbered(dir, 20);
   for (const unsigned threads : {0U, 3U}) {
-    // As soon as it is sure, in the order of the samples: 105 are in the first 15 batches.
+    // The error comes once 100 samples are bad. The first 15 batches contain 105 samples.
     EXPECT_THAT(outcome(data, 1000, threads),
                 AllOf(HasSubstr("none of the first 105 samples is good: the first: "),
                       HasSubstr("a mistake"), HasSubstr("sample 0"),
@@ -447,7 +448,7 @@ TEST(ColumnsTest, ARunWithoutAGoodSampleIsAnErrorHoweverManyMayBeBad) {
               "203 rows: epoch 0: 203 samples, each exactly once, 97 left out as asked: proven");
     EXPECT_EQ(outcome(small, 19, threads),
               "1 rows: epoch 0: 1 samples, each exactly once, 19 left out as asked: proven");
-    // Also resumed within an epoch that had good ones.
+    // A run resumed within an epoch counts good samples from before the resume.
     EXPECT_EQ(outcome(data, 210, threads, 70, 10),
               "160 rows: epoch 0: 160 samples, each exactly once, 140 left out as asked: proven");
   }

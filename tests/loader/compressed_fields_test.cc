@@ -25,7 +25,7 @@ void* take_or_throw(std::size_t size) {
   throw std::bad_alloc();
 }
 
-// A compiler that saw free() behind `new` would take them for a mismatch.
+// Not inlined: a compiler that sees free() after `new` would warn of a mismatch.
 [[gnu::noinline]] void release(void* memory) noexcept { std::free(memory); }
 }  // namespace
 
@@ -154,7 +154,7 @@ TEST(CompressedFieldsTest, WhatCannotBeExpandedIsABadField) {
   const test::TempDir dir;
   const std::string good = compressed_bytes(std::string(300, 'x') + "text", Compression::kGzip);
   std::string changed = good;
-  changed[changed.size() - 6] ^= 1;  // of its checksum
+  changed[changed.size() - 6] ^= 1;  // a byte of the checksum
   const auto text = [&](const std::string& bytes, const std::string& name = "txt.gz") {
     const Dataset data = test::make_dataset(dir, "bad", {{{name, bytes}}});
     return test::error_text([&] { one_batch(data, {columns::text(name)}); });

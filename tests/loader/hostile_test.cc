@@ -1,5 +1,5 @@
-// Fields that lie, and options at their limits: errors name what is wrong, in bounded time and
-// memory, and nothing crashes.
+// Malformed fields, and options at their limits: errors say what is wrong, within limits of time
+// and memory, and nothing crashes.
 
 #include <cstring>
 #include <filesystem>
@@ -35,7 +35,7 @@ std::string big_endian(std::uint64_t value, std::size_t num_bytes) {
   return text;
 }
 
-/// A small JPEG whose header claims another size.
+/// Returns a small JPEG whose header states another size.
 std::string lying_jpeg(unsigned width, unsigned height, bool progressive = false) {
   std::string bytes = test::encode_jpeg(test::test_picture(16, 16), 90, progressive);
   const std::size_t frame = bytes.find(progressive ? "\xFF\xC2" : "\xFF\xC0");
@@ -88,7 +88,7 @@ TEST(HostileTest, ImagesThatClaimToBeHugeAreRefusedBeforeMemoryIsTaken) {
 }
 
 TEST(HostileTest, WithoutALimitOfPixelsTheirBytesAreCountedAllTheSame) {
-  // The bytes of its pixels are 2, in 64 bits.
+  // This size times 3 is 2 modulo 2^64.
   const std::string bytes = "P6 6148914691236517206 1 255\nab";
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", {{{"ppm", bytes}}});
@@ -122,7 +122,8 @@ TEST(HostileTest, AHeaderThatLiesIsABadFieldAndTheOthersAreDelivered) {
       const Dataset data =
           test::make_dataset(dir, "lies" + std::to_string(i) + (lie_is_first ? "a" : "b"), samples);
       for (const ImageTransform& transform : {ImageTransform{}, ImageTransform{.resize = {4, 4}}}) {
-        // Not strict, a JPEG that ends early is a picture with a gray rest, as it is for Pillow.
+        // If decoding is not strict, a truncated JPEG becomes an image with a gray rest, as in
+        // Pillow.
         Loader loader(data, {.columns = {columns::image("img", transform, {.strict = true})},
                              .order = {.kind = Sequential{}},
                              .batch_size = 3,
@@ -172,7 +173,8 @@ TEST(HostileTest, ACutImageIsPictureOrBadFieldWhereverItIsCut) {
 
 TEST(HostileTest, AHighAndNarrowImageDoesNotTakeManyTimesItsPixels) {
   const test::TempDir dir;
-  // 1 x 2^20 pixels, and 3 MB; each row of them resized across would be 2^28 x 3 * 4 bytes.
+  // 1 x 2^20 pixels, 3 MB. If each row were resized horizontally, this would take 2^28 x 3 * 4
+  // bytes.
   const std::string tall = "P5 1 1048576 255\n" + std::string(1 << 20, 'x');
   const Dataset data = test::make_dataset(dir, "tall", {{{"pgm", tall}}});
   EXPECT_THAT(text_of(data, columns::image("pgm", {.resize = {2, 1024}})),
@@ -203,7 +205,7 @@ TEST(HostileTest, ImagesOfOnePixelAcrossAreResizedBothWays) {
   EXPECT_EQ(shape({.random_resized_crop = {{.size = {1, 1}}}}, 0), (Shape{1, 3, 1, 1}));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end the program
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers end the program
 TEST(HostileTest, AfterAnImageThatFoundNoMemoryTheNextOneFindsItsOwn) {
   detail::RgbImage image;
   image.reshape(100, 100);
@@ -402,7 +404,7 @@ TEST(HostileTest, ArraysThatLieAreBadFieldsThatSayWhy) {
 
 // --------------------------------------------------------------------------------------- options
 
-/// Valid options of any kind, at their limits more often than not.
+/// Draws valid options of any kind, more often than not at their limits.
 class AnyTransform {
  public:
   explicit AnyTransform(std::uint64_t seed) : random_(seed) {}
@@ -494,7 +496,7 @@ TEST(HostileTest, AnImageWithWrongBytesIsAPictureOrABadFieldForAnyTransform) {
     std::vector<test::Fields> samples;
     for (std::size_t i = 0; i < 40; ++i) {
       std::string bytes = formats[any.below(std::size(formats))];
-      // Most of what matters lies at the beginning.
+      // Change mostly the beginning, which has the headers.
       for (std::size_t flips = any.below(4); flips > 0; --flips) {
         const std::size_t end =
             any.below(2) == 0 ? bytes.size() : std::min<std::size_t>(bytes.size(), 200);
@@ -505,7 +507,8 @@ TEST(HostileTest, AnImageWithWrongBytesIsAPictureOrABadFieldForAnyTransform) {
     }
     const Dataset data = test::make_dataset(dir, "wrong" + std::to_string(round), samples);
     ImageTransform transform = any.draw();
-    transform.resize_shorter_side = 0;  // of an image that is said to be very long it is longer
+    transform.resize_shorter_side = 0;  // a false header may state a very long image, whose result
+                                        // would be even longer
     const ImageDecoding decoding{.max_pixels = 1 << 20,
                                  .strict = any.below(3) == 0,
                                  .apply_orientation = any.below(2) == 0,
@@ -522,7 +525,7 @@ TEST(HostileTest, AnImageWithWrongBytesIsAPictureOrABadFieldForAnyTransform) {
 }
 
 TEST(HostileTest, NoValidTransformOfATinyImageLeavesItsMemory) {
-  // The memory is as large as the result, so that AddressSanitizer sees a byte beside it.
+  // The memory has exactly the result's size, so that AddressSanitizer finds writes beyond it.
   AnyTransform any(7);
   for (int run = 0; run < 6000; ++run) {
     const ImageTransform transform = any.draw();

@@ -32,7 +32,7 @@ const ImageTransform kTraining{
     .random_erasing = ImageTransform::RandomErasing{},
     .type = ImageTransform::Type::kFloat32};
 
-/// The bytes of each sample's row.
+/// Returns the bytes of each sample's row, by sample.
 std::map<std::int64_t, std::string> rows(const Dataset& data, const ImageTransform& transform,
                                          unsigned threads, std::uint64_t batch_size,
                                          std::uint64_t epoch = 0) {
@@ -116,7 +116,7 @@ TEST(ImageColumnTest, LayoutAndTypeAreThoseOfTheTransform) {
 
 TEST(ImageColumnTest, SixteenBitsAreKeptByTheTypeUint16AndScaledByOthers) {
   const test::TempDir dir;
-  // 3 x 2 values: 0, 1, 2 above 1000, 1001, 1002.
+  // 3 x 2 values: 0, 1, 2, and below them 1000, 1001, 1002.
   const std::string pgm("P5 3 2 65535\n\0\0\0\1\0\2\x03\xE8\x03\xE9\x03\xEA", 25);
   const Dataset data = test::make_dataset(dir, "depth", {{{"pgm", pgm}}});
   const auto row = [&](ImageTransform transform) {
@@ -145,7 +145,7 @@ TEST(ImageColumnTest, SixteenBitsAreKeptByTheTypeUint16AndScaledByOthers) {
       first_plane({.padding = {.top = 1, .left = 1}, .horizontal_flip = 1, .fill = {7, 8, 9}}),
       ElementsAre(7, 7, 7, 7, 2, 1, 0, 7, 1002, 1001, 1000, 7));
   EXPECT_THAT(row({.padding = {.bottom = 2}, .centre_crop = {1, 1}, .fill = {7, 8, 9}}),
-              ElementsAre(7, 8, 9));  // of the padding alone
+              ElementsAre(7, 8, 9));  // the result is padding only
   EXPECT_THAT(first_plane({.random_erasing = {{.probability = 1,
                                                .scale = {0.16, 0.17},
                                                .ratio = {1, 1},

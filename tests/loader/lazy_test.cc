@@ -1,4 +1,4 @@
-// The Loader over shards that a descriptor numbers, without an index (Dataset::open_lazily).
+// The Loader over the shards of a descriptor, without an index (Dataset::open_lazily).
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,7 +20,7 @@ Loader::Options options_with(unsigned threads) {
           .threads = threads};
 }
 
-/// The rows of the epoch that the loader is in, as text.
+/// Returns the rows of the loader's current epoch as text.
 std::vector<std::string> rows_of(Loader& loader, int max_batches = 1000) {
   std::vector<std::string> rows;
   for (int i = 0; i < max_batches; ++i) {

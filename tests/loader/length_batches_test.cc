@@ -22,7 +22,8 @@ using testing::HasSubstr;
 
 using Batches = std::vector<std::vector<std::uint32_t>>;
 
-/// Sample i has a text of (i * 37) % 23 + 1 bytes, and the number i; `broken` has no number.
+/// Makes samples: sample i has a text of (i * 37) % 23 + 1 bytes and the number i. The numbers of
+/// `broken` are invalid.
 Dataset make_texts(const test::TempDir& dir, std::size_t count,
                    const std::set<std::size_t>& broken = {}, const std::string& name = "texts") {
   std::vector<test::Fields> samples;
@@ -41,7 +42,7 @@ Loader::Options options_of(std::uint64_t max_tokens = 0) {
           .threads = 1};
 }
 
-/// What all ranks deliver, step by step: the samples of each batch, by rank.
+/// Samples delivered, by step, rank and row.
 using Steps = std::vector<std::vector<std::vector<std::int64_t>>>;
 
 std::int64_t longest(const Batch& batch) {
@@ -51,7 +52,7 @@ std::int64_t longest(const Batch& batch) {
   return most;
 }
 
-// docs/formats/length-batches.md: Example. These never change.
+// The example in docs/formats/length-batches.md. It must never change.
 TEST(LengthBatchesTest, AreThoseOfTheSpecification) {
   EXPECT_THAT(test::read_file(test::source_dir() + "/docs/formats/length-batches.md"),
               testing::StartsWith("# Batches by length, version " +
@@ -84,7 +85,7 @@ TEST(LengthBatchesTest, LittleOfThePaddedBatchesIsPadding) {
   EXPECT_LT(padding(options_of()), 0.20);
 }
 
-/// Each sequence whole and in one piece, none over another.
+/// Expects that each sequence is complete and contiguous, and that sequences do not overlap.
 void expect_sound(const std::vector<detail::PackedBatch>& batches,
                   const std::vector<std::uint64_t>& lengths, std::uint64_t num_rows,
                   std::uint64_t row_length) {
@@ -97,7 +98,7 @@ void expect_sound(const std::vector<detail::PackedBatch>& batches,
       ASSERT_TRUE(seen.insert(batch.samples[i]).second);
       const std::uint64_t length = lengths[batch.samples[i]];
       ASSERT_LE(batch.starts[i] + length, taken.size());
-      // One that fits into a row is not cut by the end of a row.
+      // A sequence that fits into a row must not cross the end of a row.
       if (length > 0 && length <= row_length) {
         ASSERT_EQ(batch.starts[i] / row_length, (batch.starts[i] + length - 1) / row_length);
       }
@@ -120,7 +121,7 @@ TEST(PackedBatchesTest, AreNearlyFull) {
   EXPECT_GT(static_cast<double>(tokens), 0.98 * static_cast<double>(batches.size() * 8 * 1024));
 }
 
-// docs/formats/length-batches.md: Example. These never change.
+// The example in docs/formats/length-batches.md. It must never change.
 TEST(PackedBatchesTest, AreThoseOfTheSpecification) {
   const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
   const auto batches = detail::packed_batches(lengths, 2, 8, 17, 2, 4);
@@ -134,7 +135,7 @@ TEST(PackedBatchesTest, AreThoseOfTheSpecification) {
   EXPECT_EQ(text, "4@0 7@3 1@5 | 2@0 5@9 6@16 | 0@0 3@5 | ");
 }
 
-/// Packs the bytes of the texts into rows of 16.
+/// Options that pack the texts' bytes into rows of 16.
 Loader::Options packing_options() {
   Loader::Options options = options_of();
   options.batch_size = 3;
@@ -146,7 +147,7 @@ Loader::Options packing_options() {
 
 TEST(PackedBatchesTest, ALoaderPutsTheTokensIntoTheirRows) {
   const test::TempDir dir;
-  const Dataset data = make_texts(dir, 75);  // of 1 to 23 bytes
+  const Dataset data = make_texts(dir, 75);  // texts of 1 to 23 bytes
   Loader loader(data, packing_options());
   for (auto epoch : loader.epochs(2)) {
     std::size_t samples = 0;
@@ -157,7 +158,7 @@ TEST(PackedBatchesTest, ALoaderPutsTheTokensIntoTheirRows) {
       const auto tokens = batch["txt"].values<std::uint8_t>();
       const auto segments = batch["txt_segments"].values<std::int32_t>();
       const auto positions = batch["txt_positions"].values<std::int32_t>();
-      // The lengths of the sequences, as the arrays tell them.
+      // The lengths of the sequences, computed from the arrays.
       std::vector<std::int64_t> lengths;
       for (std::size_t i = 0; i < tokens.size(); ++i) {
         EXPECT_EQ(tokens[i], segments[i] == 0 ? '.' : 'x');
@@ -181,8 +182,9 @@ TEST(PackedBatchesTest, ALoaderPutsTheTokensIntoTheirRows) {
   }
 }
 
-/// Runs an epoch of `data` on `world` ranks: from the token, if there is one, for so many steps.
-/// Gives what came, the token after it, and the proof of one that ended.
+/// The result of run(), which runs an epoch of `data` on `world` ranks, from a token and for a
+/// number of steps if given: the delivered samples, the token afterwards, and the proof if the
+/// epoch ended.
 struct Delivered {
   Steps steps;
   ResumeToken token;
@@ -220,7 +222,7 @@ Delivered run(const Dataset& data, const Loader::Options& options, std::uint64_t
   return all;
 }
 
-/// Gives blocks of 1 MiB at most.
+/// A memory resource that refuses more than 1 MiB at a time.
 class LittleMemory : public std::pmr::memory_resource {
   void* do_allocate(std::size_t size, std::size_t alignment) override {
     if (size > std::size_t{1} << 20) throw std::bad_alloc();
@@ -258,7 +260,7 @@ TEST(PackedBatchesTest, WhatCannotBePackedIsRefused) {
                     HasSubstr("256, column 'txt': uint8")));
   EXPECT_THAT(text([](Loader::Options& o) { o.by_length->padding = -1; }),
               HasSubstr("-1, column 'txt': uint8"));
-  // 36 GiB, and this memory gives 1 MiB.
+  // A batch would take 36 GiB.
   EXPECT_THAT(text([](Loader::Options& o) {
                 o.batch_size = 4;
                 o.by_length->pack_to = std::uint64_t{1} << 30;
@@ -298,9 +300,9 @@ TEST(LengthBatchesTest, ATokenStandsInItsEpochAlsoIfAllTheRestIsLeftOut) {
   const Dataset data = make_texts(dir, 75);
   Loader::Options options = options_of();
   options.order.skip.add_positions(0, 32, 75);
-  const Delivered first = run(data, options, 1, {}, 7);  // one into the second window
+  const Delivered first = run(data, options, 1, {}, 7);  // stops within the second window
   ASSERT_EQ(first.token.position, 32u);
-  // The sampler of this run has nothing to deliver.
+  // In this run the sampler itself has no samples left to deliver.
   const Delivered second = run(data, options, 2, first.token, 1);
   EXPECT_EQ(second.token.epoch, 0u);
   EXPECT_EQ(second.token.position, 32u);
@@ -319,7 +321,7 @@ TEST(LengthBatchesTest, TheSkipListHoldsInAnEpochThatIsBegunAgainAfterAResume) {
   Loader loader(data, options);
   loader.restore(token);
   loader.set_epoch(1);
-  loader.set_epoch(0);  // from its beginning, since another was between
+  loader.set_epoch(0);  // from the beginning of epoch 0, since another epoch was between
   std::set<std::int64_t> seen;
   for (const Batch& batch : loader.epoch()) {
     for (const std::int64_t position : batch.positions()) EXPECT_GE(position, 10);
@@ -360,7 +362,7 @@ TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {
   EXPECT_THAT(text(plain, forged), HasSubstr("a window begins where none does"));
   EXPECT_THAT(test::error_text([&] { make_sampler(data, options_of().order, {})->resume(token); }),
               HasSubstr("go on with a Loader whose by_length is the same"));
-  // At the end of an epoch the rule may change.
+  // At the end of an epoch, a token accepts another rule.
   const ResumeToken end = run(data, options_of(), 1).token;
   EXPECT_TRUE(end.to_text().starts_with("sw2."));
   EXPECT_THAT(run(data, plain, 2, end).proof, HasSubstr("epoch 1: 75 samples"));

@@ -1,12 +1,12 @@
-// Random chains of what may be done with loaders of batches by length, against a simple model.
+// Random chains of operations on loaders with batches by length, compared with a simple model.
 //
-// As loader_chain_test.cc, with a model that is written from docs/formats/length-batches.md and
-// order.md alone: windows, lengths, batches, packed rows, their shuffle, ranks, and the points of
-// tokens. A proof must succeed if what was delivered in an epoch, by all runs that had a part in
-// it, is what the order promises; and otherwise it must not. Some tokens are changed by hand.
+// Like loader_chain_test.cc, but the model is written only from docs/formats/length-batches.md and
+// order.md: windows, lengths, batches, packed rows, shuffles, ranks, and the points of tokens. A
+// proof must succeed if and only if the deliveries of an epoch, by all runs that took part, are
+// those that the order promises. Some tokens are modified by hand.
 //
-//     tools/test.sh --thorough -R loader_length_chain_test    many more of them
-//     SHARDWISE_SEED=17 loader_length_chain_test              one, in detail
+//     tools/test.sh --thorough -R loader_length_chain_test    many more chains
+//     SHARDWISE_SEED=17 loader_length_chain_test              one chain, in detail
 
 #include <algorithm>
 #include <cstdlib>
@@ -63,7 +63,7 @@ std::uint64_t model_scatter(std::uint64_t x) {
 
 std::uint32_t low32(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 
-/// The images of 0 to n - 1.
+/// Returns the permutation's results for 0 to n - 1.
 std::vector<std::uint64_t> model_permutation(std::uint64_t n, const Hash128& key) {
   const std::uint64_t k0 = key.low;
   const std::uint64_t k1 = key.high | 1;
@@ -103,7 +103,7 @@ std::vector<std::uint64_t> model_permutation(std::uint64_t n, const Hash128& key
 
 // --------------------------------------------------------------------- from length-batches.md
 
-/// A sample of a batch: its number in the window, and where its first token lies.
+/// A sample of a batch: its number in the window, and the position of its first token.
 struct Placed {
   std::uint64_t number = 0;
   std::uint64_t start = 0;
@@ -150,7 +150,7 @@ std::vector<PlacedBatch> model_packed(const std::vector<std::uint64_t>& lengths,
   struct Group {
     PlacedBatch samples;
     std::uint64_t rows = 1;
-    std::uint64_t room = 0;  // in the last row
+    std::uint64_t room = 0;  // free tokens in the last row
   };
   std::vector<Group> groups;
   for (const std::uint64_t i : sorted_by(lengths, true)) {
@@ -183,12 +183,13 @@ std::vector<PlacedBatch> model_packed(const std::vector<std::uint64_t>& lengths,
 
 // ------------------------------------------------------------------------------------ the chains
 
-/// A sample as it was written.
+/// A sample as it was written to the shard.
 struct Written {
   std::string key;
   std::string txt;
   std::optional<std::string> alt;
-  std::optional<std::string> tok;  // int32, but for some of an odd size
+  std::optional<std::string> tok;  // int32 values; some samples have a size that is no multiple of
+                                   // 4
   std::uint64_t n = 0;             // the column n, rounded up
   bool has_number = true;
 
@@ -209,7 +210,7 @@ std::string int32s(std::uint64_t first, std::uint64_t count) {
   return bytes;
 }
 
-/// Data sets, made once for all chains.
+/// Data sets, made once and used by all chains.
 class LengthShelf {
  public:
   LengthShelf() {
@@ -237,7 +238,7 @@ class LengthShelf {
       const std::uint64_t tokens = draw_length(dice);
       sample.tok = int32s(i, tokens);
       sample.n = tokens;
-      // A field that no sample has is refused.
+      // The first sample has the field: the loader refuses a field that no sample has.
       if (i == 0 || dice.percent(30)) sample.alt = std::string(draw_length(dice), 'y');
       if (dice.percent(percent_bad)) {
         const std::uint64_t kind = dice.below(3);
@@ -270,7 +271,7 @@ class LengthShelf {
     if (size > 2) add_view(dice);
   }
 
-  /// Some of the samples of the last data set.
+  /// Adds a view of some samples of the last data set.
   void add_view(Dice& dice) {
     const WrittenSet& whole = sets_.back();
     WrittenSet made;
@@ -324,20 +325,20 @@ class LengthChain {
   using Ledger = std::map<std::uint64_t, std::uint64_t>;  // sample -> deliveries
   struct Rank {
     std::unique_ptr<Loader> loader;
-    std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad, since the piece began
-    std::uint64_t failed = 0;  // batches that could not be made, since the last one that was
-    std::uint64_t lost = 0;    // and before it
+    std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad; since move_to()
+    std::uint64_t failed = 0;  // batches that failed since the last one that was made
+    std::uint64_t lost = 0;    // batches that failed earlier
   };
   struct Saved {
     ResumeToken token;
     Ledger ledger;
   };
-  /// One window of the current epoch: its batches hold numbers in the window.
+  /// A window of the current epoch. Its batches contain numbers in the window.
   struct Window {
-    std::uint64_t first = 0;  // position
+    std::uint64_t first = 0;  // position of the window's first sample
     std::vector<PlacedBatch> batches;
   };
-  /// What a collective call said on a rank: a text, or an error.
+  /// The result of a collective call on a rank: a text or an error.
   struct Said {
     std::string text;
     std::optional<ErrorCode> error;
@@ -412,7 +413,7 @@ class LengthChain {
       rule_.pack = "tok";
       rule_.pack_to = 1 + dice_.below(40);
       rule_.padding = dice_.one_of({0, -1, 7});
-      while (batch_size_ * rule_.pack_to < 71) ++batch_size_;  // tokens of the longest
+      while (batch_size_ * rule_.pack_to < 71) ++batch_size_;  // 71 is the longest sequence
     }
     lengths_.clear();
     for (const Written& sample : samples_) lengths_.push_back(length_of(sample));
@@ -447,9 +448,9 @@ class LengthChain {
     return text;
   }
 
-  /// Loaders made anew, at the beginning of epoch 0.
+  /// Makes new loaders, at the beginning of epoch 0.
   void draw_world() {
-    ranks_.clear();  // in the middle of whatever they do
+    ranks_.clear();  // destroys the old loaders, whatever they are doing
     replicas_ = dice_.percent(15) ? 2 : 1;
     const std::uint64_t shares = order_.streams == 2 ? dice_.one_of({1U, 2U, 4U})
                                                      : dice_.one_of({1U, 1U, 1U, 2U, 3U, 5U, 7U});
@@ -492,7 +493,7 @@ class LengthChain {
   bool has_ended() const { return has_said_end_ || (steps() > 0 && taken_ == steps()); }
   std::uint64_t sample_at(std::uint64_t position) const { return samples_at_[position]; }
 
-  /// The model stands at a number of batches of an epoch.
+  /// Moves the model to a number of batches in an epoch.
   void move_to(std::uint64_t epoch, std::uint64_t first, Ledger ledger) {
     make_epoch(epoch);
     first_ = first;
@@ -541,7 +542,7 @@ class LengthChain {
     return found != skip.samples().end() && found->second.from <= SkipList::Point{epoch, position};
   }
 
-  /// The samples of the first `count` batches of the epoch that are not left out.
+  /// Returns the samples of the epoch's first `count` batches, without those that are left out.
   Ledger due(std::uint64_t count, const SkipList& skip) const {
     Ledger ledger;
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -552,7 +553,8 @@ class LengthChain {
     }
     return ledger;
   }
-  /// The samples that all runs of this epoch together deliver, less those found to be bad so far.
+  /// Returns the samples that all runs of this epoch together must deliver, without the bad ones
+  /// found so far.
   Ledger expected_ledger() const {
     Ledger ledger = due(num_batches(), skip_);
     for (std::size_t r = 0; r < ranks_.size(); r += replicas_) {
@@ -573,14 +575,15 @@ class LengthChain {
 
   void model_set_epoch(std::uint64_t epoch) {
     if (first_ > 0 && epoch == epoch_ && !has_ended()) {
-      return move_to(epoch, first_, delivered_before_);  // back to where restore() put it
+      return move_to(epoch, first_, delivered_before_);  // back to the point of the last restore()
     }
     skip_.merge(agreed_);
     skip_.merge_from(order_.skip, {epoch, 0});
     move_to(epoch, 0, {});
   }
 
-  /// After a collective call all know the bad samples of each. True if there are too many.
+  /// A collective call: afterwards all ranks know all bad samples. Returns true if there are too
+  /// many.
   bool model_agree() {
     bool has_news = false;
     for (std::size_t r = 0; r < ranks_.size(); r += replicas_) {
@@ -686,7 +689,7 @@ class LengthChain {
     }
   }
 
-  /// A row of a batch: its sample, position, and where its first token lies.
+  /// A row of a batch: its sample, its position, and the position of its first token.
   struct Row {
     std::uint64_t sample = 0;
     std::uint64_t position = 0;
@@ -765,11 +768,12 @@ class LengthChain {
     std::vector<std::int32_t> tokens(size, static_cast<std::int32_t>(rule_.padding));
     std::vector<std::int32_t> positions(size);
     std::vector<std::int32_t> segments(size);
-    std::map<std::uint64_t, const Row*> by_start;  // those of no tokens have no place
+    std::map<std::uint64_t, const Row*> by_start;  // sequences without tokens have no position
     for (const Row& row : rows) {
       if (!samples_[row.sample].tok->empty()) by_start[row.start] = &row;
     }
-    std::map<std::uint64_t, std::int32_t> sequences;  // row of tokens -> those in it so far
+    std::map<std::uint64_t, std::int32_t> sequences;  // row of tokens -> number of sequences in it
+                                                      // so far
     for (const auto& [start, row] : by_start) {
       const std::string& bytes = *samples_[row->sample].tok;
       std::uint64_t last_row = ~std::uint64_t{0};
@@ -796,7 +800,7 @@ class LengthChain {
     same("tok_segments", segments);
   }
 
-  /// Calls `work(loader)` on all ranks at once.
+  /// Calls `work(loader)` on all ranks concurrently.
   template <class Work>
   std::vector<Said> on_all(const Work& work) {
     std::vector<Said> said(ranks_.size());
@@ -816,13 +820,13 @@ class LengthChain {
     return said;
   }
 
-  /// What prove() says, unless too many samples are bad. Batches of which nothing is left need not
-  /// be taken.
+  /// Returns the error that prove() must throw, unless too many samples are bad. An epoch is also
+  /// proven if the batches not taken have no samples left.
   std::optional<ErrorCode> error_of_proof() {
     const bool can_be_proven = ledger_ == expected_ledger() && data_->size() > 0;
     return can_be_proven ? std::nullopt : std::optional(ErrorCode::kNotExact);
   }
-  /// What state() says.
+  /// Returns the error that state() must throw.
   std::optional<ErrorCode> error_of_state(bool at_end) {
     for (const Rank& rank : ranks_) {
       const bool is_equal = rank.failed == ranks_[0].failed && rank.lost == ranks_[0].lost;
@@ -832,8 +836,9 @@ class LengthChain {
     return ranks_[0].lost > 0 ? std::optional(ErrorCode::kNotExact) : std::nullopt;
   }
 
+  /// Checks the results of a collective call.
   /// @param expected  the error, unless too many samples are bad.
-  /// @return  whether the call was to succeed, and did.
+  /// @return  true if the call should succeed and did.
   bool check_said(const std::vector<Said>& said, std::optional<ErrorCode> expected, bool is_proof,
                   const std::string& what) {
     const bool too_many = model_agree();
@@ -860,7 +865,7 @@ class LengthChain {
   }
 
   void save() {
-    const std::uint64_t done = taken_ - ranks_[0].failed;  // if all ranks have done as many
+    const std::uint64_t done = taken_ - ranks_[0].failed;  // if equal on all ranks
     const bool at_end = done == steps();
     say(at_end ? "state at the end" : "state");
     const auto said = on_all([](Loader& loader) { return loader.state().to_text(); });
@@ -883,7 +888,8 @@ class LengthChain {
     ++tally_["tokens"];
   }
 
-  /// How many batches of its epoch come before a token; none, if there is no such point.
+  /// Returns the number of the epoch's batches before a token; nullopt if the token's point does
+  /// not exist.
   /// REQUIRES: the model is in the token's epoch.
   std::optional<std::uint64_t> batches_before(const ResumeToken& token) const {
     if (token.position == 0 && !token.batches) return 0;
@@ -906,7 +912,7 @@ class LengthChain {
     go_on_from(saved.token, saved.ledger);
   }
 
-  /// @return  whether the token was taken.
+  /// @return  true if the loaders accepted the token.
   bool go_on_from(const ResumeToken& token, const Ledger& ledger) {
     say("restore epoch " + std::to_string(token.epoch) + ", position " +
         std::to_string(token.position) +
@@ -920,7 +926,7 @@ class LengthChain {
     const auto due_before = before ? due(*before, token.skip) : Ledger{};
     const std::uint64_t said = token.audit ? token.audit->count : 0;
     const bool is_taken = before && said == count_of(due_before);
-    // All is delivered: the epoch is proven, and the next one begins.
+    // If all batches are delivered, restore() proves the epoch and begins the next one.
     const bool is_through = is_taken && is_within && *before == num_batches();
     const bool is_proven = !is_through || ledger == due_before;
     for (Rank& rank : ranks_) {
@@ -948,13 +954,14 @@ class LengthChain {
       move_to(token.epoch + 1, 0, {});
     } else {
       move_to(token.epoch, *before, is_within ? ledger : Ledger{});
-      if (is_within && dice_.percent(40)) set_epoch(token.epoch);  // as a loop over epochs does
+      // A loop over epochs also sets the current epoch.
+      if (is_within && dice_.percent(40)) set_epoch(token.epoch);
     }
     ++tally_["resumes"];
     return true;
   }
 
-  /// A token that somebody changed: it is refused, or what follows is proven only if it is true.
+  /// Modifies a token. The loaders must refuse it, or prove the epoch only if the token is true.
   void forge() {
     if (saved_.empty()) return;
     const Saved& saved = saved_[dice_.below(saved_.size())];
@@ -988,7 +995,7 @@ class LengthChain {
       case 8:
         if (token.audit) {
           token.audit->hashes.low ^= 1;
-          ledger[~std::uint64_t{0}] = 1;  // so it never was
+          ledger[~std::uint64_t{0}] = 1;  // a delivery that never happened
         }
         break;
       case 9:
@@ -1008,12 +1015,12 @@ class LengthChain {
   std::optional<MixedDataset> data_;
   std::vector<Written> samples_;
   Order order_;
-  std::unique_ptr<Sampler> positions_;  // of one rank, with nothing left out
+  std::unique_ptr<Sampler> positions_;  // the order of one rank, without a skip list
   std::vector<Saved> saved_;
 
   Loader::ByLength rule_;
   std::uint64_t batch_size_ = 1;
-  std::vector<std::uint64_t> lengths_;  // by the rule
+  std::vector<std::uint64_t> lengths_;  // lengths by the rule, by sample
 
   std::uint64_t replicas_ = 1;
   std::uint64_t max_bad_ = 0;
@@ -1021,20 +1028,20 @@ class LengthChain {
   std::vector<Rank> ranks_;
 
   std::uint64_t epoch_ = 0;
-  std::vector<std::uint64_t> samples_at_;  // by position
+  std::vector<std::uint64_t> samples_at_;  // sample at each position
   std::vector<Window> windows_;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> dealt_;  // window, its batch
-  std::uint64_t first_ = 0;                                     // batches before the piece began
-  std::uint64_t taken_ = 0;                                     // steps of the piece
-  SkipList skip_;                                               // in force since the piece began
-  SkipList agreed_;          // the bad samples that all ranks know
-  Ledger ledger_;            // of this epoch, by all runs
-  Ledger delivered_before_;  // of it, by those before the loaders began
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> dealt_;  // (window, number of its batch)
+  std::uint64_t first_ = 0;  // batches before the loaders were made or moved
+  std::uint64_t taken_ = 0;  // steps since then
+  SkipList skip_;            // the skip list since then
+  SkipList agreed_;          // bad samples known to all ranks
+  Ledger ledger_;            // deliveries of this epoch, by all runs
+  Ledger delivered_before_;  // deliveries of this epoch before that
   bool is_stopped_ = false;
   bool has_said_end_ = false;
 };
 
-// docs/formats/length-batches.md: Example.
+// The example in docs/formats/length-batches.md.
 TEST(LengthChainTest, TheModelIsThatOfTheSpecification) {
   const std::vector<std::uint64_t> lengths{5, 1, 9, 3, 3, 7, 0, 2};
   const Hash128 key = model_key(17, 2, 14, 4);

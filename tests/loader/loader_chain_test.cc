@@ -1,13 +1,13 @@
-// Random chains of what may be done with loaders, against a simple model.
+// Random chains of operations on loaders, compared with a simple model.
 //
-// A chain is the life of a run: a data set with some bad samples, an order, and a few worlds of
-// loaders one after another, each with other numbers of ranks and threads and other batch sizes.
-// The model knows the order by samplers that it asks sample by sample, which samples are bad, and
-// how often each sample was delivered in this epoch. What the ranks get, what tokens hold, and what
-// can be proven must be what it says.
+// A chain is the life of a run: a data set with some bad samples, an order, and several worlds of
+// loaders one after another. Each world has other numbers of ranks and threads, and another batch
+// size. The model knows the order from samplers that it queries sample by sample, the bad samples,
+// and how often each sample was delivered in this epoch. The ranks' batches, the tokens and the
+// proofs must agree with the model.
 //
-//     tools/test.sh --thorough -R loader_chain_test    many more of them
-//     SHARDWISE_SEED=17 loader_chain_test              one, in detail
+//     tools/test.sh --thorough -R loader_chain_test    many more chains
+//     SHARDWISE_SEED=17 loader_chain_test              one chain, in detail
 
 #include <algorithm>
 #include <array>
@@ -43,14 +43,14 @@ using test::Dice;
 using test::must;
 using test::must_equal;
 
-/// A data set whose sample i has the text "<name>:<i>", and the number i, unless it is bad.
+/// A data set. Sample i has the text "<name>:<i>", and the number i unless it is bad.
 struct Numbered {
   std::string name;
   std::optional<Dataset> data;
   std::set<std::uint64_t> bad;
 };
 
-/// Made once for all chains.
+/// Data sets, made once and used by all chains.
 class Shelf {
  public:
   Shelf() {
@@ -89,7 +89,7 @@ const Shelf& shelf() {
   return made;
 }
 
-/// What a collective call said on a rank: a text, or an error.
+/// The result of a collective call on a rank: a text or an error.
 struct Said {
   std::string text;
   std::optional<ErrorCode> error;
@@ -125,9 +125,9 @@ class Chain {
   struct Rank {
     std::unique_ptr<Loader> loader;
     std::unique_ptr<Sampler> model;
-    std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad, since the piece began
-    std::uint64_t failed = 0;  // batches that could not be made, since the last one that was
-    std::uint64_t lost = 0;    // and before it
+    std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad; since begin_piece()
+    std::uint64_t failed = 0;  // batches that failed since the last one that was made
+    std::uint64_t lost = 0;    // batches that failed earlier
   };
   struct Saved {
     std::string text;
@@ -184,9 +184,9 @@ class Chain {
     }
   }
 
-  /// Loaders made anew, at the beginning of epoch 0.
+  /// Makes new loaders, at the beginning of epoch 0.
   void draw_world() {
-    ranks_.clear();  // in the middle of whatever they do
+    ranks_.clear();  // destroys the old loaders, whatever they are doing
     replicas_ = dice_.percent(15) ? 2 : 1;
     const std::uint64_t world = replicas_ * dice_.one_of({1U, 1U, 1U, 2U, 3U});
     group_ = std::make_unique<test::ThreadRanks>(world);
@@ -231,7 +231,7 @@ class Chain {
     ++tally_["worlds"];
   }
 
-  /// @param is_within  an epoch; the ledger is what was delivered of it before.
+  /// @param is_within  within an epoch, of which `ledger` has the earlier deliveries.
   void begin_piece(std::map<std::uint64_t, std::uint64_t> ledger, bool is_within = false) {
     ledger_ = std::move(ledger);
     delivered_before_.reset();
@@ -253,7 +253,7 @@ class Chain {
 
   void model_set_epoch(std::uint64_t epoch) {
     if (delivered_before_ && epoch == model().epoch() && !has_ended()) {
-      return begin_piece(*delivered_before_, true);  // back to where restore() put it
+      return begin_piece(*delivered_before_, true);  // back to the point of the last restore()
     }
     for (Rank& rank : ranks_) {
       ResumeToken token = rank.model->token_after(0);
@@ -265,7 +265,8 @@ class Chain {
     begin_piece({});
   }
 
-  /// After a collective call all know the bad samples of each. True if there are too many.
+  /// A collective call: afterwards all ranks know all bad samples. Returns true if there are too
+  /// many.
   bool model_agree() {
     bool has_news = false;
     for (std::size_t r = 0; r < ranks_.size(); r += replicas_) {
@@ -365,7 +366,7 @@ class Chain {
     throw test::ChainBroken{"next() after stop() is not Cancelled"};
   }
 
-  /// The next batch, by one of the ways there are.
+  /// Gets the next batch in one of several ways.
   std::optional<Batch> next_of(Loader& loader) {
     if (has_ended() || dice_.percent(70)) return loader.next();
     for (Batch& batch : loader.epoch()) return std::move(batch);
@@ -376,7 +377,7 @@ class Chain {
     Rank& rank = ranks_[r];
     const std::uint64_t first = rank.model->first_of_step(taken_);
     const std::uint64_t end = rank.model->first_of_step(taken_ + 1);
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> rows;  // sample, position
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> rows;  // (sample, position)
     std::vector<std::pair<std::uint64_t, std::uint64_t>> bad;
     for (std::uint64_t i = first; i < end; ++i) {
       const std::pair row(rank.model->at(i), rank.model->position_in_epoch(i));
@@ -443,7 +444,7 @@ class Chain {
     }
   }
 
-  /// Calls `work(loader)` on all ranks at once.
+  /// Calls `work(loader)` on all ranks concurrently.
   template <class Work>
   std::vector<Said> on_all(const Work& work) {
     std::vector<Said> said(ranks_.size());
@@ -463,14 +464,14 @@ class Chain {
     return said;
   }
 
-  /// What prove() says, unless too many samples are bad.
+  /// Returns the error that prove() must throw, unless too many samples are bad.
   std::optional<ErrorCode> error_of_proof() const {
     const auto is_broken = [](const Rank& rank) { return rank.failed + rank.lost > 0; };
     const bool can_be_proven =
         taken_ == steps() && std::ranges::none_of(ranks_, is_broken) && data_->size() > 0;
     return can_be_proven ? std::nullopt : std::optional(ErrorCode::kNotExact);
   }
-  /// What state() says.
+  /// Returns the error that state() must throw.
   std::optional<ErrorCode> error_of_state(bool at_end) const {
     for (const Rank& rank : ranks_) {
       const bool is_equal = rank.failed == ranks_[0].failed && rank.lost == ranks_[0].lost;
@@ -480,8 +481,9 @@ class Chain {
     return is_empty || ranks_[0].lost > 0 ? std::optional(ErrorCode::kNotExact) : std::nullopt;
   }
 
+  /// Checks the results of a collective call.
   /// @param expected  the error, unless too many samples are bad.
-  /// @return  whether the call was to succeed, and did.
+  /// @return  true if the call should succeed and did.
   bool check_said(const std::vector<Said>& said, std::optional<ErrorCode> expected, bool is_proof,
                   const std::string& what) {
     const bool too_many = model_agree();
@@ -507,7 +509,7 @@ class Chain {
     check_ledger();
   }
 
-  /// Where an order promises each sample exactly once, each came exactly once.
+  /// If the order promises each sample exactly once, checks that each was delivered exactly once.
   void check_ledger() {
     if (!model().is_exact() || order_.tail != Order::Tail::kExact || order_.epoch_size != 0) return;
     for (std::uint64_t s = 0; s < texts_.size(); ++s) {
@@ -520,7 +522,7 @@ class Chain {
 
   void save() {
     say("state");
-    const std::uint64_t done = taken_ - ranks_[0].failed;  // if all ranks have done as many
+    const std::uint64_t done = taken_ - ranks_[0].failed;  // if equal on all ranks
     const bool at_end = done == steps();
     const auto said = on_all([](Loader& loader) { return loader.state().to_text(); });
     if (!check_said(said, error_of_state(at_end), at_end, "state()")) return;
@@ -552,7 +554,7 @@ class Chain {
     }
     if (token.position > 0 && !is_done) {
       begin_piece(saved.ledger, true);
-      if (dice_.percent(40)) set_epoch(token.epoch);  // as a loop over epochs does
+      if (dice_.percent(40)) set_epoch(token.epoch);  // a loop over epochs calls this, too
     } else {
       begin_piece({});
     }
@@ -566,7 +568,7 @@ class Chain {
     ++tally_["stops"];
   }
 
-  /// Next() or stop() comes first: a batch, or none, and never the part of one.
+  /// Calls next() and stop() concurrently. next() must return a whole batch, or be cancelled.
   void race_to_stop() {
     if (ranks_.size() != 1 || is_stopped_ || taken_ == steps()) return;
     say("race");
@@ -605,9 +607,9 @@ class Chain {
   std::unique_ptr<test::ThreadRanks> group_;
   std::vector<Rank> ranks_;
 
-  SkipList agreed_;  // the bad samples that all ranks know
+  SkipList agreed_;  // bad samples known to all ranks
   std::map<std::uint64_t, std::uint64_t> ledger_;
-  /// Where restore() put the loaders within an epoch: the ledger there.
+  /// The ledger at the point of the last restore(), if that was within an epoch.
   std::optional<std::map<std::uint64_t, std::uint64_t>> delivered_before_;
   bool is_stopped_ = false;
   bool has_said_end_ = false;
@@ -618,7 +620,7 @@ TEST(LoaderChainTest, WhateverIsDoneEachSampleComesAsTheModelSays) {
   test::run_chains_of<Chain>(200, 4000);
 }
 
-/// Gives memory only so many times; counts what was not given back.
+/// A memory resource that fails after a number of allocations, and counts blocks not returned.
 class ScarceMemory : public std::pmr::memory_resource {
  public:
   explicit ScarceMemory(std::int64_t times) : times_(times) {}
@@ -640,7 +642,8 @@ class ScarceMemory : public std::pmr::memory_resource {
   std::atomic<std::int64_t> times_;
 };
 
-/// Lives of a loader that end anywhere: left, stopped, thrown out of, destroyed.
+/// Lives of a loader with random ends: the loop breaks off, stops or throws, or the loader is
+/// destroyed.
 class Exits {
  public:
   explicit Exits(std::uint64_t seed)
@@ -728,7 +731,7 @@ class Exits {
 
   Dice dice_;
   std::shared_ptr<ScarceMemory> memory_;
-  std::atomic<std::int64_t> fuse_{-1};  // so many rows are made before one throws
+  std::atomic<std::int64_t> fuse_{-1};  // number of rows before one throws; below 0: none throws
   std::unique_ptr<Loader> loader_;
   std::vector<Batch> kept_;
 };

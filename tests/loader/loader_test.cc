@@ -24,7 +24,8 @@ using test::ThreadRanks;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Sample i has the text "i" repeated i % 7 times, and the number i; `broken` has no number.
+/// Makes samples: sample i has the text "i" repeated i % 7 times, and the number i. The numbers of
+/// `broken` are invalid.
 Dataset make_numbers(const test::TempDir& dir, std::size_t count,
                      const std::set<std::size_t>& broken = {}) {
   std::vector<test::Fields> samples;
@@ -45,7 +46,7 @@ std::vector<Column> all_columns() {
                             })};
 }
 
-/// What a batch says of each of its samples.
+/// Returns the content of a batch by sample.
 std::map<std::int64_t, std::string> rows_of(const Batch& batch) {
   std::map<std::int64_t, std::string> rows;
   for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -75,7 +76,7 @@ TEST(LoaderTest, AnEpochHasEachSampleOnceAndIsProven) {
   EXPECT_THAT(epochs, testing::ElementsAre(0u, 1u));
 }
 
-/// What state() and prove() of two ranks say, by rank, with these options and steps.
+/// Returns the results of state() or prove() of two ranks, by rank, with these options and steps.
 std::vector<std::string> what_two_ranks_say(const std::array<Dataset, 2>& data,
                                             const std::array<Loader::Options, 2>& options,
                                             const std::array<std::uint64_t, 2>& epochs,
@@ -147,7 +148,7 @@ TEST(LoaderTest, AStateStandsBeforeABatchThatCouldNotBeMade) {
     const ResumeToken token = loader.state();
     EXPECT_EQ(token.position, 4u);
     EXPECT_EQ(loader.steps_left(), 3u);
-    // It goes on behind that batch, and then no state holds what came.
+    // The loader continues after the failed batch, but then no state can describe the deliveries.
     EXPECT_EQ(loader.next()->size(), 4u);
     EXPECT_THAT(test::error_text([&] { loader.state(); }),
                 HasSubstr("batches could not be made, and later ones were handed out"));
@@ -195,7 +196,7 @@ TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
       {"order", data, with([](auto& o) { o.order.tail = Order::Tail::kDrop; })},
       {"point from which it goes on", data, with([](auto& o) { o.order.skip.add_sample(4); })},
       {"number of replicas", data, with([](auto& o) { o.replicas = 2; })},
-      {"data set, order", other, usual},  // it has 61 samples
+      {"data set, order", other, usual},  // `other` has 61 samples
       {"epoch", data, usual, 3},
   };
   for (const Case& one : cases) {
@@ -208,12 +209,12 @@ TEST(LoaderTest, RanksThatDifferAreToldSoOnAllOfThem) {
       }
     }
   }
-  // A state after different numbers of steps would lose samples; a proof says what is missing.
+  // A state after unequal numbers of steps would lose samples. A proof names missing samples.
   for (const std::string& text :
        what_two_ranks_say({data, data}, {usual, usual}, {0, 0}, {2, 3}, false)) {
     EXPECT_THAT(text, HasSubstr("the loaders of the ranks differ: number of steps taken; "));
   }
-  for (const std::string& text :  // also where one rank is at the end
+  for (const std::string& text :  // also if one rank is at the end
        what_two_ranks_say({data, data}, {usual, usual}, {0, 0}, {6, 5}, false)) {
     EXPECT_THAT(text, HasSubstr("the loaders of the ranks differ: number of steps taken; "));
   }
@@ -239,14 +240,15 @@ TEST(LoaderTest, WhatIsRandomOfARowIsComparedAlsoWhereTheOrderDrawsNothing) {
   }
 }
 
-/// An optional's value, given one by default. (clang 14 finds no emplace() for these.)
+/// Sets an optional to its value type's default, and returns the value. (clang 14 has no emplace()
+/// for these types.)
 template <class T>
 T& given(std::optional<T>& option) {
   return *(option = T{});
 }
 
-/// Options that each differ from all others in one thing: of every option that ranks must have
-/// alike.
+/// Returns options that differ from each other in one option each: all options that must be equal
+/// on all ranks.
 std::vector<Loader::Options> one_option_each() {
   std::vector<Loader::Options> all;
   const auto add = [&](auto&& change) { change(all.emplace_back()); };
@@ -384,7 +386,7 @@ TEST(LoaderTest, RanksMustHaveEveryOptionAlike) {
     const auto [at, is_new] = texts.emplace(text, i);
     EXPECT_TRUE(is_new) << "options " << i << " and " << at->second << " are told apart by nothing";
   }
-  Loader::Options own;  // of a rank's own
+  Loader::Options own;  // options that may differ between ranks
   own.threads = 9;
   own.prefetch = 9;
   own.max_bytes_ahead = 9;

@@ -38,7 +38,7 @@ using Numbers = std::vector<std::int64_t>;
 constexpr std::uint64_t kSeed = 23;
 constexpr auto kLast = ImageTransform::Layout::kChannelsLast;
 
-/// Videos of 13 to 30 frames, and sounds of 0.4 s and more.
+/// Makes videos of 13 to 30 frames, and sounds of 0.4 s and more.
 std::vector<test::Fields> make_media(int count) {
   std::vector<test::Fields> samples;
   for (int i = 0; i < count; ++i) {
@@ -83,7 +83,7 @@ Numbers clip(std::int64_t size, const Column::VideoClip& clip, std::uint64_t sam
   return detail::clip_frames(times, clip, sample_key(kSeed, 0, sample));
 }
 
-/// Why there is no such clip.
+/// Returns the error's text if there is no such clip.
 std::string refusal(std::int64_t size, const Column::VideoClip& wanted) {
   try {
     clip(size, wanted);
@@ -174,7 +174,7 @@ TEST(ClipTest, AShortVideoRepeatsItsLastFrameOrIsRefused) {
   EXPECT_EQ(refusal(8, {.frames = 2, .begin_seconds = 5}), "no frame lies in [5.000000, inf) s");
 }
 
-// docs/formats/transforms.md, version 1. These never change.
+// Version 1 of docs/formats/transforms.md. These numbers must never change.
 TEST(ClipTest, RandomStartsOfVersionOneStayAsTheyAre) {
   const auto start = [](detail::Operation operation, std::int64_t size, std::int64_t span) {
     return detail::clip_start(size, span, ClipStart::kRandom, sample_key(17, 3, 5), operation);
@@ -312,8 +312,8 @@ TEST(VideoColumnTest, AllFramesOfAClipGetOneTransform) {
   }
 }
 
-/// The video with key frames 0, 10 and 20, damaged between the frames 10 and 20 alone; empty if no
-/// place does that.
+/// Returns the video with key frames 0, 10 and 20, damaged so that only frames between 10 and 20
+/// fail. Returns "" if no damaged byte has this effect.
 std::string damaged_in_the_middle() {
   const std::string good = encode_video({.codec = "libx264"});
   const std::size_t media = good.find("mdat") + 4;
@@ -433,7 +433,7 @@ TEST(AudioColumnTest, SoundsOfOneLengthHaveZerosBehind) {
   }
 }
 
-/// Whether these are the samples from `begin` on of a sound of one channel.
+/// Whether `clip` has the samples from `begin` on of a sound with one channel.
 bool are_samples(std::span<const float> clip, const std::string& sound, std::int64_t begin) {
   const auto all = AudioReader(sound).read().samples;
   const auto first = static_cast<std::size_t>(begin);
@@ -441,7 +441,7 @@ bool are_samples(std::span<const float> clip, const std::string& sound, std::int
          std::equal(clip.begin(), clip.end(), all.begin() + static_cast<std::ptrdiff_t>(first));
 }
 
-/// A clip of 4,000 samples of `size`, from the place of the sample.
+/// Returns where a random clip of 4,000 samples begins in a sound of `size` samples.
 std::int64_t random_start(std::int64_t size, std::size_t sample) {
   return detail::clip_start(size, 4000, ClipStart::kRandom, sample_key(kSeed, 0, sample),
                             detail::Operation::kAudioClip);
@@ -476,7 +476,8 @@ TEST(AudioColumnTest, ClipsBeginWhereTheirStartSays) {
 TEST(AudioColumnTest, ASoundWhoseContainerDoesNotKnowItsLengthIsMeasured) {
   const test::TempDir dir;
   std::string flac = encode_sound({.num_samples = 24'000});
-  flac[21] = static_cast<char>(flac[21] & 0xF0);  // the number of samples: 36 bits, 0 if unknown
+  flac[21] = static_cast<char>(flac[21] & 0xF0);  // clear the number of samples: 36 bits, 0 means
+                                                  // unknown
   std::fill_n(flac.begin() + 22, 4, '\0');
   ASSERT_EQ(AudioReader(flac).info().duration_seconds, 0);
   const Dataset data = test::make_dataset(dir, "d", std::vector<test::Fields>(6, {{"flac", flac}}));
@@ -643,7 +644,7 @@ TEST(MediaLoaderTest, BadMediaAreLeftOut) {
             HasSubstr("the sample has no field 'flac'")));
 }
 
-/// Counts the bytes of batches.
+/// A memory resource that counts the bytes of batches.
 class CountingMemory : public std::pmr::memory_resource {
  public:
   [[nodiscard]] std::size_t peak() const { return peak_; }
@@ -666,14 +667,14 @@ class CountingMemory : public std::pmr::memory_resource {
   std::atomic<std::size_t> peak_{0};
 };
 
-// The memory of batches is counted where it is taken: it must not exceed what (prefetch + 1)
-// batches take, however many clips there are.
+// Counts the memory of batches when it is allocated. It must not exceed that of (prefetch + 1)
+// batches, whatever the number of clips.
 TEST(MediaLoaderTest, AnEpochOf200ClipsIsExactOnSeveralRanksInBoundedMemory) {
   const test::TempDir dir;
   const Dataset data = test::make_dataset(dir, "d", make_media(200), 23);
   constexpr std::size_t kPrefetch = 3;
   constexpr std::size_t kBatch = 4;
-  // As rounded up by the pool: at least 4 KiB for each array.
+  // The pool rounds each array's size up, to at least 4 KiB.
   constexpr std::size_t kBatchBytes = kBatch * (3 * 3 * 24 * 24 + 2000 * 4) * 9 / 8 + 4096;
   Rows expected;
   for (const std::uint64_t world : {1U, 2U, 4U}) {

@@ -1,4 +1,4 @@
-// What the kernel is asked to read ahead of the loader.
+// Tests which pages the loader asks the kernel to read ahead.
 #include "loader/read_ahead.h"
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ using detail::ReadAheadSource;
 constexpr std::size_t kFieldBytes = 1'000'000;
 using Names = std::optional<std::vector<std::string>>;
 
-/// Sample i has two large fields, "a" and "b", and a small one.
+/// Makes samples with two large fields, "a" and "b", and a small one.
 Dataset make_large(const test::TempDir& dir, std::size_t count) {
   std::vector<test::Fields> samples;
   for (std::size_t i = 0; i < count; ++i) {
@@ -48,23 +48,24 @@ class Shard {
  public:
   explicit Shard(std::string path) : path_(std::move(path)), map_(MappedFile::open(path_)) {}
 
-  /// Takes it out of the page cache; false if the file system keeps it there.
+  /// Evicts the shard from the page cache. Returns false if the file system keeps it there.
   bool forget() {
     const File file = File::open_or_create(path_);
     EXPECT_EQ(::fsync(file.fd()), 0);
     EXPECT_EQ(::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED), 0);
-    // Who has it open keeps its beginning, which was looked at: some MB, if pages are large.
+    // Ignore the beginning: pages of an open shard that were accessed stay (some MB if pages are
+    // large).
     return !is_there(4 * kFieldBytes, map_.bytes().size(), /*any=*/true);
   }
-  /// Where the `number`-th run of this letter lies, without its first and last pages.
+  /// Returns where the `number`-th field of this letter is, without its first and last pages.
   std::pair<std::size_t, std::size_t> field(char letter, std::size_t number) const {
-    // Each sample has three headers, and three fields of whole blocks.
+    // A sample has three headers, and its fields take whole blocks.
     const std::size_t blocks = (kFieldBytes + 511) / 512 * 512;
     const std::size_t sample = number * (2 * blocks + 4 * 512);
     const std::size_t begin = sample + 512 + (letter == 'a' ? 0 : blocks + 512);
     return {begin + 200'000, begin + 800'000};
   }
-  /// Whether all of these bytes, or any, are in the page cache.
+  /// Whether all of these bytes, or any of them, are in the page cache.
   bool is_there(std::size_t begin, std::size_t end, bool any = false) const {
     const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
     begin -= begin % page;
@@ -91,7 +92,7 @@ TEST(PageRequestTest, OnlyTheFieldsThatAreReadComeIntoThePageCache) {
   const test::TempDir dir;
   const Dataset data = make_large(dir, 8);
   Shard first(dir / "large-0.tar"), second(dir / "large-1.tar");
-  // Opening a shard reads its first block, and the kernel what lies around that.
+  // Opening a shard reads its first block, and the kernel reads around it.
   EXPECT_EQ(data[0].index(), 0u);
   EXPECT_EQ(data[4].index(), 4u);
   if (!first.forget() || !second.forget()) GTEST_SKIP() << "skipped: files stay in memory";
@@ -190,7 +191,7 @@ TEST(ReadAheadSourceTest, AsksOnlyForAsLongAsBytesAreReadFromDisk) {
       },
       data, columns);
   EXPECT_TRUE(source.is_asking());
-  while (source.is_asking()) source();  // all is in the page cache
+  while (source.is_asking()) source();  // until everything counts as cached
 
   Shard shard(dir / "large-0.tar");
   if (!shard.forget()) GTEST_SKIP() << "skipped: files stay in memory";

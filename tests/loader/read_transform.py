@@ -20,7 +20,7 @@ CROP, RANDOM_CROP, HORIZONTAL, VERTICAL, JITTER, GRAY, ERASING, MIXUP, CUTMIX = 
 
 
 def key(seed, epoch, purpose, index=0):
-    """(low, high)"""
+    """Returns the key as (low, high)."""
     value = hash128(struct.pack("<4Q", seed, epoch, purpose, index))
     return value & M64, value >> 64
 
@@ -146,7 +146,7 @@ def plan(t, k, height, width):
                 before[i] += (length - frame[i]) // 2
             else:
                 first[i] = round((frame[i] - length) / 2)
-    p["at"] = [before[i] - first[i] for i in range(2)]  # of the resized image's first pixel in the result
+    p["at"] = [before[i] - first[i] for i in range(2)]  # place of the first resized pixel
     p["flips"] = [Draws(k, HORIZONTAL).chance(t.get("horizontal_flip", 0)), Draws(k, VERTICAL).chance(t.get("vertical_flip", 0))]
     if "colour_jitter" in t:
         jitter = t["colour_jitter"]
@@ -186,7 +186,7 @@ def bicubic(x):
 
 
 def resized_line(line, size, kernel, support):
-    """`line`: lists of numbers, all of one length."""
+    """`line`: lists of numbers, all of the same length."""
     if len(line) == size:
         return line
     scale = len(line) / size
@@ -343,9 +343,15 @@ def clip_frames(k, size, frames, every, start):
 
 
 def answer(request):
-    """{"image": rows, "transform": its members by name, "seed", "epoch", "sample"} gives the plan, with its "values" from left to
-    right and top to bottom; {"draws": operation, ...} three words; {"mixup": alpha, "seed", "epoch", "position"} lambda, and
-    {"cutmix": alpha, "size", ...} box and lambda; {"clip": {"size", "frames", "every", "start": 0, 1 or 2}, ...} frames."""
+    """Answers a request, which has one of these forms:
+
+    - {"image": rows, "transform": its members by name, "seed", "epoch", "sample"}: the plan, with its
+      "values" from left to right and top to bottom
+    - {"draws": operation, ...}: three random words
+    - {"mixup": alpha, "seed", "epoch", "position"}: lambda
+    - {"cutmix": alpha, "size", ...}: box and lambda
+    - {"clip": {"size", "frames", "every", "start": 0, 1 or 2}, ...}: frames
+    """
     seed, epoch = request["seed"], request["epoch"]
     if "mixup" in request:
         return beta(Draws(key(seed, epoch, 13, request["position"]), MIXUP), request["mixup"])

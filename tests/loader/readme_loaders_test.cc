@@ -1,5 +1,5 @@
-// The two loaders of docs/cpp.md, as they stand there between the marks. They run here, are ended
-// in the middle, go on from their tokens, and prove their epochs.
+// Runs the two loaders of docs/cpp.md, whose code is between the marks. The runs stop within
+// epochs, continue from their tokens, and prove their epochs.
 
 // clang-format off
 // [cpp.md]
@@ -46,7 +46,7 @@ std::string train(Loader& loader, const std::string& token, const std::function<
 namespace shardwise {
 namespace {
 
-/// Ends runs after each `steps` steps, until one has come to the end. Returns what was counted.
+/// Runs the loader, `steps` steps at a time, until its end. Returns the counts.
 template <class Count>
 std::map<std::string, int> train_with_ends(Loader (*make)(const char*), const std::string& index,
                                            int steps, Count count) {
@@ -54,7 +54,7 @@ std::map<std::string, int> train_with_ends(Loader (*make)(const char*), const st
   std::string token;
   do {
     int left = steps;
-    Loader loader = make(index.c_str());  // has a name, as in a program
+    Loader loader = make(index.c_str());  // a named variable, as in a program
     token = train(loader, token, [&](const Batch& batch) {
       count(batch, seen);
       return --left > 0;

@@ -1,5 +1,5 @@
-// The Loader over shards behind a server, through a shard cache and without one. Nothing here
-// ends by a timeout: where the server hangs, it does so until the test lets it go on.
+// The Loader over shards behind a server, through a shard cache and without one. No test ends by a
+// timeout: the server hangs until the test releases it.
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -34,10 +34,10 @@ using testing::HasSubstr;
 constexpr int kShards = 6;
 constexpr int kSamples = 10;
 
-/// How a loader comes by its samples.
+/// The way in which a loader gets its samples.
 struct Way {
   bool has_cache;
-  unsigned fetch_threads;  // of the cache
+  unsigned fetch_threads;  // for the cache
   unsigned threads;
 };
 
@@ -63,7 +63,7 @@ Fetchers::Options patient_options() {
   return options;
 }
 
-/// Sample i of all has the text "text <i>" and the number i.
+/// All samples are numbered through: sample i has the text "text <i>" and the number i.
 class RemoteLoaderTest : public testing::Test {
  protected:
   RemoteLoaderTest()
@@ -105,20 +105,20 @@ class RemoteLoaderTest : public testing::Test {
             .threads = way.threads,
             .fetch_threads = way.fetch_threads};
   }
-  /// Waits until shard 3, which hangs, is asked for more often than `before`.
+  /// Waits until shard 3, which hangs, has been requested more than `before` times.
   void wait_for_request(int before) const {
     while (server_.gets(path(3)) == before) std::this_thread::yield();
   }
 
   test::TempDir dir_;
-  std::shared_ptr<std::atomic<bool>> hang_;  // of shard 3
+  std::shared_ptr<std::atomic<bool>> hang_;  // whether requests of shard 3 hang
   test::TestHttpServer server_;
   std::shared_ptr<const Fetchers> fetchers_;
   std::uint64_t shard_bytes_ = 0;
   int num_caches_ = 0;
 };
 
-/// Takes the rest of the epoch; each of its samples is to be as the server has it.
+/// Takes the rest of the epoch. Expects that each sample equals the server's.
 std::size_t take_rest(Loader& loader) {
   std::size_t count = 0;
   while (const auto batch = loader.next()) {
@@ -131,7 +131,7 @@ std::size_t take_rest(Loader& loader) {
   return count;
 }
 
-// Who waited for the end of a batch, before what it has read may leave, would wait for an hour.
+// If shards could only be evicted when a batch is complete, the loader would wait for an hour here.
 TEST_F(RemoteLoaderTest, WhatABatchInTheMakingHasReadMayLeave) {
   for (const unsigned threads : {0u, 1u, 2u}) {
     const Dataset data = open(true, 3 * shard_bytes_, std::chrono::hours(1));
@@ -141,16 +141,16 @@ TEST_F(RemoteLoaderTest, WhatABatchInTheMakingHasReadMayLeave) {
     EXPECT_EQ(take_rest(loader), std::size_t{kShards * kSamples});
     EXPECT_EQ(data.cache()->stats().fetched, std::uint64_t{kShards});
     EXPECT_EQ(data.cache()->stats().bypassed, 0U);
-    // A thread that had no processor may hold a shard that counts as gone.
+    // A thread that was preempted may still pin a shard that counts as evicted.
     EXPECT_LE(data.cache()->used_bytes(), (threads == 0 ? 3 : 4) * shard_bytes_);
   }
 }
 
-// Batches by length take theirs from anywhere in a window. Where a shard cannot leave that all have
-// read, who needs its room would wait for an hour.
+// The samples of a batch by length come from anywhere in a window. If a shard could not be evicted
+// after all ranks have read it, the loader would wait for an hour for cache space.
 class RemoteLengthsTest : public RemoteLoaderTest {
  protected:
-  static constexpr std::uint64_t kWindow = 10;  // of two shards at most
+  static constexpr std::uint64_t kWindow = 10;  // a window overlaps two shards at most
   static constexpr std::uint64_t kEpochs = 2;
 
   Dataset open_small() { return open(true, 3 * shard_bytes_, std::chrono::hours(1)); }
@@ -162,7 +162,8 @@ class RemoteLengthsTest : public RemoteLoaderTest {
     how.prefetch = 40;
     return how;
   }
-  /// Of each epoch, and of those that a victim's next use may lie in.
+  /// Returns the planned counts of each epoch. Later epochs are simulated, too, since the next use
+  /// of a shard may be there.
   static std::vector<CacheCounts> planned(const Dataset& data, const Order& order) {
     const auto sampler = make_sampler(data, order, {});
     std::vector<EpochSchedule> uses;
@@ -195,8 +196,8 @@ TEST_F(RemoteLengthsTest, WhatIsPlannedIsFetched) {
         if (way.fetch_threads == 0) {
           EXPECT_EQ(fetched, least) << "epoch " << epoch;
         } else {
-          // Some of the next epoch may be there already; and a thread without a processor may hold
-          // a shard that counts as gone, which then need not come again.
+          // Shards of the next epoch may have been fetched already. A preempted thread may pin a
+          // shard that counts as evicted, which is then not fetched again.
           EXPECT_LE(fetched, least + plan[epoch + 1].fetches) << "epoch " << epoch;
         }
       }
@@ -213,7 +214,7 @@ TEST_F(RemoteLengthsTest, WhatWasReadMayLeaveBeforeItIsHandedOut) {
   const std::uint64_t plan = planned(data, how.order)[0].fetches;
   ASSERT_GT(plan, std::uint64_t{kShards});
   Loader loader(data, how);
-  loader.start();  // all batches of the epoch are made ahead
+  loader.start();  // makes all batches of the epoch ahead
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (data.cache()->stats().fetched < plan && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
@@ -236,7 +237,7 @@ TEST_F(RemoteLoaderTest, TheWarningOfASmallCacheKnowsWindowsOfLengths) {
   };
   EXPECT_EQ(warning(Sequential{}, 0), "none");
   EXPECT_EQ(warning(Sequential{}, 30), "none");
-  EXPECT_THAT(warning(Sequential{}, 35), HasSubstr(uses(4)));  // [0, 35) and [35, 60)
+  EXPECT_THAT(warning(Sequential{}, 35), HasSubstr(uses(4)));  // windows [0, 35) and [35, 60)
   EXPECT_THAT(warning(Sequential{}, 45), HasSubstr(uses(5)));
   EXPECT_THAT(warning(Sequential{}, 8192), HasSubstr(uses(6)));
   EXPECT_EQ(warning(Sharded{.window = 1}, 10), "none");
@@ -270,7 +271,8 @@ TEST_F(RemoteLoaderTest, StopEndsAWaitForAServerThatHangs) {
 
 TEST_F(RemoteLoaderTest, DestructionAndAnotherEpochDoNotWaitForAServerThatHangs) {
   for (const Way& way : all_ways()) {
-    if (way.threads == 0 && way.fetch_threads == 0) continue;  // nothing goes on beside next()
+    // Without threads nothing runs beside next().
+    if (way.threads == 0 && way.fetch_threads == 0) continue;
     SCOPED_TRACE(testing::PrintToString(way));
     const Dataset data = open(way.has_cache);
     *hang_ = true;
@@ -280,7 +282,7 @@ TEST_F(RemoteLoaderTest, DestructionAndAnotherEpochDoNotWaitForAServerThatHangs)
     wait_for_request(before);
     loader->set_epoch(1);
     for (int step = 0; step < 3; ++step) EXPECT_TRUE(loader->next().has_value());
-    loader.reset();  // comes to its end, though the server hangs
+    loader.reset();  // must return although the server hangs
     *hang_ = false;
   }
 }
@@ -370,20 +372,21 @@ TEST_F(RemoteLoaderTest, AnythingMayFollowStartAtOnce) {
       loader.set_epoch(2);
       EXPECT_EQ(take_rest(loader), all);
       EXPECT_THAT(loader.prove(), HasSubstr("epoch 2: 60 samples, each exactly once: proven"));
-      loader.start();  // at the end there is nothing to start
+      loader.start();  // at the end of an epoch this does nothing
       EXPECT_FALSE(loader.next().has_value());
     }
   }
 }
 
-/// Lives of a loader that end anywhere: left, stopped, thrown out of, destroyed; while its shards
-/// are fetched, evicted, or waited for.
+/// Lives of a loader with random ends: the loop breaks off, stops or throws, or the loader is
+/// destroyed, while shards are fetched, evicted, or waited for.
 class RemoteExits : public RemoteLoaderTest {
  protected:
   std::uint64_t below(std::uint64_t n) { return random_() % n; }
   bool percent(std::uint64_t chance) { return below(100) < chance; }
 
-  /// Room for all shards, or for two or three of them; not always a fresh one.
+  /// Returns data with a cache for all shards, or for two or three of them. The cache may have been
+  /// used before.
   const Dataset& any_data() {
     if (!data_ || percent(20)) data_ = open(true, shard_bytes_ * (percent(30) ? 10 : 2 + below(2)));
     return *data_;

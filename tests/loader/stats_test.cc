@@ -227,7 +227,7 @@ TEST(LoaderStatsTest, TheSlowestSampleIsNamed) {
         "slow", DType::kUInt8, {1}, [&](const Sample& sample, const Hash128&, columns::Row& row) {
           row.values<std::uint8_t>()[0] = 0;
           if (sample.key() != "s00011") return;
-          // The last one takes longer than all before.
+          // The last sample takes longer than all samples before.
           const auto slowest = loader->stats().slowest_time + milliseconds(20);
           const auto end = std::chrono::steady_clock::now() + slowest;
           while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
@@ -256,7 +256,7 @@ TEST(LoaderStatsTest, BatchesThatWereReadyAreTold) {
                                          });
   Loader loader(data, {.columns = {counted}, .batch_size = 8, .threads = 1, .prefetch = 3});
   for (int batches = 0; loader.next(); ++batches) {
-    // All that may be made ahead has its rows; the last of them may still be collated.
+    // All batches that may be made ahead have their rows. The last of them may not be collated yet.
     const int ahead = std::min(40, 8 * (batches + 4));
     while (made < ahead) std::this_thread::yield();
   }
@@ -274,7 +274,7 @@ TEST(LoaderStatsTest, TheFirstNextOfAnEpochWaitsForItsThreads) {
     Loader loader(data, {.columns = {columns::key()}, .batch_size = 4, .threads = threads});
     for (auto epoch : loader.epochs(3)) {
       const Loader::Stats before = loader.stats();
-      // Also where a thread has made the batch before next() looks.
+      // Also counts batches that a thread has made before next() is called.
       for (const Batch& batch : epoch) {
         EXPECT_EQ(batch.size(), 4u);
         const Loader::Stats stats = loader.stats();
@@ -364,15 +364,15 @@ TEST(LoaderEventsTest, RowsAndWaitsAreKeptTheLastOnes) {
   }
 }
 
-// -------------------------------------------------------------------------------- what is forgiven
+// ------------------------------------------------------------------------ tolerated damage
 
-/// A JPEG without its end; all rows are there, but for the last some.
+/// Returns a truncated JPEG: only part of the last row is missing.
 std::string jpeg_that_ends_early(unsigned seed) {
   const std::string jpeg = test::encode_jpeg(test::test_picture(40, 30, seed));
   return jpeg.substr(0, jpeg.size() - 40) + "\xFF\xD9";
 }
 
-/// A JPEG with restart markers out of order.
+/// Returns a JPEG whose restart markers are out of order.
 std::string jpeg_with_wrong_markers() {
   std::string jpeg = test::encode_jpeg_as(test::test_picture(200, 200), {.restart_interval = 1});
   const std::size_t scan = jpeg.find("\xFF\xDA");

@@ -14,7 +14,7 @@
 
 namespace shardwise::test {
 
-/// Ranks of one process, each with a thread.
+/// Ranks in one process, each with a thread.
 class ThreadRanks {
  public:
   explicit ThreadRanks(std::uint64_t world_size)
@@ -59,7 +59,7 @@ class ThreadRanks {
   std::vector<std::int64_t> sums_;
 };
 
-/// Runs `work(rank)` on a thread for each rank.
+/// Runs `work(rank)` for each rank, on one thread each.
 template <class Work>
 void on_ranks(std::uint64_t world_size, const Work& work) {
   std::vector<std::thread> threads;

@@ -39,7 +39,7 @@ Picture noise(std::size_t height, std::size_t width, unsigned seed = 1) {
   return picture;
 }
 
-/// What becomes of a picture, as values of the transform's type.
+/// Returns the transformed picture, as values of the transform's type.
 template <class Value>
 std::vector<Value> transformed(const ImageTransformer& transformer, const Picture& picture,
                                const Hash128& key, ImagePlan* plan_out = nullptr) {
@@ -61,7 +61,7 @@ std::vector<std::size_t> pair_of(const ImageTransform::Size& size) {
   return {size.height, size.width};
 }
 
-/// Draws transforms, with what tests/loader/read_transform.py takes.
+/// Draws transforms. Also gives them in the form that tests/loader/read_transform.py reads.
 class RandomTransforms {
  public:
   explicit RandomTransforms(unsigned seed) : random_(seed) {}
@@ -238,7 +238,7 @@ TEST(TransformTest, AProgramWrittenFromThePageGetsTheSameImages) {
   EXPECT_GT(num_erased, 20U);
 }
 
-// docs/formats/transforms.md, version 1.
+// Version 1 of docs/formats/transforms.md.
 TEST(TransformTest, TheNumbersOnThePageAreThoseOfTheLibrary) {
   const std::string page = test::read_file(test::source_dir() + "/docs/formats/transforms.md");
   EXPECT_THAT(page, testing::StartsWith("# Transforms of images, version 1\n"));
@@ -248,7 +248,7 @@ TEST(TransformTest, TheNumbersOnThePageAreThoseOfTheLibrary) {
   EXPECT_THAT(page, HasSubstr("operation 1 draws the words " + words + "."));
 }
 
-// docs/formats/transforms.md, version 1. These never change.
+// Version 1 of docs/formats/transforms.md. These plans must never change.
 TEST(TransformTest, PlansOfVersionOneStayAsTheyAre) {
   const ImageTransformer transformer(
       {.random_resized_crop = {{.size = {224, 224}}},
@@ -341,7 +341,7 @@ TEST(TransformTest, CropsAreOfEveryAreaAndShapeInTheRange) {
     area += height * width / 1e6;
     log_ratio += std::log(width / height);
   }
-  // Areas near 1 fit with few shapes, so the mean lies below that of [0.08, 1].
+  // An area near 1 fits with few aspect ratios, so the mean is below that of [0.08, 1].
   EXPECT_NEAR(area / kDraws, 0.49, 0.02);
   EXPECT_NEAR(log_ratio / kDraws, 0, 0.01);
 }
@@ -375,7 +375,7 @@ TEST(TransformTest, JitterComesInEveryOrder) {
 }
 
 TEST(SampleRandomTest, NumbersBelowABoundAreEquallyLikely) {
-  // A bound of 3/4 of 2^64: without the rejection, two thirds would come below its half.
+  // A bound of 3/4 of 2^64: without rejection, two thirds of the numbers would be below half of it.
   const std::uint64_t bound = std::uint64_t{3} << 62;
   int num_below_half = 0;
   int num_third = 0;

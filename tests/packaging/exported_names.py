@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Holds what shared libraries of ours export to the public headers.
+"""Compares the names that our shared libraries export with the public headers.
 
     exported_names.py INCLUDE-FOLDER LIBRARY...
 
-Each exported name of the namespace shardwise is declared in a public header, or lies in
-shardwise::detail (shardwise::libtorch::detail), which is for the library itself."""
+Each exported name of the namespace shardwise must be declared in a public header, or be in
+shardwise::detail or shardwise::libtorch::detail, which are for the library itself."""
 
 import os
 import re
@@ -25,7 +25,8 @@ def public_words(folder):
 
 
 def first_own_name(symbol):
-    """The name in shardwise that a demangled symbol is of; None if it is of another namespace."""
+    """Returns the first name after shardwise:: in a demangled symbol. Returns None for other
+    namespaces."""
     symbol = re.sub(r"^(?:vtable|typeinfo|typeinfo name|guard variable|VTT) for ", "", symbol)
     arguments = symbol.find("(")
     name = NAME.search(symbol)

@@ -1,4 +1,4 @@
-"""What the tests of the Python package share."""
+"""Shared by the tests of the Python package."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shardwise import ranks
 
 
 def write_tar(path: Path, members: Iterable[tuple[str, bytes]], **options: Any) -> Path:
-    """A tar with these members; options of tarfile.open()."""
+    """Writes a tar with these members. options: for tarfile.open()."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w", **options) as tar:
         for name, data in members:
@@ -35,13 +35,13 @@ def write_tar(path: Path, members: Iterable[tuple[str, bytes]], **options: Any) 
 
 
 def write_shard(path: Path, samples: list[tuple[str, dict[str, bytes]]]) -> Path:
-    """A shard with these samples: key, and bytes by field."""
+    """Writes a shard with these samples: key, and bytes by field."""
     members = [(f"{key}.{name}", data) for key, fields in samples for name, data in fields.items()]
     return write_tar(path, members)
 
 
 def plain_samples(first: int, count: int) -> list[tuple[str, dict[str, bytes]]]:
-    """Samples whose bytes tell their number."""
+    """Returns samples whose fields contain their number."""
     return [
         (f"{i:06}", {"bin": bytes([i % 256]) * (i % 50 + 1), "cls": str(i).encode()})
         for i in range(first, first + count)
@@ -49,7 +49,7 @@ def plain_samples(first: int, count: int) -> list[tuple[str, dict[str, bytes]]]:
 
 
 def write_shards(folder: Path, lengths: list[int]) -> list[Path]:
-    """Shards of these lengths, whose samples are numbered through."""
+    """Writes shards with these numbers of samples, which are numbered through all shards."""
     paths, first = [], 0
     for number, length in enumerate(lengths):
         path = folder / f"train-{number:06}.tar"
@@ -59,13 +59,14 @@ def write_shards(folder: Path, lengths: list[int]) -> list[Path]:
 
 
 def in_threads(work: Callable[[Any], Any], arguments: Sequence[Any]) -> list[Any]:
-    """What a function gives for each argument, in a thread each; or raises for one of them."""
+    """Calls a function for each argument, on one thread each. Returns the results, or raises an
+    error."""
     with ThreadPoolExecutor(len(arguments)) as threads:
         return list(threads.map(work, arguments))
 
 
 class FakeRanks:
-    """Ranks of one process, each with a thread: a sum that waits for all of them."""
+    """Ranks in one process, each with a thread. The sum over the ranks waits for all of them."""
 
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size
@@ -83,7 +84,7 @@ class FakeRanks:
         return ranks.Reducer(rank, self.world_size, all_reduce_sum)
 
     def run(self, work: Callable[[ranks.Reducer], Any]) -> list[Any]:
-        """What `work` gives for each rank; what it raises in one of them."""
+        """Returns the results of `work` by rank. Raises the error of a rank."""
         raised: list[BaseException] = []
 
         def one(rank: int) -> Any:
@@ -101,7 +102,7 @@ class FakeRanks:
 
 
 class FileHandler(http.server.SimpleHTTPRequestHandler):
-    """Gives files, and says nothing of it."""
+    """Serves files without logging."""
 
     site: FileServer
 
@@ -114,7 +115,7 @@ class FileHandler(http.server.SimpleHTTPRequestHandler):
 
 
 class RangeHandler(FileHandler):
-    """Gives parts of files, too."""
+    """Also serves ranges of files."""
 
     protocol_version = "HTTP/1.1"
 
@@ -145,7 +146,7 @@ class RangeHandler(FileHandler):
 
 
 class FileServer:
-    """Serves a folder on localhost, as a context; by https with a context of TLS."""
+    """A context that serves a folder on localhost; by https if it gets a TLS context."""
 
     def __init__(
         self,
@@ -183,7 +184,8 @@ ds = shardwise.open(sys.argv[1])
 
 
 def python_path(*folders: Path) -> str:
-    """PYTHONPATH of a process that finds modules in these folders and where this one does."""
+    """Returns the PYTHONPATH of a process that imports from these folders, and from where this
+    process does."""
     package = Path(shardwise.__file__).parents[1]
     return os.pathsep.join([*map(str, folders), str(package), *sys.path[1:]])
 
@@ -191,7 +193,7 @@ def python_path(*folders: Path) -> str:
 def run_python(
     arguments: list[str], *folders: Path, cwd: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs Python in a process of its own, which also finds modules in these folders."""
+    """Runs Python in a new process that can also import from these folders."""
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,
@@ -204,7 +206,7 @@ def run_python(
 
 @pytest.fixture
 def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The PROGRAM of the test's file, in a folder of its own."""
+    """Writes the test file's PROGRAM into a separate folder. Returns its path."""
     (tmp_path / "programs").mkdir()
     path = tmp_path / "programs" / "script.py"
     path.write_text(request.module.PROGRAM)
@@ -212,7 +214,7 @@ def program(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def run_script(index: Path, script: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a process of its own. It ends long before the limit, or hangs for ever."""
+    """Runs a script in a new process. It ends long before the timeout, unless it hangs."""
     return subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", BEGIN + script, str(index)],
         capture_output=True,
@@ -223,8 +225,8 @@ def run_script(index: Path, script: str) -> subprocess.CompletedProcess[str]:
 
 
 def assert_ends(index: Path, script: str, output: str = "", may_leak: bool = False) -> None:
-    """Runs a script, which has to end by itself. may_leak: threads that the end of the interpreter
-    stops keep what they hold, which nanobind says in builds with tests."""
+    """Runs a script that must end by itself. may_leak: threads that still run at exit keep objects
+    alive, which nanobind reports in builds with tests."""
     done = run_script(index, script)
     assert done.returncode == 0, done.stderr
     assert done.stdout == output
@@ -232,7 +234,7 @@ def assert_ends(index: Path, script: str, output: str = "", may_leak: bool = Fal
     assert [line for line in done.stderr.splitlines() if not line.startswith(leaks)] == []
 
 
-# A picture of 16 x 12, of one colour.
+# A picture of 16 x 12 pixels in one colour.
 JPEG = bytes.fromhex(
     "ffd8ffe000104a46494600010100000100010000ffdb0043001b12141714111b1716171e1c1b2028422b28252528"
     "513a3d3042605565645f555d5b6a7899816a7190735b5d85b586909ea3abadab6780bcc9baa6c799a8aba4ffdb00"
@@ -245,7 +247,7 @@ JPEG = bytes.fromhex(
 
 
 def write_shown_files(folder: Path) -> None:
-    """The files that the pages and the docstrings speak of: 400 samples in four shards."""
+    """Writes the files that pages and docstrings use: 400 samples in four shards."""
     for shard in range(4):
         first = shard * 100
         write_shard(
@@ -270,7 +272,7 @@ def shards(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path, shards: Path) -> Path:
-    """An index over `shards`, with the column cls."""
+    """An index of `shards` with the column cls."""
     path = tmp_path / "train.idx"
     shardwise.index(path, shards, columns=["cls"], threads=0)
     return path
@@ -283,7 +285,7 @@ def ds(index: Path) -> shardwise.Dataset:
 
 @pytest.fixture(scope="session")
 def corpus() -> Path:
-    """The folder of given files; a test that needs it is skipped where there is none."""
+    """The folder of the given files. Skips the test if there is no such folder."""
     folder = Path(os.environ.get("SHARDWISE_CORPUS", Path(__file__).parents[3] / "shared"))
     if not (folder / "corpus").is_dir():
         pytest.skip(f"no corpus at {folder}: set SHARDWISE_CORPUS")

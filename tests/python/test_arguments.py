@@ -1,4 +1,4 @@
-"""What is given wrongly: by type, by value, by a mistake that many make."""
+"""Invalid arguments: wrong types, wrong values, and common mistakes."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_orders_that_are_equal_have_one_hash() -> None:
     assert len(set(orders)) == 2
 
 
-# Whatever takes numbers of samples.
+# All calls that take numbers of samples.
 TAKERS: dict[str, Any] = {
     "[]": lambda ds, numbers: [sample.index for sample in ds[numbers]],
     "select": lambda ds, numbers: [s.index for s in ds.select(numbers)],
@@ -108,7 +108,7 @@ TAKERS: dict[str, Any] = {
     "skip": lambda ds, numbers: Order(skip=numbers),
     "Audit.add": lambda ds, numbers: Audit(Sampler(ds)).add(numbers),
 }
-# Whatever takes one.
+# All calls that take one number of a sample.
 ONE_TAKERS: dict[str, Any] = {
     "[]": lambda ds, number: ds[number],
     "number_in_index": lambda ds, number: ds.number_in_index(number),
@@ -127,7 +127,7 @@ def test_weights_without_an_order_are_refused(ds: shardwise.Dataset, weights: An
 
 
 def masks(size: int) -> dict[str, Any]:
-    """The same mask in all forms in which people have them."""
+    """Returns the same mask in all forms that programs use."""
     mask = np.arange(size) % 2 == 0
     pandas = pytest.importorskip("pandas")
     torch = pytest.importorskip("torch")
@@ -250,7 +250,8 @@ def test_a_part_is_a_number_and_how_many_there_are(tmp_path: Path, shards: Path)
 def test_a_tilde_is_the_home_folder(
     tmp_path: Path, shards: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leading ~ that stands alone or before a slash, in whatever names a file; ~name is a file."""
+    """A leading ~ is the home folder if it is alone or before a slash, in all names of files; ~name
+    is a file."""
     home = tmp_path / "home"
     work = tmp_path / "work"
     home.mkdir()

@@ -113,7 +113,7 @@ def test_threads_go_through_ranges_of_their_own(ds: shardwise.Dataset) -> None:
 
 def test_a_sample_has_what_a_mapping_has(ds: shardwise.Dataset) -> None:
     sample = ds[7]
-    assert not isinstance(sample, Mapping)  # or torch takes it apart
+    assert not isinstance(sample, Mapping)  # torch would collate a Mapping by its keys
     assert "bin" in sample
     assert "jpg" not in sample
     assert 7 not in sample
@@ -142,7 +142,7 @@ def test_views_are_read_only_and_keep_the_shard(index: Path) -> None:
     with pytest.raises(ValueError):
         array.setflags(write=True)
     part = view[1:3]
-    for i in range(len(ds)):  # evicts
+    for i in range(len(ds)):  # this evicts the shard
         ds[i]
     del ds
     gc.collect()
@@ -320,10 +320,10 @@ def test_a_column_without_a_value_is_warned_of(
         ) as sink:
             sink.write({"__key__": "a", "txt": "x"})
     recwarn.clear()
-    shardwise.open(shards, columns=names, index_directory=tmp_path / "kept")  # built before
+    shardwise.open(shards, columns=names, index_directory=tmp_path / "kept")  # builds the index
     shardwise.index(tmp_path / "y.idx", shards, columns=["cls"])
     parts = [str(tmp_path / f"part-{i}.idx") for i in (1, 2)]
-    for i, part in enumerate(parts, 1):  # another may have values
+    for i, part in enumerate(parts, 1):  # another part may have values
         shardwise.index(part, shards, columns=names, part=(i, 2))
     assert not recwarn.list
     with pytest.warns(UserWarning, match="'typo'"):
@@ -418,7 +418,7 @@ def test_pickles_of_an_updated_index_have_the_new_shards(
     index = tmp_path / "x.idx"
 
     def replace(text: bytes) -> None:
-        """Replaces the shard by one with the same fingerprint."""
+        """Replaces the shard by another one with the same fingerprint."""
         write_shard(tmp_path / "new", [("0", {"txt": text})]).rename(tmp_path / "s.tar")
         if index.exists():
             shardwise.update(index)
@@ -438,7 +438,7 @@ def test_pickles_of_an_updated_index_have_the_new_shards(
     assert copy.deepcopy(shardwise.open(index))[0].bytes("txt") == b"new!"
     assert pickle.loads(pickle.dumps(shardwise.open(index)[0])).bytes("txt") == b"new!"
 
-    # An update between the opening of the index and the look at its file.
+    # Simulate an update between opening the index and reading its file's state.
     references.forget()
     texts = [b"last"]
 
@@ -520,7 +520,7 @@ def test_a_forked_child_goes_on(ds: shardwise.Dataset) -> None:
 
 
 def test_chains_of_lifetimes(index: Path) -> None:
-    """Random operations against what the bytes must be, with objects dropped at random."""
+    """Compares random operations with the expected bytes. Drops objects at random."""
     chains = int(os.environ.get("SHARDWISE_CHAINS", "20000"))
     rng = random.Random(5)
     expected = dict(enumerate(fields for _, fields in plain_samples(0, 103)))

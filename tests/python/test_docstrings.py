@@ -1,4 +1,4 @@
-"""The examples in the docstrings: each class's and function's run one after another."""
+"""Runs the examples in the docstrings, one class or function after another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
 
 
 def documented() -> Iterator[tuple[str, object]]:
-    """All that is public, by name; what a class has comes as its own."""
+    """Returns all public objects by name. Inherited members do not count as a class's own."""
     modules = {name: getattr(shardwise, name) for name in shardwise.__all__}
     for name, thing in modules.items():
         yield name, thing
@@ -30,7 +30,7 @@ def documented() -> Iterator[tuple[str, object]]:
 
 
 def examples_of(thing: object) -> Iterator[str]:
-    """Its docstring, and those of its members in the order of the file."""
+    """Returns the object's docstring, and those of its members in the order of the file."""
     yield inspect.getdoc(thing) or ""
     if inspect.isclass(thing):
         for name, member in vars(thing).items():

@@ -1,4 +1,4 @@
-"""Errors: their classes, texts, and way through pickles; Ctrl-C."""
+"""Errors: classes, texts, pickling; Ctrl-C."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_index_keeps_what_it_was_built_with(tmp_path: Path) -> None:
     shardwise.index(path, shard, columns=["cls"], hashes=True)
     assert shardwise.index(path, shard).shards_reused == 1
     assert shardwise.open(path).columns == ["cls"]
-    assert shardwise.verify(path, full=True) == []  # it has hashes
+    assert shardwise.verify(path, full=True) == []  # the index has hashes
     shardwise.index(path, shard, columns=["txt"])
     assert shardwise.open(path).columns == ["txt"]
     shardwise.index(path, shard, forget=True)
@@ -119,7 +119,7 @@ def test_what_a_callback_raises_ends_the_build(tmp_path: Path, shards: Path) -> 
 
 
 def test_interrupt_ends_what_waits(tmp_path: Path) -> None:
-    """A server that never answers: Ctrl-C ends the wait for it."""
+    """The server never answers. Ctrl-C ends the wait for it."""
     code = """
 import os, signal, socket, sys, threading, time, shardwise
 server = socket.create_server(("127.0.0.1", 0))
@@ -280,7 +280,8 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
 
 
 def test_advice_is_for_the_call_that_can_take_it(tmp_path: Path) -> None:
-    """open() indexes at first use, and has no options of index()."""
+    """open() builds an index at first use, but lacks some options of index(), which its advice must
+    not name."""
     write_tar(tmp_path / "a.tar", [("README", b"")])
     with pytest.raises(errors.CorruptShard, match=r'shardwise.index\(on_bad={"no_field": "skip"}\)'):
         shardwise.open(tmp_path / "a.tar")
@@ -305,7 +306,8 @@ def test_a_condition_that_cannot_be_used_is_named_in_words_of_python(
 
 
 def _spellings() -> list[str]:
-    """How errors name options and calls in Python: the last column of the library's list."""
+    """Returns how errors name options and calls in Python: the last column of the library's
+    list."""
     text = (Path(__file__).parents[2] / "src/base/spelling.h").read_text()
     text = text.partition("kSpellings =")[2].partition("\n});")[0]
     string = r'"((?:[^"\\]|\\.)*)"'
@@ -317,7 +319,7 @@ def _spellings() -> list[str]:
     return sorted({name.replace('\\"', '"') for name in spellings} - {""})
 
 
-# Which calls take an argument that is named alone.
+# Calls whose arguments an error may name without the call.
 _CALLS = [
     shardwise.open, shardwise.index, shardwise.ShardCache, shardwise.ShardWriter, shardwise.Sampler,
     shardwise.Loader, transforms.ImageTransform,
@@ -327,13 +329,13 @@ _CALLS = [
 def _parameters(call: Any) -> set[str]:
     try:
         return set(inspect.signature(call).parameters)
-    except (TypeError, ValueError):  # of the extension: its first line
+    except (TypeError, ValueError):  # an extension's class: parse the first line of its docstring
         return set(re.findall(r"(\w+):", (call.__init__.__doc__ or "").partition(") ->")[0]))
 
 
 @pytest.mark.parametrize("spelling", _spellings())
 def test_what_errors_advise_is_there(spelling: str) -> None:
-    if spelling.startswith("`shardwise "):  # the command comes with the package
+    if spelling.startswith("`shardwise "):  # the package includes the command
         return
     if spelling.startswith("ShardCache: "):
         assert set(spelling[12:].split(", ")) <= _parameters(shardwise.ShardCache)

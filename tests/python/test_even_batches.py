@@ -1,4 +1,4 @@
-"""Batches that are even over the ranks, states of iterators, and ranks of launchers."""
+"""Equal numbers of batches on all ranks, states of iterators, and the ranks of launchers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_even_batches_repeat_nothing_and_leave_nothing_out() -> None:
 
 
 def test_with_drop_last_all_ranks_stop_at_the_same_batch() -> None:
-    for rank in range(2):  # 20 samples, and 19
+    for rank in range(2):  # the ranks have 20 and 19 samples
         lists = sampler(rank, 2, samples=39).batches(10, drop_last=True, even=True)
         assert [len(batch) for batch in lists] == [10]
         assert lists.at_end

@@ -1,4 +1,4 @@
-"""How shards are fetched: who asks, and where they are today."""
+"""How shards are fetched: with which credentials, and from which URLs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shardwise.errors import FetchError, InvalidArgument, NotFound, Unsupported
 
 
 class Asking(FileHandler):
-    """Gives files to whoever sends the token."""
+    """Serves files to clients that send the token."""
 
     def send_head(self) -> Any:
         if self.headers["Authorization"] == "Bearer sesame":
@@ -98,7 +98,7 @@ def test_signed_urls_are_fetched_as_they_are_and_not_kept(server: FileServer, tm
     assert again_there[4].key == data[4].key
     other = shardwise.open(signed(4), index_directory=tmp_path / "kept", cache=tmp_path / "b")
     assert other[4].key == data[4].key
-    assert other.path == data.path  # one index, however it is signed
+    assert other.path == data.path  # URLs with other signatures have the same index
 
     data = shardwise.open(index, cache=tmp_path / "c")
     assert data.shards[0].path == plain
@@ -135,9 +135,9 @@ def test_another_process_fetches_as_this_one_does(server: FileServer, tmp_path: 
         [sys.executable, "-c", AGAIN, str(tmp_path / "data.pickle")], capture_output=True, text=True
     )
     assert again.stdout == "True\n", again.stderr
-    # Of one directory and budget, but asking for nothing: it is not the other one.
+    # A cache with the same directory and budget, but without a resolve function, is another object.
     plain = shardwise.open(index, cache=str(tmp_path / "cache"))
-    assert plain[4].key == data[4].key  # it is there already
+    assert plain[4].key == data[4].key  # the shard is already cached
     assert pickle.loads(pickle.dumps(plain))[4].key == data[4].key
 
     other = shardwise.ShardCache(str(tmp_path / "other"), resolve=lambda url: url)
@@ -206,7 +206,8 @@ def test_a_resolver_may_give_what_it_was_given(server: FileServer, tmp_path: Pat
     url = server.url + "/train-000000.tar"
     shardwise.index(tmp_path / "x.idx", url, cache=cache)
     assert asked and set(asked) == {url}
-    # Bytes that are not UTF-8 come as Python has them in paths, and go back as they came.
+    # Bytes that are not UTF-8 become surrogates, as in Python's paths, and are restored when passed
+    # back.
     with pytest.raises(NotFound, match="b%FF.tar|b\\\\xff.tar"):
         shardwise.index(tmp_path / "y.idx", server.url + "/b%FF.tar", cache=cache)
 
@@ -292,7 +293,7 @@ def test_options_that_cannot_be_meant_are_refused(tmp_path: Path) -> None:
 
 
 class SmallCache:
-    """Eight shards of 20 samples behind a server, and caches that hold some of them."""
+    """Eight shards of 20 samples behind a server, and caches for only some of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -394,7 +395,7 @@ def test_the_samplers_of_torch_warn_once_of_a_small_cache(small: SmallCache) -> 
             sampler.set_epoch(epoch)
             for batch in DataLoader(data, batch_size=8, sampler=sampler):  # type: ignore[arg-type]
                 assert len(batch["__key__"]) == 8
-    assert len(told) == 1  # and none of the reads
+    assert len(told) == 1  # the reads cause no further warning
     with pytest.warns(UserWarning, match="choose a smaller window"):
         iter(BatchSampler(ShardedSampler(data, window=8), 8))
     with warnings.catch_warnings():

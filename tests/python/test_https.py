@@ -1,4 +1,4 @@
-"""Whose certificates https trusts: a server with a certificate of an authority of its own."""
+"""Which certificates https trusts: the server's certificate is from a private authority."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shardwise.errors import FetchError
 
 VARIABLES = ("CURL_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
-# An OpenSSL that reads this has no cipher.
+# With these settings OpenSSL would have no ciphers.
 OTHER_MACHINES_SETTINGS = """
 openssl_conf = start
 [start]
@@ -44,7 +44,7 @@ class Server(NamedTuple):
 
 
 def certified(folder: Path) -> ssl.SSLContext:
-    """What a server on localhost has, of an authority of its own: its files are in the folder."""
+    """Makes the files of a server on localhost, with a certificate from a private authority."""
     key, request = folder / "server.key", folder / "server.csr"
     names = folder / "names.txt"
     names.write_text("subjectAltName = DNS:localhost\n")
@@ -140,6 +140,6 @@ def test_a_libcurl_that_is_brought_along_reads_no_settings_of_the_machines_opens
 
 
 def needed_libraries(library: bytes) -> bytes:
-    """The names of libraries in an ELF file, as far as they have a version: b"libcurl.so.4"."""
+    """Returns the names of versioned libraries in an ELF file, e.g. b"libcurl.so.4"."""
     words = library.split(b"\0")
     return b" ".join(word for word in words if word.startswith(b"lib") and b".so." in word)

@@ -29,7 +29,7 @@ def samples_of(loader: Loader) -> list[int]:
 
 @pytest.fixture
 def rich(tmp_path: Path) -> shardwise.Dataset:
-    """37 samples with a field of every kind."""
+    """37 samples with fields of every kind."""
     import io
     import json
 
@@ -185,7 +185,7 @@ def test_an_epoch_that_was_gone_on_with_is_whole_behind_its_end(ds: shardwise.Da
         pass
     state = loader.state_dict()
     loader.load_state_dict(state)
-    next(iter(loader))  # a look at a batch
+    next(iter(loader))  # peek at a batch
     loader.set_epoch(0)
     assert len(samples_of(loader)) == 103 - 40
     loader.set_epoch(0)
@@ -235,7 +235,7 @@ def test_the_length_counts_what_was_taken_before_a_resume(ds: shardwise.Dataset)
         return Loader(ds, columns=[columns.key()], batch_size=batch_size)
 
     state: dict[str, Any] = {}
-    for taken in (0, 4, 7):  # one run after another, in one epoch
+    for taken in (0, 4, 7):  # several runs, one after another, in one epoch
         loader = make()
         if state:
             loader.load_state_dict(state)
@@ -248,14 +248,14 @@ def test_the_length_counts_what_was_taken_before_a_resume(ds: shardwise.Dataset)
     other.load_state_dict(state)
     assert (len(other), other.steps) == (7 + 1, 1)
     other.next()
-    state = other.state_dict()  # at the end of the epoch it stands at the next one
+    state = other.state_dict()  # at the end of an epoch, a state is the beginning of the next
     assert state["batches"] == 0
     loader.load_state_dict(state)
     assert (loader.epoch, len(loader)) == (1, 11)
     loader.set_epoch(0)
     assert len(loader) == 11
     loader.next()
-    del (state := loader.state_dict())["batches"]  # as an earlier version made it
+    del (state := loader.state_dict())["batches"]  # as in states of an earlier version
     loader.load_state_dict(state)
     assert len(loader) == loader.steps == 10
 
@@ -706,7 +706,8 @@ def taken(loader: Loader, most: int = 1000) -> list[int]:
 
 @THREADS
 def test_an_evaluation_begins_anew_with_each_loop(ds: shardwise.Dataset, threads: int) -> None:
-    """As Lightning's sanity check takes two batches, and the first validation wants all."""
+    """Lightning's sanity check takes two batches. The first validation must then get all
+    batches."""
     made: dict[str, Any] = {"columns": [columns.integer("cls")], "batch_size": 10}
     evaluation = Loader(ds, **made, order=Order("sequential"), threads=threads)
     assert taken(evaluation, 2) == list(range(20))
@@ -753,15 +754,15 @@ def test_a_batch_that_a_loop_goes_on_behind_is_not_lost_silently(ds: shardwise.D
         rest = taken(loader, 4)
     assert seen[0].filename == __file__
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # once is enough
+        warnings.simplefilter("error")  # no second warning
         assert sorted(peeked + rest + taken(loader)) == list(range(103))
         loader.set_epoch(5)
         taken(loader)
-        assert len(taken(loader)) == 103  # the next epoch
+        assert len(taken(loader)) == 103  # this loop reads the next epoch
         for epoch in loader.epochs(9):
             for _ in epoch:
                 break
-            for _ in epoch:  # an epoch's range says that it goes on
+            for _ in epoch:  # epochs() continues explicitly: no warning
                 pass
 
 
@@ -769,7 +770,8 @@ def test_a_batch_that_a_loop_goes_on_behind_is_not_lost_silently(ds: shardwise.D
 def test_a_loop_beside_one_that_is_not_at_its_end_is_warned_of(
     ds: shardwise.Dataset, threads: int
 ) -> None:
-    """As Lightning's sanity check, whose iterator lives while the first validation begins."""
+    """As in Lightning's sanity check, whose iterator still exists when the first validation
+    begins."""
     made: dict[str, Any] = {"columns": [columns.integer("cls")], "batch_size": 10, "threads": threads}
     loader = Loader(ds, **made, order=Order(seed=1))
     alive = iter(loader)
@@ -842,7 +844,8 @@ def test_an_option_of_a_dataloader_names_what_a_loader_has(
 
 @pytest.mark.parametrize("tail", ["drop", "pad"])
 def test_with_a_tail_no_rank_has_an_empty_or_smaller_batch(tail: str) -> None:
-    """What python-loader.md says of tail: every rank has as many samples in each step."""
+    """As python-loader.md says about tail: every rank has the same number of samples in each
+    step."""
     empty = 0
     for samples, world_size, batch_size in itertools.product(range(3, 30), (2, 3), (1, 2, 4)):
         def sizes_of(kind: str) -> list[list[int]]:

@@ -403,7 +403,7 @@ def test_arrays_outlive_batch_and_loader_and_may_be_written_to(ds: shardwise.Dat
     kept = arrays()
     gc.collect()
     for _ in range(3):
-        arrays()  # would take the memory, if it were free
+        arrays()  # would reuse the memory if it were free
     for labels, ragged, numbers in kept:
         assert labels.tolist() == numbers
         assert [bytes(row) for row in ragged] == [bytes([n % 256]) * (n % 50 + 1) for n in numbers]
@@ -490,7 +490,7 @@ def test_cycles_are_collected(ds: shardwise.Dataset, threads: int) -> None:
             batch_size=2,
             threads=threads,
         )
-        holder.loader.next()  # its threads are in the function while it is collected
+        holder.loader.next()  # a thread runs the function while the object is collected
         return weakref.ref(holder)
 
     for _ in range(5):
@@ -514,7 +514,7 @@ def test_dropping_a_loader_waits_for_functions_that_run(ds: shardwise.Dataset) -
     loader.start()
     running.wait()
     threading.Timer(0.05, go.set).start()
-    del loader  # gives up the GIL, which the function needs to end
+    del loader  # must release the GIL, which the function needs to end
     assert done
 
 
@@ -573,7 +573,7 @@ def test_memory_that_is_too_small_or_elsewhere_is_refused(ds: shardwise.Dataset)
         def __init__(self, num_bytes: int, device: str = "cpu", address: int | None = None) -> None:
             self.bytes = np.zeros(num_bytes + 64, np.uint8)
             self.nbytes = num_bytes
-            self.device = types.SimpleNamespace(type=device)  # as of torch.Tensor
+            self.device = types.SimpleNamespace(type=device)  # like torch.Tensor's
             self.address = address
 
         def data_ptr(self) -> int:
@@ -597,7 +597,7 @@ def test_locked_functions_run_one_at_a_time(ds: shardwise.Dataset) -> None:
     def make(sample: shardwise.Sample, random: int) -> int:
         inside.append(sample.index)
         for _ in range(20):
-            time.sleep(0)  # gives the GIL away, as a transform does
+            time.sleep(0)  # releases the GIL, as a transform may
             most[0] = max(most[0], len(inside))
         inside.remove(sample.index)
         return sample.index
@@ -619,10 +619,10 @@ def test_locked_functions_run_one_at_a_time(ds: shardwise.Dataset) -> None:
 def test_a_shared_generator_gives_each_sample_its_numbers_under_the_lock(
     ds: shardwise.Dataset,
 ) -> None:
-    shared = [0]  # as torch's global generator: what draws takes from what was seeded last
+    shared = [0]  # like torch's global generator: draws depend on the last seed
 
     def draw() -> int:
-        time.sleep(0)  # gives the GIL away, as a transform does
+        time.sleep(0)  # releases the GIL, as a transform may
         shared[0] = (shared[0] * 6364136223846793005 + 1442695040888963407) % 2**64
         return shared[0] >> 33
 

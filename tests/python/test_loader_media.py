@@ -44,14 +44,14 @@ def dataset(folder: Path, samples: list[tuple[str, dict[str, bytes]]]) -> shardw
 
 @pytest.fixture
 def pictures(tmp_path: Path, media: Path) -> shardwise.Dataset:
-    """Twelve times the same picture, as PPM and JPEG."""
+    """The same picture twelve times, as PPM and as JPEG."""
     fields = {kind: (media / f"testorig.{kind}").read_bytes() for kind in ("ppm", "jpg")}
     return dataset(tmp_path, [(f"k{i}", fields) for i in range(12)])
 
 
 @pytest.fixture
 def pixels(media: Path) -> np.ndarray[Any, Any]:
-    """The picture, read from its PPM: [H, W, 3]."""
+    """The picture's pixels from its PPM: [H, W, 3]."""
     data = (media / "testorig.ppm").read_bytes()
     magic, width, height, most = data.split(maxsplit=4)[:4]
     assert magic == b"P6" and most == b"255"

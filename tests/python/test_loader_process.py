@@ -303,5 +303,5 @@ def test_other_threads_run_while_a_batch_is_waited_for(ds: shardwise.Dataset) ->
         batch_size=4,
         threads=1,
     )
-    threading.Timer(0.05, go.set).start()  # never runs, if the GIL is held
+    threading.Timer(0.05, go.set).start()  # never runs if the GIL is not released
     assert loader.next() is not None

@@ -160,7 +160,7 @@ def test_a_loader_made_before_the_process_group_is_refused(
 
 
 class Batches(torch.utils.data.IterableDataset[list[int]]):
-    """A loader as people put it into a DataLoader."""
+    """A loader in the form in which users put it into a DataLoader."""
 
     def __init__(self, ds: shardwise.Dataset, **options: object) -> None:
         self.loader = Loader(ds, columns=[columns.integer("cls")], threads=0, **options)

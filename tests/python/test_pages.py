@@ -1,7 +1,7 @@
-"""The Python of the pages: each page's blocks run one after another, on shards as they name them.
+"""Runs the Python code of the pages: each page's blocks one after another, with shards of the names
+in the pages.
 
-README.md and start.md begin with nothing: they run in an empty folder, the shell commands of start.md included.
-"""
+README.md and start.md run in an empty folder, and start.md with its shell commands. """
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
 
 
 def run_all(page: Path, folder: Path) -> None:
-    """Runs the blocks of Python in one process, and those of shell commands (of docs/) between them."""
-    beside = Path(shardwise.__file__).parents[2] / "bin"  # of a build folder
+    """Runs the Python blocks in one process. Runs shell commands (of docs/) between them."""
+    beside = Path(shardwise.__file__).parents[2] / "bin"  # for a package in a build folder
     path = os.pathsep.join([str(beside), os.environ["PATH"]])
     languages = "python|sh" if page.parent.name == "docs" else "python"
     if "sh" in languages and shutil.which("shardwise", path=path) is None:

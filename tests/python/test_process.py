@@ -1,4 +1,4 @@
-"""A dataset and its process: threads at the end of the interpreter, Ctrl-C."""
+"""A dataset and its process: threads at exit, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -71,8 +71,9 @@ print(len(ds.where("cls >= 0")))
     assert_ends(index, script, "interrupted\n103\n")
 
 
-# Calls all there is of each class of the extension with an object whose __init__() has not run, and
-# with what is of another class. A call that ends the process is the last one that is written.
+# Calls all methods of each class of the extension with an object whose __init__() has not run, and
+# with an object of another class. Prints each call before it, so that the last one printed is one
+# that crashes.
 WALK = """
 import copy, importlib.util, inspect, operator, pickle, warnings
 warnings.simplefilter("ignore")  # nanobind's, of each such object that a function is given

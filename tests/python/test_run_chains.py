@@ -1,6 +1,6 @@
-"""Chains of runs through one epoch: samplers, batches and loaders, on changing numbers of ranks and
-with batches of changing sizes, each of which goes on where the one before stood. Together they give
-each sample once, and batches that are even are as many on each rank."""
+"""Chains of runs through one epoch: samplers, batches and loaders, with changing numbers of ranks
+and batch sizes. Each run continues at the end of the previous one. Together they deliver
+each sample once. If batches are to be even, each rank gets the same number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shardwise import Loader, Order, Sampler, columns, errors, ranks
 
 
 class Place(NamedTuple):
-    """Where a run has stopped."""
+    """The position at which a run has stopped."""
 
     token: str | None
     own: list[dict[str, Any]]
@@ -72,7 +72,7 @@ class Chain:
         self.place = Place(given[0][1], [], True, True)
 
     def _walks(self, kind: str, world: int, size: int, even: bool) -> list[Any]:
-        """Of each rank what gives batches, and an iterator where its place is."""
+        """Returns for each rank a source of batches, and an iterator at the chain's position."""
         by_token = self.pick.random() < 0.5 if self.place.are_even else False
         token = self.place.token if by_token or not self.place.own else None
         made = []
@@ -103,13 +103,13 @@ class Chain:
     def _state_for(self, rank: int) -> dict[str, Any]:
         if not self.place.are_even:
             return self.place.own[rank]
-        return self.pick.choice(self.place.own)  # as Lightning gives one rank's to all
+        return self.pick.choice(self.place.own)  # Lightning gives one rank's state to all ranks
 
     def _run_walks(self, kind: str, world: int, size: int) -> None:
         even = self.place.are_even and self.pick.random() < 0.7
         try:
             made = self._walks(kind, world, size, even)
-        except errors.InvalidArgument as error:  # one rank would have a batch more
+        except errors.InvalidArgument as error:  # one rank would have one batch more
             assert even and "cannot have the same number of batches" in str(error)
             even, made = False, self._walks(kind, world, size, False)
         taken = [self.pick.randrange(8)] * world

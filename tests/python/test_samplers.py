@@ -104,14 +104,14 @@ def test_a_mixture_is_drawn_from_by_its_weights(ds: shardwise.Dataset) -> None:
     audit = shardwise.Audit(samplers[0])
     audit.add(drawn)
     assert audit.prove(samplers[0]).endswith("drawn from the mixture, as ordered: proven")
-    # The number that a sample was taken by is its own.
+    # A sample's number is the one by which it was requested.
     assert [mixed[n].number for n in (0, 90, 102, -1)] == [0, 90, 102, 102]
     assert pickle.loads(pickle.dumps(mixed[95])).number == 95
     assert mixed[95] == ds[95] and mixed[95].dataset[mixed[95].index] == mixed[95]
     assert ds[95].number == ds[95].index == 95 and ds[90:][5].number == 5
     with pytest.raises(errors.InvalidArgument, match="cannot be mixed in this order: resampled"):
         Sampler(mixed, Order("resampled"))
-    # Without weights it is as one data set, by its shards.
+    # Without weights, the mixture is like one data set with the shards of both.
     plain = Sampler(shardwise.mix([ds[:90], ds[90:]]), Order("sharded"))
     assert plain.is_exact and sorted(plain) == list(range(103))
 
@@ -201,4 +201,4 @@ def test_a_pickled_sampler_may_stand_at_its_end_and_be_of_a_class_of_yours() -> 
 
 
 class Own(Sampler):
-    """A class of a user's."""
+    """A user's class."""

@@ -1,4 +1,4 @@
-"""Writing shards, and reading them again."""
+"""Writing shards and reading them back."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_an_exception_ends_the_writer(tmp_path: Path) -> None:
         with pytest.raises(KeyError), make() as sink:
             sink.write(sample)
             if isinstance(sink, ShardWriter):
-                sink.write(sample)  # of the next shard
+                sink.write(sample)  # begins the next shard
             raise KeyError
         with pytest.raises(errors.InvalidArgument, match="has ended this writer"):
             sink.write(sample)
@@ -318,7 +318,7 @@ class Loud:
 
 MASKED = np.ma.masked_array([1, 2], [False, True])
 
-# By what is lost: field, value, and what the error says.
+# Values that would be lost: field, value, and the error's text.
 LOST: dict[str, tuple[str, Any, str]] = {
     "a mask": ("npy", MASKED, "the array is a masked one"),
     "a mask in a list": ("npy", [MASKED, MASKED], "the array is a masked one"),
@@ -520,7 +520,7 @@ def test_pictures_that_may_have_been_turned_are_refused() -> None:
                     encoded(field, made)
         upright: Any = ImageOps.exif_transpose(photo)
         assert Image.open(io.BytesIO(encoded("png", upright.convert("L")))).size == (16, 32)
-        photo.thumbnail((8, 8))  # in place, and not turned
+        photo.thumbnail((8, 8))  # resizes the image in place, without turning it
         assert Image.open(io.BytesIO(encoded("png", photo))).size == (4, 8)
 
 

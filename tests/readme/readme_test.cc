@@ -1,5 +1,6 @@
-// README.md: its commands name what exists, and it is short. docs/errors.md has every error.
-// tests/docs and tests/python/test_pages.py run the examples, and check links and commands.
+// Tests that the commands in README.md exist, that README.md is short, and that docs/errors.md
+// lists every error. tests/docs and tests/python/test_pages.py run the examples, and check links
+// and commands.
 
 #include "support/support.h"
 

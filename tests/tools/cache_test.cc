@@ -1,4 +1,4 @@
-// `shardwise cache`: what it shows, finds and removes.
+// Tests `shardwise cache`: what it shows, finds and removes.
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// What index, info, ls, cat and verify print when all is well.
+// Tests what index, info, ls, cat and verify print if there is no error.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -90,7 +90,7 @@ TEST(OutputTest, AFullDiskIsAnError) {
                         "(No space left on device); free some space"));
 }
 
-/// A shell leaves "~" as it is behind the = of an option, in a list, and in quotes.
+/// A shell does not expand "~" after the = of an option, in a list, or in quotes.
 TEST(HomeTest, ATildeIsTheHomeFolderWhereverAFileIsNamed) {
   Environment environment;
   const TempDir home, work;
@@ -105,7 +105,7 @@ TEST(HomeTest, ATildeIsTheHomeFolderWhereverAFileIsNamed) {
   const auto sums = [&](std::vector<std::string> arguments) {
     return shardwise_output(std::move(arguments));
   };
-  // In a folder in which nothing may appear.
+  // Run in a folder in which no file may be created.
   fs::create_directory(work / "empty");
   const fs::path before = fs::current_path();
   fs::current_path(work / "empty");
@@ -133,7 +133,7 @@ TEST(HomeTest, ATildeIsTheHomeFolderWhereverAFileIsNamed) {
                            "merged.idx", "packed"}) {
     EXPECT_TRUE(fs::exists(home / made)) << made;
   }
-  // A file's own name is not changed.
+  // A file whose own name begins with ~ is not in the home folder.
   write_file("~name.tar", small_shard(0, 2));
   fs::create_directory("~");
   write_file("~/b.tar", small_shard(0, 1));

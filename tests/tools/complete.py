@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Completes command lines as a person at a terminal does.
+"""Completes command lines as if a person pressed the completion key at a terminal.
 
     complete.py bash|zsh SCRIPT LINE...
 
-An interactive shell reads the completion in SCRIPT; of zsh, the folder that holds it is searched for
-functions. Prints each LINE after the completion key: of bash with all words that are possible, of zsh as
-far as it is unambiguous. A LINE must hold no single quote."""
+Starts an interactive shell that loads the completion in SCRIPT; zsh searches the folder of SCRIPT
+for functions. Prints each LINE after the completion key: for bash with all possible words, for zsh
+up to where it is unambiguous. A LINE must not contain single quotes."""
 
 import os
 import pty
@@ -46,7 +46,7 @@ class Shell:
             pass
 
     def answer(self):
-        """What comes next between << and >>."""
+        """Returns the next text between << and >>."""
         while True:
             found = re.search(r"<<(.*?)>>", self.seen)
             if found:

@@ -1,5 +1,5 @@
-// Every shard of the corpus through the program: index, ls --json and cat against what four other
-// readers say of it.
+// Runs index, ls --json and cat on every shard of the corpus. Compares the results with those of
+// four other readers.
 
 #include <openssl/evp.h>
 

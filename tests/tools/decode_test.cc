@@ -1,4 +1,4 @@
-// `shardwise epoch --decode`: the loader, from the command line.
+// Tests `shardwise epoch --decode`, which runs the loader.
 
 #include <sys/stat.h>
 
@@ -25,7 +25,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-/// What numpy.save() makes of three bytes.
+/// Returns the file that numpy.save() writes for three bytes.
 std::string small_npy() {
   std::string head = "{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }";
   head.resize(118 - 1, ' ');
@@ -34,8 +34,8 @@ std::string small_npy() {
          std::string(1, '\0') + head + "abc";
 }
 
-/// Two shards of ten samples: an image of its own size, a label, and in one of them each an array,
-/// a text, JSON, and bytes.
+/// Two shards of ten samples. Each sample has an image of a different size, and a label. Some have
+/// another field: an array, a text, JSON, or bytes.
 class ImageIndex {
  public:
   explicit ImageIndex(const std::map<int, std::pair<std::string, std::string>>& other_fields = {}) {
@@ -75,7 +75,7 @@ nlohmann::json decoded(const std::string& index, std::vector<std::string> argume
   return nlohmann::json::parse(shardwise_output(std::move(arguments)));
 }
 
-/// Whether the process has a thread of this name.
+/// Returns true if the process has a thread with this name.
 bool has_thread(pid_t pid, const std::string& name) {
   std::error_code gone;
   const std::filesystem::directory_iterator threads("/proc/" + std::to_string(pid) + "/task", gone);
@@ -265,7 +265,7 @@ TEST(EpochDecodeTest, SamplesAreLeftOut) {
   const auto others = decoded(index.path(), {"rgb", "--skip", skip, "--world", "2"});
   EXPECT_EQ(others["samples"], 18);
   EXPECT_THAT(others["proof"].get<std::string>(), HasSubstr("18 samples"));
-  write_file(skip, "0\n");  // the first of the order
+  write_file(skip, "0\n");  // the first sample of the order
   EXPECT_EQ(decoded(index.path(), {"rgb", "--no-shuffle", "--skip", skip})["samples"], 19);
 }
 
@@ -309,7 +309,7 @@ TEST(EpochDecodeTest, OneBadSampleMoreThanAllowedIsAnError) {
   for (const int i : {3, 9, 13}) broken[i] = {"png", "broken"};
   const ImageIndex index(broken);
   const std::string list = index.dir() / "bad.txt";
-  for (const char* world : {"1", "3"}) {  // of all ranks together
+  for (const char* world : {"1", "3"}) {  // the limit is for all ranks together
     std::filesystem::remove(list);
     const Finished finished =
         shardwise({"epoch", "--quiet", index.path(), "--decode", "rgb", "--max-bad", "2", "--world",
@@ -410,7 +410,7 @@ TEST(EpochTraceTest, AFileThatCannotBeWrittenIsAnError) {
 }
 
 TEST(EpochTraceTest, ItIsSaidBeforeTheEpochThatTheFileCannotBeWritten) {
-  // A path that is no index: nothing is opened before.
+  // The path is not an index: the options are checked before anything is opened.
   const auto said = [](const std::string& path) {
     const Finished finished =
         shardwise({"epoch", "--quiet", "/no/index", "--decode", "rgb", "--trace", path});

@@ -1,4 +1,4 @@
-// --dry-run says what would be done, and does nothing.
+// Tests that --dry-run prints what would be done, and does nothing.
 
 #include <filesystem>
 

@@ -1,4 +1,5 @@
-// Each failure exits with 1 and a text that names the thing and the way out; wrong usage with 2.
+// Tests that failures exit with 1 and a text that names the cause and the remedy, and wrong usage
+// with 2.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Runs `shardwise` where no file may be larger than 4 KB.
+/// Runs `shardwise` with a limit of 4 KB on file sizes.
 Finished with_small_files(std::vector<std::string> arguments) {
   std::vector<std::string> all = {"/bin/sh", "-c", "ulimit -f 8 && exec \"$@\"", "sh",
                                   SHARDWISE_PROGRAM};
@@ -22,7 +23,7 @@ Finished with_small_files(std::vector<std::string> arguments) {
   return run(std::move(all));
 }
 
-// faults.md 5: the signal that a large file raises does not end a command without a word.
+// faults.md 5: a command must report the limit. SIGXFSZ must not kill it silently.
 TEST(ErrorsTest, LimitOnTheSizeOfFiles) {
   const TempDir dir;
   write_file(dir / "a.tar", small_shard(0, 1000));
@@ -85,7 +86,7 @@ TEST(ErrorsTest, ShardTruncatedWhileAFieldIsWritten) {
   std::printf("%d of 12 were cut\n", num_cut);
 }
 
-/// Replaces bytes of a file and gives it back its time, so that only its content tells.
+/// Replaces bytes of a file and restores its modification time, so that only the content differs.
 void edit_unnoticed(const std::string& path, std::size_t offset, const std::string& bytes) {
   struct stat before {};
   ASSERT_EQ(::stat(path.c_str(), &before), 0);
@@ -99,7 +100,7 @@ void edit_unnoticed(const std::string& path, std::size_t offset, const std::stri
 
 TEST(ErrorsTest, VerifyFindsHeadersThatWereEditedInPlace) {
   const SmallIndex renamed;
-  edit_unnoticed(renamed.dir() / "b.tar", 1024, "X");  // the name of 3.cls
+  edit_unnoticed(renamed.dir() / "b.tar", 1024, "X");  // in the name of the member 3.cls
   Finished verified = shardwise({"verify", renamed.path(), "--json"});
   EXPECT_EQ(verified.code, 1);
   auto shards = json_lines(verified.out);

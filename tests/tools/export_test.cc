@@ -1,4 +1,4 @@
-// `shardwise export --format dali`.
+// Tests `shardwise export --format dali`.
 
 #include "shardwise_program.h"
 

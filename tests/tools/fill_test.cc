@@ -1,4 +1,4 @@
-// `shardwise cache fill`: what is fetched before a job, and what the job then need not fetch.
+// Tests `shardwise cache fill`: what it fetches before a job, so that the job need not.
 
 #include <csignal>
 #include <filesystem>
@@ -29,7 +29,7 @@ class FillTest : public ::testing::Test {
     more.emplace_back("--json");
     return nlohmann::json::parse(shardwise_output(command(std::move(more))));
   }
-  /// What `epoch` fetches now, with these options.
+  /// Returns the number of shards that `epoch` fetches with these options.
   int fetched_by_epoch(std::vector<std::string> more) const {
     more.insert(more.begin(),
                 {"epoch", shards_.index(), "--quiet", "--json", "--cache", shards_.cache()});
@@ -78,7 +78,7 @@ TEST_F(FillTest, WhatIsNeededFirstComesUntilTheBudgetIsFull) {
   std::set<std::string> first;
   for (int i = 0; i < 4; ++i) first.insert(shards_.server.url(ServedShards::path(i)));
   EXPECT_EQ(cached_urls(), first);
-  // On demand: with shards fetched ahead it may have begun with the next epoch's.
+  // Without prefetch: otherwise it might have begun to fetch the next epoch's shards.
   EXPECT_EQ(fetched_by_epoch({"--no-shuffle", "--cache-bytes", bytes_of(4), "--prefetch", "0",
                               "--threads", "0", "--batch", "10"}),
             6)

@@ -1,4 +1,4 @@
-// A SOURCE where a command wants an INDEX, with real processes.
+// Tests commands with a SOURCE in place of an INDEX, in real processes.
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ class FirstUseTest : public testing::Test {
 
   std::string data() const { return dir_ / "data"; }
   std::string folder() const { return dir_ / "indexes"; }
-  /// The arguments with --index-cache.
+  /// Returns the arguments with --index-cache added.
   std::vector<std::string> with_folder(std::vector<std::string> arguments) const {
     arguments.insert(arguments.end(), {"--index-cache", folder()});
     return arguments;
@@ -37,7 +37,8 @@ class FirstUseTest : public testing::Test {
   const TempDir dir_;
 };
 
-/// Runs `program` as a user who is not root, at home in `home`; as who we are, if that is not root.
+/// Runs `program` as a user other than root, with the home folder `home`. If this process is not
+/// root's, runs it as this user.
 Finished as_user(const std::string& program, const std::string& home,
                  const std::vector<std::string>& arguments) {
   std::vector<std::string> command;
@@ -53,7 +54,7 @@ Finished as_user(const std::string& program, const std::string& home,
 TEST_F(FirstUseTest, ShardsThatMayOnlyBeReadWillDo) {
   const std::string home = dir_ / "home";
   fs::create_directory(home);
-  // Nobody else may look into root's own home, which may hold the build.
+  // Copy the program: other users cannot read root's home folder, which may contain the build.
   const std::string program = dir_ / "shardwise";
   fs::copy_file(SHARDWISE_PROGRAM, program);
   const auto read_only = fs::perms::owner_read | fs::perms::owner_exec | fs::perms::group_read |
@@ -67,7 +68,7 @@ TEST_F(FirstUseTest, ShardsThatMayOnlyBeReadWillDo) {
   EXPECT_THAT(finished.out, HasSubstr("samples      7\n"));
   EXPECT_TRUE(fs::exists(home + "/.cache/shardwise"));
   EXPECT_EQ(std::distance(fs::directory_iterator(data()), {}), 2);
-  // Where the user may not write, and what is another's.
+  // Folders that the user cannot write to, or that belong to another user.
   expect_failure(as_user(program, data(), {"info", data()}),
                  {"cannot make the directory: '" + data() + "/.cache'", "Permission denied",
                   "or name another folder (--index-cache DIR)"});
@@ -98,7 +99,7 @@ TEST_F(FirstUseTest, OfManyCommandsAtOnceOneReadsTheShards) {
   }
 }
 
-/// Shards that take seconds to index, and little space.
+/// Shards that take seconds to index, but little disk space.
 class SlowFirstUseTest : public FirstUseTest {
  protected:
   static constexpr int kSamples = 2000;
@@ -128,7 +129,7 @@ class SlowFirstUseTest : public FirstUseTest {
   void wait_for(std::string_view suffix) const {
     while (!exists(suffix)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  /// Waits until the process has the lock's file open: it waits for its turn, or has it.
+  /// Waits until the process has opened the lock's file: it then waits for the lock or holds it.
   static void wait_until_in_line(pid_t pid) {
     const std::string open = "/proc/" + std::to_string(pid) + "/fd";
     for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {

@@ -1,5 +1,5 @@
-// Runs the commands of golden/*.txt, and compares their outputs with the files as a whole.
-// SHARDWISE_UPDATE_GOLDEN=1 rewrites the outputs: read the difference before you commit it.
+// Runs the commands of golden/*.txt and compares their outputs with these files.
+// SHARDWISE_UPDATE_GOLDEN=1 rewrites the outputs: check the differences before you commit them.
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,17 +12,17 @@ namespace shardwise::test {
 namespace {
 namespace fs = std::filesystem;
 
-/// Printed around the exit code of a command, after its output.
+/// Printed before and after a command's exit code, which follows the command's output.
 constexpr char kMark = '\1';
 
 std::string folder() { return source_dir() + "/tests/tools/golden"; }
 
-/// A part of a session: a command with its output and exit code, and the lines before it.
+/// A step of a session: a command, its output and exit code, and the lines before it.
 struct Step {
-  std::string before;   ///< empty lines and comments
-  std::string command;  ///< empty after the last command
-  /// The last line is "[CODE]" if the exit code is not 0. A "\\" is before lines that are empty or
-  /// begin like a command, a comment or a "\\" itself.
+  std::string before;   ///< empty lines and comments before the command
+  std::string command;  ///< empty in the part after the last command
+  /// The last line is "[CODE]" if the exit code is not 0. Lines that are empty, or begin like a
+  /// command, a comment or a "\\", have a "\\" in front.
   std::string output;
 };
 
@@ -67,7 +67,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
   }
 }
 
-/// Runs all commands in one shell, and sets their outputs.
+/// Runs all commands in one shell. Sets the steps' outputs.
 void run_all(std::vector<Step>& steps) {
   const TempDir dir;
   const std::string work = dir / "work";
@@ -85,7 +85,7 @@ void run_all(std::vector<Step>& steps) {
   replace_all(rest, work, "DIR");
   replace_all(rest, dir.path(), "DIR/..");
   replace_all(rest, SHARDWISE_VERSION, "VERSION");
-  // Parts that differ from run to run.
+  // Replace parts that differ between runs.
   for (const auto& [what, name] :
        {std::pair{R"(\b[0-9.]+ (s\n|s; the index|ms: ))", "TIME $1"},
         std::pair{R"re("(seconds|built_at)":("[^"]*"|[0-9.e-]+))re", "\"$1\":TIME"},
@@ -104,7 +104,7 @@ void run_all(std::vector<Step>& steps) {
       const bool is_special = line.empty() || line[0] == '\\' || line[0] == '#' || line[0] == '$';
       step.output += (is_special ? "\\" : "") + line + "\n";
     }
-    if (end > 0 && rest[end - 1] != '\n') step.output += "%\n";  // the last line has no end
+    if (end > 0 && rest[end - 1] != '\n') step.output += "%\n";  // the last line has no line end
     const std::string code = rest.substr(end + 1, after - end - 1);
     if (code != "0") step.output += "[" + code + "]\n";
     rest.erase(0, after + 1);

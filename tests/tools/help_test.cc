@@ -1,4 +1,4 @@
-// Help, versions, typos and wrong usage: what people meet first.
+// Tests help, versions, mistyped names and wrong usage.
 
 #include <fcntl.h>
 

@@ -1,4 +1,4 @@
-// Ctrl-C leaves nothing half-written.
+// Tests that Ctrl-C leaves nothing half-written.
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@ namespace shardwise::test {
 namespace {
 namespace fs = std::filesystem;
 
-/// Many shards, compressed, so that indexing takes seconds and they take little space.
+/// Many compressed shards: indexing takes seconds, and they take little disk space.
 class InterruptTest : public testing::Test {
  protected:
   static constexpr int kSamples = 2000;
@@ -35,7 +35,7 @@ class InterruptTest : public testing::Test {
     return {SHARDWISE_PROGRAM, "index", "--quiet", "-o", out_ / "x.idx", shards_ / "all"};
   }
 
-  /// Starts to index, sends `signal` as soon as something was written, and waits.
+  /// Starts to index. Sends `signal` once a file was created, and waits for the end.
   Finished interrupted_by(int signal) const {
     const std::size_t before = out_.list().size();
     Process build(command());
@@ -51,7 +51,7 @@ class InterruptTest : public testing::Test {
 TEST_F(InterruptTest, WithoutAnIndexThereIsNone) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     const Finished finished = interrupted_by(signal);
-    EXPECT_EQ(finished.code, 128 + signal);  // as one that the signal ends
+    EXPECT_EQ(finished.code, 128 + signal);  // the exit code of a program that the signal ends
     EXPECT_EQ(finished.err, "shardwise: error: interrupted; nothing was left half-written\n");
     EXPECT_THAT(finished.out, testing::IsEmpty());
     EXPECT_THAT(out_.list(), testing::IsEmpty());
@@ -84,7 +84,7 @@ TEST_F(InterruptTest, WhatWaitsForAPipeHearsOfIt) {
     std::vector<std::string> line = {SHARDWISE_PROGRAM};
     line.insert(line.end(), command.begin(), command.end());
     Process waiting(line);
-    const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);  // once it has opened it
+    const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);  // waits for the reader
     waiting.send(SIGINT);
     const Finished finished = waiting.wait();
     ::close(writer);
@@ -118,7 +118,8 @@ TEST_F(InterruptTest, ALongBuildIsGoneOnWith) {
             "continue\n");
   EXPECT_THAT(out_.list(), testing::ElementsAre("x.idx.journal"));
 
-  const std::string first = shards_ / "all/0.tar.gz";  // it was kept, however slow the machine is
+  const std::string first = shards_ / "all/0.tar.gz";  // in the journal, however slow the machine
+                                                       // is
   const Finished resumed = shardwise({"index", "--json", "-o", out_ / "x.idx", first});
   EXPECT_EQ(resumed.code, 0) << resumed.err;
   const auto report = nlohmann::json::parse(resumed.out);
@@ -131,7 +132,7 @@ TEST_F(InterruptTest, ALongBuildIsGoneOnWith) {
 }
 
 TEST_F(InterruptTest, AFailedBuildThatKeptItsWorkSaysHowToContinue) {
-  write_file(shards_ / "all/zz.tar", std::string(2000, 'x'));  // the last; no tar
+  write_file(shards_ / "all/zz.tar", std::string(2000, 'x'));  // the last shard, and not a tar
   std::vector<std::string> one_thread = command();
   one_thread.insert(one_thread.end(), {"--threads", "1"});
   expect_failure(shardwise({one_thread.begin() + 1, one_thread.end()}),

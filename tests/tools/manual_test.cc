@@ -1,4 +1,4 @@
-// The documents of the programs: the page cli.md, the manual pages, and the completions.
+// Tests the documents of the programs: the page cli.md, the manual pages, and the completions.
 
 #include <wordexp.h>
 
@@ -21,7 +21,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using tools::HelpTree;
 
-/// What shardwise_manual writes.
+/// The files that shardwise_manual writes.
 class Pages {
  public:
   Pages() {
@@ -53,10 +53,10 @@ bool has_program(const std::string& name) {
   return std::system(("command -v " + name + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-/// Thrown where a command line was taken, and the command would begin.
+/// Thrown when a command line is valid, in place of running the command.
 struct Taken {};
 
-/// Both programs; of a command line they only say that they take it.
+/// Both programs. They only parse command lines, and run no commands.
 struct Programs {
   Programs() {
     programs.push_back(tools::make_program(out));
@@ -70,8 +70,8 @@ struct Programs {
   std::vector<std::unique_ptr<CLI::App>> programs;
 };
 
-/// The words of a command, as a shell gives them to the program; without what starts it on several
-/// machines, and without the file that its output goes to.
+/// Returns the words of a command as a shell passes them to the program, without a launcher before
+/// the program, and without a redirection of the output.
 std::vector<std::string> words_of(std::string command, const std::string& program) {
   command = command.substr(0, command.find(" > "));
   wordexp_t expanded{};
@@ -82,8 +82,8 @@ std::vector<std::string> words_of(std::string command, const std::string& progra
   return words;
 }
 
-/// Expects that the program takes the examples of a page and of those below it.
-/// @return  how many there are.
+/// Expects that the program accepts the examples on a page and on the pages below.
+/// @return  number of examples.
 std::size_t expect_examples_parse(const HelpTree& tree, const std::string& program) {
   std::size_t count = 0;
   for (const std::string& example : tree.page.examples) {
@@ -156,14 +156,14 @@ TEST(ManualTest, MandocFindsNothingWrongInThePages) {
   for (const std::string& name : pages.man_pages()) {
     const Finished finished =
         run({"/usr/bin/env", "mandoc", "-T", "lint", "-W", "warning", pages / ("man1/" + name)});
-    // The pages carry no date, so that each build makes the same bytes.
+    // Manual pages contain no date, so that each build writes the same bytes.
     for (const std::string& line : lines_of(finished.out)) {
       EXPECT_THAT(line, HasSubstr("missing date")) << name;
     }
   }
 }
 
-/// What a shell makes of each line; the working directory holds a file and two folders.
+/// Returns the shell's completion of each line. The working directory has a file and two folders.
 std::vector<std::string> completed(const std::string& shell, const std::string& script,
                                    std::vector<std::string> lines) {
   const TempDir dir;

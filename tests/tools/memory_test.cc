@@ -1,4 +1,4 @@
-// Memory does not grow with what is indexed, but for what is known of each shard.
+// Tests that memory does not grow with the indexed data, except for a small amount per shard.
 
 #include <filesystem>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-/// A folder of shards of 10 samples of 80 fields each, compressed because there are many.
+/// A folder with many shards of 10 samples with 80 fields each, compressed to save disk space.
 class ManyShards {
  public:
   explicit ManyShards(int num_shards) {
@@ -24,7 +24,7 @@ class ManyShards {
     }
   }
 
-  /// Of `shardwise`, with these arguments before the folder of shards.
+  /// Returns the peak memory of `shardwise` with these arguments, followed by the folder of shards.
   std::uint64_t peak_bytes(std::vector<std::string> arguments) const {
     arguments.push_back(dir_ / "all");
     const Finished finished = shardwise(std::move(arguments));
@@ -39,7 +39,7 @@ class ManyShards {
 
 TEST(MemoryTest, AnIndexOfTenTimesTheShardsTakesHardlyMoreToBuild) {
   const ManyShards few(400);
-  const ManyShards many(4000);  // 3,200,000 members: their table has some 50 MB
+  const ManyShards many(4000);  // 3,200,000 members, whose table takes about 50 MB
   for (const std::vector<std::string>& options :
        std::vector<std::vector<std::string>>{{}, {"--column", "f3"}}) {
     const auto peak = [&](const ManyShards& shards) {

@@ -1,13 +1,11 @@
-"""Runs shardwise against moto's S3, whose session tokens expire in the middle of the run.
+"""Runs shardwise against moto's S3. Its session tokens expire within the run.
 
-    moto_run.py SHARDWISE     exit code 77: there is no moto here (the Python package moto[server]
-                              of 5.2.5 or newer: older ones check signatures against a query that
-                              they have decoded)
+    moto_run.py SHARDWISE     exit code 77: the Python package moto[server] 5.2.5 or newer is not
+                              installed (older versions check signatures against a decoded query)
 
-A proxy in front of moto gives keys, as the service for containers does, and refuses those of which
-the time is over, as S3 does (ExpiredToken). moto checks the signatures of all others. The shards
-have 10,000 objects beside them, which are listed.
-"""
+A proxy before moto issues keys, like the service for containers. Like S3, it refuses requests whose
+token has expired (ExpiredToken). moto checks the signatures of all other requests. The bucket also
+has 10,000 other objects, so that listings are long."""
 import io
 import json
 import os
@@ -48,10 +46,10 @@ POLICY = json.dumps({"Version": "2012-10-17", "Statement": [
 
 
 class Proxy(BaseHTTPRequestHandler):
-    """Sends what comes on to moto, unless its token has expired."""
+    """Forwards requests to moto, except those with expired tokens."""
     protocol_version = "HTTP/1.1"
     lock = threading.Lock()
-    ends: dict[str, float] = {}  # of the tokens that were given
+    ends: dict[str, float] = {}  # end of validity of each issued token
     lasts = said = 0.0
     given = refused = passed = 0
     pages = 0
@@ -95,7 +93,7 @@ class Proxy(BaseHTTPRequestHandler):
             Proxy.passed += 1
             Proxy.pages += "list-type=2" in self.path
         if ".tar" in self.path:
-            time.sleep(0.15)  # so that the run outlives its tokens
+            time.sleep(0.15)  # slow answers: the run takes longer than its tokens are valid
         asked = urllib.request.Request(moto + self.path, method=self.command,
                                        headers=dict(self.headers))
         try:
@@ -145,7 +143,8 @@ server.start()
 host, port = server.get_host_and_port()
 moto = f"http://{host}:{port}"
 iam = boto3.client("iam", endpoint_url=moto)
-# Two calls without a check of who asks; what else is set up goes past the server.
+# moto accepts two calls without credentials. The objects are created directly in moto, without
+# calls.
 role = iam.create_role(RoleName="reader", AssumeRolePolicyDocument=POLICY)["Role"]["Arn"]
 iam.put_role_policy(RoleName="reader", PolicyName="p", PolicyDocument=POLICY)
 s3 = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
@@ -166,7 +165,7 @@ os.environ.update(AWS_ENDPOINT_URL=front, AWS_CONTAINER_CREDENTIALS_FULL_URI=fro
                   AWS_SHARED_CREDENTIALS_FILE="/dev/null")
 
 with tempfile.TemporaryDirectory() as folder:
-    # A service that says for how long its keys are good, and one that promises too much.
+    # One service states correctly how long its keys are valid; the other states too long a time.
     for what, lasts, said in (("renewed before they expire", 2.0, 2.0),
                               ("refused in mid-run", 1.0, 3600.0)):
         Proxy.lasts, Proxy.said = lasts, said

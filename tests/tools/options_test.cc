@@ -1,4 +1,4 @@
-// Sizes as people write them, and errors that name options as they are typed.
+// Tests sizes as people write them, and that errors name options as on the command line.
 
 #include "options.h"
 
@@ -36,7 +36,7 @@ TEST(SizeTest, WhatIsNoSizeIsRefused) {
   }
 }
 
-/// The options that the help of a command lists.
+/// Returns the options that the help of a command lists.
 std::set<std::string> options_of(std::vector<std::string> command) {
   command.insert(command.begin(), "help");
   const std::string help = shardwise_output(command);

@@ -1,4 +1,4 @@
-// The program's pieces on their own: JSON text, progress, standard output.
+// Tests parts of the program by themselves: JSON text, progress, standard output.
 
 #include <nlohmann/json.hpp>
 

@@ -1,5 +1,5 @@
-// Shards at a server that asks for a signature: every command fetches them as they are named or as
-// its options say; what is kept of them on the disk says nothing of who asked.
+// Tests shards at a server that requires signed URLs. Every command fetches them by the URLs given
+// now. Files on the disk must not contain the signatures.
 
 #include <filesystem>
 
@@ -36,7 +36,8 @@ class PrivateServerTest : public ::testing::Test {
   PrivateServerTest(const PrivateServerTest&) = delete;
   PrivateServerTest& operator=(const PrivateServerTest&) = delete;
 
-  /// A list of all shards as they are signed on this day, from which on no other signature counts.
+  /// Returns a list of all shards with URLs signed on this day. From now on the server accepts no
+  /// other signatures.
   std::string signed_on(const std::string& day) {
     today_ = day;
     std::string list;
@@ -76,7 +77,7 @@ TEST_F(PrivateServerTest, AnIndexIsBuiltAndBroughtUpToDateByUrlsThatAreSignedAne
   EXPECT_EQ(shards_.gets(), gets);
   const auto plan = json({"index", "--dry-run", "--json", "-o", shards_.index(), signed_on("3")});
   EXPECT_EQ(plan["unchanged"].size(), 10U);
-  // A part, and what they are merged into.
+  // Build parts, and merge them.
   const std::string list = signed_on("4");
   output({"index", "--quiet", "-o", shards_.dir / "1.idx", "--part", "1/2", list});
   output({"index", "--quiet", "-o", shards_.dir / "2.idx", "--part", "2/2", signed_on("5")});
@@ -155,7 +156,7 @@ TEST_F(PrivateServerTest, AnIndexIsBroughtUpToDateFromWhereAllItsShardsAreToday)
   EXPECT_EQ(dry["unchanged"].size(), 10U);
   EXPECT_EQ(json({"info", "--json", shards_.index()})["url_base"], base());
 
-  // Where it says nothing, the reason is the right one.
+  // If --url-base does not apply, the error says why.
   const auto refused = [&](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), {"index", "--quiet", "--url-base", today, "-o"});
     const Finished finished = use(std::move(arguments));

@@ -31,7 +31,7 @@ Process::Process(std::vector<std::string> arguments, const std::string& input, i
   }
   posix_spawn_file_actions_addopen(&actions, 2, (dir_ / "err").c_str(), O_WRONLY | O_CREAT, 0600);
 
-  // Signals as they are at a prompt, whatever this test was started with.
+  // Start with the default signal settings of a shell prompt, whatever this test inherited.
   posix_spawnattr_t attributes;
   require(posix_spawnattr_init(&attributes), "posix_spawnattr_init");
   sigset_t signals;

@@ -17,14 +17,14 @@ struct Finished {
   std::uint64_t peak_memory_bytes = 0;
 };
 
-/// A child process whose standard output and error are kept in files. One thread.
+/// A child process. Its standard output and standard error are written to files. Threads: one.
 class Process {
  public:
-  /// Starts `arguments[0]`, with `input` on its standard input. If `out_fd` is given, standard
-  /// output goes there instead.
+  /// Starts `arguments[0]` with `input` as its standard input. `out_fd`, if given, is its standard
+  /// output.
   explicit Process(std::vector<std::string> arguments, const std::string& input = {},
                    int out_fd = -1);
-  /// Kills the child if it still runs.
+  /// Kills the child if it is still running.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -39,7 +39,7 @@ class Process {
   pid_t pid_ = -1;
 };
 
-/// Runs a program to its end.
+/// Runs a program and waits for its end.
 Finished run(std::vector<std::string> arguments, const std::string& input = {});
 
 }  // namespace shardwise::test

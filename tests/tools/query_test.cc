@@ -1,4 +1,4 @@
-// `shardwise query`, and the columns that `index --column` keeps for it.
+// Tests `shardwise query`, and the columns that `index --column` stores for it.
 
 #include <map>
 
@@ -10,7 +10,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// Three samples: of the second a.json is missing, of the third it has other types.
+/// Three samples. The second has no field json; in the third, values have other types.
 class ColumnsTest : public testing::Test {
  protected:
   ColumnsTest() {
@@ -57,7 +57,7 @@ TEST(QueryColumnsTest, NumbersAndTextKeepEveryDigitAndByte) {
     const bool is_blob = std::string_view(type) == "blob";
     EXPECT_EQ(rows[i]["t"], type) << rows[i];
     EXPECT_EQ(rows[i][is_blob ? "v_hex" : "v"], v) << rows[i];
-    // A whole field is read by the same rules.
+    // A field as a whole is read by the same rules.
     if (i < 8) {
       EXPECT_EQ(rows[i][is_blob ? "cls_hex" : "cls"], v) << rows[i];
     }
@@ -69,7 +69,7 @@ TEST(QueryColumnsTest, NumbersAndTextKeepEveryDigitAndByte) {
   expect(6, -0.25, "real");
   expect(7, "\\u0000", "text");
   expect(9, R"({"w":18446744073709551615})", "text");
-  // No JSON: half of a character, and a number beyond a double.
+  // Not JSON: half of a surrogate pair, and a number too large for a double.
   for (const std::size_t i : {4, 5, 8, 10}) EXPECT_EQ(rows[i]["t"], "null") << rows[i];
   EXPECT_EQ(rows[4]["cls_hex"], "eda080");
   EXPECT_EQ(rows[5]["cls"], "1e400");

@@ -1,4 +1,4 @@
-// Shards behind a server, and what commands write to a pipe, as a user of the program sees them.
+// Tests shards behind a server, and commands that write to a pipe, by running the program.
 
 #include <chrono>
 #include <csignal>
@@ -56,7 +56,7 @@ TEST_F(RemoteCommandTest, IndexReadsEachShardOnceAndAnUnchangedOneNotAgain) {
   EXPECT_EQ(json_of({"index", "--json", "-o", shards_.index()})["shards_scanned"], 0);
   EXPECT_EQ(shards_.gets(), ServedShards::kShards);
 
-  // The shards themselves, on a disk, make the same data set.
+  // Local copies of the shards give the same data set.
   std::vector<std::string> local = {"index", "--json", "-o", shards_.dir / "local.idx"};
   for (int i = 0; i < ServedShards::kShards; ++i) {
     local.push_back(shards_.dir / (std::to_string(i) + ".tar"));
@@ -141,7 +141,7 @@ TEST_F(RemoteCommandTest, AServerThatIsAwayIsWaitedForAndThatIsSaidOnce) {
 TEST_F(RemoteCommandTest, WhatOtherRanksOfTheNodeNeedStaysInTheCache) {
   build();
   const auto fetched = [&](const char* nodes) {
-    epoch({"--prefetch", "0"});  // all are there
+    epoch({"--prefetch", "0"});  // afterwards all shards are cached
     return epoch({"--world", "2", "--rank", "0", "--streams", "2", "--nodes", nodes,
                   "--cache-bytes", "60%", "--threads", "0", "--prefetch", "0"})["cache"]["fetched"];
   };
@@ -189,7 +189,8 @@ TEST_F(RemoteCommandTest, CtrlCEndsWhatAStalledServerHoldsUp) {
     while (shards_.gets() == before) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
     process.send(SIGINT);
-    const Finished finished = process.wait();  // which the server alone would hold up for ever
+    const Finished finished = process.wait();  // without the signal it would never end, as the
+                                               // server stalls
     EXPECT_EQ(finished.code, 130) << arguments[0] << ": " << finished.err;
     EXPECT_EQ(finished.err, "shardwise: error: interrupted; nothing was left half-written\n");
   };
@@ -200,7 +201,7 @@ TEST_F(RemoteCommandTest, CtrlCEndsWhatAStalledServerHoldsUp) {
                shards_.cache(), shards_.pattern()});
   EXPECT_FALSE(fs::exists(shards_.dir / "y.idx"));
   EXPECT_THAT(shards_.half_written(), IsEmpty());
-  stall("\"v1\"");  // as they were indexed
+  stall("\"v1\"");  // with the content that was indexed
   interrupted({"verify", "--quiet", shards_.index()});
   interrupted({"epoch", "--quiet", shards_.index(), "--cache", shards_.cache()});
   interrupted({"cat", shards_.index(), "0", "--cache", shards_.cache()});
@@ -232,7 +233,7 @@ TEST_F(RemoteCommandTest, CommandsRunOnlyWhereAllowedAndWithoutAShell) {
         "\"$(touch " + sentinel + ")\"", "'; touch " + sentinel + ";'"}) {
     const Finished finished = shardwise(
         {"index", "--quiet", "--allow-pipe", "-o", shards_.dir / "odd.idx", command + " " + odd});
-    EXPECT_EQ(finished.code, 1) << odd;  // cat has no such file
+    EXPECT_EQ(finished.code, 1) << odd;  // because cat finds no such file
     EXPECT_FALSE(fs::exists(sentinel)) << odd;
   }
 }
@@ -438,7 +439,7 @@ TEST_F(RemoteCommandTest, VerifyNamesBothVersionsOfAShardThatWasReplaced) {
                 " bytes, version '\"v2\"' now)"));
 }
 
-// faults.md 43: the program runs nothing but itself.
+// faults.md 43: the program starts no other program.
 TEST_F(RemoteCommandTest, Row43_AnEpochOverHttpRunsNoOtherProgram) {
   const auto strace = find_program("strace");
   if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";

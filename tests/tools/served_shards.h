@@ -5,8 +5,8 @@
 
 namespace shardwise::test {
 
-/// Shards 0.tar, 1.tar, ... of as many samples each, behind a server, and a folder for indexes and
-/// caches.
+/// Shards 0.tar, 1.tar, ... with the same number of samples, behind a server. Also a folder for
+/// indexes and caches.
 class ServedShards {
  public:
   static constexpr int kShards = 10;
@@ -17,10 +17,10 @@ class ServedShards {
   }
 
   static std::string path(int shard) { return "/" + std::to_string(shard) + ".tar"; }
-  /// All of one size.
+  /// Returns a shard's bytes. All shards have the same size.
   static std::string body(int shard) { return small_shard(100 + kSamples * shard, kSamples); }
   static std::size_t shard_bytes() { return body(0).size(); }
-  /// A pattern for all of them.
+  /// Returns a pattern for all shards' URLs.
   std::string pattern() const { return server.url("/{0..9}.tar"); }
   std::string index() const { return dir / "x.idx"; }
   std::string cache() const { return dir / "cache"; }
@@ -29,7 +29,7 @@ class ServedShards {
     for (int i = 0; i < kShards; ++i) count += server.gets(path(i));
     return count;
   }
-  /// Names in the cache that do not belong to whole shards.
+  /// Returns the names of files in the cache that do not belong to complete shards.
   std::vector<std::string> half_written() const {
     std::vector<std::string> names;
     if (!std::filesystem::exists(cache() + "/shards")) return names;

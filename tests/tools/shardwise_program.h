@@ -13,7 +13,7 @@ inline Finished shardwise(std::vector<std::string> arguments, const std::string&
   return run(std::move(arguments), input);
 }
 
-/// The same, where it must succeed; gives its standard output.
+/// Runs `shardwise`, and expects that it succeeds. Returns its standard output.
 inline std::string shardwise_output(std::vector<std::string> arguments) {
   const Finished finished = shardwise(std::move(arguments));
   EXPECT_EQ(finished.code, 0) << finished.err;
@@ -33,7 +33,7 @@ inline std::vector<nlohmann::json> json_lines(const std::string& text) {
   return objects;
 }
 
-/// Expects exit code 1, nothing on standard output, and an error of one line with all these parts.
+/// Expects exit code 1, no standard output, and a one-line error with all these parts.
 inline void expect_failure(const Finished& finished, const std::vector<std::string>& parts) {
   EXPECT_EQ(finished.code, 1);
   EXPECT_THAT(finished.out, testing::IsEmpty());
@@ -42,7 +42,7 @@ inline void expect_failure(const Finished& finished, const std::vector<std::stri
   for (const std::string& part : parts) EXPECT_THAT(finished.err, testing::HasSubstr(part));
 }
 
-/// A tar of `count` samples, "<first>".."<first + count - 1>", with fields jpg and cls.
+/// Returns a tar of `count` samples, "<first>".."<first + count - 1>", with fields jpg and cls.
 inline std::string small_shard(int first, int count) {
   TarBuilder tar;
   for (int i = first; i < first + count; ++i) {
@@ -52,8 +52,8 @@ inline std::string small_shard(int first, int count) {
   return tar.end().bytes();
 }
 
-/// Two shards, a.tar and b.tar, of 3 and 4 samples, and their index all.idx, in a folder of their
-/// own.
+/// Two shards, a.tar and b.tar, with 3 and 4 samples, and their index all.idx, in a temporary
+/// folder.
 class SmallIndex {
  public:
   SmallIndex() {

@@ -1,6 +1,6 @@
-// The program beside what was written in Python from the pages of docs/formats alone: orders,
-// tokens and proofs of indexes that were built here and of all shards of the corpus, and the
-// examples of the pages. (The same for the library: tests/order/specification_test.cc.)
+// Compares the program with Python code written only from the pages of docs/formats: orders, tokens
+// and proofs for indexes built here and for all shards of the corpus, and the examples on the
+// pages. tests/order/specification_test.cc does the same for the library.
 
 #include <array>
 #include <random>
@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using Words = std::vector<std::string>;
 
-/// The blocks of a page that show commands and what they print.
+/// A block of a page with a command and its output.
 struct Example {
   std::string command;
   std::string output;
@@ -36,7 +36,8 @@ std::vector<Example> examples_of(const std::string& page) {
   return examples;
 }
 
-/// Runs a line of a page with a word for `shardwise`.
+/// Runs a command of a page.
+/// @param shardwise  replaces the word `shardwise`.
 Finished run_example(const std::string& shardwise, const std::string& command) {
   return run({"/bin/sh", "-c", "shardwise() { " + shardwise + "; }; " + command});
 }
@@ -59,7 +60,7 @@ TEST(SpecificationTest, ExamplesOfThePagesAreWhatTheProgramPrints) {
   EXPECT_EQ(count, 9U);
 }
 
-/// Some indexes, and random words of `shardwise order` over them.
+/// Builds random indexes, and draws random arguments of `shardwise order`.
 class Generator {
  public:
   explicit Generator(std::uint64_t seed) : random_(seed) {}
@@ -67,8 +68,8 @@ class Generator {
   std::uint64_t below(std::uint64_t n) { return random_() % n; }
   bool one_in(std::uint64_t n) { return below(n) == 0; }
 
-  /// Builds an index of shards of random lengths, whose samples have bytes of random sizes and the
-  /// column cls.
+  /// Builds an index of shards with random numbers of samples. Samples have fields of random sizes
+  /// and the column cls.
   std::string build(const TempDir& dir, const std::string& name) {
     Words words{"index", "--quiet", "--column", "cls", "-o", dir / (name + ".idx")};
     int key = 0;
@@ -85,7 +86,7 @@ class Generator {
     return words[5];
   }
 
-  /// Words that choose an order over samples of `n`, a rank, and where it begins.
+  /// Returns arguments that select an order over `n` samples, and a rank.
   Words order(std::uint64_t n) {
     Words words;
     const auto add = [&](const std::string& option, std::uint64_t value) {
@@ -124,7 +125,7 @@ class Generator {
     return words;
   }
 
-  /// A file of what is left out, of samples with whole numbers as keys.
+  /// Writes a file for --skip, for samples whose keys are integers.
   void write_skip(const std::string& path, std::uint64_t n) {
     std::string text = "# left out\n";
     for (std::uint64_t left = below(5); left > 0; --left) {
@@ -140,10 +141,10 @@ class Generator {
   std::mt19937_64 random_;
 };
 
-/// What is asked of the program and of the pages.
+/// Collects questions with the program's answers, to compare with those of the Python code.
 class ProgramQuestions : public Questions {
  public:
-  /// `shardwise order` with these words.
+  /// Asks for the output of `shardwise order` with these arguments.
   void ask_order(Words words) {
     words.push_back("--json");
     Words command = words;
@@ -159,14 +160,14 @@ class ProgramQuestions : public Questions {
     ask({{"do", "order"}, {"argv", words}}, std::move(found));
   }
 
-  /// `shardwise token --json`.
+  /// Asks for the output of `shardwise token --json`.
   void ask_token(const std::string& text) {
     ask({{"do", "token_json"}, {"text", text}},
         json::parse(shardwise_output({"token", "--json", text})));
   }
 
-  /// `shardwise epoch` of all ranks with these words: how many samples, and how many of them the
-  /// proof, which must hold, says come once.
+  /// Asks what `shardwise epoch` of all ranks prints with these arguments: the number of samples,
+  /// and the number that the proof states. The proof must succeed.
   void ask_epoch(const Words& words) {
     Words command = words;
     command.insert(command.begin(), {"epoch", "--quiet", "--json"});
@@ -279,7 +280,7 @@ TEST(SpecificationTest, OrdersOfTheCorpusFollowFromThePages) {
     for (int i = 0; i < 2; ++i) {
       const Words words = random.order(n);
       all.ask_order(joined({index}, words));
-      // An epoch of nothing is an error, which EpochCommandTest tests.
+      // An epoch without samples is an error, which EpochCommandTest tests.
       if (i == 0 && n > 0 && !read_file(path).starts_with("\x1f\x8b")) {
         all.ask_epoch(joined({index}, words));
       }

@@ -1,4 +1,4 @@
-// Lists: tables on a terminal, tabs in a pipe.
+// Tests lists: tables on a terminal, tab-separated text in a pipe.
 
 #include "table.h"
 
@@ -20,7 +20,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-/// A terminal of a given width whose screen is a string.
+/// A terminal of a given width. The screen's content is a string.
 class Terminal {
  public:
   explicit Terminal(unsigned short columns = 80) : master_(::posix_openpt(O_RDWR | O_NOCTTY)) {
@@ -43,7 +43,7 @@ class Terminal {
 
   bool is_open() const { return slave_ >= 0; }
   int fd() const { return slave_; }
-  /// What was written since, with line ends as they were written.
+  /// Returns the text written since the last call, with unchanged line ends.
   std::string shown() const {
     std::string text;
     char buffer[4096];
@@ -59,7 +59,7 @@ class Terminal {
   int slave_ = -1;
 };
 
-/// Runs `shardwise` with its standard output on a terminal. Little output only.
+/// Runs `shardwise` with standard output on a terminal. For small outputs only.
 std::pair<Finished, std::string> on_terminal(std::vector<std::string> arguments,
                                              unsigned short columns = 80) {
   const Terminal terminal(columns);

@@ -1,4 +1,5 @@
-// shardwise token, and --token, --checkpoint and --skip of the commands that ask about orders.
+// Tests `shardwise token`, and the options --token, --checkpoint and --skip of commands with an
+// order.
 
 #include <nlohmann/json.hpp>
 
@@ -17,7 +18,8 @@ using testing::HasSubstr;
 
 const Order kOrder = {.seed = 5, .kind = Chunked{.chunk_size = 2, .window = 2}};
 
-/// A token of two ranks after one step of 2 samples each, with sample 3 left out from there on.
+/// Returns a token of two ranks after a step of 2 samples on each. It leaves out sample 3 from
+/// there on.
 ResumeToken token_of(const std::string& index) {
   const auto data = Dataset::open(index);
   const auto sampler = make_sampler(data, kOrder, {.world_size = 2, .batch_size = 2});
@@ -30,7 +32,7 @@ ResumeToken token_of(const std::string& index) {
   return token;
 }
 
-/// A checkpoint with this token, and a value.
+/// Writes a checkpoint with this token and a value. Returns its path.
 std::string checkpoint_of(const ResumeToken& token) {
   const std::string value("\0\n\n", 3);
   return checkpoint_front(
@@ -160,7 +162,7 @@ TEST(RunOptionsTest, WhatATokenSaysIsNotSaidAgain) {
   EXPECT_EQ(twice.code, 2);
   EXPECT_THAT(twice.err, AllOf(HasSubstr("--seed"), HasSubstr("--token")));
   EXPECT_EQ(shardwise({"order", index.path(), "--token", token, "--checkpoint", "x"}).code, 2);
-  // Another epoch of the same run, but none that is over.
+  // A later epoch of the same run is allowed, but not an earlier one.
   EXPECT_EQ(
       lines_of(shardwise_output({"order", index.path(), "--token", token, "--epoch", "1"})).size(),
       7u);
@@ -250,7 +252,7 @@ TEST(RunOptionsTest, AMixturesTokenWantsItsIndexesAndWeights) {
   EXPECT_THAT(alone.err, HasSubstr("--mix"));
 }
 
-/// Another value than the default.
+/// Sets a value other than the default.
 void give_another(std::uint64_t& value) { value += 7; }
 void give_another(bool& value) { value = !value; }
 void give_another(std::string& value) { value = "w"; }
@@ -259,7 +261,7 @@ void give_another(Enum& value) {
   value = static_cast<Enum>(1);
 }
 
-// An option that is added to a list of fields is asked for here, without a line of its own.
+// Covers every option in the lists of fields, also ones added later.
 TEST(OrderFieldsTest, EachIsInTokensComparisonsJsonAndHelp) {
   const std::string help = shardwise({"order", "--help"}).out;
   const auto order_json = [](const ResumeToken& token) {

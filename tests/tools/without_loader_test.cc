@@ -1,4 +1,4 @@
-// `shardwise epoch --decode` of a program that was built without the loader.
+// Tests `shardwise epoch --decode` of a program built without the loader.
 
 #include "shardwise_program.h"
 

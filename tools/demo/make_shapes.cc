@@ -1,9 +1,9 @@
-// make_shapes: draws an image-classification set for the demo, in one folder per class.
+// make_shapes: draws a set of images for classification in the demo, in one folder per class.
 
 #include <png.h>
 
 #include <cstdio>
-// libjpeg needs stdio.h before it.
+// jpeglib.h needs stdio.h before it.
 #include <jpeglib.h>
 
 #include <CLI/CLI.hpp>
@@ -61,7 +61,8 @@ std::string encode_png(const std::vector<std::uint8_t>& rgb, int size) {
 std::string encode_jpeg(const std::vector<std::uint8_t>& rgb, int size) {
   jpeg_compress_struct jpeg{};
   jpeg_error_mgr errors{};
-  jpeg.err = jpeg_std_error(&errors);  // compressing to memory fails only if memory runs out
+  jpeg.err = jpeg_std_error(&errors);  // exits on errors: compressing to memory fails only if
+                                       // memory is full
   jpeg_create_compress(&jpeg);
   unsigned char* buffer = nullptr;
   unsigned long num_bytes = 0;
@@ -96,7 +97,7 @@ void make_image(const Options& options, const fs::path& folder, std::uint64_t nu
   shardwise::File::create_exclusive(path).write(bytes);
 }
 
-/// Draws into a folder beside `out`, and renames it to `out` when all images exist.
+/// Draws into a temporary folder beside `out`, and renames it to `out` once all images exist.
 void make_set(const Options& options) {
   if (fs::exists(options.out) && !(fs::is_directory(options.out) && fs::is_empty(options.out))) {
     throw shardwise::InvalidArgument("the output folder is not empty",

@@ -15,7 +15,7 @@ class Random {
       : key_(scatter(scatter(seed ^ 0x6A09E667F3BCC909u) + stream)) {}
 
   std::uint64_t word() { return scatter(key_ + 0x9E3779B97F4A7C15u * ++count_); }
-  /// Returns a number in [low, high) with 53 random bits.
+  /// Returns a number in [low, high) from 53 random bits.
   double uniform(double low, double high) {
     return low + (high - low) * (static_cast<double>(word() >> 11) * 0x1p-53);
   }
@@ -38,7 +38,7 @@ struct Point {
 
 double length(double x, double y) { return std::sqrt(x * x + y * y); }
 
-/// Returns the distance of `p` from a polygon's edge; negative inside.
+/// Returns the distance of `p` from the edge of a polygon; negative inside the polygon.
 double polygon_distance(const std::vector<Point>& corners, Point p) {
   double nearest = std::numeric_limits<double>::max();
   bool inside = false;
@@ -160,8 +160,8 @@ std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t 
   const double room = std::max(0.0, side / 2 - scale);
   const Point centre{side / 2 + random.uniform(-room, room),
                      side / 2 + random.uniform(-room, room)};
-  // Computes a point on the unit circle from a rational parameter, since sine may differ by a bit
-  // between platforms.
+  // Compute a point on the unit circle from a rational parameter: results of sin() may differ by a
+  // bit between platforms.
   const double t = random.uniform(-1, 1);
   const double turn = (random.word() & 1) != 0 ? 1 : -1;
   const double cosine = turn * (1 - t * t) / (1 + t * t);
@@ -182,7 +182,7 @@ std::vector<std::uint8_t> draw_shape(std::size_t shape, int size, std::uint64_t 
       std::uint64_t grains = random.word();
       for (std::size_t c = 0; c < 3; ++c) {
         const double back = ground[c] + slope_x[c] * across + slope_y[c] * down;
-        // Approximates a bell curve by the sum of two uniform numbers, in [-1, 1].
+        // Approximate a bell curve by the sum of two uniform numbers, in [-1, 1].
         const double grain = static_cast<double>(static_cast<int>(grains & 255) +
                                                  static_cast<int>(grains >> 8 & 255) - 255) /
                              255;

@@ -48,7 +48,7 @@ void add_command_names(const HelpTree& tree, std::vector<std::string>& names) {
 
 // ------------------------------------------------------------------------------------------- bash
 
-/// Returns the completion of such a value, as an assignment.
+/// Returns a bash assignment that completes a value of this kind.
 std::string bash_assignment(const HelpOption& option, ValueKind kind) {
   switch (kind) {
     case ValueKind::kChoice:
@@ -64,7 +64,7 @@ std::string bash_assignment(const HelpOption& option, ValueKind kind) {
   return "return";
 }
 
-/// Appends a command's branch of the case statement.
+/// Appends a command's branch to the case statement.
 void add_bash_branch(const HelpTree& tree, const std::vector<std::string>& helped,
                      std::string& script) {
   std::vector<std::string> names;
@@ -83,7 +83,8 @@ void add_bash_branch(const HelpTree& tree, const std::vector<std::string>& helpe
   } else if (tree.page.name.ends_with(" help")) {
     script += "      words=" + quoted(joined(helped, " ")) + "\n";
   } else if (!tree.page.arguments.empty()) {
-    // The arguments before it determine which argument it is; most are paths.
+    // The number of an argument depends on the words before it. Complete paths, as most arguments
+    // are.
     const auto& arguments = tree.page.arguments;
     const bool has_files = std::any_of(arguments.begin(), arguments.end(), [](const auto& a) {
       return argument_kind(a) == ValueKind::kFile;
@@ -107,7 +108,7 @@ std::string zsh_text(std::string_view text) {
   return escaped;
 }
 
-/// Returns a value's name and its completion, e.g. ":INDEX:_files".
+/// Returns a value's name and how to complete it, e.g. ":INDEX:_files".
 std::string zsh_value(const std::string& name, const HelpOption& option, ValueKind kind) {
   const std::string start = ":" + zsh_text(name) + ":";
   switch (kind) {
@@ -125,7 +126,7 @@ std::string zsh_value(const std::string& name, const HelpOption& option, ValueKi
   return start + " ";
 }
 
-/// Returns the words that describe a command's options and arguments to _arguments.
+/// Returns the arguments of zsh's _arguments for a command's options and arguments.
 std::vector<std::string> zsh_specs(const HelpTree& tree, const std::vector<std::string>& helped) {
   std::vector<std::string> specs;
   for (const HelpOption& option : options_of(tree.page)) {
@@ -153,7 +154,7 @@ std::vector<std::string> zsh_specs(const HelpTree& tree, const std::vector<std::
   return specs;
 }
 
-/// Appends a command's function after those that it calls.
+/// Appends a command's function, after the functions that it calls.
 void add_zsh_function(const HelpTree& tree, const std::vector<std::string>& helped,
                       std::string& script) {
   for (const HelpTree& command : tree.commands) add_zsh_function(command, helped, script);

@@ -2,7 +2,7 @@
 //
 //     shardwise_manual DIR    cli.md, man1/*.1, bash/*, zsh/_*
 //
-// It is not installed.
+// This program is not installed.
 
 #include <CLI/CLI.hpp>
 #include <cerrno>

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kWidth = 76;
 
-/// Converts text to roff: hyphens as typed, text in backticks in bold.
+/// Converts text to roff: keeps hyphens, and makes text in backticks bold.
 std::string escaped_roff(std::string_view text) {
   std::string roff;
   bool in_code = false;
@@ -36,7 +36,7 @@ std::string escaped_roff(std::string_view text) {
   return roff;
 }
 
-/// Converts lines of text. A leading dot is escaped, since it would be a request.
+/// Converts lines of text. Escapes a leading dot, which roff would take for a request.
 std::string lines_of(std::string_view text) {
   std::string roff;
   while (!text.empty()) {
@@ -69,7 +69,7 @@ std::string list_of(const std::vector<HelpOption>& options, bool are_arguments) 
   return roff;
 }
 
-/// Shows commands as typed, each on separate lines.
+/// Shows commands literally, one per line.
 std::string commands(const std::vector<std::string>& lines) {
   std::string roff = ".nf\n";
   for (const std::string& line : lines) roff += lines_of(folded_command(line, kWidth));
@@ -98,7 +98,7 @@ std::string lower_first(std::string text) {
 
 std::string reference(const std::string& name) { return bold(page_name(name)) + "(1)"; }
 
-/// Lists a program's commands with their pages.
+/// Lists a program's commands and their pages.
 std::string list_of_commands(const HelpPage& page) {
   std::string roff = ".SH COMMANDS\n";
   for (const HelpCommands& group : page.commands) {
@@ -110,7 +110,7 @@ std::string list_of_commands(const HelpPage& page) {
   return roff;
 }
 
-/// Returns the section of a command without a separate page.
+/// Returns the section about a command without a separate page.
 std::string section_of(const HelpPage& page) {
   std::string roff = ".SS " + escaped_roff(page.name) + "\n" + paragraph(page.description + ".");
   roff += ".PP\n" + commands({page.usage}) + list_of(page.arguments, true);

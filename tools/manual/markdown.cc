@@ -26,7 +26,7 @@ std::string as_markdown(std::string_view text) {
 
 std::string paragraph(std::string_view text) { return folded(as_markdown(text), kWidth) + "\n"; }
 
-/// Returns the fragment of a heading's link.
+/// Returns the fragment of a link to a heading.
 std::string fragment_of(std::string_view heading) {
   std::string fragment;
   for (const char c : heading) {
@@ -76,7 +76,7 @@ class CliPage {
   std::string take() { return std::move(text_); }
 
  private:
-  /// Two groups are equal if they look the same.
+  /// Returns a group's text: groups with equal texts are the same group.
   static std::string key_of(const HelpGroup& group) {
     return group.title + "\n" + list_of(group.options);
   }

@@ -4,7 +4,7 @@
 
 namespace shardwise::tools {
 
-/// The kinds of values that a shell can complete, for options and arguments.
+/// The kind of completion for the value of an option or an argument.
 enum class ValueKind : unsigned char {
   kNone,       ///< a flag
   kChoice,     ///< one of HelpOption::choices
@@ -13,7 +13,7 @@ enum class ValueKind : unsigned char {
   kOther,      ///< a number, a key, SQL: no completion
 };
 
-/// Derived from an option's type, or an argument's name.
+/// Returns the kind, from the option's type or the argument's name.
 ValueKind value_kind(const HelpOption& option);
 ValueKind argument_kind(const HelpOption& argument);
 

@@ -28,12 +28,12 @@ struct CacheCommandOptions {
   bool json = false;
 };
 
-/// Opens the cache to change it.
+/// Opens the cache for changes.
 std::shared_ptr<ShardCache> open(const CacheCommandOptions& options) {
   return ShardCache::open({.directory = options.directory, .create = false, .group_shared = true});
 }
 
-/// Opens the cache read-only; its owner may be another user.
+/// Opens the cache read-only, since another user may own it.
 std::shared_ptr<ShardCache> look_at(const CacheCommandOptions& options) {
   return ShardCache::open({.directory = options.directory, .create = false, .read_only = true});
 }
@@ -44,7 +44,7 @@ std::string shown_url(const ShardCache::Entry& entry) {
   return entry.url.empty() ? "?" : escaped(entry.url);
 }
 
-/// "in use by 17, 23; expected by 29": the processes that use or need a shard.
+/// Returns e.g. "in use by 17, 23; expected by 29": the processes that use or expect a shard.
 std::string state_of(const ShardCache::Entry& entry, bool is_coming) {
   std::string state;
   const auto add = [&](const std::string& what, const std::vector<std::int64_t>& pids) {
@@ -59,7 +59,7 @@ std::string state_of(const ShardCache::Entry& entry, bool is_coming) {
   } else if (is_coming) {
     add("being fetched", {});
   }
-  // The process that fetches a shard also pins it.
+  // Omit the fetching process from the users: it pins the shard, too.
   std::vector<std::int64_t> users = entry.users;
   std::erase(users, entry.fetcher);
   if (!users.empty() || (entry.in_use && entry.fetcher == 0 && !is_coming)) add("in use", users);
@@ -82,8 +82,9 @@ void print_entry_json(const ShardCache::Entry& entry, bool is_coming, Output& ou
       nlohmann::json(entry.expected_by).dump());
 }
 
-/// Prints a table on a terminal; elsewhere columns without tabs, which scripts rely on.
-/// @param coming  shards that are being fetched; they come last.
+/// Prints a table on a terminal. Elsewhere prints columns separated by blanks, which scripts rely
+/// on.
+/// @param coming  shards that are being fetched; they are printed last.
 void print_entries(const std::vector<ShardCache::Entry>& entries,
                    const std::vector<ShardCache::Entry>& coming, bool header, Output& out) {
   if (out.is_terminal()) {
@@ -176,8 +177,8 @@ void verify(const CacheCommandOptions& options, Output& out) {
   }
 }
 
-/// Shows the shards that remove() would remove. Follows the rule of ShardCache::prune(): the least
-/// recently used first, without those in use, until the rest is small enough.
+/// Shows the shards that remove() would remove, by the rule of ShardCache::prune(): first the least
+/// recently used, none in use, until the cache is small enough.
 void show_removal(const CacheCommandOptions& options, Output& out) {
   const std::vector<ShardCache::Entry> entries = look_at(options)->entries();
   std::uint64_t used = bytes_of(entries);

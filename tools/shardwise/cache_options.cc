@@ -19,7 +19,7 @@ namespace shardwise::tools {
 
 namespace {
 
-/// "20%", "12.5%". Errors: wrong usage.
+/// Parses e.g. "20%" or "12.5%". Errors: wrong usage.
 double parse_percent(const std::string& option, const std::string& text) {
   double percent = 0;
   const char* const end = text.data() + text.size() - 1;
@@ -40,7 +40,7 @@ CacheBytes parse_cache_bytes(const std::string& option, const std::string& text)
                                          "500MB, or a percentage of all shards, as 20%");
 }
 
-/// Bytes that all shards that need a cache would take in it.
+/// Returns the bytes in a cache of all shards that need a cache.
 std::uint64_t cached_bytes(const Dataset& data) {
   const std::vector<std::uint64_t> sizes = FetchPlan::Shards::of(data).sizes_bytes;
   return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});

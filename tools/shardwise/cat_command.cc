@@ -23,7 +23,7 @@ struct CatOptions {
   std::string index;
   FirstUse first_use;
   std::optional<std::string> key;
-  std::optional<std::string> sample;  ///< with --key: FIELD, since there is no number
+  std::optional<std::string> sample;  ///< the first argument; with --key it is FIELD
   std::optional<std::string> field;
   std::string access = "map";
   Index::Lookup lookup;
@@ -47,7 +47,7 @@ std::optional<std::string> field_of(const CatOptions& options) {
   return options.sample;
 }
 
-/// True for bytes that are not text, or that contain control characters for the terminal.
+/// True for bytes that are not text, or that contain control characters.
 bool is_binary(std::string_view bytes) {
   constexpr std::string_view kHarmless = "\t\n\r\f\b";
   const bool has_control = std::any_of(bytes.begin(), bytes.end(), [&](char c) {
@@ -58,7 +58,8 @@ bool is_binary(std::string_view bytes) {
 }
 
 void write_field(const Sample& sample, const std::string& field, bool force, Output& out) {
-  const std::string bytes = sample.copy(field);  // a truncated shard is an error, not a signal
+  const std::string bytes = sample.copy(field);  // a copy: if the shard is truncated, this throws
+                                                 // instead of a signal
   if (!force && out.is_terminal() && is_binary(bytes)) {
     throw Error(
         ErrorCode::kInvalidArgument, "binary content is not written to a terminal",
@@ -104,7 +105,7 @@ void run(const CatOptions& options, Output& out) {
   const Dataset data = open_dataset(find_index(options.index, first_use), options.lookup,
                                     parse_access(options.access), options.cache,
                                     /*allow_part=*/true, interrupt_token(),
-                                    // The next call reads the shard from the cache.
+                                    // Fetch whole shards: the next call then reads from the cache.
                                     /*wait_for_whole_shards=*/true);
   check_servers(options.cache.fetching, urls_of(data.index()), options.first_use.quiet);
   const Sample sample = options.key ? data.get(*options.key) : data[number];

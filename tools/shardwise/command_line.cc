@@ -17,7 +17,7 @@
 namespace shardwise::tools {
 namespace {
 
-/// A word that does not name a command of `app`, or a missing command.
+/// Error: a word is not the name of a command of `app`, or the command is missing.
 class WrongCommand : public CLI::ParseError {
  public:
   WrongCommand(const CLI::App& app, std::string text)
@@ -28,7 +28,7 @@ class WrongCommand : public CLI::ParseError {
   const CLI::App* app_;
 };
 
-/// Damerau-Levenshtein distance: swapped neighbours are one mistake.
+/// Returns the Damerau-Levenshtein distance, in which swapped neighbours are one mistake.
 std::size_t distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);
@@ -67,7 +67,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-/// The program and the sub-commands that the arguments reached, outermost first.
+/// Returns the program and the sub-commands selected by the arguments, outermost first.
 std::vector<const CLI::App*> reached(const CLI::App& program) {
   std::vector<const CLI::App*> apps = {&program};
   for (;;) {
@@ -85,8 +85,8 @@ std::string listed(const std::vector<std::string>& names) {
   return text;
 }
 
-/// Checks the words that name a command before CLI11 does, which would only report that a command
-/// is required.
+/// Checks the words that name a command. CLI11 would not say which word is wrong, but only that a
+/// command is required.
 void require_commands(const CLI::App& program, int argc, const char* const* argv) {
   const CLI::App* at = &program;
   for (int i = 1;; ++i) {
@@ -96,7 +96,7 @@ void require_commands(const CLI::App& program, int argc, const char* const* argv
       throw WrongCommand(*at, fmt::format("{} needs a command: {}", full_name(*at), listed(names)));
     }
     const std::string word = argv[i];
-    if (looks_like_option(word)) return;  // CLI11 reports it
+    if (looks_like_option(word)) return;  // CLI11 reports unknown options
     const auto commands =
         at->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
     if (commands.empty()) {
@@ -107,7 +107,8 @@ void require_commands(const CLI::App& program, int argc, const char* const* argv
   }
 }
 
-/// Text for an option at a place where it is unknown; names the command that knows it.
+/// Returns the text about an option that is unknown here. If another command has the option, names
+/// that command.
 std::string unknown_option(const CLI::App& app, const std::string& argument,
                            const CLI::App& innermost) {
   const std::string name = argument.substr(0, argument.find('='));
@@ -118,8 +119,8 @@ std::string unknown_option(const CLI::App& app, const std::string& argument,
   return fmt::format("no option {}{}", escaped(name), suggestion(name, option_names(app)));
 }
 
-/// The first unexpected argument, or nullopt. Options come first, because a word after a mistyped
-/// option may be its value.
+/// Returns the first unexpected argument, or nullopt. Unexpected options take precedence, because a
+/// word after a mistyped option may be its value.
 std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, bool only_options) {
   for (const CLI::App* app : apps) {
     for (const std::string& argument : app->remaining(false)) {
@@ -140,8 +141,8 @@ std::optional<std::string> unexpected(const std::vector<const CLI::App*>& apps, 
   return std::nullopt;
 }
 
-/// Rewords texts of CLI11's validators: IsMember gives "--on-bad: x not in {a,b}", Range gives
-/// "--batch: Value 0 not in range 1 to 9", in newer versions "[1 - 9]".
+/// Rewords texts of CLI11's validators: that of IsMember, "--on-bad: x not in {a,b}", and that of
+/// Range, "--batch: Value 0 not in range 1 to 9" (in newer versions "[1 - 9]").
 std::string plain_validation(const std::string& text) {
   const std::size_t colon = text.find(": ");
   if (colon == std::string::npos) return text;
@@ -171,7 +172,7 @@ std::string plain_validation(const std::string& text) {
 }
 
 /// Refuses empty values of options, which come from unset shell variables: --token "$TOKEN" would
-/// otherwise act as if the option were missing. Options that accept an empty value have a default
+/// otherwise act as if it were not given. Options for which an empty value is valid have a default
 /// that is not empty.
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* const option : app.get_options()) {
@@ -186,8 +187,8 @@ void refuse_empty_values(CLI::App& app) {
   }
 }
 
-/// Replaces "~" by the home folder in values of options that name files, e.g. --cache=~/c, which
-/// shells do not expand. For sources and indexes the library does it.
+/// Replaces "~" by the home folder in options' values that are files, e.g. --cache=~/c, which
+/// shells do not expand. The library expands it in sources and indexes.
 void put_at_home(CLI::App& app) {
   constexpr std::string_view kFiles[] = {"DIR", "FILE", "INDEX", "OUT", "PREFIX", "FILE|TEXT"};
   for (CLI::Option* const option : app.get_options()) {
@@ -217,7 +218,7 @@ std::string plain_text(const CLI::ParseError& error) {
     split(" = ", ": this cannot be its value: ");
   }
   if (kind == "RequiredError" && text.starts_with("Exactly 1 option from [")) {
-    // "Exactly 1 option from [--a,--b] is required and 2 were given"
+    // CLI11: "Exactly 1 option from [--a,--b] is required and 2 were given"
     const std::size_t end = text.find(']');
     std::string names = text.substr(23, end - 23);
     for (std::size_t at = 0; (at = names.find(',', at)) != std::string::npos;) {
@@ -226,7 +227,7 @@ std::string plain_text(const CLI::ParseError& error) {
     text = text.ends_with("given") ? "give " + names + ", not both" : names + " is required";
   }
   if (kind == "ArgumentMismatch") {
-    // "--limit: 1 required N missing", "--limit: At Most 1 required but received 2"
+    // CLI11: "--limit: 1 required N missing" or "--limit: At Most 1 required but received 2"
     const std::size_t colon = text.find(": ");
     if (colon != std::string::npos && text.ends_with(" missing")) {
       text = text.substr(0, colon) + " needs a value";
@@ -245,7 +246,7 @@ std::string text_of_wrong_usage(const CLI::App& program, const CLI::ParseError& 
     app = &wrong->app();
     text = wrong->what();
   } else {
-    // A mistyped option comes first: other errors may follow from it.
+    // Report a mistyped option first: it may have caused the other errors.
     const bool only_options = dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr;
     text = unexpected(apps, only_options).value_or(plain_text(error));
   }
@@ -264,7 +265,7 @@ std::optional<std::string> nearest_name(std::string_view name,
   std::optional<std::string> nearest;
   std::vector<std::string> begun;
   for (const std::string& candidate : names) {
-    if (candidate.size() <= dashes + 1) continue;  // a single letter resembles every name
+    if (candidate.size() <= dashes + 1) continue;  // a single letter is similar to any name
     if (letters >= 3 && candidate.starts_with(name)) begun.push_back(candidate);
     const std::size_t d = distance(name, candidate);
     if (d < best || (d == best && !nearest)) {
@@ -305,7 +306,8 @@ CLI::App& find_command(CLI::App& program, const std::vector<std::string>& words)
 
 std::optional<int> parse_command_line(CLI::App& program, int argc, const char* const* argv,
                                       Output& out) {
-  static const std::string name = program.get_name();  // read by messages until the process ends
+  static const std::string name = program.get_name();  // static: messages use it until the process
+                                                       // ends
   set_program_name(name.c_str());
   try {
     require_commands(program, argc, argv);
@@ -322,7 +324,7 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, const char* c
       say("error", text_of_wrong_usage(program, error));
       return kExitWrongUsage;
     }
-  } catch (const InvalidOption& error) {  // found late, by the library
+  } catch (const InvalidOption& error) {  // an invalid value that only the library detects
     const CLI::ValidationError late(error.what(), CLI::ExitCodes::ValidationError);
     say("error", text_of_wrong_usage(program, late));
     return kExitWrongUsage;

@@ -16,11 +16,11 @@ constexpr int kExitDone = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitWrongUsage = 2;
 
-/// Parses the command line of `program`, and runs the callbacks of its commands. From now on
+/// Parses the command line of `program`, and runs the callbacks of the given commands. From now on,
 /// messages begin with the program's name.
 ///
-/// Help, folded to the terminal's width, and versions go to `out`, flushed. Wrong usage is reported
-/// on standard error in one line that names the argument, and the command that shows help:
+/// Help, folded to the terminal's width, and versions are written to `out` and flushed. Wrong usage
+/// is reported on standard error in one line, with the argument and the command that shows help:
 ///
 ///     shardwise: error: no option --limt; did you mean --limit? see shardwise ls --help
 ///
@@ -30,20 +30,20 @@ constexpr int kExitWrongUsage = 2;
 std::optional<int> parse_command_line(CLI::App& program, int argc, const char* const* argv,
                                       Output& out);
 
-/// The candidate that `name` most likely means, if at most a third of it (one of 2 letters) is
-/// mistyped; swapped neighbours are one mistake. Otherwise, for 3 or more letters, the only
-/// candidate that begins with `name`.
+/// Returns the candidate that `name` most likely means: one in which at most a third of the letters
+/// is mistyped (one of 2 letters); swapped neighbours are one mistake. Otherwise, if `name` has 3
+/// or more letters, returns the only candidate that begins with `name`.
 std::optional<std::string> nearest_name(std::string_view name,
                                         const std::vector<std::string>& names);
 
-/// "; did you mean <name>?", or ";".
+/// Returns "; did you mean <name>?", or ";" without a near name.
 std::string suggestion(std::string_view name, const std::vector<std::string>& names);
 
-/// The names of the sub-commands of `app`.
+/// Returns the names of the sub-commands of `app`.
 std::vector<std::string> command_names(const CLI::App& app);
 
-/// The sub-command of `program` called by these words, e.g. {"cache", "prune"}.
-/// Errors: CLI::ExtrasError, whose text names the unknown word.
+/// Returns the sub-command of `program` with this path of names, e.g. {"cache", "prune"}.
+/// Errors: CLI::ExtrasError with the unknown word.
 CLI::App& find_command(CLI::App& program, const std::vector<std::string>& words);
 
 }  // namespace shardwise::tools

@@ -6,8 +6,9 @@
 
 namespace shardwise::tools {
 
-// Each adds one sub-command. Parsing runs it: results go to `out`, everything else to standard
-// error. Failures are thrown as exceptions, wrong usage as a CLI::ParseError.
+// Each function adds one sub-command, which runs when the command line is parsed. It writes results
+// to `out`, and everything else to standard error. It throws failures as exceptions and wrong usage
+// as a CLI::ParseError.
 
 void add_index_command(CLI::App& program, Output& out);
 void add_merge_command(CLI::App& program, Output& out);
@@ -24,7 +25,7 @@ void add_plan_command(CLI::App& program, Output& out);
 void add_epoch_command(CLI::App& program, Output& out);
 void add_export_command(CLI::App& program, Output& out);
 void add_cache_command(CLI::App& program, Output& out);
-/// Adds `fill` to the command `cache`.
+/// Adds the sub-command `fill` to the command `cache`.
 void add_fill_command(CLI::App& cache_command, Output& out);
 void add_pack_command(CLI::App& program, Output& out);
 void add_help_command(CLI::App& program, Output& out);

@@ -19,7 +19,7 @@ constexpr std::size_t kUsualWidth = 80;
 constexpr std::size_t kLargestWidth = 10'000;
 
 const char* name_of_program = "shardwise";
-LongMutex console_mutex;  // a stopped terminal may block for long
+LongMutex console_mutex;  // a LongMutex, as writing to a stopped terminal may block for long
 bool bar_is_drawn SHARDWISE_GUARDED_BY(console_mutex) = false;
 
 void wipe() SHARDWISE_REQUIRES(console_mutex) {
@@ -27,7 +27,7 @@ void wipe() SHARDWISE_REQUIRES(console_mutex) {
   bar_is_drawn = false;
 }
 
-/// Returns the name that shardwise-train gives to an option of shardwise; empty if it has none.
+/// Returns shardwise-train's name of an option of shardwise; empty if it has no such option.
 std::string_view name_in_trainer(std::string_view option) {
   if (option == "--batch") return "--batch-size";
   if (option == "--global-batch") return "--global-batch-size";
@@ -65,7 +65,7 @@ const char* program_name() { return name_of_program; }
 void print_message(std::string_view line) {
   const Lock lock(console_mutex);
   wipe();
-  // A message that cannot be written is not an error: fmt::print() would throw.
+  // Not fmt::print(), which throws: a message that cannot be written is not an error.
   std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   std::fflush(stderr);
 }

@@ -18,7 +18,7 @@ namespace {
   throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
 }
 
-/// Whether `text` is "224x224".
+/// Whether `text` has the form "224x224".
 bool is_image_size(const std::string& text) {
   const std::size_t x = text.find('x');
   if (x == std::string::npos) return false;
@@ -29,14 +29,14 @@ bool is_image_size(const std::string& text) {
   return is_side(text.substr(0, x)) && is_side(text.substr(x + 1));
 }
 
-/// Throws unless `path` can be written, and is empty, new, or a file of an earlier run, which
+/// Throws unless `path` can be written and is new, empty, or a file from an earlier run, which
 /// begins with `begin`.
 void require_own_file(const char* option, const std::string& path, std::string_view begin) {
   if (std::filesystem::is_directory(path)) {
     throw InvalidArgument("the file is a folder", in_quotes(path),
                           std::string("name a file in it with ") + option);
   }
-  AtomicFile{path};  // throws if it cannot be made, or is a device
+  AtomicFile{path};  // throws if the file cannot be created, or is a device
   std::ifstream file(path, std::ios::binary);
   std::string found(begin.size(), '\0');
   file.read(found.data(), static_cast<std::streamsize>(found.size()));
@@ -129,7 +129,7 @@ void check_decode_options(const DecodeArguments& arguments) {
     throw_wrong_decoding(std::string(of_an_epoch) +
                          " does not go together with --replay, which loads one batch");
   }
-  // Checked now, rather than after an epoch.
+  // Check it now, not after an epoch.
   if (!arguments.trace.empty()) require_own_file("--trace", arguments.trace, kTraceBegin);
   if (!arguments.bad_list.empty()) {
     require_own_file("--bad-list", arguments.bad_list, kBadListBegin);

@@ -61,7 +61,7 @@ class DecodedFields final : public ColumnMaker {
   }
 
  private:
-  /// Returns true for an image.
+  /// Decodes a field. Returns true for an image.
   bool decode(const RowInput& input, std::size_t place, FieldKind kind) const {
     detail::read_pages(input.sample.field(place).bytes);
     switch (kind) {
@@ -69,7 +69,7 @@ class DecodedFields final : public ColumnMaker {
         static_cast<void>(detail::integer_of(input, place));
         break;
       case FieldKind::kBytes:
-        input.add_bytes(input.sample.field(place).bytes.size());  // counted as read
+        input.add_bytes(input.sample.field(place).bytes.size());  // counts the bytes as read
         break;
       default:
         decode_content(input, place, kind);
@@ -86,12 +86,12 @@ class DecodedFields final : public ColumnMaker {
       checked(input.sample, place, "an image", [&] { decode_image(input, bytes.view()); });
     } else if (kind == FieldKind::kNpy) {
       checked(input.sample, place, "an array", [&] { decode_array(bytes.view()); });
-    } else if (!is_utf8(bytes.view())) {  // text or JSON
+    } else if (!is_utf8(bytes.view())) {  // the kind is text or JSON
       detail::throw_bad_field(input.sample, place, "text", "it is not UTF-8");
     }
   }
 
-  /// Runs `work`; a DecodeFailure becomes a BadField.
+  /// Runs `work`. Throws BadField for a DecodeFailure.
   template <class Work>
   static void checked(const Sample& sample, std::size_t place, std::string_view type,
                       const Work& work) {

@@ -54,11 +54,11 @@ struct EpochReport {
   EpochAudit audit;
   std::uint64_t checksum = 0;
   std::uint64_t images = 0;
-  std::vector<std::uint64_t> bad;  ///< samples left out, repeated if they came repeatedly
+  std::vector<std::uint64_t> bad;  ///< samples left out, once for each time that a sample was
 };
 
-/// The ranks that read at the same time through this node's cache; only the loaded rank, unless
-/// --nodes or a launcher says otherwise. Errors: wrong usage.
+/// Returns the ranks that read at the same time through this node's cache. This is only the loaded
+/// rank, unless --nodes or a launcher sets others. Errors: wrong usage.
 RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) {
   const std::uint64_t rank = sampler.rank(), world = sampler.world_size();
   if (!options.nodes) return options.run.node.value_or(RankOptions::Range{rank, 1});
@@ -74,7 +74,7 @@ RankOptions::Range node_of(const EpochOptions& options, const Sampler& sampler) 
   return {.first = rank / count * count, .count = count};
 }
 
-/// The ranks whose parts are loaded: one of each group of replicas.
+/// Returns the ranks whose parts are loaded: one rank of each group of replicas.
 std::vector<std::uint64_t> ranks_to_load(const Sampler& sampler, bool whole) {
   if (!whole) return {sampler.rank()};
   std::vector<std::uint64_t> ranks;
@@ -84,8 +84,8 @@ std::vector<std::uint64_t> ranks_to_load(const Sampler& sampler, bool whole) {
   return ranks;
 }
 
-/// Throws NotExact unless these ranks together got the samples of their orders, from the run's
-/// position on, except bad samples.
+/// Throws NotExact unless these ranks together got the samples that follow the run's position in
+/// their orders, without bad samples.
 void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& ranks,
                       const EpochReport& report) {
   EpochAudit::Sum expected;
@@ -106,8 +106,9 @@ void prove_as_ordered(const Sampler& sampler, const std::vector<std::uint64_t>& 
                  "this is a fault in shardwise: please report it");
 }
 
-/// Proves the epoch if all its deliveries are known. Otherwise, i.e. for one rank, or after a token
-/// without earlier deliveries, proves only that the ranks got the samples of their orders.
+/// Proves the epoch if all its deliveries are known. They are not known for a single rank, or if
+/// the token lacks earlier deliveries. Then proves only that the ranks got the samples of their
+/// orders.
 std::string prove(const Run& run, bool whole, const EpochReport& report) {
   const Sampler& sampler = *run.sampler;
   const std::uint64_t samples = report.audit.sum().count;
@@ -135,7 +136,7 @@ std::uint64_t peak_memory_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-/// Private memory of this process, without mapped shards.
+/// Returns the private memory of this process in bytes, without mapped shards.
 std::uint64_t private_memory_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -167,12 +168,13 @@ void print_cache(const ShardCache::Stats& stats, Output& out) {
                 : fmt::format("; {} did not fit into it", human_count(stats.bypassed)));
 }
 
-/// Advises on a cache that is too small for the order.
+/// Prints advice if the cache is too small for the order.
 void note_repeated_fetches(const ShardCache::Stats& stats, const MixedDataset& data,
                            bool is_sharded) {
   const std::uint64_t num_shards = data.shard_starts().size() - 1;
   if (stats.fetched <= num_shards) return;
-  if (stats.evicted + stats.bypassed == 0) return;  // damaged, or removed by others
+  // Shards were fetched again for another reason: they were damaged, or others removed them.
+  if (stats.evicted + stats.bypassed == 0) return;
   say("note",
       fmt::format(
           "{} were fetched {} times: the order returns to shards that the cache had no room to "
@@ -181,7 +183,7 @@ void note_repeated_fetches(const ShardCache::Stats& stats, const MixedDataset& d
           is_sharded ? "" : ", and --sampler sharded reads one shard after another"));
 }
 
-/// Opens the data set, or all data sets of a mixture with one cache.
+/// Opens the data set, or all data sets of a mixture, which share one cache.
 Run open_epoch(const EpochOptions& options) {
   const auto open = dataset_opener(options.lookup, parse_access(options.access), options.cache,
                                    options.run.order.allow_part, interrupt_token());
@@ -212,7 +214,7 @@ void print_images(std::uint64_t images, double seconds, Output& out) {
             human_count(static_cast<std::uint64_t>(per_second(images, seconds))));
 }
 
-/// --replay: repeats the first batch of one rank.
+/// For --replay: uses the first batch of one rank repeatedly.
 void replay(const EpochOptions& options, const Run& run, Output& out) {
   LoadedEpoch loading(options.decode, load_settings(options, {.first = 0, .count = 0}));
   const std::uint64_t times = *options.decode.replay;

@@ -29,7 +29,7 @@ constexpr const char* kFetchGroup = "Servers";
 
 bool is_letter_or_digit(char c) { return is_letter(c) || is_digit(c); }
 
-/// Adds a header, or those of a file "@file" with one header per line. Errors: wrong usage.
+/// Adds a header, or the headers of a file "@file", one per line. Errors: wrong usage.
 void add_headers(const std::string& given, std::vector<std::string>& headers) {
   if (!given.starts_with('@')) {
     headers.push_back(given);
@@ -59,8 +59,8 @@ bool is_url(const std::string& text) {
          std::all_of(scheme.begin(), scheme.end(), is_letter_or_digit);
 }
 
-/// Parses "https://old/data=s3://bucket/data", split at the first = before a URL. For a URL without
-/// OLD, `from` is empty (see fetching_of()).
+/// Parses "https://old/data=s3://bucket/data": splits at the first = that a URL follows. For a
+/// single URL, `from` is empty (see fetching_of()).
 /// Errors: wrong usage.
 Fetchers::Options::Moved parse_moved(const std::string& given) {
   for (std::size_t at = 0; (at = given.find('=', at)) != std::string::npos; ++at) {
@@ -74,7 +74,7 @@ Fetchers::Options::Moved parse_moved(const std::string& given) {
       "alone, for the folder of all shards of an index");
 }
 
-/// The common folder of all remote shards. Errors: wrong usage.
+/// Returns the common folder of all remote shards. Errors: wrong usage.
 std::string base_of(const Index& index) {
   if (std::string base = index.summary().url_base; !base.empty()) return base;
   if (!urls_of(index).empty()) {
@@ -85,8 +85,8 @@ std::string base_of(const Index& index) {
                              "the index " + in_quotes(index.path()) + " has no shard at a URL");
 }
 
-/// A given option that applies only to http and https; empty means: no such option. Headers of a
-/// store (x-amz-, x-goog-) are also sent to that store.
+/// Returns a given option that affects only http and https, or "". Headers of a store (x-amz-,
+/// x-goog-) also affect that store.
 std::string options_of_http(const Fetchers::Options& fetching) {
   const bool has_headers = std::ranges::any_of(fetching.headers, [](const std::string& header) {
     const std::string name = to_lower(header);
@@ -97,7 +97,7 @@ std::string options_of_http(const Fetchers::Options& fetching) {
   return fetching.netrc_file.empty() ? "" : "--netrc-file";
 }
 
-/// The scheme of the URL from which a shard is fetched after --url-base.
+/// Returns the scheme of the URL from which a shard is fetched, after --url-base.
 std::string scheme_today(const std::string& url, const Fetchers::Options& fetching) {
   for (const Fetchers::Options::Moved& move : fetching.moved) {
     if (move.from.empty() || rebased_url(url, move.from, move.to)) return scheme_of(move.to);
@@ -105,7 +105,7 @@ std::string scheme_today(const std::string& url, const Fetchers::Options& fetchi
   return scheme_of(url);
 }
 
-/// Errors: wrong usage.
+/// Parses the value of --retry-time. Errors: wrong usage.
 std::chrono::milliseconds parse_retry_time(const std::string& given) {
   if (const auto time = parse_duration(given)) return *time;
   throw CLI::ValidationError("--retry-for", in_quotes(given) +
@@ -113,7 +113,7 @@ std::chrono::milliseconds parse_retry_time(const std::string& given) {
                                                 "30s, 15m or 2h, or 0");
 }
 
-/// "15 min", "1 h 40 min", "20 s".
+/// Returns e.g. "15 min", "1 h 40 min" or "20 s".
 std::string shown_time(std::chrono::milliseconds time) {
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(time).count();
   if (seconds < 100) return fmt::format("{} s", seconds);

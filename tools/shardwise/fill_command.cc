@@ -1,4 +1,4 @@
-// `shardwise cache fill`: before a job, fetches the shards that its order needs first.
+// `shardwise cache fill`: before a job starts, fetches the shards that its order reads first.
 
 #include <fmt/core.h>
 
@@ -40,7 +40,7 @@ struct FillOptions {
   throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
 }
 
-/// The ranks whose shards are wanted: the rank of --rank, those of --node, or all.
+/// Returns the ranks whose shards are fetched: the rank of --rank, the ranks of --node, or all.
 RankOptions::Range ranks_of(const FillOptions& options, const Sampler& sampler) {
   if (options.run.rank) return {.first = *options.run.rank, .count = 1};
   if (!options.nodes) return {.first = 0, .count = sampler.world_size()};
@@ -57,13 +57,14 @@ RankOptions::Range ranks_of(const FillOptions& options, const Sampler& sampler) 
   return {.first = *options.node * count, .count = count};
 }
 
-/// The cache's entries; empty if the cache does not exist, since a dry run does not create it.
+/// Returns the cache's entries. Returns an empty list if the cache does not exist, since a dry run
+/// must not create it.
 std::vector<ShardCache::Entry> entries_of(const std::string& directory) {
   if (!std::filesystem::exists(directory)) return {};
   return ShardCache::open({.directory = directory, .create = false, .read_only = true})->entries();
 }
 
-/// Opens the run; in a dry run without a cache, which it must not create.
+/// Opens the run; in a dry run without the cache, which opening would create.
 Run open_fill(const FillOptions& options) {
   RunArguments arguments = options.run;
   arguments.first_use.fetching = options.cache.fetching;

@@ -17,7 +17,7 @@ constexpr std::size_t kIndent = 2;
 constexpr std::size_t kLargestLabel = 26;
 constexpr std::size_t kSmallestWidth = 40;
 
-/// A label, and the text beside it.
+/// A label, and the text to its right.
 using Row = std::pair<std::string, std::string>;
 
 std::vector<Row> rows_of(const std::vector<HelpOption>& options) {

@@ -12,7 +12,7 @@ namespace {
 
 bool is_shown(const CLI::Option& option) { return !option.get_group().empty(); }
 
-/// The values of a fixed set, which CLI11 appends to the type: "TEXT:{map,read}".
+/// Returns the choices that CLI11 appends to an option's type, e.g. "TEXT:{map,read}".
 std::vector<std::string> choices_of(const std::string& type) {
   std::vector<std::string> choices;
   const std::size_t begin = type.find(":{");
@@ -50,7 +50,7 @@ std::string text_of(const CLI::Option& option) {
 }
 
 HelpOption help_option(const CLI::Option& option) {
-  // After a colon CLI11 describes the checks of the option.
+  // After a colon, the type describes the checks of the option.
   const std::string type = option.get_type_name();
   std::vector<std::string> choices = choices_of(type);
   std::string shown = choices.empty() ? type.substr(0, type.find(':')) : joined(choices, "|");
@@ -69,16 +69,17 @@ std::vector<HelpOption>& options_of(std::vector<HelpGroup>& groups, const std::s
   return groups.emplace_back(HelpGroup{title, {}}).options;
 }
 
-/// CLI11 calls the default group "Options" or, in newer versions, "OPTIONS".
+/// Returns the title of an option's group. CLI11's default group is "Options", or "OPTIONS" in
+/// newer versions.
 std::string title_of(const CLI::Option& option) {
   const std::string& group = option.get_group();
   return group == "OPTIONS" ? std::string(kUsualOptions) : group;
 }
 
-/// Options without a group come first; among them help and version come last.
+/// Options without a group come first. Help and version are the last of these.
 std::vector<HelpGroup> option_groups(const CLI::App& app) {
   std::vector<HelpGroup> groups;
-  // An option group of CLI11 (one of its options is required) is a sub-command without a name.
+  // If one of several options is required, CLI11 makes their group a sub-command without a name.
   for (const CLI::App* part : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (!part->get_name().empty()) continue;
     for (const CLI::Option* option : part->get_options()) {
@@ -102,7 +103,7 @@ std::vector<HelpGroup> option_groups(const CLI::App& app) {
   return groups;
 }
 
-/// The commands that help shows, by group.
+/// Returns the commands that help shows, by group.
 std::vector<std::pair<std::string, std::vector<const CLI::App*>>> command_groups(
     const CLI::App& app) {
   std::vector<std::pair<std::string, std::vector<const CLI::App*>>> groups;

@@ -11,18 +11,18 @@ class App;
 
 namespace shardwise::tools {
 
-/// The words with `between` between them.
+/// Joins the words, with `between` between them.
 std::string joined(const std::vector<std::string>& words, std::string_view between);
 
-/// An option or an argument, as help shows it.
+/// An option or an argument, as shown by help.
 struct HelpOption {
-  std::vector<std::string> names;    ///< "-o" and "--output"; for an argument its name
-  std::string type;                  ///< "N", "error|skip"; empty for a flag and an argument
-  std::vector<std::string> choices;  ///< the allowed values, if they are a fixed set
-  std::string text;                  ///< the description, with its default and its requirements
-  bool is_many = false;              ///< an argument that can be repeated
+  std::vector<std::string> names;    ///< "-o" and "--output"; for an argument, its name
+  std::string type;                  ///< "N" or "error|skip"; empty for flags and arguments
+  std::vector<std::string> choices;  ///< the allowed values if only certain values are valid
+  std::string text;                  ///< description, with its default and requirements
+  bool is_many = false;              ///< an argument that may be repeated
 
-  /// "-o, --output INDEX", "SOURCE...".
+  /// Returns e.g. "-o, --output INDEX" or "SOURCE...".
   std::string label() const;
 };
 
@@ -36,34 +36,35 @@ struct HelpCommands {
   std::vector<std::pair<std::string, std::string>> commands;  ///< name, description
 };
 
-/// The help of a program or of one of its commands. All documents derive from it: --help, the
-/// manual pages, cli.md, and the completions of shells.
+/// The help of a program or of one of its commands. All documents are made from it: --help, the
+/// manual pages, cli.md, and the shells' completions.
 struct HelpPage {
-  std::string name;  ///< "shardwise cache prune"
+  std::string name;  ///< e.g. "shardwise cache prune"
   std::string description;
-  std::string usage;  ///< "shardwise cache prune --to SIZE [OPTION...] DIR"
+  std::string usage;  ///< e.g. "shardwise cache prune --to SIZE [OPTION...] DIR"
   std::vector<HelpOption> arguments;
   std::vector<HelpCommands> commands;
-  std::vector<HelpGroup> options;     ///< options without a group first, if there are any
+  std::vector<HelpGroup> options;     ///< options without a group come first
   std::vector<std::string> notes;     ///< paragraphs
-  std::vector<std::string> examples;  ///< one command each; may exceed the width of a line
+  std::vector<std::string> examples;  ///< one command each; may be longer than a line
 };
 
-/// The title of the options that belong to no other group.
+/// Title of the options without a group.
 inline constexpr const char* kUsualOptions = "Options";
 
-/// Reads notes and examples from the footer of `app`. Indented lines are the examples. Other lines
-/// are joined to paragraphs, which blank lines end; the examples need no title.
+/// Makes the page of `app`. Reads notes and examples from the footer: indented lines are examples,
+/// which need no title. Other lines form paragraphs, separated by blank lines.
 HelpPage help_page(const CLI::App& app);
 
-/// The page of a program or command, and those of the commands below it, in the order of its help.
+/// The page of a program or command, and the pages of the commands below it, in the order in which
+/// help lists them.
 struct HelpTree {
   HelpPage page;
   std::vector<HelpTree> commands;
 };
 HelpTree help_tree(const CLI::App& app);
 
-/// "shardwise cache prune": a command with its parents.
+/// Returns a command's name with those of its parents, e.g. "shardwise cache prune".
 std::string full_name(const CLI::App& app);
 
 }  // namespace shardwise::tools

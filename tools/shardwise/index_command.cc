@@ -34,7 +34,8 @@ struct IndexOptions {
   std::string index;
   std::vector<std::string> sources;
   std::optional<unsigned> threads = {};
-  std::string on_bad;  ///< empty, like the next ones: as in the existing index, else an error
+  std::string on_bad;  ///< if this or a next option is empty, the existing index decides, else
+                       ///< "error" applies
   std::string on_no_field;
   std::string on_duplicate_field;
   std::string on_repeated_key;
@@ -46,7 +47,7 @@ struct IndexOptions {
   bool forget = false;
   bool drop_missing = false;
   bool accept_times = false;
-  std::vector<std::pair<std::string, std::string>> relocations;  ///< from, to
+  std::vector<std::pair<std::string, std::string>> relocations;  ///< old and new path
   std::optional<BuildOptions::Part> part;
   CacheArguments cache;
   bool keep = false;
@@ -56,7 +57,7 @@ struct IndexOptions {
   bool json = false;
 };
 
-/// The index that was built; null, with a note, if another build has replaced it since.
+/// Returns the built index. If another build has replaced it, prints a note and returns null.
 std::shared_ptr<const Index> built_index(const IndexOptions& options, const BuildReport& report) {
   std::shared_ptr<const Index> index = Index::open(options.index);
   const Index::Summary summary = index->summary();
@@ -72,7 +73,7 @@ std::shared_ptr<const Index> built_index(const IndexOptions& options, const Buil
 
 bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-/// Build options of the existing index, unless --forget is given.
+/// Build options of the existing index. Not used with --forget.
 struct KeptContent {
   explicit KeptContent(const IndexOptions& options) {
     if (options.forget || !is_there(options.index)) return;
@@ -86,10 +87,10 @@ struct KeptContent {
   }
 
   Index::Content content;
-  bool is_lost = false;  ///< the index cannot be read, and is rebuilt with the given options
+  bool is_lost = false;  ///< the index cannot be read, and is rebuilt with only the given options
 };
 
-/// The requested content: the given options, with those of `content` for the rest.
+/// Returns the requested content: the given options, and `content` for options not given.
 Index::Content content_of(const IndexOptions& options, Index::Content content) {
   if (!options.on_bad.empty())
     content.policies = DefectPolicies::all(parse_on_defect(options.on_bad));
@@ -106,7 +107,8 @@ Index::Content content_of(const IndexOptions& options, Index::Content content) {
   return content;
 }
 
-/// "--hash, --column cls=cls": options kept from `content` that were not given now.
+/// Returns the options taken from `content`, because they were not given now: e.g. "--hash,
+/// --column cls=cls".
 std::string kept_options(const IndexOptions& options, const Index::Content& content) {
   const Index::Content given = content_of(options, {});
   std::string text;
@@ -121,7 +123,7 @@ std::string kept_options(const IndexOptions& options, const Index::Content& cont
   return text;
 }
 
-/// "'c1', 'c2'": columns that the earlier index had and this one lacks.
+/// Returns the columns that the earlier index had and the new one lacks: e.g. "'c1', 'c2'".
 std::string dropped_columns(const Index::Content& before, const Index::Content& now) {
   std::string text;
   for (const Index::Column& column : before.columns) {
@@ -133,7 +135,8 @@ std::string dropped_columns(const Index::Content& before, const Index::Content& 
   return text;
 }
 
-/// Files in the directories that are not named like a shard, without the index's own files.
+/// Returns the files in the sources' folders whose names are not those of shards, without the
+/// index's own files.
 std::vector<std::string> left_out(const IndexOptions& options, const SourceList& sources) {
   namespace fs = std::filesystem;
   const fs::path index(options.index);
@@ -149,7 +152,7 @@ std::vector<std::string> left_out(const IndexOptions& options, const SourceList&
   return files;
 }
 
-/// "3/8". Errors: wrong usage.
+/// Parses e.g. "3/8". Errors: wrong usage.
 BuildOptions::Part parse_part(const std::string& text) {
   const std::size_t slash = text.find('/');
   const auto number = parse_int64(std::string_view(text).substr(0, slash));
@@ -165,7 +168,7 @@ BuildOptions::Part parse_part(const std::string& text) {
   return {static_cast<std::uint64_t>(*number), static_cast<std::uint64_t>(*count)};
 }
 
-/// Errors: wrong usage.
+/// Parses the values of --column. Errors: wrong usage.
 std::vector<Index::Column> parse_columns(const std::vector<std::string>& texts) {
   std::vector<Index::Column> columns;
   try {
@@ -176,7 +179,8 @@ std::vector<Index::Column> parse_columns(const std::vector<std::string>& texts) 
   return columns;
 }
 
-/// Runs a build. If it ends early and leaves a journal, says that the next build continues from it.
+/// Runs a build. If the build ends early and leaves a journal, prints that the next build continues
+/// from there.
 template <class Build>
 BuildReport saying_how_to_continue(const IndexOptions& options, const Build& build) {
   try {
@@ -226,9 +230,9 @@ bool has_remote_shards(const SourceList& sources) {
                      [](const std::string& shard) { return is_fetched_url(shard); });
 }
 
-/// The index that a NEW of --url-base without OLD refers to: the one that is updated from its own
-/// sources; otherwise "".
-/// Errors: wrong usage, if such a NEW is given without such an index.
+/// Returns the path of the index to which a NEW of --url-base without OLD applies: the index, if it
+/// is updated from its own sources. Otherwise returns "".
+/// Errors: wrong usage if there is such a NEW, and the index is not updated from its own sources.
 std::string index_of_url_base(const IndexOptions& options) {
   if (options.sources.empty() && options.relocations.empty()) return options.index;
   for (const Fetchers::Options::Moved& move : options.cache.fetching.moved) {
@@ -242,12 +246,12 @@ std::string index_of_url_base(const IndexOptions& options) {
   return {};
 }
 
-/// A build, or the plan of one.
+/// A build to run or to plan.
 struct Job {
   const IndexOptions& options;
   BuildOptions build;
   SourceList sources;
-  bool is_update;  ///< the index stores no sources: its list of shards is used
+  bool is_update;  ///< the index stores no sources, so its list of shards is used
   KeptContent kept;
 
   BuildPlan plan() const {
@@ -260,7 +264,7 @@ struct Job {
   }
 };
 
-/// The options of all modes: access to the shards, and cancellation.
+/// Returns the options of all modes: access to the shards, and cancellation.
 BuildOptions access_options(const IndexOptions& options) {
   BuildOptions build;
   const std::string based_on = index_of_url_base(options);
@@ -272,7 +276,7 @@ BuildOptions access_options(const IndexOptions& options) {
   return build;
 }
 
-/// Reads the sources, and makes the checks that need no shard.
+/// Reads the sources. Makes the checks that need no shard.
 Job make_job(const IndexOptions& options, BuildOptions build) {
   SourceList sources = options.sources.empty() ? read_index_sources(options.index, build.remote)
                                                : read_sources(options.sources, build.remote);
@@ -296,7 +300,8 @@ Job make_job(const IndexOptions& options, BuildOptions build) {
   return {options, std::move(build), std::move(sources), is_update, std::move(kept)};
 }
 
-/// Says how the content options differ from the earlier index's, after a build with SOURCE.
+/// After a build with SOURCE, prints how the content options differ from those of the earlier
+/// index.
 void say_content_changed(const Job& job) {
   if (job.kept.is_lost) {
     say("note", "the earlier index could not be read: only the options given now are used");

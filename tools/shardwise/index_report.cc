@@ -22,7 +22,7 @@ std::vector<std::string> shown(const std::vector<std::string>& paths) {
   return texts;
 }
 
-/// Paths of the shards in a report, without secrets; and other files beside them.
+/// Shards and other files that a report mentions, as paths without secrets.
 struct Noted {
   Noted(const BuildReport& report, std::vector<std::string> other_files)
       : without_end_marker(shown(report.without_end_marker)),
@@ -42,7 +42,8 @@ struct Noted {
   std::vector<std::string> gone;
 };
 
-/// Adds the paths as an array `name`; paths that are not UTF-8 in hexadecimal as `name`_hex.
+/// Adds the paths as an array `name`. Paths that are not UTF-8 are added in hexadecimal as
+/// `name`_hex.
 void add_paths(nlohmann::ordered_json& json, const std::string& name,
                const std::vector<std::string>& paths) {
   json[name] = nlohmann::ordered_json::array();

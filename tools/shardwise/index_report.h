@@ -8,12 +8,12 @@
 
 namespace shardwise::tools {
 
-/// Reports a build: a line and notes, or one JSON object.
+/// Prints the report of a build: a line and notes, or one JSON object.
 /// @param left_out  files in the sources' folders that are not shards.
 void report_build(const std::string& index, const BuildReport& report,
                   std::vector<std::string> left_out, double seconds, bool is_json, Output& out);
 
-/// Reports the plan of a build: a table and a note, or one JSON object.
+/// Prints the plan of a build: a table and a note, or one JSON object.
 void report_plan(const std::string& index, const BuildPlan& plan, bool is_json, bool has_header,
                  Output& out);
 

@@ -16,7 +16,7 @@
 namespace shardwise::tools {
 namespace {
 
-/// Skipped members that the human-readable text shows; --json gives all.
+/// Limit of skipped members in the text for people; --json lists all.
 constexpr std::uint64_t kSkippedShown = 20;
 
 struct InfoOptions {
@@ -33,7 +33,8 @@ nlohmann::ordered_json name_json(const char* name, std::string_view bytes) {
 
 struct CompressedShards {
   std::uint64_t count = 0;
-  std::uint64_t unchecked = 0;  ///< of these, shards without a checksum over their content
+  std::uint64_t unchecked = 0;  ///< the number of these shards without a checksum over their
+                                ///< content
 };
 
 CompressedShards compressed_shards(const Index& index) {

@@ -13,18 +13,18 @@ namespace shardwise::tools {
 namespace {
 
 CancelToken::Flag interrupted{false};
-/// The first signal; 0 before it.
+/// The first signal; 0 if there was none.
 std::atomic<int> first_signal{0};
 
-/// Time of each signal's first arrival, in ms of the monotonic clock; 0 means: not yet.
+/// Time when each signal first arrived, in ms of the monotonic clock; 0 if it has not.
 std::array<std::atomic<std::int64_t>, NSIG> first_ms{};
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
-/// `timeout` signals its child, and then the child's group: repeated signals within this time count
-/// as one.
+/// `timeout` signals its child, and then the child's group. Repeated signals within this time
+/// therefore count as one.
 constexpr std::int64_t kOneSignalMs = 1000;
 
-/// Calls only async-signal-safe functions.
+/// The signal handler: calls only async-signal-safe functions.
 void on_signal(int signal) {
   const int saved = errno;
   int none = 0;
@@ -37,7 +37,7 @@ void on_signal(int signal) {
   if (!first_ms[static_cast<std::size_t>(signal)].compare_exchange_strong(first, now_ms) &&
       now_ms - first > kOneSignalMs) {
     ::signal(signal, SIG_DFL);
-    ::raise(signal);  // delivered as soon as this returns
+    ::raise(signal);  // the signal is delivered when this handler returns
   }
   errno = saved;
 }
@@ -45,14 +45,14 @@ void on_signal(int signal) {
 }  // namespace
 
 void install_signal_handlers() {
-  // Signals of terminals, schedulers and CPU limits that end a program.
+  // Signals with which terminals, schedulers and CPU limits end a program.
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU}) {
     struct sigaction old {};
     ::sigaction(signal, nullptr, &old);
     if (old.sa_handler == SIG_IGN) continue;
     struct sigaction action {};
     action.sa_handler =
-        on_signal;  // no SA_RESTART: a write that a slow reader holds up must notice
+        on_signal;  // without SA_RESTART, so that a signal interrupts a write to a slow reader
     ::sigaction(signal, &action, nullptr);
   }
   for (const int signal : {SIGPIPE, SIGXFSZ}) ::signal(signal, SIG_IGN);

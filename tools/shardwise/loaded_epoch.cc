@@ -30,17 +30,17 @@ using detail::LoaderAccess;
 using detail::TraceEvent;
 
 constexpr std::uint64_t kAllBad = std::numeric_limits<std::uint64_t>::max();
-/// Bad samples shown to people; the file of --bad-list, and --json, have all.
+/// Limit of bad samples shown to people; --bad-list and --json list all.
 constexpr std::size_t kBadShown = 20;
 
-/// Events kept: about 10 MB.
+/// Limit of events kept, which take about 10 MB.
 constexpr std::size_t kMaxEvents = 100'000;
 
-/// One of several ranks whose parts this process loads, one after another. The ranks do not
-/// communicate: the command proves the epoch by itself.
+/// The Reducer of one of several ranks that this process loads one after another. The ranks do not
+/// communicate, since the command itself proves the epoch.
 class OneRank final : public Reducer {
  public:
-  /// @param node  the ranks that share the rank's cache; count 0 means: it has its own cache.
+  /// @param node  the ranks that share the rank's cache; count 0 means: none.
   OneRank(std::uint64_t rank, std::uint64_t world_size, const RankOptions::Range& node)
       : rank_(rank), world_size_(world_size), node_(node) {
     if (node_.count == 0) node_ = {.first = rank, .count = 1};
@@ -118,7 +118,7 @@ void add(std::vector<Loader::Stats::Forgiven>& sum,
   }
 }
 
-/// Adds up the statistics of loaders that ran one after another.
+/// Adds the statistics of one loader to the sum over loaders that ran one after another.
 void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
   const Loader::Stats before = sum;
   detail::visit_fields<Loader::Stats>([&](const auto& field) {
@@ -136,7 +136,7 @@ void add_stats(Loader::Stats& sum, const Loader::Stats& more) {
 }  // namespace
 
 struct LoadedEpoch::Impl {
-  /// A loader at the position of `sampler`.
+  /// Returns a loader at the position of `sampler`.
   std::unique_ptr<Loader> loader_at(const MixedDataset& data, const Sampler& sampler) const {
     auto loader = std::make_unique<Loader>(
         data,
@@ -145,12 +145,14 @@ struct LoadedEpoch::Impl {
                         .batch_size = settings.batch_size,
                         .replicas = sampler.replicas(),
                         .threads = settings.threads,
-                        // With --bad-list, keep_bad() counts, and writes the list before it throws.
+                        // With --bad-list the loader allows all: keep_bad() counts, and writes the
+                        // list before it throws.
                         .max_bad = max_bad() == 0 && arguments.bad_list.empty() ? 0 : kAllBad,
                         .fetch_threads = settings.fetch_threads},
         std::make_shared<OneRank>(sampler.rank(), sampler.world_size(), settings.node));
     ResumeToken token = sampler.token_after(0);
-    // The command proves the epoch itself, even if the token lacks the earlier deliveries.
+    // Tell the loader how much was delivered: the command itself proves the epoch, even if the
+    // token lacks the earlier deliveries.
     token.audit.emplace().count = sampler.deliveries_before(token.position);
     loader->restore(token);
     LoaderAccess::accept_all_bad(*loader);
@@ -158,13 +160,13 @@ struct LoadedEpoch::Impl {
     return loader;
   }
 
-  /// Unlimited if only --bad-list is given.
+  /// Returns the value of --max-bad. With only --bad-list there is no limit.
   std::uint64_t max_bad() const {
     return arguments.max_bad.value_or(arguments.bad_list.empty() ? 0 : kAllBad);
   }
 
-  /// Keeps the loader's bad samples from number `num_kept` on. The ranks' loaders do not know each
-  /// other, so this counts those of all ranks. Errors: BadField.
+  /// Records the loader's bad samples from number `num_kept` on. Checks the limit here, since each
+  /// rank's loader counts only its own bad samples. Errors: BadField.
   void keep_bad(const Loader& loader, std::size_t num_kept, const MixedDataset& data) {
     const auto& rows = LoaderAccess::bad_rows(loader);
     for (std::size_t i = num_kept; i < rows.size(); ++i) {
@@ -201,9 +203,9 @@ struct LoadedEpoch::Impl {
   const Settings settings;
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   std::unique_ptr<Loader> part{};  // the loader of the current part
-  Loader::Stats stats{};           // of the earlier parts
+  Loader::Stats stats{};           // of the parts loaded before
   std::vector<TraceEvent> events{};
-  std::vector<std::uint64_t> bad{};  // repeated if they came repeatedly
+  std::vector<std::uint64_t> bad{};  // once for each time that a sample was bad
   std::map<std::uint64_t, std::string> reasons{};
 };
 

@@ -22,7 +22,7 @@ class App;
 
 namespace shardwise::tools {
 
-/// Options of `shardwise epoch` for decoding samples, and for bad ones.
+/// Options of `shardwise epoch` about decoding and about bad samples.
 struct DecodeArguments {
   std::string decode = "none";
   std::string image_field;
@@ -36,20 +36,19 @@ struct DecodeArguments {
   [[nodiscard]] bool is_on() const noexcept { return decode != "none"; }
 };
 
-/// Adds the options of decoding and of bad samples. `arguments` must live as long as `command`
-/// does.
+/// Adds the options about decoding and bad samples. `arguments` must outlive `command`.
 void add_decode_options(CLI::App& command, DecodeArguments& arguments);
 
-/// Errors: CLI::ValidationError for options that exclude each other; InvalidArgument if --trace or
-/// --bad-list names a file that cannot be written, or that the same option did not write.
+/// Errors: CLI::ValidationError for options that exclude each other; InvalidArgument if the file of
+/// --trace or --bad-list cannot be written, or was not written by the same option.
 void check_decode_options(const DecodeArguments& arguments);
 
-/// The beginning of a --trace file. A file with another beginning is never overwritten.
+/// How each --trace file begins. Files that begin otherwise are never overwritten.
 inline constexpr std::string_view kTraceBegin = "[\n{\"name\":\"thread_name\"";
 
 /// Returns a checksum of the contents of all fields. The checksum of several samples is the sum of
-/// theirs, so it does not depend on their order.
-/// @param bytes  is increased by the size of all fields.
+/// their checksums, so it does not depend on their order.
+/// @param bytes  the function adds the size of all fields.
 inline std::uint64_t checksum_of(const Sample& sample, std::uint64_t& bytes) noexcept {
   std::uint64_t checksum = 0;
   for (std::size_t i = 0; i < sample.num_fields(); ++i) {
@@ -60,8 +59,8 @@ inline std::uint64_t checksum_of(const Sample& sample, std::uint64_t& bytes) noe
   return checksum;
 }
 
-/// Parts of an epoch, loaded by shardwise::loader. A program without the loader reads one sample
-/// after another, and refuses --decode.
+/// Loads parts of an epoch by shardwise::loader. A program built without the loader reads samples
+/// one after another, and refuses --decode.
 /// Threads: one.
 class LoadedEpoch {
  public:
@@ -72,7 +71,7 @@ class LoadedEpoch {
     /// The ranks that share this node's cache; count 0 means: only the loaded rank.
     RankOptions::Range node = {.first = 0, .count = 0};
   };
-  /// A loaded batch.
+  /// A loaded batch, and what was counted.
   struct Loaded {
     std::vector<std::uint64_t> samples;
     std::uint64_t checksum = 0;  ///< see checksum_of(); 0 with --decode
@@ -80,43 +79,44 @@ class LoadedEpoch {
   };
   using Use = std::function<void(const Loaded&)>;
 
-  /// Errors: Unsupported for --decode if the program was built without the loader.
+  /// Errors: Unsupported for --decode in a program built without the loader.
   LoadedEpoch(const DecodeArguments& arguments, const Settings& settings);
   ~LoadedEpoch();
   LoadedEpoch(const LoadedEpoch&) = delete;
   LoadedEpoch& operator=(const LoadedEpoch&) = delete;
 
-  /// Loads the rest of the epoch of `sampler`, from its position, and passes each batch to `use`.
-  /// Samples delivered earlier in the epoch are not checked.
-  /// Errors: BadField if more samples are bad than --max-bad allows; the file of --bad-list is
-  ///   written first. Other errors of a sample name it. Cancelled after Ctrl-C.
+  /// Loads the rest of the epoch from the position of `sampler` on, and calls `use` with each
+  /// batch. Does not check earlier deliveries of the epoch.
+  /// Errors: BadField if more samples are bad than --max-bad allows, after writing the file of
+  /// --bad-list. Errors of a sample have its name. Cancelled after Ctrl-C.
   void load(const MixedDataset& data, const Sampler& sampler, const Use& use);
-  /// Loads the first batch, and passes it to `use` `times` times.
-  /// @return  the duration of these calls.
-  /// Errors: see load(); InvalidArgument if there is no batch.
+  /// Loads the first batch, and calls `use` with it `times` times.
+  /// @return  duration of these calls.
+  /// Errors: those of load(); InvalidArgument if there is no batch.
   std::chrono::duration<double> replay(const MixedDataset& data, const Sampler& sampler,
                                        std::uint64_t times, const Use& use);
 
-  /// Loading threads; 0 in a program without the loader.
+  /// Number of loading threads; 0 in a program built without the loader.
   [[nodiscard]] unsigned threads() const;
   [[nodiscard]] std::chrono::duration<double> waited() const;
   /// Bytes of the fields that were read so far.
   [[nodiscard]] std::uint64_t bytes_read() const;
-  /// What limits the loading, with advice in options of the command line.
+  /// Returns the cause that limits loading, with advice that names options of the command line.
   [[nodiscard]] std::string limit() const;
-  /// Damage that decoders forgave, one line per kind.
+  /// Damage that decoders tolerated, one line per kind.
   [[nodiscard]] std::vector<std::string> forgiven() const;
   [[nodiscard]] nlohmann::ordered_json forgiven_json() const;
   /// Times by stage.
   [[nodiscard]] nlohmann::ordered_json stages_json() const;
-  /// Samples left out, of all ranks, repeated if they came repeatedly.
+  /// Samples left out, of all ranks, once for each time that a sample was left out.
   [[nodiscard]] std::vector<std::uint64_t> bad_samples() const;
-  /// The bad samples, each once, with the reason: a few as lines for people, all as JSON.
+  /// The bad samples, each once, with the reason: bad() returns a few as lines for people, and the
+  /// next function returns all as JSON.
   [[nodiscard]] std::vector<std::string> bad() const;
   [[nodiscard]] nlohmann::ordered_json bad_json() const;
   /// Writes the files of --trace and --bad-list: the last events of all ranks in Chrome's trace
   /// format, and the bad samples in the format of --skip. Call it at the end.
-  /// Errors: those of writing; BadField if samples of `data` were loaded, and all were bad.
+  /// Errors: those of writing; BadField if samples of `data` were loaded and all were bad.
   void finish(const MixedDataset& data) const;
 
  private:

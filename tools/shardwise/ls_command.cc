@@ -28,9 +28,9 @@ struct LsOptions {
   std::uint64_t limit = std::numeric_limits<std::uint64_t>::max();
 };
 
-/// Text that all members of a shard, or of a field, share.
+/// Text that is the same for all members of a shard, or of a field.
 struct ShardText {
-  std::string start;                ///< beginning of each line: shard and path
+  std::string start;                ///< start of each line: shard and path
   std::vector<std::string> fields;  ///< by field number
 };
 
@@ -55,7 +55,7 @@ ShardText shard_text(const Index::Shard& shard, const SegmentView& segment, bool
   return text;
 }
 
-/// Lists at most `limit` members of a shard, and returns their number.
+/// Lists up to `limit` members of a shard. Returns their number.
 std::uint64_t list_shard(const Index& index, std::uint64_t number, bool json, std::uint64_t limit,
                          Output& out) {
   const Index::Shard shard = index.shard(number);
@@ -85,7 +85,7 @@ std::uint64_t list_shard(const Index& index, std::uint64_t number, bool json, st
   return listed;
 }
 
-/// Lists them as a table on a terminal.
+/// Lists up to `limit` members as a table on a terminal. Returns their number.
 std::uint64_t list_shard(const Index& index, std::uint64_t number, std::uint64_t limit,
                          Table& table) {
   const Index::Shard shard = index.shard(number);
@@ -104,7 +104,7 @@ std::uint64_t list_shard(const Index& index, std::uint64_t number, std::uint64_t
   return listed;
 }
 
-/// Lists members that are in no sample, except directories.
+/// Lists the members that belong to no sample, except directories.
 void list_left_out(const LsOptions& options, const Index& index, Output& out) {
   Table table(out,
               {{"shard", Align::kLeft, Cut::kStart},
@@ -141,7 +141,8 @@ void run(const LsOptions& options, Output& out) {
   const std::shared_ptr<const Index> index =
       Index::open(index_path(options.index, options.first_use));
   if (options.left_out) {
-    if (options.shard) static_cast<void>(index->shard(*options.shard));  // throws if missing
+    // This throws if there is no such shard.
+    if (options.shard) static_cast<void>(index->shard(*options.shard));
     list_left_out(options, *index, out);
     return;
   }
@@ -155,7 +156,7 @@ void run(const LsOptions& options, Output& out) {
               options.header && !options.json);
   const bool tabular = out.is_terminal() && !options.json;
   const auto list = [&](std::uint64_t shard, std::uint64_t limit) {
-    // A pipe gets millions of lines, which a table would format one by one.
+    // Without a terminal there may be millions of lines, for which a table is too slow.
     return tabular ? list_shard(*index, shard, limit, table)
                    : list_shard(*index, shard, options.json, limit, out);
   };

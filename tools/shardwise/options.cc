@@ -9,7 +9,7 @@
 namespace shardwise::tools {
 namespace {
 
-/// The bytes of a unit, or nullopt for an unknown unit.
+/// Returns the bytes of a unit, or nullopt for an unknown unit.
 std::optional<std::uint64_t> unit_bytes(std::string_view unit) {
   constexpr std::string_view kLetters = "KMGTPE";
   std::string upper(unit);
@@ -29,7 +29,7 @@ std::optional<std::uint64_t> unit_bytes(std::string_view unit) {
 
 constexpr std::uint64_t kAny = std::numeric_limits<std::uint64_t>::max();
 
-/// Why `text` is not a whole number from `least` to `most`; empty if it is valid.
+/// Returns why `text` is not an integer from `least` to `most`; returns "" if it is.
 std::string problem_of_number(const std::string& text, std::uint64_t least,
                               std::uint64_t most = kAny) {
   std::uint64_t value = 0;

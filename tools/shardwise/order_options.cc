@@ -32,14 +32,14 @@ constexpr const char* kRareGroup = "Order of the samples, rarely needed";
   throw CLI::ValidationError(text, CLI::ExitCodes::ValidationError);
 }
 
-/// Refuses an option that was given although the sampler does not use it.
+/// If an option was given that the sampler does not use, throws wrong usage.
 void require(bool holds, std::string_view option, const std::string& sampler,
              std::string_view used_by) {
   if (holds) return;
   throw_usage(fmt::format("{} does not apply to {}, only to {}", option, sampler, used_by));
 }
 
-/// The value of an option whose text has been checked.
+/// Parses an option's value that has been checked before.
 template <class Value>
 Value value_of(const std::string& text) {
   if constexpr (detail::Choice<Value>) {
@@ -51,7 +51,7 @@ Value value_of(const std::string& text) {
   }
 }
 
-/// The kind that the options select, before a mixture.
+/// Returns the kind of order that the options select, without a mixture.
 OrderKind kind_of(const OrderArguments& arguments) {
   const std::string& name = arguments.sampler;
   const bool in_order = arguments.no_shuffle && (name == "chunked" || name == "sharded");
@@ -81,7 +81,7 @@ OrderKind kind_of(const OrderArguments& arguments) {
   return kind;
 }
 
-/// The order of each part of a mixture.
+/// Returns the order used for each data set of a mixture.
 std::variant<Chunked, Sharded, Sequential> part_kind_of(const OrderKind& kind) {
   if (const auto* chunked = std::get_if<Chunked>(&kind)) return *chunked;
   if (const auto* sharded = std::get_if<Sharded>(&kind)) return *sharded;
@@ -116,7 +116,7 @@ SkipList skip_of(const OrderArguments& arguments, const MixedDataset* data) {
   return skip;
 }
 
-/// Calls a library function, and turns InvalidArgument into wrong usage.
+/// Calls a library function. Throws wrong usage for an InvalidArgument.
 template <class Function>
 auto as_usage(Function function) {
   try {
@@ -140,7 +140,7 @@ void refuse_beside_token(const RunArguments& arguments) {
   }
 }
 
-/// The sample numbers of a run without a data set, from the token or from --size.
+/// Returns the sample numbers of a run without a data set: from the token, or from --size.
 SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeToken>& token) {
   if (token) {
     if (arguments.size && *arguments.size != token->spec.num_samples) {
@@ -157,7 +157,7 @@ SampleSet samples_of(const RunArguments& arguments, const std::optional<ResumeTo
 
 namespace {
 
-/// Adds the option of a field. `given` is called with its text, which is empty for a flag.
+/// Adds the option for a field. Calls `given` with the option's text, which is empty for a flag.
 template <class Owner, class Value, class Given>
 CLI::Option* add_field(CLI::App& command, const detail::Field<Owner, Value>& field,
                        const std::string& words, const Given& given) {
@@ -180,7 +180,7 @@ CLI::Option* add_field(CLI::App& command, const detail::Field<Owner, Value>& fie
   return option->group(field.text.is_rare ? kRareGroup : kGroup);
 }
 
-/// Adds options that all kinds of order have: the fields of Order.
+/// Adds the options of all kinds of order: the fields of Order.
 void add_shared_options(CLI::App& command, OrderArguments& arguments) {
   detail::visit_fields<Order>([&]<class Value>(const detail::Field<Order, Value>& field) {
     if (field.text.option.empty()) return;
@@ -200,7 +200,7 @@ void add_shared_options(CLI::App& command, OrderArguments& arguments) {
   });
 }
 
-/// Adds options that only some kinds have.
+/// Adds the options of single kinds of order.
 void add_kind_options(CLI::App& command, OrderArguments& arguments) {
   std::vector<detail::KindOption> left = detail::kind_options();
   std::erase_if(left, [](const auto& option) { return option.option == "--no-shuffle"; });
@@ -315,7 +315,7 @@ StepSize checked(const StepSize& given) {
   if (step.batch_size == 0 && step.global_batch_size == 0) {
     throw CLI::RequiredError("--batch or --global-batch");
   }
-  step.batch_size = std::max<std::uint64_t>(step.batch_size, 1);  // or global_batch_size applies
+  step.batch_size = std::max<std::uint64_t>(step.batch_size, 1);  // 1 with global_batch_size
   return step;
 }
 
@@ -384,7 +384,7 @@ void go_by_launcher(RunArguments& arguments) {
 
 namespace {
 
-/// Checks that a token of a mixture gets its data sets, with its weights.
+/// Checks that a mixture's token is used with the same data sets and weights.
 void check_mixture(const OrderArguments& arguments, const Order& order, const MixedDataset* data) {
   const auto* const mixture = std::get_if<Mixture>(&order.kind);
   const std::vector<double> weights = parse_mix(arguments.mix).weights;
@@ -396,7 +396,7 @@ void check_mixture(const OrderArguments& arguments, const Order& order, const Mi
   if (!same) throw_usage("--mix has other indexes or weights than the token");
 }
 
-/// A sampler at the position of the run that the options select.
+/// Returns a sampler at the position that the options select.
 std::unique_ptr<Sampler> sampler_at(const RunArguments& arguments, const SampleSet& samples,
                                     const std::optional<ResumeToken>& token,
                                     const MixedDataset* data, const StepSize& step) {

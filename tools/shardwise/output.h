@@ -14,19 +14,20 @@
 
 namespace shardwise::tools {
 
-/// Thrown when the reader of standard output has closed it, as in `shardwise ls ... | head`. The
-/// program then ends quietly, since the reader needs no more.
+/// Thrown if the reader of standard output has closed the pipe, as in `shardwise ls ... | head`.
+/// The program then ends without a message.
 struct ReaderGone {};
 
-/// Fills descriptors 0 to 2, so that no file becomes standard output if the program is started with
-/// that closed. Writing to standard output then fails.
+/// If descriptors 0 to 2 are closed at the start, opens them, so that no other file gets the
+/// descriptor of standard output. Writing to that output then fails.
 void hold_standard_descriptors();
 
-/// Standard output, buffered. Threads: one. The destructor writes nothing: flush() reports the
-/// errors of earlier writes.
+/// Buffered standard output. The destructor does not write: call flush(), which reports errors of
+/// earlier writes.
+/// Threads: one.
 ///
-/// Errors: ReaderGone; an Error when the disk is full or the descriptor is closed; Cancelled when
-/// Ctrl-C comes while a slow reader blocks a write.
+/// Errors: ReaderGone; an Error if the disk is full or the descriptor is closed; Cancelled on
+/// Ctrl-C while a slow reader blocks a write.
 class Output {
  public:
   explicit Output(int fd = STDOUT_FILENO) : fd_(fd) {}
@@ -38,11 +39,11 @@ class Output {
     if (buffer_.size() >= kFlushBytes) flush();
   }
   void flush();
-  /// Drops buffered text.
+  /// Discards buffered text.
   void drop() noexcept { buffer_.clear(); }
 
   bool is_terminal() const;
-  /// Columns to fill on a terminal.
+  /// Number of columns to use on a terminal.
   std::size_t width() const;
 
  private:
@@ -57,16 +58,16 @@ class Output {
 /// Appends `text`, which must be UTF-8, as a JSON string.
 void append_json_string(std::string& out, std::string_view text);
 
-/// Appends `"<name>":"<bytes>"`, or `"<name>_hex":"<hexadecimal>"` if the bytes are not UTF-8:
-/// names in archives are bytes, and JSON holds only text.
+/// Appends `"<name>":"<bytes>"`. If the bytes are not UTF-8, as names in archives may be, appends
+/// `"<name>_hex":"<hexadecimal>"`: JSON can contain only text.
 void append_json_name(std::string& out, std::string_view name, std::string_view bytes);
 
-/// One line of JSON. Bytes of paths that are not UTF-8 become U+FFFD.
+/// Returns one line of JSON. In paths, bytes that are not UTF-8 become U+FFFD.
 std::string json_text(const nlohmann::ordered_json& json);
 
-/// "1 shard", "2,000 shards".
+/// Returns e.g. "1 shard" or "2,000 shards".
 std::string counted(std::uint64_t count, std::string_view singular);
-/// "1 shard is", "2,000 shards are": with a verb in singular or plural.
+/// Returns e.g. "1 shard is" or "2,000 shards are".
 std::string counted(std::uint64_t count, std::string_view singular, std::string_view verb_of_one,
                     std::string_view verb_of_many);
 

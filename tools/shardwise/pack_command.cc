@@ -47,7 +47,7 @@ struct PackOptions {
 
 using PackReport = ShardWriter::Totals;
 
-/// The names of shards in `folder`; without a folder, file names only.
+/// Returns the rule for names of shards in `folder`; without a folder, for bare file names.
 ShardWriter::Names shard_names(const PackOptions& options, const std::string& folder = {}) {
   return {.before = folder + options.prefix,
           .digits = kShardDigits,
@@ -58,12 +58,12 @@ std::string shard_name(const PackOptions& options, std::uint64_t number) {
   return shard_names(options).name(number);
 }
 
-/// The numbers of existing shards in the directory whose names shard_name() could have made.
+/// Returns the numbers of the directory's existing shards whose names this command could have made.
 std::vector<std::uint64_t> shards_there(const PackOptions& options) {
   return detail::numbers_there(shard_names(options, options.directory + "/"));
 }
 
-/// True if the file has the form that write_classes() writes.
+/// True if the file has the format that write_classes() writes.
 bool is_classes_file(const std::string& path) {
   constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
   const File file = File::open_read(path);
@@ -76,7 +76,7 @@ bool is_classes_file(const std::string& path) {
          json["classes"].is_array();
 }
 
-/// Throws if a file that another program wrote would be replaced or removed.
+/// Throws if this run would replace or remove a file that another program wrote.
 void require_own(const PackOptions& options, bool has_classes) {
   const auto refuse = [](const std::string& path) {
     throw InvalidArgument("the file was not written by `shardwise pack`, and is not replaced",
@@ -107,7 +107,7 @@ void prepare_directory(const PackOptions& options, bool has_classes) {
   require_own(options, has_classes);
 }
 
-/// Writes samples into one shard after another; in a dry run only counts them.
+/// Writes samples to one shard after another. In a dry run only counts them.
 class Packer {
  public:
   explicit Packer(const PackOptions& options)
@@ -128,8 +128,8 @@ class Packer {
 
   void finish() { writer_.close(); }
 
-  /// Shards that have their final names; they remain after an error. In a dry run, shards that
-  /// would have them.
+  /// Number of shards with their final names, which remain even after an error. In a dry run, the
+  /// number that would be written.
   std::size_t num_finished() const { return writer_.paths().size(); }
 
   const PackReport& report() const { return writer_.totals(); }

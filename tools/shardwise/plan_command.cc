@@ -19,7 +19,7 @@
 namespace shardwise::tools {
 namespace {
 
-/// Kinds of nodes that the human-readable text shows; --json gives all nodes.
+/// Limit of kinds of nodes in the text for people; --json lists all nodes.
 constexpr std::size_t kKindsShown = 16;
 
 struct PlanOptions {
@@ -136,7 +136,7 @@ void print_json(const FetchPlan& plan, Output& out) {
   out.print("{}\n", json_text(json));
 }
 
-/// "3", "0 to 7", "0 and 3 more".
+/// Returns e.g. "3", "0 to 7" or "0 and 3 more".
 std::string names_of(const std::vector<std::uint64_t>& nodes) {
   if (nodes.size() == 1) return fmt::format("{}", nodes.front());
   if (nodes.back() - nodes.front() + 1 == nodes.size()) {

@@ -19,11 +19,11 @@ namespace {
 
 int failed(Output& out, std::string_view text) {
   try {
-    out.flush();  // results found before the error
+    out.flush();  // results found before the error are written, too
   } catch (const std::exception&) {
-    // Only one error is reported.
+    // Report only the first error.
   } catch (const ReaderGone&) {
-    // The exit code still reports the error.
+    // The exit code reports the error.
   }
   say("error", text);
   return kExitFailed;
@@ -68,7 +68,7 @@ std::unique_ptr<CLI::App> make_program(Output& out) {
   program->set_help_flag("-h,--help", "show this help, and exit");
   program->require_subcommand(1);
   add_commands(*program, out);
-  // Set after the commands, which would inherit it.
+  // Set the footer after adding the commands, which would otherwise inherit it.
   program->footer(
       "Each command has its own help, with an example: `shardwise help index`\n\n"
       "Examples:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'\n"

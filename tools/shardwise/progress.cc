@@ -18,7 +18,7 @@ constexpr std::chrono::seconds kLineInterval{10};
 constexpr std::size_t kSmallestBar = 10;
 constexpr std::size_t kLargestBar = 40;
 
-/// True if a bar can be drawn. A terminal of type "dumb" cannot wipe a line.
+/// Whether standard error can show a bar. A terminal of type "dumb" cannot erase a line.
 bool takes_a_bar() {
   const char* const kind = std::getenv("TERM");
   return is_terminal(STDERR_FILENO) && (kind == nullptr || std::string_view(kind) != "dumb");

@@ -12,36 +12,37 @@ namespace shardwise::tools {
 
 enum class Unit : std::uint8_t { kBytes, kSamples };
 
-/// State of a long operation.
+/// The state of a long operation.
 struct ProgressState {
   std::uint64_t done = 0;
   std::uint64_t total = 0;
   Unit unit = Unit::kSamples;
   double seconds = 0;  ///< since the start
-  std::string detail;  ///< "12 of 100 shards"; may be empty
+  std::string detail;  ///< e.g. "12 of 100 shards"; may be empty
 };
 
-/// "[=====>    ]  45 %  1.2 GiB/s  0:12 left  12 of 100 shards", at most `width` columns.
+/// Returns e.g. "[=====>    ]  45 %  1.2 GiB/s  0:12 left  12 of 100 shards", with at most `width`
+/// columns.
 std::string progress_bar(std::string_view verb, const ProgressState& state, std::size_t width);
 
-/// "indexing: 45 %, 1.2 GiB/s, 0:12 left, 12 of 100 shards"
+/// Returns e.g. "indexing: 45 %, 1.2 GiB/s, 0:12 left, 12 of 100 shards".
 std::string progress_line(std::string_view verb, const ProgressState& state);
 
 /// Shows the progress of an operation on standard error: a bar on a terminal, a plain line every
-/// ten seconds elsewhere, nothing when quiet. Threads: one.
+/// ten seconds elsewhere, nothing if quiet. Threads: one.
 class Progress {
  public:
   Progress(std::string verb, Unit unit, bool quiet);
-  /// Wipes the bar.
+  /// Erases the bar.
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
   /// Cost: small; draws only at intervals.
   void update(std::uint64_t done, std::uint64_t total, const std::function<std::string()>& detail);
-  /// A callback that updates the progress by bytes.
+  /// Returns a callback that updates the progress by bytes.
   ProgressCallback of_bytes();
-  /// Wipes the bar, so that other text can be printed.
+  /// Erases the bar, so that other text can be printed.
   void clear();
 
   double seconds() const;

@@ -32,13 +32,14 @@ struct QueryOptions {
 
 constexpr const char* kHexSuffix = "_hex";
 
-/// Blobs, and text that is not UTF-8, are shown in hexadecimal.
+/// Whether a value is shown in hexadecimal: blobs, and text that is not UTF-8.
 bool is_shown_as_hex(const Query::Value& value) {
   return value.type == Query::Value::Type::kBlob ||
          (value.type == Query::Value::Type::kText && !is_utf8(value.bytes));
 }
 
-/// The columns' names as names of one JSON object: text, unique with and without the suffix "_hex".
+/// Returns names for the columns as keys of one JSON object: UTF-8, and unique with and without the
+/// suffix "_hex".
 std::vector<std::string> json_names(const std::vector<std::string>& columns) {
   std::vector<std::string> names;
   std::set<std::string> taken;
@@ -63,7 +64,7 @@ void append_json_value(std::string& line, const Query::Value& value) {
       line += std::to_string(value.integer);
       break;
     case Query::Value::Type::kReal:
-      // JSON has no infinity, and null would be wrong. SQLite has no NaN.
+      // JSON has no infinity, and null would be wrong, so print a string. SQLite has no NaN.
       line += std::isfinite(value.real) ? fmt::format("{}", value.real)
               : value.real < 0          ? R"("-Infinity")"
                                         : R"("Infinity")";
@@ -75,7 +76,8 @@ void append_json_value(std::string& line, const Query::Value& value) {
   }
 }
 
-/// Formats like the sqlite3 shell's tab-separated output, but escapes characters that break a line.
+/// Formats a value like the sqlite3 shell's tab-separated output. Escapes characters that break a
+/// line.
 std::string text_of(const Query::Value& value) {
   switch (value.type) {
     case Query::Value::Type::kNull:
@@ -103,7 +105,7 @@ void print_json_row(const Query& query, const std::vector<std::string>& names, O
   out.print("{}}}\n", line);
 }
 
-/// The SQL itself, "-" for standard input, or "@file".
+/// Returns the SQL that the argument means: SQL itself, "-" for standard input, or "@file".
 std::string sql_of(const std::string& text) {
   constexpr std::string_view kWhat = "the query";
   if (text == "-") return read_text("", kMaxQueryBytes, kWhat);

@@ -7,15 +7,15 @@
 
 namespace shardwise::tools {
 
-/// A column of the tables that `shardwise query` offers.
+/// A column of a table that `shardwise query` offers.
 struct SchemaColumn {
   std::string table;
   std::string name;
-  std::string type;  ///< "any" for metadata, which may have any type
+  std::string type;  ///< "any" for metadata columns, whose values may have any type
   std::string text;  ///< description, in one line
 };
 
-/// All columns, including those that `index --column` made.
+/// Returns all columns, including those made by `index --column`.
 std::vector<SchemaColumn> query_schema(const Index& index);
 
 }  // namespace shardwise::tools

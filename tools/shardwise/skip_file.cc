@@ -23,7 +23,7 @@ std::vector<std::string_view> words_of_line(std::string_view text) {
   return words;
 }
 
-/// The numbers from words[first] on; nullopt if a word is not a number.
+/// Parses the numbers from words[first] on. Returns nullopt if a word is not a number.
 std::optional<std::vector<std::uint64_t>> numbers_in(const std::vector<std::string_view>& words,
                                                      std::size_t first) {
   std::vector<std::uint64_t> numbers;

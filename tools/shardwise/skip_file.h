@@ -8,23 +8,23 @@
 
 namespace shardwise::tools {
 
-/// The description of the format in --help.
+/// Description of the format for --help.
 inline constexpr const char* kSkipFileHelp =
     "samples to leave out, one per line: a sample number, 'key KEY', 'positions EPOCH BEGIN END' "
     "or "
     "'steps EPOCH FIRST END WORLD BATCH'; ' # ' and a reason may follow";
 
-/// The beginning of a --bad-list file, followed by the fingerprint of its data set. A file with
-/// another beginning is never overwritten.
+/// How a --bad-list file begins; the fingerprint of its data set follows. Files that begin
+/// otherwise are never overwritten.
 inline constexpr std::string_view kBadListBegin = "# bad samples of the data set ";
 
-/// Finds samples by their key.
+/// Returns the number of the sample with a key.
 using FindKey = std::function<std::optional<std::uint64_t>(const std::string& key)>;
 
-/// Reads a list of samples that a run leaves out. Empty lines, and lines that begin with #, are
-/// ignored, except for the first line of a --bad-list.
+/// Reads a list of samples that a run leaves out. Ignores empty lines, and lines that begin with #,
+/// except for the first line of a --bad-list.
 /// @param fingerprint  of the data set; empty if it is unknown.
-/// Errors: InvalidArgument naming file and line; NotFound for an unknown key; Mismatch if the file
+/// Errors: InvalidArgument, with file and line; NotFound for an unknown key; Mismatch if the file
 /// is the --bad-list of another data set; those of reading the file.
 SkipList read_skip_file(const std::string& path, const FindKey& find_key,
                         const std::string& fingerprint);

@@ -77,7 +77,7 @@ void Table::size_columns() {
   shrink_to_fit();
 }
 
-/// Narrows the widest text column until a line fits, or no text can be made narrower.
+/// Narrows the widest text column repeatedly, until a line fits or no column can be narrower.
 void Table::shrink_to_fit() {
   if (widths_.empty()) return;
   std::size_t sum = std::accumulate(widths_.begin(), widths_.end(), kGap * (widths_.size() - 1));
@@ -93,8 +93,8 @@ void Table::shrink_to_fit() {
   }
 }
 
-/// Widens columns for cells that are wider than the measured ones, e.g. growing numbers; text
-/// columns only if the line has room.
+/// Widens columns for cells wider than the first rows', e.g. growing numbers. Widens text columns
+/// only if the line has room.
 void Table::grow_for(const std::vector<std::string>& cells) {
   std::size_t sum = std::accumulate(widths_.begin(), widths_.end(), kGap * (widths_.size() - 1));
   for (std::size_t i = 0; i < cells.size(); ++i) {

@@ -9,20 +9,21 @@
 
 namespace shardwise::tools {
 
-/// Alignment of a column's cells. By content: right if the first rows hold only numbers.
+/// Alignment of a column's cells. kByContent aligns to the right if the first rows have only
+/// numbers.
 enum class Align : std::uint8_t { kLeft, kRight, kByContent };
 
 struct TableColumn {
   std::string name;
   Align align = Align::kLeft;
-  Cut cut = Cut::kEnd;  ///< where text that is too wide is cut; numbers are not cut
+  Cut cut = Cut::kEnd;  ///< where text that is too wide is cut; numbers are never cut
 };
 
-/// A list for people and for scripts. On a terminal: a header, columns aligned to the widest of the
-/// first rows and widened by later rows, and lines cut to the terminal's width. Elsewhere:
-/// unchanged cells separated by tabs, with a header only on request.
+/// A list for people and for scripts. On a terminal it has a header, and lines are cut to the
+/// terminal's width. Columns are as wide as the widest of the first rows; later rows may widen
+/// them. Elsewhere it has unchanged cells separated by tabs, and a header only on request.
 ///
-/// Rows are written immediately, except the first kRowsMeasured on a terminal. Threads: one.
+/// Rows are written immediately, except the first kRowsMeasured rows on a terminal. Threads: one.
 /// Errors: those of Output.
 class Table {
  public:
@@ -32,9 +33,10 @@ class Table {
   Table(const Table&) = delete;
   Table& operator=(const Table&) = delete;
 
-  /// Adds a row. Cells are printable UTF-8, as escaped() makes it. REQUIRES: one cell per column.
+  /// Adds a row. Cells must be printable UTF-8, as escaped() returns. REQUIRES: one cell per
+  /// column.
   void add(std::vector<std::string> cells);
-  /// Writes the rows that are still kept. Call it once, after the last row.
+  /// Writes the rows not yet written. Call it once, after the last row.
   void finish();
 
  private:
@@ -49,7 +51,7 @@ class Table {
   const bool terminal_;
   const std::size_t line_width_;
   std::vector<std::vector<std::string>> kept_;
-  std::vector<std::size_t> widths_;  // empty until the columns are sized
+  std::vector<std::size_t> widths_;  // empty until the first rows have been measured
 };
 
 }  // namespace shardwise::tools

@@ -39,7 +39,7 @@ bool is_in(const std::array<std::pair<char32_t, char32_t>, N>& ranges, char32_t 
   });
 }
 
-/// The first character of `text`, which is not empty.
+/// Returns the first character of `text`. REQUIRES: `text` is not empty.
 Character first_character(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   std::size_t bytes = 1;
@@ -76,7 +76,7 @@ std::vector<std::string_view> words_of(std::string_view line) {
   return words;
 }
 
-/// Words as a shell splits them: quoted parts stay whole.
+/// Splits a command into words as a shell does: quoted parts stay together.
 std::vector<std::string_view> shell_words(std::string_view command) {
   std::vector<std::string_view> words;
   char quote = 0;

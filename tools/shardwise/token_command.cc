@@ -34,7 +34,7 @@ void add(Json& json, std::string_view key, const Value& value) {
   }
 }
 void add(Json& /*json*/, std::string_view /*key*/, const SkipList& /*skip*/) {}  // "left_out"
-/// Adds the kind, and its options on the same level.
+/// Adds the kind, and the kind's options on the same level.
 template <class... Kinds>
 void add(Json& json, std::string_view key, const std::variant<Kinds...>& kind) {
   std::visit(

@@ -15,7 +15,7 @@
 namespace shardwise::tools {
 namespace {
 
-/// Larger than any token: one with a million samples left out.
+/// Limit for a token's file: above the size of a token with a million samples left out.
 constexpr std::size_t kMostTokenBytes = 64 << 20;
 
 std::string read_front(const File& file, std::size_t size) {

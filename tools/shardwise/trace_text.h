@@ -8,8 +8,8 @@
 
 namespace shardwise::tools {
 
-/// Events in Chrome's trace format: a JSON array of complete events ("ph": "X"), times in us since
-/// `start`, and the names of the threads. chrome://tracing and Perfetto show it.
+/// Returns events in Chrome's trace format, for chrome://tracing and Perfetto: a JSON array of
+/// complete events ("ph": "X") with times in us since `start`, and of the threads' names.
 std::string trace_text(const std::vector<detail::TraceEvent>& events,
                        std::chrono::steady_clock::time_point start);
 

@@ -42,7 +42,7 @@ const char* state_of(const std::optional<std::string>& problem) {
 void print_result(const Index::Shard& shard, const std::optional<std::string>& problem, bool json,
                   Output& out) {
   if (!json) {
-    // Not separated by tabs: scripts rely on this form.
+    // Blanks, not tabs: scripts rely on this form.
     out.print("{:<7}  {}{}{}\n", state_of(problem), escaped(without_secrets(shard.path)),
               problem ? ": " : "", problem.value_or(""));
     return;
@@ -87,7 +87,7 @@ void run(const VerifyArguments& options, Output& out) {
     num_unread += is_unread(problem) ? 1 : 0;
     num_different += problem && !is_unread(problem) ? 1 : 0;
     if (problem && is_missing(shard)) {
-      problem = "the shard does not exist";  // the final error says what to do
+      problem = "the shard does not exist";  // shortened: the final error says what to do
       ++num_missing;
       if (!first_missing) first_missing = shard;
     }

@@ -16,7 +16,8 @@
 namespace shardwise::tools {
 namespace {
 
-/// libarchive lists the libraries that it was built with: "libarchive 3.6.2 zlib/1.2.13 ...".
+/// Returns the libraries' versions. libarchive lists those that it was built with: "libarchive
+/// 3.6.2 zlib/1.2.13 ...".
 nlohmann::ordered_json libraries_json() {
   const curl_version_info_data& curl = *curl_version_info(CURLVERSION_NOW);
   nlohmann::ordered_json libraries = {
@@ -45,7 +46,7 @@ std::string text_of(const nlohmann::ordered_json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// "permutation 1, epoch 1"
+/// Returns e.g. "permutation 1, epoch 1".
 std::string joined(const nlohmann::ordered_json& object) {
   std::string text;
   for (const auto& [name, value] : object.items()) {

@@ -83,7 +83,7 @@ class Reference:
         return self.inline(child)
 
     def blocks(self, element: Element | None) -> Iterable[str]:
-        """The paragraphs of a description."""
+        """Returns the paragraphs of a description."""
         for para in [] if element is None else element:
             if para.tag == "para":
                 yield from self.paragraph(para)
@@ -138,7 +138,7 @@ class Reference:
     # Members.
 
     def member(self, member: Element, within: str, depth: int, before: str) -> list[str]:
-        """The member's text, with a heading unless it is an overload of `before`."""
+        """Returns the member's text. An overload of `before` gets no heading."""
         name = member.findtext("name", "")
         heading = f"{'#' * depth} {escaped(name)} {{#{anchor(within + ' ' + name)}}}"
         lines = [] if name == before else [heading]
@@ -233,7 +233,8 @@ class Reference:
 
 
 def walk(element: Element) -> Iterable[Element]:
-    """Yields an element's parts in order. Each has only its own text; a tail becomes an element."""
+    """Yields an element's parts in order: elements without their tails, and the tails as
+    elements."""
     yield element
     for child in element:
         yield from walk(child)
@@ -272,7 +273,7 @@ def page_name(header: str) -> str:
 
 
 def anchor(name: str) -> str:
-    """The anchor of a type or member. An operator is spelled by the codes of its characters."""
+    """Returns the anchor of a type or member. Spells an operator by the codes of its characters."""
     words = re.sub(
         r"operator(\W+)$", lambda found: "operator" + "".join(f"{ord(c):x}" for c in found[1]), name
     )
@@ -297,7 +298,8 @@ def is_shown_operator(member: Element) -> bool:
 
 
 def signature(member: Element) -> str:
-    """A declaration as in the header, without namespaces. A long one has one parameter a line."""
+    """Returns a declaration as in the header, without namespaces. A long one has one parameter per
+    line."""
     kind, name = member.get("kind"), member.findtext("name", "")
     if kind == "enum":
         return f"enum class {name};" if member.get("strong") == "yes" else f"enum {name};"

@@ -9,7 +9,7 @@ import griffe
 
 
 def with_code(text: str) -> str:
-    """Puts each example between fences. An example ends at an empty line."""
+    """Encloses each example in fences. An example ends at an empty line."""
     lines: list[str] = []
     is_example = False
     for line in text.splitlines():

@@ -30,7 +30,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Makes docs/index.md an ordinary page, not the index page of its folder."""
+    """Makes docs/index.md an ordinary page. MkDocs would make it its folder's index page."""
     file = files.get_file_from_path("docs/index.md")
     file.dest_uri = "docs/the-index.html"
     file.url = "docs/the-index.html"
@@ -38,7 +38,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, **kwargs: Any) -> str:
-    """Removes the escapes of | in code in tables: GitHub needs them, and Python-Markdown shows them."""
+    """Removes backslashes before | in code in tables: GitHub needs them, but Python-Markdown shows
+    them."""
 
     def unescaped(row: re.Match[str]) -> str:
         return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row[0])

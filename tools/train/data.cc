@@ -39,8 +39,8 @@ void require_samples(const MixedDataset& data, const std::string& path) {
     throw InvalidArgument("the index has no samples", in_quotes(path), "name another");
 }
 
-/// Returns the largest label plus 1, from the columns of the indexes and without reading a shard.
-/// Returns nullopt if an index lacks the column, or a value in it is not a class.
+/// Returns the largest label plus 1, from the columns of the indexes, without reading a shard.
+/// Returns nullopt if an index lacks the column, or if one of its values is not a class.
 std::optional<std::int64_t> classes_of_columns(const MixedDataset& data,
                                                const std::string& label_field) {
   double most = -1;
@@ -55,14 +55,14 @@ std::optional<std::int64_t> classes_of_columns(const MixedDataset& data,
         if (label < 0 || label >= 1 << 20 || label != std::floor(label)) return std::nullopt;
         most = std::max(most, label);
       }
-    } catch (const InvalidArgument&) {  // the column does not hold numbers
+    } catch (const InvalidArgument&) {  // the column contains values that are not numbers
       return std::nullopt;
     }
   }
   return static_cast<std::int64_t>(most) + 1;
 }
 
-/// Returns true if the index has shards that must be fetched, whether they are cached or not.
+/// Returns true if the index has remote shards, cached or not.
 bool has_fetched_shards(const Index& index) {
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
     if (is_fetched_url(index.shard(shard).path)) return true;
@@ -71,7 +71,7 @@ bool has_fetched_shards(const Index& index) {
 }
 
 /// Returns the number of classes if it is known without reading labels.
-/// Errors: InvalidArgument if it is unknown, and reading the labels would fetch all shards.
+/// Errors: InvalidArgument if it is unknown and reading the labels would fetch all shards.
 std::optional<std::int64_t> known_classes(const MixedDataset& data, const Options& options) {
   if (options.classes > 0) return options.classes;
   if (const auto classes = classes_of_columns(data, options.label_field)) return classes;
@@ -172,7 +172,7 @@ std::int64_t count_classes(const MixedDataset& data, const Options& options,
     try {
       label = sample.integer(options.label_field);
     } catch (const Error& e) {
-      // A bad sample is counted when the run reads it.
+      // The run counts bad samples when it reads them.
       if (options.max_bad > 0) continue;
       throw Error(e.code(), std::string(e.what()) + "; --label-field names the field of the class");
     }

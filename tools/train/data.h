@@ -13,25 +13,26 @@
 
 namespace shardwise::train {
 
-/// The data sets of a run. They share one cache.
+/// The data sets of a run, which share one cache.
 struct Data {
-  MixedDataset training;  ///< of an index, or of the indexes of a mixture
+  MixedDataset training;  ///< one index, or a mixture
   std::optional<Dataset> evaluation;
 };
 
 /// Errors: those of Index and Dataset; InvalidArgument for conflicting options.
 Data open_data(const Options& options);
 
-/// Checks, before any rank is started, for errors that every rank would report.
-/// Errors: those of open_data(); CLI::ValidationError; NotFound, for a checkpoint to resume.
+/// Before any rank starts, checks for errors that all ranks would report.
+/// Errors: those of open_data(); CLI::ValidationError; NotFound for a checkpoint from which to
+/// resume.
 void check(const Options& options, int world_size);
 
 libtorch::ImageLoader::Options loader_options(const Options& options, unsigned threads,
                                               const MixedDataset& data);
 
-/// Returns the largest label plus 1. If neither the options nor the indexes give it, each rank
+/// Returns the largest label plus 1. If neither the options nor the indexes contain it, each rank
 /// reads a part of the labels. Collective.
-/// Errors: InvalidArgument if that would fetch all shards; BadField.
+/// Errors: InvalidArgument if reading labels would fetch all shards; BadField.
 std::int64_t count_classes(const MixedDataset& data, const Options& options,
                            const libtorch::ProcessGroup& group, const CancelToken& cancel);
 

@@ -26,13 +26,13 @@ namespace {
 
 using namespace shardwise;  // NOLINT(google-build-using-namespace): a program
 
-/// Exit code, under --local-ranks, of a rank that lost a peer: the launcher reports the cause.
+/// Exit code under --local-ranks of a rank that lost a peer. The launcher then reports the cause.
 constexpr int kLostPeer = 75;
 constexpr const char* kChildVariable = "SHARDWISE_TRAIN_LOCAL_RANK";
 
-/// Lets OpenMP's threads sleep while they wait, unless a variable chooses how they wait. Spinning
+/// Makes OpenMP's threads sleep while they wait, unless an environment variable sets this. Spinning
 /// threads would take cores from loading threads, other ranks and other programs.
-/// @return  true if the environment was changed; OpenMP reads it before main() begins.
+/// @return  true if this changed the environment. OpenMP reads it before main() begins.
 bool wait_asleep() {
   for (const char* name : {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"}) {
     if (std::getenv(name) != nullptr) return false;
@@ -40,21 +40,21 @@ bool wait_asleep() {
   return ::setenv("OMP_WAIT_POLICY", "passive", 1) == 0;
 }
 
-/// Returns false if LibTorch computes with one thread, which waits for no other thread.
+/// Returns false if LibTorch computes with one thread, which never waits for others.
 bool may_compute_in_threads(const train::Options& options) {
   if (options.compute_threads > 0) return options.compute_threads > 1;
   const char* const told = std::getenv("OMP_NUM_THREADS");
   return told == nullptr || std::strcmp(told, "1") != 0;
 }
 
-/// Restarts the program in the same process. Returns only if that fails, with no effect.
+/// Executes the program again in the same process. Returns only on failure, without effect.
 void start_again(char** argv) {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
   if (!error) ::execv(program.c_str(), argv);
 }
 
-/// Exit codes above this stand for signals.
+/// Larger exit codes mean: ended by a signal.
 constexpr int kSignals = 128;
 
 int interrupted(int exit_code) {
@@ -64,35 +64,35 @@ int interrupted(int exit_code) {
   return exit_code;
 }
 
-/// Returns 2 for invalid or conflicting options, else 1.
+/// Returns the exit code for invalid or conflicting options, else that for other errors.
 int exit_code_of(const std::exception& e) {
   const bool is_usage = dynamic_cast<const CLI::Error*>(&e) != nullptr ||
                         dynamic_cast<const InvalidOption*>(&e) != nullptr;
   return is_usage ? tools::kExitWrongUsage : tools::kExitFailed;
 }
 
-/// Returns true, under --local-ranks, for errors that the failed rank or the launcher reports.
+/// Returns true for errors that, under --local-ranks, the failed rank or the launcher reports.
 bool is_said_elsewhere(const std::string& text) {
   return text.starts_with("a rank failed") || text.find("(a rank ended)") != std::string::npos ||
          text.find("(ranks ended)") != std::string::npos;
 }
 
 int run_rank(train::Options& options) {
-  std::signal(SIGXFSZ, SIG_IGN);  // makes a write beyond the limit on file sizes an error
-  // Never destroyed: without its handlers, a signal during the exit would kill a finished run.
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on file sizes then fails with an error
+  // Never destroyed: a signal during exit would otherwise kill a finished run.
   static libtorch::StopGuard* guard = nullptr;
   try {
     guard = new libtorch::StopGuard(train::guard_options(options));
     options.first_use.cancel = guard->token();
     train::train(options, *guard);
-    // Without a reason, the ranks finished before the signal came.
+    // Without a reason for a stop, the ranks had finished before the signal arrived.
     const bool is_stopped = !guard->reason().empty() && guard->exit_code() > kSignals;
     return is_stopped ? interrupted(guard->exit_code()) : 0;
   } catch (const std::exception& e) {
     const auto* error = dynamic_cast<const Error*>(&e);
     const bool is_lost = error != nullptr && error->code() == ErrorCode::kDistributed;
     const bool is_cancelled = error != nullptr && error->code() == ErrorCode::kCancelled;
-    // Peers that stopped first look like lost ranks.
+    // After a signal, peers that stopped earlier look like lost ranks.
     if (guard != nullptr && guard->exit_code() > kSignals && (is_lost || is_cancelled)) {
       return interrupted(guard->exit_code());
     }
@@ -104,14 +104,14 @@ int run_rank(train::Options& options) {
   }
 }
 
-/// Returns the exit code if a signal, and no error, stopped the ranks, e.g. 130 after SIGINT; else
-/// 0.
+/// Returns the exit code if a signal, and not an error, stopped the ranks: e.g. 130 after SIGINT.
+/// Otherwise returns 0.
 int stop_code_of(const libtorch::LocalRanksResult& result) {
   int code = 0;
   for (const auto& end : result.ranks) {
     const bool is_lost = end.exit_code == kLostPeer;
     if (end.exit_code > 0 && end.exit_code < kSignals && !is_lost) return 0;
-    // Exit code 143 does not count if the launcher sent SIGTERM on its own account.
+    // Ignore code 143 if the launcher itself decided to send SIGTERM.
     const bool is_from_outside =
         result.forwarded_signal != 0 || !end.stopped_by_us || end.exit_code != kSignals + SIGTERM;
     if (end.exit_code > kSignals && is_from_outside) code = end.exit_code;
@@ -126,7 +126,7 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   libtorch::LocalRanksOptions launch;
   launch.num_ranks = options.local_ranks;
   launch.arguments = {std::filesystem::read_symlink("/proc/self/exe").string()};
-  // All ranks get the same arguments; the variable marks them as ranks.
+  // All ranks get this process's arguments. The variable tells them that they are ranks.
   for (int i = 1; i < argc; ++i) launch.arguments.emplace_back(argv[i]);
   launch.environment = {{kChildVariable, "1"}};
   const auto result = libtorch::run_local_ranks(launch);
@@ -136,7 +136,8 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   int killed = -1;
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
     const auto& end = result.ranks[rank];
-    // A rank that the launcher stopped counts: a peer may have noticed its failure first.
+    // Count a rank that the launcher stopped, too: it may have reported the error after a peer had
+    // noticed the failure.
     if (end.exit_code > 0 && end.exit_code != kLostPeer) was_said = true;
     if (end.signal != 0 && !end.stopped_by_us && killed < 0) killed = static_cast<int>(rank);
   }

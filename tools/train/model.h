@@ -9,9 +9,9 @@
 
 namespace shardwise::train {
 
-/// A small CNN: 3x3 convolutions with group normalisation, which halve the image, then the largest
-/// response of each channel at any position. The result for a sample does not depend on its batch,
-/// so spreading a step over ranks changes only the rounding. Takes uint8 [N, 3, H, W] of any size.
+/// A small CNN: 3x3 convolutions with group normalisation that halve the image, then each channel's
+/// maximum over all positions. A sample's result does not depend on the rest of its batch, so
+/// distributing a step over ranks changes only rounding. Takes uint8 [N, 3, H, W] of any size.
 struct SmallCnnImpl : torch::nn::Module {
   static constexpr std::array<std::int64_t, 4> kWidths = {16, 32, 64, 96};
 

@@ -145,14 +145,14 @@ void Reporter::close_line() {
 
 void Reporter::print(const nlohmann::ordered_json& json) { print(json.dump()); }
 
-/// Prints a line of the results. After a failed write, prints nothing more.
+/// Prints a line of results. Prints nothing once a write has failed.
 void Reporter::print(const std::string& line) {
   if (unwritten_ || reader_is_gone_) return;
   try {
     out_.write(line + "\n");
     out_.flush();
   } catch (const tools::ReaderGone&) {
-    reader_is_gone_ = true;  // the reader wants no more lines
+    reader_is_gone_ = true;  // the reader has closed the pipe
   } catch (const Error&) {
     unwritten_ = std::current_exception();
   }

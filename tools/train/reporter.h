@@ -16,7 +16,7 @@
 
 namespace shardwise::train {
 
-/// Rank 0 prints results on stdout and progress on stderr.
+/// On rank 0, prints results on stdout and progress on stderr.
 class Reporter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -28,16 +28,16 @@ class Reporter {
                 double images_per_second);
   void epoch_done(std::uint64_t epoch, double loss, std::int64_t samples, double seconds,
                   const std::optional<libtorch::Mean>& accuracy, const std::string& proof);
-  /// Reports an evaluation that an earlier run was stopped before.
+  /// Reports the evaluation of an epoch after which the earlier run stopped.
   void evaluated(std::uint64_t epoch, const libtorch::Mean& accuracy);
-  /// Prints the table of libtorch::epoch_report().
+  /// Prints the table that libtorch::epoch_report() returns.
   void report(const std::string& table);
-  /// @param checkpoint  path of the checkpoint of this step; empty if there is no such checkpoint.
+  /// @param checkpoint  path of the checkpoint of this step; empty without a checkpoint.
   void stopped(const std::string& reason, std::uint64_t step, const std::string& checkpoint);
   void run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading);
 
-  /// Throws the error of the first result that could not be written. Until this call the run
-  /// continues.
+  /// Throws the error of the first result that could not be written. The run continues until this
+  /// call.
   void require_written() const;
 
  private:

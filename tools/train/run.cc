@@ -9,7 +9,7 @@
 namespace shardwise::train {
 namespace {
 
-/// Errors: BadField.
+/// Throws BadField for a label that is not a class.
 void require_classes(const libtorch::ImageLoader::Batch& batch, std::int64_t classes) {
   const auto wrong = batch.labels.lt(0).logical_or(batch.labels.ge(classes));
   if (!wrong.any().item<bool>()) return;
@@ -90,7 +90,7 @@ void Run::restore(const libtorch::Checkpoint& checkpoint) {
   step = static_cast<std::uint64_t>(checkpoint.integer("step"));
   samples = checkpoint.integer("samples");
   loss_sum = checkpoint.number("loss_sum");
-  // Older checkpoints have neither value. Unlike `planned`, `samples` excludes bad samples.
+  // Older checkpoints lack both values. `planned` includes bad samples, and `samples` does not.
   planned = static_cast<std::uint64_t>(
       checkpoint.contains("planned") ? checkpoint.integer("planned") : samples);
   evaluation_due =

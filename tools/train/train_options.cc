@@ -13,7 +13,7 @@
 namespace shardwise::train {
 namespace {
 
-/// "48x64" is height 48, width 64; "48" is 48x48.
+/// Parses a size: "48x64" is height 48 and width 64; "48" is 48x48.
 void parse_size(const std::string& text, Options& options) {
   const std::size_t cross = text.find('x');
   const auto height = parse_int64(text.substr(0, cross));

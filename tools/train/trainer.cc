@@ -42,14 +42,15 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Returns the samples of a step on all ranks.
+/// Returns the number of samples in a step, on all ranks together.
 std::uint64_t step_size(const Options& options, const ProcessGroup& group) {
   if (options.global_batch_size > 0) return static_cast<std::uint64_t>(options.global_batch_size);
   return static_cast<std::uint64_t>(options.batch_size) *
          static_cast<std::uint64_t>(group.world_size()) / options.order.replicas;
 }
 
-/// Logs the samples of each step of this rank, to find the cause of a spike in the loss.
+/// Writes the samples of each step of this rank to a file, to find the cause of a spike in the
+/// loss.
 class SampleLog {
  public:
   SampleLog(const std::string& prefix, int rank, bool append) {
@@ -98,7 +99,7 @@ Threads choose_threads(const Options& options, const ProcessGroup& group) {
   return threads;
 }
 
-/// Checks the settings that must be the same on all ranks, and that the loaders do not compare.
+/// Checks that settings which the loaders do not compare are equal on all ranks.
 void require_same_run(const Options& options, const std::optional<Dataset>& eval,
                       const ProcessGroup& group) {
   std::ostringstream rate;
@@ -115,7 +116,7 @@ void require_same_run(const Options& options, const std::optional<Dataset>& eval
                       {"--allow-changes", options.allow_changes ? "given" : "not given"}});
 }
 
-ProcessGroup* current_group = nullptr;  // for rank_prefix()
+ProcessGroup* current_group = nullptr;  // used by rank_prefix()
 
 }  // namespace
 
@@ -143,7 +144,7 @@ libtorch::StopGuard::Options guard_options(const Options& options) {
 
 namespace {
 
-/// One rank's training.
+/// The training on one rank.
 class Training {
  public:
   Training(const Options& options, const ProcessGroup& group, libtorch::StopGuard& guard)
@@ -204,8 +205,9 @@ class Training {
     reporter_.run_done(num_epochs, loader_->loader().bad_samples(), loader_->loader().stats());
   }
 
-  /// Saves a checkpoint when ranks stop, unless the last one is current. If a rank has not been set
-  /// up, saves nothing: the model and the loader may be at different steps. Collective.
+  /// Saves a checkpoint when the ranks stop, unless the last one is current. Saves nothing if a
+  /// rank is not set up yet, since then the model and the loader may be at different steps.
+  /// Collective.
   void save_at_stop() {
     if (group_.any(!is_set_up_) || !file_ || !group_.any(run_->step != saved_step_)) return;
     save();
@@ -253,8 +255,8 @@ class Training {
     has_checkpoint_ = true;
   }
 
-  /// The accuracy after an epoch. Ranks that stop during the evaluation repeat it when the run
-  /// continues.
+  /// Returns the accuracy after an epoch. If the ranks stop during the evaluation, the continued
+  /// run repeats it.
   Mean evaluate() {
     const Mean accuracy = [&] {
       try {
@@ -269,7 +271,7 @@ class Training {
     return accuracy;
   }
 
-  /// Returns false if the ranks stop within the epoch.
+  /// Runs an epoch. Returns false if the ranks stop within it.
   bool run_epoch(const libtorch::ImageLoader::Epoch& epoch) {
     const auto start = Clock::now();
     Run& run = *run_;
@@ -287,7 +289,7 @@ class Training {
       reporter_.progress(epoch.number(), epoch.steps() - loader_->loader().steps_left(),
                          epoch.steps(), run.loss_here(),
                          static_cast<double>(samples) / seconds_since(start) * group_.world_size());
-      // After the last step, the checkpoint at the end of the epoch follows.
+      // No checkpoint after the last step: the epoch's end saves one.
       if (loader_->loader().steps_left() == 0) {
         run.evaluation_due = eval_.has_value();
         continue;
@@ -347,10 +349,10 @@ class Training {
   std::optional<libtorch::GradientAverager> gradients_;
   std::optional<libtorch::EarlyStop> early_;
   libtorch::EvaluateOptions evaluation_;
-  std::uint64_t step_size_ = 0;   ///< samples of a step on all ranks
-  std::uint64_t epoch_size_ = 0;  ///< samples of an epoch
+  std::uint64_t step_size_ = 0;   ///< samples in a step, on all ranks
+  std::uint64_t epoch_size_ = 0;  ///< samples in an epoch
   std::uint64_t saved_step_ = 0;
-  bool has_checkpoint_ = false;  ///< the checkpoint of saved_step_
+  bool has_checkpoint_ = false;  ///< the checkpoint of saved_step_ exists
   bool is_set_up_ = false;
 };
 
@@ -358,7 +360,7 @@ class Training {
 
 void train(const Options& options, libtorch::StopGuard& guard) {
   const RankEnvironment ranks = rank_environment();
-  // Rank 0 reports the rank it waits for; others report only that they wait for rank 0, or are
+  // Only rank 0 prints which rank it waits for. Others print only that they wait for rank 0, or are
   // interrupted.
   const auto notice = [&](const std::string& text) {
     const bool is_own = text.starts_with("waiting for rank 0 ") || text.starts_with("interrupted");

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Builds the libraries that a wheel brings along: static, position-independent, and only those parts
-# that Shardwise uses.
+# Builds the libraries that a wheel includes: static, position-independent, and only the parts that
+# Shardwise uses.
 #
 #   tools/wheel/build_libraries.sh [--list FILE] [--sources FOLDER] PREFIX
 #
-#   PREFIX     the folder to install them to; what is there already is not built again
-#   --list     in place of libraries.txt beside this script
-#   --sources  where their sources lie, or are downloaded to; without it PREFIX/sources
+#   PREFIX     folder to install the libraries to; existing ones are not built again
+#   --list     a list to use instead of libraries.txt beside this script
+#   --sources  folder with the sources, or for downloading them; default: PREFIX/sources
 #
-# Every source is held against its SHA-256. Needs a C and a C++ compiler, make, CMake, Perl (for
-# OpenSSL), nasm (for libjpeg-turbo on x86-64) and, where a source has to be downloaded, curl. A
-# build then takes -D SHARDWISE_STATIC_PREFIX=PREFIX; see docs/python-wheels.md.
+# Checks the SHA-256 of every source. Needs a C and a C++ compiler, make, CMake, Perl (for OpenSSL),
+# nasm (for libjpeg-turbo on x86-64) and, to download sources, curl. To build with the libraries,
+# pass -D SHARDWISE_STATIC_PREFIX=PREFIX to CMake; see docs/python-wheels.md.
 set -euo pipefail
-unset CDPATH # with it cd prints
+unset CDPATH # if CDPATH is set, cd prints
 
 HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 list=$HERE/libraries.txt
@@ -48,10 +48,11 @@ for tool in cc c++ make cmake perl tar; do
   command -v "$tool" >/dev/null || fail "$tool is missing: install it"
 done
 
-# Names are hidden here and again where the wheel is linked; what nobody calls is dropped there.
+# Hide all symbols, here and again when linking the wheel. Separate sections let the linker drop
+# unused code.
 export CFLAGS="-O2 -g0 -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections"
 export CXXFLAGS="$CFLAGS -fvisibility-inlines-hidden"
-export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig # nothing of this system is linked
+export PKG_CONFIG_LIBDIR=$prefix/lib/pkgconfig # use no library of this system
 jobs=$(nproc)
 
 build_with_cmake() {  # SOURCE OPTION...
@@ -63,7 +64,7 @@ build_with_cmake() {  # SOURCE OPTION...
   cmake --install build
 }
 
-# ---- One function a library, called in the folder of its source.
+# ---- One function per library, called in the folder of its source.
 
 build_zlib() {
   ./configure --static --prefix="$prefix"
@@ -91,9 +92,9 @@ build_zstd() {
 
 build_lz4() { build_with_cmake build/cmake -DBUILD_STATIC_LIBS=ON -DLZ4_BUILD_CLI=OFF; }
 
-# What is configured on a machine is for the OpenSSL of that machine, which may be another version:
-# its openssl.cnf is not read, and no module is loaded. What servers of today do not speak is left
-# out: it would be the largest part of the wheel.
+# The OpenSSL configuration of a machine is for its own OpenSSL, which may be another version: do
+# not read openssl.cnf, and load no modules. Omit algorithms that current servers do not use:
+# OpenSSL would be the largest part of the wheel.
 build_openssl() {
   ./Configure --prefix="$prefix" --libdir=lib --openssldir=/etc/ssl no-shared no-module no-tests \
     no-docs no-apps no-autoload-config no-legacy no-engine no-comp no-dtls no-quic no-srp no-srtp \
@@ -105,7 +106,7 @@ build_openssl() {
   make install_dev
 }
 
-# http, https and S3's signatures. The certificates are found by Shardwise itself.
+# Only http, https and S3's signatures. Shardwise itself finds the certificates.
 build_curl() {
   build_with_cmake . -DBUILD_CURL_EXE=OFF -DBUILD_STATIC_LIBS=ON -DBUILD_LIBCURL_DOCS=OFF \
     -DBUILD_MISC_DOCS=OFF -DENABLE_CURL_MANUAL=OFF -DHTTP_ONLY=ON -DCURL_USE_OPENSSL=ON \
@@ -154,7 +155,7 @@ build_highway() {
 
 build_xxhash() { cp xxhash.h xxh3.h "$prefix/include/"; }
 
-# Headers alone, and the file by which CMake finds them.
+# Only headers, and the file by which CMake finds them.
 build_boost() {
   cp -r boost "$prefix/include/"
   local package=$prefix/lib/cmake/Boost-$1
@@ -174,9 +175,9 @@ build_cli11() {
   build_with_cmake . -DCLI11_BUILD_TESTS=OFF -DCLI11_BUILD_EXAMPLES=OFF -DCLI11_BUILD_DOCS=OFF
 }
 
-# ---- Sources, and what is kept of them.
+# ---- Sources and licences.
 
-# Prints where the source is, which is downloaded if need be.
+# Prints the path of the source. Downloads it if necessary.
 source_of() {  # NAME VERSION SHA256 URL
   local file=$sources/$1-$2.tar.${4##*.tar.}
   if [[ ! -e $file ]]; then
@@ -189,7 +190,7 @@ source_of() {  # NAME VERSION SHA256 URL
   printf '%s' "$file"
 }
 
-licence_of() {  # NAME: the files that a wheel has to bring along
+licence_of() {  # NAME: prints the files that a wheel must include
   case $1 in
     curl | libarchive) say COPYING ;;
     xz) say COPYING.0BSD ;;
@@ -206,7 +207,7 @@ licence_of() {  # NAME: the files that a wheel has to bring along
 
 keep_licence() {  # NAME
   mkdir -p "$prefix/licenses/$1"
-  if [[ $1 == sqlite ]]; then # its header says that it is in the public domain
+  if [[ $1 == sqlite ]]; then # SQLite's header says that it is in the public domain
     sed '/\*\//q' sqlite3.h >"$prefix/licenses/$1/LICENSE"
   else
     # shellcheck disable=SC2046  # one word a file
@@ -216,7 +217,7 @@ keep_licence() {  # NAME
 
 unpack() {  # NAME ARCHIVE
   local members=()
-  # Only its headers are needed, a tenth of it.
+  # Only its headers are needed, a tenth of the archive.
   [[ $1 != boost ]] || members=(--wildcards '*/boost/*' '*/LICENSE_1_0.txt')
   tar --extract --file "$2" --strip-components=1 "${members[@]}"
 }
@@ -229,7 +230,7 @@ build() {  # NAME VERSION SHA256 URL
   rm -rf "$prefix/work"
   mkdir "$prefix/work"
   local status=0
-  set +e # of a command that is tested bash would not mind a failure within
+  set +e # bash ignores set -e within a command whose status is tested
   (
     set -e
     cd "$prefix/work"
@@ -256,4 +257,4 @@ main() {
   say "all libraries are in $prefix"
 }
 
-main; exit # in one line: what is edited meanwhile is not read
+main; exit # on one line, so that bash reads nothing that is edited while it runs

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import zipfile
 
-# The machine's libraries that manylinux allows, as far as they are needed.
+# Libraries of the machine that manylinux allows and that wheels may need.
 ALLOWED = {
     "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libgcc_s.so.1",
     "libstdc++.so.6", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1",
@@ -40,7 +40,7 @@ def libraries():
 def faults_of_file(path, name):
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", output_of("readelf", "-dW", path)))
     shown = output_of("nm", "-D", "--defined-only", "--format=just-symbols", path).split()
-    # Names that come from the C and the C++ library bear their versions.
+    # Names from the C and the C++ library have a version.
     foreign = [word for word in shown if not re.search("^PyInit_|@(GLIBC|CXXABI)", word)]
     print(
         f"{name}: {os.path.getsize(path) / 1e6:.1f} MB, needs {', '.join(sorted(needed))}; "

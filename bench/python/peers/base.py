@@ -19,7 +19,8 @@ SEED = 17
 
 
 class Corpus(NamedTuple):
-    """Samples in tars, of which one field is used, and the folder for other formats of them."""
+    """Samples in tars, of which one field is used. Also the folder for the samples in other
+    formats."""
 
     name: str
     tars: list[str]
@@ -32,7 +33,7 @@ class Corpus(NamedTuple):
         return sum(self.lengths)
 
     def samples(self) -> Iterator[bytes]:
-        """Yields the field of each sample, in order."""
+        """Yields each sample's field, in order."""
         import shardwise
 
         for sample in shardwise.open(self.tars):
@@ -45,11 +46,11 @@ class Ranks(NamedTuple):
 
 
 class Peer:
-    """A package, used as its documentation says. Features that it lacks keep the values below.
+    """A package, used as its documentation recommends. Features that it lacks keep the values
+    below.
 
-    epoch() and pictures() return a function that goes through the next epoch at each call, batch by
-    batch. The epochs share their workers if the package can keep them.
-    """
+    epoch() and pictures() return a function. Each call of it goes through the next epoch, batch by
+    batch. The epochs share their workers if the package can keep them. """
 
     package = ""
     """Whose version counts."""
@@ -69,10 +70,10 @@ class Peer:
         return importlib.metadata.version(cls.package)
 
     def write(self) -> None:
-        """Writes the samples, in the package's format, to its empty folder."""
+        """Writes the samples in the package's format to its folder, which is empty."""
 
     def prepare(self) -> None:
-        """Writes the samples unless they exist already. Packages may share a format."""
+        """Writes the samples unless they exist. Packages may share a format."""
         done = os.path.join(self.folder, "complete")
         if not self.format:
             return
@@ -87,14 +88,14 @@ class Peer:
                 pass
 
     def rows(self, batch: Any) -> list[Any]:
-        """Returns the bytes, or the picture, of each sample in a batch."""
+        """Returns the bytes, or the picture, of each sample of a batch."""
         return list(batch)
 
     def tally(self, batch: Any) -> tuple[int, int]:
-        """Returns the number of samples of a batch of bytes, and their size. Must be cheap."""
+        """Returns the number of samples in a batch of bytes, and their bytes. Must be fast."""
         return len(batch), sum(map(len, batch))
 
-    # The measured tasks; None if the package cannot do a task (`without` says why).
+    # The measured tasks. None: the package cannot do the task; `without` says why.
     without: dict[str, str] = {}
     epoch: Callable[[], Callable[[], Iterator[Any]]] | None = None
     pictures: Callable[[int], Callable[[], Iterator[Any]]] | None = None
@@ -106,22 +107,22 @@ class Peer:
 
 
 class Resumable:
-    """A loader in the middle of an epoch, with state_dict() and load_state_dict()."""
+    """A loader within an epoch, with state_dict() and load_state_dict()."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._loader = make()
 
     def batches(self) -> Iterator[Any]:
-        """Returns the batches of the epoch, from its beginning."""
+        """Returns the epoch's batches, from the beginning."""
         return iter(self._loader)
 
     def state(self) -> Any:
-        """Returns the state after the batches that were taken."""
+        """Returns the state after the batches taken so far."""
         return self._loader.state_dict()
 
     def close(self) -> None:
-        """Releases the resources that a new loader needs."""
+        """Releases resources that a new loader needs."""
         del self._loader
 
     def resumed(self, state: Any) -> Iterator[Any]:
@@ -132,7 +133,7 @@ class Resumable:
 
 
 def resized_crop(width: int, height: int) -> tuple[float, float, float, float]:
-    """Draws a box as torchvision's RandomResizedCrop does: left, top, right, bottom."""
+    """Draws a box like torchvision's RandomResizedCrop: left, top, right, bottom."""
     for _ in range(10):
         area = width * height * random.uniform(0.08, 1.0)
         ratio = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
@@ -146,7 +147,7 @@ def resized_crop(width: int, height: int) -> tuple[float, float, float, float]:
 
 
 def picture(data: bytes, side: int) -> Any:
-    """Decodes to uint8 [H, W, 3] with Pillow, which the packages' image decoders use as well."""
+    """Decodes to uint8 [H, W, 3] with Pillow, as the packages' own decoders do."""
     import numpy
     from PIL import Image
 

@@ -29,7 +29,7 @@ Rounds = Iterator[Answer]
 
 
 def _added(rows: list[Any]) -> int:
-    """Returns the sum of all bytes, or pixels."""
+    """Returns the sum of all bytes or pixels."""
     total = 0
     for row in rows:
         array = numpy.frombuffer(row, numpy.uint8) if not hasattr(row, "shape") else row
@@ -38,12 +38,12 @@ def _added(rows: list[Any]) -> int:
 
 
 def _clock_of(process: int) -> int:
-    """Returns the clock of a process's CPU time, as clock_getcpuclockid(3) does."""
+    """Returns the clock of a process's CPU time, computed like clock_getcpuclockid(3)."""
     return (~process << 3) | 2
 
 
 def _cpu_seconds() -> float:
-    """Returns the CPU time of this process and its workers, including workers that have ended."""
+    """Returns the CPU time of this process and of its workers, running or ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = ended.ru_utime + ended.ru_stime
     for process in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
@@ -51,12 +51,12 @@ def _cpu_seconds() -> float:
             if os.getsid(process) == os.getsid(0):
                 seconds += time.clock_gettime(_clock_of(process))
         except OSError:
-            continue  # the process has ended meanwhile
+            continue  # the process has just ended
     return seconds
 
 
 def _measured(work: Callable[[], tuple[int, int]]) -> Answer:
-    """Returns rate and CPU time of `work`, which returns its numbers of samples and bytes."""
+    """Returns rate and CPU time of `work`, which returns its numbers of samples and of bytes."""
     cpu, begin = _cpu_seconds(), time.perf_counter()
     samples, size = work()
     seconds = time.perf_counter() - begin
@@ -112,7 +112,7 @@ def items(peer: Peer, count: int) -> Rounds:
 
 
 def resumes(peer: Peer) -> Rounds:
-    """Resumes at 90 % of an epoch with a new loader."""
+    """Measures how a new loader resumes at 90 % of an epoch."""
     assert peer.resumable is not None
     while True:
         made = peer.resumable()
@@ -144,7 +144,7 @@ def resumes(peer: Peer) -> Rounds:
 
 
 def first(peer: Peer) -> Answer:
-    """Times the first batch of a loader. The packages were imported when the peer was made."""
+    """Times a loader's first batch. The packages are already imported."""
     assert peer.epoch is not None
     begin = time.monotonic()
     batches = peer.epoch()()
@@ -154,7 +154,7 @@ def first(peer: Peer) -> Answer:
 
 
 def deliver(peer: Peer, ranks: Ranks, batch_size: int) -> Answer:
-    """Returns the sample numbers that this rank gets, batch by batch, in two epochs."""
+    """Returns the sample numbers that this rank gets in two epochs, batch by batch."""
     assert peer.deliver is not None
     if peer.needs_group:
         import torch.distributed
@@ -198,7 +198,7 @@ def work(
         why = made.without.get(task)
         return say(about | {"absent": f"none: {why}" if why else ""})
     peer = made(corpus)
-    if task != "deliver":  # all ranks would prepare at once
+    if task != "deliver":  # otherwise all ranks would prepare at the same time
         peer.prepare()
     if task == "prepare":
         return say(about)

@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-logging.disable(logging.WARNING)  # Grain warns that there is no JAX
+logging.disable(logging.WARNING)  # suppress Grain's warning that JAX is missing
 
 import grain
 from array_record.python import array_record_module
@@ -39,7 +39,7 @@ class _Grain(Peer):
         return grain.MapDataset.source(self._source()).shuffle(SEED + epoch)
 
     def _iterated(self, data: Any) -> Any:
-        """Iterates over a MapDataset of batches with workers."""
+        """Iterates over a MapDataset of batches, with workers."""
         raise NotImplementedError
 
     def _epochs(self, batched: Callable[[Any], Any]) -> Callable[[], Iterator[Any]]:

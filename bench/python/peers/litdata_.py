@@ -25,7 +25,7 @@ def _sample(corpus: Corpus, number: int) -> bytes:
 
 
 def _together(samples: list[Any]) -> list[bytes]:
-    """Copies litdata's memoryviews to bytes: a worker cannot send memoryviews."""
+    """Copies litdata's memoryviews to bytes, since a worker cannot send memoryviews."""
     return [bytes(sample) for sample in samples]
 
 

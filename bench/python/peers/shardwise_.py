@@ -15,7 +15,7 @@ from .base import BATCH, SEED, SIDE, WORKERS, Peer, Ranks, Resumable
 class Loader(Peer):
     package = "shardwise"
     settings = "shardwise.Loader, 2 threads"
-    needs_group = True  # ranks agree on where to resume; the launcher sets them
+    needs_group = True  # the ranks agree where to resume
 
     @classmethod
     def version(cls) -> str:

@@ -15,7 +15,7 @@ from .files import path_of, read_file, write_files
 
 
 class _Paths:
-    """The files of one rank, in another order in each epoch."""
+    """The files of one rank. Each epoch has another order."""
 
     def __init__(self, folder: str, count: int, ranks: Ranks) -> None:
         self._folder = folder

@@ -19,7 +19,8 @@ class _Pictures(streaming.StreamingDataset):  # type: ignore[misc]
 
 
 def _together(samples: list[dict[str, Any]]) -> dict[str, Any]:
-    """Collates to a dict: the loader takes the first item's size of a list as the batch size."""
+    """Collates to a dict: for a list, the loader would take the first item's size as the batch
+    size."""
     return {"data": [sample["data"] for sample in samples]}
 
 

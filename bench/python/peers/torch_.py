@@ -12,7 +12,7 @@ from .files import path_of, read_file, write_files
 
 
 class _Dataset(torch.utils.data.Dataset[Any]):
-    """One file per sample; items are its bytes, or a picture."""
+    """One file per sample. Items are the file's bytes, or a picture."""
 
     def __init__(self, folder: str, count: int, side: int | None = None) -> None:
         self._folder = folder

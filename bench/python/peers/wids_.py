@@ -17,7 +17,7 @@ def _itself(url: str) -> str:
 
 
 class _Chosen:
-    """Converts a sample to its bytes, or to a picture. Must be picklable, for workers."""
+    """Converts a sample to its bytes, or to a picture. A class, so that workers can unpickle it."""
 
     def __init__(self, field: str, side: int | None = None) -> None:
         self._field = "." + field

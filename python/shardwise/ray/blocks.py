@@ -17,8 +17,8 @@ from .spec import Numbers, Reading, chosen, dataset_of, naming_the_node, numbers
 
 SPECIAL = ("__key__", "__index__", "__slot__", "__shard__")
 
-# The kind of a column, and its type. An index stores metadata with SQLite's types, where each value
-# has a type: "mixed" has numbers and text.
+# Kinds of columns, and their Arrow types. In SQLite each value has its own type: a column of kind
+# "mixed" has numbers and texts.
 _TYPES: dict[str, Any] = {
     "field": pa.large_binary(),
     "integer": pa.int64(),
@@ -136,12 +136,12 @@ def _binary(validity: Any, offsets: Numbers, data: NDArray[np.uint8]) -> Any:
 
 
 def _field(data: _core.Dataset, numbers: Numbers, name: str) -> Any:
-    """The bytes of a field; null where a sample has none."""
+    """Returns the bytes of a field, and null for samples without the field."""
     try:
         return _binary(None, *data.gather(numbers, name))
-    except NotFound:  # some samples lack the field, or a shard is gone, which raises below
+    except NotFound:  # some samples lack the field, or a shard is missing
         there = data.sizes(name, numbers) > 0
-    for i in np.flatnonzero(~there):  # empty, or missing
+    for i in np.flatnonzero(~there):  # the field is empty or missing
         there[i] = name in data[int(numbers[i])]
     offsets, values = data.gather(numbers[there], name)
     lengths = np.zeros(len(numbers) + 1, np.int64)
@@ -224,7 +224,7 @@ class Part(NamedTuple):
                 yield table_of(data, numbers[begin:end], slots[begin:end], self.columns)
 
     def _pieces(self, data: _core.Dataset, numbers: Numbers) -> Iterator[tuple[int, int]]:
-        """Ranges of rows, each with about the bytes of a block."""
+        """Returns ranges of rows, each of about the size of a block."""
         ends = np.cumsum(row_bytes(data, numbers, self.columns))
         begin = 0
         while begin < len(numbers):

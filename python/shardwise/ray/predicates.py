@@ -17,7 +17,7 @@ _TURNED = {">": "<", "<": ">", ">=": "<=", "<=": ">=", "=": "=", "!=": "!="}
 
 
 class _Stays(Exception):
-    """A condition that is left to Ray."""
+    """Raised for a condition that Ray has to apply itself."""
 
 
 def to_sql(condition: Any, columns: tuple[Column, ...], data: _core.Dataset) -> str | None:
@@ -70,7 +70,8 @@ class _Translation:
         return f"({name} {sign} {self._literal(value, kind)})"
 
     def _listed(self, column: Any, values: Any, is_not: bool) -> str:
-        """For Ray a null is in no list, so "not in" holds; for SQL both are null."""
+        """Translates "in" and "not in". For Ray a null is in no list. For SQL both would be null,
+        so ifnull() is used."""
         name, kind = self._column(column)
         if not isinstance(values, (list, tuple)) or len(values) > _MOST_LISTED:
             raise _Stays
@@ -82,7 +83,7 @@ class _Translation:
         return f"({'NOT ' if is_not else ''}ifnull({name} IN ({', '.join(listed)}), 0))"
 
     def _column(self, expr: Any) -> tuple[str, str]:
-        """The column's name in SQL, and its kind."""
+        """Returns the column's name in SQL, and its kind."""
         if not isinstance(expr, rx.ColumnExpr):
             raise _Stays
         kind = self._kinds.get(expr.name, "")
@@ -108,7 +109,7 @@ class _Translation:
             raise _Stays
         if not math.isfinite(value) or abs(value) > 2**53:
             raise _Stays
-        return repr(float(value) if isinstance(value, float) else int(value))  # makes NumPy's plain
+        return repr(float(value) if isinstance(value, float) else int(value))  # NumPy's to Python's
 
     def _whole(self, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -116,14 +117,15 @@ class _Translation:
         return value
 
     def _place(self, number: int) -> int | None:
-        """The number in the index of a sample of the dataset, or None if there is no such
+        """Returns the number in the index of the dataset's sample, or None if there is no such
         sample."""
         if not 0 <= number < len(self._data):
             return None
         return self._data.number_in_index(number)
 
     def _of_number(self, sign: str, number: int) -> str:
-        """Turns a comparison with a number of the dataset into one with a number of the index."""
+        """Translates a comparison with a sample number of the dataset to one with a number of the
+        index."""
         if sign in ("=", "!="):
             place = self._place(number)
             return f"sample {sign} {-1 if place is None else place}"

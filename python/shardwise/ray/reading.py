@@ -130,7 +130,7 @@ class IndexSource(ray.data.Datasource):
         context = ray.data.DataContext.get_current() if context is None else context
         return self.reading._replace(**context.get_config(PLACE, {}))
 
-    # Projection.
+    # Column selection, called by Ray.
 
     def supports_projection_pushdown(self) -> bool:
         return PUSHES
@@ -145,11 +145,11 @@ class IndexSource(ray.data.Datasource):
         clone = copy.copy(self)
         clone._columns = tuple(c for c in self._columns if c.name in projection_map)
         clone._projection_map = {column.name: column.name for column in clone._columns}
-        if not clone._columns:  # only rows are counted: blocks without columns would have no rows
+        if not clone._columns:  # a block without columns would have no rows to count
             clone._columns = (Column("__index__", "__index__"),)
         return clone
 
-    # Predicates.
+    # Filters, called by Ray.
 
     def supports_predicate_pushdown(self) -> bool:
         return PUSHES
@@ -170,7 +170,7 @@ class IndexSource(ray.data.Datasource):
         )
         return clone
 
-    # Reading.
+    # Read tasks.
 
     def estimate_inmemory_data_size(self) -> int | None:
         plan = self._planned(self.placed())
@@ -205,7 +205,7 @@ class IndexSource(ray.data.Datasource):
                 input_files=None,
                 exec_stats=None,
             )
-            schema = None if tasks else schema_of(self._columns)  # all tasks share it
+            schema = None if tasks else schema_of(self._columns)  # all tasks use one schema
             tasks.append(ReadTask(part, metadata, schema=schema, **limits))
         return tasks
 
@@ -215,9 +215,10 @@ class IndexSource(ray.data.Datasource):
     def _dealt(
         self, reading: Reading, parts: int, target: int
     ) -> list[tuple[Reading, Planned, int, int]]:
-        """Runs of equal rows, one of each rank in turn. streaming_split(equal=False) gives a run to
-        the consumer with the fewest rows, which is then the one of the run's rank. There are at
-        least `parts` runs, unless each has one row: Ray would split the blocks of fewer tasks."""
+        """Returns runs with equal numbers of rows, from one rank after the other in turn.
+        streaming_split(equal=False) gives each run to the consumer with the fewest rows so far, who
+        is thus always the run's rank. There are at least `parts` runs, unless each has only one
+        row: Ray would split the blocks of fewer tasks."""
         ranks = [
             reading._replace(rank=rank, world_size=self._deal) for rank in range(self._deal)
         ]
@@ -257,7 +258,7 @@ def source_of(data: ray.data.Dataset) -> IndexSource:
 
 
 def _opened(source: Any, opening: dict[str, Any]) -> _core.Dataset:
-    """The dataset, opened by the path of its index, so that workers do not build one."""
+    """Opens the dataset by the path of its index, so that workers do not build an index."""
     if isinstance(source, _core.Dataset):
         if opening:
             raise InvalidArgument(
@@ -348,7 +349,7 @@ def read(
     if resume is not None:
         reading = resumed(reading, resume)
         reading = reading._replace(epoch=max(epoch, reading.epoch))
-    sampler_of(reading)  # raises errors of the order before any task starts
+    sampler_of(reading)  # raise errors of the order before any task starts
     reader = IndexSource(reading, chosen_columns(layout, names), deal, is_auto)
     made: ray.data.Dataset = ray.data.read_datasource(
         reader,
@@ -361,7 +362,8 @@ def read(
 
 
 def _named(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of tasks as read_datasource() takes them: by keyword, where this Ray has it."""
+    """Returns options of tasks in the form of this version's read_datasource(): keyword arguments
+    if it has them, else ray_remote_args."""
     known = inspect.signature(ray.data.read_datasource).parameters
     named = {name: value for name, value in options.items() if name in known}
     others = {name: value for name, value in options.items() if name not in known}
@@ -369,7 +371,7 @@ def _named(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _few_tasks(source: IndexSource) -> int:
-    """One task per CPU, or two where each then has a MiB. Ray would ask for 200, or for one per
-    MiB, and starting a task takes 20 ms."""
+    """Returns one task per CPU, or two per CPU if each then has at least 1 MiB. Ray itself would
+    start at least 200 tasks or one per MiB, at 20 ms each."""
     cpus = cluster_cpus()
     return max(cpus, min(2 * cpus, (source.estimate_inmemory_data_size() or 0) >> 20))

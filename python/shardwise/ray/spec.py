@@ -49,7 +49,7 @@ def dataset_of(reference: bytes) -> _core.Dataset:
     shard differently than before."""
     version, pickled = reference[:_VERSION_BYTES].decode(), reference[_VERSION_BYTES:]
     data = pickle.loads(pickled)
-    if data.version != version:  # an earlier one, perhaps, which this process has open
+    if data.version != version:  # an older version may be open in this process
         references.forget()
         data = pickle.loads(pickled)
     assert isinstance(data, _core.Dataset)

@@ -24,7 +24,7 @@ _Counted = list[int] | None
 
 
 def _sum_by_torch(words: list[int]) -> list[int]:
-    """The sums over all ranks of torch.distributed, which TorchTrainer initialises."""
+    """Sums over all ranks, by torch.distributed, which TorchTrainer initialises."""
     import torch
     import torch.distributed as dist
 
@@ -44,7 +44,8 @@ def _sum_by_torch(words: list[int]) -> list[int]:
 
 @contextmanager
 def _current(context: Any) -> Iterator[None]:
-    """Makes a DataContext the current one of this process; older versions of Ray read no other."""
+    """Makes this DataContext the process's current one, the only one that older versions of Ray
+    use."""
     before = ray.data.DataContext.get_current()
     ray.data.DataContext._set_current(context)
     try:
@@ -54,8 +55,8 @@ def _current(context: Any) -> Iterator[None]:
 
 
 def _holding(data: Any, bundles: Iterator[Any]) -> Iterator[Any]:
-    """The bundles, while keeping the dataset alive: a dropped dataset ends its execution, and rows
-    would be missing."""
+    """Yields the bundles, and keeps the dataset alive meanwhile. If the dataset were dropped, its
+    execution would end and rows would be missing."""
     yield from bundles
     del data
 
@@ -64,7 +65,7 @@ def _rows(batch: Any) -> int:
     is_known = isinstance(batch, dict) or any(
         hasattr(batch, name) for name in ("shape", "iloc", "slice")
     )
-    if not is_known:  # a tuple's length is not the number of its rows
+    if not is_known:  # the length of a tuple is not its number of rows
         raise InvalidArgument(
             f"the rows of a batch that is a {type(batch).__name__} cannot be counted, so that "
             "ranks cannot be given the same number of batches: have collate_fn return a dict of "
@@ -74,7 +75,7 @@ def _rows(batch: Any) -> int:
 
 
 def _slice(batch: Any, first: int, last: int) -> Any:
-    """Rows of a batch: of arrays or tensors by name, a table of Arrow, or a frame of pandas."""
+    """Returns rows of a batch: a dict of arrays or tensors, an Arrow table, or a pandas frame."""
     if isinstance(batch, dict):
         return {name: values[first:last] for name, values in batch.items()}
     if hasattr(batch, "iloc"):
@@ -85,7 +86,7 @@ def _slice(batch: Any, first: int, last: int) -> Any:
 
 
 def _numbers(batch: Any) -> list[int] | None:
-    """The numbers of a batch's samples, or None if it lacks their column."""
+    """Returns the numbers of a batch's samples, or None if the batch lacks their column."""
     is_named = isinstance(batch, dict) or hasattr(batch, "iloc")
     names = batch if is_named else getattr(batch, "column_names", ())
     if INDEX not in names:
@@ -115,13 +116,13 @@ class ExactShard(ray.data.DataIterator):
         self._options = options
         self._even = even
         self._next = reading
-        self._before: _Counted = [0] * 10  # samples that others delivered before `_next` begins
-        # Size, drop_last and even of batches; None if their sizes are unknown.
+        self._before: _Counted = [0] * 10  # samples of other ranks before `_next` begins
+        # size, drop_last and even of the batches; None if batch sizes are unknown
         self._rule: tuple[int, bool, bool] | None = (1, False, False)
-        self._done = 0  # batches delivered since `_next` began
-        self._pass: _Pass | None = None  # the pass begun last
+        self._done = 0  # number of batches delivered since `_next` began
+        self._pass: _Pass | None = None  # the last pass that was begun
 
-    # Position.
+    # The position.
 
     @property
     def rank(self) -> int:
@@ -176,7 +177,7 @@ class ExactShard(ray.data.DataIterator):
         """
         at, token = self._pass, self.token()
         counted: _Counted = self._before
-        if resumed(self._next, token).epoch != self._next.epoch:  # the epoch is complete
+        if resumed(self._next, token).epoch != self._next.epoch:  # true at the end of the epoch
             counted = [0] * 10
         elif at is not None and at.reading == self._next:
             counted = at.sums(add_up)
@@ -201,10 +202,10 @@ class ExactShard(ray.data.DataIterator):
         return _core.Audit(sampler).prove(sampler, words)
 
     def _move(self, reading: Reading) -> None:
-        sampler_of(reading)  # raises errors of the reading
+        sampler_of(reading)  # raise errors of the reading now
         self._next, self._before, self._done, self._pass = reading, [0] * 10, 0, None
 
-    # A pass.
+    # Passes.
 
     def _iter_batches(self, **options: Any) -> Iterable[Any]:
         if options.get("local_shuffle_buffer_size") is not None:
@@ -229,7 +230,7 @@ class ExactShard(ray.data.DataIterator):
         if self._rule is not None and even:
             given = self._even_batches(given, sampler_of(at.reading), *self._rule)
         for batch in given:
-            if self._pass is at:  # a pass that was left, and is read on, does not count
+            if self._pass is at:  # do not count batches of an older pass that is still being read
                 self._done += 1
             at.count(batch)
             yield batch
@@ -241,13 +242,13 @@ class ExactShard(ray.data.DataIterator):
     def _even_batches(
         batches: Iterator[Any], sampler: _core.Sampler, size: int, drop_last: bool, even: bool
     ) -> Iterator[Any]:
-        """The batches. If other ranks have a batch more, the last sample comes in a separate
-        batch."""
+        """Yields batches, in equal numbers on all ranks. If other ranks have one batch more, splits
+        off the last sample as a batch."""
         own = sampler.num_batches(size, drop_last)
         wanted = sampler.num_batches(size, drop_last, even)
         left = len(sampler)
         for number, batch in enumerate(batches):
-            if wanted < own and number == wanted:  # with drop_last: others have no whole batch left
+            if wanted < own and number == wanted:  # drop_last: other ranks have no full batch
                 return
             rows = _rows(batch)
             left -= rows
@@ -256,10 +257,10 @@ class ExactShard(ray.data.DataIterator):
                 batch = _slice(batch, rows - 1, rows)
             yield batch
 
-    # Methods that Ray calls.
+    # Methods called by Ray.
 
     def _dataset(self) -> Any:
-        """A copy of the dataset, with a separate context, that reads this rank and epoch."""
+        """Returns a copy of the dataset, with its own context, that reads this rank and epoch."""
         data = ray.cloudpickle.loads(self._pickled)
         data.context.execution_options = copy.deepcopy(self._options)
         names = ("epoch", "token", "rank", "world_size")
@@ -268,7 +269,7 @@ class ExactShard(ray.data.DataIterator):
 
     def _to_ref_bundle_iterator(self) -> Any:
         data = self._dataset()
-        with _current(data.context):  # plans the tasks
+        with _current(data.context):  # planning the tasks uses this context
             bundles, *others = data.iterator()._to_ref_bundle_iterator()
         return _holding(data, bundles), *others
 
@@ -289,7 +290,7 @@ class ExactShard(ray.data.DataIterator):
 
 
 class _Pass:
-    """A pass, and the samples that this rank was given in it."""
+    """A pass, and how many of its samples this rank has received."""
 
     def __init__(self, reading: Reading, before: _Counted) -> None:
         self.reading = reading
@@ -313,7 +314,7 @@ class _Pass:
 
 
 class _Restartable(Iterable[Any]):
-    """Begins a pass whenever it is iterated over."""
+    """An iterable. Each iteration begins a new pass."""
 
     def __init__(self, walk: Callable[[], Iterator[Any]]) -> None:
         self._walk = walk

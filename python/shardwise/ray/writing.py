@@ -30,7 +30,7 @@ from .indexing import Parts
 from .spec import local_path, naming_the_node
 
 _STAGING = ".writing"
-_SUFFIX = ".new"  # of unfinished shards
+_SUFFIX = ".new"  # for unfinished shards
 
 
 class WriteReport(NamedTuple):
@@ -42,7 +42,7 @@ class WriteReport(NamedTuple):
 
 
 class _Written(NamedTuple):
-    """The shards of one task, under the names that they have until all are written."""
+    """The shards of one task, with their temporary names."""
 
     task: int
     paths: list[str]
@@ -87,7 +87,7 @@ class ShardSink(Datasink[_Written]):
             return _Written(ctx.task_idx, sink.paths, sink.num_samples)
 
     def _sample_of(self, row: Mapping[str, Any]) -> dict[str, Any]:
-        """A row as a sample: its key, and the fields that it has."""
+        """Converts a row to a sample: its key, and the fields that are not null."""
         if "__key__" not in row:
             raise InvalidArgument(
                 f'rows have no column "__key__", by which samples are named: there are '
@@ -113,14 +113,14 @@ class ShardSink(Datasink[_Written]):
 
 
 def _rows(block: Any) -> Any:
-    """The block's rows. Blocks of pandas go through Arrow, so that missing values are null, not
-    NaN."""
+    """Returns a block's rows. Converts pandas blocks to Arrow, so that missing values are null and
+    not NaN."""
     table: Any = BlockAccessor.for_block(block).to_arrow()
     return BlockAccessor.for_block(table).iter_rows(public_row_format=True)
 
 
 def _named_fields(fields: Any) -> dict[str, str] | None:
-    """The names of the fields by column. Raises InvalidArgument if a column would be lost."""
+    """Returns the fields' names by column. Raises InvalidArgument if a column would be lost."""
     if fields is None:
         return None
     is_named = isinstance(fields, Mapping)
@@ -141,12 +141,12 @@ def _named_fields(fields: Any) -> dict[str, str] | None:
 
 
 def _index_path(index: str | os.PathLike[str], directory: str) -> str:
-    """The index's absolute path. Raises now the errors that would otherwise come after all shards
-    are written: a missing or read-only folder, or another file."""
+    """Returns the index's absolute path. Raises errors that would otherwise occur only after all
+    shards are written: a missing or read-only folder, or another file at the path."""
     path = local_path("index", index)
     folder = os.path.dirname(path)
     if folder == directory and not os.path.exists(directory):
-        return path  # the folder is made with the shards
+        return path  # the write makes this folder together with the shards
     if not os.path.isdir(folder):
         raise NotFound(f"there is no folder for the index {path!r}; make it first")
     if not os.access(folder, os.W_OK):
@@ -160,8 +160,8 @@ def _index_path(index: str | os.PathLike[str], directory: str) -> str:
 
 @contextmanager
 def _staging(directory: str) -> Iterator[str]:
-    """The folder in which the tasks of a write put shards. Raises InvalidArgument if the directory
-    has shards, or another write is running there."""
+    """Makes the folder into which the tasks write shards. Raises InvalidArgument if the directory
+    already has shards, or another write is running there."""
     os.makedirs(directory, exist_ok=True)
     shards = sorted(n for n in os.listdir(directory) if ".tar" in n or n.endswith(".tgz"))
     if shards:
@@ -180,7 +180,7 @@ def _staging(directory: str) -> Iterator[str]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)  # a task may still be writing there
+        shutil.rmtree(folder, ignore_errors=True)  # ignore errors: a task may still write there
 
 
 def _publish(
@@ -191,9 +191,9 @@ def _publish(
     content: dict[str, Any],
     options: dict[str, Any],
 ) -> WriteReport:
-    """Names the shards of the tasks that count, in order, and makes their index. Raises what
-    indexing raises, and Mismatch if the index has another number of samples than the shards; then
-    no shard keeps its name."""
+    """Renames the shards of all successful tasks, in order, and builds their index. Raises the
+    errors of indexing, and Mismatch if the index and the shards differ in the number of samples.
+    After an error no shard has its final name."""
     directory = os.path.dirname(staging)
     paths = [path for task in written for path in task.paths]
     num_samples = sum(task.num_samples for task in written)

@@ -18,8 +18,8 @@ _NO_DATA = "0" * 32
 
 
 def _batches(caller: Mapping[str, Any]) -> tuple[int, bool] | None:
-    """Size and drop_last of the caller's batches, if its local variables are those of a
-    BatchSampler of torch or torchdata, which has no other interface for them."""
+    """Returns size and drop_last of the caller's batches, from the local variables of torch's or
+    torchdata's BatchSampler, which has no other interface for them."""
     owner = caller.get("self")
     size = caller.get("batch_size", getattr(owner, "batch_size", None))
     drop_last = caller.get("drop_last", getattr(owner, "drop_last", False))
@@ -72,8 +72,8 @@ def _refuse_accelerate(core: _core.Sampler, caller: object) -> None:
 
 
 def _refuse_out_of_order(caller: object) -> None:
-    """Refuses a DataLoader that delivers batches as its workers finish them: a count does not say
-    which were delivered."""
+    """Refuses a DataLoader that delivers batches in the order in which its workers finish. A count
+    of batches then does not say which samples were delivered."""
     if not isinstance(caller, torch.utils.data.DataLoader) or caller.num_workers < 2:
         return
     if not getattr(caller, "in_order", True):
@@ -85,8 +85,9 @@ def _refuse_out_of_order(caller: object) -> None:
 
 
 def _refuse_other_data(core: _core.Sampler, caller: object) -> None:
-    """Refuses another data set than the sampler's: its numbers mean other samples there."""
-    data = getattr(caller, "_dataset", None)  # of its iterator, which reads without the DataLoader
+    """Refuses a DataLoader over other data than the sampler's, in which the numbers mean other
+    samples."""
+    data = getattr(caller, "_dataset", None)  # an iterator's data: it reads by itself
     if isinstance(caller, torch.utils.data.DataLoader):
         data = caller.dataset
     if not isinstance(data, _core.Dataset) or core.fingerprint in (data.fingerprint, _NO_DATA):

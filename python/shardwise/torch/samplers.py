@@ -73,12 +73,12 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         self._warned = False
         self._asked_cache = False
         self._forget()
-        # Raises errors of the options here, not in the first pass. Ranks that are not given may be
-        # unknown yet, and do not matter for this.
+        # Makes a sampler now, to raise errors of the options here and not in the first pass. If the
+        # rank is unknown so far, any rank will do.
         self._made((0, replicas) if rank is None or world_size is None else (rank, world_size))
 
     def _forget(self) -> None:
-        """Drops what depends on the process or the rank."""
+        """Drops everything that depends on the process or the rank."""
         self._core: _core.Sampler | None = None
         self._place: tuple[int, int] = (0, 1)
         self._last: _core.SamplerIterator | None = None
@@ -112,7 +112,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
             made.resume(self._token, self._allow_changes)
         if not self._is_at_token:
             made.set_epoch(self._epoch)
-            made.reset()  # needed also in the epoch of the token
+            made.reset()  # needed even if the token is of this epoch
         return made
 
     def __iter__(self) -> _core.SamplerIterator:
@@ -172,10 +172,11 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         if epoch < 0:
             raise InvalidArgument(f"no epoch {epoch}: epochs are numbered from 0")
         if epoch == self._epoch:
-            # At a token the place stays, and a second pass warns. A DataLoader with workers reads
-            # to the end before it delivers any batch, so this code cannot know the end of a pass.
+            # A sampler at a token keeps its position, and a second pass warns. A DataLoader with
+            # workers reads to the end before it delivers any batch, so the end of a pass is unknown
+            # here.
             if not self._is_at_token and self._last is not None and self._last.position > 0:
-                self._last = None  # the caller asked for the same epoch again
+                self._last = None  # the caller requests the same epoch again
             return
         if self._core is not None:
             self._core.set_epoch(epoch)
@@ -184,8 +185,8 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
         self._move_fresh_iterator()
 
     def _move_fresh_iterator(self) -> None:
-        """Moves an unused iterator to the sampler's new beginning, as a generator would: Lightning
-        takes an iterator before it sets the epoch."""
+        """Moves an unused iterator to the sampler's new beginning. A generator would also begin
+        there; Lightning makes an iterator before it sets the epoch."""
         if self._last is not None and self._last.position == 0:
             self._last.restart(self.core)
         else:
@@ -244,7 +245,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
             f"rank {rank} of {world_size}>"
         )
 
-    # Properties of torch's DistributedSampler, for code that reads them.
+    # Properties of torch's DistributedSampler, for programs that read them.
 
     @property
     def epoch(self) -> int:
@@ -299,7 +300,7 @@ class DistributedSampler(torch.utils.data.DistributedSampler[int]):
 
 
 def _order(kind: str, given: dict[str, Any]) -> _core.Order:
-    """The order with the arguments of a sampler's constructor, given as its locals()."""
+    """Makes the order from the arguments of a sampler's constructor, given as its locals()."""
     others = ("self", "data", "ranks", "__class__")
     return _core.Order(kind, **{name: given[name] for name in given if name not in others})
 

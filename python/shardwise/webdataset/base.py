@@ -10,7 +10,7 @@ from ..ranks import present_ranks
 
 try:
     from torch.utils.data import DataLoader, IterableDataset
-except ModuleNotFoundError:  # pipelines run without torch; a WebLoader does not
+except ModuleNotFoundError:  # pipelines work without torch, but WebLoader does not
     DataLoader = None  # type: ignore[assignment, misc, unused-ignore]
 
     class IterableDataset:  # type: ignore[no-redef, unused-ignore]

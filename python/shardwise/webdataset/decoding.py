@@ -46,7 +46,7 @@ class DecodingError(Exception):
         self.url, self.key, self.k, self.sample = url, key, k, sample
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.url, self.key, self.k)  # the sample may not pickle
+        return type(self), (self.url, self.key, self.k)  # omits the sample, which may not pickle
 
 
 def _extension(key: str) -> str:
@@ -213,7 +213,7 @@ def imagehandler(imagespec: str, extensions: Iterable[str] = IMAGE_EXTENSIONS) -
 
 
 def _from_file(extension: str, data: bytes, load: Callable[[str], Any]) -> Any:
-    """Returns ``load(path)`` of a temporary file with these bytes and this ending."""
+    """Writes the bytes to a temporary file with this suffix, and returns ``load(path)``."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, f"file.{extension}")
         with open(path, "wb") as file:

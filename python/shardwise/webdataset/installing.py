@@ -7,7 +7,7 @@ from typing import Any
 from ..running import take_the_place_of
 from .stages import StageMaker
 
-# The modules of webdataset, and the modules here that provide their names.
+# Modules of webdataset, and the modules here that define their names.
 _MODULES = {
     "autodecode": ("decoding",),
     "compat": ("pipeline", "loading"),
@@ -26,7 +26,7 @@ _MODULES = {
 
 
 def _names_of(name: str, value: Any) -> dict[str, Any]:
-    """Programs take the functions of stages themselves, too."""
+    """Includes the functions of stages, which programs import directly."""
     return {name: value, **({value.f.__name__: value.f} if isinstance(value, StageMaker) else {})}
 
 

@@ -17,7 +17,8 @@ from .states import VERSION, gathered
 
 
 class _Telling(Items):
-    """A pipeline that yields each item with its worker, and the worker's place after it."""
+    """Yields a pipeline's items, each with its worker and with the worker's position after the
+    item."""
 
     def __init__(self, pipeline: DataPipeline) -> None:
         super().__init__()
@@ -41,7 +42,7 @@ class _Telling(Items):
 
 
 class _Collate:
-    """Collates items, and adds the place after the last one."""
+    """Collates items, and adds the position after the last one."""
 
     def __init__(self, collate: Any, makes_batches: bool) -> None:
         self.collate, self.makes_batches = collate, makes_batches
@@ -62,7 +63,8 @@ _Base: Any = object if DataLoader is None else DataLoader
 
 
 class _Loader(_Base):  # type: ignore[misc, unused-ignore]
-    """A DataLoader over a pipeline that tracks the workers' places after the last yielded item."""
+    """A DataLoader over a pipeline that records each worker's position after the last yielded
+    item."""
 
     def __init__(self, pipeline: DataPipeline, batch_size: Any = 1, *args: Any, **kw: Any) -> None:
         kw["collate_fn"] = _collate_of(kw.get("collate_fn"), batch_size is not None)
@@ -75,8 +77,8 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
         start = self._pipeline._start
         self._next = start.number if start is not None else self._pipeline._passes.next
         self.place_of: list[Place] | None = None
-        self.last: tuple[Start, list[Place]] | None = None  # the pass that came to its end
-        self._iterator = None  # workers that stayed know nothing of the move
+        self.last: tuple[Start, list[Place]] | None = None  # the pass that has just ended
+        self._iterator = None  # persistent workers do not know the new position
 
     def start(self) -> Start:
         """Returns where the current pass, or the next one, begins."""
@@ -116,7 +118,8 @@ class _Loader(_Base):  # type: ignore[misc, unused-ignore]
 
 
 def _is_lightning(frame: FrameType) -> bool:
-    """True if Lightning calls. It asks for a state at each checkpoint, needed or not."""
+    """Whether the caller is Lightning, which requests a state at each checkpoint even if it needs
+    none."""
     return str(frame.f_globals.get("__name__")).startswith(("lightning.", "pytorch_lightning."))
 
 
@@ -144,7 +147,7 @@ class WebLoader(DataPipeline, FluidInterface):
         if isinstance(dataset, DataPipeline) and _plan(dataset._steps()) is not None:
             rest = dict(kw)
             rest.pop("dataset", None)
-            if dataset._loaded_by is not None:  # each loader counts passes by itself
+            if dataset._loaded_by is not None:  # each loader counts its own passes
                 dataset = dataset.compose()
             self._loader = _Loader(dataset, *args[1:], **rest)
             dataset._block = max(1, self._loader.batch_size or 1)
@@ -165,7 +168,7 @@ class WebLoader(DataPipeline, FluidInterface):
         loader = self._loader
         given, self._given_before = self._given_before, 0
         if loader is not None and loader.place_of is not None:
-            loader.move_on()  # a loop before was left in the middle
+            loader.move_on()  # the previous loop did not reach its end
         return self._counted(self._python_items(), given)
 
     def _end_pass(self) -> None:
@@ -182,7 +185,7 @@ class WebLoader(DataPipeline, FluidInterface):
         if self._loader is None:
             dataset = self.pipeline[0].dataset
             if isinstance(dataset, DataPipeline):
-                dataset._stateful()  # which says why not
+                dataset._stateful()  # raises with the reason if there is one
             raise Unsupported(
                 f"there is no state of a loader over {stages.name_of(dataset)}: "
                 "give it a WebDataset, or take a shardwise.Loader, which has one"

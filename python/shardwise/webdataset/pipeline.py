@@ -25,11 +25,11 @@ from .source import Dealing, Place, ShardSource, Start, Stream, refuse_renaming
 from .states import VERSION, fingerprint_of, gathered, left_behind, part_of, parts_of, start_of
 
 _ENDLESS = sys.maxsize
-_MAX_EMPTY = 100  # epochs without an item, after which an endless pass is given up
+_MAX_EMPTY = 100  # an endless pass stops after this many consecutive epochs without an item
 
 
 class _Plan(NamedTuple):
-    """A pipeline over shards: the source, its order, and the remaining stages."""
+    """The parts of a pipeline over shards: the source, its order, and the remaining stages."""
 
     source: ShardSource
     bufsize: int
@@ -43,8 +43,8 @@ class _Plan(NamedTuple):
 
 
 def _plan(steps: list[Any]) -> _Plan | None:
-    """Returns the plan of a pipeline that begins with a ShardSource. A shuffle with only
-    per-sample stages before it becomes part of the order."""
+    """Returns the plan of a pipeline that begins with a ShardSource. If only per-sample stages
+    precede a shuffle, the order includes the shuffle."""
     source, *rest = steps
     if not isinstance(source, ShardSource):
         return None
@@ -85,14 +85,14 @@ class DataPipeline(Items, PipelineStage):
         self._first_place: Place | None = None
         self._given = self._given_before = 0
         self._is_over = False
-        self._block = 1  # items that a loader takes together
+        self._block = 1  # number of consecutive items in a loader's batch
         self._stream: Stream | None = None
         self._collapsed: tuple[list[Any], ShardSource] | None = None
-        self._loaded_by: Any = None  # the WebLoader over this pipeline
+        self._loaded_by: Any = None  # the WebLoader over this pipeline, if any
         for step in args:
             self.pipeline += step if isinstance(step, list) else [] if step is None else [step]
 
-    # Its stages.
+    # Stages.
 
     def append(self, f: Any) -> None:
         """Adds a stage to this pipeline itself."""
@@ -124,7 +124,7 @@ class DataPipeline(Items, PipelineStage):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # How much of them a pass has.
+    # Lengths of epochs and passes.
 
     def repeat(self, nepochs: int = -1, nbatches: int = -1) -> Self:
         """Makes each pass read the samples ``nepochs`` times, each time in another order. By
@@ -147,10 +147,10 @@ class DataPipeline(Items, PipelineStage):
             self.__class__ = _with_length(type(self))
         return self
 
-    # Going through them.
+    # Iteration.
 
     def _steps(self) -> list[Any]:
-        """Returns the stages. A list of shards and the stages that pick from it become one
+        """Returns the stages. Replaces a list of shards and the stages that select shards by one
         source."""
         if not self.pipeline:
             raise InvalidArgument("the pipeline has no stages: give it a WebDataset, or a list")
@@ -172,14 +172,14 @@ class DataPipeline(Items, PipelineStage):
             start, place, given = self._start, self._first_place, self._given_before
         dealing = plan.source.dealing(plan.block * self._block)
         self._stream = Stream(plan.source, plan.order(), dealing, start, place)
-        # The rest begins at worker 0, whichever worker was next before.
+        # A resumed pass begins with worker 0, whatever worker was next in the old run.
         limit = DataPipeline._limit(self)
         left, more = divmod(max(0, limit * dealing.num_workers - given), dealing.num_workers)
         own = limit - left - (dealing.worker < more)
         return self._counted(self._items(plan, self._stream), own)
 
     def _counted(self, items: Iterator[Any], given: int) -> Iterator[Any]:
-        """Yields the items of a pass. given: the number of items that were yielded before."""
+        """Yields the items of a pass. given: the number of items already yielded in it."""
         limit = DataPipeline._limit(self)
         if limit > 0:
             items = islice(items, max(0, limit - given))
@@ -194,7 +194,7 @@ class DataPipeline(Items, PipelineStage):
         return _ENDLESS if plan.source.is_resampled else self.repetitions
 
     def _limit(self) -> int:
-        """Returns the largest number of items in a pass. 0 means no limit."""
+        """Returns the limit for the items of a pass. 0 means no limit."""
         return max(0, self.nsamples) if self.repetitions != 1 else 0
 
     def _end_pass(self) -> None:
@@ -228,7 +228,7 @@ class DataPipeline(Items, PipelineStage):
             return first()
         raise InvalidArgument(f"a pipeline begins with what can be iterated, and not {first!r:.60}")
 
-    # Where it stands.
+    # State.
 
     def set_epoch(self, epoch: int) -> None:
         """Sets the number of the next pass. By default passes are numbered from 0. Call it on
@@ -237,7 +237,7 @@ class DataPipeline(Items, PipelineStage):
         self._start = None
 
     def _stateful(self) -> _Plan:
-        """Returns the plan. Raises Unsupported, naming the stage, if a state would not be
+        """Returns the plan. Raises Unsupported, with the stage's name, if a state would not be
         exact."""
         plan = _plan(self._steps())
         if plan is None:
@@ -284,7 +284,7 @@ class DataPipeline(Items, PipelineStage):
             places = [Place(start.repetition)] * dealing.num_workers
             places[dealing.worker] = self._stream.place
         part = self._part(plan, start, places, dealing)
-        if dealing.num_workers > 1:  # of a worker: its loader brings it back to the same one
+        if dealing.num_workers > 1:  # one worker's state, for the same worker
             return {"version": VERSION, "parts": [part], "worker": dealing.worker}
         return gathered(part)
 
@@ -323,7 +323,7 @@ class DataPipeline(Items, PipelineStage):
             self._loaded_by._moved()
 
     def _load_worker(self, plan: _Plan, state: dict[str, Any]) -> None:
-        """Continues exactly where this worker of a loader stood."""
+        """Moves to a saved position of this worker."""
         (part,) = state["parts"]
         dealing = plan.source.dealing(plan.block)
         was = Dealing(
@@ -354,8 +354,8 @@ class DataPipeline(Items, PipelineStage):
 
 
 def _epochs(epoch: Callable[[int], Iterable[Any]], num_epochs: int) -> Iterator[Any]:
-    """Yields the items of several epochs. An epoch may be empty, e.g. for a worker whose samples
-    are all dropped; only an endless pass of empty epochs is given up."""
+    """Yields the items of several epochs. An epoch may be empty, e.g. if all samples of a worker
+    are dropped. An endless pass ends after _MAX_EMPTY empty epochs."""
     num_empty = 0
     for again in range(num_epochs):
         is_empty = True
@@ -368,7 +368,7 @@ def _epochs(epoch: Callable[[int], Iterable[Any]], num_epochs: int) -> Iterator[
 
 
 def _with_length(kind: type[Any]) -> type[Any]:
-    """Returns the class, with a __len__."""
+    """Returns the class, extended by __len__."""
     return type(
         f"{kind.__name__}WithLength",
         (kind,),
@@ -396,7 +396,7 @@ def _same(some: list[Any], others: list[Any]) -> bool:
 
 
 def _source_of(head: list[Any]) -> ShardSource:
-    """Returns the source for a list of shards, the stages that pick from it, and
+    """Returns the source for a list of shards, the stages that select shards, and
     tarfile_to_samples()."""
     listed, *picks, expander = head
     options: dict[str, Any] = {"nodesplitter": None, "workersplitter": None, "filters": []}
@@ -421,7 +421,7 @@ def _source_of(head: list[Any]) -> ShardSource:
 
 
 class _Picking:
-    """A stage over shards, as a function of an iterator."""
+    """A stage that selects shards, as a function of an iterator."""
 
     def __init__(self, stage: Any) -> None:
         self.stage, self.__name__ = stage, stages.name_of(stage)

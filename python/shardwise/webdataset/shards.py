@@ -159,7 +159,7 @@ def shardspec(spec: str) -> SimpleShardList:
 
 
 def _source_of(url: str) -> str:
-    """Returns the source to open for a URL. Raises Unsupported for a command if WDS_SECURE is
+    """Returns the source that a URL means. Raises Unsupported for a command if WDS_SECURE is
     set."""
     if url.startswith("pipe:"):
         if os.environ.get("WDS_SECURE", "0") != "0":
@@ -179,7 +179,7 @@ def default_cache_dir() -> str:
 
 
 def _rounds(sources: list[str]) -> Iterator[list[str]]:
-    """Yields lists without repetitions. A shard that is listed n times is in n of them."""
+    """Yields lists without duplicates: a shard that is listed n times is in n of the lists."""
     times: dict[str, int] = {}
     for source in sources:
         times[source] = times.get(source, 0) + 1
@@ -188,7 +188,7 @@ def _rounds(sources: list[str]) -> Iterator[list[str]]:
 
 
 def _open_what_is_there(sources: list[str], cache: _core.ShardCache | None) -> _core.Dataset:
-    """Opens shards by an index that leaves out missing shards and damaged samples."""
+    """Opens shards. The index omits missing shards and damaged samples."""
     folder = os.path.join(default_cache_dir(), "indexes")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     name = hashlib.sha256("\n".join(sources).encode()).hexdigest()[:32]
@@ -257,7 +257,7 @@ class OpenShards:
         own = {"__key__": sample.key, "__url__": self.url_of[path]}
         if path[0] == "/":
             own["__local_path__"] = path
-        return {**own, **sample.copy(), **own}  # a member may be named like one of them
+        return {**own, **sample.copy(), **own}  # own entries replace fields of the same names
 
 
 __all__ = [

@@ -18,7 +18,7 @@ from .handlers import reraise_exception
 from .shards import OpenShards, single_node_only, split_by_node, split_by_worker, urls_of
 
 _LOCAL_CHUNK, _LOCAL_WINDOW, _SHARD_WINDOW = 1000, 64, 8
-_READ_AHEAD = 256  # numbers that are taken from the order together, where blocks are small
+_READ_AHEAD = 256  # minimum of numbers taken from the order at a time
 
 
 class Place(NamedTuple):
@@ -89,7 +89,8 @@ class ShardSource(Items):
             if not os.path.isdir(self.cache_dir):
                 raise InvalidArgument(f"no such folder: cache_dir={self.cache_dir!r}; make it")
         self.empty_check, self.seed = empty_check, seed
-        # With a filter of the program, this process reads all samples of the shards it yields.
+        # With a filter of the program, this process reads all samples of the shards that the filter
+        # yields.
         self.filters = list(filters)
         self.deals_to_ranks = nodesplitter in (split_by_node, single_node_only)
         self.deals_to_workers = workersplitter is split_by_worker
@@ -97,8 +98,8 @@ class ShardSource(Items):
             if splitter not in (None, False, split_by_node, single_node_only, split_by_worker):
                 self.filters.append(splitter)
         self._opened: OpenShards | None = None
-        self._opened_by = 0  # a process
-        self._ranks: tuple[int, int] | None = None  # of the process that it was pickled in
+        self._opened_by = 0  # ID of the process that opened the shards
+        self._ranks: tuple[int, int] | None = None  # of the process that pickled this
 
     @property
     def own_filter(self) -> str | None:
@@ -107,7 +108,7 @@ class ShardSource(Items):
 
     def opened(self) -> OpenShards:
         """The shards, opened in this process; an index is made at the first use."""
-        # A filter may pick other shards in a forked worker than in the process that it comes from.
+        # In a forked worker, a filter may select other shards than in its parent.
         if self._opened is None or (self.filters and self._opened_by != os.getpid()):
             chosen: Iterable[Any] = ({"url": url} for url in self.urls)
             for pick in self.filters:
@@ -122,8 +123,7 @@ class ShardSource(Items):
         return self._opened
 
     def _open(self, urls: list[str]) -> OpenShards:
-        """Opens the shards. If the handler does not raise, unreadable shards and samples are
-        left out."""
+        """Opens the shards. Unless the handler raises, omits unreadable shards and samples."""
         try:
             return OpenShards(urls, self.cache_dir, self.cache_size)
         except (Error, OSError) as error:
@@ -248,7 +248,7 @@ class Stream:
                     yield sample
 
     def _numbers(self, repetition: int) -> Iterator[tuple[list[int], bool]]:
-        """Yields lists of sample numbers, and whether the run before had not delivered them."""
+        """Yields lists of sample numbers, each with whether an earlier run left them undelivered."""
         if repetition == self.start.repetition:
             own = list(left_of(self.start, self.dealing)[self._left :])
             if own:
@@ -285,7 +285,7 @@ def left_of(start: Start, dealing: Dealing) -> tuple[int, ...]:
 
 
 def _keep_files(sample: dict[str, Any], select: Callable[[str], Any]) -> bool:
-    """Drops the fields whose files are not selected. Returns False if no field remains."""
+    """Drops fields that the file selection excludes. Returns False if no field remains."""
     for field in [name for name in sample if not name.startswith("__")]:
         if not select(f"{sample['__key__']}.{field}"):
             del sample[field]

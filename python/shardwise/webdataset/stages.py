@@ -101,7 +101,7 @@ def getfirst(
 def _each(
     data: Iterable[Any], f: Callable[[Any], Any], handler: _Handler
 ) -> Iterator[tuple[Any, Any]]:
-    """Yields (item, f(item)). After an exception, the handler decides whether to continue."""
+    """Yields (item, f(item)). If f raises, the handler decides whether to continue."""
     for item in data:
         try:
             result = f(item)
@@ -115,8 +115,8 @@ def _each(
 def _map(
     data: Iterable[Any], f: Callable[[Any], Any], handler: _Handler = reraise_exception
 ) -> Iterator[Any]:
-    """Applies ``f`` to each item. None drops the item. A dict made from a dict keeps its
-    ``__key__``."""
+    """Applies ``f`` to each item. Drops the item if ``f`` returns None. If ``f`` turns a dict into
+    a dict, the result keeps the ``__key__``."""
     for sample, result in _each(data, f, handler):
         if result is None:
             continue
@@ -128,20 +128,20 @@ def _map(
 def _decode(
     data: Iterable[Any], *args: Any, handler: _Handler = reraise_exception, **kw: Any
 ) -> Iterator[Any]:
-    """Decodes fields: see Decoder."""
+    """Decodes fields; see Decoder."""
     for _, result in _each(data, Decoder(args, **kw), handler):
         yield result
 
 
 def _select(data: Iterable[Any], predicate: Callable[[Any], Any]) -> Iterator[Any]:
-    """The samples for which ``predicate`` is true."""
+    """Yields the samples for which ``predicate`` is true."""
     return (sample for sample in data if predicate(sample))
 
 
 def _rename(
     data: Iterable[Any], handler: _Handler = reraise_exception, keep: bool = True, **kw: Any
 ) -> Iterator[Any]:
-    """Renames fields: ``rename(image="jpg;png")``. keep: keep the other fields."""
+    """Renames fields: ``rename(image="jpg;png")``. keep: also keep the other fields."""
     taken = {old for olds in kw.values() for old in _listed(olds)}
 
     def renamed(sample: dict[str, Any]) -> dict[str, Any]:
@@ -158,7 +158,7 @@ def _listed(names: Any) -> Sequence[str]:
 
 
 def _associate(data: Iterable[Any], associator: Any, **kw: Any) -> Iterator[Any]:
-    """Adds fields to each sample: those that ``associator`` has for its key. associator: a dict by
+    """Adds to each sample the fields that ``associator`` returns for its key. associator: a dict by
     key, or a function of the key."""
     look = associator if callable(associator) else lambda key: associator.get(key, {})
     for sample in data:
@@ -185,7 +185,7 @@ def _map_dict(
 def _map_tuple(
     data: Iterable[Any], *args: Callable[[Any], Any] | None, handler: _Handler = reraise_exception
 ) -> Iterator[Any]:
-    """Applies a function to each element of a tuple. None leaves the element unchanged."""
+    """Applies a function to each element of a tuple. Keeps the element if the function is None."""
     for f in args:
         if f is not None and not callable(f):
             raise InvalidArgument(f"map_tuple takes functions, and None, not {f!r}")
@@ -204,7 +204,8 @@ def _to_tuple(
     missing_is_error: bool = True,
     none_is_error: bool | None = None,
 ) -> Iterator[Any]:
-    """Turns each sample into a tuple of these fields: "jpg;png", "cls", or one text with spaces."""
+    """Turns each sample into a tuple of fields. Names: "jpg;png", "cls", or all in one text,
+    separated by spaces."""
     if len(args) == 1 and isinstance(args[0], str):
         args = tuple(args[0].split())
     refuses_none = missing_is_error if none_is_error is None else none_is_error
@@ -283,7 +284,8 @@ def _xdecode(
     defaults: Sequence[tuple[str, Any]] | None = None,
     **kw: Any,
 ) -> Iterator[Any]:
-    """Decodes fields by name pattern, by functions of a stream: ``xdecode(("*.jpg", f), txt=g)``."""
+    """Decodes fields whose names match patterns, by functions of a stream: ``xdecode(("*.jpg", f),
+    txt=g)``."""
     basic: list[tuple[str, Any]] = [
         ("*.bin", lambda stream: stream.read()),
         ("*.txt", lambda stream: str(stream.read(), "utf-8")),
@@ -307,7 +309,7 @@ def _xdecode(
 
 
 def _log_keys(data: Iterable[Any], logfile: str | None = None) -> Iterator[Any]:
-    """Appends a line with the key of each sample to a file."""
+    """Appends a line per sample, with its key, to a file."""
     for number, sample in enumerate(data):
         if logfile:
             names = ("__worker__", "__rank__", "__key__")
@@ -326,7 +328,7 @@ def _info(
     stream: Any = None,
     name: str = "",
 ) -> Iterator[Any]:
-    """Prints the first ``n`` samples, and each ``every``-th."""
+    """Prints the first ``n`` samples, and then every ``every``-th sample."""
     for number, sample in enumerate(data):
         if number < n or (every > 0 and (number + 1) % every == 0):
             lines = [f"--- {name}"] + [f"{k} {v!r}"[:width] for k, v in sample.items()]
@@ -340,7 +342,7 @@ def _batched(
     collation_fn: Callable[[list[Any]], Any] | None = default_collation_fn,
     partial: bool = True,
 ) -> Iterator[Any]:
-    """Yields collated batches of ``batchsize`` items. partial: keep a smaller last batch."""
+    """Yields collated batches of ``batchsize`` items. partial: also yield a smaller last batch."""
     batch: list[Any] = []
     for sample in data:
         batch.append(sample)
@@ -352,13 +354,13 @@ def _batched(
 
 
 def _unlisted(data: Iterable[Any]) -> Iterator[Any]:
-    """The items of lists."""
+    """Yields the items of lists."""
     for batch in data:
         yield from batch
 
 
 def _unbatched(data: Iterable[Any]) -> Iterator[Any]:
-    """The samples of batches."""
+    """Yields the samples of batches."""
     for batch in data:
         if isinstance(batch, dict):
             lengths = {len(values) for values in batch.values()}
@@ -392,14 +394,13 @@ def _shuffle(
     handler: Any = None,
 ) -> Iterator[Any]:
     """Yields items in random order, from a buffer of ``bufsize`` items. If only per-sample stages
-    come before this one, the order of the data set shuffles instead, at least as well, and no
-    buffer is made."""
+    precede this stage, there is no buffer: the order of the data set shuffles, at least as well."""
     rng = random.Random(seed) if rng is None else rng
     buffer: list[Any] = []
     items = iter(data)
     for item in items:
         buffer.append(item)
-        if len(buffer) < bufsize:  # until it is full, it takes two items for each that it yields
+        if len(buffer) < bufsize:  # while the buffer grows, take two items for each that is yielded
             buffer.extend(itertools.islice(items, 1))
         if len(buffer) >= min(initial, bufsize):
             yield _drawn(buffer, rng)
@@ -463,7 +464,7 @@ class LMDBCached(PipelineStage):
 
 
 def _resampled(src: Iterable[Any], n: int | None = None) -> Iterator[Any]:
-    """Draws from the items with replacement."""
+    """Draws random items, with replacement."""
     items = list(src)
     for _ in itertools.count() if n is None else range(n):
         yield random.choice(items)

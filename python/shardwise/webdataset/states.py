@@ -103,7 +103,7 @@ def left_behind(source: ShardSource, order: Order, parts: list[dict[str, Any]]) 
     world_size, block = len(parts), parts[0]["block"]
     newest = max(Place(*place).repetition for part in parts for place in part["places"])
     left: list[int] = []
-    reached = 0  # blocks of each rank, in the newest epoch
+    reached = 0  # blocks per rank that any rank has begun in the newest epoch
     streams = []
     for rank, part in enumerate(parts):
         places = [Place(*place) for place in part["places"]]
@@ -143,7 +143,7 @@ def _rest(
     taken: int,
     reached: int | None,
 ) -> list[int]:
-    """Returns the samples of a stream after ``taken``, in the blocks of its rank before
+    """Returns a stream's samples after the first ``taken``, from its rank's blocks before block
     ``reached``."""
     if repetition == start.repetition and start.has_ended:
         return []

@@ -37,7 +37,7 @@ def read_video(data: bytes) -> tuple[Any, Any, dict[str, float]]:
 
 
 def _planes(samples: Any) -> Any:
-    """Converts samples to float32 in [-1, 1]."""
+    """Converts audio samples to float32 in [-1, 1]."""
     import numpy
 
     if samples.dtype.kind == "i":

@@ -76,7 +76,7 @@ def _refuse(**given: Any) -> None:
 
 
 def _as_bytes(sample: Mapping[str, Any]) -> dict[str, Any]:
-    """The sample, if its values are bytes already. Raises InvalidArgument."""
+    """Returns the sample if all its values are bytes. Raises InvalidArgument otherwise."""
     for name, value in sample.items():
         if not name.startswith("_") and not isinstance(value, (bytes, bytearray, memoryview)):
             raise InvalidArgument(
@@ -170,7 +170,7 @@ class TarWriter(WithBlock):
             with open(self._path, "rb") as file:
                 shutil.copyfileobj(file, self._file)
             shutil.rmtree(self._folder)
-            self._file = None  # closes what an opener opened, before post() is called
+            self._file = None  # closes the opener's file before post() is called
 
     def _abandon(self) -> None:
         if self._writer is not None:

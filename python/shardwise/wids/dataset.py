@@ -72,7 +72,8 @@ def hash_dataset_name(input_string: str) -> str:
 
 
 class _Opening:
-    """The options that open a dataset's shards; pickled with it, to open them again."""
+    """The options that open a dataset's shards. Pickled with the dataset, which is opened again by
+    them."""
 
     __slots__ = ("allow_pipe", "cache_bytes", "cache_dir", "lru_size")
 
@@ -90,7 +91,8 @@ class _Opening:
         cache = None
         if is_cached:
             self._make_cache_dir()
-            # A sub-folder of the wids folder, whose files the shard cache must not touch.
+            # Use a sub-folder of the wids folder: the shard cache must not touch other files in
+            # that folder.
             cache = _core.ShardCache(
                 os.path.join(self.cache_dir, "shardwise"),
                 self.cache_bytes,
@@ -131,7 +133,7 @@ class _Opening:
 
 
 def _holds(path: str, text: str) -> bool:
-    """True if the file exists with this text; after a power loss its text may differ."""
+    """Whether the file exists with this text. After a power loss its text may be another."""
     try:
         with open(path, encoding="utf-8") as file:
             return file.read() == text
@@ -140,7 +142,8 @@ def _holds(path: str, text: str) -> bool:
 
 
 def _can_be_lazy(shards: list[dict[str, Any]], sources: list[str]) -> bool:
-    """True if the list suffices to begin: every shard is remote, uncompressed, and listed once."""
+    """Whether the list suffices for opening: every shard is remote, uncompressed, and listed
+    once."""
     return (
         all(
             is_remote(source)
@@ -239,7 +242,7 @@ class ShardListDataset(Generic[T_co]):
     def _open(
         self, sources: list[str], index: str | None, index_directory: str, is_checked: bool
     ) -> _core.Dataset:
-        """Opens the shards by their list alone if that suffices, else by an index. Sets
+        """Opens the shards: by their list alone if it suffices, else by an index. Sets
         _is_cached."""
         self._is_cached = any(needs_cache(source) for source in sources)
         if index is None and is_checked and _can_be_lazy(self.shards, sources):
@@ -248,7 +251,7 @@ class ShardListDataset(Generic[T_co]):
         data = self._opening.open(named, self._is_cached, index_directory)
         if self._is_cached or all(shard.compression == "none" for shard in data.shards):
             return data
-        self._is_cached = True  # compressed, although the name does not say so
+        self._is_cached = True  # the shard is compressed, although its name does not say so
         return self._opening.open(data.path, True)
 
     def _take_list(
@@ -280,7 +283,7 @@ class ShardListDataset(Generic[T_co]):
         cache_dir: str | os.PathLike[str] | None,
         localname: Callable[[str], str] | None,
     ) -> None:
-        """Sets cache_dir and localname, which programs read."""
+        """Sets cache_dir and localname, which programs may read."""
         self.cache_dir: str | None = None
         if cache_dir is not None:
             self.cache_dir = path_of(cache_dir)
@@ -361,7 +364,7 @@ class ShardListDataset(Generic[T_co]):
         shard = bisect_right(ends, number)
         in_shard = int(number) - (ends[shard - 1] if shard > 0 else 0)
         if not 0 <= number < self.total_length:
-            self._reader[index]  # raises
+            self._reader[index]  # raises the error
         return ShardSamples(self.data, self._places[shard]), in_shard, self.shards[shard]
 
     def close(self) -> None:
@@ -384,7 +387,7 @@ class ShardListDataset(Generic[T_co]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         path, fingerprint = state.pop("data")
         self.__dict__.update(state)
-        # Opened by its list if it was opened by a list, without an index.
+        # Open by the list again if the pickled data set was opened by a list, without an index.
         data = self._opening.open(path, self._is_cached, lazily=path.endswith(".json"))
         if data.fingerprint != fingerprint:
             raise Mismatch(
@@ -397,10 +400,10 @@ class ShardListDataset(Generic[T_co]):
 def _places(
     data: _core.Dataset, sources: Sequence[str], is_own_index: bool
 ) -> list[ShardPlace]:
-    """The place of each source in the dataset. Raises Mismatch if a source is not in it."""
+    """Returns each source's place in the dataset. Raises Mismatch if the dataset lacks a source."""
     found = {shard.path: shard for shard in data.shards}
     if is_own_index and len(found) == len(set(sources)):
-        found = dict(zip(dict.fromkeys(sources), data.shards))  # however paths are written
+        found = dict(zip(dict.fromkeys(sources), data.shards))  # by position
     places = []
     for source in sources:
         shard = found.get(source)
@@ -415,7 +418,8 @@ def _places(
 
 
 def _lengths(shards: list[dict[str, Any]], places: list[ShardPlace], claims: str) -> list[int]:
-    """The samples of each shard. Raises Mismatch if a shard differs from its entry."""
+    """Returns the number of samples of each shard. Raises Mismatch if a shard differs from its
+    entry."""
     lengths = [shard["nsamples"] for shard in shards]
     if claims == "believe":
         return lengths

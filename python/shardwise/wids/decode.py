@@ -20,7 +20,7 @@ MAX_GZ_BYTES = 1 << 30
 """What a .gz field may become when it is decompressed, unless it is said otherwise."""
 
 _IMAGES = ("jpg", "png", "ppm", "pgm", "pbm", "pnm")
-# The list is that of wids: programs open .jpeg and .webp themselves, and Pillow cannot open an
+# This list equals that of wids. Programs open .jpeg and .webp themselves, and Pillow cannot open an
 # image that is already open.
 
 
@@ -32,13 +32,13 @@ def check_keys(sample: dict[str, Any]) -> None:
 
 
 def _bytes(value: Any) -> bytes:
-    """The bytes of a field; of a stream, from its current position."""
+    """Returns the bytes of a field, or of a stream from its current position on."""
     return bytes(value.read()) if hasattr(value, "read") else bytes(value)
 
 
 def _ending(key: str) -> str:
-    """The last part of a field's name, without the dot; for compressed fields the part before
-    gz."""
+    """Returns the last part of a field's name, without the dot. For names that end with .gz,
+    returns the part before it."""
     parts = key.lower().split(".")
     if parts[-1] == "gz" and len(parts) > 2:
         parts.pop()
@@ -50,8 +50,8 @@ def _fields(sample: dict[str, Any]) -> list[str]:
 
 
 def _bad_field(sample: dict[str, Any], key: str, error: Exception) -> Exception:
-    """The exception to raise for an error of a decoder: a BadField that names the field. Errors of
-    shardwise, of memory and of imports stay unchanged."""
+    """Returns the exception to raise for a decoder's error: a BadField with the field's name.
+    Errors of shardwise, of memory and of imports are returned unchanged."""
     if isinstance(error, (Error, ImportError, MemoryError)):
         return error
     where = f"sample {sample['__key__']!r}, " if "__key__" in sample else ""

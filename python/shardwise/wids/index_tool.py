@@ -37,7 +37,7 @@ def shorten_name(name: str) -> str:
 
 
 def _write_json(path: str, data: dict[str, Any], keep: str | None = None) -> None:
-    """Writes a file completely or not at all. keep: new name of a file that existed before."""
+    """Writes a file completely or not at all. keep: the new name for an existing file."""
     folder = os.path.dirname(os.path.abspath(path))
     handle, temporary = tempfile.mkstemp(prefix=os.path.basename(path) + ".", dir=folder)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..running import take_the_place_of
 
-# The modules of wids, and the modules here that provide their names.
+# Modules of wids, and the modules here that define their names.
 _MODULES = {
     "wids": ("dataset", "samplers", "shards", "decode", "specs"),
     "wids_decode": ("decode",),

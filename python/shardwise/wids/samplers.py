@@ -65,7 +65,7 @@ def _wants_exact(exact: bool | None) -> bool:
 
 
 def _warn_of_large_chunks(dataset: object, ranges: Iterable[Range]) -> None:
-    """Warns if a chunk has samples of more shards than can stay open."""
+    """Warns if a chunk has samples from more shards than can stay open."""
     lengths = getattr(dataset, "lengths", None)
     capacity = getattr(getattr(getattr(dataset, "cache", None), "lru", None), "capacity", None)
     if lengths is None or capacity is None:
@@ -85,7 +85,7 @@ def _warn_of_large_chunks(dataset: object, ranges: Iterable[Range]) -> None:
 
 
 class _Epochs:
-    """Base of the samplers: an epoch, which advances after a complete walk."""
+    """Base of the samplers. Advances its epoch after a complete iteration."""
 
     seed: Any = 0
     epoch: int = 0
@@ -218,7 +218,7 @@ class _Exact:
 
 
 def _ranks(rank: int | None, num_replicas: int | None, asker: str) -> tuple[int, int]:
-    """This rank, and the number of ranks: from the arguments, else from torch."""
+    """Returns this rank and the number of ranks: from the arguments, else from torch."""
     if rank is None or num_replicas is None:
         distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -277,7 +277,7 @@ def DistributedChunkedSampler(
     num_samples = num_samples or len(dataset)
     block = -(-num_samples // num_replicas)
     first = min(rank * block, num_samples)
-    # len() counts the whole data set even if fewer samples are requested, as in wids.
+    # len() counts the whole data set, as in wids, even if fewer samples are requested.
     length = -(-len(dataset) // num_replicas)
     make = ChunkedSampler
     if num_replicas > 1 and "torch" in sys.modules:

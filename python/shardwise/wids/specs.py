@@ -124,7 +124,7 @@ def load_remote_dsdesc_raw(source: Any) -> dict[str, Any]:
 
 
 def _require_remote(shards: list[Shard], source: str) -> None:
-    """Refuses local files and commands in a remote descriptor, which must not make this machine
+    """Refuses a remote descriptor that lists local files or commands: it must not make this machine
     read or run them."""
     for shard in shards:
         scheme = "pipe" if shard["url"].startswith("pipe:") else urlparse(shard["url"]).scheme
@@ -136,7 +136,7 @@ def _require_remote(shards: list[Shard], source: str) -> None:
 
 
 def _home(descriptor: Mapping[str, Any], otherwise: str | None) -> str | None:
-    """The URL where the relative URLs of a descriptor begin."""
+    """Returns the base URL of a descriptor's relative URLs."""
     base = descriptor.get("base")
     if base is None:
         return otherwise
@@ -144,7 +144,7 @@ def _home(descriptor: Mapping[str, Any], otherwise: str | None) -> str | None:
 
 
 def _component(descriptor: dict[str, Any], home: str | None) -> list[Shard]:
-    """The shards of an entry of ``datasets``."""
+    """Returns the shards of an entry of ``datasets``."""
     source = descriptor.get("source_url")
     name, weight = descriptor.get("name"), descriptor.get("weight")
     if source is not None:

@@ -32,7 +32,7 @@ class FieldStream(io.BytesIO):
 
     def _fill(self) -> None:
         if type(self) is not FieldStream or self.closed:
-            return  # already filled (a method looked up before), or closed
+            return  # closed, or already filled (the method was looked up before that)
         data = _core.copy_field(self._sample, self._place)
         io.BytesIO.__init__(self, data)
         del self._sample
@@ -54,8 +54,8 @@ def _reading(name: str) -> Callable[..., Any]:
     return call
 
 
-# All methods that depend on the bytes. The others stay those of io.BytesIO: before a read tell() is
-# 0, and close(), which also ends a stream's life, reads nothing.
+# Replace all methods that depend on the bytes. Methods inherited from io.BytesIO copy no bytes:
+# tell() is 0 before a read, and close() ends the stream.
 for _name in (
     "__iter__",
     "__next__",

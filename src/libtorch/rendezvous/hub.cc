@@ -18,10 +18,11 @@
 #include "base/fault_point.h"
 #include "libtorch/rendezvous/own_address.h"
 
-// One thread and one poll() serve all guests, so no single guest blocks them. A guest's rank is -1
-// until its hello is accepted. over_ is set when all ranks are done or the meeting has failed. From
-// then on, messages of known ranks are ignored; pending output is sent, and the guests go. A guest
-// that comes after a failure is informed of it, even while the destructor lingers.
+// One thread and one poll() serve all guests, so a slow guest does not delay the others. A guest's
+// rank is -1 until its hello is accepted. over_ is set when all ranks are done or the meeting has
+// failed. After that the hub ignores messages of known ranks, sends pending output and disconnects
+// the guests. If the meeting has failed, new guests are informed of it, also while the destructor
+// waits.
 
 namespace shardwise::detail {
 namespace {
@@ -37,15 +38,16 @@ struct RendezvousHub::Guest {
   MessageBuffer input{kRankGreeting};
   std::string output{kHubGreeting};
   Clock::time_point since = Clock::now();
-  bool ended = false;  // the connection; drop_ended() drops it
-  bool left = false;   // it said so, so its end is no failure
-  bool waits = false;  // for values of others, since the last value was set
+  bool ended = false;  // the connection ended; drop_ended() removes it
+  bool left = false;   // it sent kLeave, so the end of its connection is no failure
+  bool waits = false;  // waits for a value of another rank; cleared when a value is set
   bool done = false;
   bool refused = false;
 
   int rank = -1;
-  std::uint32_t first_here = 0;  // the lowest rank of its machine, if ranks are placed in blocks
-  std::uint32_t num_here = 0;    // ranks of its machine; 0 means: unknown
+  std::uint32_t first_here = 0;  // lowest rank of its machine, if each machine has consecutive
+                                 // ranks
+  std::uint32_t num_here = 0;    // number of ranks on its machine; 0 means: unknown
   RankInfo info;
   Record record;
 };
@@ -101,12 +103,12 @@ void RendezvousHub::serve() {
     }
     if (::poll(waits.data(), waits.size(), end ? 20 : 200) < 0 && errno != EINTR) return;
     if (accepts && waits[1].revents != 0) accept_all();
-    // New guests are at the end of the list, after those that poll() waited for.
+    // poll() did not wait for the new guests, which are at the end of the list.
     std::size_t i = 2;
     for (Guest& guest : guests_) {
       if (i < waits.size() && waits[i++].revents != 0) receive(guest);
     }
-    // Rank 0's last message has been handled, so the meeting cannot succeed any more.
+    // Rank 0 is ending and its last message is handled, so the meeting can no longer succeed.
     if (end && !over_) {
       fail("rank 0 left while the ranks were meeting", "host " + options_.host, kStartAgain);
     }
@@ -115,11 +117,11 @@ void RendezvousHub::serve() {
     for (Guest& guest : guests_) {
       if (!guest.output.empty()) SHARDWISE_FAULT_POINT("meeting_hub.send");
       if (!guest.ended && !send_some(guest.socket, guest.output)) {
-        receive(guest);  // its last message may say why it left
+        receive(guest);  // its last message may say why it ended
         guest.ended = true;
       }
-      // Only shut down for writing. Closing with unread bytes would discard output that the other
-      // side has not read yet.
+      // Only shut down writing. Closing a socket with unread bytes would discard output that the
+      // other side has not read.
       const bool is_answered = guest.rank >= 0 || guest.refused || !lingers;
       if (end && is_answered && guest.output.empty()) ::shutdown(guest.socket.fd(), SHUT_WR);
     }
@@ -132,7 +134,7 @@ void RendezvousHub::accept_all() {
     const int fd = ::accept4(listener_.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
     if (fd < 0) {
-      // The process may be out of file descriptors: accept again later.
+      // This process may have no free file descriptor: accept again later.
       if (errno != EAGAIN) accept_again_ = Clock::now() + std::chrono::milliseconds(100);
       return;
     }
@@ -174,7 +176,7 @@ void RendezvousHub::handle(Guest& guest, const std::string& message) {
         guest.ended = true;
         break;
       }
-      // Forwarded with its size in front, as it came.
+      // Forward the message unchanged.
       send_to_all(MessageWriter(kind).text(key).text(value).take());
       for (Guest& other : guests_) other.waits = false;
       break;
@@ -273,7 +275,7 @@ void RendezvousHub::begin_connecting() {
   for (const Guest* guest : ranks_) {
     (is_loopback(guest->info.address) ? loopback : other) = guest;
   }
-  // If some are loopback addresses, ranks of other machines would connect to themselves.
+  // If only some addresses are loopback, ranks of other machines would connect to themselves.
   if (loopback != nullptr && other != nullptr) {
     return fail("the ranks cannot reach each other",
                 name_of(*loopback) + " is at " + loopback->info.address + ", " + name_of(*other) +
@@ -289,9 +291,9 @@ void RendezvousHub::begin_connecting() {
   next_note_ = {};
 }
 
-/// MASTER_ADDR may name a loopback address on rank 0's machine only, as in Debian's /etc/hosts. If
-/// there are other machines, the ranks on rank 0's machine get the address at which the others have
-/// reached it.
+/// On rank 0's machine MASTER_ADDR may be a loopback address, e.g. in Debian's /etc/hosts. If there
+/// are other machines, the ranks of that machine get the address at which ranks of other machines
+/// have reached it.
 void RendezvousHub::give_far_addresses() {
   std::string far;
   for (const Guest* guest : ranks_) {
@@ -324,13 +326,13 @@ void RendezvousHub::tell_who_is_missing() {
                                .text(name_all(missing))
                                .take();
   for (Guest* guest : ranks_) {
-    // Notes do not pile up for a rank that does not read, e.g. a stopped one.
+    // A rank that does not read, e.g. a stopped one, gets no further notes.
     if (guest != nullptr && guest->output.empty()) guest->output += note;
   }
 }
 
-/// Returns the ranks that have not come. When all have come, returns the ranks that are not done,
-/// preferably those that do not wait for another rank.
+/// Returns the ranks that have not connected. If all have, returns those that are not done,
+/// preferably only those that do not wait for another rank.
 std::vector<int> RendezvousHub::missing_ranks() const {
   std::vector<int> missing;
   std::vector<int> not_done;
@@ -342,8 +344,8 @@ std::vector<int> RendezvousHub::missing_ranks() const {
   return missing.empty() ? not_done : missing;
 }
 
-/// Returns e.g. "ranks 3 and 7 (host b), rank 9". The host of a missing rank is known if each
-/// machine has a block of consecutive ranks, by what the present ranks report.
+/// Returns e.g. "ranks 3 and 7 (host b), rank 9". The present ranks report which ranks their
+/// machine has. If each machine has consecutive ranks, this tells the host of a missing rank.
 std::string RendezvousHub::name_all(const std::vector<int>& missing) const {
   std::vector<std::string> hosts(ranks_.size());
   bool in_blocks = true;
@@ -423,7 +425,7 @@ Socket listen_at(const std::string& address, std::uint16_t port) {
   place.sin_family = AF_INET;
   place.sin_port = htons(port);
   place.sin_addr.s_addr = htonl(INADDR_ANY);
-  sockaddr_in6 place6{};  // any address
+  sockaddr_in6 place6{};  // all addresses
   place6.sin6_family = AF_INET6;
   place6.sin6_port = htons(port);
   const bool only_here = is_loopback(address);

@@ -16,34 +16,34 @@
 
 namespace shardwise::detail {
 
-/// The meeting point of the ranks of one job: a thread of rank 0 that listens at a port. It notes
-/// which ranks have come, and tells them who is missing. It checks that the ranks' records are
-/// alike, and forwards the values that ranks set. If a rank ends or leaves, it informs all other
-/// ranks.
+/// The meeting point of the ranks of one job: a thread of rank 0 that listens at a port. It records
+/// which ranks have connected, and sends the missing ranks' numbers to the others. It checks that
+/// the ranks' records are equal, and forwards the values that ranks set. If a rank ends or leaves,
+/// it informs all others.
 ///
-/// Foreign connections (another job, a port scanner) are answered or dropped, without further
-/// effect.
+/// Connections from elsewhere (another job, a port scanner) are answered or dropped, without
+/// further effect.
 class SHARDWISE_EXPORT RendezvousHub {
  public:
   struct Options {
     std::string job;
     std::uint32_t round = 0;
     int world_size = 1;
-    /// Sent by rank 0 in its hello. A second process of rank 0 does not know it.
+    /// Rank 0 sends it in its hello. A second process that claims to be rank 0 cannot know it.
     std::string key;
-    std::string host;  ///< of rank 0
-    /// How long the destructor waits for late ranks, to inform them why the meeting failed. It
-    /// waits no longer than `deadline`.
+    std::string host;  ///< host of rank 0
+    /// How long the destructor waits for late ranks, to inform them why the meeting failed. It does
+    /// not wait beyond `deadline`.
     std::chrono::milliseconds linger{5'000};
     std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-    /// A connection that has not named its rank is closed after this time.
+    /// The hub closes a connection that has not named its rank within this time.
     std::chrono::milliseconds hello_timeout{10'000};
   };
 
-  /// @param listener  a non-blocking socket that listens.
+  /// @param listener  a listening non-blocking socket.
   RendezvousHub(Socket listener, const Options& options);
-  /// Delivers pending messages, for at most 2 s, and ends the thread. If the meeting failed before
-  /// all ranks came, waits for late ranks and informs them: see Options::linger.
+  /// Sends pending messages, for 2 s at most, and ends the thread. If the meeting failed before all
+  /// ranks connected, waits for late ranks and informs them: see Options::linger.
   ~RendezvousHub();
   RendezvousHub(const RendezvousHub&) = delete;
   RendezvousHub& operator=(const RendezvousHub&) = delete;
@@ -65,7 +65,7 @@ class SHARDWISE_EXPORT RendezvousHub {
             const Guest* but = nullptr);
   void send_to_all(const std::string& message, const Guest* but = nullptr);
   void drop_ended();
-  /// Returns false while a rank may not know of a failure.
+  /// Returns true if every rank knows of the failure.
   [[nodiscard]] bool all_know() const;
   std::string name_of(const Guest& guest) const;
   std::vector<int> missing_ranks() const;
@@ -78,21 +78,21 @@ class SHARDWISE_EXPORT RendezvousHub {
   std::atomic<bool> stops_{false};
   WorkerThreads thread_;
 
-  // Used only by the thread.
+  // Used by the thread only.
   std::list<Guest> guests_;
-  std::vector<Guest*> ranks_;  // by rank; nullptr: has not come
+  std::vector<Guest*> ranks_;  // by rank; nullptr: not connected yet
   int num_here_ = 0;
   int num_done_ = 0;
   bool all_came_ = false;
   bool over_ = false;           // all ranks are done, or the meeting failed
-  std::string failure_;         // the failure, as a message
-  std::vector<bool> informed_;  // by rank: knows of the failure, or caused it
+  std::string failure_;         // the kFailed message
+  std::vector<bool> informed_;  // by rank: knows of the failure or caused it
   Clock::time_point accept_again_{};
   Clock::time_point next_note_{};
 };
 
 /// Listens at `port`: at `address` if it is a numeric loopback address, else at every address of
-/// this machine. On failure the socket is not open, and errno says why.
+/// this machine. On failure returns a closed socket and sets errno.
 SHARDWISE_EXPORT Socket listen_at(const std::string& address, std::uint16_t port);
 
 }  // namespace shardwise::detail

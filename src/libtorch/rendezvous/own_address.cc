@@ -29,13 +29,13 @@ std::string numbers_of(const sockaddr& address) {
                     NI_NUMERICHOST) != 0) {
     return {};
   }
-  // An IPv4 connection to a socket for IPv4 and IPv6.
+  // Prefix of an IPv4 peer's address on a socket for IPv4 and IPv6.
   constexpr std::string_view kMapped = "::ffff:";
   const std::string_view text = name.data();
   return std::string(text.starts_with(kMapped) ? text.substr(kMapped.size()) : text);
 }
 
-/// Calls `is_it(address)` for each address of `host`, until it returns true.
+/// Returns true if `is_it(address)` is true for an address of `host`.
 template <class IsIt>
 bool any_address(const std::string& host, IsIt&& is_it) {
   addrinfo hints{};
@@ -50,8 +50,8 @@ bool any_address(const std::string& host, IsIt&& is_it) {
   return found;
 }
 
-/// Returns the addresses of the interface `name`, or of all that are up if `name` is empty; IPv4
-/// first. Link-local addresses (fe80::) are omitted.
+/// Returns the addresses of the interface `name`, or of all interfaces that are up if `name` is
+/// empty. IPv4 addresses come first; link-local ones (fe80::) are omitted.
 std::vector<std::string> addresses_of(const std::string& name) {
   std::vector<std::string> addresses;
   ifaddrs* list = nullptr;
@@ -70,7 +70,7 @@ std::vector<std::string> addresses_of(const std::string& name) {
   return addresses;
 }
 
-/// Returns the local address of the route to `host`, without sending a packet.
+/// Returns the local address that the route to `host` uses. Sends no packet.
 std::string end_of_way_to(const std::string& host) {
   std::string address;
   any_address(host, [&](const addrinfo& target) {
@@ -116,7 +116,7 @@ bool is_own_address(const std::string& host) {
   return any_address(host, [](const addrinfo& target) {
     sockaddr_storage address{};
     std::memcpy(&address, target.ai_addr, target.ai_addrlen);
-    reinterpret_cast<sockaddr_in&>(address).sin_port = 0;  // at the same place in sockaddr_in6
+    reinterpret_cast<sockaddr_in&>(address).sin_port = 0;  // same offset in sockaddr_in6
     const Socket socket(::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
     return socket.is_open() &&
            ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), target.ai_addrlen) == 0;

@@ -29,8 +29,8 @@ struct Letter {
   std::set<int> silent;
 };
 
-/// Writes lines of text: the greeting, the key, and numbers. The numbers are the rank, the number
-/// of ended ranks, these ranks, the number of silent ranks, and these ranks.
+/// Returns a letter as lines of text: the greeting, the key, and numbers. The numbers are the rank,
+/// the number of ended ranks, these ranks, the number of silent ranks, and these ranks.
 std::string write_letter(const std::string& key, const Letter& letter) {
   std::ostringstream out;
   out << kGreeting << '\n' << key << '\n' << letter.rank;
@@ -63,7 +63,7 @@ std::optional<Letter> read_letter(const std::string& text, const std::string& ke
   return letter;
 }
 
-/// Begins to connect. If that fails at once, the socket is not open and errno says why.
+/// Begins to connect. If this fails at once, returns a closed socket and sets errno.
 Socket begin_connecting(const PeerProbe::Address& address) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -88,13 +88,13 @@ Socket begin_connecting(const PeerProbe::Address& address) {
 
 }  // namespace
 
-/// State of one ask().
+/// The state of one ask().
 struct PeerProbe::Talk {
   const Options& options;
-  std::set<int> refused;        // their letter box is closed
-  std::vector<Socket> to;       // by rank; not open: no letter is to be sent
+  std::set<int> refused;        // ranks whose letter box refused a connection
+  std::vector<Socket> to;       // by rank; closed if the rank gets no letter
   std::vector<bool> connected;  // by rank
-  std::vector<Letter> letters;  // of other ranks
+  std::vector<Letter> letters;  // from other ranks
   std::vector<std::pair<Socket, std::string>> incoming;
 
   [[nodiscard]] int num_ranks() const { return static_cast<int>(options.addresses.size()); }
@@ -102,7 +102,7 @@ struct PeerProbe::Talk {
     return std::any_of(letters.begin(), letters.end(),
                        [&](const Letter& letter) { return letter.rank == rank; });
   }
-  /// Returns the ranks known to have ended: found by this rank or by others, and without a letter.
+  /// Returns the ranks that have ended, as this rank or others found, and that wrote no letter.
   [[nodiscard]] std::set<int> ended() const {
     std::set<int> ranks;
     for (const int rank : refused) {
@@ -121,8 +121,8 @@ struct PeerProbe::Talk {
     connected.assign(to.size(), false);
     for (int rank = 0; rank < num_ranks(); ++rank) connect(rank);
   }
-  /// Connects again to ranks that have written no letter. When a process ends, its group
-  /// connections may close before its letter box. Until then its kernel accepts connections.
+  /// Connects again to ranks that have written no letter. When a process ends, the kernel may close
+  /// its group connections before its letter box, and accepts connections to the box until then.
   void connect_again() {
     for (int rank = 0; rank < num_ranks(); ++rank) {
       const auto place = static_cast<std::size_t>(rank);
@@ -138,7 +138,7 @@ struct PeerProbe::Talk {
     if (!to[place].is_open() && errno == ECONNREFUSED) refused.insert(rank);
   }
 
-  /// Waits up to `most` for connections to be made. Returns true if none is pending.
+  /// Waits for pending connections, `most` at most. Returns true if none is pending.
   bool wait_for_connections(milliseconds most) {
     std::vector<pollfd> waits;
     std::vector<std::size_t> ranks;
@@ -170,7 +170,7 @@ struct PeerProbe::Talk {
     for (std::size_t rank = 0; rank < to.size(); ++rank) {
       if (!to[rank].is_open() || !connected[rank]) continue;
       std::string bytes = text;
-      send_some(to[rank], bytes);  // the kernel's buffer holds it all
+      send_some(to[rank], bytes);  // a letter fits into the kernel's buffer
       to[rank].close();
     }
   }
@@ -210,14 +210,14 @@ void PeerProbe::take_letters(Talk& talk) {
 
 PeerProbe::Lost PeerProbe::ask(const Options& options) {
   constexpr milliseconds kSlice{20};
-  constexpr milliseconds kConnecting{500};  // after this time, letters go to the connected ranks
+  constexpr milliseconds kConnecting{500};  // then send letters to the ranks connected so far
   constexpr milliseconds kAgain{500};
   const auto start = Clock::now();
   Talk talk{options, {}, {}, {}, {}, {}};
   talk.connect_all();
   while (Clock::now() - start < kConnecting && !talk.wait_for_connections(kSlice)) {
   }
-  take_letters(talk);  // from ranks that noticed the failure first
+  take_letters(talk);  // letters of ranks that noticed the failure earlier
   std::set<int> ended = talk.ended();
   talk.send({options.rank, ended, {}});
 
@@ -236,7 +236,8 @@ PeerProbe::Lost PeerProbe::ask(const Options& options) {
       connected_at = Clock::now();
     }
     talk.wait_for_connections(milliseconds(0));
-    take_letters(talk);  // after connecting: a rank that ended by now wrote its letter before
+    take_letters(talk);  // read after connecting: a refused rank has sent its letter by now, if it
+                         // ever did
     ended = talk.ended();
   }
   Lost lost;
@@ -250,13 +251,14 @@ PeerProbe::Lost PeerProbe::ask(const Options& options) {
     for (int rank = 0; rank < talk.num_ranks(); ++rank) {
       if (rank != options.rank && !talk.has_letter_of(rank)) last.silent.insert(rank);
     }
-    // Letters for ranks that resume later: they learn that the others gave them up.
+    // Send letters to silent ranks, too: if one resumes later, it learns that the others gave it
+    // up.
     talk.connect_all();
     while (Clock::now() - start < options.most + kConnecting &&
            !talk.wait_for_connections(kSlice)) {
     }
     take_letters(talk);
-    for (const int rank : talk.ended()) {  // ended since then
+    for (const int rank : talk.ended()) {  // ranks that ended meanwhile
       if (last.silent.erase(rank) == 0) continue;
       last.ended.insert(rank);
       lost.ended.push_back(rank);

@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSlice{50};  // time until a cancel is noticed
+constexpr milliseconds kSlice{50};  // how often waits check for a cancel
 constexpr const char* kWho = "look at what they said last, and start all ranks again";
 
 struct AddressList {
@@ -35,7 +35,8 @@ struct AddressList {
   addrinfo* const first;
 };
 
-/// Returns true if the socket is connected to itself, which may happen on the machine's own ports.
+/// Returns true if the socket is connected to itself. This can happen if it gets the port it
+/// connects to.
 bool is_own_end(const Socket& socket) {
   sockaddr_storage own{};
   sockaddr_storage peer{};
@@ -46,7 +47,7 @@ bool is_own_end(const Socket& socket) {
           std::memcmp(&own, &peer, peer_size) == 0);
 }
 
-/// Returns the error of a connection attempt: 0 if it succeeded, EINPROGRESS if it is pending.
+/// Returns the error of a connection attempt: 0 if it succeeded, EINPROGRESS while it is pending.
 int state_of_connect(const Socket& socket, milliseconds most) {
   pollfd ready{socket.fd(), POLLOUT, 0};
   if (::poll(&ready, 1, static_cast<int>(most.count())) <= 0) return EINPROGRESS;
@@ -58,9 +59,9 @@ int state_of_connect(const Socket& socket, milliseconds most) {
 
 }  // namespace
 
-/// State of the search for rank 0.
+/// The state of the search for rank 0.
 struct Rendezvous::Search {
-  milliseconds patience{1'000};  ///< how long a silent listener is waited for
+  milliseconds patience{1'000};  ///< how long to wait for a silent listener
   std::string reason;            ///< why the last attempt failed
 };
 
@@ -97,10 +98,10 @@ std::string Rendezvous::own_name() const {
          std::to_string(::getpid()) + ")";
 }
 
-/// Takes the first free port. Asks the listener at a used port whether it is rank 0 of this job; if
-/// so, this process is a second rank 0.
+/// Listens at the first free port. Asks the listener at a used port whether it is rank 0 of this
+/// job: if so, this process is a second rank 0, which is an error.
 void Rendezvous::open_hub() {
-  // A connection, or rank 0 of the meeting before, may hold a port for a moment.
+  // A connection, or rank 0 of the previous meeting, may occupy a port for a moment: retry.
   const auto give_up = std::min(deadline_, start_ + std::chrono::seconds(3));
   Search search{.patience = milliseconds(300), .reason = {}};
   int failure = 0;
@@ -121,7 +122,8 @@ void Rendezvous::open_hub() {
         return;
       }
       failure = errno;
-      // Rank 0 of this job answers a second rank 0 by an error. Any other answer is ignored.
+      // Rank 0 of this job answers with an error, which try_join() throws. Other answers do not
+      // matter.
       if (failure == EADDRINUSE && try_join(port, search)) {
         throw Error(ErrorCode::kDistributed, "two processes are the same rank", own_name(),
                     "end what is left of an earlier run, and start each rank once");
@@ -140,7 +142,8 @@ void Rendezvous::open_hub() {
               "start of the job, the same on all ranks");
 }
 
-/// Rank 0 reaches its own hub at any MASTER_ADDR, but the other ranks may not: give notice.
+/// Warns if MASTER_ADDR is not an address of this machine: the other ranks may then not reach rank
+/// 0, although rank 0 reaches its own hub.
 void Rendezvous::check_address() {
   const std::string& address = options_.point.address;
   if (is_own_address(address)) return;
@@ -153,7 +156,7 @@ void Rendezvous::check_address() {
                   " on all ranks, unless connections are forwarded");
 }
 
-/// Returns a hint for the text on missing ranks, or an empty text.
+/// Returns a hint for the text about missing ranks, or an empty text.
 std::string Rendezvous::loopback_hint() const {
   const RankEnvironment& ranks = options_.ranks;
   const bool is_one_host = ranks.knows_local && ranks.local_world_size == ranks.world_size;
@@ -184,7 +187,7 @@ void Rendezvous::find_hub() {
   }
 }
 
-/// Returns true if rank 0 of this meeting listens at the port and has welcomed this rank.
+/// Joins the meeting at a port. Returns true if rank 0 of this meeting has welcomed this rank.
 bool Rendezvous::try_join(std::uint16_t port, Search& search) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -203,13 +206,13 @@ bool Rendezvous::try_join(std::uint16_t port, Search& search) {
     const auto limit = std::min(deadline_, Clock::now() + milliseconds(5'000));
     while ((failure == EINPROGRESS || failure == EINTR) && Clock::now() < limit) {
       failure = state_of_connect(socket, kSlice);
-      // Otherwise the error or the answer is the news.
+      // If the attempt has ended, report its result instead of a wait.
       if (failure == EINPROGRESS) check_time("rank 0 at " + in_quotes(options_.point.address));
     }
     if (failure == EINPROGRESS || failure == EINTR) failure = ETIMEDOUT;
     if (failure == 0 && is_own_end(socket)) failure = ECONNREFUSED;
     if (failure != 0) {
-      // At the deadline, an attempt is cut short and its error means little.
+      // The deadline cuts an attempt short, so its error says little. Keep an earlier reason.
       const bool is_news = search.reason.empty() || Clock::now() < deadline_;
       if (is_news) {
         search.reason = failure == ECONNREFUSED
@@ -226,7 +229,7 @@ bool Rendezvous::try_join(std::uint16_t port, Search& search) {
   return false;
 }
 
-/// Waits for the greeting, up to search.patience, and then for the answer to a hello.
+/// Waits for the greeting, search.patience at most, then for the answer to this rank's hello.
 bool Rendezvous::hear_welcome(std::uint16_t port, Search& search) {
   input_ = MessageBuffer(kHubGreeting);
   output_.clear();
@@ -259,7 +262,8 @@ bool Rendezvous::hear_welcome(std::uint16_t port, Search& search) {
                 own_name() + ", but " + refusal_->second,
                 "end what is left of an earlier run, and start each rank once");
   }
-  if (!search.reason.empty() && Clock::now() >= deadline_) return false;  // an attempt cut short
+  // The deadline cut the attempt short, so its error says little.
+  if (!search.reason.empty() && Clock::now() >= deadline_) return false;
   if (refusal_) {
     search.reason = refusal_->second + " at " + place;
   } else if (!is_hub) {
@@ -339,7 +343,7 @@ void Rendezvous::look() {
   throw_if_due();
 }
 
-/// Sends, waits up to `most` for the connection to be ready, and handles received messages.
+/// Sends pending output, waits for the connection, `most` at most, and handles received messages.
 void Rendezvous::pump(milliseconds most) {
   const bool sent = send_some(socket_, output_);
   const short output = output_.empty() ? short{0} : short{POLLOUT};
@@ -414,11 +418,11 @@ void Rendezvous::handle(const std::string& message) {
 }
 
 /// For loops that do not receive from the hub: throws Cancelled, or gives notice. After a cancel, a
-/// rank still tries to reach the hub for as long as rank 0 lingers. Otherwise the others would wait
+/// rank still tries to reach the hub for some seconds, since the other ranks would otherwise wait
 /// for it.
 void Rendezvous::check_time(const std::string& waiting_for) {
   constexpr milliseconds kLastTry{5'000};
-  constexpr milliseconds kSilence{500};  // a sooner success needs no notice
+  constexpr milliseconds kSilence{500};  // reaching the hub sooner needs no notice
   const auto now = Clock::now();
   if (options_.cancel.is_cancelled() && !cancelled_) cancelled_ = now;
   if (cancelled_ && (now - *cancelled_ > kLastTry || now >= deadline_)) {

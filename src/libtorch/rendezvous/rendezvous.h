@@ -18,9 +18,9 @@
 
 namespace shardwise::detail {
 
-/// Brings the ranks of a run together before they call a library that blocks. Then all ranks
-/// have come, their records are alike, and each rank knows the addresses of all. The ranks
-/// exchange values, and part.
+/// Brings the ranks of a run together before they call a library that blocks. Afterwards all ranks
+/// are known to run, their records are equal, and each rank knows the addresses of all. The ranks
+/// can then exchange values, and leave together.
 ///
 ///     rank                                      hub: a thread of rank 0
 ///      |---- connect --------------------------->|  at each port of the MeetingPoint, until one
@@ -34,39 +34,39 @@ namespace shardwise::detail {
 ///      |---- kDone ----------------------------->|
 ///      |<---------------------------- kAllDone --|  all ranks are done, and rank 0 may end
 ///
-/// When a rank ends, leaves (kLeave) or gives up, the hub sends kFailed with the reason instead. No
-/// call exceeds the deadline, with one exception: the system's resolver may take longer to look up
-/// the name of rank 0's host.
+/// If a rank ends, leaves (kLeave) or gives up, the hub sends kFailed with the reason instead. No
+/// call takes longer than the deadline, except that the system's resolver may need longer to look
+/// up the name of rank 0's host.
 ///
-/// c10d's TCPStore is no substitute. Its check() never returns if the server has another version
-/// (LibTorch 1.13 at the store of torchrun 2.13). Its waits cannot be cancelled. Two jobs at one
-/// port share their keys.
+/// c10d's TCPStore cannot replace this class. Its check() never returns if the server has another
+/// version (LibTorch 1.13 with the store of torchrun 2.13). Its waits cannot be cancelled. Two jobs
+/// that use the same port share their keys.
 ///
 /// Threads: one. Not for use across fork().
-/// Errors: kDistributed, naming ranks, hosts and processes; Cancelled. Unusable after an error.
+/// Errors: kDistributed, with ranks, hosts and processes; Cancelled. Unusable after an error.
 class SHARDWISE_EXPORT Rendezvous {
  public:
   struct Options {
     RankEnvironment ranks;
     MeetingPoint point;
-    std::uint32_t round = 0;  ///< number of earlier meetings of the job; the same on all ranks
+    std::uint32_t round = 0;  ///< number of the job's earlier meetings; the same on all ranks
     std::chrono::milliseconds timeout{300'000};
     CancelToken cancel{};
-    /// Receives the names of the missing ranks, first after `notice_after` and then repeatedly.
-    /// Receives another text when an interrupted rank stays to inform the others.
+    /// Called with the names of the missing ranks, first after `notice_after` and then repeatedly.
+    /// Called with another text while an interrupted rank tries to inform the others.
     std::function<void(const std::string& text)> notice{};
     std::chrono::milliseconds notice_after{5'000};
     Record record{};  ///< must be the same on all ranks
   };
-  /// Returns once all ranks have come.
+  /// Connects to rank 0, and returns once all ranks are connected.
   /// REQUIRES: ranks.world_size > 1.
   explicit Rendezvous(Options options);
-  /// Without finish(): leaves the meeting, which fails for the other ranks.
+  /// Without finish(), leaves the meeting, which then fails on all other ranks.
   ~Rendezvous();
   Rendezvous(const Rendezvous&) = delete;
   Rendezvous& operator=(const Rendezvous&) = delete;
 
-  /// Returns the location of each rank, by rank.
+  /// The ranks' locations, by rank.
   [[nodiscard]] const std::vector<RankInfo>& ranks() const noexcept { return ranks_; }
   [[nodiscard]] const std::string& own_address() const noexcept;
   /// Returns the time until the deadline; at least 1 ms.
@@ -74,17 +74,17 @@ class SHARDWISE_EXPORT Rendezvous {
 
   void set(const std::string& key, const std::string& value);
   [[nodiscard]] bool has(const std::string& key);
-  /// Waits until a rank has set the key.
+  /// Waits until a rank has set the key. Returns its value.
   [[nodiscard]] std::string get(const std::string& key);
   void finish();
-  /// Throws if the meeting has failed, is cancelled or is late. Does not wait. Call it repeatedly
-  /// while other code connects the ranks.
+  /// Throws if the meeting has failed, is cancelled or has exceeded its deadline. Does not wait.
+  /// Call it repeatedly while other code connects the ranks.
   void look();
 
-  /// Fails the meeting for all other ranks with this error.
+  /// Ends the meeting with this error on all other ranks.
   void leave(const std::string& what, const std::string& where, const std::string& remedy);
-  /// Listens for `most`, and throws the error that the other ranks or the hub send in that time. It
-  /// explains why a connection was lost.
+  /// For `most`, waits for an error from the hub, and throws it. Such an error says why a
+  /// connection was lost.
   void throw_if_over(std::chrono::milliseconds most);
 
  private:
@@ -112,12 +112,12 @@ class SHARDWISE_EXPORT Rendezvous {
   const Clock::time_point start_;
   const Clock::time_point deadline_;
   const std::string host_;
-  std::string key_;  // of rank 0's hub
+  std::string key_;  // proves to the hub that this is its own rank 0
   std::unique_ptr<RendezvousHub> hub_;
   Socket socket_;
   MessageBuffer input_;
   std::string output_;
-  std::string far_address_;  // of rank 0, if MASTER_ADDR is not an address of its host
+  std::string far_address_;  // address of rank 0, if MASTER_ADDR is not an address of its host
   std::string address_;
   std::vector<RankInfo> ranks_;
   std::map<std::string, std::string> values_;
@@ -137,7 +137,7 @@ class SHARDWISE_EXPORT Rendezvous {
   std::string noticed_;
 };
 
-/// Returns the index of `rank` among the ranks of its host, and the number of these ranks.
+/// Returns the index of `rank` among the ranks of its host, and the number of ranks there.
 SHARDWISE_EXPORT std::pair<int, int> local_rank_of(const std::vector<RankInfo>& ranks, int rank);
 
 }  // namespace shardwise::detail

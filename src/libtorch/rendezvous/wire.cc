@@ -13,7 +13,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// Limit of a message. Messages of runs with thousands of ranks stay below it.
+/// Limit for a message. Runs with thousands of ranks stay below it.
 constexpr std::uint32_t kMostBytes = 16u << 20;
 
 }  // namespace

@@ -10,12 +10,12 @@
 
 namespace shardwise::detail {
 
-// The bytes between a rank and the hub. Each side sends its greeting once, then messages. A message
-// is its size (four bytes, little-endian), one byte for its kind, and its fields. A number is four
-// bytes; a text is a number and that many bytes. A rank sends nothing before the hub's greeting, so
-// one that gives up leaves no trace.
+// The protocol between a rank and the hub. Each side sends its greeting once, then messages. A
+// message is its size (four bytes, little-endian), its kind (one byte), and its fields. A number
+// has four bytes. A text is a number, its size, and that many bytes. A rank sends nothing before
+// the hub's greeting, so a rank that gives up earlier leaves no trace.
 
-/// The greetings differ, so that a socket connected to itself is not taken for a hub.
+/// The two greetings differ, so that a rank detects a connection to itself.
 inline constexpr std::string_view kRankGreeting = "shardwise meeting 1: a rank\n";
 inline constexpr std::string_view kHubGreeting = "shardwise meeting 1: the hub\n";
 
@@ -23,9 +23,9 @@ enum class MessageKind : std::uint8_t {
   // Sent by a rank.
   kHello = 1,  ///< job, round, rank, world size, first rank of its machine, ranks there, host,
                ///< address, process, key, record
-  kWaits,      ///< no fields: the rank waits for a value of another rank
-  kDone,       ///< no fields: connected to all ranks
-  kLeave,      ///< text, place and remedy of an error for all others
+  kWaits,      ///< no fields: the rank waits for a value that another rank sets
+  kDone,       ///< no fields: the rank is connected to all others
+  kLeave,      ///< text, place and remedy of the error for all other ranks
   // Sent by the hub.
   kWelcome,  ///< no fields
   kRefused,  ///< reason (Refusal), a text
@@ -34,19 +34,19 @@ enum class MessageKind : std::uint8_t {
   kAllDone,  ///< no fields
   kFailed,   ///< text, place and remedy of an error
   // Sent by both.
-  kSet,  ///< key, value: the hub forwards it to all ranks
+  kSet,  ///< key, value; the hub forwards it to all ranks
 };
 
 enum class Refusal : std::uint32_t {
-  kOtherJob,    ///< ranks of another job meet here
-  kOtherRound,  ///< this job, but an earlier or later meeting of it
-  kTwice,       ///< this rank is here already
+  kOtherJob,    ///< this is a meeting of another job
+  kOtherRound,  ///< this job's meeting, but an earlier or a later one
+  kTwice,       ///< this rank has already joined
 };
 
 /// The location of a rank.
 struct RankInfo {
   std::string host;
-  std::string address;  ///< numeric; other ranks reach it there
+  std::string address;  ///< numeric address at which other ranks reach it
   std::uint32_t process = 0;
 };
 
@@ -61,14 +61,14 @@ class SHARDWISE_EXPORT MessageWriter {
   MessageWriter& rank(const RankInfo& info) {
     return text(info.host).text(info.address).number(info.process);
   }
-  /// Returns the message, with its size in front.
+  /// Returns the whole message, which begins with its size.
   std::string take();
 
  private:
   std::string bytes_;
 };
 
-/// Reads a message. If a field is missing or malformed, ok() is false from then on.
+/// Reads the fields of a message. After a missing or malformed field, ok() is false.
 class SHARDWISE_EXPORT MessageReader {
  public:
   explicit MessageReader(std::string_view bytes) : bytes_(bytes) {}
@@ -84,24 +84,24 @@ class SHARDWISE_EXPORT MessageReader {
   bool ok_ = true;
 };
 
-/// Splits the bytes of a connection into the greeting and the messages.
+/// Splits received bytes into the greeting and the messages.
 class SHARDWISE_EXPORT MessageBuffer {
  public:
   explicit MessageBuffer(std::string_view greeting) : greeting_(greeting) {}
 
-  /// Returns false if the bytes do not follow the protocol.
+  /// Returns false if the bytes violate the protocol.
   bool add(std::string_view bytes);
   /// Returns true if the greeting is complete.
   bool is_greeted() const noexcept { return greeting_.empty(); }
-  /// Takes the next complete message, or returns nullopt.
+  /// Removes and returns the next complete message. Returns nullopt if it is incomplete.
   std::optional<std::string> next();
 
  private:
-  std::string_view greeting_;  // the part that has not come yet
+  std::string_view greeting_;  // the part not yet received
   std::string bytes_;
 };
 
-/// Owns a file descriptor; -1 after a move or close().
+/// Owns a file descriptor, which is -1 after a move or close().
 class SHARDWISE_EXPORT Socket {
  public:
   explicit Socket(int fd = -1) noexcept : fd_(fd) {}
@@ -123,9 +123,9 @@ class SHARDWISE_EXPORT Socket {
 };
 
 enum class Received : std::uint8_t { kSome, kNothingYet, kEnded };
-/// Appends the bytes that are available without waiting to `bytes`.
+/// Appends to `bytes` what can be received without waiting.
 Received receive_some(const Socket& socket, std::string& bytes);
-/// Sends from the front of `bytes` without waiting. Returns false if the other side is gone.
+/// Sends from the front of `bytes`, without waiting. Returns false if the connection is lost.
 bool send_some(const Socket& socket, std::string& bytes);
 
 /// Returns a random text that identifies this job.

@@ -23,7 +23,7 @@ using detail::RowInput;
 using detail::RowOutput;
 using detail::Stage;
 
-/// Cuts clips out of one sound. Times are counted in its stored samples.
+/// Cuts clips out of one sound. Times are numbers of stored samples.
 class AudioCutter {
  public:
   AudioCutter(AudioDecoder& decoder, const Column::AudioClip& clip, const Hash128& key)
@@ -50,9 +50,11 @@ class AudioCutter {
       AudioDecoder::Samples samples = cut_of(promised);
       if (samples.num_stored == wanted_) return samples;
     }
-    return cut_of(decoder_.count());  // the container's length is missing or wrong
+    return cut_of(decoder_.count());  // the length in the container is missing or wrong: decode to
+                                      // count
   }
 
+  /// Cuts the clip.
   /// @param size  number of samples of the sound.
   AudioDecoder::Samples cut_of(std::int64_t size) {
     const std::int64_t first = std::max(decoder_.first_sample(), number_at(clip_.begin_seconds));
@@ -67,7 +69,7 @@ class AudioCutter {
     return decoder_.read(seconds_at(begin), seconds_at(begin + wanted_));
   }
 
-  /// The first sample at or after this time, as AudioReader finds it.
+  /// Number of the first sample at or after this time, by the rule of AudioReader.
   [[nodiscard]] std::int64_t number_at(double seconds) const noexcept {
     const double number = std::ceil(seconds * decoder_.sample_rate() - 1e-6);
     return static_cast<std::int64_t>(std::clamp(number, -kFar, kFar));
@@ -82,7 +84,7 @@ class AudioCutter {
   AudioDecoder& decoder_;
   const Column::AudioClip& clip_;
   const Hash128 key_;
-  std::int64_t wanted_ = 0;  // samples of the last clip
+  std::int64_t wanted_ = 0;  // number of samples of the last clip
 };
 
 class AudioColumn final : public ColumnMaker {
@@ -114,7 +116,7 @@ class AudioColumn final : public ColumnMaker {
   }
 
  private:
-  /// Writes each channel, padded with zeros or cut to the row's length.
+  /// Writes each channel. Pads it with zeros, or cuts it, to the row's length.
   static void write(const AudioDecoder::Samples& samples, RowOutput& output) {
     const auto size = static_cast<std::size_t>(samples.num_samples);
     if (output.ragged != nullptr) {

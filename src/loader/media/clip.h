@@ -13,17 +13,17 @@
 
 namespace shardwise::detail {
 
-/// Errors: InvalidArgument if the clip's options are invalid.
+/// Throws InvalidArgument if the clip's options are invalid.
 void require_clip(const Column::VideoClip& clip);
 void require_clip(const Column::AudioClip& clip);
 
-/// Returns where a clip of `span` places begins among `size` places, from 0. A clip longer than
-/// `size` begins at 0.
+/// Returns where a clip of length `span` begins in [0, size). A clip longer than `size` begins at
+/// 0.
 SHARDWISE_EXPORT std::int64_t clip_start(std::int64_t size, std::int64_t span,
                                          Column::ClipStart start, const Hash128& key,
                                          Operation operation) noexcept;
 
-/// Returns the numbers of the frames of a clip, which never descend.
+/// Returns the frame numbers of a clip, which never descend.
 /// @param times  of all frames of the video, ascending.
 /// @param key    sample_key() of the sample.
 /// Errors: DecodeFailure if there are too few frames.

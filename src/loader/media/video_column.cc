@@ -29,7 +29,7 @@ using detail::RowOutput;
 using detail::Stage;
 using detail::VideoDecoder;
 
-/// The field that holds a video, and the choice of its frames.
+/// A field with a video, and the rule that chooses its frames.
 class ClipField {
  public:
   ClipField(const std::string& fields, const Column::VideoClip& clip)
@@ -43,7 +43,7 @@ class ClipField {
     return fields_.describe() + " " + detail::text_of(clip_);
   }
 
-  /// Calls `work` with a decoder of the field. Errors: BadField if the field cannot be decoded.
+  /// Calls `work` with a decoder of the field. Errors: BadField if decoding fails.
   template <class Work>
   auto opened(const RowInput& input, const Work& work) const {
     const std::size_t place = fields_.in(input.sample);
@@ -106,7 +106,7 @@ class VideoColumn final : public ColumnMaker {
     return shape;
   }
 
-  /// Makes one plan for all frames of the clip.
+  /// Plans the transform, the same for all frames of the clip.
   [[nodiscard]] ImagePlan plan_of(const VideoDecoder& decoder, const RowInput& input) const {
     return detail::plan_within(transformer_, size_of_frames(decoder), input.random(),
                                field_.clip().max_pixels);

@@ -18,7 +18,7 @@ using std::chrono::milliseconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-/// Three ranks of one process.
+/// Three ranks in one process.
 class PeerProbeTest : public testing::Test {
  protected:
   PeerProbeTest() {
@@ -39,7 +39,8 @@ class PeerProbeTest : public testing::Test {
 
 TEST_F(PeerProbeTest, WhoseBoxIsGoneHasEnded) {
   boxes_[1].reset();
-  const auto lost = ask(0, milliseconds(600'000));  // it does not wait for the third one
+  const auto lost = ask(0, milliseconds(600'000));  // the timeout is long, but ask() does not wait
+                                                    // for the third rank
   EXPECT_THAT(lost.ended, ElementsAre(1));
   EXPECT_THAT(lost.silent, IsEmpty());
   EXPECT_FALSE(lost.is_own);
@@ -63,7 +64,7 @@ TEST_F(PeerProbeTest, WhoWritesNoLetterIsSilentAndHearsThatItWasGivenUp) {
   EXPECT_TRUE(ask(1, milliseconds(10)).is_own);
 }
 
-/// Takes two connections, and goes: to the first the letter was sent.
+/// Accepts two connections, of which the first has the letter, and ends.
 void take_two_and_go(Socket listener) {
   for (int i = 0; i < 2; ++i) Socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
 }
@@ -74,7 +75,7 @@ TEST_F(PeerProbeTest, WhoTakesConnectionsForAWhileAndIsGoneThenHasEnded) {
   sockaddr_in place{};
   socklen_t size = sizeof place;
   ASSERT_EQ(::getsockname(listener.fd(), reinterpret_cast<sockaddr*>(&place), &size), 0);
-  ASSERT_EQ(::fcntl(listener.fd(), F_SETFL, 0), 0);  // accept4() waits
+  ASSERT_EQ(::fcntl(listener.fd(), F_SETFL, 0), 0);  // make accept4() wait
   addresses_[1].port = ntohs(place.sin_port);
   std::thread ending([&] { take_two_and_go(std::move(listener)); });
   const auto lost = ask(0, milliseconds(600'000));

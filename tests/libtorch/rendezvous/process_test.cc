@@ -14,7 +14,8 @@
 #include "libtorch/rendezvous/rendezvous.h"
 #include "support/support.h"
 
-// Ranks that are processes: killed, stopped, interrupted. This process has no threads of its own.
+// Tests ranks that are processes: killed, stopped or interrupted. This process has no other
+// threads.
 
 namespace shardwise::detail {
 namespace {
@@ -32,7 +33,7 @@ std::uint16_t free_port() {
   return ntohs(place.sin_port);
 }
 
-/// A rank. What it says is read from a pipe.
+/// A rank. Its output is read from a pipe.
 class RankProcess {
  public:
   explicit RankProcess(const std::function<std::string(const std::function<void(char)>&)>& main) {
@@ -65,13 +66,13 @@ class RankProcess {
     if (pid_ > 0) ::kill(pid_, signal);
   }
   pid_t pid() const { return pid_; }
-  /// Waits until it has said `sign`, or ended.
+  /// Waits until the rank has written `sign` or has ended.
   void wait_for(char sign) {
     char c = 0;
     while (::read(out_.fd(), &c, 1) == 1 && c != sign) {
     }
   }
-  /// What it returned, or the text of its error; "" if it was killed.
+  /// Returns the rank's result or the text of its error; "" if it was killed.
   std::string result() {
     std::string text;
     std::array<char, 512> buffer{};
@@ -103,7 +104,8 @@ Rendezvous::Options options_of(const Scene& scene, int rank) {
   return options;
 }
 
-/// A rank that says 'w' when it waits for rank `waited_for` alone, and 'c' when all have come.
+/// Starts a rank. It writes 'w' when it waits only for rank `waited_for`, and 'c' when all are
+/// connected.
 RankProcess start(const Scene& scene, int rank, int waited_for = -1) {
   return RankProcess([=](const std::function<void(char)>& say) -> std::string {
     auto options = options_of(scene, rank);
@@ -142,7 +144,7 @@ TEST(RendezvousProcessTest, ARankThatIsKilledWhileTheOthersWaitIsNamed) {
 TEST(RendezvousProcessTest, AStoppedRankIsNamedAtTheDeadline) {
   const Scene scene{.world_size = 3, .port = free_port(), .timeout = milliseconds(6000)};
   std::vector<RankProcess> ranks;
-  // Rank 2 comes, and is stopped before it says that it is connected.
+  // Rank 2 connects to the hub, and is stopped before it has connected to the others.
   ranks.push_back(start(scene, 0));
   ranks.push_back(start(scene, 1));
   ranks.push_back(RankProcess([&](const std::function<void(char)>& say) -> std::string {
@@ -165,13 +167,13 @@ TEST(RendezvousProcessTest, RankZeroThatIsStoppedHoldsNobodyBeyondTheDeadline) {
   for (auto& rank : ranks) rank.wait_for('w');
   ranks[0].send(SIGSTOP);
   EXPECT_THAT(ranks[1].result(), HasSubstr("rank 0, where the ranks meet, does not answer"));
-  // One that comes later finds a port that does not answer.
+  // A rank that starts later finds a port that does not answer.
   const Scene late{.world_size = 3, .port = scene.port, .timeout = milliseconds(1500)};
   EXPECT_THAT(start(late, 2).result(), HasSubstr("does not answer"));
 }
 
 TEST(RendezvousProcessTest, WhoeverIsKilledWheneverNobodyIsLeftWaiting) {
-  // The oracle: a survivor met, or has an error that names who ended.
+  // Each survivor must have met the others, or have an error that names the killed rank.
   std::mt19937 random(11);  // NOLINT: the same each time
   for (int round = 0; round < 60; ++round) {
     SCOPED_TRACE("round " + std::to_string(round));
@@ -180,7 +182,7 @@ TEST(RendezvousProcessTest, WhoeverIsKilledWheneverNobodyIsLeftWaiting) {
     const auto victim = static_cast<std::size_t>(random() % static_cast<unsigned>(world));
     std::vector<RankProcess> ranks;
     for (int rank = 0; rank < world; ++rank) ranks.push_back(start(scene, rank));
-    // Not before it is there: of one that never came nothing is known but its number.
+    // Wait until the victim has met the others: before, errors could not contain its host.
     ranks[victim].wait_for('c');
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
     ranks[victim].send(SIGKILL);

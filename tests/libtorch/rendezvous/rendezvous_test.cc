@@ -24,7 +24,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-/// Ports that were free a moment ago.
+/// Returns ports that were free a moment ago.
 std::vector<std::uint16_t> free_ports(int count) {
   std::vector<Socket> held;
   std::vector<std::uint16_t> ports;
@@ -43,7 +43,7 @@ MeetingPoint point_at(std::vector<std::uint16_t> ports, const std::string& job =
   return {.address = "127.0.0.1", .ports = std::move(ports), .job = job};
 }
 
-/// Long enough for any machine: what ends before it does not depend on it.
+/// Longer than any machine needs: if the test passes, the result does not depend on it.
 constexpr milliseconds kLong{120'000};
 
 Rendezvous::Options options_of(int rank, int world_size, const MeetingPoint& point) {
@@ -56,7 +56,7 @@ Rendezvous::Options options_of(int rank, int world_size, const MeetingPoint& poi
   return options;
 }
 
-/// Calls `rank_main(rank)` in a thread a rank; gives what it returned, or the text of its error.
+/// Calls `rank_main(rank)` on one thread per rank. Returns the results, or the texts of the errors.
 template <class RankMain>
 std::vector<std::string> in_threads(int world_size, RankMain rank_main) {
   std::vector<std::future<std::string>> futures;
@@ -116,7 +116,7 @@ TEST(RendezvousTest, TheSameRanksMeetAgainAtTheSamePort) {
 
 TEST(RendezvousTest, RanksOfOneHostMeetAtAnyLoopbackAddress) {
   MeetingPoint point = point_at(free_ports(1));
-  point.address = "127.0.1.1";  // as Debian names a host
+  point.address = "127.0.1.1";  // the address of a host's name on Debian
   const auto results = in_threads(2, [&](int rank) {
     Rendezvous meeting(options_of(rank, 2, point));
     const std::string address = meeting.own_address();
@@ -126,11 +126,11 @@ TEST(RendezvousTest, RanksOfOneHostMeetAtAnyLoopbackAddress) {
   EXPECT_THAT(results, testing::Each(testing::StartsWith("127.0.")));
 }
 
-// MASTER_ADDR may be forwarded to rank 0, or wrong: rank 0 cannot know which.
+// MASTER_ADDR may be forwarded to rank 0's machine, or be wrong: rank 0 cannot know.
 TEST(RendezvousTest, RankZeroElsewhereThanMasterAddrSaysAtOnceWhereItListens) {
   const MeetingPoint forwarded = point_at(free_ports(1));
   MeetingPoint named = forwarded;
-  named.address = "192.0.2.1";  // of nobody
+  named.address = "192.0.2.1";  // an address that nobody has
   std::string notice;
   const auto results = in_threads(2, [&](int rank) {
     auto options = options_of(rank, 2, rank == 0 ? named : forwarded);
@@ -183,7 +183,7 @@ TEST(RendezvousTest, JobsThatMeetAtTheSameTimeAndPortsNeverMix) {
   }
 }
 
-/// What listens at a port, and is not rank 0: it answers nothing, or what it is told to.
+/// A server that is not rank 0. It sends a given answer, or nothing.
 class ForeignServer {
  public:
   ForeignServer(std::uint16_t port, std::string answer)
@@ -259,7 +259,7 @@ TEST(RendezvousTest, RanksOfAnotherJobAreRefusedAndTheJobGoesOn) {
       const std::string text = test::error_text([&] { Rendezvous meeting(options); });
       return text;
     }
-    // Rank 1 comes when the stranger has been there.
+    // Rank 1 starts after the stranger has connected.
     if (i == 1) std::this_thread::sleep_for(milliseconds(1200));
     Rendezvous meeting(options_of(i, 2, point_at(ports, "this")));
     meeting.finish();
@@ -312,7 +312,7 @@ TEST(RendezvousTest, RanksThatDoNotComeAreNamedAlikeOnAllRanks) {
     options.notice = [&](const std::string& text) {
       if (text.starts_with("waiting for ranks 1, 3 and 5")) others_came = true;
     };
-    // The first deadline counts for all.
+    // The earliest deadline of a rank applies to all.
     while (rank == 1 && !others_came) std::this_thread::sleep_for(milliseconds(1));
     if (rank == 1) options.timeout = milliseconds(3000);
     Rendezvous meeting(options);
@@ -331,7 +331,7 @@ TEST(RendezvousTest, WhoIsWaitedForIsToldWithTheHostWhereRanksArePlacedInBlocks)
   std::vector<std::string> notices;
   std::atomic<bool> told{false};
   const auto results = in_threads(8, [&](int rank) -> std::string {
-    // Ranks 3 and 7 come only when the others have said that they wait for them.
+    // Ranks 3 and 7 start once the others have reported that they wait for them.
     while ((rank == 3 || rank == 7) && !told) std::this_thread::sleep_for(milliseconds(5));
     auto options = options_of(rank, 8, point_at(ports));
     options.ranks.knows_local = true;
@@ -353,13 +353,13 @@ TEST(RendezvousTest, WhoIsWaitedForIsToldWithTheHostWhereRanksArePlacedInBlocks)
 }
 
 TEST(RendezvousTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
-  // In each stage: while rank 0 is looked for, while others are waited for, while connecting.
+  // In each phase: while looking for rank 0, while waiting for other ranks, while connecting.
   const auto ports = free_ports(1);
   {
     std::atomic<bool> cancel{true};
     auto options = options_of(1, 2, point_at(ports));
     options.cancel = &cancel;
-    std::vector<std::string> notices;  // it does not hang without a word
+    std::vector<std::string> notices;  // a notice says why it does not end at once
     options.notice = [&](const std::string& text) { notices.push_back(text); };
     EXPECT_EQ(test::error_code([&] { Rendezvous meeting(options); }), ErrorCode::kCancelled);
     EXPECT_THAT(notices, ElementsAre(HasSubstr(
@@ -393,7 +393,7 @@ TEST(RendezvousTest, ARankThatIsInterruptedEndsAtOnceAndIsNamedOnTheOthers) {
 }
 
 TEST(RendezvousTest, WhoComesAfterARankWasInterruptedHearsItAndDoesNotWait) {
-  // faults.md 64: whichever rank it was, and whether it had met rank 0, or not.
+  // faults.md 64: whichever rank is interrupted, before or after it has met rank 0.
   for (const int interrupted : {0, 1}) {
     SCOPED_TRACE(interrupted);
     const auto ports = free_ports(1);
@@ -416,7 +416,7 @@ TEST(RendezvousTest, WhoComesAfterARankWasInterruptedHearsItAndDoesNotWait) {
 }
 
 TEST(RendezvousTest, WhoFindsNobodyHearsThatRankZeroMayHaveEnded) {
-  // faults.md 64: as after an interrupted rank 0 that has gone.
+  // faults.md 64: as if rank 0 was interrupted and has ended.
   const auto ports = free_ports(1);
   const std::string place = "'127.0.0.1' port " + std::to_string(ports[0]);
   const std::string nobody = "(nobody listens there: rank 0 has not come yet, or has ended)";
@@ -434,7 +434,7 @@ TEST(RendezvousTest, WhoFindsNobodyHearsThatRankZeroMayHaveEnded) {
   EXPECT_THAT(notices, ElementsAre("waiting for rank 0 at " + place + " " + nobody));
 }
 
-/// A rank that is played by the test: it says what it is told to.
+/// A rank played by the test, which sends what the test decides.
 class PlayedRank {
  public:
   PlayedRank(std::uint16_t port, std::uint32_t rank, const std::string& key)
@@ -462,7 +462,7 @@ class PlayedRank {
     while (!bytes.empty() && send_some(socket_, bytes)) {
     }
   }
-  /// The next message of this kind; what comes before it is passed by.
+  /// Returns the next message of this kind. Skips other messages.
   std::string hear(MessageKind kind) {
     for (;;) {
       while (const auto message = input_.next()) {
@@ -474,7 +474,7 @@ class PlayedRank {
       std::this_thread::sleep_for(milliseconds(1));
     }
   }
-  /// Ends as a process does that has not read everything: the other side cannot send any more.
+  /// Ends like a process with unread input: the other side can no longer send.
   void reset() {
     const linger at_once{1, 0};
     ::setsockopt(socket_.fd(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
@@ -496,8 +496,8 @@ TEST(RendezvousTest, WhatARankSaysLastIsHeardAlsoIfTheHubWasAboutToTellItSomethi
   ASSERT_NE(rank0.hear(MessageKind::kRoster), "");
   ASSERT_NE(rank1.hear(MessageKind::kRoster), "");
 
-  // Rank 1 leaves when the hub has looked who has something to say, and before it sends the note
-  // that it sends to all now and then.
+  // Rank 1 leaves after the hub has checked which guests have sent something, and before the hub
+  // sends its next periodic note to all.
   static std::atomic<bool> leaves{false};
   static PlayedRank* const leaver = &rank1;
   set_fault_handler([](const char* name) {
@@ -525,7 +525,7 @@ TEST(RendezvousTest, RankZeroThatLeavesStaysUntilAllOthersKnowAndNoLonger) {
     options.notice = [&](const std::string& text) { notices.push_back(text); };
     return test::error_code([&] { Rendezvous meeting(options); });
   };
-  // Two come one after the other, and a third never.
+  // Two ranks connect, one after the other, and the third never does.
   std::vector<std::string> heard;
   std::thread others([&] {
     for (const int rank : {2, 1}) {
@@ -537,7 +537,7 @@ TEST(RendezvousTest, RankZeroThatLeavesStaysUntilAllOthersKnowAndNoLonger) {
   EXPECT_THAT(heard, testing::Each(HasSubstr("a rank was interrupted while the ranks were meeting: "
                                              "rank 0 (host ")));
   EXPECT_THAT(notices, ElementsAre(HasSubstr("interrupted; stays for some seconds, to tell ")));
-  // No longer than to the deadline, whoever is missing.
+  // Rank 0 waits no longer than the deadline, whichever rank is missing.
   EXPECT_EQ(leave(2, milliseconds(1)), ErrorCode::kCancelled);
 }
 
@@ -575,7 +575,7 @@ TEST(RendezvousTest, TwoProcessesOfOneRankAreRefused) {
     std::atomic<bool> refused{false};
     const auto results = in_threads(4, [&](int i) -> std::string {
       const int rank = i == 3 ? twice : i;
-      // The third rank comes last, so that the meeting still stands.
+      // The third rank starts last, so that the meeting is still open.
       while (i == 2 && !refused) std::this_thread::sleep_for(milliseconds(1));
       auto options = options_of(rank, 3, point_at(ports));
       options.round = static_cast<std::uint32_t>(twice);
@@ -588,7 +588,7 @@ TEST(RendezvousTest, TwoProcessesOfOneRankAreRefused) {
         throw;
       }
     });
-    // Which of the two was first is a matter of luck.
+    // Either of the two may be the first.
     std::string texts;
     int met = 0;
     for (const auto& result : results) {
@@ -642,7 +642,7 @@ TEST(RendezvousTest, ARankThatDoesNotConnectInTimeIsNamed) {
     auto options = options_of(rank, 3, point_at(ports));
     if (rank == 0) options.timeout = milliseconds(4000);
     Rendezvous meeting(options);
-    // Rank 2 has come, and does not connect before both others gave up.
+    // Rank 2 has met the others, but does not connect before both have given up.
     while (rank == 2 && num_failed < 2) std::this_thread::sleep_for(milliseconds(1));
     try {
       meeting.finish();
@@ -697,7 +697,7 @@ TEST(RendezvousWireTest, MessagesComeWholeInWhateverPiecesAndDamagedOnesAreNotic
         }
       }
     }
-    // One flipped bit harms a message, or the greeting and so both.
+    // One flipped bit damages one message, or the greeting and thus both messages.
     EXPECT_EQ(num_whole == 2, !is_damaged) << round;
     EXPECT_TRUE(is_other_side || is_damaged);
     if (is_damaged && place < kRankGreeting.size()) {

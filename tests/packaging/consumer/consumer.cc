@@ -1,4 +1,4 @@
-// Indexes a shard, reads a sample, and meets an error: through the installed package alone.
+// Indexes a shard, reads a sample, and catches an error, with only the installed package.
 
 #include <shardwise/shardwise.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#ifndef SHARDWISE_VERSION  // which the package of CMake says, and pkg-config by --modversion
+#ifndef SHARDWISE_VERSION  // CMake's package sets it; with pkg-config, --modversion prints it
 #define SHARDWISE_VERSION "by pkg-config"
 #endif
 

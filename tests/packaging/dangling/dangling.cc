@@ -1,5 +1,5 @@
-// Compiles as it is. With one of the DANGLING_ macros it takes a view of a Sample that is gone at
-// the end of the line, which must not compile.
+// Compiles as it is. With one of the DANGLING_ macros it takes a view of a Sample that is destroyed
+// at the end of the line. This must not compile.
 
 #include "shardwise/shardwise.h"
 

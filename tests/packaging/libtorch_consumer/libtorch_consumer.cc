@@ -1,4 +1,4 @@
-// Makes tensors and values out of bytes: through the installed package alone.
+// Makes tensors and values from bytes, with only the installed package.
 
 #include <shardwise/libtorch.h>
 

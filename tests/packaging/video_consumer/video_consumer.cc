@@ -4,7 +4,7 @@
 #include <cstdio>
 
 int main() {
-  // Of the same library, on top of the loader.
+  // The video library includes the loader.
   if (shardwise::columns::video("mp4", {.frames = 8}).name() != "mp4") return 1;
   try {
     shardwise::VideoReader video("no video");

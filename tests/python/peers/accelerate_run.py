@@ -1,7 +1,6 @@
-"""Trains a little with Accelerate, and notes which samples every rank was given.
+"""Trains briefly with Accelerate, and records which samples each rank got.
 
-torchrun ... accelerate_run.py '{"index": ..., "out": ..., ...}'
-"""
+torchrun ... accelerate_run.py '{"index": ..., "out": ..., ...}' """
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ def main() -> None:
             (out / f"token-{rank}.txt").write_text(batches.token(done))
             if hasattr(loader, "state_dict"):
                 torch.save(loader.state_dict(), out / f"state-{rank}.pt")
-        elif epoch != options.get("first_epoch"):  # that one began in another run
+        elif epoch != options.get("first_epoch"):  # an earlier run began that epoch
             proofs.append(prove(sampler, audit))
     (out / f"seen-{rank}.json").write_text(json.dumps(seen))
     (out / f"proofs-{rank}.json").write_text(json.dumps(proofs))

@@ -1,9 +1,8 @@
-"""Trains a little with Lightning on 2 ranks, and notes which samples every rank was given.
+"""Trains briefly with Lightning on 2 ranks, and records which samples each rank got.
 
-    lightning_run.py '{"index": ..., "out": ..., ...}'
+lightning_run.py '{"index": ..., "out": ..., ...}'
 
-A program of its own, since Lightning starts it again for each further rank.
-"""
+This is a separate program, since Lightning starts it again for each further rank. """
 
 from __future__ import annotations
 
@@ -45,7 +44,7 @@ class Model(lightning.LightningModule):
         self.seen: dict[int, list[int]] = {}
 
     def train_dataloader(self) -> Any:
-        if options["loader"] == "threads":  # made here, where the process group is there
+        if options["loader"] == "threads":  # made only here, since it needs the process group
             self.loader = shardwise.Loader(
                 self.loader,
                 columns=[columns.integer("cls"), columns.key()],
@@ -79,11 +78,11 @@ class Model(lightning.LightningModule):
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         if options["loader"] != "batch_sampler":
-            return  # a StatefulDataLoader and a shardwise.Loader have states of their own
+            return  # StatefulDataLoader and shardwise.Loader have their own states
         self.loader.batch_sampler.resume(checkpoint["samples"])
         checkpoint["loops"]["fit_loop"]["state_dict"].pop("combined_loader", None)
         progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-        if not progress["is_last_batch"]:  # the loader has the rest alone: count from its beginning
+        if not progress["is_last_batch"]:  # the loader delivers only the rest: count from there
             done = progress["current"]["ready"]
             progress["current"] = {name: n - done for name, n in progress["current"].items()}
 

@@ -1,4 +1,4 @@
-"""What the tests beside torch, Lightning and Accelerate share: data, and runs on several ranks."""
+"""Shared by the tests with torch, Lightning and Accelerate: data, and runs on several ranks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "OMPI_"
 
 
 def make_index(folder: Path) -> Path:
-    """An index of NUM_SAMPLES samples in four shards."""
+    """Makes an index of NUM_SAMPLES samples in four shards."""
     write_shards(folder / "shards", [400, 501, 600, 500])
     shardwise.index(folder / "train.idx", folder / "shards", threads=0)
     return folder / "train.idx"
 
 
 def launch(command: list[str], folder: Path) -> tuple[int, str]:
-    """Runs a program of Python in a folder, on the CPU; its exit status and output."""
+    """Runs a Python program in a folder. Returns its exit status and output."""
     env = {name: v for name, v in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
     done = subprocess.run(
         [sys.executable, *command],
@@ -55,7 +55,7 @@ def torchrun(program: str, ranks: int, **options: Any) -> str:
 
 
 def prove_exact(index: Path, epochs: int, *runs: Path) -> None:
-    """Proves that the ranks of all runs together were given each sample once in each epoch."""
+    """Proves that the ranks of all runs together got each sample once in each epoch."""
     ds = shardwise.open(index)
     sampler = shardwise.Sampler(ds)
     for epoch in range(epochs):

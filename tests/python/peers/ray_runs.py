@@ -1,4 +1,4 @@
-"""What the tests beside Ray share: a plugin of pytest, whose fixtures they name."""
+"""Shared by the tests with Ray: a pytest plugin with fixtures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from peer_runs import NUM_SAMPLES, make_index, prove_exact
 import shardwise
 from shardwise import Order, Sampler
 
-# Before ray is imported: no figures are sent anywhere.
+# Set before importing ray: send no usage statistics.
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
@@ -27,11 +27,11 @@ SHUFFLED = Order(seed=17, chunk_size=50)
 
 
 def shut_down() -> None:
-    """Ends Ray when nothing executes any more: a thread of Ray 2.51 that asks it afterwards ends the
-    whole process."""
+    """Shuts Ray down once no execution runs: in Ray 2.51, an executing thread that calls Ray
+    afterwards ends the process."""
     import ray
 
-    gc.collect()  # iterators that were left
+    gc.collect()  # ends executions of abandoned iterators
     for thread in threading.enumerate():
         if thread.name.startswith("StreamingExecutor"):
             thread.join(30)
@@ -40,11 +40,11 @@ def shut_down() -> None:
 
 @contextmanager
 def running_ray(cpus: int = 2, **options: Any) -> Iterator[None]:
-    """A small Ray of this machine alone."""
+    """Starts a small Ray on this machine only."""
     import ray
 
     ray.init(
-        address="local",  # whatever else runs on this machine
+        address="local",  # not another Ray that runs on this machine
         num_cpus=cpus,
         object_store_memory=200 << 20,
         include_dashboard=False,
@@ -61,19 +61,19 @@ def running_ray(cpus: int = 2, **options: Any) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def cluster(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A Ray for all tests of a file, with as many CPUs as its CPUS says."""
+    """A Ray for all tests of a file. The file's CPUS is its number of CPUs."""
     with running_ray(cpus=getattr(request.module, "CPUS", 2)):
         yield
 
 
 @pytest.fixture(scope="module")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An index that no test changes."""
+    """An index that tests must not change."""
     return make_index(tmp_path_factory.mktemp("data"))
 
 
 def numbers_of(data: Any) -> list[int]:
-    """The samples' numbers, in the order of the rows."""
+    """Returns the samples' numbers in the order of the rows."""
     batches = data.select_columns(["__index__"]).iter_batches(batch_size=1000)
     return [number for batch in batches for number in batch["__index__"].tolist()]
 
@@ -82,15 +82,15 @@ def numbers_of(data: Any) -> list[int]:
 
 
 def as_numbers(batch: dict[str, Any]) -> dict[str, Any]:
-    """What a model takes, made by tasks of Ray Data."""
+    """Converts rows to the model's input, in tasks of Ray Data."""
     batch["cls"] = [int(text) for text in batch["cls"]]
     return batch
 
 
 def fit(loop: Any, index: Path, out: Path, workers: Any, failures: int = 0, **others: Any) -> Any:
-    """A run over the shuffled samples, with so many workers, or (at least, at most); Ray itself
-    starts it again after so many failures. others: the config of the loop, and the resources of
-    a worker."""
+    """Runs a training loop over the shuffled samples with `workers` workers, or from (minimum,
+    maximum). Ray restarts it after failures, as often as given. others: the loop's config, and the
+    resources of a worker."""
     import ray
     from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
@@ -117,13 +117,14 @@ def fit(loop: Any, index: Path, out: Path, workers: Any, failures: int = 0, **ot
 
 
 def three_epochs(config: dict[str, Any]) -> None:
-    """A file of what each rank was given, by epoch; and one of the proofs and numbers of batches."""
+    """Trains three epochs. Writes one file with the samples of each rank by epoch, and one with the
+    proofs and the numbers of batches."""
     import ray.train
 
     shard: Any = ray.train.get_dataset_shard("train")
     seen: dict[int, list[int]] = {}
     proofs, batches = [], []
-    next(iter(shard.iter_rows()))  # a look at the data moves nothing on
+    next(iter(shard.iter_rows()))  # peeking at the data does not advance the epoch
     for epoch in range(3):
         assert shard.epoch == epoch
         batches.append(0)
@@ -138,7 +139,8 @@ def three_epochs(config: dict[str, Any]) -> None:
 
 
 def require_order(index: Path, out: Path, workers: int) -> None:
-    """That three_epochs() gave each rank what the sampler says, in as many batches as others."""
+    """Checks that three_epochs() gave each rank the sampler's samples, and all ranks the same
+    number of batches."""
     prove_exact(index, 3, out)
     data = shardwise.open(index)
     for rank in range(workers):
@@ -152,15 +154,15 @@ def require_order(index: Path, out: Path, workers: int) -> None:
         assert proofs == [
             f"epoch {e}: {NUM_SAMPLES} samples, each exactly once: proven" for e in range(3)
         ]
-        # If one has a sample more, others give their last one in a batch of its own.
+        # If one rank has one more sample, other ranks split off their last sample as a batch.
         most = -(-NUM_SAMPLES // workers)
         assert batches == [-(-most // 10)] * 3
 
 
 def two_epochs_in_spite_of_an_end(config: dict[str, Any]) -> None:
-    """Saves a checkpoint every 20 batches; in the second epoch a worker ends, once: the last rank
-    is killed, or goes with its node. Each checkpoint, and the file seen.json at the end, also has
-    the samples that all ranks were given until then, by epoch."""
+    """Saves a checkpoint every 20 batches. In the second epoch a worker ends once: the last rank is
+    killed, or a node is removed. Each checkpoint, and the file seen.json at the end, also contains
+    the samples that all ranks have received so far, by epoch."""
     import ray
     import torch.distributed as dist
     from ray.train import Checkpoint
@@ -197,11 +199,11 @@ def two_epochs_in_spite_of_an_end(config: dict[str, Any]) -> None:
             seen[epoch] += batch["__index__"].tolist()
             if (epoch, done) == (1, 25) and goes_now() and not (out / "ended").exists():
                 (out / "ended").touch()
-                ray.train.get_all_reported_checkpoints()  # returns when Ray has the last one
+                ray.train.get_all_reported_checkpoints()  # wait until Ray has the last checkpoint
                 if config["end"] == "kill":
                     os.kill(os.getpid(), signal.SIGKILL)
                 open(out / "started", "w").close()
-                open(out / "never").close()  # until the node is gone
+                open(out / "never").close()  # wait until the node is removed
             if done % 20 == 0:
                 state = {"shard": shard.state_dict(), "seen": seen_by_all()}
                 made = None
@@ -221,8 +223,8 @@ def two_epochs_in_spite_of_an_end(config: dict[str, Any]) -> None:
 
 
 def require_exact(out: Path, *workers: int) -> None:
-    """That two epochs of two_epochs_in_spite_of_an_end() had each sample once, the one ended by so
-    many workers, and the other: by the proofs, and by what was seen."""
+    """Checks two_epochs_in_spite_of_an_end(): by the proofs and by the recorded samples, each of
+    the two epochs had each sample once. workers: the number of workers at the end of each epoch."""
     assert (out / "ended").exists()
     assert (out / "proofs.txt").read_text().splitlines() == [
         f"{number} epoch {epoch}: {NUM_SAMPLES} samples, each exactly once: proven"

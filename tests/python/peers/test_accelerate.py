@@ -33,7 +33,7 @@ def test_epochs_are_exact_also_one_that_goes_on_in_its_middle(train: Path, tmp_p
     options = {"index": train, "loader": "stateful", "batch_size": 10}
     assert train_on(2, out=first, stop_after=[1, 37], **options) == ""
     prove_exact(train, 1, first)
-    for rank in range(2):  # which the ranks proved, too
+    for rank in range(2):  # the ranks proved the epochs, too
         proofs = json.loads((first / f"proofs-{rank}.json").read_text())
         assert proofs == ["epoch 0: 2001 samples, each exactly once: proven"]
 

@@ -1,4 +1,5 @@
-"""shardwise.ray.read(): rows in the order, counted and described by the index, read in parts."""
+"""shardwise.ray.read(): rows in the order of the samples, counts and schema from the index,
+parallel reads."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ pytestmark = pytest.mark.usefixtures("cluster")
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """An index with a column, whose shards a test may take away."""
+    """An index with a column. Tests may remove its shards."""
     write_shards(tmp_path / "shards", [40, 13, 30, 20])
     shardwise.index(tmp_path / "own.idx", tmp_path / "shards", columns=["cls"], threads=0)
     return tmp_path / "own.idx"
@@ -117,7 +118,7 @@ def test_a_worker_that_is_killed_in_its_task_gives_the_same_rows(
 ) -> None:
     killed = tmp_path / "killed"
 
-    def kill_once(batch: Any) -> Any:  # runs in the task that reads
+    def kill_once(batch: Any) -> Any:  # Ray runs this in the task that reads
         if 1000 in batch["__index__"] and not killed.exists():
             killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -128,7 +129,7 @@ def test_a_worker_that_is_killed_in_its_task_gives_the_same_rows(
     assert killed.exists()
 
 
-# What is known without reading.
+# Results without reading.
 
 
 def test_count_size_and_schema_are_known_without_a_shard_or_a_task(
@@ -215,7 +216,7 @@ def test_bytes_that_are_not_asked_for_do_not_leave_a_server(tmp_path: Path) -> N
         shardwise.index(index, urls, columns=["cls"], threads=0)
 
         def sent(data: Any) -> tuple[int, int]:
-            """How many rows there are, and bytes that were sent for them."""
+            """Returns the number of rows, and the bytes sent for them."""
             server.sent = 0
             rows = sum(batch.num_rows for batch in data.iter_batches(batch_format="pyarrow"))
             return rows, server.sent
@@ -231,7 +232,7 @@ def test_bytes_that_are_not_asked_for_do_not_leave_a_server(tmp_path: Path) -> N
         assert 10 * size <= some < least / 5
 
 
-# What a map, or Ray, makes of it.
+# Maps, and other operations of Ray.
 
 
 def test_rows_of_a_split_come_once_also_if_a_map_makes_them_larger(train: Path) -> None:
@@ -260,7 +261,7 @@ def test_a_checkpoint_of_ray_knows_rows_by_their_index(train: Path, tmp_path: Pa
 
     def fail_once(batch: Any) -> Any:
         if 1900 in batch["__index__"] and not broken.exists():
-            time.sleep(5)  # others are done meanwhile
+            time.sleep(5)  # meanwhile other tasks finish
             broken.touch()
             raise ValueError("broken")
         with open(seen, "a") as file:
@@ -386,7 +387,7 @@ def test_blocks_are_no_larger_than_ray_asks(train: Path) -> None:
         bundles = data.materialize().iter_internal_ref_bundles()
         blocks = [block for bundle in bundles for block in bundle.metadata]
         assert sum(block.num_rows for block in blocks) == NUM_SAMPLES
-        assert max(block.size_bytes for block in blocks) < 1.5 * 5000  # as Ray cuts them
+        assert max(block.size_bytes for block in blocks) < 1.5 * 5000  # Ray cuts larger blocks
     finally:
         context.target_max_block_size = before
 

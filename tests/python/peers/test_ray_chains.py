@@ -1,5 +1,6 @@
-"""Random chains of reading, choosing, mapping, writing and reading again, beside a plain model; and
-of passes on changing numbers of workers, that are looked into, left, stopped and gone on with."""
+"""Random chains of reading, filtering, mapping, writing and reading again, compared with a simple
+model. Also random passes on changing numbers of workers, which are peeked into, abandoned, stopped
+and continued."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ WHERE: dict[str | None, Callable[[Row], bool]] = {
 
 
 def make_rows(folder: Path) -> list[Row]:
-    """137 samples with a class, a number or null, and a text that may be empty or missing."""
+    """Makes 137 samples with a class, a number or null, and a text that may be empty or missing."""
     rows: list[Row] = []
     folder.mkdir()
     for shard, length in enumerate([40, 1, 60, 36]):
@@ -60,7 +61,8 @@ def make_rows(folder: Path) -> list[Row]:
 
 
 def read(index: Path, rows: list[Row], pick: random.Random) -> tuple[Any, list[Row]]:
-    """A dataset of these rows, all or some, in an order, from its beginning or a token."""
+    """Reads all or some of these rows in an order, from the beginning or from a token. Also returns
+    the model's rows."""
     where, order = pick.choice(list(WHERE)), pick.choice(ORDERS)
     view = shardwise.open(index) if where is None else shardwise.open(index).where(where)
     chosen = [row for row in rows if WHERE[where](row)]
@@ -82,7 +84,8 @@ def read(index: Path, rows: list[Row], pick: random.Random) -> tuple[Any, list[R
 
 
 def step(data: Any, rows: list[Row], label: str, pick: random.Random) -> tuple[Any, list[Row], str]:
-    """One operation more, of the dataset and of the model; and how the class is called then."""
+    """Applies one more operation to the dataset and to the model. Also returns the current name of
+    the class column."""
     kinds = ["class", "key", "number", "select", "materialize", "map", "limit", "rename", "look"]
     kind = pick.choice(kinds)
     if kind == "class":
@@ -100,7 +103,7 @@ def step(data: Any, rows: list[Row], label: str, pick: random.Random) -> tuple[A
         data = data.materialize()
     elif kind == "map":
         data = data.map(lambda row: row)
-    elif kind == "look":  # moves nothing on
+    elif kind == "look":  # peeking does not advance the data
         first = [(row["__key__"], row[label]) for row in data.take(1)]
         assert first == [(row["__key__"], row["cls"]) for row in rows[:1]]
         next(iter(data.iter_batches(batch_size=2)), None)
@@ -144,7 +147,7 @@ def test_a_chain_gives_what_the_model_has(tmp_path: Path, seed: int) -> None:
 
 
 def of_all(shards: list[Any], ask: Callable[[Any, Callable[[Any], Any]], Any]) -> Any:
-    """What a call that adds up over all ranks gives, asked here of one after another."""
+    """Returns the result of a call that sums over all ranks. Calls one rank after another."""
     words: list[list[int]] = []
 
     def note(own: list[int]) -> list[int]:
@@ -154,7 +157,7 @@ def of_all(shards: list[Any], ask: Callable[[Any, Callable[[Any], Any]], Any]) -
     for shard in shards[1:]:
         try:
             ask(shard, note)
-        except shardwise.errors.NotExact:  # of this rank alone
+        except shardwise.errors.NotExact:  # this rank alone has not delivered everything
             pass
     add = lambda own: [sum(column) for column in zip(own, *words, strict=True)]  # noqa: E731
     return ask(shards[0], add)
@@ -194,7 +197,7 @@ def test_passes_on_changing_numbers_of_workers_give_each_sample_once_an_epoch(
             counts = []
             for shard, sampler in zip(shards, samplers, strict=True):
                 if pick.random() < 0.3:
-                    next(iter(shard.iter_batches(batch_size=size)), None)  # and is left
+                    next(iter(shard.iter_batches(batch_size=size)), None)  # abandoned
                 if pick.random() < 0.2:
                     data.take(1)
                 passed = iter(shard.iter_batches(batch_size=size))
@@ -208,7 +211,7 @@ def test_passes_on_changing_numbers_of_workers_give_each_sample_once_an_epoch(
             if stop is not None:
                 stops += 1
                 state = of_all(shards, lambda shard, add: shard.state_dict(add))
-                if stop == whole:  # nothing is left: it stands where the next epoch begins
+                if stop == whole:  # nothing is left: the state is the beginning of the next epoch
                     assert sorted(seen[epoch]) == list(range(len(view)))
                     epoch += 1
                 break

@@ -1,4 +1,5 @@
-"""What changed after shardwise.ray.read() made its tasks: what was planned, or an error by name."""
+"""Changes after shardwise.ray.read() has made its tasks: the tasks deliver the planned rows, or an
+error that names the change."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ TIME = 1_700_000_000
 
 
 def make_shard(path: Path, version: int, length: int | None = None) -> None:
-    """Of the same size whatever the version, and of the same headers; another time for each."""
+    """Writes a shard. Each version has the same size and headers, but another modification time."""
     shard = int(path.name[:6])
     samples = []
     for i in range(LENGTHS[shard] if length is None else length):
@@ -51,7 +52,7 @@ def make_shard(path: Path, version: int, length: int | None = None) -> None:
 
 @pytest.fixture
 def planned(tmp_path: Path) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
-    """An index that a test may spoil, and its rows."""
+    """An index that a test may damage, and its rows."""
     (tmp_path / "shards").mkdir()
     for shard in range(len(LENGTHS)):
         make_shard(tmp_path / f"shards/{shard:06}.tar", 0)
@@ -60,24 +61,24 @@ def planned(tmp_path: Path) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
 
 
 def in_other_processes(folder: Path) -> dict[str, Any]:
-    """Options of tasks for which Ray starts workers of their own: these have nothing open."""
+    """Returns options of tasks for which Ray starts new workers, which have no shard open."""
     return {"runtime_env": {"env_vars": {"SHARDWISE_TEST": str(folder)}}}
 
 
 def replaced(shard: Path) -> None:
-    """As an upload does it: another file of that name."""
+    """Replaces the shard like an upload: by another file of the same name."""
     make_shard(shard.with_name("000001.new"), 1)
     os.rename(shard.with_name("000001.new"), shard)
 
 
 def replaced_by_a_copy(shard: Path) -> None:
-    """The same bytes, which says nobody."""
+    """Replaces the shard by a copy with the same bytes and another modification time."""
     shutil.copy(shard, shard.with_name("new"))
     os.rename(shard.with_name("new"), shard)
 
 
 def edited(shard: Path) -> None:
-    """A byte of a sample, in place: neither size nor a header tells of it."""
+    """Overwrites a byte of a sample. Size and headers stay the same."""
     with open(shard, "r+b") as file:
         file.seek(512)
         file.write(b"X")
@@ -117,7 +118,7 @@ def test_a_shard_that_changed_after_the_plan_is_named_by_every_task(
     for data in (whole, parts):
         with pytest.raises(errors.StaleIndex, match=NAMED + text):
             data.take_all()
-    # What does not lie in that shard is as it was.
+    # Rows from other shards are unchanged.
     there = {row["__key__"]: row["bin"] for row in others.take_all()}
     assert there == {row["__key__"]: row["bin"] for row in rows if row["__key__"][0] != "1"}
 
@@ -128,14 +129,14 @@ def test_a_task_of_a_worker_that_has_the_shard_open_gives_what_was_planned_or_na
 ) -> None:
     index, rows = planned
     data = sr.read(index, columns=COLUMNS, override_num_blocks=3)
-    assert data.take_all() == rows  # the workers have read all of it
+    assert data.take_all() == rows  # the workers have read everything
     change(index.parent / "shards/000001.tar")
     given: Any = None
     try:
         given = data.take_all()
     except errors.StaleIndex as error:
         assert re.search(NAMED + "the shard('s file)? .*000001.tar'.*; ", str(error))
-    if change in (edited, cut, longer):  # of the very file that is open
+    if change in (edited, cut, longer):  # these changed the open file itself
         assert given is None
     assert given in (None, rows)
 
@@ -156,7 +157,7 @@ def test_a_shard_that_changed_behind_a_server_is_named_and_what_a_cache_has_is_a
         with pytest.raises(errors.StaleIndex, match=NAMED + ".*/000001.tar.*run shardwise.update"):
             fetched.take_all()
         assert kept.take_all() == rows
-        # In a worker that has nothing open, too.
+        # Also test it in a worker that has no shard open.
         options["ray_remote_args"] = in_other_processes(tmp_path / "others")
         assert sr.read(index, cache=full, **options).take_all() == rows
 
@@ -183,7 +184,7 @@ AGAIN = r"the index at this path was built again since .*read\(\) was called: .*
 def test_an_index_that_was_built_again_and_has_the_same_fingerprint_is_named(
     planned: tuple[Path, list[dict[str, Any]]], is_edited: bool
 ) -> None:
-    """Of a shard whose headers stayed, or with a column of another meaning."""
+    """The new index is of a shard with the same headers, or has a column with another meaning."""
     index, rows = planned
     before = shardwise.open(index)
     others = in_other_processes(index.parent)
@@ -222,7 +223,7 @@ def test_an_index_that_was_touched_only_or_moved_to_other_times_is_taken_with_ac
     index, rows = planned
     options: Any = {"columns": COLUMNS, "ray_remote_args": in_other_processes(index.parent)}
     data = sr.read(index, accept_times=True, **options)
-    shutil.copytree(index.parent / "shards", index.parent / "copies")  # with new times
+    shutil.copytree(index.parent / "shards", index.parent / "copies")  # with new modification times
     shutil.rmtree(index.parent / "shards")
     os.rename(index.parent / "copies", index.parent / "shards")
     assert data.take_all() == rows

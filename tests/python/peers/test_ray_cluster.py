@@ -1,4 +1,4 @@
-"""shardwise.ray on two nodes, of which one goes: the same rows."""
+"""shardwise.ray on two nodes, one of which is removed: the rows stay the same."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ HEAD = {"num_cpus": 1, "include_dashboard": False}
 
 @contextmanager
 def two_nodes(folder: Path, first: Any, second: Any) -> Iterator[None]:
-    """A cluster, whose second node goes when somebody opens the file "started" to write; the file
-    "never" lets whoever opens it wait until then, and "gone" is there just before. Processes of the
-    nodes work in the folders "first" and "second"."""
+    """A cluster whose second node is removed when a task opens the pipe "started" for writing.
+    Opening the pipe "never" blocks until the node is removed; the file "gone" exists shortly
+    before. The nodes' processes run in the folders "first" and "second"."""
     cluster = Cluster()
     nodes = []
     for name, options in (("first", first), ("second", second | {"labels": {"goes": "yes"}})):
@@ -64,7 +64,7 @@ def two_nodes(folder: Path, first: Any, second: Any) -> Iterator[None]:
         ray.init(address=cluster.address, log_to_driver=False, logging_level="ERROR")
         context = ray.data.DataContext.get_current()
         context.enable_progress_bars = False
-        context.target_max_block_size = 1 << 20  # both nodes read: their object stores are small
+        context.target_max_block_size = 1 << 20  # small, so that both nodes read
         yield
     finally:
         shut_down()
@@ -75,10 +75,10 @@ def test_a_node_that_goes_while_it_reads_changes_no_row(tmp_path: Path) -> None:
     train = make_index(tmp_path)
     gone = tmp_path / "gone"
 
-    def wait_on_the_node_that_goes(batch: Any) -> Any:  # runs in the task that reads
+    def wait_on_the_node_that_goes(batch: Any) -> Any:  # Ray runs this in the task that reads
         if "goes" in ray.get_runtime_context().get_node_labels() and not gone.exists():
-            open(tmp_path / "started", "w").close()  # as soon as somebody reads there
-            open(tmp_path / "never").close()  # until the node is gone
+            open(tmp_path / "started", "w").close()  # removes the node
+            open(tmp_path / "never").close()  # blocks until the node is removed
         return batch
 
     with two_nodes(tmp_path, HEAD, {"num_cpus": 1}):
@@ -122,7 +122,7 @@ def test_on_two_nodes_consumers_and_ranks_get_what_the_sampler_says(tmp_path: Pa
         assert shardwise.verify(tmp_path / "new.idx", full=True) == []
         again = sr.read(tmp_path / "new.idx", columns=["cls"]).take_all()
         assert [row["cls"] for row in again] == list(Sampler(ds, SHUFFLED))
-        fit(three_epochs, train, tmp_path, 2, resources={"CPU": 0, "trainer": 1})  # one a node
+        fit(three_epochs, train, tmp_path, 2, resources={"CPU": 0, "trainer": 1})  # one per node
     require_order(train, tmp_path, 2)
     assert sorted(path.name for path in tmp_path.glob("read-on-*")) == [
         "read-on-False",
@@ -151,7 +151,7 @@ def test_ray_goes_on_with_fewer_workers_after_a_node_went(tmp_path: Path) -> Non
 
 
 class Guarded(FileHandler):
-    """Gives files to whoever says the word, and notes which."""
+    """Serves files to clients that send the password, and records which files."""
 
     given: list[str] = []
 
@@ -179,12 +179,12 @@ def test_each_node_fetches_a_shard_once_also_for_a_worker_that_is_killed(
     killed, both = tmp_path / "killed", tmp_path / "both"
     os.mkfifo(both)
 
-    def meet_and_end(batch: Any) -> Any:  # runs in the task that reads
+    def meet_and_end(batch: Any) -> Any:  # Ray runs this in the task that reads
         is_second = "goes" in ray.get_runtime_context().get_node_labels()
         met = tmp_path / ("second-met" if is_second else "first-met")
         if not met.exists():
             met.touch()
-            open(both, "w" if is_second else "r").close()  # until the other node reads, too
+            open(both, "w" if is_second else "r").close()  # blocks until the other node reads, too
         if not is_second and not killed.exists():
             killed.touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -193,13 +193,13 @@ def test_each_node_fetches_a_shard_once_also_for_a_worker_that_is_killed(
     site = FileServer(tmp_path / "shards", Guarded)
     with site, two_nodes(tmp_path, HEAD, {"num_cpus": 1}):
         cache = shardwise.ShardCache(
-            "/proc/self/cwd/cache",  # of each node, and of this process
+            "/proc/self/cwd/cache",  # relative to each node's folder, and to this process's
             http_headers=["Authorization: Bearer sesame"],
             url_base={old: site.url},
         )
         shardwise.index(index, old + "/train-{000000..000003}.tar", cache=cache, threads=0)
         Guarded.given.clear()
-        for epoch in range(2):  # the second one is read from the caches
+        for epoch in range(2):  # the second epoch is read from the caches
             options: Any = {"epoch": epoch, "override_num_blocks": 12, "cache": cache}
             data = sr.read(index, order=SHUFFLED, **options)
             sampler = Sampler(shardwise.open(index, cache=cache), SHUFFLED)

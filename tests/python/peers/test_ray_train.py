@@ -1,4 +1,5 @@
-"""ExactDataConfig under TorchTrainer: each rank its own samples, also after a worker was killed."""
+"""ExactDataConfig under TorchTrainer: each rank gets its own samples, also after a worker was
+killed."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ def test_what_is_not_read_by_shardwise_is_refused() -> None:
 def test_what_each_rank_would_do_with_its_own_samples_alone_is_refused(train: Path) -> None:
     data = sr.read(train, order=SHUFFLED, columns=COLUMNS)
     for name, made in {
-        "Limit": data.limit(10).map(lambda row: row),  # of each rank, and so more than 10
+        "Limit": data.limit(10).map(lambda row: row),  # 10 per rank: more in total
         "RandomShuffle": data.random_shuffle(),
         "Sort": data.sort("cls"),
         "Repartition": data.repartition(3),
@@ -117,7 +118,7 @@ def test_a_pass_that_was_left_begins_again_and_a_token_stands_where_it_was(train
     next(older)
     newer = iter(alone.iter_batches(batch_size=10))
     next(newer)
-    next(older)  # of a pass that was left
+    next(older)  # continues an abandoned pass
     assert alone.token() == alone.token(1)
     alone.set_epoch(5)
     assert next(iter(alone.iter_rows()))["__index__"] == alone.sampler[0]
@@ -132,7 +133,7 @@ def test_a_pass_that_was_left_begins_again_and_a_token_stands_where_it_was(train
 def test_there_may_be_more_workers_than_samples(train: Path, where: str, workers: int) -> None:
     data = sr.read(train, where=where, order=SHUFFLED, columns=["__index__"])
     given = sr.ExactDataConfig(even=False).configure({"a": data, "b": data}, workers)
-    for name in ("a", "b"):  # one dataset twice: each by itself
+    for name in ("a", "b"):  # the same dataset twice; each counts by itself
         shards = [one[name] for one in given]
         for epoch in range(3):
             seen = [row["__index__"] for shard in shards for row in shard.iter_rows()]
@@ -184,7 +185,7 @@ def test_tasks_of_a_rank_may_be_kept_on_its_node(train: Path) -> None:
     config = sr.ExactDataConfig(local=True)
     try:
         shard = config.configure({"train": data}, 1, None, [node])[0]["train"]
-    except errors.Unsupported as error:  # of older versions
+    except errors.Unsupported as error:  # older versions of Ray
         assert str(error) == "local=True needs Ray 2.60 or newer"
         return
     assert [row["__index__"] for row in shard.iter_rows()] == list(

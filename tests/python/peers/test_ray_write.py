@@ -1,4 +1,5 @@
-"""shardwise.ray.write() and index(): shards in order, nothing twice, one index of many parts."""
+"""shardwise.ray.write() and index(): shards in order, no sample twice, one index from many
+parts."""
 
 from __future__ import annotations
 
@@ -86,7 +87,7 @@ def test_the_index_of_a_write_is_as_it_was_asked_for(
     assert shardwise.verify(index, full=True) == []
     shard = Path(shardwise.open(index).shards[0].path)
     content = bytearray(shard.read_bytes())
-    content[512] ^= 1  # of the first field
+    content[512] ^= 1  # a byte of the first field
     shard.write_bytes(content)
     assert len(shardwise.verify(index, full=True)) > 0
     with pytest.raises(errors.InvalidArgument, match="hashes are kept by an index, and none is"):
@@ -125,11 +126,11 @@ def block(first: int, count: int = 10) -> Any:
 
 
 def write_here(directory: Path, rows_lost: int = 0) -> None:
-    """What write() does without a Ray: 20 rows by two tasks, of which one is done twice."""
+    """Does the same as write(), without Ray: two tasks write 20 rows, and one task runs twice."""
     with writing._staging(str(directory)) as staging:
         sink = writing.ShardSink(staging, None, 4, 1 << 20)
         second = sink.write([block(10)], Task(1))
-        sink.write([block(0)], Task(0))  # of a worker that died before it could say so
+        sink.write([block(0)], Task(0))  # by a worker that died before it returned
         sink.on_write_complete(Result(second, sink.write([block(0)], Task(0))))
         if rows_lost:
             write_shard(Path(second.paths[0]), [("a", {"cls": b"1"})])
@@ -164,7 +165,7 @@ def test_a_write_that_fails_at_any_step_leaves_nothing_and_can_be_done_again(
     for where, name in ((os, "rename"), (Parts, "build"), (Parts, "merge")):
         monkeypatch.setattr(where, name, stepping(getattr(where, name)))
     new = tmp_path / "new"
-    for step in range(8):  # 6 names, the parts, the index
+    for step in range(8):  # 6 renames, building a part, merging
         left = step
         with pytest.raises(OSError, match="the disk is full"):
             write_here(new)
@@ -365,7 +366,7 @@ def test_parts_make_the_index_of_a_single_build(
 
 
 class KillingHandler(FileHandler):
-    """A server whose first answer to a task that indexes is the task's end."""
+    """A server that answers the first request by killing the indexing task."""
 
     killed: list[int] = []
 
@@ -375,7 +376,7 @@ class KillingHandler(FileHandler):
                 continue
             try:
                 title = (process / "cmdline").read_bytes()
-            except OSError:  # it ended meanwhile
+            except OSError:  # the task has just ended
                 continue
             if title.startswith(b"ray::_build_part"):
                 self.killed.append(int(process.name))

@@ -57,7 +57,7 @@ def test_a_sampler_has_the_options_of_its_order(kind: str, made: Any) -> None:
         if name not in ("data", "ranks")
     }
     assert given == {name: options[name] for name in given}
-    if kind in ("chunked", "sharded"):  # of the others some options have no use
+    if kind in ("chunked", "sharded"):  # some options are of no use for the other orders
         assert set(given) == set(options)
     kinds_own = set(options) - set(shardwise.Order("sequential").options)
     assert kinds_own <= set(given)
@@ -116,7 +116,7 @@ def test_what_is_wrong_is_said_at_once(train: shardwise.Dataset) -> None:
     with pytest.raises(InvalidArgument):
         st.DistributedChunkedSampler(train, rank=2, world_size=2)
     with pytest.raises(InvalidArgument, match="shards"):
-        st.ShardedSampler(2001)  # a number has no shards
+        st.ShardedSampler(2001)  # a number of samples has no shards
     with pytest.raises(InvalidArgument, match="no epoch -1: epochs are numbered from 0"):
         st.SequentialSampler(train).set_epoch(-1)
 
@@ -139,9 +139,9 @@ def test_passes_that_are_meant_give_no_warning(train: shardwise.Dataset) -> None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         sampler = st.DistributedChunkedSampler(train, rank=0, world_size=1)
-        list(itertools.islice(sampler, 5))  # not to its end
+        list(itertools.islice(sampler, 5))  # an incomplete pass
         list(sampler)
-        sampler.set_epoch(0)  # asked for
+        sampler.set_epoch(0)  # repeats the epoch on request
         list(sampler)
         evaluation = st.SequentialSampler(train, rank=0, world_size=1)
         assert list(evaluation) == list(evaluation)
@@ -188,7 +188,7 @@ def test_the_ranks_come_from_the_environment(
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "4")
     assert (len(sampler), sampler.rank, next(iter(sampler))) == (500, 2, 2)
-    assert (len(given), given.rank) == (2001, 0)  # rank=0 is 0
+    assert (len(given), given.rank) == (2001, 0)  # rank=0 is not taken for a missing rank
     assert st.SequentialSampler(train, rank=0).rank == 0
     monkeypatch.delenv("RANK")
     with pytest.raises(Distributed, match="variables of torchrun are set, but not RANK"):
@@ -292,16 +292,16 @@ def test_reading_ahead_to_the_end_keeps_the_place_of_a_token(
     how: Any = {"batch_sampler": batches} if in_batches else {"sampler": sampler, "batch_size": 20}
     loader: Any = DataLoader(train, num_workers=workers, **how)  # type: ignore[arg-type]
     expected = list(sampler)
-    sampler.resume(batches.token(97))  # 4 batches are left: workers are asked for all of them
+    sampler.resume(batches.token(97))  # 4 batches are left; the workers prefetch all of them
     ahead = iter(loader)
-    sampler.set_epoch(sampler.epoch)  # as Lightning does behind iter()
+    sampler.set_epoch(sampler.epoch)  # as Lightning does after iter()
     assert next(ahead)["__index__"].tolist() == expected[1940:1960]
     rest = st.ChunkedSampler(train, seed=3, rank=0, world_size=1)
     rest.resume(batches.token(1))
     assert list(rest) == expected[1960:]
-    sampler.set_epoch(sampler.epoch)  # the pass above was a look alone
+    sampler.set_epoch(sampler.epoch)  # the iterator above only peeked
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # with workers it looks like a second pass
+        warnings.simplefilter("ignore")  # with workers, this looks like a second pass
         assert sum((b["__index__"].tolist() for b in loader), []) == expected[1940:]
 
 
@@ -328,7 +328,7 @@ def test_a_mixture_is_drawn_from_by_its_weights(train: shardwise.Dataset) -> Non
 
 
 class Around:
-    """A data set of the user's own around another."""
+    """A user's data set that wraps another one."""
 
     def __init__(self, data: Any) -> None:
         self.data = data
@@ -374,7 +374,7 @@ def test_tokens_that_cannot_be_are_errors(train: shardwise.Dataset) -> None:
     other = st.ShardedSampler(train, seed=1)
     with pytest.raises(Mismatch, match="seed 0 there, 1 here"):
         other.resume(sampler.token(3, batch_size=8))
-    assert list(other) == list(st.ShardedSampler(train, seed=1))  # as it was
+    assert list(other) == list(st.ShardedSampler(train, seed=1))  # unchanged by the refused token
 
 
 def test_a_state_that_would_make_torchs_batches_uneven_is_an_error(
@@ -389,7 +389,7 @@ def test_a_state_that_would_make_torchs_batches_uneven_is_an_error(
     loader, _ = batches(6)
     it = iter(loader)
     next(it)
-    state = loader.state_dict()  # of 27 and 26 samples 21 and 20 are left
+    state = loader.state_dict()  # left: 21 of 27 samples, and 20 of 26
     for size, options, is_even in ((7, {}, True), (5, {}, False), (5, {"allow_uneven": True}, True)):
         again, _ = batches(size, **options)
         again.load_state_dict(state)
@@ -439,7 +439,7 @@ def test_samplers_pickle(train: shardwise.Dataset) -> None:
 
 
 class Numbers:
-    """A dataset of a user's own: gives the sample's number, as its bytes tell it."""
+    """A user's data set: item i is the number in sample i's bytes."""
 
     def __init__(self, ds: shardwise.Dataset) -> None:
         self.ds = ds
@@ -498,8 +498,8 @@ def test_samples_are_collated(train: shardwise.Dataset, start: str | None) -> No
     assert third["__index__"].tolist() == [2000]
 
 
-# Batches of samples in a process in which nobody imported shardwise.torch. bin and img have as many
-# bytes in each sample, so torch's rule for mappings would go through them byte by byte.
+# Batches of samples in a process that did not import shardwise.torch. bin and img have the same
+# number of bytes in each sample, so torch's rule for mappings would collate them byte by byte.
 COLLATED = """
 import pathlib, sys
 import torch
@@ -540,7 +540,7 @@ def test_samples_are_collated_whoever_imported_what(tmp_path: Path) -> None:
     ]
     write_shard(tmp_path / "a.tar", [*samples[:3], ("3", {"bin": bytes([3] * 4), "cls": b"3"})])
     shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar", threads=0)
-    (tmp_path / "script.py").write_text(COLLATED)  # a file, which spawned workers import
+    (tmp_path / "script.py").write_text(COLLATED)  # a file, so that spawned workers can import it
     done = subprocess.run(
         [sys.executable, tmp_path / "script.py", tmp_path / "a.idx"],
         capture_output=True,
@@ -553,7 +553,7 @@ def test_samples_are_collated_whoever_imported_what(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batched", [False, True, None])
 @pytest.mark.parametrize("kind", ["DataLoader", "StatefulDataLoader"])
 @pytest.mark.filterwarnings("ignore:using in_order=False", "ignore:.set_vital")
-@pytest.mark.filterwarnings("ignore:Exception ignored")  # torch's, of an iterator that is not whole
+@pytest.mark.filterwarnings("ignore:Exception ignored")  # torch's, for incomplete iterators
 def test_batches_out_of_order_are_refused(
     train: shardwise.Dataset, kind: str, batched: bool | None
 ) -> None:
@@ -564,7 +564,7 @@ def test_batches_out_of_order_are_refused(
     given: dict[str, Any] = {"batch_size": 64, "sampler": sampler}
     if batched:
         given = {"batch_sampler": st.BatchSampler(sampler, 64)}
-    if batched is None:  # the sampler without torch
+    if batched is None:  # the sampler, which does not need torch
         given["sampler"] = shardwise.Sampler(train, shardwise.Order("sequential"))
 
     def first(**options: Any) -> Any:
@@ -680,7 +680,7 @@ def test_a_stateful_data_loader_goes_on_exactly(
     loader.load_state_dict(state)
     delivered += torch.cat(list(loader)).tolist()
     assert delivered == list(sampler.core)
-    later.set_epoch(4)  # and the next epoch is whole
+    later.set_epoch(4)  # the next epoch is complete
     assert torch.cat(list(loader)).tolist() == list(later.core)
 
 

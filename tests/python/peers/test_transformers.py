@@ -1,4 +1,4 @@
-"""The Trainer of transformers: each sample exactly once, also when it goes on within an epoch."""
+"""The Trainer of transformers: each sample exactly once, also after resuming within an epoch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def train_on(ranks: int, **options: Any) -> str:
 
 def test_a_sampler_goes_on_where_the_trainer_stood(train: Path, tmp_path: Path) -> None:
     first, rest = tmp_path / "first", tmp_path / "rest"
-    options = {"index": train, "loader": "sampler", "batch_size": 32}  # 63 steps an epoch
+    options = {"index": train, "loader": "sampler", "batch_size": 32}  # 63 steps per epoch
     assert train_on(1, out=first, stop_after=100, **options) == ""
     assert train_on(1, out=rest, resume=first / "checkpoint-100", **options) == ""
     prove_exact(train, 2, first, rest)

@@ -1,5 +1,6 @@
-"""Programs of webdataset's users, with its import and with shardwise.webdataset in its place: the same
-samples in each pass. They make the calls that webdataset's README, examples and questions show."""
+"""Programs of webdataset's users, with the original package and with shardwise.webdataset: both
+give the same samples in each pass. The calls are those of webdataset's README, examples and
+issues."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 try:
     PEER: Any = importlib.import_module("webdataset")
-    PEER.WebDataset  # the folder of tests of that name has none
+    PEER.WebDataset  # a test folder named webdataset is importable, but has no WebDataset
 except (ImportError, AttributeError):
     PEER = None
 
@@ -70,7 +71,7 @@ def url(tmp_path: Path) -> str:
     return str(tmp_path / "train-{000000..000003}.tar")
 
 
-# Each sets `seen`, the numbers of the samples of a pass; `wds` is either package.
+# Each program sets `seen` to the sample numbers of a pass. `wds` is either package.
 PROGRAMS = {
     "fluid": """
         dataset = wds.WebDataset(url, shardshuffle=False).shuffle(10).decode("pil")
@@ -266,7 +267,7 @@ def test_a_program_sees_the_same_samples_with_either_import(
 
 
 def launch(program: str, arguments: list[str], world_size: int) -> list[str]:
-    """What the ranks print that torchrun would start."""
+    """Runs the ranks that torchrun would start. Returns their output."""
     script = Path("program.py")
     script.write_text(textwrap.dedent(program))
     port = str(random.randrange(20_000, 40_000))

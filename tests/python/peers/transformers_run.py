@@ -1,7 +1,6 @@
-"""Trains a little with the Trainer of transformers, and notes which samples every rank was given.
+"""Trains briefly with the Trainer of transformers, and records which samples each rank got.
 
-torchrun ... transformers_run.py '{"index": ..., "out": ..., ...}'
-"""
+torchrun ... transformers_run.py '{"index": ..., "out": ..., ...}' """
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""install() and python -m shardwise.webdataset: programs that import webdataset, unchanged."""
+"""install() and python -m shardwise.webdataset: unchanged programs that import webdataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes of pipelines: each sample once over all ranks and workers, and states within them."""
+"""Passes of pipelines: each sample once over all ranks and workers, and states within a pass."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_loader_that_batches_gives_each_sample_once(url: str) -> None:
     dataset = wds.WebDataset(url, shardshuffle=False).decode().to_tuple("__key__", "cls")
     batches = wds.WebLoader(dataset, batch_size=7, num_workers=2)
     seen = [k for keys, _ in batches for k in numbers(keys)]
-    assert seen == list(range(NUM_SAMPLES))  # in the order of the shards: none is shuffled
+    assert seen == list(range(NUM_SAMPLES))  # in shard order, as there is no shuffle
 
 
 def test_without_splitters_each_rank_and_worker_has_all(url: str) -> None:
@@ -160,8 +160,8 @@ def test_more_workers_than_samples_are_no_error(tmp_path: Path, url: str) -> Non
 
 
 class Run:
-    """A run that stops now and then, and goes on with other ranks and workers; beside it the model:
-    the samples that each pass has still to give."""
+    """A run that sometimes stops, and continues with other ranks and workers. The model has the
+    samples that are left in each pass."""
 
     def __init__(self, url: str, dice: random.Random, drops: bool) -> None:
         self.url, self.dice, self.drops = url, dice, drops
@@ -170,7 +170,7 @@ class Run:
         self.states: list[dict[str, Any]] = []
 
     def goes_on(self) -> None:
-        """Starts again on some ranks and workers, and takes some batches; perhaps to the end."""
+        """Continues with some numbers of ranks and workers. Takes some batches, perhaps all."""
         world_size = self.dice.choice([1, 2, 3])
         workers = self.dice.choice([0, 0, 1, 2])
         batch_size = self.dice.choice([5, 16])

@@ -1,4 +1,4 @@
-"""Stages, decoders, writers and lists of shards, each by itself."""
+"""Stages, decoders, writers and lists of shards, each tested by itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of shardwise.webdataset share."""
+"""Shared by the tests of shardwise.webdataset."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NUM_SAMPLES = sum(LENGTHS)
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Indexes and caches in a folder of the test's own."""
+    """Puts indexes and caches into the test's own folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
@@ -34,7 +34,7 @@ def url(tmp_path: Path) -> str:
 
 @contextmanager
 def rank_of(rank: int, world_size: int) -> Iterator[None]:
-    """This process is a rank of several, as a launcher says it."""
+    """Makes this process a rank of several, by a launcher's variables."""
     kept = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE")}
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world_size))
     try:

@@ -1,4 +1,4 @@
-"""ShardListDataset: what is in a sample, what a list may be, and what is refused."""
+"""ShardListDataset: the content of samples, the valid lists, and refused lists."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_counts_are_believed_if_asked_for(
     assert [number_of(dataset[i]) for i in (0, 2, 3, 7, 9)] == [0, 2, 7, 11, 12]
     with pytest.raises(Mismatch, match=r"sample 5 of .*train-001.tar', which has 5") as raised:
         dataset[8]
-    assert not isinstance(raised.value, IndexError)  # which would end a loop in silence
+    assert not isinstance(raised.value, IndexError)  # an IndexError would silently end a loop
     monkeypatch.setenv("SHARDWISE_WIDS_CLAIMS", "believe")
     assert len(raw(shards)) == 18
     with pytest.raises(InvalidArgument, match="'check' or 'believe'"):
@@ -343,7 +343,7 @@ def test_remote_shards_are_fetched_once_into_the_cache(
     assert [number_of(sample) for sample in dataset] == list(range(7))
     assert dataset[6]["__shard__"] == served.url + "/train-001.tar"
     assert list((folder / "shardwise").iterdir())
-    if where != "localname":  # a lambda cannot be pickled
+    if where != "localname":  # a lambda is not picklable
         assert number_of(pickle.loads(pickle.dumps(dataset))[6]) == 6
     served.asked.clear()
     assert [number_of(sample) for sample in dataset] == list(range(7))
@@ -376,7 +376,7 @@ def test_the_cache_keeps_to_its_bytes(served: FileServer, tmp_path: Path) -> Non
         kept = (tmp_path / "cache" / "shardwise").rglob("*")
         return sum(path.stat().st_size >= size for path in kept)
 
-    assert used(cache_size=1) == 0  # fetched each time
+    assert used(cache_size=1) == 0  # each access fetches the shard
     assert used(cache_size=size + size // 2) == 1
     assert used(cache_size=1, keep=True) == 3
 
@@ -485,13 +485,14 @@ def test_samples_leave_nothing_behind(shards: list[Any]) -> None:
     assert all(b - a < 500 for a, b in zip(before, after))
     packed = weakref.ref(dataset)
     del dataset
-    assert packed() is None  # at once: nothing of it is in a cycle
+    assert packed() is None  # freed at once, as it is in no reference cycle
 
 
 def test_the_folder_that_is_used_if_none_is_named_is_this_users_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its name is known to all: whoever made it first chose what was read for a URL."""
+    """The folder's name is predictable. If another user made it first, that user could choose the
+    content that is read for a URL."""
     from shardwise.wids.shards import DefaultLocalname
 
     monkeypatch.delenv("WIDS_CACHE", raising=False)
@@ -517,8 +518,8 @@ def test_the_folder_that_is_used_if_none_is_named_is_this_users_alone(
 
 
 def test_a_list_of_another_user_is_not_believed(served: FileServer, tmp_path: Path) -> None:
-    """The list by which remote shards are opened lies beside their cache, where others may have
-    been before."""
+    """The list by which remote shards are opened is stored beside their cache, where other users
+    may have written before."""
     written = write_shards(tmp_path / "served", [4, 3, 4])
     remote = [{**s, "url": f"{served.url}/{os.path.basename(s['url'])}"} for s in written]
     folder = tmp_path / "shared"
@@ -529,7 +530,7 @@ def test_a_list_of_another_user_is_not_believed(served: FileServer, tmp_path: Pa
     (kept,) = lists.iterdir()
     whole = kept.read_text()
     swapped = whole.replace("-000", "-x").replace("-002", "-000").replace("-x", "-002")
-    for damaged in ("", swapped, "\xff"):  # as power loss or a stray program leaves it
+    for damaged in ("", swapped, "\xff"):  # as after a power loss, or a write by another program
         kept.write_text(damaged, encoding="latin-1")
         dataset = ShardListDataset(remote, cache_dir=folder, transformations=[])
         assert dataset[0][".cls"].read() == b"0"

@@ -1,4 +1,4 @@
-"""Decoding of fields: what each ending gives, and what is refused."""
+"""Decoding of fields: the result for each extension, and refused fields."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_tensors_are_decoded_if_allowed() -> None:
 
 
 def test_gz_is_decompressed_with_and_without_its_ending() -> None:
-    data = gzip.compress(b"a") + gzip.compress(b"b")  # two members, as gzip(1) reads them
+    data = gzip.compress(b"a") + gzip.compress(b"b")  # two members, as gzip(1) accepts
     taken_off = decode_all_gz({".txt.gz": io.BytesIO(data), "__key__": "k"})
     assert list(taken_off) == ["__key__", ".txt"] and taken_off[".txt"].read() == b"ab"
     kept = default_decoder({".txt.gz": io.BytesIO(data)}, format="numpy") if _numpy() else None

@@ -25,7 +25,7 @@ from wids_support import own_folders, served, shards, write_shards  # noqa: F401
 
 @pytest.fixture
 def made(tmp_path: Path, shards: list[dict[str, Any]]) -> Path:
-    """A descriptor that widsindex made, beside the shards."""
+    """A descriptor made by widsindex, beside the shards."""
     path = tmp_path / "shards" / "x.json"
     pattern = str(tmp_path / "shards" / "train-{000..002}.tar")
     assert main(["create", pattern, "-o", str(path), "-n", "mine"]) == 0

@@ -1,4 +1,4 @@
-"""install() and python -m shardwise.wids: programs that import wids, unchanged."""
+"""install() and python -m shardwise.wids: unchanged programs that import wids."""
 
 from __future__ import annotations
 

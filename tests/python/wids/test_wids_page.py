@@ -1,4 +1,4 @@
-"""The Python in docs/python-wids.md runs."""
+"""Runs the Python code in docs/python-wids.md."""
 
 from __future__ import annotations
 

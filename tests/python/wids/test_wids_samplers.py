@@ -1,4 +1,4 @@
-"""The samplers of shardwise.wids: the order of wids, and what they do better."""
+"""The samplers of shardwise.wids: the order of wids, and improvements over wids."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from wids_support import own_folders, shards  # noqa: F401
 
 
 def in_python(ranges: list[tuple[int, int]], seed: Any, epoch: int, chunks: bool) -> list[int]:
-    """The order as docs/formats/wids-order.md has it, in plain Python."""
+    """Returns the order that docs/formats/wids-order.md specifies, in plain Python."""
     rng = random.Random(seed + 1289738273 * epoch)
     places = list(range(len(ranges)))
     if chunks:
@@ -120,7 +120,7 @@ def test_a_shard_list_sampler_keeps_shards_together(shards: list[dict[str, Any]]
     assert sampler.ranges == [(0, 7), (7, 12), (12, 21)]
     assert len(sampler) == 21
     first, second = list(sampler), list(sampler)
-    assert sorted(first[:7]) == list(range(7))  # of epoch 0 the shards come as they lie
+    assert sorted(first[:7]) == list(range(7))  # in epoch 0 the shards are in the order of the list
     assert sorted(second) == list(range(21)) and first != second
     assert ShardedSampler is ShardListSampler
 

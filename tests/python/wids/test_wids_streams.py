@@ -1,4 +1,4 @@
-"""Streams of large fields: io.BytesIO in all but when they are copied."""
+"""Streams of large fields: like io.BytesIO, but they copy the bytes later."""
 
 from __future__ import annotations
 

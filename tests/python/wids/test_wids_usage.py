@@ -1,4 +1,4 @@
-"""What programs do with wids: patterns seen in public code, written anew."""
+"""How programs use wids: patterns from public code, rewritten."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from wids_support import own_folders, shards, write_descriptor, write_tar  # noq
 
 
 class Captions(wids.ShardListDataset[tuple[bytes, int]]):
-    """A subclass that passes its keyword arguments on, and gives something else."""
+    """A subclass that forwards its keyword arguments, and returns other items."""
 
     def __init__(self, scale: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -41,14 +41,14 @@ def by_shard(self: Any, index: int) -> Any:
 
 
 def test_a_subclass_that_reads_shards_itself(shards: list[Any]) -> None:
-    """__getitem__ written out, with get_shard() and the transformations."""
+    """A subclass with its own __getitem__, which calls get_shard() and the transformations."""
     kind = type("Own", (wids.ShardListDataset,), {"__getitem__": by_shard})
     sample = kind(shards)[8]
     assert sample[".cls"] == 8 and sample["__shard__"] == shards[1]["url"]
 
 
 def test_videos_are_read_from_streams(tmp_path: Path) -> None:
-    """transformations=[], and .read() of what a decoder of one's own takes."""
+    """transformations=[], and .read() for the user's own decoder."""
     path = write_tar(tmp_path / "v.tar", [("a.mp4", b"\0ftyp"), ("a.json", b'{"fps": 8}')])
     dataset: Any = wids.ShardListDataset([{"url": str(path), "nsamples": 1}], transformations=[])
     sample = dataset[0]
@@ -59,7 +59,7 @@ def test_videos_are_read_from_streams(tmp_path: Path) -> None:
 
 
 def test_the_paths_of_sidecars_are_made_of_that_of_the_shard(shards: list[Any]) -> None:
-    """"__shard__" with another ending, and files that lie beside it, remembered."""
+    """"__shard__" with another extension, and cached content of the files beside the shard."""
     sidecar = Path(shards[1]["url"].replace(".tar", "-captions.json"))
     sidecar.write_text("beside")
     read = lru_cache(maxsize=16)(lambda path: Path(path).read_text())
@@ -70,7 +70,7 @@ def test_the_paths_of_sidecars_are_made_of_that_of_the_shard(shards: list[Any]) 
 
 
 def test_attributes_are_looked_at(shards: list[Any], tmp_path: Path) -> None:
-    """What programs print, and count with."""
+    """Attributes that programs print or compute with."""
     path = write_descriptor(tmp_path / "shards" / "meta.json", shards, name="meta")
     dataset: Any = wids.ShardListDataset(str(path), lru_size=5)
     assert sum(shard["nsamples"] for shard in dataset.shards) == dataset.total_length

@@ -1,4 +1,4 @@
-"""What the tests of shardwise.wids share."""
+"""Shared by the tests of shardwise.wids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from conftest import FileServer, RangeHandler, write_tar
 
 
 def write_shards(folder: Path, lengths: list[int]) -> list[dict[str, Any]]:
-    """Shards of these lengths, whose samples are numbered through; as a list for wids."""
+    """Writes shards with these numbers of samples, numbered through. Returns them as a list for
+    wids."""
     shards, first = [], 0
     for number, length in enumerate(lengths):
         members = []
@@ -33,7 +34,7 @@ def write_descriptor(path: Path, shards: list[dict[str, Any]], **others: Any) ->
 
 @pytest.fixture(autouse=True)
 def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Indexes and cached shards of a test lie in its folder."""
+    """Puts indexes and cached shards into the test's folder."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("WIDS_CACHE", str(tmp_path / "wids-cache"))
     monkeypatch.delenv("SHARDWISE_WIDS_CLAIMS", raising=False)
@@ -48,7 +49,7 @@ def shards(tmp_path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[FileServer]:
-    """tmp_path / "served", by http."""
+    """Serves tmp_path / "served" by http."""
     (tmp_path / "served").mkdir(exist_ok=True)
     with FileServer(tmp_path / "served", RangeHandler) as server:
         yield server

@@ -1,4 +1,5 @@
-# Functions for the sessions of this folder. A session runs in the folder DIR; members of shards are made in ../m.
+# Functions for the sessions in this folder. A session runs in the folder DIR, and creates members
+# of shards in ../m.
 shardwise() { "$PROGRAM" "$@"; }
 # put NAME TEXT: makes a member.
 put() { printf "$2" > "../m/$1"; }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The distribution's LibTorch comes without this header, which c10d's reducer.hpp includes, and of
-// which it needs these names.
+// The distribution's LibTorch lacks this header. c10d's reducer.hpp includes it, and needs these
+// names.
 
 #include <functional>
 #include <memory>
