@@ -184,7 +184,7 @@ class SHARDWISE_EXPORT Dataset {
   ///
   /// The range can be iterated once. Each Sample is valid until the next step of the iterator. A
   /// copy of the Sample stays valid. The range keeps up to 1,024 of the shards that it visited
-  /// mapped, and at most a quarter of max_open_shards. Of cached shards it keeps only the last.
+  /// mapped, and at most a quarter of max_open_shards. It keeps only the last cached shard mapped.
   /// @param numbers  in [0, size()), in any order, with repetitions. They must outlive the range.
   /// Threads: one thread per range. Ranges of mapped shards share no memory that they write per
   ///   sample, so they do not slow each other down.

@@ -40,8 +40,8 @@ namespace shardwise {
 /// Times: the container's timestamps, in seconds, after its edit lists are applied. The first time
 ///   need not be 0, and frames may have equal times. If a container has only decoding times, frame
 ///   i has the i-th decoding time.
-/// Streams: if a file has several video streams, its default stream is read, else the largest. Of
-///   concatenated Matroska files only the first is read, like in FFmpeg.
+/// Streams: if a file has several video streams, its default stream is read, else the largest. If
+///   Matroska files are concatenated, only the first is read, like in FFmpeg.
 /// Pixels: uint8 RGB, [H, W, 3], equal to FFmpeg's `-pix_fmt rgb24`, with the matrix and range that
 ///   the stream states. Frames are rotated by multiples of 90 degrees or mirrored, as the container
 ///   says. Other display matrices are refused. Display orientation messages within H.264 and HEVC

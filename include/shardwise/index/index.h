@@ -29,8 +29,8 @@ ShardFinder shard_finder_of(const Index& index) noexcept;
 ///
 /// An index is a snapshot: a later build_index() on the same path does not change it.
 ///
-/// The index of a dataset that Dataset::open_lazily() opened has no files. Of each shard it has
-/// only what the descriptor states: URL, number of samples, and size (0 if not stated). Its
+/// The index of a dataset that Dataset::open_lazily() opened has no files. For each shard it has
+/// only the data of the descriptor: URL, number of samples, and size (0 if not stated). Its
 /// num_members() is 0. All functions with the error CorruptIndex, except shard(), throw
 /// Unsupported.
 ///
@@ -180,7 +180,7 @@ class SHARDWISE_EXPORT Index {
     /// share. Symbolic links below `root` are followed.
     std::string root = {};
     /// Accept local shards whose modification time differs from the index, e.g. copies. Their size,
-    /// their first 512 bytes, and up to eight members must match the index. Of these members the
+    /// their first 512 bytes, and up to eight members must match the index. For these members,
     /// sizes, names and, if the index has them, hashes are compared. A changed shard that passes
     /// these checks is not detected. `shardwise verify` compares all headers, and with --full all
     /// bytes.

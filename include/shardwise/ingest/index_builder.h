@@ -54,8 +54,8 @@ struct BuildOptions {
   std::chrono::milliseconds journal_age{1000};
 };
 
-/// What a build did, and a summary of the index that it built, even if another build has replaced
-/// that index since.
+/// The result of a build, and a summary of the index that it built, even if another build has
+/// replaced that index since.
 struct BuildReport {
   Index::Summary summary;
   std::uint64_t shards_scanned = 0;

@@ -132,7 +132,7 @@ class SHARDWISE_EXPORT Fetchers {
     std::string region = {};
     /// True puts the bucket in the path of the URL, false in the host name. If empty, the profile's
     /// addressing_style decides. If that is not set, the bucket is in the path if the endpoint is
-    /// not AWS, or if the bucket's name in the host name would not match AWS's certificate.
+    /// not AWS, or if AWS's certificate would not match a host name with this bucket.
     std::optional<bool> path_style = {};
     std::string access_key_id = {};      ///< default: AWS_ACCESS_KEY_ID
     std::string secret_access_key = {};  ///< default: AWS_SECRET_ACCESS_KEY
@@ -195,7 +195,7 @@ class SHARDWISE_EXPORT Fetchers {
     /// throws InvalidArgument.
     /// Security: every host that an https URL names receives the token, like `headers`.
     std::string bearer_token_file = {};
-    /// Also send the token over http to this machine ("localhost", "127.0.0.1", "[::1]").
+    /// Send the token to this machine ("localhost", "127.0.0.1", "[::1]") even over http.
     /// Security: any user of this machine can listen on a port and receive the token.
     bool bearer_token_loopback = false;
     /// A netrc file with users and passwords by host, as for curl and wget. It is used for http and

@@ -32,8 +32,8 @@ namespace shardwise {
 // may be using it.
 //
 // The kernel frees the locks of a process, however it ends. A shard appears by rename(2), after its
-// bytes were checked and synced. A killed process leaves at most a temporary file that nobody
-// locks. The next process removes that file.
+// bytes were checked and synced. A killed process leaves at most an unlocked temporary file, which
+// the next process removes.
 
 namespace detail {
 class CachedShard;

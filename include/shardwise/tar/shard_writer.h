@@ -18,8 +18,8 @@ namespace shardwise {
 ///
 /// Equal samples give equal bytes on every machine: headers contain no times, owners or modes of
 /// the machine. Headers are ustar. Pax headers are added only where ustar does not suffice: for
-/// names above 100 bytes or not ASCII, and for members of 8 GiB or more. build_index() accepts the
-/// shards under its strict policies.
+/// names above 100 bytes or not ASCII, and for members of 8 GiB or more. The shards satisfy the
+/// strict policies of build_index().
 ///
 /// A shard appears under its name as soon as it is full, and only complete. close() finishes the
 /// last shard. If a writer is destroyed without close(), or killed, the full shards remain, and the
@@ -41,8 +41,8 @@ class SHARDWISE_EXPORT ShardWriter {
     /// Largest number of samples in a shard.
     std::uint64_t max_samples = 1000;
     /// Largest size of a shard, counting members with their headers and padding. Pax headers for
-    /// long names, and the end of the archive (up to 10 KB), are not counted. A sample that is
-    /// larger is written to a shard of its own.
+    /// long names, and the end of the archive (up to 10 KB), are not counted. A larger sample
+    /// becomes the only sample of its shard.
     std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
     /// Replace existing shards instead of failing. close() also removes shards with higher numbers
     /// that a ShardWriter wrote earlier, because they belong to an earlier, larger set.
