@@ -15,9 +15,9 @@ constexpr std::size_t kNan = kNumDigits;
 constexpr std::size_t kPositive = kNumDigits + 1;
 constexpr std::size_t kNegative = kNumDigits + 2;
 constexpr int kMantissaBits = 52;
-/// Exponent of the lowest bit of all doubles.
+/// Exponent of the lowest bit that a double can have.
 constexpr int kLowestExponent = -1074;
-/// Maximum number of additions, of up to 33 bits each, before a word must be carried.
+/// Largest number of additions, of up to 33 bits each, before a word's carry must be propagated.
 constexpr std::uint32_t kMostAdditions = 1U << 29;
 
 bool bit_of(const ExactSum::Words& words, int bit) {

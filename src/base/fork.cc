@@ -18,8 +18,9 @@ namespace shardwise::detail {
 namespace {
 
 constinit std::atomic<std::uint64_t> fork_generation{1};
-// A thread that enters a section first counts itself, then checks for a fork. A thread that forks
-// first announces it, then checks the count. At least one of the two therefore sees the other.
+// A thread that enters a section first increments num_in_sections, then reads fork_is_near. A
+// thread that forks first increments fork_is_near, then reads num_in_sections. At least one of two
+// such threads therefore sees the other.
 constinit std::atomic<std::uint32_t> num_in_sections{0};
 constinit std::atomic<std::uint32_t> fork_is_near{0};
 constinit thread_local std::uint32_t section_depth = 0;  // nested sections of this thread
@@ -73,8 +74,8 @@ void in_child() {
   open_again();
 }
 
-/// Registers the handlers when the library is loaded. A program registers its own handlers later;
-/// ours therefore run last before a fork, and first after it.
+/// Registers the handlers when the library is loaded. Programs register their own handlers later,
+/// so ours run last before a fork, and first after it.
 [[maybe_unused]] const int registered = ::pthread_atfork(before_fork, open_again, in_child);
 
 }  // namespace
@@ -113,7 +114,7 @@ void Condition::wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcep
 
 void Condition::wait(Mutex& mutex, const CancelToken& cancel) {
   cancel.throw_if_cancelled();
-  // The token is polled, since a signal handler may set it but cannot notify.
+  // The token is polled, because a signal handler may set its flag but cannot notify a condition.
   wait_for(mutex, std::chrono::milliseconds(50));
 }
 
@@ -138,7 +139,7 @@ void WorkerThreads::start(std::function<void()> work, const char* name) {
   if (!threads_) threads_ = std::make_unique<std::vector<std::thread>>();
   try {
     threads_->emplace_back(std::move(work));
-    // The kernel takes 15 characters. A thread without a name works as well.
+    // The kernel accepts 15 characters. A failure to set the name does no harm.
     const std::string full = std::string(name) + "-" + std::to_string(threads_->size() - 1);
     ::pthread_setname_np(threads_->back().native_handle(), full.substr(0, 15).c_str());
   } catch (const std::system_error& e) {
@@ -149,7 +150,7 @@ void WorkerThreads::start(std::function<void()> work, const char* name) {
 
 void WorkerThreads::join() noexcept {
   if (!are_here()) {
-    // The threads do not exist here, so they can be neither joined nor detached.
+    // The threads do not exist in this process, so they can be neither joined nor detached.
     static_cast<void>(threads_.release());
     generation_ = process_generation();
   } else if (threads_) {

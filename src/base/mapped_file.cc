@@ -45,7 +45,7 @@ MappedFile MappedFile::open(const std::string& path, Access access) {
 }
 
 MappedFile MappedFile::open(const File& file, Access access) {
-  // Read from the descriptor: the name may refer to another file by now.
+  // The identity is read from the descriptor, because the name may already refer to another file.
   const FileIdentity identity = file_identity(file.fd(), file.path());
   if (identity.size_bytes == 0) return MappedFile(nullptr, {}, identity);
   bi::mapped_region region = map_whole({file.fd()}, identity.size_bytes, file.path());

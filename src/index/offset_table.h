@@ -16,9 +16,9 @@
 
 namespace shardwise::detail {
 
-// The offset table: the hot path of an index. One little-endian file, mapped read-only and shared
-// by all processes through the page cache; reading it needs no parsing. docs/formats/index.md
-// specifies it and the catalogue beside it.
+// The offset table, which every access to a sample reads. It is one little-endian file, mapped
+// read-only and shared by all processes through the page cache. Reading it needs no parsing.
+// docs/formats/index.md specifies it and the catalogue.
 //
 //   TableHeader        128 bytes: magic, version, counts, sections' offsets, checksums
 //   segments           one a shard, in shard order
@@ -26,12 +26,13 @@ namespace shardwise::detail {
 //   hints              sample -> shard in O(1)
 //   keys               key -> samples (src/index/key_index.h)
 //
-// A segment is a SegmentHeader, followed by arrays of one shard's records. It does not depend on
-// its position, so an unchanged shard's segment is copied verbatim.
+// A segment is a SegmentHeader, followed by arrays of one shard's records. Its bytes do not depend
+// on its position, so the segment of an unchanged shard is copied verbatim.
 //
-// Why segments. A build appends them as scans finish in shard order, in constant memory. Parts
-// built on several machines are joined by copying. A shard's records are checked (checksum and
-// every range) when the shard is first used, so opening costs the same for any number of samples.
+// Segments have three advantages. A build appends them in shard order as scans finish, in constant
+// memory. Parts that were built on several machines are joined by copying. The records of a shard
+// are checked (checksum and every range) at the first use of the shard, so the cost of opening does
+// not depend on the number of samples.
 
 /// The version of table and catalogue that this library writes and reads.
 inline constexpr std::uint32_t kIndexVersion = 4;
@@ -104,8 +105,8 @@ static_assert(sizeof(SampleRecord) == 8 && sizeof(MemberRecord) == 16);
 using MetadataValue = Query::Value;
 using ValueType = Query::Value::Type;
 
-/// One shard's records, as stored in the table. A cheap value, valid while its table lives.
-/// Immutable.
+/// The records of one shard, as stored in the table. It is cheap to copy, immutable, and valid
+/// while its table lives.
 /// Threads: any.
 class SegmentView {
  public:
@@ -154,16 +155,17 @@ class SegmentView {
     return {field_names_ + field_ends_[field], field_ends_[field + 1] - field_ends_[field]};
   }
 
-  /// Creates a view of `bytes` (8-byte aligned) after checking them in full: checksum, counts, and
-  /// every record against the segment.
+  /// Creates a view of `bytes` (8-byte aligned) after checking them completely: the checksum, the
+  /// counts, and that every record refers to data within the segment.
   /// @param why  receives the reason on failure.
   /// @return  nullopt if the bytes are not an intact segment.
   /// Cost: O(members).
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes,
                                                                          std::string* why);
 
-  /// The key of the `i`-th sample of the segment in `bytes`; nullopt if it is out of bounds. Only
-  /// the bytes it reads are checked, for lookups that must not cost a whole segment.
+  /// Returns the key of the `i`-th sample of the segment in `bytes`, or nullopt if it is out of
+  /// bounds. It is for lookups: it reads only a few bytes and checks only their bounds, not the
+  /// whole segment.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::string_view> find_key(
       std::string_view bytes, std::uint64_t i) noexcept;
 

@@ -10,8 +10,8 @@
 
 namespace shardwise::sqlite {
 
-/// SQLite's default file system, with a count of the bytes written. Its structs extend SQLite's;
-/// the default's struct of an open file follows in memory.
+/// SQLite's default file system (VFS) with a count of the bytes written. Its structs extend those
+/// of SQLite. In memory, the default VFS's struct of an open file follows ours.
 struct ScratchFiles::Impl : sqlite3_vfs {
   explicit Impl(std::uint64_t max)
       : sqlite3_vfs(*sqlite3_vfs_find(nullptr)),
@@ -23,7 +23,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     pNext = nullptr;
     zName = name.c_str();
     xOpen = open;
-    // The default's other functions expect the default file system as their first argument.
+    // The other functions of the default VFS expect the default VFS as their first argument.
     xDelete = [](sqlite3_vfs* v, const char* path, int sync) {
       return below(v)->xDelete(below(v), path, sync);
     };
@@ -91,7 +91,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     return is_no_room(error) ? SQLITE_FULL : code;
   }
 
-  /// Records that the file now has this length, or less.
+  /// Records that the file now has at most this length.
   static void shrink(File& file, sqlite3_int64 bytes) {
     const sqlite3_int64 shorter = std::max<sqlite3_int64>(file.bytes - bytes, 0);
     file.owner->used_bytes -= static_cast<std::uint64_t>(shorter);

@@ -26,7 +26,7 @@ std::uint64_t counts_checksum(std::string_view segment) noexcept {
   return hash64(segment.substr(0, offsetof(SegmentHeader, counts_checksum)));
 }
 
-/// hash64 of a segment's body, seeded with the checksum of the header's counts.
+/// Returns hash64 of a segment's body, seeded with the checksum of the header's counts.
 std::uint64_t segment_checksum(std::string_view segment) noexcept {
   return hash64(segment.substr(sizeof(SegmentHeader)), counts_checksum(segment));
 }
@@ -46,16 +46,16 @@ struct SegmentLayout {
   std::uint64_t keys = 0;
 };
 
-/// The layout that the header's counts describe; nullopt if the counts are damaged, or do not fill
-/// `bytes` exactly.
+/// Returns the layout that the header's counts describe, or nullopt if the counts are damaged, or
+/// the layout's size is not that of `bytes`.
 std::optional<SegmentLayout> segment_layout(std::string_view bytes) noexcept {
   SegmentLayout layout{};
   SegmentHeader& header = layout.header;
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.counts_checksum != counts_checksum(bytes)) return std::nullopt;
-  // Sums of 32-bit counts times small sizes cannot overflow 64 bits. Larger counts are bounded
-  // first.
+  // Sums of 32-bit counts times small sizes cannot overflow 64 bits. Counts of 64 bits are
+  // therefore checked first.
   const std::uint64_t limit = bytes.size();
   if (header.segment_bytes != limit || header.key_bytes > limit || header.value_bytes > limit ||
       header.num_columns > kMaxColumns || (header.flags & ~kHasMemberHashes) != 0) {
@@ -280,7 +280,7 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
   view.num_fields_ = header.num_fields;
   view.num_columns_ = header.num_columns;
 
-  // A hostile file may have the right checksum, so check every relation as well.
+  // A hostile file may have a valid checksum, so every relation is also checked.
   if (view.samples_[0].first_member != 0 || view.samples_[0].first_key_byte != 0 ||
       view.samples_[header.num_samples].first_member != header.num_members ||
       view.samples_[header.num_samples].first_key_byte != header.key_bytes) {

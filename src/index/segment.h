@@ -21,11 +21,11 @@ class SegmentBuilder {
                           bool with_member_hashes = false)
       : shard_(std::move(shard)), columns_(num_columns), with_member_hashes_(with_member_hashes) {}
 
-  /// Begins a sample; its members follow.
+  /// Begins a sample. Then call add_member() for its members.
   void begin_sample(std::string_view key);
   /// Adds a member to the latest sample.
   /// @param field  converted to lower case (ASCII).
-  /// @return  false, with nothing added, if the sample already has that field.
+  /// @return  false if the sample already has this field; the member is then not added.
   bool add_member(std::string_view field, std::uint64_t data_offset, std::uint64_t size_bytes,
                   std::uint64_t content_hash = 0);
   /// Sets a metadata value of the latest sample; the default is null.

@@ -8,7 +8,7 @@
 namespace shardwise {
 namespace {
 
-/// Maximum size of a header with its special headers.
+/// Largest size of a header with its special headers.
 constexpr std::size_t kMaxHeaderBytes = 4 * (tar::kMaxSpecialBytes + 2 * tar::kBlockBytes);
 static_assert(kMaxHeaderBytes % tar::kBlockBytes == 0);
 constexpr std::uint64_t kMaxBody = std::uint64_t{1} << 62;

@@ -108,7 +108,7 @@ class SHARDWISE_EXPORT Dataset {
 
   /// Opens the index at `path`. A shard is mapped or opened, and checked against the index, at its
   /// first use.
-  /// @param path an index, or one source as for read_sources(): a directory, "train-{00..99}.tar",
+  /// @param path  an index, or one source as for read_sources(): a directory, "train-{00..99}.tar",
   ///   a URL. The index of a source is built at first use, and updated when shards change.
   ///   index_for() describes who shares this index, and the cost. URLs are fetched exactly as
   ///   given, but the index stores them without secrets.
@@ -196,7 +196,7 @@ class SHARDWISE_EXPORT Dataset {
   /// Copies one field of many samples into the caller's memory in Arrow's layout: the value of
   /// numbers[i] is bytes[offsets[i]] up to, but excluding, bytes[offsets[i + 1]].
   /// @param numbers  in [0, size()), in any order, with repetitions.
-  /// @param offsets is resized to numbers.size() + 1. Its last value is the total size.
+  /// @param offsets  is resized to numbers.size() + 1. Its last value is the total size.
   /// @param bytes    is resized to the total size.
   /// Errors: those of operator[]. NotFound, naming the first sample without the field. StaleIndex
   ///   and kIo as in Sample::copy. After an error `offsets` and `bytes` are unspecified.
@@ -206,7 +206,7 @@ class SHARDWISE_EXPORT Dataset {
               std::vector<std::int64_t>& offsets, std::vector<std::byte>& bytes) const;
   /// Copies one field of many samples into memory that `take_memory` provides.
   /// @param offsets  numbers.size() + 1 values.
-  /// @param take_memory is called once with the total size, and returns the memory to write to. It
+  /// @param take_memory  is called once with the total size, and returns the memory to write to. It
   ///   is called before any shard is read, because the index has the sizes. For a dataset that was
   ///   opened lazily, it is called after reading.
   /// Errors: also InvalidArgument if `offsets` has another size.
@@ -217,7 +217,7 @@ class SHARDWISE_EXPORT Dataset {
   /// Returns the size in bytes of one field for many samples. They come from the index; no shard is
   /// opened.
   /// @param numbers  in [0, size()), in any order, with repetitions.
-  /// @param sizes one for each number; 0 for a sample without the field.
+  /// @param sizes    one for each number; 0 for a sample without the field.
   /// Errors: OutOfRange. CorruptIndex. InvalidArgument if `sizes` has another size than `numbers`.
   /// Cost: O(1) per sample; less if they are in order.
   void sizes(std::span<const std::uint64_t> numbers, std::string_view field,

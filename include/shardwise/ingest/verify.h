@@ -31,8 +31,8 @@ inline constexpr std::string_view kNotVerified = "not verified: ";
 /// Checks a shard against the index: its size and time, each header, and each member's offset,
 /// size, key and field. A full check also covers the content of the shard and of each member.
 ///
-/// @return the first difference, with its offset and member, or nothing if the shard is as indexed.
-///   If the shard could not be read, kNotVerified followed by the reason.
+/// @return  the first difference, with its offset and member, or nothing if the shard is as
+///   indexed. If the shard could not be read, kNotVerified followed by the reason.
 /// Effects: headers of a compressed shard are written to a temporary file, in the system's
 ///   directory for temporary files.
 /// Threads: safe concurrently.

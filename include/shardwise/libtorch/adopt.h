@@ -39,7 +39,7 @@ SHARDWISE_EXPORT ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> 
 /// the GPU if the group supports that (NCCL). Otherwise they are copied to the CPU and back.
 ///
 /// @tparam Group  a c10d::ProcessGroup or, with LibTorch 2, a c10d::Backend; include its header.
-/// @param guard lets the ranks stop together, see StopGuard. Either all ranks pass a guard, or
+/// @param guard  lets the ranks stop together, see StopGuard. Either all ranks pass a guard, or
 ///   none. It must outlive the use of the group. A signal interrupts neither the construction of
 ///   `group` nor this call.
 /// Lifetime: the group is kept alive by the result and its copies.

@@ -87,7 +87,7 @@ class TorchDataset final
 /// ImageLoader.
 class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sampler<> {
  public:
-  /// @param sampler is cloned; the clone begins at the current position.
+  /// @param sampler  is cloned; the clone begins at the current position.
   explicit TorchSampler(const shardwise::Sampler& sampler);
 
   /// Moves to the beginning of the epoch of set_epoch(). The first reset() after construction or

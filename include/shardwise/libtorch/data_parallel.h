@@ -51,7 +51,7 @@ SHARDWISE_EXPORT void average_buffers(const torch::nn::Module& module, const Pro
 ///
 /// Every rank must call average(). The parameters must have the same shapes on all ranks, and the
 /// same ones must require gradients.
-/// @param num_samples samples of this rank in the step, over all its backward passes.
+/// @param num_samples  samples of this rank in the step, over all its backward passes.
 /// @return  the number of samples of all ranks. If it is 0, the gradients are undefined.
 /// Shapes: any, on any device. Gradients are reduced in float32, or in float64 if a parameter has
 ///   that type, and rounded once to the parameter's type. Sparse gradients become dense.

@@ -66,7 +66,7 @@ SHARDWISE_EXPORT torch::Tensor decode_image(std::string_view bytes, const Decode
                                             std::string_view where);
 
 /// Decodes a NumPy .npy array: versions 1 to 3, C or Fortran order, either byte order.
-/// @return a tensor of the array's shape in C order, on the CPU, also for 0-dimensional and empty
+/// @return  a tensor of the array's shape in C order, on the CPU, also for 0-dimensional and empty
 ///   arrays. The types bool, int8-64, uint8, float16-64, complex64 and complex128 are kept. uint16
 ///   becomes int32, and uint32 becomes int64.
 /// Errors: BadField, also for types that LibTorch lacks (uint64, strings, dates, records), for

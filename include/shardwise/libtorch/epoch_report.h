@@ -22,7 +22,7 @@ namespace shardwise::libtorch {
 /// including the wait for slower ranks. `compute` is the rest of the loop's time. `loading` is the
 /// work of the loader's threads, concurrent with the loop.
 /// @param now, before  Loader::stats() at the end and at the beginning of the epoch.
-/// @param exchanged the growth of GradientAverager::time_spent() during the epoch.
+/// @param exchanged    the growth of GradientAverager::time_spent() during the epoch.
 /// Cost: one small all-reduce.
 /// Errors: kDistributed.
 SHARDWISE_EXPORT std::string epoch_report(const Loader::Stats& now, const Loader::Stats& before,

@@ -107,7 +107,7 @@ using Predict = std::function<torch::Tensor(const torch::Tensor& images)>;
 /// after the last batch. It then throws Cancelled. If batches take long, choose a smaller
 /// batch_size.
 ///
-/// @param predict called with gradients disabled, and never with zero images.
+/// @param predict  called with gradients disabled, and never with zero images.
 /// Cost: that of the model. On each rank 8 bytes for each pair of classes, and one all-reduce of
 ///   these.
 /// Errors: InvalidArgument for invalid options, scores of another shape, or a label that is not a
@@ -129,7 +129,7 @@ SHARDWISE_EXPORT std::vector<Mean> exact_means(const Measure& measure, const Dat
 
 /// Counts the samples of `data` whose label has the best score. A sample whose label is not a class
 /// counts as wrong. Otherwise like evaluate().
-/// @return `sum` is the number of such samples, and `count` is data.size(). It is equal on all
+/// @return  `sum` is the number of such samples, and `count` is data.size(). It is equal on all
 ///   ranks.
 SHARDWISE_EXPORT Mean exact_accuracy(const Predict& predict, const Dataset& data,
                                      const ProcessGroup& group,

@@ -17,7 +17,7 @@ namespace shardwise::libtorch {
 /// @param step_size  samples of this step, all ranks.
 /// @param total      samples of the run.
 /// @param highest    the rate after the warm-up.
-/// @param warm_up the fraction of the run in which the rate rises, in [0, 1).
+/// @param warm_up    the fraction of the run in which the rate rises, in [0, 1).
 SHARDWISE_EXPORT double warm_up_cosine(std::uint64_t before, std::uint64_t step_size,
                                        std::uint64_t total, double highest, double warm_up = 0.1);
 

@@ -97,7 +97,7 @@ class SHARDWISE_EXPORT ProcessGroup {
   /// Checks that all ranks pass the same record, e.g. data, options and versions. Call it before
   /// the first reduction of a run: otherwise results of ranks with different data are added without
   /// an error.
-  /// @param record pairs of name and value, e.g. {"batch size", "32"}.
+  /// @param record  pairs of name and value, e.g. {"batch size", "32"}.
   /// Errors: Mismatch, on every rank, naming the records that differ, their values, and the ranks
   ///   that have them. The group stays usable.
   void require_same(const std::vector<std::pair<std::string, std::string>>& record) const;

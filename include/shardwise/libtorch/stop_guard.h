@@ -94,7 +94,7 @@ class SHARDWISE_EXPORT StopGuard {
   /// exact. A step is complete when its gradients were averaged. Without a GradientAverager, a step
   /// is complete when the next batch is requested.
   ///
-  /// @param save called on all ranks after `work`, if they stop before the end of `work`. It may
+  /// @param save  called on all ranks after `work`, if they stop before the end of `work`. It may
   ///   use the group. It is not called if a rank is lost, or if rank 0 failed while it was changing
   ///   parameters.
   /// Errors: if `work` or `save` throws on a rank, this rank rethrows the exception, and the others

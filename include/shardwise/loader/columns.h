@@ -113,13 +113,13 @@ SHARDWISE_EXPORT Column integer(const std::string& fields);
 SHARDWISE_EXPORT Column key(const std::string& name = "__key__");
 /// A field that is a NumPy .npy file; decode_npy() lists the supported types. With a `shape` the
 /// result is [N, ...], otherwise it is ragged.
-/// @param dtype the type of every array; an array of another type is a BadField.
-/// @param shape the shape of every array; an array of another shape is a BadField.
+/// @param dtype  the type of every array; an array of another type is a BadField.
+/// @param shape  the shape of every array; an array of another shape is a BadField.
 SHARDWISE_EXPORT Column array(const std::string& fields, DType dtype,
                               std::vector<std::int64_t> shape = {});
 /// One array of a field that is a NumPy .npz file, as written by numpy.savez() and
 /// savez_compressed(). The column has the array's name. Otherwise like array().
-/// @param array the name under which the array was saved, e.g. "tokens". A file without this array
+/// @param array  the name under which the array was saved, e.g. "tokens". A file without this array
 ///   is a BadField whose text lists the file's arrays.
 /// Cost: copies or inflates the array, up to Loader::Options::max_expanded_bytes.
 SHARDWISE_EXPORT Column npz(const std::string& fields, const std::string& array, DType dtype,
@@ -127,7 +127,7 @@ SHARDWISE_EXPORT Column npz(const std::string& fields, const std::string& array,
 
 /// An image: [N, 3, H, W] or [N, H, W, 3], of the transform's type. Unless the transform gives all
 /// images one size, the images of a batch must have equal sizes.
-/// @param fields empty means the sample's only field with the name of an image format. A sample
+/// @param fields  empty means the sample's only field with the name of an image format. A sample
 ///   with several such fields is a BadField.
 /// Cost: only the part of an image that the transform needs is decoded.
 /// Errors: InvalidArgument if the transform is impossible.

@@ -235,7 +235,7 @@ class SHARDWISE_EXPORT Loader {
   /// max_bytes_ahead, fetch_threads and memory. prove() and state() compare them. Code of functions
   /// in columns is not compared.
   /// @param data   a Dataset, or several for a mixture.
-  /// @param ranks null means this process alone. If a launcher started several processes, but each
+  /// @param ranks  null means this process alone. If a launcher started several processes, but each
   ///   is to load alone, pass single_process().
   /// Errors: InvalidArgument, naming the option and what is valid. InvalidArgument also if `ranks`
   ///   is null and the environment variables of a launcher (torchrun, mpirun, srun) state several

@@ -177,7 +177,7 @@ class SHARDWISE_EXPORT Sampler {
   /// proof can still show that an epoch delivered the samples of its order.
   [[nodiscard]] bool is_exact() const noexcept { return is_exact_; }
   /// The samples that all ranks together must deliver in this epoch, from its beginning.
-  /// @param all the sum over all samples, each counted once. It is the same in every epoch.
+  /// @param all  the sum over all samples, each counted once. It is the same in every epoch.
   /// Cost: O(samples). For exact orders and with `all`, O(samples left out or repeated).
   [[nodiscard]] EpochAudit::Expectation expectation() const;
   [[nodiscard]] EpochAudit::Expectation expectation(const EpochAudit::Sum& all) const;
