@@ -6,9 +6,9 @@
 
 namespace shardwise::detail {
 
-/// Returns how many cores this process may use, at least 1: the size of its affinity mask (set by
-/// taskset, containers and launchers), limited by the CPU quotas of its control groups (set by
-/// `docker run --cpus` and Kubernetes).
+/// Returns how many cores this process may use, at least 1. It is the size of the affinity mask, or
+/// the CPU quota of the control groups if that is smaller. taskset, containers and launchers set
+/// the mask. `docker run --cpus` and Kubernetes set the quota.
 SHARDWISE_EXPORT unsigned usable_cores() noexcept;
 
 /// Converts CPU time limits of control groups to a number of cores, rounded up. Without a limit it

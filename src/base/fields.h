@@ -23,8 +23,8 @@ namespace shardwise::detail {
 //     }
 //
 // Code that shows, reads, writes or compares such structs iterates over the list with
-// visit_fields(): for the texts of tokens, the command line, Python's keywords, JSON, and the
-// options that must be equal on all ranks. A member that is missing in the list is a compile error.
+// visit_fields(). Examples are the texts of tokens, the command line, Python's keywords, JSON, and
+// the check that ranks have equal options. A member that is missing in the list is a compile error.
 // The defaults are those of the struct.
 
 /// A field's names and descriptions.

@@ -37,9 +37,10 @@ namespace shardwise::detail {
 //
 // File locks belong to the open file description, which parent and child share; see File.
 //
-// Not supported: processes that are made without fork's handlers (vfork, posix_spawn, clone; such a
-// process may only call exec), and locks inside other libraries without fork handlers, e.g. the
-// name resolver. The global locks of SQLite and libcurl are taken only within sections.
+// Processes that are made without fork's handlers (vfork, posix_spawn, clone) are not supported;
+// they may only call exec. Locks inside other libraries without fork handlers, e.g. the name
+// resolver, are not supported either. The global locks of SQLite and libcurl are taken only within
+// sections.
 
 /// Returns the generation of this process: that of its parent plus one.
 SHARDWISE_EXPORT std::uint64_t process_generation() noexcept;

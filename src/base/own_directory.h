@@ -48,9 +48,8 @@ bool is_group_directory(const std::string& path);
 /// under its name only after it is shared.
 /// Errors: kIo.
 void make_group_directory(const std::string& path);
-/// Sets the mode of a file of this user, so that only users who may write to the file's folder can
-/// open it: this user, and the folder's group if the folder is shared with it. Other users then
-/// cannot lock the file.
+/// Sets the mode of a file of this user, so that only writers of the file's folder can open it:
+/// this user, and the group of a shared folder. Other users then cannot lock the file.
 void share_as_folder(const File& file);
 /// Calls share_as_folder(), and also permits users who may read `like` to read the file.
 void share_for_reading(const File& file, const std::string& like);

@@ -179,8 +179,8 @@ std::string first_host(std::string_view list) {
 // --------------------------------------------------------------------------------- contradictions
 
 /// Refuses RANK and WORLD_SIZE if a shell exported them before a launcher started the ranks.
-/// Otherwise every process would be the same rank, or a run of its own. A launcher within a
-/// launcher, e.g. torchrun in a Slurm job, sets LOCAL_RANK and is accepted.
+/// Otherwise every process would be the same rank, or a separate run. A launcher within a launcher,
+/// e.g. torchrun in a Slurm job, sets LOCAL_RANK and is accepted.
 void require_own_variables(const Reader& env) {
   if (env.has("LOCAL_RANK") || env.has("TORCHELASTIC_RUN_ID")) return;
   for (const Names& names : kLaunchers) {

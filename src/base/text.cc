@@ -44,8 +44,8 @@ std::uint32_t decoded(std::string_view sequence) noexcept {
 }
 
 /// True for control characters (U+0080 to U+009F), and for characters that a terminal shows as
-/// nothing or as a blank: blanks other than U+0020, zero-width and bidirectional marks, fillers,
-/// variation selectors, tags.
+/// nothing or as a blank. These are blanks other than U+0020, zero-width and bidirectional marks,
+/// fillers, variation selectors and tags.
 bool is_invisible(std::uint32_t c) noexcept {
   struct Range {
     std::uint32_t first, last;

@@ -57,8 +57,8 @@ class KeyIndex {
   [[nodiscard]] static std::uint64_t num_words(std::uint32_t bucket_bits,
                                                std::uint64_t num_samples) noexcept;
 
-  /// The entries of keys with this hash, sorted by sample; entries of other keys may be among them.
-  /// Returns nullopt if the bytes read are damaged.
+  /// Returns the entries of keys with this hash, sorted by sample. Entries of other keys may be
+  /// among them. Returns nullopt if the bytes that it reads are damaged.
   std::optional<std::span<const std::uint64_t>> find(std::uint64_t hash) const noexcept;
   /// True if `key`, the key of an entry from find(hash), has the same bucket and tag.
   bool matches(std::uint64_t hash, std::string_view key) const noexcept;

@@ -31,8 +31,8 @@ namespace shardwise::detail {
 //
 // Segments have three advantages. A build appends them in shard order as scans finish, in constant
 // memory. Parts that were built on several machines are joined by copying. The records of a shard
-// are checked (checksum and every range) at the first use of the shard, so the cost of opening does
-// not depend on the number of samples.
+// are checked (checksum and every range) at the first use of the shard. Opening therefore costs the
+// same for any number of samples.
 
 /// The version of table and catalogue that this library writes and reads.
 inline constexpr std::uint32_t kIndexVersion = 4;

@@ -136,7 +136,7 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   if (is_wids) {
     spec.world_size = ranks.world_size / ranks.replicas;
     auto& wids = std::get<Wids>(spec.order.kind);
-    // The defaults of DistributedChunkedSampler and of ChunkedSampler.
+    // The defaults of wids' DistributedChunkedSampler and ChunkedSampler.
     if (wids.chunk_size == 0) wids.chunk_size = spec.world_size > 1 ? 1'000'000 : 2'000;
   }
   const auto use = [&spec](Algorithm algorithm) {

@@ -93,7 +93,7 @@ void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
   for (const WidsWalk::Range& range : replay->ranges) size += range.end - range.begin;
   replay_ = std::move(replay);
   first_index_ = index_at(point.position, num_shares(), share());
-  // Counts as if every rank had a whole block: missing samples are at the ranks' ends.
+  // Counts as if every rank had a whole block; the samples that a rank lacks are at its end.
   set_walk(num_positions() - point.position, size - std::min(size, first_index_));
 }
 
