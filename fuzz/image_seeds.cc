@@ -19,7 +19,7 @@ std::vector<std::string> image_seeds() {
     files.push_back(test::make_odd_png(3, 4, interlaced, true).bytes);
     files.push_back(test::make_odd_png(6, 16, interlaced, false).bytes);
   }
-  // An Exif block that asks for a quarter turn.
+  // An Exif block whose orientation is a rotation by 90 degrees.
   const std::string jpeg = files[0];
   files.push_back(jpeg.substr(0, 2) +
                   std::string("\xFF\xE1\0\x22"

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kCatalogue = "fuzzed.idx";
 
 void check_segment(std::string_view input) {
-  // A copy of exactly this size, so that a read beyond it is found; new aligns it.
+  // A copy of exactly this size, so that AddressSanitizer detects reads beyond it. `new` aligns it.
   const std::unique_ptr<char[]> copy(new char[input.size()]);
   std::memcpy(copy.get(), input.data(), input.size());
   const std::string_view bytes(copy.get(), input.size());
@@ -27,7 +27,7 @@ void check_segment(std::string_view input) {
   if (segment) walk_segment(*segment, bytes);
 }
 
-/// Writes `table` next to a catalogue that names it.
+/// Writes `table` next to a catalogue that names it, and opens the index.
 void check_table(std::string table) {
   fix_table(table);
   const IndexFolder& folder = IndexFolder::get();
@@ -46,7 +46,7 @@ void check_table(std::string table) {
   walk_index(folder.path(kCatalogue));
 }
 
-/// An index whose first shard has this segment. All the rest is intact.
+/// Opens an index whose first shard has this segment, and which is otherwise intact.
 void check_index_around(std::string segment) {
   if (segment.size() < sizeof(SegmentHeader) || segment.size() % 8 != 0) return;
   fix_segment(segment);

@@ -88,7 +88,7 @@ std::vector<std::string> offset_table_seeds() {
   return seeds;
 }
 
-/// The catalogue for the same shards as remote ones, in one folder.
+/// Returns a catalogue in which the same shards are remote, in one folder.
 std::string catalogue_of_urls(const IndexFolder& folder) {
   CatalogueMeta meta = folder.meta();
   meta.summary.url_base = "https://host/data/";

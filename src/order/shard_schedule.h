@@ -28,12 +28,12 @@ class KeptSlots;
 /// Guarantees for the uses of a node:
 ///
 /// - The node delivers each of its samples in a slot within a use of the sample's shard.
-/// - Each use [begin, end) of a shard has a reason: a piece with samples of the shard is delivered
-///   in these slots, and the node delivers at least one of the slots. A piece is the part of one
-///   group that is in one stream. A group is the `window` chunks that are shuffled together, one
-///   shard in a sequential order, or one chunk for wids. Pieces are not divided: a shard with only
-///   a few samples in a piece counts as used during the whole piece, even if other ranks deliver
-///   these samples. With one node and one stream, every listed shard is needed.
+/// - Each use [begin, end) of a shard has a reason: these slots deliver a piece with samples of the
+///   shard, and the node delivers at least one of the slots. A piece is the part of one group that
+///   is in one stream. A group is the `window` chunks that are shuffled together, one shard in a
+///   sequential order, or one chunk for wids. Pieces are not divided: a shard with only a few
+///   samples in a piece counts as used during the whole piece, even if other ranks deliver these
+///   samples. With one node and one stream, every listed shard is needed.
 /// - In a mixture, a piece extends from the block of 256 slots with its first sample to the block
 ///   with its last sample. With balanced bytes, uses are whole steps.
 /// - Pieces of a shard that are adjacent or overlap are one use. Uses are sorted by begin, then by

@@ -1,4 +1,4 @@
-// Small text files of people: one reader for all of them.
+// Tests of the reader of small text files that people write.
 #include "base/lines.h"
 
 #include <fcntl.h>

@@ -33,7 +33,7 @@ using ::testing::StartsWith;
 
 const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
-/// A mapped file of 8 pages, every byte told apart from zero.
+/// A mapped file of 8 pages, in which no byte is zero.
 class Mapping {
  public:
   Mapping() : content_(8 * kPage, '\0') {
@@ -53,7 +53,7 @@ class Mapping {
   const char* data() const { return file_->bytes().data(); }
   std::size_t size() const { return content_.size(); }
   const std::string& content() const { return content_; }
-  /// Touches a byte as a program would that knows of no guard.
+  /// Reads a byte without copy_mapped() and without a guard.
   char touch(std::size_t i) const { return *static_cast<const volatile char*>(data() + i); }
 
  private:
@@ -62,7 +62,8 @@ class Mapping {
   std::unique_ptr<MappedFile> file_;
 };
 
-// What a child that SIGBUS ends says; a sanitizer's own handler reports the fault and exits.
+// Matches the end of a child by SIGBUS. With a sanitizer, the sanitizer's handler reports the fault
+// and exits.
 const testing::Matcher<std::string> kEndedByTheFault =
     kSanitized
         ? testing::Matcher<std::string>(AnyOf(StartsWith("exit status"), StartsWith("killed")))
@@ -160,7 +161,7 @@ TEST(CopyMappedTest, WorksInAForkedChild) {
             "");
 }
 
-// faults.md 7: what we do not guard is as it was.
+// faults.md 7: a fault outside our reads has its usual effect.
 TEST(CopyMappedTest, AFaultThatIsNotOursEndsTheProcess) {
   const Mapping map;
   EXPECT_THAT(in_child([&]() -> std::string {
@@ -172,7 +173,7 @@ TEST(CopyMappedTest, AFaultThatIsNotOursEndsTheProcess) {
               }),
               kEndedByTheFault);
   EXPECT_THAT(in_child([&]() -> std::string {
-                // Nor is one of the copy's other side.
+                // The same is true for a fault at the target of a copy.
                 const File file = File::open_read(map.path());
                 void* const gone =
                     ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd(), 0);
@@ -189,7 +190,7 @@ struct sigaction bus_action() {
 }
 const auto kFirstHandler = bus_action().sa_sigaction;
 
-/// False if a test before this one in the same process made the handler take its place.
+/// False if an earlier test of this process has already installed our handler.
 bool nothing_installed_yet() { return bus_action().sa_sigaction == kFirstHandler; }
 
 TEST(CopyMappedTest, ASignalThatWasSentHasItsOldEffect) {
@@ -233,7 +234,7 @@ void note_and_jump_back(int, siginfo_t* info, void*) {
 }
 void only_count(int) { ++num_calls; }
 
-/// Touches what is gone, and says "" if a handler of the test's took it.
+/// Reads a missing page. Returns "" if a handler of this test handled the fault.
 std::string caught_touch(const Mapping& map, std::size_t i) {
   if (sigsetjmp(back, 1) == 0) {
     map.touch(i);
@@ -292,9 +293,9 @@ TEST(CopyMappedTest, AHandlerForOneTimeIsCalledOnce) {
             "killed by signal 7");
 }
 
-// What others do that install a handler after ours.
+// Handlers of other code that are installed after ours.
 struct sigaction found_by_later {};
-int* num_calls_seen = nullptr;  // also when the process ended
+int* num_calls_seen = nullptr;  // in shared memory, so it remains after the child has ended
 
 int count_call() {
   if (num_calls_seen != nullptr) ++*num_calls_seen;
@@ -313,7 +314,7 @@ void report_and_call(int signal, siginfo_t* info, void* context) {
     std::signal(SIGBUS, SIG_DFL);
   }
 }
-void report_and_raise(int signal) {  // as Python's faulthandler
+void report_and_raise(int signal) {  // like Python's faulthandler
   if (count_call() > 3) ::_exit(77);
   ::sigaction(SIGBUS, &found_by_later, nullptr);
   ::raise(signal);
@@ -355,8 +356,8 @@ void wait_for_a_tick() {
   } while (now.tv_nsec == begin.tv_nsec && now.tv_sec == begin.tv_sec);
 }
 
-// faults.md 7 and 50: PyTorch's worker processes install theirs in the child, faulthandler when
-// it likes.
+// faults.md 7 and 50: PyTorch's worker processes install their handler in the child, and
+// faulthandler may install its own at any time.
 TEST_P(LaterHandlerTest, TakesNothingFromCopiesAndGuards) {
   const Mapping map;
   char to = 0;
@@ -436,7 +437,7 @@ TEST(MappedReadGuardTest, WhatIsGoneReadsAsZerosToTheEndOfTheRange) {
     EXPECT_EQ(map.touch(3 * kPage), 0);  // a second time, from farther ahead
     EXPECT_TRUE(guard.damaged());
   }
-  // The zeros go with the mapping.
+  // Unmapping removes the zeros.
   map.unmap();
   unsigned char resident = 0;
   for (std::size_t i = 0; i < 8; ++i) {

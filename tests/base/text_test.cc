@@ -71,7 +71,7 @@ TEST(TextTest, EscapedIsOnePrintableLine) {
   EXPECT_EQ(escaped("Andr\xE9!"), "Andr\\xe9!");
   EXPECT_EQ(escaped("\xED\xA0\x80"), "\\xed\\xa0\\x80");
   EXPECT_EQ(escaped("\r\x1B[31m"), "\\x0d\\x1b[31m");
-  // U+009B begins an escape code as "\x1B[" does, U+0085 is a line break.
+  // U+009B begins an escape sequence like "\x1B[". U+0085 is a line break.
   EXPECT_EQ(escaped("\xC2\x9B"
                     "31m\xC2\x80\xC2\x85\xC2\x9F\xC2\xA0"),
             "\\xc2\\x9b31m\\xc2\\x80\\xc2\\x85\\xc2\\x9f\\xc2\\xa0");
@@ -98,7 +98,7 @@ TEST(TextTest, InQuotesCutsWhatIsLong) {
   EXPECT_EQ(in_quotes(fits), "'" + fits + "'");
   const std::string cut = in_quotes(std::string(5000, 'a') + std::string(5000, 'z'));
   EXPECT_EQ(cut, "'" + std::string(100, 'a') + "..." + std::string(100, 'z') + "'");
-  // A cut inside a character leaves a line that is still printable.
+  // If the text is cut within a character, the line must still be printable.
   std::string name(99, 'a');
   name += "\xE2\x82\xAC" + std::string(200, 'z');
   EXPECT_TRUE(is_utf8(in_quotes(name)));

@@ -1,5 +1,5 @@
-// Runs the fuzz targets on their seeds and on some hundred mutations of them, wherever the tests
-// run. A target must throw nothing.
+// Runs the fuzz targets on their seeds and on some hundred mutations of them, in every build with
+// tests. A target must not throw.
 
 #include <cstdlib>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMutations = 400;
 
-/// Makes small changes as fuzzers do.
+/// Makes small random changes, like a fuzzer.
 class Mutator : public test::Dice {
  public:
   using Dice::Dice;

@@ -38,7 +38,7 @@ TEST(KeySorterTest, ASpillFileThatHasBecomeShorterIsAnError) {
   constexpr std::uint64_t kPairs = 100'000;  // in runs of more than are read at once
   KeySorter sorter(dir / "a.idx", 50'000);
   for (std::uint64_t i = 0; i < kPairs; ++i) sorter.add(i, i);
-  // The file has no name: it is found among the open ones.
+  // The file has no name, so it is searched among this process's open files.
   const auto cut = [&] {
     bool is_cut = false;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

@@ -101,7 +101,8 @@ TEST(CheckpointFormatTest, SaysWhatIsWrong) {
 }
 
 TEST(CheckpointFormatTest, NumbersThatLieAreRefused) {
-  // Whoever writes the hashes anew can write anything: it may be refused, but not believed.
+  // An attacker can write any text with correct hashes. Its numbers must be checked before they are
+  // used.
   const auto with = [](const std::string& line) {
     CheckpointContent none = some_content();
     none.parts.clear();

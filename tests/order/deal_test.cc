@@ -21,7 +21,7 @@ Ranks deal(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   return ranks;
 }
 
-/// docs/formats/order.md, Balanced bytes, word by word.
+/// Implements docs/formats/order.md, Balanced bytes, literally.
 Ranks naive(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   const std::uint64_t n = sizes.size();
   if (n == 0) return {};
@@ -64,8 +64,8 @@ Ranks naive(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   return ranks;
 }
 
-/// `kind` of sizes: 0 log-normal, 1 a few classes, 2 all equal, 3 half zeros, 4 all magnitudes, 5
-/// next to the largest number, 6 one larger than all others together.
+/// Returns random sizes. `kind`: 0 log-normal, 1 a few classes, 2 all equal, 3 half zeros, 4 all
+/// magnitudes, 5 near the largest number, 6 one size larger than the sum of all others.
 Sizes some_sizes(std::size_t n, int kind, std::mt19937_64& random) {
   Sizes sizes(n);
   std::normal_distribution<double> normal;
@@ -90,7 +90,7 @@ std::vector<std::uint64_t> counts_of(const Ranks& ranks, std::uint64_t world) {
   return counts;
 }
 
-/// The largest sum of bytes over the mean one.
+/// Returns the largest sum of bytes of a rank, divided by the mean.
 double imbalance(const Sizes& sizes, const Ranks& ranks, std::uint64_t world) {
   std::vector<double> sums(world);
   double total = 0;

@@ -221,7 +221,7 @@ TEST(SamplerTest, ALoopAtTheEndOfAnEpochIsRefusedAndSaysWhatGoesOn) {
   sampler.seek(8);
   EXPECT_EQ(test::drain(sampler).size(), 2U);
 
-  // A batch that is short says that the end was reached; one that is full does not.
+  // Only a batch that is not full reports that the end was reached.
   sampler.reset();
   Samples batch(10);
   EXPECT_EQ(sampler.next_batch(batch), 10U);
@@ -230,7 +230,7 @@ TEST(SamplerTest, ALoopAtTheEndOfAnEpochIsRefusedAndSaysWhatGoesOn) {
   batch.resize(11);
   EXPECT_EQ(sampler.next_batch(batch), 10U);
   EXPECT_EQ(test::error_code([&] { sampler.begin(); }), ErrorCode::kInvalidArgument);
-  // An empty epoch is one that can be walked.
+  // An empty epoch can also be iterated over.
   ChunkedSampler empty(0);
   EXPECT_TRUE(test::drain(empty).empty());
 }

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 using Fields = std::vector<ShardWriter::Field>;
 
-/// What a command of the system prints.
+/// Returns the output of a shell command.
 std::string output_of(const std::string& command) {
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::string output;
@@ -113,7 +113,7 @@ TEST(ShardWriterTest, ShardsAreFullAtTheirLimits) {
   EXPECT_THAT(sizes("a", {.max_samples = 3}, {1, 1, 1, 1, 1, 1}), ElementsAre(3, 3));
   EXPECT_THAT(sizes("b", {.max_samples = 3}, {1, 1, 1, 1}), ElementsAre(3, 1));
   EXPECT_THAT(sizes("c", {.max_samples = 1}, {0, 0}), ElementsAre(1, 1));
-  // A member of 512 bytes or less takes 1,024, an empty one 512.
+  // A member of 1 to 512 bytes takes 1,024 bytes in the tar, and an empty member 512.
   EXPECT_THAT(sizes("d", {.max_bytes = 2048}, {512, 512, 1}), ElementsAre(2, 1));
   EXPECT_THAT(sizes("e", {.max_bytes = 2047}, {512, 512, 1}), ElementsAre(1, 1, 1));
   EXPECT_THAT(sizes("f", {.max_bytes = 2048}, {513, 0, 0}), ElementsAre(2, 1));
@@ -198,7 +198,7 @@ TEST(ShardWriterTest, AShardThatIsThereIsReplacedOnlyIfAsked) {
   EXPECT_EQ(output_of("tar -xOf '" + dir / "0.tar" + "'"), "1");
 }
 
-/// Writes so many samples into shards of one each.
+/// Writes `samples` samples into shards of one sample each.
 void write_set(const std::string& pattern, int samples, bool replace) {
   ShardWriter writer(pattern, {.max_samples = 1, .replace = replace});
   for (int i = 0; i < samples; ++i) {
