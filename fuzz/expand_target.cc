@@ -97,7 +97,8 @@ void expand_changed(std::string_view choices) {
       bytes.erase(at, 1);
       break;
     default:
-      if (at != first.size()) bytes.resize(at);  // the first stream alone is a whole file
+      // The first stream alone is a complete file, so it is not cut there.
+      if (at != first.size()) bytes.resize(at);
       break;
   }
   const auto expanded = expand(bytes, kCodecs[codec], std::size_t{1} << 16);

@@ -41,7 +41,7 @@ void decode_and_resize(std::string_view bytes, unsigned control) try {
   std::vector<std::uint8_t> row(plan.height * plan.width * 3);
   transformer.apply(plan, image.view(), row.data());
 } catch (const detail::DecodeFailure&) {
-  return;  // the image is refused; its memory counts, too
+  return;  // the image is refused, but its memory counts
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ std::vector<std::string> image_seeds() {
                   jpeg.substr(2));
   std::vector<std::string> seeds;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    for (const std::size_t control : {i % 4, (i + 2) % 4 + 12}) {  // plain and at half its size
+    for (const std::size_t control : {i % 4, (i + 2) % 4 + 12}) {  // at full size and at half size
       seeds.push_back(
           std::string{static_cast<char>(control + 16 * (i % 2)), static_cast<char>(i * 37 % 128)} +
           files[i]);

@@ -16,13 +16,13 @@ bool has_encoder(const std::string& name);
 struct VideoSpec {
   std::string codec = "mpeg4";
   std::string container = "mp4";
-  std::string format = "yuv420p";  ///< of pixels
+  std::string format = "yuv420p";  ///< the pixel format
   int width = 64;
   int height = 48;
   int num_frames = 30;
   int group = 10;    ///< frames from one key frame to the next
-  int b_frames = 0;  ///< most consecutive frames predicted from later ones
-  int rate = 25;     ///< frames a second; the unit of `times` is 1 / (100 * rate) seconds
+  int b_frames = 0;  ///< largest number of consecutive frames that are predicted from later frames
+  int rate = 25;     ///< frames per second; the unit of `times` is 1 / (100 * rate) seconds
   /// Time at which each frame is shown; empty means evenly from 0.
   std::vector<std::int64_t> times = {};
   int matrix = 2;  ///< AVCOL_SPC_*: the conversion of RGB to YUV; 2 means unspecified
@@ -31,7 +31,8 @@ struct VideoSpec {
   std::vector<int> color = {};
   /// The first four entries of a display matrix, as 1, 0 or -1; empty means no matrix.
   std::vector<int> turn = {};
-  bool moves = false;  ///< moving waves and noise, which cost as much to decode as real pictures
+  bool moves = false;       ///< show moving waves and noise, which take as long to decode as real
+                            ///< pictures
   bool with_sound = false;  ///< adds an AAC track as long as the video
   std::map<std::string, std::string> codec_options = {};
   std::map<std::string, std::string> muxer_options = {};

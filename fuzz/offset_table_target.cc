@@ -52,7 +52,8 @@ void check_index_around(std::string segment) {
   fix_segment(segment);
   SegmentHeader header;
   std::memcpy(&header, segment.data(), sizeof header);
-  if (header.num_samples > segment.size()) return;  // the writer allocates that many keys
+  // The writer allocates this many keys, so a larger count is refused.
+  if (header.num_samples > segment.size()) return;
   const IndexFolder& folder = IndexFolder::get();
   std::vector<std::uint64_t> hashes(header.num_samples);
   for (std::uint32_t i = 0; i < hashes.size(); ++i) {

@@ -32,7 +32,8 @@ struct Scan {
   std::vector<Member> members;
   std::vector<Other> others;
   TarScanReport report;
-  std::string refused;  ///< the error's text if it was refused; the report is empty then
+  std::string refused;  ///< the text of the error if the archive was refused; the report is then
+                        ///< empty
 };
 
 void check_name(std::string_view name) {
@@ -126,7 +127,7 @@ void scan_tar_target(std::string_view input) {
   require_same_answer(strict, scan(archive, {.libarchive_only = true}));
   const auto lenient = scan(archive, {.lenient = true});
   require_same_answer(lenient, scan(archive, {.lenient = true, .libarchive_only = true}));
-  if (strict.refused.empty()) {  // without damage, both must agree
+  if (strict.refused.empty()) {  // if there is no damage, both must agree
     SHARDWISE_FUZZ_REQUIRE(lenient.refused.empty() && lenient.report.skipped.empty());
     require_equal(strict, lenient);
   }

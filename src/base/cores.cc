@@ -17,7 +17,8 @@ constexpr unsigned kNoLimit = std::numeric_limits<unsigned>::max();
 
 /// Returns the size of a process's affinity mask. Process 0 means this process.
 unsigned cores_by_affinity(pid_t process) noexcept {
-  std::array<cpu_set_t, 16> cores;  // 16,384: Linux refuses a mask that is smaller than its own
+  // 16,384 CPUs, because Linux refuses a mask that is smaller than its own.
+  std::array<cpu_set_t, 16> cores;
   if (::sched_getaffinity(process, sizeof cores, cores.data()) != 0) {
     return std::thread::hardware_concurrency();
   }
@@ -65,7 +66,7 @@ unsigned cores_of(pid_t process) noexcept {
   try {
     const std::string name = process == 0 ? "self" : std::to_string(process);
     limit = cores_by_groups("/proc/" + name + "/cgroup", "/sys/fs/cgroup");
-  } catch (const std::exception&) {  // out of memory: assume no limit
+  } catch (const std::exception&) {  // if memory is exhausted, assume no limit
   }
   return std::min(cores_by_affinity(process), limit);
 }

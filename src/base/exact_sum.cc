@@ -63,7 +63,7 @@ void ExactSum::add(double value) noexcept {
     return;
   }
   if (exponent != 0) mantissa |= std::uint64_t{1} << kMantissaBits;
-  const int place = std::max(exponent, 1) - 1;  // position of its lowest bit
+  const int place = std::max(exponent, 1) - 1;  // position of the value's lowest bit in the sum
   const auto word = static_cast<std::size_t>(place / kWordBits);
   const int shift = place % kWordBits;
   const std::uint64_t low = (mantissa & (kWord - 1)) << shift;

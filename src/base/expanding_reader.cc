@@ -19,7 +19,7 @@ constexpr std::size_t kDetectBytes = 512;
 
 /// Thrown if an expansion exceeds its limits.
 struct TooLarge {
-  std::string than;  ///< "1.0 GiB"
+  std::string than;  ///< the exceeded limit, e.g. "1.0 GiB"
   bool is_beyond_max_bytes;
 };
 
@@ -201,7 +201,7 @@ struct ExpandingReader::Impl {
   const std::string name;
   const ExpansionLimits limits;
   const std::unique_ptr<Decoder> decoder;
-  std::size_t at = 0;  // in compressed
+  std::size_t at = 0;  // offset in the compressed bytes
   std::uint64_t position = 0;
   std::uint64_t num_streams = 0;
   bool at_end = false;

@@ -32,14 +32,15 @@ struct FieldText {
   std::string_view words{};   ///< a description in one line, for the help of the command line
   std::string_view option{};  ///< the command line's option; empty if it has no option
   std::string_view key{};     ///< the name in JSON and in comparisons, if it differs
-  std::string_view value{};   ///< a text's placeholder in help; the Python class of a record
-  std::string_view unit{};    ///< a number's unit, in errors
+  std::string_view value{};   ///< for a text, its placeholder in help; for a record, its Python
+                              ///< class
+  std::string_view unit{};    ///< the unit of a number, for error texts
   std::uint64_t least = 0;    ///< the smallest valid number
   std::uint64_t most = 0;     ///< the largest valid number; 0 means no limit
   std::string_view advice{};  ///< a remedy for a number that is not valid
-  bool is_rare = false;       ///< rarely needed, so help shows it apart
+  bool is_rare = false;       ///< true if it is rarely needed; help shows it in a separate section
   bool may_differ = false;    ///< true if ranks of a run may differ in it
-  bool adds_up = true;        ///< true if two parts of a run report it as a sum
+  bool adds_up = true;        ///< true if values of two parts of a run are added in reports
 };
 
 template <class OwnerType, class ValueType>

@@ -340,7 +340,7 @@ void AtomicFile::keep_as(const std::string& name) {
 
 AtomicFile::~AtomicFile() {
   const bool belongs_here =
-      file_.fd() >= 0;  // in a forked child the file is closed, since it is the parent's
+      file_.fd() >= 0;  // in a forked child the file is closed, because it belongs to the parent
   if (!committed_ && !stays_ && belongs_here) ::unlink(file_.path().c_str());
 }
 
@@ -365,7 +365,7 @@ bool sweep_temporary(const std::string& path) noexcept {
     File file = File::open_to_lock(path);
     return file.try_lock() == FileLock::kTaken && ::unlink(path.c_str()) == 0;
   } catch (const NotFound&) {
-    return true;  // another process swept it first
+    return true;  // another process has already removed it
   } catch (const std::exception&) {
     return false;
   }

@@ -30,7 +30,7 @@ SHARDWISE_EXPORT FileIdentity file_identity(int fd, const std::string& path);
 enum class FileLock : std::uint8_t {
   kTaken,
   kHeldByAnother,
-  kUnsupported,  ///< the file system has no such locks, so no process is excluded
+  kUnsupported,  ///< the file system does not support such locks, so no process is excluded
 };
 
 /// An open file descriptor, closed on destruction. All calls retry on EINTR, and throw other

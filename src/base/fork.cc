@@ -23,7 +23,8 @@ constinit std::atomic<std::uint64_t> fork_generation{1};
 // such threads therefore sees the other.
 constinit std::atomic<std::uint32_t> num_in_sections{0};
 constinit std::atomic<std::uint32_t> fork_is_near{0};
-constinit thread_local std::uint32_t section_depth = 0;  // nested sections of this thread
+// Number of nested sections that this thread is in.
+constinit thread_local std::uint32_t section_depth = 0;
 
 constinit std::array<void (*)() noexcept, 8> child_actions{};
 constinit std::size_t num_child_actions = 0;
@@ -53,7 +54,8 @@ void count_in() noexcept {
 }
 
 void before_fork() {
-  while (fork_is_near.exchange(1) != 0) sleep_while(fork_is_near, 1);  // another thread forks
+  // If another thread forks, waits until it has forked.
+  while (fork_is_near.exchange(1) != 0) sleep_while(fork_is_near, 1);
   const std::uint32_t own = section_depth > 0 ? 1 : 0;
   for (std::uint32_t now = 0; (now = num_in_sections.load()) > own;)
     sleep_while(num_in_sections, now);
@@ -67,8 +69,8 @@ void open_again() noexcept {
 }
 
 void in_child() {
-  num_in_sections.store(section_depth > 1 ? 1
-                                          : 0);  // a thread about to enter is not in this process
+  // Other threads that were about to enter a section do not exist in this process.
+  num_in_sections.store(section_depth > 1 ? 1 : 0);
   fork_generation.fetch_add(1);
   for (std::size_t i = 0; i < num_child_actions; ++i) child_actions[i]();
   open_again();
@@ -101,7 +103,7 @@ void ForkSection::give_way() noexcept {
 void Condition::wait(Mutex& mutex) noexcept { wait_for(mutex, std::chrono::nanoseconds::max()); }
 
 void Condition::wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcept {
-  SHARDWISE_ASSERT(section_depth == 1);  // otherwise fork() would wait until this ends
+  SHARDWISE_ASSERT(section_depth == 1);  // otherwise fork() would wait until this wait ends
   const std::uint32_t seen = changes_.load();
   num_waiting_.fetch_add(1);
   mutex.unlock();

@@ -126,7 +126,8 @@ class SHARDWISE_EXPORT Condition {
 
  private:
   std::atomic<std::uint32_t> changes_{0};
-  std::atomic<std::uint32_t> num_waiting_{0};  // a child keeps the parent's, which only adds wakes
+  // A child inherits the parent's value, which only causes needless wakes.
+  std::atomic<std::uint32_t> num_waiting_{0};
 };
 
 /// Threads that belong to the process that started them. A forked child may destroy this object, or

@@ -112,7 +112,7 @@ void JsonReader::refuse(std::string_view where) const {
   std::string_view token = text_.substr(at_, kMost);
   std::size_t size = 0;
   while (size < token.size() && goes_on(token[size])) ++size;
-  if (size == 0) {  // take one character of UTF-8, or one byte
+  if (size == 0) {  // use one UTF-8 character, or one byte
     for (size = 1; size < std::min<std::size_t>(token.size(), 4); ++size) {
       if (is_utf8(token.substr(0, size))) break;
     }

@@ -37,9 +37,9 @@ struct SHARDWISE_EXPORT JsonFault {
 class SHARDWISE_EXPORT JsonReader {
  public:
   enum class Token : std::uint8_t {
-    kObject,  ///< beginning; keys and values follow, then kEndOfObject
+    kObject,  ///< beginning of an object; then keys and values follow, and then kEndOfObject
     kEndOfObject,
-    kArray,  ///< beginning; values follow, then kEndOfArray
+    kArray,  ///< beginning of an array; then values follow, and then kEndOfArray
     kEndOfArray,
     kKey,
     kString,
@@ -116,7 +116,7 @@ class SHARDWISE_EXPORT JsonReader {
   std::size_t begin_ = 0;
   std::size_t max_depth_;
   std::size_t depth_ = 0;
-  std::bitset<kMaxJsonDepth> is_object_;  // by depth: an object, not an array
+  std::bitset<kMaxJsonDepth> is_object_;  // for each depth: true for an object, false for an array
   Expect expect_ = Expect::kValue;
   bool has_escapes_ = false;
   bool is_whole_ = false;

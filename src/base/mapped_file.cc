@@ -40,7 +40,7 @@ bi::mapped_region map_whole(const Descriptor& file, std::size_t size, const std:
 }  // namespace
 
 MappedFile MappedFile::open(const std::string& path, Access access) {
-  file_identity(path);  // before opening: throws if the file is missing or not regular
+  file_identity(path);  // called before opening, to throw if the file is missing or not regular
   return open(File::open_read(path), access);
 }
 

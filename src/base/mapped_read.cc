@@ -103,7 +103,7 @@ std::atomic<std::uint64_t> num_installed{0};  // how often our handler was insta
 /// since.
 struct Passing {
   std::uint64_t when = ~std::uint64_t{0};  // num_installed at that time
-  const Previous* next = nullptr;          // next handler, if that handler calls ours
+  const Previous* next = nullptr;          // the handler to forward to if that handler calls ours
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Passing passing_on{};
 
@@ -126,7 +126,7 @@ void call_as_kernel(const struct sigaction& action, int signal, siginfo_t* info,
 
 /// Handles the signal as if our handler were not installed.
 void pass_on(int signal, siginfo_t* info, void* context) noexcept {
-  const bool is_fault = info->si_code > 0;  // otherwise a process sent the signal
+  const bool is_fault = info->si_code > 0;  // otherwise a process has sent the signal
   const bool is_nested = passing_on.when == num_installed.load();
   const Previous* const to =
       is_nested ? passing_on.next : newest_previous.load(std::memory_order_acquire);
@@ -139,11 +139,11 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     if (action.sa_handler == SIG_IGN && !is_fault) return;
     set_default_action();
     if (!is_fault) ::raise(signal);
-    return;  // the fault repeats, and ends the process
+    return;  // the fault then occurs again, and ends the process
   }
   const bool is_for_once = (action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0;
   if (is_for_once) set_default_action();
-  if (is_nested || to->before == nullptr) {  // installed before ours, so it never calls ours
+  if (is_nested || to->before == nullptr) {  // it was installed before ours, so it never calls ours
     call_as_kernel(action, signal, info, context);
     return;
   }
@@ -210,7 +210,7 @@ void install_ours() noexcept {
 void take_place_of(const struct sigaction& found) noexcept {
   static constinit Mutex mutex;
   const Lock lock(mutex);
-  if (is_ours(action_now())) return;  // another thread was faster
+  if (is_ours(action_now())) return;  // another thread has already installed ours
   page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const Previous* const last = newest_previous.load(std::memory_order_relaxed);
   if (last == nullptr || !is_same(last->action, found)) {

@@ -86,7 +86,7 @@ class SHARDWISE_EXPORT MappedReadGuard {
 
   const char* const begin_;
   const char* const end_;
-  MappedReadGuard* const outer_;  // the next guard of the same thread
+  MappedReadGuard* const outer_;  // the enclosing guard of the same thread
   std::atomic<bool> damaged_{false};
 };
 

@@ -171,7 +171,7 @@ class OrderedPipeline {
             slot_free_.wait(mutex_);
           }
           if (stopping_ || source_ended_) {
-            slot_free_.notify_one();  // ends the next thread in line
+            slot_free_.notify_one();  // wakes the next waiting thread, which then ends
             return;
           }
         }

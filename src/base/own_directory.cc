@@ -169,7 +169,8 @@ void make_group_directory(const std::string& path) {
   const int error = errno;
   if (is_made) return;
   ::rmdir(fresh.c_str());
-  const bool is_there = error == EEXIST || error == ENOTEMPTY;  // another process was faster
+  // Another process has already made it.
+  const bool is_there = error == EEXIST || error == ENOTEMPTY;
   if (!is_there) throw_errno(error, "cannot make the directory", path);
 }
 

@@ -136,7 +136,8 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
                         "the tasks of all nodes together are not the tasks of the step: leave "
                         "Slurm's variables as srun sets them");
     }
-    if (sum != world_size) continue;  // describes the whole job, but this step has another shape
+    // The variable may describe the whole job instead of this step.
+    if (sum != world_size) continue;
     if (nodes.size() == 1) return nodes[0];
     const auto node = env.number("SLURM_NODEID", 0, kMostRanks);
     if (!node) continue;

@@ -16,8 +16,8 @@ namespace shardwise::detail {
 struct RankEnvironment {
   int rank = 0;
   int world_size = 1;
-  int local_rank = 0;        ///< among the ranks of this machine
-  int local_world_size = 1;  ///< ranks on this machine
+  int local_rank = 0;        ///< number among the ranks of this machine
+  int local_world_size = 1;  ///< number of ranks on this machine
   /// True if the launcher sets local rank and local size. Otherwise these are 0 and 1 here, and the
   /// ranks find out which of them share a machine when they connect.
   bool knows_local = true;

@@ -154,7 +154,8 @@ class Named {
     }
     return is_not_in_the_list();
   }
-  static const Spelling* is_not_in_the_list();  // not constexpr: a call in find() is an error
+  // It is not constexpr, so a call in find() does not compile.
+  static const Spelling* is_not_in_the_list();
 
   const Spelling* spelling_;
 };

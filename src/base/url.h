@@ -27,9 +27,9 @@ inline bool is_fetched_url(std::string_view url) {
 /// The parts of `scheme://[userinfo@]host[:port][/path][?query][#fragment]`.
 struct Url {
   std::string scheme;                      ///< in lower case
-  std::string userinfo = {};               ///< "user" or "user:password", as written; secret
+  std::string userinfo = {};               ///< "user" or "user:password", as written; it is secret
   std::string host;                        ///< in lower case; IPv6 in brackets
-  std::optional<std::uint16_t> port = {};  ///< empty if not given, or the scheme's default
+  std::optional<std::uint16_t> port = {};  ///< empty if it is not given, or is the scheme's default
   std::string path = "/";                  ///< normalised, see canonical_url()
   std::optional<std::string> query = {};   ///< without its question mark; may be secret
 

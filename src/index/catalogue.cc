@@ -328,7 +328,8 @@ std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const 
   for_first_rows<Index::SkippedMember>(sqlite::Database::over_bytes(bytes(), path_), count,
                                        [&](Index::SkippedMember&& row) {
                                          members.push_back(std::move(row));
-                                         ForkSection::give_way();  // if called by a query
+                                         // Has an effect only if a query calls this.
+                                         ForkSection::give_way();
                                        });
   return members;
 }

@@ -37,7 +37,7 @@ class ClaimedNumbering {
 
  private:
   const std::vector<ClaimedShard> shards_;
-  std::vector<ShardEntry> directory_;  // only first_sample is set
+  std::vector<ShardEntry> directory_;  // only the members first_sample are set
   std::vector<std::uint32_t> hints_;
   std::uint32_t hint_shift_ = 0;
 };

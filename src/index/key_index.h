@@ -109,7 +109,7 @@ class KeySorter {
   std::vector<Pair> buffer_;
   std::uint64_t size_ = 0;
   std::optional<File> file_;
-  std::vector<std::uint64_t> run_ends_;  // in pairs
+  std::vector<std::uint64_t> run_ends_;  // end of each run in the spill file, counted in pairs
 };
 
 /// The values that a table's header stores about its key section.

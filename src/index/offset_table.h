@@ -53,7 +53,8 @@ struct TableHeader {
   std::uint64_t keys_offset;
   std::uint32_t hint_shift;
   std::uint32_t reserved;
-  std::uint64_t directory_checksum;  ///< hash64 of the hint section, seeded with the directory's
+  std::uint64_t directory_checksum;  ///< hash64 of the hint section, seeded with that of the
+                                     ///< directory
   std::uint64_t segments_checksum;   ///< low half of the hash128 of all segments' checksums
   std::uint64_t keys_checksum;       ///< hash64 of the checksums of the key section's blocks
   std::uint64_t padding[2];
@@ -77,7 +78,7 @@ struct SegmentHeader {
   std::uint32_t flags;  ///< kHasMemberHashes or 0
   std::uint64_t value_bytes;
   std::uint64_t key_bytes;
-  std::uint64_t segment_bytes;    ///< this header included
+  std::uint64_t segment_bytes;    ///< including this header
   std::uint64_t counts_checksum;  ///< hash64 of the header's bytes before this one
   std::uint64_t checksum;  ///< hash64 of everything after this header, seeded with counts_checksum
 };
@@ -127,7 +128,7 @@ class SegmentView {
   /// The members of the shard's `i`-th sample, in archive order. REQUIRES: i < num_samples().
   std::span<const MemberRecord> members(std::uint32_t i) const noexcept {
     SHARDWISE_ASSERT_HOT(i < num_samples_);
-    if (members_a_sample_ != 0) {  // saves an access to the sample records
+    if (members_a_sample_ != 0) {  // this saves an access to the sample records
       return {members_ + std::size_t{i} * members_a_sample_, members_a_sample_};
     }
     return {members_ + samples_[i].first_member, members_ + samples_[i + 1].first_member};
@@ -186,7 +187,8 @@ class SegmentView {
   std::uint32_t num_members_ = 0;
   std::uint32_t num_fields_ = 0;
   std::uint32_t num_columns_ = 0;
-  std::uint32_t members_a_sample_ = 0;  // if equal for all samples, else 0
+  // Number of members of each sample if it is equal for all, else 0.
+  std::uint32_t members_a_sample_ = 0;
 };
 
 }  // namespace shardwise::detail

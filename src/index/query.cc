@@ -206,7 +206,7 @@ struct Query::Impl {
           statement == nullptr ? "there is no query" : "there is more than one query",
           in_quotes(sql), "give one SELECT");
     }
-    if (sqlite3_column_count(statement) == 0) {  // e.g. REINDEX when there is nothing to do
+    if (sqlite3_column_count(statement) == 0) {  // e.g. a REINDEX without effect
       throw InvalidArgument("the query cannot be run: it is empty", in_quotes(sql),
                             "only SELECT is allowed");
     }
@@ -227,7 +227,7 @@ struct Query::Impl {
   const std::uint64_t scratch_bytes;
   CancelToken cancel = {};
   sqlite::ScratchFiles scratch;
-  OtherTables others;  // outlives the database
+  OtherTables others;  // must outlive the database
   sqlite::Database db;
   sqlite3_stmt* statement = nullptr;
   std::vector<std::string> columns;

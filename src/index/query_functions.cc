@@ -239,7 +239,7 @@ class Printf {
   }
 
   sqlite3* db_ = nullptr;
-  sqlite3_stmt* statement_ = nullptr;  // for num_arguments_
+  sqlite3_stmt* statement_ = nullptr;  // a statement with num_arguments_ parameters
   int num_arguments_ = 0;
 };
 

@@ -55,7 +55,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
 
   struct File : sqlite3_file {
     Impl* owner;
-    sqlite3_int64 bytes;  // its length
+    sqlite3_int64 bytes;  // the file's length
 
     sqlite3_file* below() noexcept { return reinterpret_cast<sqlite3_file*>(this + 1); }
   };
@@ -69,7 +69,8 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     File& file = *new (base) File{};
     file.owner = &of(vfs);
     const int code = below(vfs)->xOpen(below(vfs), path, file.below(), flags, out);
-    if (file.below()->pMethods != nullptr) file.pMethods = &kMethods;  // then SQLite closes it
+    // With pMethods set, SQLite calls close().
+    if (file.below()->pMethods != nullptr) file.pMethods = &kMethods;
     return code;
   }
 
@@ -135,7 +136,7 @@ const sqlite3_io_methods ScratchFiles::Impl::kMethods = {
     [](sqlite3_file* f, int level) { return below(f)->pMethods->xLock(below(f), level); },
     [](sqlite3_file* f, int level) { return below(f)->pMethods->xUnlock(below(f), level); },
     [](sqlite3_file* f, int* out) { return below(f)->pMethods->xCheckReservedLock(below(f), out); },
-    [](sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; },  // no hints: a file grows by writing
+    [](sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; },  // no hints: only xWrite grows it
     [](sqlite3_file* f) { return below(f)->pMethods->xSectorSize(below(f)); },
     [](sqlite3_file* f) { return below(f)->pMethods->xDeviceCharacteristics(below(f)); },
     nullptr,

@@ -166,7 +166,8 @@ std::string_view SegmentBuilder::key(std::uint32_t sample) const noexcept {
 
 void SegmentBuilder::drop_samples(const std::vector<bool>& drop) {
   SegmentBuilder kept(shard_, static_cast<std::uint32_t>(columns_.size()), with_member_hashes_);
-  kept.values_ = std::move(values_);  // keeps values of dropped samples, unused
+  // Still contains the values of dropped samples, which are not used.
+  kept.values_ = std::move(values_);
   kept.fields_ = std::move(fields_);
   kept.field_numbers_ = std::move(field_numbers_);
   for (std::uint32_t i = 0; i < samples_.size(); ++i) {

@@ -54,16 +54,19 @@ class SegmentBuilder {
   std::uint32_t field_number(std::string_view field);
 
   std::string shard_;
-  std::vector<std::vector<Value>> columns_;  // by sample; missing ends are null
-  std::string values_;                       // heap
+  // For each column, the values by sample; values missing at the end are null.
+  std::vector<std::vector<Value>> columns_;
+  std::string values_;  // the bytes of texts and blobs
   bool with_member_hashes_;
   std::vector<std::uint64_t> member_hashes_;
   std::vector<SampleRecord> samples_;
   std::vector<MemberRecord> members_;
   std::string keys_;
   std::vector<std::string> fields_;
-  std::unordered_map<std::string, std::uint32_t> field_numbers_;  // used once there are many fields
-  std::vector<std::uint32_t> last_sample_with_;  // by field: 1 + the latest sample with it, or 0
+  // Used only if there are many fields.
+  std::unordered_map<std::string, std::uint32_t> field_numbers_;
+  // For each field: 1 + the latest sample that has it, or 0.
+  std::vector<std::uint32_t> last_sample_with_;
   std::string lower_;
 };
 

@@ -23,8 +23,8 @@ namespace shardwise {
 enum class Lookup {
   kNone,
   kPlace,  ///< the column contains the row's place
-  kShard,  ///< places are samples, and it holds their shard
-  kKey,    ///< places are samples, and it holds their key
+  kShard,  ///< places are sample numbers, and the column contains the sample's shard
+  kKey,    ///< places are sample numbers, and the column contains the sample's key
 };
 
 template <class Row>
@@ -64,11 +64,11 @@ class VirtualTable : public sqlite3_vtab {
   /// The conditions that a plan uses, as bits of idxNum. Arguments have this order.
   enum Use {
     kEquals = 1,
-    kFrom = 2,  // >= or >: SQLite filters one row too many
+    kFrom = 2,  // >= or >; SQLite removes the surplus row of >
     kUpTo = 4,  // <= or <
     kOfShard = 8,
     kOfKey = 16,
-    kOfKeys = 32,  // any key of a list
+    kOfKeys = 32,  // the key equals any key of a list
   };
 
   struct Cursor : sqlite3_vtab_cursor {
@@ -193,7 +193,7 @@ class VirtualTable : public sqlite3_vtab {
     return guarded(tables, [&] {
       const auto places = static_cast<double>(Row::num_places(tables));
       const auto shards = static_cast<double>(tables.index().num_shards());
-      int condition[kOfKeys + 1] = {};  // by use: 1 + number of its condition
+      int condition[kOfKeys + 1] = {};  // for each use: 1 + the number of its condition, or 0
       for (int i = 0; i < info->nConstraint; ++i) {
         const int use = use_of(info, i);
         if (condition[use] == 0) condition[use] = i + 1;
@@ -345,7 +345,8 @@ class VirtualTable : public sqlite3_vtab {
   }
 
   static sqlite3_module module() {
-    sqlite3_module module{};  // without xCreate: the table exists by its name, in no schema
+    // There is no xCreate: the table can be used by its name, without a schema entry.
+    sqlite3_module module{};
     module.xConnect = connect;
     module.xBestIndex = best_index;
     module.xDisconnect = disconnect;

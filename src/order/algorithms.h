@@ -16,7 +16,7 @@ namespace detail {
 enum class Algorithm : std::uint8_t {
   kPermutation,  ///< Permutation::kVersion
   kEpochOrder,   ///< EpochOrder::kVersion
-  kBalance,      ///< the deal of steps by bytes
+  kBalance,      ///< Dealer::kVersion
   kMixture,
   kResampled,
   kWids,

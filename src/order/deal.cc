@@ -105,7 +105,7 @@ void Dealer::deal_waves(std::uint64_t step) {
       std::for_each(waiting_.rbegin(), waiting_.rend(), visit);
     }
     ++wave;
-    if (wave < samples_each) continue;  // no rank can have all its samples yet
+    if (wave < samples_each) continue;  // no rank can have all its samples after these waves
     std::erase_if(waiting_, [](const Rank& each) { return each.left == 0; });
     least_load = ~std::uint64_t{0};
     for (const Rank& each : waiting_) least_load = std::min(least_load, each.load);

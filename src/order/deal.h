@@ -44,7 +44,7 @@ class Dealer {
 
   struct Rank {
     std::uint64_t load;
-    std::uint32_t left;  ///< samples that it still needs
+    std::uint32_t left;  ///< number of samples that the rank still needs
     std::uint32_t rank;
   };
 
@@ -56,10 +56,12 @@ class Dealer {
 
   std::uint64_t world_;
   std::uint64_t total_ = 0;             ///< the sum of all scaled sizes
-  std::vector<std::uint16_t> classes_;  ///< by slot
-  std::vector<std::uint64_t> sorted_;   ///< (scaled size, slot), in the order of dealing
+  std::vector<std::uint16_t> classes_;  ///< the class of each slot's sample
+  std::vector<std::uint64_t> sorted_;   ///< (scaled size, slot), in the order in which samples are
+                                        ///< assigned
   std::vector<Rank> waiting_;           ///< ranks that need more samples, in the order of waves
-  std::vector<std::uint32_t> dealt_;    ///< the rank of each of sorted_, and one spare place
+  std::vector<std::uint32_t> dealt_;    ///< the rank of each element of sorted_, and one spare
+                                        ///< element
   std::array<std::uint32_t, kNumClasses> counts_{};
 };
 

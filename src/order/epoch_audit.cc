@@ -114,7 +114,8 @@ EpochAudit::Sum EpochAudit::Sum::from_words(std::span<const std::int64_t, kNumWo
   const auto join_limbs = [&words](std::size_t first, std::size_t num_limbs) {
     uint128 value = 0;
     for (std::size_t i = 0; i < num_limbs; ++i) {
-      value += static_cast<uint128>(words[first + i]) << (32 * i);  // drops carries past 2^128
+      // Carries beyond 2^128 are dropped.
+      value += static_cast<uint128>(words[first + i]) << (32 * i);
     }
     return value;
   };

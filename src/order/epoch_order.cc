@@ -278,7 +278,7 @@ void EpochOrder::lay_out_chunked(const Group& group,
   const std::uint64_t limit = has_short ? short_end : ~std::uint64_t{0};
   std::array<std::uint64_t, kMapBlock> chunk;
   const std::size_t count = layout_positions.size();
-  if (window_ <= count) {  // all chunks of the group at once, in a table
+  if (window_ <= count) {  // compute all chunks of the group once, into a table
     const std::uint64_t num_places = std::min(window_, chunks_.size() - first_place);
     for (std::uint64_t i = 0; i < num_places; ++i) chunk[i] = first_place + i;
     chunks_.apply({chunk.data(), num_places});

@@ -86,7 +86,7 @@ class SHARDWISE_EXPORT EpochOrder {
   struct ShardTable;
   struct Group {
     std::uint64_t number;
-    std::uint64_t begin;  ///< positions
+    std::uint64_t begin;  ///< the group's positions are [begin, end)
     std::uint64_t end;
   };
 
@@ -114,10 +114,10 @@ class SHARDWISE_EXPORT EpochOrder {
   std::uint64_t exact_reciprocal_ = 0;  ///< for offsets in a group; 0 means that it is not
                                         ///< available
   std::uint64_t phase_ = 0;             ///< distance by which the borders of chunks move
-  std::uint64_t group_size_ = 1;        ///< of a group of full chunks
+  std::uint64_t group_size_ = 1;        ///< number of samples in a group of full chunks
   std::uint64_t missing_ = 0;           ///< number of samples that the short chunk lacks
   std::uint64_t short_place_ = 0;       ///< place of the short chunk
-  std::uint64_t short_end_ = 0;         ///< layout position after it
+  std::uint64_t short_end_ = 0;         ///< layout position of the short chunk's end
   PermutationDomain full_group_{0};
 
   std::shared_ptr<const ShardTable> shards_;

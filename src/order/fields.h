@@ -128,7 +128,7 @@ struct KindOption {
   std::string_view name;
   std::string_view option;  ///< on the command line
   std::vector<std::string_view> kinds;
-  std::string words;  ///< for all these kinds, with their defaults
+  std::string words;  ///< the description for all these kinds, with their defaults
 };
 /// Lists each option once, in the sequence of the kinds.
 SHARDWISE_EXPORT std::vector<KindOption> kind_options();

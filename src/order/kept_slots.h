@@ -18,7 +18,7 @@ class KeptSlots {
   struct Gap {
     std::uint64_t begin;
     std::uint64_t end;
-    std::uint64_t skipped;  ///< slots skipped up to the end of this gap
+    std::uint64_t skipped;  ///< number of slots skipped up to the end of this gap
     /// The number of the first kept slot after the gap.
     std::uint64_t kept_begin() const noexcept { return end - skipped; }
   };

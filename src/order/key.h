@@ -15,9 +15,11 @@ enum class KeyPurpose : std::uint64_t {
   kSamples = 2,         ///< the order of the samples in one group of chunks; index: the group
   kResampled = 3,       ///< draws of samples with replacement
   kResampledShard = 4,  ///< draws of shards with replacement
-  kResampledPass = 5,   ///< the order in which a drawn shard is read; index: earlier passes
-  kMixtureBlock = 6,    ///< the order of draws within a block; index: 0 the table, 1 the blocks
-  kMixturePhase = 7,    ///< the beginning of each branch of a mixture; epoch: the node
+  kResampledPass = 5,   ///< the order in which a drawn shard is read; index: number of earlier
+                        ///< passes over it
+  kMixtureBlock = 6,    ///< the order of draws within a block; index: 0 for the table, 1 for the
+                        ///< blocks
+  kMixturePhase = 7,    ///< the phase of each node of a mixture's tree; epoch: the node
   kMixtureDataset = 8,  ///< the seed of one data set of a mixture; index: the data set
   kAudit = 9,           ///< the hash of sample numbers in an epoch's proof
   kPhase = 10,          ///< the borders of chunks in an epoch

@@ -34,7 +34,7 @@ MixtureDraws::MixtureDraws(std::span<const double> weights, std::uint64_t seed) 
 
   const std::size_t leaves = std::bit_ceil(shares_.size());
   depth_ = static_cast<unsigned>(std::bit_width(leaves) - 1);
-  std::vector<std::uint64_t> sums(2 * leaves);  // of the shares below each node
+  std::vector<std::uint64_t> sums(2 * leaves);  // for each node, the sum of the shares below it
   std::copy(shares_.begin(), shares_.end(), sums.begin() + static_cast<std::ptrdiff_t>(leaves));
   nodes_.resize(leaves);
   for (std::size_t i = leaves - 1; i > 0; --i) {

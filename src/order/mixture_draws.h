@@ -81,7 +81,7 @@ class MixtureDraws {
 
  private:
   struct Node {
-    std::uint64_t ratio = 0;  ///< r
+    std::uint64_t ratio = 0;  ///< r: share of the left side, as a fraction of 2^64
     std::uint64_t phase = 0;  ///< f
     std::uint64_t left(std::uint64_t x) const noexcept;
   };
@@ -89,7 +89,7 @@ class MixtureDraws {
   struct Part {
     std::uint64_t begin;  ///< number of draws before the block
     std::uint64_t end;    ///< number of draws before the next block
-    std::uint64_t entry;  ///< the first entry of its part of the list
+    std::uint64_t entry;  ///< the first of the leaf's entries in a block
   };
 
   std::uint64_t block_key(std::uint64_t block) const noexcept;

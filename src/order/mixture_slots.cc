@@ -79,7 +79,8 @@ MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, con
   }
   if (!layouts.empty()) layout_ = layout_hash(layouts);
   passes_.resize(parts_.size());
-  for (std::size_t i = 0; i < parts_.size(); ++i) pass(i, 0);  // throws for an invalid option
+  // pass() throws for an invalid option.
+  for (std::size_t i = 0; i < parts_.size(); ++i) pass(i, 0);
   set_epoch(0);
 }
 

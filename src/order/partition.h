@@ -36,8 +36,8 @@ class Streams {
 
  private:
   std::uint64_t streams_;
-  std::uint64_t run_length_;   ///< of the shorter runs
-  std::uint64_t longer_runs_;  ///< number of first runs, which are one longer
+  std::uint64_t run_length_;   ///< length of the shorter runs
+  std::uint64_t longer_runs_;  ///< number of runs at the beginning that are longer by one
 };
 
 /// The global slots of an epoch that one rank delivers: all slots with slot mod world_size == rank.

@@ -33,7 +33,7 @@ template <unsigned kRounds, typename Path>
 void apply_in_blocks(const Grid& grid, std::span<std::uint64_t> values) noexcept {
   constexpr std::size_t kLarge = Path::kLargeBlock;
   constexpr std::size_t kSmall = Path::kSmallBlock;
-  constexpr std::size_t kFewValues = 3;  // faster one by one
+  constexpr std::size_t kFewValues = 3;  // so few values are computed faster one by one
   std::array<std::uint64_t*, kLarge + kSmall> waiting;
   std::size_t num_waiting = 0;
   const auto do_waiting = [&] {
@@ -235,7 +235,7 @@ void apply_rounds(BulkPath path, const Grid& grid, std::span<std::uint64_t> valu
 
 BulkPath find_fastest_bulk_path() noexcept {
 #if defined(__x86_64__)
-  __builtin_cpu_init();  // for callers before main()
+  __builtin_cpu_init();  // needed if called before main()
   return __builtin_cpu_supports("avx2") ? BulkPath::kAvx2 : BulkPath::kSse2;
 #else
   return BulkPath::kPortable;

@@ -95,7 +95,7 @@ struct Grid {
 
 /// The implementations that evaluate many values at once, slowest first. All give the same images.
 enum class BulkPath : std::uint8_t {
-  kPortable,  ///< one after another
+  kPortable,  ///< one value after another
   kSse2,      ///< x86-64
   kAvx2,      ///< x86-64, if the processor supports it
 };

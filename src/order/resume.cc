@@ -264,7 +264,7 @@ class Comparison {
     say(std::string(name) + " " + shown(there) + " there, " + shown(here) + " here");
   }
   void compare_field(std::string_view /*name*/, const SkipList& /*there*/,
-                     const SkipList& /*here*/) {}  // empty in a spec
+                     const SkipList& /*here*/) {}  // the skip list of a spec is empty
   void compare_field(std::string_view name, const OrderKind& there, const OrderKind& here) {
     if (there.index() != here.index()) {
       say(std::string(name) + " " + std::string(name_of(there)) + " there, " +

@@ -58,7 +58,7 @@ void Sampler::start(SkipList::Point point, const SkipList& skip) {
     throw InvalidArgument("no epoch " + std::to_string(point.epoch), {},
                           "epochs are numbered from 0 to 2^64 - 2");
   }
-  SkipList kept = skip;  // `skip` may be skip_; copied first, since this may throw
+  SkipList kept = skip;  // `skip` may refer to skip_; it is copied first, because this may throw
   prepare(point, skip);
   epoch_ = point.epoch;
   first_position_ = point.position;
@@ -145,7 +145,8 @@ std::size_t Sampler::next_batch(std::span<std::uint64_t> batch) {
   const std::uint64_t first = position() + buffered;
   const auto rest =
       static_cast<std::size_t>(std::min<std::uint64_t>(batch.size() - buffered, size_ - first));
-  if (rest > 0) evaluate(first, batch.subspan(buffered, rest));  // may throw; nothing has moved
+  // If evaluate() throws, the position is unchanged.
+  if (rest > 0) evaluate(first, batch.subspan(buffered, rest));
   std::copy_n(buffer_.begin() + static_cast<std::ptrdiff_t>(cursor_), buffered, batch.begin());
   if (rest > 0) {
     buffer_first_ = first + rest;

@@ -16,8 +16,8 @@ struct Dealt {
   explicit Dealt(std::uint64_t world) : dealer(world) {}
 
   std::uint64_t step = ~std::uint64_t{0};
-  std::vector<std::uint64_t> samples;  ///< of this rank, by slot
-  std::vector<std::uint64_t> rows;     ///< their slots in the walk
+  std::vector<std::uint64_t> samples;  ///< the samples of this rank, sorted by slot
+  std::vector<std::uint64_t> rows;     ///< the walk slots of these samples
 
   // Reused in each step, so that deal() does not allocate memory.
   Dealer dealer;
@@ -33,8 +33,9 @@ struct Walk {
   KeptSlots kept;
   std::uint64_t first_kept = 0;  ///< number of the kept slot that is walk slot 0
   Partition partition;           ///< of the walk
-  KeptSlots pads;                ///< slots that pads repeat, from the epoch's beginning
-  Dealt dealt;                   ///< the step that was dealt last
+  KeptSlots pads;                ///< the kept slots of the whole epoch, which pads repeat from the
+                                 ///< first on
+  Dealt dealt;                   ///< the step that was distributed last
 
   /// Returns the slot of the epoch for walk slot `number`.
   std::uint64_t slot(std::uint64_t number) const noexcept {

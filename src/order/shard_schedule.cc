@@ -70,7 +70,7 @@ class ShardSchedule::Maker {
   ShardSchedule& schedule_;
   std::span<const std::uint64_t> starts_;
   std::uint64_t max_touches_;
-  std::vector<Group> groups_;  // of the current order
+  std::vector<Group> groups_;  // groups of the current order
 };
 
 /// Appends the shards that contain these samples. `base` is added to the sample numbers.
@@ -137,7 +137,8 @@ bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& or
   if (!list_groups(order, 0)) return false;
   const detail::Streams& streams = slots.streams();
   const std::uint64_t num_streams = streams.count();
-  const std::uint64_t used_streams = std::min(num_streams, order.size());  // the others are empty
+  // The other streams are empty.
+  const std::uint64_t used_streams = std::min(num_streams, order.size());
   // Computes which slots of the pass belong to the epoch.
   const bool begins_before = static_cast<std::int64_t>(pass_begin) < 0;
   const std::uint64_t before = begins_before ? std::uint64_t{0} - pass_begin : 0;

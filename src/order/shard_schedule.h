@@ -97,11 +97,11 @@ class SHARDWISE_EXPORT ShardSchedule {
   std::uint64_t replicas_ = 1;
   std::uint64_t num_shares_ = 1;
   std::uint64_t num_slots_ = 0;
-  std::uint64_t step_slots_ = 1;  ///< slots of a step with balanced bytes, else 1
+  std::uint64_t step_slots_ = 1;  ///< number of slots of a step if bytes are balanced, else 1
   std::uint64_t first_kept_ = 0;
   std::shared_ptr<const KeptSlots> kept_;
   std::vector<Piece> pieces_;
-  std::vector<std::uint64_t> touched_;  ///< shards of each piece, ascending
+  std::vector<std::uint64_t> touched_;  ///< the shards of each piece, ascending
   std::vector<UseInterval> padding_;    ///< sorted by begin
 };
 

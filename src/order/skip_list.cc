@@ -24,7 +24,8 @@ std::string shortened(std::string_view reason) {
   if (end != std::string_view::npos && end > kept.size() / 2) {
     kept = kept.substr(0, end);
   } else {
-    while (!kept.empty() && is_inside()) kept.remove_suffix(1);  // inside a UTF-8 character
+    // Do not cut within a UTF-8 character.
+    while (!kept.empty() && is_inside()) kept.remove_suffix(1);
   }
   return std::string(kept) += kDots;
 }

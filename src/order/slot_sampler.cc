@@ -215,7 +215,7 @@ void SlotSampler::fill_row(std::uint64_t first, std::uint64_t stride,
 const detail::Dealt& SlotSampler::deal(std::uint64_t step) const {
   detail::Dealt& dealt = walk_->dealt;
   if (dealt.step == step) return dealt;
-  dealt.step = ~std::uint64_t{0};  // invalid, in case bytes_() throws below
+  dealt.step = ~std::uint64_t{0};  // mark it as invalid, in case bytes_() throws below
   const std::uint64_t per_step = num_shares() * batch_size();
   const std::uint64_t first = step * per_step;
   dealt.all_samples.resize(std::min(per_step, walk_->partition.delivered_slots() - first));
@@ -261,8 +261,9 @@ std::optional<std::uint64_t> SlotSampler::position_after(std::uint64_t count) co
 std::uint64_t SlotSampler::num_positions() const { return slots_->num_slots(); }
 
 std::uint64_t SlotSampler::count_before(std::uint64_t position) const {
+  // The second term excludes slots that the tail policy drops.
   return std::min(walk_->kept.kept_before(position),
-                  walk_->first_kept + walk_->partition.delivered_slots());  // dropped at the end
+                  walk_->first_kept + walk_->partition.delivered_slots());
 }
 
 void SlotSampler::expect(EpochAudit::Expectation& expectation) const {
@@ -310,7 +311,7 @@ std::vector<Sampler::Delivery> SlotSampler::find_deliveries(std::uint64_t sample
   const Walk& walk = *walk_;
   const std::uint64_t num_slots = walk.partition.num_slots();
   const std::uint64_t delivered = walk.partition.delivered_slots();
-  std::vector<std::uint64_t> numbers;  // slots of the walk
+  std::vector<std::uint64_t> numbers;  // walk slots
   for (const std::uint64_t slot : slots_->slots_of(sample)) {
     const std::uint64_t kept = walk.kept.kept_before(slot);
     if (walk.kept.is_kept(slot) && kept >= walk.first_kept && kept - walk.first_kept < delivered) {

@@ -28,7 +28,8 @@ struct StridedRange {
     if (count == 0) return false;
     const std::uint64_t rest = first % modulus;
     if (rest >= begin && rest - begin < size) return true;
-    if (stride >= modulus) return false;  // a multiple: all elements have the same rest
+    // The stride is then a multiple of `modulus`, so all elements have the same remainder.
+    if (stride >= modulus) return false;
     // From element to element, the remainder modulo `modulus` advances by the stride. Find the next
     // remainder at or after `begin`.
     const std::uint64_t ahead = (begin + modulus - rest) % modulus;

@@ -84,7 +84,7 @@ std::unique_ptr<WidsWalk> WidsSampler::begin_replay(std::uint64_t epoch) const {
 }
 
 void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
-  if (!skip.empty()) {  // skip of a token from another order
+  if (!skip.empty()) {  // the skip list of a token of another order
     throw InvalidArgument("skip does not apply to the wids sampler", {},
                           "it is for chunked, sharded, sequential and mixture; begin the run anew");
   }
@@ -146,6 +146,7 @@ std::vector<Sampler::Delivery> WidsSampler::find_deliveries(std::uint64_t sample
   return {};
 }
 
-void WidsSampler::expect(EpochAudit::Expectation& /*expectation*/) const {}  // every sample once
+// The default expects every sample once.
+void WidsSampler::expect(EpochAudit::Expectation& /*expectation*/) const {}
 
 }  // namespace shardwise::detail

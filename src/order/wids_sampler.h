@@ -73,7 +73,7 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
 
   ShardOffsets offsets_;
   std::uint64_t block_size_;
-  std::uint64_t first_index_ = 0;  ///< index in the block where the sampler began
+  std::uint64_t first_index_ = 0;  ///< index in this rank's block at which the sampler began
   std::unique_ptr<WidsWalk> replay_;
 };
 

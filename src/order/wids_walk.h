@@ -46,10 +46,11 @@ struct WidsWalk {
   PythonRandom random;
   std::vector<Range> ranges;
   bool shuffles_samples;
-  std::vector<std::uint64_t> places;  ///< numbers of the ranges, in the order of the walk
+  std::vector<std::uint64_t> places;  ///< the numbers of the ranges, in the order in which they are
+                                      ///< read
   std::size_t next_place = 0;
   std::uint64_t first = 0;             ///< number of samples in the earlier ranges
-  std::vector<std::uint64_t> samples;  ///< of this range
+  std::vector<std::uint64_t> samples;  ///< the samples of the current range, in order
 };
 
 }  // namespace shardwise::detail

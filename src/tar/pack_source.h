@@ -26,7 +26,8 @@ struct PackSample {
 /// Samples to pack, in order.
 struct PackList {
   std::vector<PackSample> samples;
-  std::vector<std::string> classes;   ///< names by class number; empty without classes
+  std::vector<std::string> classes;   ///< names of classes, indexed by class number; empty without
+                                      ///< classes
   std::vector<std::string> left_out;  ///< paths of files that belong to no sample
 };
 

@@ -10,9 +10,10 @@ namespace shardwise::detail {
 
 /// A member's name, split by WebDataset's rule.
 struct SampleName {
-  std::string_view key;  ///< view into the name: directories, and the basename up to its first dot
+  std::string_view key;  ///< a view into the name: the directories, and the basename up to its
+                         ///< first dot
   std::string_view
-      field;  ///< view into the name: the rest after that dot, in its original case; may be ""
+      field;  ///< a view into the name: everything after that dot, in its original case; may be ""
 
   friend bool operator==(const SampleName&, const SampleName&) = default;
 };

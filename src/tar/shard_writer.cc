@@ -227,7 +227,7 @@ struct ShardWriter::Impl {
     if (writer) {
       usable = false;
       const std::unique_ptr<TarWriter> whole = std::move(writer);
-      require_free(path);  // another writer may have made it meanwhile
+      require_free(path);  // another writer may have created the file meanwhile
       whole->commit();
       usable = true;
       totals.shard_bytes += file_identity(path).size_bytes;
@@ -244,7 +244,7 @@ struct ShardWriter::Impl {
   bool usable = true;
   std::unique_ptr<TarWriter> writer;  // the current shard's writer; null in a dry run
   std::set<std::string> keys;         // keys in the current shard; empty if none was begun
-  std::uint64_t bytes = 0;            // bytes of its members
+  std::uint64_t bytes = 0;            // bytes of the members of the current shard
   Totals totals;
   std::vector<std::string> paths;
 };

@@ -89,7 +89,7 @@ bool SparseTarImage::Writer::take_header(std::size_t& at) {
     body_left_ = tar::padded(entry->size);
     keep_body_ = keep_(entry->name, entry->size);
   } else if (entry->size != 0 || kind == tar::EntryKind::kUnsupported) {
-    keep_rest_ = true;  // the scan decides if it has a body
+    keep_rest_ = true;  // only the scan can decide whether the entry has a body
   }
   return true;
 }

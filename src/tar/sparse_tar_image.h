@@ -50,11 +50,11 @@ class SparseTarImage {
     File& file_;
     const Keep& keep_;
     std::string pending_;
-    std::uint64_t first_ = 0;  // offset of pending_
+    std::uint64_t first_ = 0;  // offset of pending_ in the tar
     std::uint64_t body_left_ = 0;
     bool keep_body_ = false;
     bool keep_rest_ = false;
-    bool behind_end_ = false;  // only zeros since the last entry
+    bool behind_end_ = false;  // true if only zeros follow the last entry so far
     bool in_rubbish_ = false;
     bool rubbish_follows_end_ = false;
     bool rubbish_has_header_ = false;

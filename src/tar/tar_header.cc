@@ -169,7 +169,8 @@ std::optional<std::int64_t> parse_number(const char* field, std::size_t size) no
     const bool negative = value != 0;
     value = (value << 7) | (byte(0) & 0x7F);
     for (std::size_t i = 1; i < size; ++i) {
-      const std::uint64_t top = value >> 55;  // must be all sign bits before the next byte
+      // These bits must all equal the sign before the next shift.
+      const std::uint64_t top = value >> 55;
       if (top != (negative ? 0x1FF : 0)) return std::nullopt;
       value = (value << 8) | byte(i);
     }
@@ -212,7 +213,7 @@ EntryKind RawEntry::kind() const noexcept {
   switch (type) {
     case '0':
     case '\0':
-    case '7':  // contiguous
+    case '7':  // a contiguous file
       // A trailing slash is an old notation for a directory.
       return name.ends_with('/') ? EntryKind::kDirectory : EntryKind::kFile;
     case '1':
@@ -224,7 +225,7 @@ EntryKind RawEntry::kind() const noexcept {
     case '6':
       return EntryKind::kSpecial;
     case '5':
-    case 'D':  // with a list of its entries
+    case 'D':  // a GNU directory with a list of its entries
       return EntryKind::kDirectory;
     default:
       return EntryKind::kUnsupported;
@@ -235,7 +236,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
                                        std::string* why) {
   PartialEntry partial;
   RawEntry& entry = partial.entry;
-  std::string seen;  // types of special headers
+  std::string seen;  // types of the special headers read so far
   for (;;) {
     if (!range_fits(offset, kBlockBytes, archive.size())) {
       *why = "the archive ends within a header";

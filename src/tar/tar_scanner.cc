@@ -175,7 +175,8 @@ class Scanner {
       }
     } catch (const Damage& damage) {
       if (!options_.lenient) raise(damage.problem);
-      report_.skipped.push_back(damage.problem);  // later bytes cannot be trusted
+      // The bytes after it are not read, because they may not be headers.
+      report_.skipped.push_back(damage.problem);
       report_.skipped.back().what += "; the rest of the shard is left out with it, " +
                                      std::to_string(archive_.size() - damage.problem.offset) +
                                      " bytes";
@@ -243,7 +244,7 @@ class Scanner {
     }
     if (!marked) return true;
     if (rest.size() >= kBlockBytes && tar::has_valid_checksum(rest.data())) {
-      ++report_.num_archives;  // archives were concatenated: continue
+      ++report_.num_archives;  // another archive follows; continue with it
       report_.end_marker = false;
       position_ = at;
       return true;
@@ -535,7 +536,7 @@ class Scanner {
   const TarScanOptions& options_;
   const std::function<void(const TarMember&)>& visit_;
   std::uint64_t position_ = 0;  // offset of the next header; everything before it is accounted for
-  std::uint64_t told_ = 0;      // offset at the last tick
+  std::uint64_t told_ = 0;      // offset at the last call of tick
   std::uint32_t entries_since_tick_ = 0;
   std::string joined_name_;
   Hasher128 headers_;

@@ -44,10 +44,11 @@ struct TarProblem {
 struct TarScanReport {
   std::uint64_t num_members = 0;  ///< regular files visited
   std::uint64_t num_directories = 0;
-  std::uint64_t num_links = 0;       ///< symbolic and hard
+  std::uint64_t num_links = 0;       ///< symbolic and hard links
   std::uint64_t num_special = 0;     ///< devices and FIFOs
   std::uint64_t num_archives = 1;    ///< more than 1 for concatenated archives
-  std::uint64_t trailing_bytes = 0;  ///< after the end marker, neither zero nor an archive
+  std::uint64_t trailing_bytes = 0;  ///< bytes after the end marker that are neither zero nor an
+                                     ///< archive
   bool end_marker = false;
   Hash128 header_hash;  ///< over all header blocks, including special headers and their bodies
   std::vector<TarProblem> skipped;  ///< filled by lenient scans only

@@ -39,7 +39,7 @@ class Utf8Names {
  private:
   static locale_t utf8() {
     static const locale_t kUtf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
-    return kUtf8;  // null if it does not exist, which leaves the locale unchanged
+    return kUtf8;  // null if that locale does not exist; the thread's locale is then unchanged
   }
 
   const locale_t before_;
@@ -72,7 +72,7 @@ TarWriter::TarWriter(const std::string& path)
 }
 
 TarWriter::~TarWriter() {
-  target_.file = nullptr;  // freeing the archive would write its end
+  target_.file = nullptr;  // otherwise freeing the archive would write its end to the file
   archive_write_free(archive_);
 }
 

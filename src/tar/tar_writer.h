@@ -37,7 +37,7 @@ class TarWriter {
   [[nodiscard]] static std::uint64_t archive_bytes(std::uint64_t member_bytes);
 
   struct Target {
-    File* file;  ///< null discards all output
+    File* file;  ///< null means that all output is discarded
     std::exception_ptr failure;
   };
 

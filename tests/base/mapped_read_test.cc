@@ -90,7 +90,7 @@ TEST(CopyMappedTest, IsFalseWherePagesAreGone) {
     EXPECT_TRUE(copy_mapped(to.data(), map.data(), 2 * kPage));
     EXPECT_EQ(to.substr(0, 2 * kPage), map.content().substr(0, 2 * kPage));
   }
-  map.truncate(map.size());  // zeros, but there
+  map.truncate(map.size());  // the pages exist again, and contain zeros
   EXPECT_TRUE(copy_mapped(to.data(), map.data(), map.size()));
 }
 
@@ -266,7 +266,7 @@ TEST(CopyMappedTest, AHandlerThatWasThereBeforeIsCalled) {
             }),
             "");
   EXPECT_EQ(in_child([&]() -> std::string {
-              std::signal(SIGBUS, jump_back);  // takes no siginfo
+              std::signal(SIGBUS, jump_back);  // a handler without siginfo
               char to = 0;
               if (copy_mapped(&to, map.data() + kPage, 1)) return "copied what is gone";
               if (auto wrong = caught_touch(map, kPage); !wrong.empty()) return wrong;
@@ -287,7 +287,9 @@ TEST(CopyMappedTest, AHandlerForOneTimeIsCalledOnce) {
               char to = 0;
               if (!copy_mapped(&to, map.data(), 1)) return "no copy";
               map.truncate(kPage);
-              map.touch(kPage);  // once to the handler, which returns, then by default
+              // The first fault calls the handler, which returns; the second has the default
+              // effect.
+              map.touch(kPage);
               return "lives";
             }),
             "killed by signal 7");
@@ -304,7 +306,7 @@ int count_call() {
 
 void report_and_go_back(int, siginfo_t*, void*) {
   count_call();
-  ::sigaction(SIGBUS, &found_by_later, nullptr);  // and the fault happens again
+  ::sigaction(SIGBUS, &found_by_later, nullptr);  // the fault then occurs again
 }
 void report_and_call(int signal, siginfo_t* info, void* context) {
   if (count_call() > 3) ::_exit(77);
@@ -434,7 +436,7 @@ TEST(MappedReadGuardTest, WhatIsGoneReadsAsZerosToTheEndOfTheRange) {
     EXPECT_TRUE(guard.damaged());
     EXPECT_EQ(std::string(data + 5 * kPage, 3 * kPage), std::string(3 * kPage, '\0'));
     EXPECT_EQ(std::string(data, 3 * kPage), map.content().substr(0, 3 * kPage));
-    EXPECT_EQ(map.touch(3 * kPage), 0);  // a second time, from farther ahead
+    EXPECT_EQ(map.touch(3 * kPage), 0);  // a second fault, at an earlier page
     EXPECT_TRUE(guard.damaged());
   }
   // Unmapping removes the zeros.
@@ -466,7 +468,7 @@ TEST(MappedReadGuardTest, TheRangeOfTheFaultIsTheOneThatIsDamaged) {
   EXPECT_FALSE(inner.damaged());
   char to = 0;
   second.truncate(0);
-  EXPECT_FALSE(copy_mapped(&to, second.data(), 1));  // a copy gives up, guard or not
+  EXPECT_FALSE(copy_mapped(&to, second.data(), 1));  // a copy fails, with or without a guard
   EXPECT_FALSE(inner.damaged());
 }
 

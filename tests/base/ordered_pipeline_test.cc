@@ -150,7 +150,7 @@ TEST(OrderedPipelineTest, WhatTheSourceThrowsComesInItsPlaceAndIsTheEnd) {
 TEST(OrderedPipelineTest, TheSourceIsCalledByOneThreadAtATime) {
   std::atomic<int> inside{0};
   std::atomic<bool> overlapped{false};
-  int next = 0;  // unguarded on purpose: ThreadSanitizer watches it
+  int next = 0;  // not guarded on purpose, so that ThreadSanitizer detects concurrent calls
   OrderedPipeline<int, int> pipeline(
       [&]() -> std::optional<int> {
         if (++inside != 1) overlapped = true;

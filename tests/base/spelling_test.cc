@@ -102,7 +102,7 @@ std::vector<std::pair<std::string, std::string>> literals() {
         path.ends_with("base/fields.h")) {
       continue;
     }
-    if (path.find("/libtorch/") != std::string::npos) continue;  // C++ alone
+    if (path.find("/libtorch/") != std::string::npos) continue;  // only C++ programs see them
     const std::string code = std::regex_replace(read_file(path), comment, "$1");
     for (std::sregex_iterator at(code.begin(), code.end(), literal), end; at != end; ++at) {
       const auto begin = static_cast<std::size_t>(at->position());

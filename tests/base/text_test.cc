@@ -21,13 +21,13 @@ TEST(TextTest, WellFormedUtf8IsAccepted) {
            "\x00"sv,
            "\x7F"sv,
            "\xC2\x80"sv,
-           "\xDF\xBF"sv,  // first and last of two bytes
+           "\xDF\xBF"sv,  // first and last character of two bytes
            "\xE0\xA0\x80"sv,
-           "\xED\x9F\xBF"sv,  // around the surrogates
+           "\xED\x9F\xBF"sv,  // the characters next to the surrogates
            "\xEE\x80\x80"sv,
            "\xEF\xBF\xBF"sv,
            "\xF0\x90\x80\x80"sv,
-           "\xF4\x8F\xBF\xBF"sv,  // first and last of four bytes
+           "\xF4\x8F\xBF\xBF"sv,  // first and last character of four bytes
            "a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x99\x82z"sv,
        }) {
     EXPECT_TRUE(is_utf8(bytes)) << hex(bytes);
@@ -37,7 +37,7 @@ TEST(TextTest, WellFormedUtf8IsAccepted) {
 TEST(TextTest, MalformedUtf8IsRefused) {
   for (const std::string_view bytes : {
            "\x80"sv,
-           "\xBF"sv,  // continuation alone
+           "\xBF"sv,  // a continuation byte alone
            "\xC0\x80"sv,
            "\xC1\xBF"sv,  // overlong, two bytes
            "\xE0\x80\x80"sv,
@@ -52,7 +52,7 @@ TEST(TextTest, MalformedUtf8IsRefused) {
            "\xFF"sv,
            "\xC2"sv,
            "\xE2\x82"sv,
-           "\xF0\x9F\x99"sv,  // cut short
+           "\xF0\x9F\x99"sv,  // truncated characters
            "\xC2z"sv,
            "\xE2\x82z"sv,
            "\xF0\x9F\x99z"sv,

@@ -116,7 +116,7 @@ TEST(FuzzChecksumsTest, BrokenOnesAreMadeRight) {
   tar.file("a.jpg", "x").file("b.jpg", "y").end();
   std::string archive = tar.bytes();
   const std::string whole = archive;
-  archive[1024 + 150] ^= 1;  // in the second header's checksum
+  archive[1024 + 150] ^= 1;  // changes the second header's checksum
   fix_tar_headers(archive);
   EXPECT_EQ(archive, whole);
 }

@@ -45,7 +45,7 @@ std::vector<Function> long_functions(const std::string& text, std::size_t most) 
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   std::vector<Function> found;
-  std::size_t statement = 0;  // where the current one begins
+  std::size_t statement = 0;  // line at which the current statement begins
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i > 0 && (lines[i - 1].empty() || lines[i - 1].ends_with(';') ||
                   lines[i - 1].ends_with('{') || lines[i - 1].ends_with('}') ||
@@ -63,7 +63,7 @@ std::vector<Function> long_functions(const std::string& text, std::size_t most) 
       ++end;
     }
     if (end - i - 1 > most) found.push_back({lines[statement].substr(indent), end - i - 1});
-    i = end;  // what is in it belongs to it
+    i = end;  // functions within this one are part of it
   }
   return found;
 }

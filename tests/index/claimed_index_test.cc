@@ -23,7 +23,7 @@ TEST(ClaimedIndexTest, NumbersSamplesAsTheClaimsAddUp) {
   std::mt19937_64 random(test::random_seed());
   for (int round = 0; round < 200; ++round) {
     std::vector<ClaimedShard> shards(random() % 30);
-    std::vector<std::uint64_t> shard_of;  // of each sample
+    std::vector<std::uint64_t> shard_of;  // the shard of each sample
     std::vector<std::uint64_t> starts{0};
     for (std::size_t i = 0; i < shards.size(); ++i) {
       // Lengths of very different sizes, including 0.

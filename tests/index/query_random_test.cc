@@ -259,7 +259,7 @@ class Statements : test::Dice {
     const std::string from = from_clause();
     const std::string where = one_in(6) ? "" : " WHERE " + condition(2);
     if (one_in(4)) return {grouped(from + where), false};
-    if (one_in(3)) {  // one column, so that the order leaves no choice
+    if (one_in(3)) {  // with one column, equal rows are identical, so the order is determined
       const std::string column = one_in(3) ? place_column() : any_column();
       return {"SELECT " + std::string(one_in(4) ? "DISTINCT " : "") + column + from + where +
                   " ORDER BY " + column + direction() + limit(),
@@ -625,7 +625,7 @@ TEST(QueryRandomTest, AnyTextIsAnErrorOrHasRows) {
   Statements statements(random.number());
   int ran = 0;
   const int rounds = test::repeats(5000, 20'000);
-  const std::atomic<bool> cancel = true;  // what runs long is stopped at its first tick
+  const std::atomic<bool> cancel = true;  // a query that takes long ends at its first tick
   for (int round = 0; round < rounds; ++round) {
     std::string sql = damaged_statement(statements.make().sql, kTokens, random);
     if (random.one_in(2)) {

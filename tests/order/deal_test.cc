@@ -32,7 +32,8 @@ Ranks naive(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   std::uint64_t total = 0;
   for (std::uint64_t& size : scaled) total += (size >>= (width > 32 ? width - 32 : 0));
 
-  std::multimap<std::uint64_t, std::size_t, std::greater<>> order;  // class -> slot; keeps slots up
+  // Class -> slot; slots of one class remain ascending.
+  std::multimap<std::uint64_t, std::size_t, std::greater<>> order;
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t x = scaled[i] + 1;
     const auto e = static_cast<unsigned>(std::bit_width(x)) - 1;
@@ -117,7 +118,7 @@ double mean_imbalance(std::uint64_t world, std::uint64_t batch) {
 TEST(DealerTest, IsItsSpecificationAndGivesEachRankItsNumberOfSamples) {
   std::mt19937_64 random(5);
   for (const std::uint64_t world : {1U, 2U, 3U, 7U, 8U, 64U, 100U}) {
-    Dealer dealer(world);  // one for all: buffers are kept
+    Dealer dealer(world);  // one Dealer for all steps, which reuses its buffers
     for (int kind = 0; kind < 7; ++kind) {
       for (int trial = 0; trial < 20; ++trial) {
         const std::size_t n = trial < 5 ? static_cast<std::size_t>(trial) : random() % (world * 20);
@@ -181,7 +182,7 @@ TEST(DealerTest, BytesAreNearlyEqualWithLogNormalSizes) {
   EXPECT_LT(mean_imbalance(8, 32), 1.01);
   EXPECT_LT(mean_imbalance(64, 32), 1.035);
   EXPECT_LT(mean_imbalance(8, 8), 1.15);
-  EXPECT_LT(mean_imbalance(8, 4), 1.47);  // most of it the largest sample
+  EXPECT_LT(mean_imbalance(8, 4), 1.47);  // the largest sample causes most of it
   EXPECT_LT(mean_imbalance(2, 32), 1.01);
 }
 

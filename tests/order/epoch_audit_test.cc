@@ -194,7 +194,7 @@ TEST(EpochAuditTest, ManyAreExpectedOrLeftOutAtOnce) {
       } else {
         ASSERT_EQ(test::error_code([&] { at_once.leave_out(samples); }),
                   ErrorCode::kInvalidArgument);
-        changed = times;  // nothing has changed
+        changed = times;  // the failed call must not have changed the expectation
       }
       times = changed;
       ASSERT_EQ(at_once.sum(), one_by_one.sum()) << trial;

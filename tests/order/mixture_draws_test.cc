@@ -278,10 +278,12 @@ TEST(MixtureDrawsTest, BlocksAreWellMixed) {
     // With a single data set, the draw in a slot is the entry of the block's list.
     const MixtureDraws draws(Weights{1}, seed);
     std::vector<std::uint64_t> places(kBlock * kBlock);  // [offset][entry]
-    std::vector<std::uint64_t> steps(kBlock);            // from one slot to the next
-    std::vector<std::uint64_t> far_steps(kBlock);        // to the slot 128 away
-    std::vector<std::uint64_t> block_steps(kBlock);      // to the same slot of the next block
-    std::vector<std::uint64_t> pairs(kBlock * kBlock);   // entries of slots 0 and 1
+    // Counts of the differences between entries: of adjacent slots, of slots at distance 128, and
+    // of the same slot in adjacent blocks.
+    std::vector<std::uint64_t> steps(kBlock);
+    std::vector<std::uint64_t> far_steps(kBlock);
+    std::vector<std::uint64_t> block_steps(kBlock);
+    std::vector<std::uint64_t> pairs(kBlock * kBlock);  // pairs of the entries of slots 0 and 1
     std::vector<std::uint8_t> before(kBlock);
     for (std::uint64_t b = 0; b < kBlocks; ++b) {
       std::vector<std::uint8_t> entries(kBlock);

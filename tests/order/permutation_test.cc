@@ -105,7 +105,8 @@ TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
   std::mt19937_64 random(3);
   std::vector<std::uint64_t> sizes;
   for (std::uint64_t n = 65; n <= 600; ++n) sizes.push_back(n);
-  for (unsigned bits = 10; bits <= 62; ++bits) {  // about squares and powers, and anywhere
+  // Numbers near squares, near powers of two, and any numbers.
+  for (unsigned bits = 10; bits <= 62; ++bits) {
     const std::uint64_t power = std::uint64_t{1} << bits;
     const auto root = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(power))) - 3;
     sizes.insert(sizes.end(), {power - 1, power, root * root - 1, root * root, root * root + 1,
@@ -119,7 +120,8 @@ TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
     const detail::Grid grid{n,       domain.rows, domain.columns, domain.columns_reciprocal,
                             key.low, key.high | 1};
     Samples values{0, n - 1, n / 2};
-    for (std::uint64_t row = 0; row < 40; ++row) {  // where a division is about to be off by one
+    // Numbers at which the estimated quotient may be wrong by one.
+    for (std::uint64_t row = 0; row < 40; ++row) {
       const std::uint64_t corner = random() % domain.rows * domain.columns;
       if (corner > 0) values.push_back(corner - 1);
       values.push_back(std::min(corner, n - 1));
@@ -137,7 +139,7 @@ TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
             << "n " << n << " path " << static_cast<int>(path) << " length " << length;
       }
     }
-    for (std::size_t first = 0; first < 20; ++first) {  // not aligned
+    for (std::size_t first = 0; first < 20; ++first) {  // spans that are not aligned
       Samples bulk(values.begin() + static_cast<std::ptrdiff_t>(first), values.end());
       permutation.apply(bulk);
       ASSERT_TRUE(std::equal(bulk.begin(), bulk.end(),
@@ -229,7 +231,8 @@ TEST(PermutationStatisticsTest, EveryPositionTakesEveryValueEquallyOften) {
 }
 
 TEST(PermutationStatisticsTest, EveryPairOfPositionsTakesEveryPairOfValuesEquallyOften) {
-  const std::uint64_t n = 70;  // the weakest grid: the smallest, of halves 9 and 8
+  // The grid that mixes worst: the smallest one, with 9 rows and 8 columns.
+  const std::uint64_t n = 70;
   const std::size_t pairs = n * (n - 1);
   const std::size_t trials = 60 * pairs;
   // Pairs of numbers: neighbours in a row, neighbours in a column, and distant numbers.
@@ -318,7 +321,7 @@ TEST(PermutationStatisticsTest, NeighboursAreAsFarApartAsUnderFisherYates) {
       std::shuffle(values.begin(), values.end(), random);
       return values;
     });
-    double chi_square = 0;  // of two samples of the same size
+    double chi_square = 0;  // compares two samples of the same size
     for (std::size_t i = 0; i < ours.size(); ++i) {
       const double difference = ours[i] - theirs[i];
       chi_square += difference * difference / (ours[i] + theirs[i]);

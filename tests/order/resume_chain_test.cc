@@ -321,11 +321,13 @@ class Chain {
     std::uint64_t replicas = 1;
     std::uint64_t batch = 1;
     std::vector<std::unique_ptr<Sampler>> ranks;
-    Samples walk;            ///< positions that are kept, from the point on
-    std::uint64_t rows = 0;  ///< of the walk with its tail, over all shares
+    Samples walk;            ///< kept positions from the point on
+    std::uint64_t rows = 0;  ///< number of positions of the walk including the tail, over all
+                             ///< shares
     std::uint64_t steps = 0;
-    std::uint64_t taken = 0;                    ///< by each rank, as far as it has samples
-    std::vector<std::vector<Samples>> by_step;  ///< of each step and rank
+    std::uint64_t taken = 0;                    ///< samples that each rank has taken, if it has
+                                                ///< that many
+    std::vector<std::vector<Samples>> by_step;  ///< the samples of each step and rank
   };
 
   bool is_virtual() const { return epoch_length() != setup_.samples.size(); }
@@ -463,12 +465,12 @@ class Chain {
 
   void add_skips() {
     if (setup_.samples.size() == 0) return;
-    if (random_.percent(30)) {  // the token keeps them
+    if (random_.percent(30)) {  // the token still contains them
       order_.skip = {};
       entries_ = {};
     }
     if (random_.percent(50)) return;
-    if (random_.percent(3)) {  // nearly nothing is left
+    if (random_.percent(3)) {  // nearly all samples are left out
       for (std::uint64_t i = 0; i < setup_.samples.size(); ++i) add_sample(i);
       return;
     }
@@ -606,8 +608,8 @@ class Chain {
   void check_pads(const Piece& piece, const Samples& pads, std::uint64_t end) {
     must(order_.tail == Order::Tail::kPad && end == piece.rows, "repeats that are not at the end");
     must(pads.size() < piece.shares, "more repeats than fill a row");
-    Samples unlisted;  // never left out at any time
-    Samples allowed;   // not left out at the epoch's end
+    Samples unlisted;  // samples that were never left out
+    Samples allowed;   // samples that are not left out at the epoch's end
     for (std::uint64_t p = 0; p < epoch_length(); ++p) {
       const std::uint64_t sample = sample_at(p);
       if (skips_.leaves_out_position({point_.epoch, p})) continue;
@@ -771,7 +773,7 @@ class Chain {
       must_throw<InvalidArgument>([&] { when_sample(sampler, 0); }, "when_sample() of draws");
       return;
     }
-    std::map<std::uint64_t, std::vector<Time>> all;  // of each sample
+    std::map<std::uint64_t, std::vector<Time>> all;  // the deliveries of each sample
     for (const auto& rank : piece.ranks) {
       const std::unique_ptr<Sampler> copy = rank->clone();
       copy->seek(0);
@@ -909,20 +911,20 @@ class Chain {
   test::Tally& tally_;
   std::uint64_t num_epochs_ = 1;
   Order order_;  ///< with the skip list of the next piece
-  Order plain_;  ///< as one rank reads it with nothing left out
+  Order plain_;  ///< the order as one rank reads it, with no sample left out
 
   SkipList::Point point_;
   std::string text_;  ///< the token; empty at the run's beginning
   std::vector<std::string> old_texts_;
   Piece last_;
   bool part_of_step_ = false;
-  Entries entries_;  ///< in the order's skip list
-  Skips skips_;      ///< in force
+  Entries entries_;  ///< the entries of the order's skip list
+  Skips skips_;      ///< the entries that apply so far
 
   std::uint64_t so_far_ = 0;  ///< deliveries in this epoch
   std::unique_ptr<EpochAudit> audit_;
   std::map<std::uint64_t, std::uint64_t> times_;               ///< deliveries in this epoch
-  std::map<std::uint64_t, std::vector<std::uint8_t>> passes_;  ///< deliveries without repeats
+  std::map<std::uint64_t, std::vector<std::uint8_t>> passes_;  ///< deliveries without padding
   std::map<std::uint64_t, Samples> epochs_;
 };
 
@@ -1077,7 +1079,8 @@ class WidsChain {
   std::uint64_t batch_ = 1;
   std::string text_;
   std::uint64_t epoch_ = 0;
-  std::uint64_t index_ = 0;  ///< samples that each rank has read of the epoch, if it has so many
+  std::uint64_t index_ = 0;  ///< number of samples of the epoch that each rank has read, if it has
+                             ///< that many
 };
 
 TEST(ResumeChainTest, ExactOrders) { test::run_chains_of<Chain>(1400, 70'000, Family::kExact); }

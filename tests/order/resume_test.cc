@@ -468,7 +468,7 @@ TEST(ResumeTokenTest, SetEpochOfItsEpochKeepsThePlaceUntilTheEndWasReached) {
     resumed->resume(token);
     const Samples rest(whole.begin() + 40, whole.end());
     resumed->set_epoch(3);
-    EXPECT_EQ(resumed->next(), rest[0]);  // a look at it
+    EXPECT_EQ(resumed->next(), rest[0]);  // this must not change rest
     resumed->set_epoch(3);
     EXPECT_EQ(test::drain(*resumed), rest);
     resumed->set_epoch(3);

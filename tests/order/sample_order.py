@@ -592,7 +592,7 @@ class Sampler:
         return kept
 
     def deliveries(self, begin=0, limit=None):
-        """Yields (sample, slot) of each delivery of this rank."""
+        """Returns (sample, slot) of each delivery of this rank."""
         world, rank = self.ranks.world, self.ranks.rank
         end = None if limit is None else begin + limit
         if self.order["sampler"] == "wids":

@@ -124,7 +124,8 @@ TEST(SamplerTest, CountsTheDeliveriesBeforeAPosition) {
     for (std::uint64_t rank = 0; rank < 3; ++rank) {
       const auto mine = sampler.for_rank(rank);
       for (std::uint64_t i = 0; i < mine->size(); ++i) {
-        if (i * 3 + rank < 37) ++times[mine->position_in_epoch(i) + 1];  // not repeated at the end
+        // Positions from 37 on are repeated as padding.
+        if (i * 3 + rank < 37) ++times[mine->position_in_epoch(i) + 1];
       }
     }
     std::partial_sum(times.begin(), times.end(), times.begin());
@@ -252,7 +253,7 @@ TEST(SamplerTest, ABatchThatThrowsInTheMiddleLosesNothing) {
       Samples batch(size);
       fails = true;
       std::size_t count = 0;
-      try {  // what is known already may come
+      try {  // samples that are already in the buffer may still be delivered
         count = sampler->next_batch(batch);
       } catch (const std::runtime_error&) {
         EXPECT_EQ(sampler->position(), before);

@@ -74,7 +74,8 @@ std::map<std::uint64_t, std::uint64_t> group_of_sample(const Sampler& sampler,
     const std::uint64_t shares = sampler.world_size() / sampler.replicas();
     const std::uint64_t block = (n + shares - 1) / shares;
     for (std::uint64_t sample = 0; sample < n; ++sample) {
-      groups[sample] = sample / block * n + sample % block / wids->chunk_size;  // of a rank
+      // In wids each rank has its own chunks.
+      groups[sample] = sample / block * n + sample % block / wids->chunk_size;
     }
     return groups;
   }
@@ -110,7 +111,7 @@ std::vector<UseInterval> uses_by_slot(const Sampler& sampler, const Samples& sta
       is_wids ? sampler.world_size() / sampler.replicas() : sampler.order().streams;
   struct Pass {
     std::map<std::uint64_t, std::uint64_t> groups;
-    std::map<std::uint64_t, std::set<std::uint64_t>> shards;  // of a group
+    std::map<std::uint64_t, std::set<std::uint64_t>> shards;  // the shards of each group
   };
   std::map<std::uint64_t, Pass> passes;
   struct Piece {
@@ -424,7 +425,7 @@ TEST(ShardScheduleTest, UsesWithinWindowsReachToTheirBorders) {
         token.position = random() % one.n;
         sampler->resume(token);
       }
-      if (sampler->epoch() != one.epoch) continue;  // nothing was left of it
+      if (sampler->epoch() != one.epoch) continue;  // no sample of the epoch was left
       const auto schedule = ShardSchedule::of(*sampler, starts);
       const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
       const RankOptions::Range all{0, one.ranks.world_size};
@@ -554,7 +555,8 @@ TEST(ShardScheduleTest, APieceOfAMixtureReachesOnlyOverItsBlocks) {
         }
         return false;
       };
-      const bool at_an_edge = use.begin == 0 || use.end == 1300;  // the block goes on outside
+      // The block extends beyond the epoch.
+      const bool at_an_edge = use.begin == 0 || use.end == 1300;
       EXPECT_TRUE(at_an_edge || comes_in_block_of(use.begin)) << epoch << " " << use.shard;
       EXPECT_TRUE(at_an_edge || comes_in_block_of(use.end - 1)) << epoch << " " << use.shard;
     }

@@ -245,14 +245,14 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   ask_deal(4, 1, sizes);
   for (std::uint64_t& size : sizes) size = (size << 20) + 0xfffff;
   ask_deal(4, 1, sizes);
-  sizes.assign(30, 1);  // one that waits for a while, beside a huge one
+  sizes.assign(30, 1);  // one rank waits while another has a huge sample
   sizes[0] = 3 * 1024 * 1000;
   sizes[1] = 1500;
   ask_deal(3, 0, sizes);
-  const std::uint64_t large = std::uint64_t{1} << 40;  // equal once they are scaled
+  const std::uint64_t large = std::uint64_t{1} << 40;  // these are equal after scaling
   ask_deal(4, 0, {large - 2, large - 1, 2 * large - 1, 7});
   // SamplerTest: a pad repeats a sample that is not left out by the end of the epoch, if there is
-  //   one.
+  // one.
   Order padded{.kind = Sequential{}, .tail = Order::Tail::kPad};
   const auto ask_padded = [&](std::uint64_t n, std::uint64_t world) {
     json skipped = json::array();
@@ -689,7 +689,7 @@ void ask_of_random_run(Generator& random, Questions& all) {
     sampler = make_sampler(data.samples(), later, others);
     sampler->resume(token);
   } catch (const Error&) {
-    return;  // such a refusal was asked for above
+    return;  // this refusal was already tested above
   }
   ask_of(*sampler, request, random, all);
 }
@@ -831,7 +831,8 @@ TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
     ask_of_token(spoiled, all);
     ask_of_token(text.substr(0, random.below(text.size())), all);
     spoiled = text;
-    spoiled.back() = random.one_of({'A', 'B', 'C', '8', '_'});  // has the bits that are left over
+    // Characters that set the unused bits.
+    spoiled.back() = random.one_of({'A', 'B', 'C', '8', '_'});
     ask_of_token(spoiled, all);
     // Changed bytes with a correct checksum.
     std::string bytes = bytes_of(text);

@@ -96,7 +96,7 @@ std::vector<uint128> numbers_of(const WeightedDraw& draw) {
     const uint128 end = column_begin(j + 1);
     const std::uint64_t lowest = draw(static_cast<std::uint64_t>(begin));
     const std::uint64_t highest = draw(static_cast<std::uint64_t>(end - 1));
-    uint128 low = begin;  // where the sample is still the lowest
+    uint128 low = begin;  // the largest number so far that still gives the column's first sample
     uint128 high = end;
     while (highest != lowest && high - low > 1) {
       const uint128 middle = low + (high - low) / 2;

@@ -116,7 +116,7 @@ class OddTars : test::Dice {
       case 2:
         put(345, "some/dir");
         break;
-      case 3: {  // base-256
+      case 3: {  // a size in base-256
         std::string field(12, '\0');
         field[0] = '\x80';
         field[10] = static_cast<char>(content.size() >> 8);
@@ -234,7 +234,7 @@ TEST(OtherReadersTest, GnuTarListsWhatIsAccepted) {
       listed[file];
       continue;
     }
-    if (first[0] != '-' && first[0] != 'C') continue;  // a file, or a contiguous one
+    if (first[0] != '-' && first[0] != 'C') continue;  // keep files and contiguous files
     Member member;
     words >> owner >> member.size >> date >> time;
     std::getline(words >> std::ws, member.name);

@@ -56,7 +56,7 @@ TEST(TarChecksumTest, UnsignedAndSignedSumsAreRight) {
 TEST(TarChecksumTest, EveryFlippedByteIsNoticed) {
   const std::string header = test::TarBuilder::header("a.txt", '0', 5);
   for (std::size_t i = 0; i < header.size(); ++i) {
-    if (i == 154 || i == 155) continue;  // terminators of the checksum itself carry nothing
+    if (i == 154 || i == 155) continue;  // the terminators of the checksum have no effect
     std::string flipped = header;
     flipped[i] = static_cast<char>(flipped[i] ^ 0x04);
     EXPECT_FALSE(has_valid_checksum(flipped.data())) << "byte " << i;

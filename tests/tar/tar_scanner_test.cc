@@ -229,7 +229,7 @@ TEST(TarScannerTest, EveryTruncationIsAnErrorOrAMemberBoundary) {
     if (std::find(boundaries.begin(), boundaries.end(), size) != boundaries.end()) {
       EXPECT_FALSE(scan(cut).report.end_marker);
     } else if (size > 4096) {
-      EXPECT_EQ(scan(cut).members.size(), 3U);  // within the end marker
+      EXPECT_EQ(scan(cut).members.size(), 3U);  // cut within the end marker
     } else {
       EXPECT_EQ(test::error_code([&] { scan_one_way(cut, {}); }), ErrorCode::kCorruptShard) << size;
     }
@@ -484,7 +484,7 @@ TEST(TarScannerTest, ABodyWhereThereIsNoneIsRefusedIfReadersWouldComeToOtherMemb
                 HasSubstr(" with a size of "))
         << type;
   }
-  for (const char type : std::string("2346")) {  // some readers step over it
+  for (const char type : std::string("2346")) {  // some readers skip these bytes
     EXPECT_THAT(scan_error(tar(type, nested_tar())),
                 HasSubstr("some readers take what follows for its data, others for members"))
         << type;
