@@ -41,7 +41,7 @@ SHARDWISE_EXPORT std::vector<std::string_view> lines_of(std::string_view text,
 SHARDWISE_EXPORT std::string read_text(const std::string& path, std::uint64_t max_bytes,
                                        std::string_view what, const CancelToken& cancel = {});
 
-/// Returns the name that read_text() gives to the file at `path` in error texts, for `where` of
+/// Returns the name of the file at `path` in the error texts of read_text(). Pass it as `where` to
 /// lines_of().
 SHARDWISE_EXPORT std::string name_of_text(const std::string& path);
 

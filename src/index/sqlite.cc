@@ -195,7 +195,7 @@ Database Database::over_bytes(std::string_view bytes, const std::string& path) {
   sqlite3_db_config(db.db_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
   sqlite3_db_config(db.db_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
   db.execute("PRAGMA cell_size_check = ON");
-  constexpr int kOpcodes = 1000;  // so many opcodes take much less than 1 ms
+  constexpr int kOpcodes = 1000;  // 1,000 opcodes take much less than 1 ms
   sqlite3_progress_handler(
       db.db_, kOpcodes,
       [](void*) {

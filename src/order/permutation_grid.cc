@@ -33,7 +33,7 @@ template <unsigned kRounds, typename Path>
 void apply_in_blocks(const Grid& grid, std::span<std::uint64_t> values) noexcept {
   constexpr std::size_t kLarge = Path::kLargeBlock;
   constexpr std::size_t kSmall = Path::kSmallBlock;
-  constexpr std::size_t kFewValues = 3;  // so few values are computed faster one by one
+  constexpr std::size_t kFewValues = 3;  // up to this many values are computed faster one by one
   std::array<std::uint64_t*, kLarge + kSmall> waiting;
   std::size_t num_waiting = 0;
   const auto do_waiting = [&] {

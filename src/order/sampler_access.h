@@ -64,7 +64,7 @@ struct SamplerAccess {
   [[nodiscard]] static std::uint64_t delivered(const Sampler& sampler) {
     return sampler.delivered();
   }
-  /// Returns a token for the point after the first `count` of these slots.
+  /// Returns a token for the point after the first `count` slots that all ranks deliver together.
   [[nodiscard]] static ResumeToken token_at(const Sampler& sampler, std::uint64_t count) {
     return sampler.token_at(count);
   }

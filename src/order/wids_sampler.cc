@@ -146,7 +146,7 @@ std::vector<Sampler::Delivery> WidsSampler::find_deliveries(std::uint64_t sample
   return {};
 }
 
-// The default expects every sample once.
+// There is nothing to add, because an expectation contains every sample once by default.
 void WidsSampler::expect(EpochAudit::Expectation& /*expectation*/) const {}
 
 }  // namespace shardwise::detail

@@ -83,9 +83,9 @@ struct TarScanOptions {
 /// An archive that readers interpret differently is an error:
 /// - pax global headers with a path, linkpath, size or sparse map;
 /// - a directory with data;
-/// - a body after a link, directory or device that could be read as members. Unknown types are
-/// refused like sparse members, because some readers treat them as files. Names are bytes,
-/// independent of the locale.
+/// - a body after a link, directory or device that could be read as members.
+/// Unknown types are refused like sparse members, because some readers treat them as files. Names
+/// are bytes, independent of the locale.
 ///
 /// @param shard  for error texts.
 /// Threads: safe concurrently.

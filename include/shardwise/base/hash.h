@@ -8,7 +8,7 @@
 
 namespace shardwise {
 
-/// A 128-bit hash value. The hash is not cryptographic: it detects accidental damage, but no
+/// A 128-bit hash value. The hash is not cryptographic: it detects accidental damage, but not
 /// deliberate changes.
 struct Hash128 {
   std::uint64_t high = 0;

@@ -86,11 +86,11 @@ class SHARDWISE_EXPORT Dataset {
     /// to the bytes of a member remains undetected.
     ///
     /// A delivered sample never changes. If the complete shard fails its check, later requests for
-    /// its samples throw the error. A fetch that a reader began continues in the background.
-    /// Destroying the dataset ends it.
+    /// its samples throw the error. A fetch that a reader began continues in the background, but
+    /// ends if the dataset is destroyed.
     bool wait_for_whole_shards = false;
-    /// The fetchers for remote samples with Access::kRange. Null means the cache's fetchers, or
-    /// default ones.
+    /// The fetchers for remote samples with Access::kRange. Null means those of the cache, or a
+    /// default Fetchers object if there is no cache.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
     /// Makes these throw Cancelled: fetches, where(), and waiting for another process's fetch.
     CancelToken cancel = {};
@@ -342,8 +342,7 @@ class SHARDWISE_EXPORT SampleRange {
   SampleRange(const SampleRange&) = delete;
   SampleRange& operator=(const SampleRange&) = delete;
 
-  /// Returns an iterator at the next sample. The first call returns one at the first sample, and a
-  /// later call continues after the last sample that an iterator reached.
+  /// Returns an iterator at the first sample of the range that no iterator has reached yet.
   [[nodiscard]] Iterator begin() { return Iterator(*this); }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
   /// True if the iterator's next step waits for nothing, e.g. opens no shard.

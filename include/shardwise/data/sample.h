@@ -31,7 +31,7 @@ class ShardHandle;
 ///   of a temporary Sample do not compile: `data[42]["jpg"]`.
 /// Cost: copying costs a reference count.
 /// Caution: if a mapped shard is truncated in place, reading a view raises SIGBUS. copy() and
-///   integer() throw instead. With Dataset::Access::kRead, Dataset::operator[] throws.
+///   integer() throw instead. With Dataset::Access::kRead, Dataset::operator[] throws instead.
 class SHARDWISE_EXPORT Sample {
  public:
   /// One field of a sample: its name and its bytes.

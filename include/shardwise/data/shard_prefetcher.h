@@ -21,12 +21,12 @@ namespace shardwise {
 ///     }
 ///
 /// The order alone determines fetches and evictions, as in plan_fetches(). The duration of fetches
-/// has no influence: the prefetcher waits until a shard has been read before it evicts it. If
-/// fetching and reading threads overtake each other, a shard may be fetched again.
+/// has no influence: the prefetcher evicts a shard only after it has been read. If fetching and
+/// reading threads overtake each other, a shard may be fetched again.
 ///
 /// A prefetcher does nothing without a cache, with a read-only cache, or if the order's future is
-/// unknown. It is unknown for resampled orders and for chunks of a few samples. The cache then
-/// evicts the least recently used shards.
+/// unknown. The future of resampled orders and of chunks of a few samples is unknown. Without an
+/// active prefetcher, the cache evicts the least recently used shards.
 ///
 /// Threads: it starts threads, and its destructor cancels their fetches and joins them. Call all
 ///   methods except note_read() from one thread.

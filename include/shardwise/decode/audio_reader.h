@@ -37,8 +37,8 @@ namespace shardwise {
 /// Lifetime: `bytes` must outlive the reader.
 /// Effects: see VideoReader.
 /// Errors: BadField if the bytes are not a sound of these formats, are truncated or damaged, or
-///   exceed a limit. Two truncations are not detected. An MP3 does not state its length, so a
-///   truncated MP3 is read as a shorter sound. An Ogg file that ends after a whole page is valid,
+///   exceed a limit. In two cases truncation is not detected. An MP3 does not state its length, so
+///   a truncated MP3 is read as a shorter sound. An Ogg file that ends after a whole page is valid,
 ///   because recorded streams end like this.
 class SHARDWISE_EXPORT AudioReader {
  public:

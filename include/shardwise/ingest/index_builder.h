@@ -44,7 +44,7 @@ struct BuildOptions {
   /// Called after each shard, and from time to time within a large one. Reused shards count as
   /// done.
   ProgressCallback progress = {};
-  /// Access to remote shards. Null means that they are an error.
+  /// Access to remote shards. Null means that remote shards are an error.
   RemoteAccess remote = nullptr;
   /// Makes the build throw Cancelled; the existing index is unchanged.
   CancelToken cancel = {};

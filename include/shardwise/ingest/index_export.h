@@ -26,9 +26,9 @@ namespace shardwise {
 /// Effects: `path` appears complete or not at all. Temporary files of killed exports are removed.
 ///   If URLs may contain secrets (other values in a query), the file's mode is 0600.
 /// Errors: Unsupported if a path or the name is not UTF-8, as JSON requires. Unsupported also if
-///   wids' tar reader would read a shard differently. It does so for compressed shards,
-///   concatenated archives, and shards with bad members that were left out. It does so for names
-///   above 100 bytes or not UTF-8, names repeated in a shard, hard links used as members, and
+///   wids' tar reader would read a shard differently. This is the case for compressed shards,
+///   concatenated archives, and shards with bad members that were left out. It is also the case for
+///   names above 100 bytes or not UTF-8, names repeated in a shard, hard links used as members, and
 ///   members of 8 GiB or more.
 /// Errors: InvalidArgument if the index is a part (see BuildOptions::Part), or `path` exists and is
 ///   not a wids descriptor. StaleIndex. NotFound. CorruptIndex. kIo. kNoSpace. Cancelled.
@@ -43,8 +43,8 @@ SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::strin
 ///     v1.2 <samples>
 ///     <field> <data offset> <size> <key>.<field> <field> <data offset> ...      a line a sample
 ///
-/// Offsets and sizes are in bytes. Fields are in lower case, as in the index. DALI compares them
-/// exactly with its `ext`.
+/// Offsets and sizes are in bytes. Fields are in lower case, as in the index. DALI compares fields
+/// with its `ext`, including case.
 ///
 /// Effects: each file appears complete or not at all. Everything is checked before the first file
 ///   is written.

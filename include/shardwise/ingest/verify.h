@@ -18,7 +18,7 @@ struct VerifyOptions {
   /// Check every byte against the hashes that the index was built with.
   bool full = false;
   CancelToken cancel = {};
-  /// Access to remote shards. Null means that they are an error.
+  /// Access to remote shards. Null means that remote shards are an error.
   RemoteAccess remote = nullptr;
   /// Called with the progress of one shard, or in verify_shards() of all shards.
   ProgressCallback progress = {};

@@ -104,7 +104,7 @@ struct WidsDescriptor {
     ProgressCallback progress = {};
     /// Makes the check throw Cancelled.
     CancelToken cancel = {};
-    /// Access to remote shards for their md5sum. Null means that they are an error.
+    /// Access to remote shards for their md5sum. Null means that remote shards are an error.
     RemoteAccess remote = nullptr;
   };
 
@@ -126,7 +126,7 @@ struct WidsDescriptor {
 };
 
 /// Reads the descriptor at a path or URL, and the files that it refers to. It accesses no shard.
-/// @param remote  access to remote descriptors. Null means that they are an error.
+/// @param remote  access to remote descriptors. Null means that remote descriptors are an error.
 /// Errors: NotFound. kIo. VersionMismatch for another wids_version. Unsupported for remote files
 ///   without `remote`, and for pipe: URLs. InvalidArgument for any other violation of the rules
 ///   above, naming the file and the place, e.g. `datasets[1].shardlist[0].nsamples`.

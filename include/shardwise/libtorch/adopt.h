@@ -35,8 +35,9 @@ SHARDWISE_EXPORT ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> 
 /// Every rank of the group must call it. The program may use `group` for its own calls, in the same
 /// order on all ranks, and not during a call of this library. The group's timeout applies, and the
 /// group detects a lost peer. Errors name that peer only if all ranks can reach each other over the
-/// network. This call tests it (GLOO_SOCKET_IFNAME selects the interface). Tensors are reduced on
-/// the GPU if the group supports that (NCCL). Otherwise they are copied to the CPU and back.
+/// network. This call tests whether they can (GLOO_SOCKET_IFNAME selects the interface). Tensors
+/// are reduced on the GPU if the group supports that (NCCL). Otherwise they are copied to the CPU
+/// and back.
 ///
 /// @tparam Group  a c10d::ProcessGroup or, with LibTorch 2, a c10d::Backend; include its header.
 /// @param guard  lets the ranks stop together, see StopGuard. Either all ranks pass a guard, or

@@ -64,8 +64,8 @@ class SHARDWISE_EXPORT Checkpoint {
   void put(const std::string& prefix, const torch::nn::Module& module);
   /// Puts the optimizer's state of each parameter, under the parameter's name in `module`, and the
   /// learning rates of its groups. Other options are not stored.
-  /// Errors: Unsupported unless it is Adam, AdamW, SGD, RMSprop or Adagrad. InvalidArgument if the
-  ///   module lacks a parameter of the optimizer.
+  /// Errors: Unsupported unless the optimizer is Adam, AdamW, SGD, RMSprop or Adagrad.
+  ///   InvalidArgument if the module lacks a parameter of the optimizer.
   void put(const std::string& prefix, const torch::optim::Optimizer& optimizer,
            const torch::nn::Module& module);
   /// Puts the state of LibTorch's CPU random number generator on every rank. Every rank must call

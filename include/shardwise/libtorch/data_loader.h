@@ -75,8 +75,8 @@ class TorchDataset final
   std::shared_ptr<const Decode> decode_;
 };
 
-/// A torch::data::samplers::Sampler that wraps a shardwise::Sampler, and delivers its samples of
-/// one rank.
+/// A torch::data::samplers::Sampler that wraps a shardwise::Sampler, and delivers the samples of
+/// that sampler's rank.
 ///
 /// Copies share one state. A data loader takes a copy; call set_epoch() on yours, and it takes
 /// effect at the loader's next begin().

@@ -104,12 +104,12 @@ using Predict = std::function<torch::Tensor(const torch::Tensor& images)>;
 /// best. The loss of a sample with a NaN among its scores is NaN.
 ///
 /// With a StopGuard, a signal on any rank ends the evaluation on all ranks, between two batches or
-/// after the last batch. It then throws Cancelled. If batches take long, choose a smaller
+/// after the last batch. evaluate() then throws Cancelled. If batches take long, choose a smaller
 /// batch_size.
 ///
 /// @param predict  called with gradients disabled, and never with zero images.
-/// Cost: that of the model. On each rank 8 bytes for each pair of classes, and one all-reduce of
-///   these.
+/// Cost: that of the model. In addition, each rank needs 8 bytes for each pair of classes, and one
+///   all-reduce over these.
 /// Errors: InvalidArgument for invalid options, scores of another shape, or a label that is not a
 ///   class. NotExact. The errors of ImageLoader::next(). Cancelled by a signal.
 SHARDWISE_EXPORT Evaluation evaluate(const Predict& predict, const Dataset& data,
@@ -129,8 +129,8 @@ SHARDWISE_EXPORT std::vector<Mean> exact_means(const Measure& measure, const Dat
 
 /// Counts the samples of `data` whose label has the best score. A sample whose label is not a class
 /// counts as wrong. Otherwise like evaluate().
-/// @return  `sum` is the number of such samples, and `count` is data.size(). It is equal on all
-///   ranks.
+/// @return  `sum` is the number of samples whose label has the best score, and `count` is
+///   data.size(). The result is equal on all ranks.
 SHARDWISE_EXPORT Mean exact_accuracy(const Predict& predict, const Dataset& data,
                                      const ProcessGroup& group,
                                      const EvaluateOptions& options = {});

@@ -27,8 +27,7 @@ class AgreedCalls;
 /// If these differ, every rank gets an error that names the calls, before tensors are added. With
 /// one rank, calls do nothing, with or without c10d.
 ///
-/// Destruction never waits for other ranks, except for a bucket of reducer_hook() (adopt.h) in
-/// flight.
+/// Destruction waits for other ranks only if a bucket of reducer_hook() (adopt.h) is in flight.
 ///
 /// Processes: must not be used after fork() in the child.
 /// Effects: starts threads and opens sockets of Gloo. Rank 0 listens only while the ranks connect.

@@ -90,8 +90,8 @@ class SHARDWISE_EXPORT Loader {
     /// - "x": the tokens;
     /// - "x_segments", int32: the sequence of the row to which a token belongs, from 1; 0 for
     ///   padding;
-    /// - "x_positions", int32: the position of a token in its sequence. Other columns have one row
-    /// for each sample, in the order of their sequences in "x".
+    /// - "x_positions", int32: the position of a token in its sequence.
+    /// Other columns have one row for each sample, in the order of the sequences in "x".
     std::string pack{};
     std::uint64_t pack_to = 0;
     std::int64_t padding = 0;  ///< the value of padding, of the column's type
@@ -193,9 +193,8 @@ class SHARDWISE_EXPORT Loader {
     std::uint64_t batches_ready = 0;  ///< batches for which next() did not wait
     double mean_ready = 0;            ///< average number of finished batches when next() was called
 
-    /// Histogram of the time per sample, including batches made ahead: [0] counts below 1 us, [k]
-    /// from 2^(k
-    /// - 1) us to 2^k us, and the last all longer times.
+    /// Histogram of the time per sample, including batches made ahead. Element 0 counts times below
+    /// 1 us, element k times from 2^(k-1) us to 2^k us, and the last element all longer times.
     std::array<std::uint64_t, 32> sample_times{};
     std::chrono::nanoseconds slowest_time{};
     /// Shard and key of the slowest sample. If it is in a claim whose rows share their time, the

@@ -30,8 +30,8 @@ using ShardOffsets = std::shared_ptr<const std::vector<std::uint64_t>>;
 /// Samples in a chunk.
 inline constexpr std::uint64_t kDefaultChunkSize = 1000;
 /// Chunks that are shuffled together. A window should span several classes if samples are sorted by
-/// class. Example: 1.28 M samples, sorted by 1,000 classes. 256 consecutive samples of the order
-/// then cover 2 classes with window 1, and 88 classes with window 64.
+/// class. Example: 1.28 M samples are sorted by 1,000 classes. Then 256 consecutive samples of the
+/// order cover 2 classes with window 1, and 88 classes with window 64.
 inline constexpr std::uint64_t kDefaultWindow = 64;
 /// Shards that are shuffled together. All shards of a window must be available while the window is
 /// read.

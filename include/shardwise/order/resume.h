@@ -28,7 +28,7 @@ namespace shardwise {
 /// and what a resumed run compares.
 struct SHARDWISE_EXPORT ResumeToken {
   static constexpr unsigned kVersion = 2;
-  /// Version of tokens with a part `batches`.
+  /// Version of tokens with `batches`.
   static constexpr unsigned kBatchesVersion = 3;
 
   /// Everything that determines the order of a run. A resumed run must have the same OrderSpec. The

@@ -63,8 +63,8 @@ class SHARDWISE_EXPORT SkipList {
 
   /// Adds all entries of `other`.
   void merge(const SkipList& other);
-  /// Adds the entries of `other` that this list lacks. They apply from `point`, where a run resumes
-  /// with them.
+  /// Adds the entries of `other` that this list lacks. They apply from `point`, the point at which
+  /// a run resumes with them.
   void merge_from(const SkipList& other, Point point);
 
   [[nodiscard]] bool empty() const noexcept { return samples_.empty() && ranges_.empty(); }

@@ -80,7 +80,7 @@ class SHARDWISE_EXPORT Fetcher {
   /// Returns the URLs of all files that start with `request.url`, sorted bytewise. Only `url` and
   /// `cancel` of the request are used.
   /// Errors: those of fetch(). Unsupported if the scheme cannot list. The default implementation
-  ///   always throws it.
+  ///   always throws Unsupported.
   virtual std::vector<std::string> list(const Request& request);
 };
 

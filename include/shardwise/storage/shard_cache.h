@@ -100,16 +100,16 @@ class SHARDWISE_EXPORT ShardCache {
     std::string metrics_file = {};
     /// Only read existing shards, and write nothing to the directory, not even locks or times of
     /// use. A missing shard is Unsupported. A directory of another user requires this option. The
-    /// option is implied if this user may not write to the directory, and it belongs to this user
-    /// or root.
+    /// option is implied if the directory belongs to this user or root, and this user may not write
+    /// to it.
     bool read_only = false;
     /// Share the directory with its group. Members of the group may write to it, whatever their
     /// umask is. An existing shared directory is used even if another user owns it. A process
     /// updates the time of use only of shards that its own user fetched. Shards with unknown next
     /// use of several users are therefore evicted by the time of their fetch.
     /// Security: members must trust each other. Only shards whose hashes are in the index are
-    ///   checked, when this process first opens them. This check is done in every cache to which
-    ///   other users may write.
+    ///   checked: when this process first opens such a shard, it compares the shard's bytes with
+    ///   the hashes. It does so in every cache to which other users may write.
     bool group_shared = false;
   };
 
@@ -141,7 +141,7 @@ class SHARDWISE_EXPORT ShardCache {
     std::string validator = {};  ///< of the cached version; empty if unknown
     std::uint64_t size_bytes = 0;
     std::int64_t last_use_ns = 0;      ///< since the Unix epoch
-    std::optional<Hash128> hash = {};  ///< of its bytes when it was fetched
+    std::optional<Hash128> hash = {};  ///< of the shard's bytes when it was fetched
     bool in_use = false;               ///< true if a process maps it
     /// Ids of processes that use it, ascending; only those of this user and container.
     std::vector<std::int64_t> users = {};
