@@ -24,7 +24,7 @@ SHARDWISE_EXPORT unsigned cores_by_groups(const std::string& membership, const s
 ///   `own` if that process bound each rank to a part of its cores, as srun and mpirun do.
 SHARDWISE_EXPORT unsigned cores_of_rank(unsigned own, unsigned of_launcher,
                                         unsigned num_ranks) noexcept;
-/// Computes it for this process, from its own cores and those of its parent.
+/// Computes the number for this process, from its own cores and those of its parent.
 SHARDWISE_EXPORT unsigned cores_of_rank(unsigned num_ranks) noexcept;
 
 }  // namespace shardwise::detail

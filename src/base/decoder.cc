@@ -20,7 +20,8 @@ namespace {
 
 // zlib and bzip2 use 32-bit counts.
 constexpr std::size_t kMaxIn = std::size_t{1} << 30;
-// It is small, so that a step's output is still in the CPU's cache when its checksum is computed.
+// This limit is small, so that a step's output is still in the CPU's cache when its checksum is
+// computed.
 constexpr std::size_t kMaxOut = std::size_t{256} << 10;
 
 [[noreturn]] void damaged(std::string why) {

@@ -120,8 +120,8 @@ class SHARDWISE_EXPORT File {
 
 /// A file that appears under its name complete or not at all.
 ///
-/// Bytes are written to `<path>.<random>.tmp` in the same directory, which is locked meanwhile.
-/// commit() syncs the file, renames it to `path`, and syncs the directory. If the writer is
+/// Bytes are written to a temporary file, `<path>.<random>.tmp`, which is locked meanwhile.
+/// commit() syncs this file, renames it to `path`, and syncs the directory. If the writer is
 /// destroyed without commit(), or killed, the old file is unchanged. sweep_temporaries() removes
 /// the temporary files of killed writers. On a file system without flock, it cannot distinguish
 /// them from the files of running writers, so it removes none.
@@ -175,7 +175,7 @@ SHARDWISE_EXPORT void sync_directory_of(const std::string& path);
 /// Errors: kIo for a loop of links.
 SHARDWISE_EXPORT std::string behind_links(std::string path);
 
-/// Returns the directory part of `path`; "." if it has no slash.
+/// Returns the directory part of `path`, or "." if it has no slash.
 SHARDWISE_EXPORT std::string directory_of(const std::string& path);
 
 /// Returns a name in the directory of `path` for a file that is renamed to `path` when it is

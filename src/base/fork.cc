@@ -19,8 +19,8 @@ namespace {
 
 constinit std::atomic<std::uint64_t> fork_generation{1};
 // A thread that enters a section first increments num_in_sections, then reads fork_is_near. A
-// thread that forks first increments fork_is_near, then reads num_in_sections. At least one of two
-// such threads therefore sees the other.
+// thread that forks first sets fork_is_near, then reads num_in_sections. At least one of two such
+// threads therefore sees the other.
 constinit std::atomic<std::uint32_t> num_in_sections{0};
 constinit std::atomic<std::uint32_t> fork_is_near{0};
 // Number of nested sections that this thread is in.

@@ -42,7 +42,7 @@ class Streams {
 
 /// The global slots of an epoch that one rank delivers: all slots with slot mod world_size == rank.
 /// The numbers of slots of two ranks differ by at most one, and size() is the exact number of
-///   deliveries.
+/// deliveries.
 /// Threads: immutable; safe from any thread.
 /// Errors of the constructor: InvalidArgument, listing the valid values, if world_size is 0 or
 /// above 2^31, rank is not below world_size, or neither of streams and world_size divides the

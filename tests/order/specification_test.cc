@@ -603,7 +603,8 @@ json json_of(const SkipList& skip, json request) {
 }
 
 /// Adds questions about the samples that `sampler` delivers on its rank, the positions of its
-/// tokens, and its proof. Also about its token, if its skip list is that of the request.
+/// tokens, and its proof. If the sampler's skip list is that of the request, also adds a question
+/// about its token.
 void ask_of(const Sampler& sampler, json request, Generator& random, Questions& all) {
   request["ranks"] = json_of(
       RankOptions{.rank = sampler.rank(), .world_size = sampler.world_size(), .batch_size = 1});
