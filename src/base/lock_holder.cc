@@ -86,7 +86,7 @@ LockHolders LockHolders::of_file(const std::string& path) {
         open.st_ino != file.st_ino) {
       return;
     }
-    // lock:	1: OFDLCK ADVISORY  READ -1 00:2a:5678 100 100
+    // A line is e.g. lock:	1: OFDLCK ADVISORY  READ -1 00:2a:5678 100 100
     const fs::path process = descriptor.parent_path().parent_path();
     std::ifstream info(process / "fdinfo" / descriptor.filename());
     for (std::string line; std::getline(info, line);) {

@@ -169,7 +169,7 @@ void make_group_directory(const std::string& path) {
   const int error = errno;
   if (is_made) return;
   ::rmdir(fresh.c_str());
-  // Another process has already made it.
+  // If true, another process has already made the directory.
   const bool is_there = error == EEXIST || error == ENOTEMPTY;
   if (!is_there) throw_errno(error, "cannot make the directory", path);
 }

@@ -30,7 +30,8 @@ constexpr const char* kNoMeeting = "cannot determine where the ranks meet";
 
 enum class Launcher { kVariables, kOpenMpi, kSlurm, kPmi };
 
-/// The names of one launcher's variables. nullptr means that it does not set this variable.
+/// The names of one launcher's variables. nullptr means that the launcher does not set this
+/// variable.
 struct Names {
   Launcher launcher;
   const char* label;

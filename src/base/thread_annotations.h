@@ -4,7 +4,7 @@
 // (-Wthread-safety; presets core-clang and fuzz). For other compilers they are empty.
 //
 //   Mutex mutex_;
-//   std::size_t size_ SHARDWISE_GUARDED_BY(mutex_) = 0;       // used with the mutex held alone
+//   std::size_t size_ SHARDWISE_GUARDED_BY(mutex_) = 0;       // used only with the mutex held
 //   void grow() SHARDWISE_REQUIRES(mutex_);                   // called with the mutex held
 //
 // The analysis covers one function at a time, and a lambda is a separate function. Pass guarded

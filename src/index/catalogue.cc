@@ -318,8 +318,8 @@ std::vector<Index::Summary::Field> Catalogue::fields() const {
   return fields;
 }
 
-// It uses a separate connection. Reading many rows under the lock would delay fork() until the last
-// row. With a separate connection, fork() waits for at most one step.
+// skipped() uses a separate connection. Reading many rows under the lock would delay fork() until
+// the last row. With a separate connection, fork() waits for at most one step.
 
 std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const {
   std::vector<Index::SkippedMember> members;
@@ -328,7 +328,8 @@ std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const 
   for_first_rows<Index::SkippedMember>(sqlite::Database::over_bytes(bytes(), path_), count,
                                        [&](Index::SkippedMember&& row) {
                                          members.push_back(std::move(row));
-                                         // Has an effect only if a query calls this.
+                                         // give_way() has an effect only if a query calls
+                                         // skipped().
                                          ForkSection::give_way();
                                        });
   return members;

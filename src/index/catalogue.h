@@ -20,11 +20,11 @@ namespace shardwise {
 // kIndexVersion, specified in docs/formats/index.md. It is written once, under a temporary name,
 // and never changed. The index exists as soon as the catalogue is renamed to the index's path.
 //
-//   meta     one row a name: the table's name, how it was built, the shards' common URL, the
+//   meta     one row per name: the table's name, how it was built, the shards' common URL, the
 //            totals, and `checksum`
-//   shards   one row a shard           | `checksum` of a row is over the rest of the row, and
-//   fields   one row a field           | `meta` has the number of rows: see rows.h
-//   skipped  one row a skipped member
+//   shards   one row per shard           | `checksum` of a row is over the rest of the row, and
+//   fields   one row per field           | `meta` has the number of rows: see rows.h
+//   skipped  one row per skipped member
 //
 // Names and paths are text if they are UTF-8, blobs otherwise. Readers compare the schema verbatim,
 // map the file, and pass it to SQLite as read-only memory.

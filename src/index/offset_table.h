@@ -21,7 +21,7 @@ namespace shardwise::detail {
 // docs/formats/index.md specifies it and the catalogue.
 //
 //   TableHeader        128 bytes: magic, version, counts, sections' offsets, checksums
-//   segments           one a shard, in shard order
+//   segments           one per shard, in shard order
 //   ShardEntry [S + 1] each segment's offset, first sample and first member
 //   hints              sample -> shard in O(1)
 //   keys               key -> samples (src/index/key_index.h)

@@ -20,7 +20,7 @@
 namespace shardwise {
 namespace {
 
-/// It is small, because a single opcode may be a function over a whole value.
+/// The number is small, because a single opcode may be a function over a whole value.
 constexpr int kOpcodesBetweenTicks = 100;
 /// The largest value: twice the largest field that a column can contain.
 constexpr int kMaxValueBytes = 2 << 20;

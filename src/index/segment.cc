@@ -166,7 +166,7 @@ std::string_view SegmentBuilder::key(std::uint32_t sample) const noexcept {
 
 void SegmentBuilder::drop_samples(const std::vector<bool>& drop) {
   SegmentBuilder kept(shard_, static_cast<std::uint32_t>(columns_.size()), with_member_hashes_);
-  // Still contains the values of dropped samples, which are not used.
+  // kept.values_ still contains the values of dropped samples. They are not used.
   kept.values_ = std::move(values_);
   kept.fields_ = std::move(fields_);
   kept.field_numbers_ = std::move(field_numbers_);

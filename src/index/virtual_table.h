@@ -39,7 +39,7 @@ struct TableColumn {
 /// cursor over the rows:
 ///
 ///   static constexpr const char* kName;              // of the table
-///   static constexpr bool kOneAPlace;                // and then the place is its rowid
+///   static constexpr bool kOneAPlace;                // the place is then its rowid
 ///   static std::span<const TableColumn<Row>> columns();
 ///   explicit Row(QueryTables& tables);
 ///   static std::uint64_t num_places(QueryTables& tables);
@@ -47,8 +47,8 @@ struct TableColumn {
 ///   bool move_to(std::uint64_t place);               // false if it has no row
 ///   bool move_on();                                  // to the next row of that place
 ///   std::int64_t row_id() const;
-///   static std::vector<std::string> more_columns(const Index& index);  // behind columns(), in SQL
-///   void give_more(std::size_t column, sqlite3_context* to) const;     // of those, from 0
+///   static std::vector<std::string> more_columns(const Index& index);  // after columns(), in SQL
+///   void give_more(std::size_t column, sqlite3_context* to) const;     // one of these, from 0
 ///   QueryTables& tables;
 template <class Row>
 class VirtualTable : public sqlite3_vtab {

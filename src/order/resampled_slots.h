@@ -18,9 +18,9 @@ namespace shardwise::detail {
 ///
 /// - By sample: each position draws a sample, uniformly or by the weights of a metadata column.
 /// - By shard: each draw selects a shard, with a probability proportional to its length. The next L
-///   positions read this shard in shuffled order. L is the mean length of shards, rounded up. A
-///   longer shard is read only in part. A shorter shard is read several times, in different orders.
-///   Every sample is therefore equally likely.
+///   positions read this shard in shuffled order, where L is the mean length of shards, rounded up.
+///   A longer shard is read only in part. A shorter shard is read several times, in different
+///   orders. Every sample is therefore equally likely.
 ///
 /// Cost: O(draws) if samples are left out, because the whole epoch is searched for them.
 /// Source: docs/formats/order.md (Resampled orders, version 1).

@@ -112,8 +112,8 @@ bool check_global_records(std::string_view body, std::string* why) {
 
 /// Returns false and sets `why` if readers interpret the entry differently. A slash at the end of a
 /// file's name is an old notation for a directory. Readers disagree if such an entry has data, or
-/// if only one of its two names ends with a slash. A sparse map may be in an entry of any type for
-/// libarchive, but not for GNU tar and Python.
+/// if only one of its two names ends with a slash. libarchive accepts a sparse map in an entry of
+/// any type. GNU tar and Python do not.
 bool has_one_meaning(const PartialEntry& partial, const Header& header, std::string* why) {
   const RawEntry& entry = partial.entry;
   if (!entry.sparse && header.has_long_sparse_map()) {

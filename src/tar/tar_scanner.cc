@@ -175,7 +175,7 @@ class Scanner {
       }
     } catch (const Damage& damage) {
       if (!options_.lenient) raise(damage.problem);
-      // The bytes after it are not read, because they may not be headers.
+      // The bytes after the damage are not read, because they may not be headers.
       report_.skipped.push_back(damage.problem);
       report_.skipped.back().what += "; the rest of the shard is left out with it, " +
                                      std::to_string(archive_.size() - damage.problem.offset) +
