@@ -22,8 +22,9 @@ struct MixtureDraw {
 /// draw is in exactly one slot. The order of the data set determines the sample of each draw.
 ///
 /// The map is a function of (weights, seed, slot). At every multiple of 256 slots (a block), the
-/// number of draws from each data set is as exact as possible. The slots before it contain, for
-/// each data set, all draws below this number. Within a block, all 256 draws are in random order.
+/// number of draws from each data set is as exact as possible. The slots before that multiple
+/// contain, for each data set, all draws below this number. Within a block, all 256 draws are in
+/// random order.
 ///
 /// Why a tree: if counts were floors of running sums, the count of a data set could fall, because
 /// both ends of its part move. In the tree, the counts of both sides of each node only grow. Why

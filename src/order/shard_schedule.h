@@ -67,9 +67,9 @@ class SHARDWISE_EXPORT ShardSchedule {
 
   /// Returns the uses of these ranks. Returns nullopt if `ranks` is only a part of the ranks and
   /// the uses of a part are unknown.
-  /// @param window  if not 0, samples come in any order within windows of this many positions, from
-  ///                the epoch's beginning, and to any rank. Uses are then whole windows, of all
-  ///                ranks. 0 means: exactly in order.
+  /// @param window  if not 0, any rank may deliver samples in any order within windows of this many
+  ///                positions, from the epoch's beginning. Uses are then whole windows, for all
+  ///                ranks. 0 means that samples are delivered exactly in order.
   /// Cost: O(pieces + uses); with several streams O(pieces * log pieces).
   /// Errors: InvalidArgument if the ranks do not exist.
   std::optional<EpochSchedule> uses(const RankOptions::Range& ranks,

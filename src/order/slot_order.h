@@ -24,8 +24,8 @@ class SlotOrder {
   /// Number of slots of an epoch.
   virtual std::uint64_t num_slots() const = 0;
   /// Sets out[i] to the sample in slot first + i * stride.
-  /// REQUIRES: all slots are below num_slots(). Stride divides the order's number of streams, or is
-  /// a multiple of it.
+  /// REQUIRES: all slots are below num_slots(). `stride` divides the order's number of streams, or
+  /// is a multiple of it.
   virtual void fill(std::uint64_t first, std::uint64_t stride,
                     std::span<std::uint64_t> out) const = 0;
   /// Whether fill() accepts `count` slots from `first` on.
