@@ -52,7 +52,7 @@ void check_index_around(std::string segment) {
   fix_segment(segment);
   SegmentHeader header;
   std::memcpy(&header, segment.data(), sizeof header);
-  // The writer allocates this many keys, so a larger count is refused.
+  // The writer allocates one key per sample, so a count above the segment's size is refused.
   if (header.num_samples > segment.size()) return;
   const IndexFolder& folder = IndexFolder::get();
   std::vector<std::uint64_t> hashes(header.num_samples);

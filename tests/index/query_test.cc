@@ -492,8 +492,8 @@ TEST(SelectSamplesTest, AConditionIsOneExpression) {
     return test::error_text([&] { select_samples(t.index, condition); });
   };
   const std::string one = "; write one as it follows WHERE: cls = 7 AND width >= 256";
-  // A condition must not close the brackets of the query around it. The result would contain
-  // samples of both halves.
+  // A condition must not close the brackets of the query around it. If it did, the result would
+  // contain samples of both halves.
   for (const char* joined : {"1) OR (1", "cls = 7) OR (cls = 8", "1) AND NOT (0"}) {
     EXPECT_EQ(error(joined), "the condition cannot be used: near \")\": syntax error" + one);
   }

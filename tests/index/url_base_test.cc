@@ -77,7 +77,7 @@ TEST(UrlBaseTest, OnlyAFolderOfUrlsIsOne) {
   }
 }
 
-// Random URLs are unchanged after storing and reading. No URL below the base is stored completely.
+// Random URLs are unchanged after storing and reading. No URL below the base is stored in full.
 TEST(UrlBaseTest, RandomUrlsComeBackAsTheyWere) {
   std::mt19937_64 random(test::random_seed());
   const auto pick = [&](std::initializer_list<const char*> of) {

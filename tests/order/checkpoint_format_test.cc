@@ -101,8 +101,8 @@ TEST(CheckpointFormatTest, SaysWhatIsWrong) {
 }
 
 TEST(CheckpointFormatTest, NumbersThatLieAreRefused) {
-  // An attacker can write any text with correct hashes. Its numbers must be checked before they are
-  // used.
+  // An attacker can write any text with correct hashes. The numbers in the text must be checked
+  // before they are used.
   const auto with = [](const std::string& line) {
     CheckpointContent none = some_content();
     none.parts.clear();
