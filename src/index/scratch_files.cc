@@ -69,7 +69,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     File& file = *new (base) File{};
     file.owner = &of(vfs);
     const int code = below(vfs)->xOpen(below(vfs), path, file.below(), flags, out);
-    // With pMethods set, SQLite calls close().
+    // SQLite calls close() for the file only if pMethods is set.
     if (file.below()->pMethods != nullptr) file.pMethods = &kMethods;
     return code;
   }

@@ -83,8 +83,8 @@ class SHARDWISE_EXPORT Loader {
     /// window.
     std::uint64_t max_tokens = 0;
     /// The ragged column of integers, one per token, whose sequences are packed into rows of
-    /// `pack_to` tokens. Empty means no packing. A batch then has batch_size rows, or none if it
-    /// has no samples. A sequence that is longer than a row continues in the next one.
+    /// `pack_to` tokens. Empty means no packing. With packing, a batch has batch_size rows, or none
+    /// if it has no samples. A sequence that is longer than a row continues in the next one.
     ///
     /// For a column "x" these arrays have the shape [batch_size, pack_to]:
     /// - "x": the tokens;
@@ -94,7 +94,7 @@ class SHARDWISE_EXPORT Loader {
     /// Other columns have one row for each sample, in the order of the sequences in "x".
     std::string pack{};
     std::uint64_t pack_to = 0;
-    std::int64_t padding = 0;  ///< the value of padding, of the column's type
+    std::int64_t padding = 0;  ///< the value that fills padding, in the column's type
   };
 
   /// Mixup and cutmix: each image of a batch is mixed with the image before it, and the first with
