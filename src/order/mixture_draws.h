@@ -82,8 +82,9 @@ class MixtureDraws {
 
  private:
   struct Node {
-    std::uint64_t ratio = 0;  ///< r: share of the left side, as a fraction of 2^64
-    std::uint64_t phase = 0;  ///< f
+    std::uint64_t ratio = 0;  ///< r in docs/formats/order.md: the left side's share, as a fraction
+                              ///< of 2^64
+    std::uint64_t phase = 0;  ///< f in docs/formats/order.md
     std::uint64_t left(std::uint64_t x) const noexcept;
   };
   /// The draws of one leaf in one block.

@@ -88,8 +88,7 @@ class SHARDWISE_EXPORT Index {
   /// The record of one shard in an index.
   struct Shard {
     std::uint64_t number = 0;  ///< place in the source list, from 0
-    /// The path of a local shard, or the URL of a remote shard, for access. The URL may be one of
-    /// Lookup::urls.
+    /// The path or URL from which the shard is read. A URL may be one of Lookup::urls.
     std::string path = {};
     /// The path or URL as the index stores it. A path is absolute, or relative to the index's
     /// directory. A URL has no user, password or signature.
