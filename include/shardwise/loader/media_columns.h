@@ -12,9 +12,9 @@ namespace shardwise {
 
 /// Which frames of each video a column contains.
 ///
-///     {.frames = 16}                                                     evenly over the whole video
-///     {.frames = 16, .every = 4, .start = Column::ClipStart::kRandom}    every 4th, from a random one
-///     {.frames = 8, .every = 1, .begin_seconds = 2}                      consecutive ones, from 2 s on
+///     {.frames = 16}                                                     evenly over the video
+///     {.frames = 16, .every = 4, .start = Column::ClipStart::kRandom}    every 4th, random start
+///     {.frames = 8, .every = 1, .begin_seconds = 2}                      consecutive, from 2 s on
 ///
 /// For supported videos, numbers of frames and times, see VideoReader.
 struct Column::VideoClip {
