@@ -22,7 +22,7 @@ void read_npy(std::string_view bytes) {
   }
   SHARDWISE_FUZZ_REQUIRE(count == header.num_items);
   SHARDWISE_FUZZ_REQUIRE(header.num_items * header.item_bytes == bytes.size() - header.data_offset);
-  // The buffer has exactly the announced size, so that a write beyond it is found.
+  // The buffer has exactly the announced size, so that AddressSanitizer detects writes beyond it.
   const std::size_t size = header.num_items * header.item_bytes;
   const std::unique_ptr<std::byte[]> items(new std::byte[size]);
   detail::write_npy(header, bytes, items.get());

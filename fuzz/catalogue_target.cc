@@ -4,7 +4,8 @@
 namespace shardwise::fuzz {
 namespace {
 
-/// Edits values as an input's bytes decide. Once the input ends, values stay unchanged.
+/// Edits values; the bytes of an input select the edits. At the end of the input, values are
+/// unchanged.
 class Edits {
  public:
   explicit Edits(std::string_view input) : input_(input) {}
@@ -117,7 +118,7 @@ void catalogue_target(std::string_view input) {
     return;
   }
   Edits edits(input.substr(1));
-  // Shards come first: only long inputs reach the values after them.
+  // Shards are edited first. Only long inputs reach the other values.
   std::vector<Index::Shard> rows = folder.rows();
   for (Index::Shard& row : rows) edit(edits, row);
   CatalogueMeta meta = folder.meta();

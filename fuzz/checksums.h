@@ -4,13 +4,15 @@
 
 namespace shardwise::fuzz {
 
-// Corrects the checksums that mutation breaks, so that readers go on to the content. Only this file
-// knows byte layouts. It leaves intact files unchanged; a test checks that.
+// Corrects the checksums that mutations break, so that readers continue to the content. Only this
+// file depends on byte layouts. It does not change intact files; a test checks this.
 
-/// Corrects every header that a reader would reach, as far as sizes give their places.
+/// Corrects every header that a reader would reach. The sizes in the headers give the places of the
+/// next ones.
 void fix_tar_headers(std::string& archive);
 void fix_segment(std::string& segment);
-/// Corrects the table's header and directory, and the file's length in it. Segments are unchanged.
+/// Corrects the table's directory and header, including the length of the file. Segments are
+/// unchanged.
 void fix_table(std::string& table);
 
 }  // namespace shardwise::fuzz

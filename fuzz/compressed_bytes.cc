@@ -13,7 +13,7 @@
 namespace shardwise::fuzz {
 namespace {
 
-/// Each writes to `out`, and returns the number of bytes; 0 means failure.
+/// Each of these functions writes to `out`, and returns the number of bytes. 0 means failure.
 std::size_t to_gzip(std::string_view in, std::string& out) {
   constexpr int kLevel = 6, kLargestWindow = 15, kGzipHeader = 16, kMemory = 8;
   z_stream stream{};

@@ -7,9 +7,9 @@
 
 namespace shardwise::fuzz {
 
-/// One stream, as the codec's command-line tool makes it. Without `checked`, it has no checksum of
-/// its content.
-/// REQUIRES: checked, or zstd, xz or lz4.
+/// Returns one stream, as the codec's command-line tool makes it. If `checked` is false, it has no
+/// checksum of its content.
+/// REQUIRES: `checked` is true, or the compression is zstd, xz or lz4.
 std::string compressed_bytes(std::string_view bytes, Compression compression, bool checked = true);
 
 }  // namespace shardwise::fuzz

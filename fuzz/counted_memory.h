@@ -4,8 +4,8 @@
 
 namespace shardwise::fuzz {
 
-/// Counts this thread's allocations from malloc(), with those of the image libraries, while it
-/// lives. Only one may exist at a time.
+/// While it lives, counts this thread's allocations from malloc(), including those of the image
+/// libraries. Only one object may exist at a time.
 class CountedMemory {
  public:
   CountedMemory() noexcept;
@@ -13,7 +13,8 @@ class CountedMemory {
   CountedMemory(const CountedMemory&) = delete;
   CountedMemory& operator=(const CountedMemory&) = delete;
 
-  /// The most bytes allocated at once, without those from before the constructor.
+  /// The largest number of bytes that were allocated at one time, without allocations from before
+  /// the constructor.
   [[nodiscard]] std::size_t peak() const noexcept;
 };
 

@@ -15,7 +15,7 @@ constexpr std::array kCodecs = {Compression::kGzip, Compression::kZstd, Compress
 constexpr ExpansionLimits kLimits{.max_bytes = std::uint64_t{4} << 20,
                                   .max_window_bytes = std::uint64_t{8} << 20};
 
-/// Returns nothing if the bytes were refused with a typed error.
+/// Expands bytes in pieces. Returns nothing if they were refused with a typed error.
 std::optional<std::string> expand(std::string_view bytes, Compression compression,
                                   std::size_t piece_bytes) {
   std::string out;
@@ -35,7 +35,7 @@ std::optional<std::string> expand(std::string_view bytes, Compression compressio
   return out;
 }
 
-/// Expands all bytes at once, as for fields.
+/// Expands all bytes at once, like a compressed field.
 std::optional<std::string> expand_at_once(std::string_view bytes, Compression compression) {
   try {
     const ExpandedBytes all = expand_all(bytes, compression, kLimits);
@@ -51,7 +51,7 @@ void expand_anything(std::string_view bytes) {
   for (const Compression compression : kCodecs) {
     const auto whole = expand(bytes, compression, std::size_t{1} << 16);
     SHARDWISE_FUZZ_REQUIRE(expand_at_once(bytes, compression) == whole);
-    // Detection does not look behind a long skippable frame.
+    // Detection does not see the codec after a long skippable frame.
     const bool is_guess = detected == Compression::kZstd && compression == Compression::kLz4;
     SHARDWISE_FUZZ_REQUIRE(!whole || whole->empty() || compression == detected || is_guess);
     if (whole && whole->size() < 4096) {
@@ -60,7 +60,7 @@ void expand_anything(std::string_view bytes) {
   }
 }
 
-/// Expands two streams of known content, with a change in one place.
+/// Expands two streams with known content after one change to their bytes.
 void expand_changed(std::string_view choices) {
   static const std::string kFirst = [] {
     std::string text;
@@ -97,7 +97,8 @@ void expand_changed(std::string_view choices) {
       bytes.erase(at, 1);
       break;
     default:
-      if (at != first.size()) bytes.resize(at);  // the first stream alone is a whole file
+      // The first stream alone is a complete file, so it is not cut there.
+      if (at != first.size()) bytes.resize(at);
       break;
   }
   const auto expanded = expand(bytes, kCodecs[codec], std::size_t{1} << 16);

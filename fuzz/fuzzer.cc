@@ -1,4 +1,4 @@
-// One libFuzzer program a target.
+// The libFuzzer program. It is compiled once for each target.
 
 #include <cstddef>
 #include <cstdint>

@@ -17,9 +17,9 @@ namespace {
 using detail::RgbImage;
 
 constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 23;
-/// Limit for kMostPixels pixels. An image takes 3 bytes a pixel, and again when it is turned or
-/// resized across. A progressive file's coefficients take 8 bytes a pixel. The rest is for a
-/// resize's tables.
+/// Limit on the memory for kMostPixels pixels. An image takes 3 bytes per pixel, and a rotated or
+/// horizontally resized copy takes 3 more. The coefficients of a progressive file take 8 bytes per
+/// pixel. The rest is for the tables of a resize.
 constexpr std::size_t kMostMemory = std::size_t{256} << 20;
 
 void decode_and_resize(std::string_view bytes, unsigned control) try {
@@ -41,14 +41,14 @@ void decode_and_resize(std::string_view bytes, unsigned control) try {
   std::vector<std::uint8_t> row(plan.height * plan.width * 3);
   transformer.apply(plan, image.view(), row.data());
 } catch (const detail::DecodeFailure&) {
-  return;  // the image is refused; its memory counts, too
+  return;  // the image is refused, but its memory counts
 }
 
 }  // namespace
 
 void image_memory_target(std::string_view input) {
   if (input.empty()) return;
-  // A new thread has kept no memory from images before.
+  // A new thread has no scratch memory of earlier images.
   std::async(std::launch::async, [&] {
     const CountedMemory memory;
     decode_and_resize(input.substr(1), static_cast<unsigned char>(input[0]));

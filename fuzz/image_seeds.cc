@@ -19,7 +19,7 @@ std::vector<std::string> image_seeds() {
     files.push_back(test::make_odd_png(3, 4, interlaced, true).bytes);
     files.push_back(test::make_odd_png(6, 16, interlaced, false).bytes);
   }
-  // An Exif block that asks for a quarter turn.
+  // An Exif block whose orientation is a rotation by 90 degrees.
   const std::string jpeg = files[0];
   files.push_back(jpeg.substr(0, 2) +
                   std::string("\xFF\xE1\0\x22"
@@ -28,7 +28,7 @@ std::vector<std::string> image_seeds() {
                   jpeg.substr(2));
   std::vector<std::string> seeds;
   for (std::size_t i = 0; i < files.size(); ++i) {
-    for (const std::size_t control : {i % 4, (i + 2) % 4 + 12}) {  // plain and at half its size
+    for (const std::size_t control : {i % 4, (i + 2) % 4 + 12}) {  // at full size and at half size
       seeds.push_back(
           std::string{static_cast<char>(control + 16 * (i % 2)), static_cast<char>(i * 37 % 128)} +
           files[i]);

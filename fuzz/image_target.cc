@@ -18,7 +18,7 @@ using detail::RgbImage;
 
 constexpr std::uint64_t kMaxPixels = std::uint64_t{1} << 16;
 
-/// The decoded pixels; nothing if the image was refused.
+/// Decodes an image into `image`. Returns nothing if it was refused.
 std::optional<detail::RealBox> decode(std::string_view bytes, const DecodeRequest& request,
                                       RgbImage& image) {
   try {
@@ -40,8 +40,8 @@ std::optional<ImageHeader> header_of(std::string_view bytes) {
   }
 }
 
-/// A box whose corner is `down` / 15 and `across` / 15 of the way to the last row and column. It
-/// covers half of the rest in each direction.
+/// Returns a box. Its top is `down` / 15 of the way to the last row, and its left side `across` /
+/// 15 of the way to the last column. In each direction it covers half of the rest.
 Box some_box(std::size_t height, std::size_t width, unsigned down, unsigned across) {
   const std::size_t top = (height - 1) * down / 15;
   const std::size_t left = (width - 1) * across / 15;
@@ -78,7 +78,8 @@ void image_target(std::string_view input) {
   SHARDWISE_FUZZ_REQUIRE(whole.width() == (swaps ? header->height : header->width));
   request.crop = some_box(whole.height(), whole.width(), place & 15, place >> 4);
   SHARDWISE_FUZZ_REQUIRE(decode(bytes, request, part));
-  // A damaged image may decode differently in parts: libjpeg resynchronises where it skips.
+  // A part of a damaged image may have other pixels than the whole image, because libjpeg
+  // resynchronises where it skips.
   if (request.strict) SHARDWISE_FUZZ_REQUIRE(has_pixels_of(part, whole, *request.crop));
   request.scale = 1 + (control >> 2) % 8;
   const auto scaled = decode(bytes, request, part);

@@ -19,10 +19,11 @@ namespace shardwise::fuzz {
 namespace fs = std::filesystem;
 namespace {
 
-/// Most samples, shards and rows that walk_index() reads: a hostile count must not cost hours.
+/// Largest number of samples, shards and rows that walk_index() reads, so that a hostile count does
+/// not take hours.
 constexpr std::uint64_t kMostWalked = 64;
 
-/// Reads each byte, so that a view outside its memory is found.
+/// Reads each byte, so that AddressSanitizer detects a view outside its memory.
 void touch(std::string_view bytes) {
   unsigned sum = 0;
   for (const char c : bytes) sum += static_cast<unsigned char>(c);

@@ -9,8 +9,8 @@
 
 namespace shardwise::fuzz {
 
-/// Two small shards and their index, made once, in a temporary folder of this process. Targets
-/// write their files into this folder, too.
+/// Two small shards and their index, made once, in a temporary folder of this process. Targets also
+/// write their files into this folder.
 class IndexFolder {
  public:
   static const IndexFolder& get();

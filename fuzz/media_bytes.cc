@@ -57,7 +57,7 @@ class Muxer {
             "no such container");
     constexpr int kBufferSize = 4096;
     auto* buffer = static_cast<unsigned char*>(av_malloc(kBufferSize));
-    // The callback's bytes are const since libavformat 61; the template accepts both types.
+    // Since libavformat 61, the callback's bytes are const. The template accepts both types.
     format_->pb =
         avio_alloc_context(buffer, kBufferSize, 1, &out_, nullptr, Output::write, Output::seek);
     format_->flags |= AVFMT_FLAG_BITEXACT;

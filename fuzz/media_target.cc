@@ -52,7 +52,7 @@ void read_audio(std::string_view bytes, bool is_mixed) {
 void media_target(std::string_view input) {
   if (input.empty() || input.size() > kMostBytes) return;
   const int control = input[0] & 3;
-  // A copy of exactly this size, so that a read beyond it is found.
+  // A copy of exactly this size, so that AddressSanitizer detects reads beyond it.
   const std::size_t size = input.size() - 1;
   const std::unique_ptr<char[]> copy(new char[size]);
   std::memcpy(copy.get(), input.data() + 1, size);

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kCatalogue = "fuzzed.idx";
 
 void check_segment(std::string_view input) {
-  // A copy of exactly this size, so that a read beyond it is found; new aligns it.
+  // A copy of exactly this size, so that AddressSanitizer detects reads beyond it. `new` aligns it.
   const std::unique_ptr<char[]> copy(new char[input.size()]);
   std::memcpy(copy.get(), input.data(), input.size());
   const std::string_view bytes(copy.get(), input.size());
@@ -27,7 +27,7 @@ void check_segment(std::string_view input) {
   if (segment) walk_segment(*segment, bytes);
 }
 
-/// Writes `table` next to a catalogue that names it.
+/// Writes `table` next to a catalogue that names it, and opens the index.
 void check_table(std::string table) {
   fix_table(table);
   const IndexFolder& folder = IndexFolder::get();
@@ -46,13 +46,14 @@ void check_table(std::string table) {
   walk_index(folder.path(kCatalogue));
 }
 
-/// An index whose first shard has this segment. All the rest is intact.
+/// Opens an index whose first shard has this segment, and which is otherwise intact.
 void check_index_around(std::string segment) {
   if (segment.size() < sizeof(SegmentHeader) || segment.size() % 8 != 0) return;
   fix_segment(segment);
   SegmentHeader header;
   std::memcpy(&header, segment.data(), sizeof header);
-  if (header.num_samples > segment.size()) return;  // the writer allocates that many keys
+  // The writer allocates one key per sample, so a count above the segment's size is refused.
+  if (header.num_samples > segment.size()) return;
   const IndexFolder& folder = IndexFolder::get();
   std::vector<std::uint64_t> hashes(header.num_samples);
   for (std::uint32_t i = 0; i < hashes.size(); ++i) {

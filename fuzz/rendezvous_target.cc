@@ -11,7 +11,7 @@ using detail::MessageReader;
 using detail::MessageWriter;
 using detail::Record;
 
-/// A record that was read must be written unchanged, and agree with itself.
+/// Tests that a parsed record is serialized to the same bytes, and that two copies of it agree.
 void check_record(std::string_view bytes) {
   const auto record = detail::record_from(bytes);
   if (!record) return;

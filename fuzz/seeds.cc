@@ -55,10 +55,12 @@ std::vector<std::string> scan_tar_seeds() {
     seeds.push_back(with_control('\1', tar_bytes(format, long_name)));
   }
   const std::string once = tar_bytes("ustar", plain);
-  seeds.push_back(with_control('\1', once + once));                         // concatenated
-  seeds.push_back(with_control('\1', once.substr(0, once.size() - 1024)));  // no end marker
+  // Two concatenated archives.
+  seeds.push_back(with_control('\1', once + once));
+  // An archive without end marker.
+  seeds.push_back(with_control('\1', once.substr(0, once.size() - 1024)));
   seeds.push_back(with_control('\1', once + "trailing"));
-  for (const char type : std::string("1256gxSD")) {  // the second entry's
+  for (const char type : std::string("1256gxSD")) {  // the type of the second entry
     std::string odd =
         tar_bytes("ustar", {{"a.jpg", "image"}, {"d/", "9 path=x\n"}, {"c.jpg", "x"}});
     odd[1024 + 156] = type;
@@ -71,7 +73,7 @@ std::vector<std::string> sparse_tar_image_seeds() {
   std::vector<std::string> seeds = scan_tar_seeds();
   for (std::size_t i = 0; i < seeds.size(); ++i) {
     seeds[i][0] = static_cast<char>(static_cast<unsigned char>(seeds[i][0]) |
-                                    (i * 2 & 0x3E));  // pieces of all sizes
+                                    (i * 2 & 0x3E));  // the bytes arrive in pieces of various sizes
   }
   return seeds;
 }
@@ -88,7 +90,7 @@ std::vector<std::string> offset_table_seeds() {
   return seeds;
 }
 
-/// The catalogue for the same shards as remote ones, in one folder.
+/// Returns a catalogue in which the same shards are remote, in one folder.
 std::string catalogue_of_urls(const IndexFolder& folder) {
   CatalogueMeta meta = folder.meta();
   meta.summary.url_base = "https://host/data/";

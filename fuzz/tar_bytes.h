@@ -6,7 +6,7 @@
 
 namespace shardwise::fuzz {
 
-/// An archive of these files in memory. `format` is one of libarchive's: ustar, pax, gnutar, v7tar.
+/// Returns an archive of these files. `format` is one of libarchive's: ustar, pax, gnutar, v7tar.
 std::string tar_bytes(const std::string& format,
                       const std::vector<std::pair<std::string, std::string>>& files);
 

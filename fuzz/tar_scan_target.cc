@@ -32,7 +32,8 @@ struct Scan {
   std::vector<Member> members;
   std::vector<Other> others;
   TarScanReport report;
-  std::string refused;  ///< the error's text if it was refused; the report is empty then
+  std::string refused;  ///< the text of the error if the archive was refused; the report is then
+                        ///< empty
 };
 
 void check_name(std::string_view name) {
@@ -72,7 +73,7 @@ Scan scan(std::string_view bytes, TarScanOptions options) {
   return found;
 }
 
-/// Requires that both scans found the same.
+/// Requires that both scans have the same result.
 void require_equal(const Scan& first, const Scan& second) {
   const TarScanReport& a = first.report;
   const TarScanReport& b = second.report;
@@ -84,7 +85,8 @@ void require_equal(const Scan& first, const Scan& second) {
   SHARDWISE_FUZZ_REQUIRE(a.skipped.size() == b.skipped.size());
 }
 
-/// Requires that the direct path and libarchive alone read the same, or both refuse it.
+/// Requires that the direct scan and the scan through libarchive alone have the same result, or
+/// both refuse the archive.
 void require_same_answer(const Scan& direct, const Scan& libarchive) {
   if (direct.refused.empty() != libarchive.refused.empty()) {
     throw BrokenPromise("refused by one way only: " + direct.refused + libarchive.refused);
@@ -92,7 +94,8 @@ void require_same_answer(const Scan& direct, const Scan& libarchive) {
   if (direct.refused.empty()) require_equal(direct, libarchive);
 }
 
-/// An image of the archive. Its bytes arrive in pieces of this size, or are skipped.
+/// Returns an image of the archive. The archive's bytes are passed to the writer in pieces of
+/// `piece` bytes, or are skipped.
 SparseTarImage image_of(std::string_view archive, std::size_t piece, bool steps_over, bool keeps) {
   const auto keep = [keeps](std::string_view name, std::uint64_t size_bytes) {
     return keeps && (name.size() + size_bytes) % 2 == 0;
@@ -124,7 +127,7 @@ void scan_tar_target(std::string_view input) {
   require_same_answer(strict, scan(archive, {.libarchive_only = true}));
   const auto lenient = scan(archive, {.lenient = true});
   require_same_answer(lenient, scan(archive, {.lenient = true, .libarchive_only = true}));
-  if (strict.refused.empty()) {  // without damage, both must agree
+  if (strict.refused.empty()) {  // if there is no damage, both must agree
     SHARDWISE_FUZZ_REQUIRE(lenient.refused.empty() && lenient.report.skipped.empty());
     require_equal(strict, lenient);
   }

@@ -7,8 +7,8 @@
 
 namespace shardwise::fuzz {
 
-/// Thrown by a target when the library gives anything but a typed error or a correct answer. Any
-/// other exception that leaves a target is a finding, too.
+/// A target throws this if the library gives neither a correct result nor a typed error. Any other
+/// exception that a target throws is also a bug.
 class BrokenPromise : public std::logic_error {
   using logic_error::logic_error;
 };
@@ -21,48 +21,53 @@ class BrokenPromise : public std::logic_error {
     }                                                                                     \
   } while (false)
 
-/// A target's first input byte selects how the rest is used; the rest may be any bytes.
+/// A fuzz target. The first byte of the input selects how the rest is used. The rest may be any
+/// bytes.
 using Target = void (*)(std::string_view input);
 
-/// An archive: strict and lenient scans, each directly and through libarchive. Bit 0 of byte 0
-/// corrects the headers' checksums first.
+/// Reads an archive by strict and lenient scans, each directly and through libarchive. If bit 0 of
+/// byte 0 is set, the headers' checksums are corrected first.
 void scan_tar_target(std::string_view input);
-/// An archive: scanned directly, and as the image of its headers that stands for a compressed one.
-/// Bits of byte 0: bit 0 corrects the headers' checksums first, bit 1 skips members' data, and bit
-/// 2 keeps some of it. Bits 3 to 5 set the size of the pieces that the bytes arrive in.
+/// Scans an archive and its SparseTarImage, which is used for compressed archives. Bits of byte 0:
+/// bit 0 corrects the headers' checksums first, bit 1 skips members' data, and bit 2 keeps some of
+/// it. Bits 3 to 5 set the size of the pieces in which the bytes are passed.
 void sparse_tar_image_target(std::string_view input);
-/// An offset table or a segment, by byte 0 modulo 4:
+/// Reads an offset table or a segment. Byte 0 modulo 4 selects the input:
 /// - 0 is a segment.
 /// - 1 is a segment with a corrected checksum.
 /// - 2 is an offset table in an index, with corrected checksums.
 /// - 3 is an index around a segment with a corrected checksum.
 void offset_table_target(std::string_view input);
-/// A catalogue. If bit 0 of byte 0 is clear, the rest is the file. If it is set, the rest edits the
-/// values in a catalogue's rows, which are then written with correct checksums.
+/// Reads a catalogue. If bit 0 of byte 0 is clear, the rest of the input is the file. If it is set,
+/// the rest edits the values in a catalogue's rows, which are then written with correct checksums.
 void catalogue_target(std::string_view input);
-/// A wids descriptor's text, without a control byte.
+/// Parses the text of a wids descriptor. The input has no control byte.
 void descriptor_target(std::string_view input);
 
-/// A compressed file. If bit 0 of byte 0 is clear, the rest goes through every codec. If it is set,
-/// the rest selects a change to an intact file. The result must be correct, or the file refused.
+/// Expands a compressed file. If bit 0 of byte 0 is clear, every codec expands the rest of the
+/// input. If it is set, the rest selects a change to an intact file, and the result must be correct
+/// or an error.
 void expand_target(std::string_view input);
-/// A checkpoint. Bit 0 of byte 0 replaces a line "#" by the hash of the bytes before it.
+/// Reads a checkpoint. If bit 0 of byte 0 is set, a line "#" is replaced by the hash of the bytes
+/// before it.
 void checkpoint_target(std::string_view input);
-/// The bytes of a connection while ranks meet. Bit 0 of byte 0 is set if they come from a rank, and
-/// clear if from the hub. The other bits set the size of the pieces that they arrive in.
+/// Reads the bytes of a connection between ranks at the start of a run. If bit 0 of byte 0 is set,
+/// a rank has sent them, otherwise the hub. The other bits set the size of the pieces in which they
+/// arrive.
 void rendezvous_target(std::string_view input);
-/// An array: a .npy file if bit 0 of byte 0 is clear, else array "a" of a .npz file.
+/// Decodes an array: a .npy file if bit 0 of byte 0 is clear, otherwise array "a" of a .npz file.
 void array_target(std::string_view input);
-/// An image, whole, in part and scaled. Bits of byte 0: bit 0 is strict, bit 1 applies the Exif
-/// orientation, and bits 2 to 4 set the scale. Byte 1 sets the part's corner.
+/// Decodes an image as a whole, a part of it, and scaled. Bits of byte 0: bit 0 selects strict
+/// decoding, bit 1 applies the Exif orientation, and bits 2 to 4 set the scale. Byte 1 sets the
+/// corner of the part.
 void image_target(std::string_view input);
 
-/// An image, decoded and resized, with the control bits of image_target(), except for the scale.
-/// Its memory is counted. Bit 2 of byte 0 selects the bicubic filter.
+/// Decodes and resizes an image, and counts the memory for it. The control bits are those of
+/// image_target() without the scale. Bit 2 of byte 0 selects the bicubic filter.
 void image_memory_target(std::string_view input);
 
-/// A video or a sound; only in builds with shardwise::video. Byte 0 modulo 4: 0 reads a video, 1
-/// both, 2 a sound, 3 a sound that is mixed and resampled.
+/// Reads a video or a sound. It exists only in builds with shardwise::video. Byte 0 modulo 4: 0
+/// reads a video, 1 video and sound, 2 a sound, 3 a sound that is mixed and resampled.
 void media_target(std::string_view input);
 
 struct NamedTarget {
@@ -73,8 +78,8 @@ struct NamedTarget {
 const std::vector<NamedTarget>& all_targets();
 const NamedTarget& target_named(std::string_view name);
 
-// Small inputs from which mutation reaches deep. The library itself makes them, so they follow its
-// formats.
+// Small valid inputs, from which mutations reach much of the code. The library itself makes them,
+// so they follow changes of its formats.
 std::vector<std::string> scan_tar_seeds();
 std::vector<std::string> sparse_tar_image_seeds();
 std::vector<std::string> offset_table_seeds();

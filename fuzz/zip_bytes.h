@@ -6,7 +6,7 @@
 
 namespace shardwise::fuzz {
 
-/// A zip archive of these members, as numpy.savez() or numpy.savez_compressed() writes it.
+/// Returns a zip archive of these members, as numpy.savez() or numpy.savez_compressed() writes it.
 std::string zip(const std::vector<std::pair<std::string, std::string>>& members, bool deflated);
 
 }  // namespace shardwise::fuzz

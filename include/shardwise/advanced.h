@@ -1,10 +1,11 @@
 #pragma once
 
-/// The whole library shardwise::shardwise: <shardwise/shardwise.h> and what needs more thought.
+/// Includes the whole library shardwise::shardwise: <shardwise/shardwise.h> and the advanced
+/// headers.
 ///
 /// - indexes: SQL queries, verifying, moving, exporting;
-/// - shards: writing them, custom fetchers, predicting what a run fetches;
-/// - orders: other samplers, queries of what comes when, proofs of epochs.
+/// - shards: writing them, custom fetchers, predicting the fetches of a run;
+/// - orders: more samplers, finding when a sample is delivered, proofs of epochs.
 ///
 ///     for (Query query(data.shared_index(), "SELECT sample, key FROM samples WHERE bytes > 1e6");
 ///          query.next();) { ... }

@@ -1,7 +1,7 @@
 #pragma once
 
-/// Training with LibTorch, day one: batches of images in exact epochs over the ranks of a run, each
-/// epoch proven. Evaluation counts each sample once.
+/// The basic headers for training with LibTorch. An ImageLoader makes batches of images, in exact
+/// epochs over the ranks of a run, and proves each epoch. Evaluation counts each sample once.
 ///
 ///     namespace sl = shardwise::libtorch;
 ///     auto group = sl::init_process_group();        // torchrun, mpirun, srun, or a single process
@@ -14,8 +14,8 @@
 ///       if (stopper.should_stop(sl::exact_accuracy(model, eval, group))) break;
 ///     }
 ///
-/// <shardwise/libtorch/advanced.h> has the rest. The target shardwise::libtorch also links LibTorch
-/// and shardwise::shardwise.
+/// <shardwise/libtorch/advanced.h> includes the other headers. The CMake target shardwise::libtorch
+/// also links LibTorch and shardwise::shardwise.
 
 #include "shardwise/libtorch/data_parallel.h"
 #include "shardwise/libtorch/evaluate.h"

@@ -1,7 +1,7 @@
 #pragma once
 
-/// The loader, day one: batches of any columns in plain memory. Threads make them, in exact epochs
-/// over the ranks of a run, and each epoch is proven.
+/// The headers of the loader. Its threads make batches of any columns in plain memory, in exact
+/// epochs over the ranks of a run. It proves each epoch.
 ///
 ///     using namespace shardwise;
 ///     Loader loader(Dataset::open("train.idx"),
@@ -14,8 +14,8 @@
 ///       epoch.prove();
 ///     }
 ///
-/// The target shardwise::loader also links the image codecs and shardwise::shardwise. For tensors
-/// over the same memory, see <shardwise/libtorch/advanced.h>.
+/// The CMake target shardwise::loader also links the image codecs and shardwise::shardwise.
+/// <shardwise/libtorch/advanced.h> makes tensors that share the memory of a batch.
 
 #include "shardwise/loader/batch.h"
 #include "shardwise/loader/columns.h"

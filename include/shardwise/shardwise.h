@@ -1,7 +1,7 @@
 #pragma once
 
-/// Day one: build an index, read its samples in place by number and by key, and deal them out to
-/// ranks in exact epochs.
+/// The basic headers: build an index, read its samples in place by number and by key, and
+/// distribute them over ranks in exact epochs.
 ///
 ///     build_index("train.idx", {"train-000000.tar", "train-000001.tar"});
 ///     auto data = Dataset::open("train.idx");
@@ -14,7 +14,8 @@
 ///     for (std::uint64_t i : order) use(data[i]);
 ///     save(order.token().to_text());                // later: order.resume(...)
 ///
-/// <shardwise/advanced.h> has the rest, <shardwise/libtorch.h> tensors and training.
+/// <shardwise/advanced.h> includes the other headers. For tensors and training, see
+/// <shardwise/libtorch.h>.
 
 #include "shardwise/base/error.h"
 #include "shardwise/data/dataset.h"

@@ -1,6 +1,7 @@
 #pragma once
 
-/// shardwise::video: frames of videos and samples of sounds, read from bytes in memory.
+/// The headers of the CMake target shardwise::video, which decodes frames of videos and samples of
+/// sounds from bytes in memory.
 ///
 ///     VideoReader video(sample["mp4"]);             // in place; nothing is decoded yet
 ///     std::vector<std::uint8_t> frames(8 * video.frame_bytes());

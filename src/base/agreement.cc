@@ -26,7 +26,7 @@ std::optional<std::string> take_counted(std::string_view& bytes) {
   return text;
 }
 
-/// Returns the value of `name`; nothing if the record does not have it.
+/// Returns the value of `name`, or nothing if the record lacks it.
 std::optional<std::string> find_value(const Record& record, const std::string& name) {
   for (const auto& [own, value] : record) {
     if (own == name) return value;
@@ -34,11 +34,12 @@ std::optional<std::string> find_value(const Record& record, const std::string& n
   return std::nullopt;
 }
 
-/// Describes one disagreement, e.g. "'64' on rank 3 and '32' on ranks 0 to 2"; returns nothing if
-/// all ranks have the same value.
+/// Describes how the values of `name` differ, e.g. "'64' on rank 3 and '32' on ranks 0 to 2".
+/// Returns nothing if all ranks have the same value.
 std::optional<std::string> difference(const std::vector<Record>& of_ranks,
                                       const std::string& name) {
-  // Groups by value, the smallest group first: the text begins with the ranks that differ.
+  // Groups the ranks by value, the smallest group first, so that the text begins with the ranks
+  // that differ.
   std::map<std::optional<std::string>, std::vector<int>> ranks;
   for (std::size_t rank = 0; rank < of_ranks.size(); ++rank) {
     ranks[find_value(of_ranks[rank], name)].push_back(static_cast<int>(rank));

@@ -10,20 +10,19 @@
 
 namespace shardwise::detail {
 
-/// Names and values that describe one rank. All ranks of a run must have the same.
+/// Names and values that describe one rank. They must be equal on all ranks of a run.
 using Record = std::vector<std::pair<std::string, std::string>>;
 
 /// Serializes a record, to send it to another rank.
 SHARDWISE_EXPORT std::string to_bytes(const Record& record);
-/// Reads what to_bytes() wrote; returns nothing if `bytes` is malformed.
+/// Parses the result of to_bytes(). Returns nothing if `bytes` is malformed.
 SHARDWISE_EXPORT std::optional<Record> record_from(std::string_view bytes);
 
-/// Formats ranks, e.g. "0 to 2, 5 and 7"; a long list is cut.
+/// Formats ranks, e.g. "0 to 2, 5 and 7". A long list is cut.
 SHARDWISE_EXPORT std::string list_of(const std::vector<int>& ranks);
 
-/// Describes how the ranks disagree, at most three names, e.g.
-/// "the batch size is '64' on rank 3 and '32' on ranks 0 to 2".
-/// Returns nothing if all records are equal.
+/// Describes how the ranks disagree, for at most three names, e.g. "the batch size is '64' on rank
+/// 3 and '32' on ranks 0 to 2". Returns nothing if all records are equal.
 /// @param of_ranks  one record per rank, in rank order.
 SHARDWISE_EXPORT std::optional<std::string> find_disagreement(const std::vector<Record>& of_ranks);
 

@@ -7,17 +7,16 @@
 //
 //   SHARDWISE_ASSERT(number < num_groups());
 //
-// A failed check means that the caller has a bug. Anything that a file, a server or a user's option
-// can break throws an Error instead.
-// SHARDWISE_ASSERTS is defined in Debug builds, builds with tests and builds with sanitizers. There
-// a false condition is printed, and the process aborts. Other builds compile the condition but do
-// not evaluate it.
+// A failed check means that the caller has a bug. A bad file, server or option of the user throws
+// an Error instead. SHARDWISE_ASSERTS is defined in Debug builds, builds with tests and builds with
+// sanitizers. These builds print a false condition and abort. Other builds compile the condition
+// but do not evaluate it.
 //
 // SHARDWISE_ASSERT_HOT is for functions that take nanoseconds, and for conditions that visit every
 // element. Only Debug builds and builds with sanitizers define SHARDWISE_ASSERTS_HOT, so benchmarks
 // measure the code that users run.
 //
-// These macros do not change any layout. Public headers do not use them.
+// The macros do not change the layout of any type. Public headers do not use them.
 
 namespace shardwise::detail {
 

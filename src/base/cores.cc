@@ -17,7 +17,8 @@ constexpr unsigned kNoLimit = std::numeric_limits<unsigned>::max();
 
 /// Returns the size of a process's affinity mask. Process 0 means this process.
 unsigned cores_by_affinity(pid_t process) noexcept {
-  std::array<cpu_set_t, 16> cores;  // 16,384: Linux refuses a mask that is smaller than its own
+  // Room for 16,384 CPUs, because Linux refuses a mask that is smaller than its own.
+  std::array<cpu_set_t, 16> cores;
   if (::sched_getaffinity(process, sizeof cores, cores.data()) != 0) {
     return std::thread::hardware_concurrency();
   }
@@ -30,8 +31,8 @@ unsigned cores_worth(std::int64_t quota, std::int64_t period) noexcept {
   return static_cast<unsigned>(std::min<std::int64_t>((quota - 1) / period + 1, kNoLimit));
 }
 
-/// Returns the limit of one group. Version 2 has one file with "200000 100000" or "max 100000";
-/// version 1 has two files of one number each.
+/// Returns the core limit of one control group. Version 2 has one file with quota and period, e.g.
+/// "200000 100000" or "max 100000". Version 1 has one file for each of the two numbers.
 unsigned limit_of_group(const std::string& folder, bool is_version_2) {
   std::int64_t quota = 0, period = 0;
   if (is_version_2) {
@@ -43,8 +44,8 @@ unsigned limit_of_group(const std::string& folder, bool is_version_2) {
   return cores_worth(quota, period);
 }
 
-/// Returns the smallest limit of a group and its ancestors. In a container only the root may be
-/// visible.
+/// Returns the smallest core limit of a control group and its ancestors. In a container only the
+/// root may be visible.
 unsigned limit_of_groups(const std::string& root, std::string group, bool is_version_2) {
   unsigned least = limit_of_group(root, is_version_2);
   while (group.size() > 1) {
@@ -59,13 +60,13 @@ bool has_cpu(const std::string& controllers) {
   return ("," + controllers + ",").find(",cpu,") != std::string::npos;
 }
 
-/// Returns the cores that a process may use. Process 0 means this process.
+/// Returns the number of cores that a process may use. Process 0 means this process.
 unsigned cores_of(pid_t process) noexcept {
   unsigned limit = kNoLimit;
   try {
     const std::string name = process == 0 ? "self" : std::to_string(process);
     limit = cores_by_groups("/proc/" + name + "/cgroup", "/sys/fs/cgroup");
-  } catch (const std::exception&) {  // out of memory: assume no limit
+  } catch (const std::exception&) {  // if memory is exhausted, assume no limit
   }
   return std::min(cores_by_affinity(process), limit);
 }

@@ -20,7 +20,8 @@ namespace {
 
 // zlib and bzip2 use 32-bit counts.
 constexpr std::size_t kMaxIn = std::size_t{1} << 30;
-// Small enough that a step's output is still in the processor's cache for its checksum.
+// This limit is small, so that a step's output is still in the CPU's cache when its checksum is
+// computed.
 constexpr std::size_t kMaxOut = std::size_t{256} << 10;
 
 [[noreturn]] void damaged(std::string why) {
@@ -33,8 +34,8 @@ constexpr std::size_t kMaxOut = std::size_t{256} << 10;
                                                       " of memory"};
 }
 
-/// Returns the byte at `at` of a stream's header. Returns 0 if the stream is too short, which the
-/// codec reports.
+/// Returns byte `at` of a stream's header. Returns 0 if the stream is too short; the codec then
+/// reports the truncation.
 unsigned header_byte(std::string_view stream, std::size_t at) {
   return at < stream.size() ? static_cast<unsigned char>(stream[at]) : 0;
 }
@@ -119,7 +120,7 @@ class Bzip2Decoder : public Decoder {
   bz_stream stream_{};
 };
 
-/// In xz, headers and index have a CRC-32; the header names the content's checksum.
+/// In xz, headers and index have a CRC-32. The header states the kind of checksum of the content.
 class XzDecoder : public Decoder {
  public:
   explicit XzDecoder(const ExpansionLimits& limits) : limits_(limits) {}

@@ -11,12 +11,12 @@
 
 namespace shardwise {
 
-/// Expands streams of one codec, one after another, and checks every checksum in them. A stream's
-/// bytes are verified only when it has ended.
+/// Expands streams of one codec, one after another, and checks all their checksums. Bytes of a
+/// stream are unverified until the stream has ended.
 /// Threads: one.
 class Decoder {
  public:
-  /// The reason why a stream cannot be expanded. begin() and step() throw this, or std::bad_alloc.
+  /// The reason why a stream cannot be expanded. begin() and step() throw it, or std::bad_alloc.
   struct Failure {
     ErrorCode code;
     std::string why;
@@ -29,10 +29,12 @@ class Decoder {
 
   virtual ~Decoder() = default;
 
-  /// Prepares for the stream at the front of `rest`, which begins with its magic.
+  /// Prepares for the stream at the front of `rest`. REQUIRES: `rest` begins with the codec's
+  /// magic.
   /// @return  true if the stream carries a checksum over its content.
   virtual bool begin(std::string_view rest) = 0;
-  /// Expands as much of `in` as fits. If `taken` and `given` are both 0, `in` is truncated.
+  /// Expands as much of `in` as fits into `out`. If the Step's `taken` and `given` are both 0, `in`
+  /// is truncated.
   virtual Step step(std::string_view in, char* out, std::size_t size) = 0;
 };
 

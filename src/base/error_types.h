@@ -7,11 +7,11 @@
 
 namespace shardwise {
 
-// Errors that users know only by their codes.
+// Error classes that are not public. Users see only their codes.
 namespace detail {
 
 /// An option whose value is invalid for any data, e.g. a number of threads out of range. The
-/// programs report it as wrong usage; library users see an InvalidArgument.
+/// command-line programs report it as wrong usage. Library users see an InvalidArgument.
 class SHARDWISE_EXPORT InvalidOption : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
@@ -28,7 +28,7 @@ class SHARDWISE_EXPORT VersionMismatch : public ErrorOf<ErrorCode::kVersionMisma
   using ErrorOf::ErrorOf;
 };
 
-/// Throws the class that belongs to `code`. It rethrows an error that another process sent.
+/// Throws the error class of `code`. It is used for errors that another process sent.
 [[noreturn]] SHARDWISE_EXPORT void throw_error(ErrorCode code, const std::string& text);
 
 }  // namespace detail

@@ -15,9 +15,9 @@ constexpr std::size_t kNan = kNumDigits;
 constexpr std::size_t kPositive = kNumDigits + 1;
 constexpr std::size_t kNegative = kNumDigits + 2;
 constexpr int kMantissaBits = 52;
-/// Exponent of the lowest bit of all doubles.
+/// Exponent of the lowest bit that a double can have.
 constexpr int kLowestExponent = -1074;
-/// Maximum number of additions, of up to 33 bits each, before a word must be carried.
+/// Largest number of additions, of up to 33 bits each, before a word's carry must be propagated.
 constexpr std::uint32_t kMostAdditions = 1U << 29;
 
 bool bit_of(const ExactSum::Words& words, int bit) {
@@ -63,7 +63,7 @@ void ExactSum::add(double value) noexcept {
     return;
   }
   if (exponent != 0) mantissa |= std::uint64_t{1} << kMantissaBits;
-  const int place = std::max(exponent, 1) - 1;  // position of its lowest bit
+  const int place = std::max(exponent, 1) - 1;  // position of the value's lowest bit in the sum
   const auto word = static_cast<std::size_t>(place / kWordBits);
   const int shift = place % kWordBits;
   const std::uint64_t low = (mantissa & (kWord - 1)) << shift;

@@ -19,7 +19,7 @@ constexpr std::size_t kDetectBytes = 512;
 
 /// Thrown if an expansion exceeds its limits.
 struct TooLarge {
-  std::string than;  ///< "1.0 GiB"
+  std::string than;  ///< the exceeded limit, e.g. "1.0 GiB"
   bool is_beyond_max_bytes;
 };
 
@@ -49,8 +49,9 @@ const Format& format_of(Compression compression) {
   throw InvalidArgument("not a compression", "", "");
 }
 
-/// Returns the length of the skippable frame at the front of `bytes`; nothing if they do not begin
-/// with one. A frame is a magic of 0x184D2A50 to 5F, the size of its content, and the content.
+/// Returns the length of the skippable frame at the front of `bytes`, or nothing if they do not
+/// begin with a skippable frame. Such a frame is a magic of 0x184D2A50 to 0x184D2A5F, the size of
+/// its content, and the content.
 std::optional<std::uint64_t> skippable_frame(std::string_view bytes) noexcept {
   constexpr std::uint32_t kMagic = 0x184D2A50, kMask = 0xFFFFFFF0;
   constexpr std::size_t kHeaderBytes = 8;
@@ -104,8 +105,8 @@ Compression detail::detect_compression(std::string_view first_bytes) noexcept {
   return Compression::kNone;
 }
 
-// Its functions throw Decoder::Failure and TooLarge; named() converts these to errors that say
-// where.
+// Its functions throw Decoder::Failure and TooLarge. named() converts these to errors that name the
+// file and the offset.
 struct ExpandingReader::Impl {
   Impl(std::string_view bytes, Compression compression, std::string file,
        const ExpansionLimits& expansion)
@@ -200,7 +201,7 @@ struct ExpandingReader::Impl {
   const std::string name;
   const ExpansionLimits limits;
   const std::unique_ptr<Decoder> decoder;
-  std::size_t at = 0;  // in compressed
+  std::size_t at = 0;  // offset in the compressed bytes
   std::uint64_t position = 0;
   std::uint64_t num_streams = 0;
   bool at_end = false;

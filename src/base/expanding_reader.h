@@ -15,20 +15,23 @@ namespace shardwise::detail {
 /// Returns `name` without a suffix ".gz", ".zst", ".xz", ".bz2" or ".lz4".
 SHARDWISE_EXPORT std::string_view without_compression_suffix(std::string_view name) noexcept;
 
-/// Returns the compression that the suffix of `name` stands for; kNone without such a suffix.
+/// Returns the compression that the suffix of `name` denotes, or kNone if it denotes no
+/// compression.
 SHARDWISE_EXPORT Compression compression_by_suffix(std::string_view name) noexcept;
 
-/// Detects the compression by content: by the first 512 bytes of a file. It steps over leading
-/// skippable frames, as pzstd writes them; if they extend beyond these bytes, it returns zstd.
+/// Detects the compression of a file by its first 512 bytes. It skips leading skippable frames,
+/// which pzstd writes. If these frames fill all 512 bytes, it returns zstd.
 SHARDWISE_EXPORT Compression detect_compression(std::string_view first_bytes) noexcept;
 
-/// Limits on what a compressed file may expand to: a small file can stand for terabytes of zeros.
+/// Limits on the expansion of a compressed file. A small file can expand to terabytes of zeros.
 struct ExpansionLimits {
   std::uint64_t max_bytes = std::uint64_t{1} << 40;
-  /// Expanded bytes per compressed byte. Not applied below 64 MiB. Deflate reaches at most 1,032.
+  /// Largest number of expanded bytes per compressed byte. The limit does not apply below 64 MiB.
+  /// Deflate reaches at most 1,032.
   std::uint64_t max_ratio = 1100;
-  /// How far back a stream may refer. zstd and xz allocate a buffer of that size, but touch only
-  /// the part in use. `zstd --long=31` uses 2 GiB; its default is 8 MiB.
+  /// Largest distance of a stream's back-references. zstd and xz allocate a buffer of the stream's
+  /// window size, but touch only the part in use. `zstd --long=31` uses 2 GiB; its default is 8
+  /// MiB.
   std::uint64_t max_window_bytes = std::uint64_t{1} << 31;
 };
 
@@ -50,7 +53,7 @@ struct ExpandedBytes {
   std::size_t size = 0;
 };
 
-/// Expands all of `compressed` at once, which should be small; otherwise use ExpandingReader.
+/// Expands all of `compressed` at once. Use it for small data, and ExpandingReader for large data.
 /// REQUIRES: compression is not kNone.
 /// Errors: ExpansionFailure.
 /// Cost: up to twice limits.max_bytes of memory.
@@ -58,14 +61,14 @@ SHARDWISE_EXPORT ExpandedBytes expand_all(std::string_view compressed, Compressi
                                           const ExpansionLimits& limits);
 
 /// Reads the expanded bytes of a compressed file in memory, from front to back. The file is one
-/// stream (a gzip member, a zstd frame), or several that are read as one, as by the command-line
-/// tools. Every checksum in them is checked. Between streams and at the end there may be zeros, and
-/// skippable frames of zstd and lz4; anything else is damage.
+/// stream (a gzip member, a zstd frame), or several streams, whose contents are joined as by the
+/// command-line tools. All checksums are checked. Between streams and at the end there may be
+/// zeros, and skippable frames of zstd and lz4. Anything else is damage.
 /// Threads: one.
 class SHARDWISE_EXPORT ExpandingReader {
  public:
   /// @param compressed  must outlive the reader.
-  /// @param name        the file's, for error texts.
+  /// @param name        the file's name, for error texts.
   /// REQUIRES: compression is not kNone.
   /// Errors: those of read().
   ExpandingReader(std::string_view compressed, Compression compression, std::string name,
@@ -74,8 +77,8 @@ class SHARDWISE_EXPORT ExpandingReader {
   ExpandingReader(ExpandingReader&&) noexcept;
   ExpandingReader& operator=(ExpandingReader&&) noexcept;
 
-  /// Fills `buffer`; returns fewer bytes only at the end, when all checksums have matched. Bytes
-  /// returned before the end are unverified.
+  /// Fills `buffer`, and returns the number of bytes. It is smaller than `size` only at the end,
+  /// when all checksums have matched. Bytes returned before the end are unverified.
   /// Errors: CorruptShard (damaged or truncated; the text has the offsets in the file and in its
   ///   expanded bytes); Unsupported (a limit is exceeded, or the stream needs a dictionary).
   std::size_t read(char* buffer, std::size_t size);
@@ -83,8 +86,8 @@ class SHARDWISE_EXPORT ExpandingReader {
   std::uint64_t position() const noexcept;
   /// Compressed bytes consumed so far.
   std::uint64_t compressed_position() const noexcept;
-  /// True if a stream begun so far has no checksum over its content, so that damage may go
-  /// undetected. zstd, xz and lz4 can write such streams.
+  /// True if a stream that was begun so far has no checksum of its content. Damage of such a stream
+  /// may be undetected. zstd, xz and lz4 can write such streams.
   bool unchecked() const noexcept;
 
  private:

@@ -5,7 +5,8 @@
 namespace shardwise::detail {
 
 /// Called at every fault point in builds with SHARDWISE_FAULT_POINTS (test builds). The handler may
-/// kill the process or throw, to prove that a stop there loses nothing. nullptr removes it.
+/// kill the process or throw, so that a test can prove that no data is lost. nullptr removes the
+/// handler.
 using FaultHandler = void (*)(const char* name);
 SHARDWISE_EXPORT void set_fault_handler(FaultHandler handler) noexcept;
 

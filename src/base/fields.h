@@ -16,30 +16,31 @@
 
 namespace shardwise::detail {
 
-// An overload of fields() in a struct's namespace describes the struct once. It lists all its
-// members:
+// An overload of fields() in a struct's namespace describes the struct. It lists all members:
 //
 //     constexpr auto fields(std::type_identity<Sharded>) {
 //       return std::tuple{field("window", &Sharded::window, {.words = "number of shards ..."})};
 //     }
 //
-// Code that shows, reads, writes or compares such structs walks the list with visit_fields(). This
-// serves the texts of tokens, the command line, Python's keywords, JSON, and the options that ranks
-// must share. A member missing from the list is a compile error. Defaults are those of the struct.
+// Code that shows, reads, writes or compares such structs iterates over the list with
+// visit_fields(). Examples are the texts of tokens, the command line, Python's keywords, JSON, and
+// the check that ranks have equal options. A member that is missing in the list is a compile error.
+// The defaults are those of the struct.
 
-/// A field's names and explanations.
+/// A field's names and descriptions.
 struct FieldText {
-  std::string_view words{};   ///< a description in one line; the help of the command line
+  std::string_view words{};   ///< a description in one line, for the help of the command line
   std::string_view option{};  ///< the command line's option; empty if it has no option
   std::string_view key{};     ///< the name in JSON and in comparisons, if it differs
-  std::string_view value{};   ///< a text's placeholder in help; the Python class of a record
-  std::string_view unit{};    ///< a number's unit, in errors
+  std::string_view value{};   ///< for a text, its placeholder in help; for a record, its Python
+                              ///< class
+  std::string_view unit{};    ///< the unit of a number, for error texts
   std::uint64_t least = 0;    ///< the smallest valid number
   std::uint64_t most = 0;     ///< the largest valid number; 0 means no limit
   std::string_view advice{};  ///< a remedy for a number that is not valid
-  bool is_rare = false;       ///< rarely needed, so help shows it apart
+  bool is_rare = false;       ///< true if it is rarely needed; help shows it in a separate section
   bool may_differ = false;    ///< true if ranks of a run may differ in it
-  bool adds_up = true;        ///< true if two parts of a run report it as a sum
+  bool adds_up = true;        ///< true if values of two parts of a run are added in reports
 };
 
 template <class OwnerType, class ValueType>
@@ -62,15 +63,15 @@ constexpr Field<Owner, Value> field(std::string_view name, Value Owner::*member,
   return {name, member, text};
 }
 
-/// Returns the names of the field in errors. If the option is `--no-...`, which means the opposite
-/// of the field, the member's name is used in its place.
+/// Returns the names of the field for error texts. If the option is `--no-...`, it means the
+/// opposite of the field, so the member's name is used instead of it.
 template <class Owner, class Value>
 constexpr Spelling spelling_of(const Field<Owner, Value>& field) {
   const std::string_view option = field.text.option;
   return {field.name, option.starts_with("--no-") ? std::string_view() : option, field.name};
 }
 
-/// Converts to any member, to count them.
+/// Converts to the type of any member, in order to count the members.
 struct AnyMember {
   template <class Member>
   operator Member() const noexcept;  // NOLINT(google-explicit-constructor)
@@ -99,7 +100,7 @@ constexpr void visit_fields(Visit&& visit) {
   std::apply([&](const auto&... one) { (visit(one), ...); }, all);
 }
 
-/// Returns the names of the field `name` in errors. An unknown name does not compile.
+/// Returns the names of the field `name` for error texts. An unknown name does not compile.
 template <HasFields Owner>
 consteval Spelling spelling_of(std::string_view name) {
   Spelling found{};
@@ -130,7 +131,7 @@ void check_numbers(const Owner& owner) {
   });
 }
 
-// An overload of choices() describes an enum whose enumerators are 0, 1, 2 ...: it returns their
+// An overload of choices() describes an enum whose enumerators are 0, 1, 2, ... It returns their
 // names as an array.
 
 template <class Enum>

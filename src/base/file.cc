@@ -29,7 +29,7 @@ namespace {
 constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::size_t kRandomLength = 12;
 
-/// Repeats `call` while a signal interrupts it.
+/// Repeats `call` as long as a signal interrupts it.
 template <class Call>
 auto retry_eintr(Call call) {
   auto result = call();
@@ -83,7 +83,8 @@ FileIdentity file_identity(int fd, const std::string& path) {
 }
 
 File File::open_read(const std::string& path) {
-  // With O_NONBLOCK, opening a FIFO fails the check below instead of waiting for a writer.
+  // With O_NONBLOCK, open() does not wait for the writer of a FIFO. The check below refuses the
+  // FIFO.
   const int fd =
       retry_eintr([&] { return ::open(c_path(path), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (fd < 0) throw_errno(errno, "cannot open", path);
@@ -132,15 +133,15 @@ File File::create_nameless(const std::string& beside) {
   return file;
 }
 
-/// The files that a forked child must find closed.
+/// The files that must be closed in a forked child.
 struct File::Locked {
-  /// Never destroyed: files of static objects may be closed after the end of the program.
+  /// Never destroyed, because static objects may close their files after main() has returned.
   static Locked& all() {
     static Locked& locked = *new Locked;
     return locked;
   }
-  /// Runs in a forked child, in its only thread, before any other code (see call_in_children()), so
-  /// it needs no lock.
+  /// Runs in a forked child, on its only thread, before any other code (see call_in_children()). It
+  /// therefore needs no lock.
   static void close_all() noexcept SHARDWISE_NO_THREAD_SAFETY_ANALYSIS {
     for (File* const file : all().files) {
       ::close(std::exchange(file->fd_, -1));
@@ -173,7 +174,7 @@ File& File::operator=(File&& other) noexcept {
   return *this;
 }
 
-/// REQUIRES: this is closed.
+/// REQUIRES: this file is closed.
 void File::take_over(File& other) noexcept {
   SHARDWISE_ASSERT(fd_ < 0);
   const auto take = [&] {
@@ -299,8 +300,8 @@ bool File::has_name() const {
 void File::close() noexcept {
   if (fd_ < 0) return;
   if (stays_with_process_) {
-    // A child forked meanwhile, or without fork's handlers, may keep the descriptor open. Unlocking
-    // prevents it from holding the locks.
+    // A child that was forked meanwhile, or without fork's handlers, may keep the descriptor open,
+    // and with it the locks. Unlocking frees them in the child, too.
     ::flock(fd_, LOCK_UN);
     unlock_bytes(fd_, 0, 0);
     Locked& locked = Locked::all();
@@ -313,7 +314,7 @@ void File::close() noexcept {
 
 namespace {
 
-/// Refuses a device such as /dev/null: the new file would replace it for all programs.
+/// Refuses a device such as /dev/null, because the new file would replace it for all programs.
 void require_no_device(const std::string& path) {
   struct stat st {};
   if (::stat(path.c_str(), &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode)) return;
@@ -325,7 +326,8 @@ void require_no_device(const std::string& path) {
 
 AtomicFile::AtomicFile(std::string path, unsigned mode) : path_(std::move(path)) {
   require_no_device(path_);
-  // A sweep between creation and lock removes the file as a stray one. Then create another.
+  // Between creation and lock, another process may sweep the file because it looks abandoned. In
+  // that case create another file.
   do {
     file_ = File::create_exclusive(temporary_name(path_), mode);
   } while (file_.try_lock() == FileLock::kHeldByAnother || !file_.has_name());
@@ -338,7 +340,7 @@ void AtomicFile::keep_as(const std::string& name) {
 
 AtomicFile::~AtomicFile() {
   const bool belongs_here =
-      file_.fd() >= 0;  // in a forked child the file is closed, since it is the parent's
+      file_.fd() >= 0;  // in a forked child the file is closed, because it belongs to the parent
   if (!committed_ && !stays_ && belongs_here) ::unlink(file_.path().c_str());
 }
 
@@ -363,7 +365,7 @@ bool sweep_temporary(const std::string& path) noexcept {
     File file = File::open_to_lock(path);
     return file.try_lock() == FileLock::kTaken && ::unlink(path.c_str()) == 0;
   } catch (const NotFound&) {
-    return true;  // another process swept it first
+    return true;  // another process has already removed it
   } catch (const std::exception&) {
     return false;
   }
@@ -380,7 +382,7 @@ void sweep_temporaries(const std::string& path) noexcept {
     }
     ::closedir(entries);
   } catch (const std::exception&) {
-    // Sweeping is optional; the next build tries again.
+    // Sweeping is optional; the next writer tries again.
   }
 }
 

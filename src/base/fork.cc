@@ -18,11 +18,13 @@ namespace shardwise::detail {
 namespace {
 
 constinit std::atomic<std::uint64_t> fork_generation{1};
-// A thread that enters a section first counts itself, then checks for a fork. A thread that forks
-// first announces it, then checks the count. At least one of the two therefore sees the other.
+// A thread that enters a section first increments num_in_sections, then reads fork_is_near. A
+// thread that forks first sets fork_is_near, then reads num_in_sections. At least one of two such
+// threads therefore sees the other.
 constinit std::atomic<std::uint32_t> num_in_sections{0};
 constinit std::atomic<std::uint32_t> fork_is_near{0};
-constinit thread_local std::uint32_t section_depth = 0;  // nested sections of this thread
+// Number of nested sections that this thread is in.
+constinit thread_local std::uint32_t section_depth = 0;
 
 constinit std::array<void (*)() noexcept, 8> child_actions{};
 constinit std::size_t num_child_actions = 0;
@@ -52,7 +54,8 @@ void count_in() noexcept {
 }
 
 void before_fork() {
-  while (fork_is_near.exchange(1) != 0) sleep_while(fork_is_near, 1);  // another thread forks
+  // If another thread forks, waits until it has forked.
+  while (fork_is_near.exchange(1) != 0) sleep_while(fork_is_near, 1);
   const std::uint32_t own = section_depth > 0 ? 1 : 0;
   for (std::uint32_t now = 0; (now = num_in_sections.load()) > own;)
     sleep_while(num_in_sections, now);
@@ -66,15 +69,15 @@ void open_again() noexcept {
 }
 
 void in_child() {
-  num_in_sections.store(section_depth > 1 ? 1
-                                          : 0);  // a thread about to enter is not in this process
+  // Other threads that were about to enter a section do not exist in this process.
+  num_in_sections.store(section_depth > 1 ? 1 : 0);
   fork_generation.fetch_add(1);
   for (std::size_t i = 0; i < num_child_actions; ++i) child_actions[i]();
   open_again();
 }
 
-/// Registers the handlers when the library is loaded. A program registers its own handlers later;
-/// ours therefore run last before a fork, and first after it.
+/// Registers the handlers when the library is loaded. Programs register their own handlers later,
+/// so ours run last before a fork, and first after it.
 [[maybe_unused]] const int registered = ::pthread_atfork(before_fork, open_again, in_child);
 
 }  // namespace
@@ -100,7 +103,7 @@ void ForkSection::give_way() noexcept {
 void Condition::wait(Mutex& mutex) noexcept { wait_for(mutex, std::chrono::nanoseconds::max()); }
 
 void Condition::wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcept {
-  SHARDWISE_ASSERT(section_depth == 1);  // otherwise fork() would wait until this ends
+  SHARDWISE_ASSERT(section_depth == 1);  // otherwise fork() would wait until this wait ends
   const std::uint32_t seen = changes_.load();
   num_waiting_.fetch_add(1);
   mutex.unlock();
@@ -113,7 +116,7 @@ void Condition::wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcep
 
 void Condition::wait(Mutex& mutex, const CancelToken& cancel) {
   cancel.throw_if_cancelled();
-  // The token is polled, since a signal handler may set it but cannot notify.
+  // The token is polled, because a signal handler may set its flag but cannot notify a condition.
   wait_for(mutex, std::chrono::milliseconds(50));
 }
 
@@ -138,7 +141,7 @@ void WorkerThreads::start(std::function<void()> work, const char* name) {
   if (!threads_) threads_ = std::make_unique<std::vector<std::thread>>();
   try {
     threads_->emplace_back(std::move(work));
-    // The kernel takes 15 characters. A thread without a name works as well.
+    // The kernel accepts 15 characters. A failure to set the name does no harm.
     const std::string full = std::string(name) + "-" + std::to_string(threads_->size() - 1);
     ::pthread_setname_np(threads_->back().native_handle(), full.substr(0, 15).c_str());
   } catch (const std::system_error& e) {
@@ -149,7 +152,7 @@ void WorkerThreads::start(std::function<void()> work, const char* name) {
 
 void WorkerThreads::join() noexcept {
   if (!are_here()) {
-    // The threads do not exist here, so they can be neither joined nor detached.
+    // The threads do not exist in this process, so they can be neither joined nor detached.
     static_cast<void>(threads_.release());
     generation_ = process_generation();
   } else if (threads_) {

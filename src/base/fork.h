@@ -16,31 +16,33 @@
 
 namespace shardwise::detail {
 
-// How fork() works while other threads are busy. The child has only the forking thread, and a copy
-// of the memory. Locks that other threads held stay locked, although those threads do not exist.
-// All state that a child may use follows three rules:
+// How the library supports fork() while other threads are working. The child has only the thread
+// that called fork(), and a copy of the memory. Locks of other threads remain locked in the child,
+// although these threads do not exist there. All state that a child may use therefore follows three
+// rules:
 //
-//   1. Shared state is changed within a ForkSection; locking a Mutex enters one. fork() waits until
-//      no other thread is in a section, and no thread enters one until the child exists
-//      (pthread_atfork). Every Mutex is therefore free in the child, and the state is consistent.
-//      Sections nest in any order, since fork() does not wait for single locks. A section is short:
-//      no network, no lock of another process, no user's callback. A thread in a section waits only
-//      for a Mutex, so every thread leaves its section, and fork() proceeds.
-//   2. Long work is noted within a section, done outside, and finished within another section. The
-//      note holds the worker's process_generation(). If a child finds another generation in a note,
-//      the work was abandoned, and the child starts it again.
-//   3. Waiting leaves no trace: a Condition is a number that changes. (A std::condition_variable
-//      counts its waiting threads, and its destructor waits for them.) Threads are WorkerThreads: a
-//      child forgets them, and starts new ones.
+//   1. Shared state is changed only within a ForkSection; locking a Mutex enters a section. fork()
+//      waits until no other thread is in a section, and no thread can enter a section until the
+//      child exists (pthread_atfork). In the child, every Mutex is therefore free, and the state is
+//      consistent. Sections may nest in any order, because fork() waits for sections, not for
+//      single locks. A section is short: it uses no network, no lock of another process, and no
+//      user's callback. A thread in a section waits only for a Mutex, so every thread leaves its
+//      section, and fork() proceeds.
+//   2. Long work is recorded within a section, done outside, and finished within another section.
+//      The record contains the worker's process_generation(). If a child finds another generation
+//      in a record, no thread is doing that work any more, and the child starts it again.
+//   3. A waiting thread changes no state: a Condition is a number that notifications increment. (A
+//      std::condition_variable counts its waiting threads, and its destructor waits for them.)
+//      Threads are WorkerThreads: a child drops them and starts new threads.
 //
-// Locks of files belong to the open file description, which parent and child share: see
-// File::try_lock.
+// File locks belong to the open file description, which parent and child share; see File.
 //
-// Not covered: processes made without fork's handlers (vfork, posix_spawn, clone; they may only
-// exec), and locks inside libraries without such handlers, e.g. the name resolver's. The global
-// locks of SQLite and libcurl are taken only within sections.
+// Processes that are made without fork's handlers (vfork, posix_spawn, clone) are not supported;
+// they may only call exec. Locks inside other libraries without fork handlers, e.g. the name
+// resolver, are not supported either. The global locks of SQLite and libcurl are taken only within
+// sections.
 
-/// Returns the generation of this process: its parent's plus one.
+/// Returns the generation of this process: that of its parent plus one.
 SHARDWISE_EXPORT std::uint64_t process_generation() noexcept;
 
 /// Prevents other threads from forking while it lives.
@@ -54,8 +56,8 @@ class SHARDWISE_EXPORT ForkSection {
 
   static void enter() noexcept;
   static void leave() noexcept;
-  /// Lets waiting threads fork, unless sections are nested. Call it during long work, where all
-  /// state is consistent and this thread holds no Mutex.
+  /// Lets other threads fork now, unless sections are nested. Call it during long work, at a point
+  /// where all state is consistent and this thread has no Mutex locked.
   static void give_way() noexcept;
 };
 
@@ -86,7 +88,7 @@ class SHARDWISE_CAPABILITY("mutex") LongMutex {
   std::mutex mutex_;
 };
 
-/// Holds a Mutex or LongMutex while it lives, or until unlock().
+/// Locks a Mutex or LongMutex until it is destroyed or unlock() is called.
 /// Threads: one.
 template <class Lockable>
 class SHARDWISE_SCOPED_CAPABILITY [[nodiscard]] Lock {
@@ -104,8 +106,8 @@ class SHARDWISE_SCOPED_CAPABILITY [[nodiscard]] Lock {
   Lockable* mutex_;
 };
 
-/// A condition variable that still works in a forked child. Change the condition under the mutex,
-/// as for std::condition_variable. Wait in a loop, since a wait may end spuriously:
+/// A condition variable that works in a forked child. Change the condition under the mutex, as for
+/// std::condition_variable. Wait in a loop, because a wait may end spuriously:
 ///
 ///   const Lock lock(mutex_);
 ///   while (slots_.empty()) slot_made_.wait(mutex_);
@@ -117,22 +119,25 @@ class SHARDWISE_EXPORT Condition {
   /// Waits like wait(), but at most about `timeout`.
   void wait_for(Mutex& mutex, std::chrono::nanoseconds timeout) noexcept SHARDWISE_REQUIRES(mutex);
   /// Waits like wait(), but ends within 50 ms after `cancel` is set.
-  /// Errors: Cancelled, if it was set.
+  /// Errors: Cancelled if `cancel` was set.
   void wait(Mutex& mutex, const CancelToken& cancel) SHARDWISE_REQUIRES(mutex);
   void notify_one() noexcept;
   void notify_all() noexcept;
 
  private:
   std::atomic<std::uint32_t> changes_{0};
-  std::atomic<std::uint32_t> num_waiting_{0};  // a child keeps the parent's, which only adds wakes
+  // A child inherits the parent's value, which only causes needless wakes.
+  std::atomic<std::uint32_t> num_waiting_{0};
 };
 
-/// Threads that stay with the process that started them.
+/// Threads that belong to the process that started them. A forked child may destroy this object, or
+/// start new threads in it.
 /// Threads: used by one thread.
 class SHARDWISE_EXPORT WorkerThreads {
  public:
   WorkerThreads() noexcept;
-  /// REQUIRES: join() was called, or this process is a child of the one that started them.
+  /// REQUIRES: join() was called, or this process is a forked child of the process that started the
+  ///   threads.
   ~WorkerThreads();
   WorkerThreads(const WorkerThreads&) = delete;
   WorkerThreads& operator=(const WorkerThreads&) = delete;
@@ -143,9 +148,9 @@ class SHARDWISE_EXPORT WorkerThreads {
   /// Errors: kIo if the system cannot start another thread.
   void start(std::function<void()> work, const char* name);
   bool empty() const noexcept { return threads_ == nullptr; }
-  /// False in a child of the process that started the threads: they do not exist there.
+  /// True in the process that started the threads. In a forked child they do not exist.
   bool are_here() const noexcept { return generation_ == process_generation(); }
-  /// Waits until all threads end. In a child it only forgets them.
+  /// Waits until all threads end. In a forked child it only drops them.
   void join() noexcept;
 
  private:
@@ -170,9 +175,9 @@ class PerProcess {
   std::uint64_t generation_ = process_generation();
 };
 
-/// Registers `action`: every forked child calls it before fork() returns there, to drop state that
-/// it must not share with the parent. It runs alone, outside any section, and must not lock a
-/// Mutex. Returns false if 8 actions are registered already.
+/// Registers `action` to be called in every forked child before fork() returns there. The action
+/// drops state that the child must not share with the parent. It runs on the only thread, outside
+/// any section, and must not lock a Mutex. Returns false if 8 actions are already registered.
 SHARDWISE_EXPORT bool call_in_children(void (*action)() noexcept) noexcept;
 
 }  // namespace shardwise::detail

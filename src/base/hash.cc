@@ -29,7 +29,7 @@ Hash128 detail::hash128(std::string_view bytes) noexcept {
 }
 
 struct Hasher128::State {
-  XXH3_state_t xxh;  // needs 64-byte alignment, which operator new provides for over-aligned types
+  XXH3_state_t xxh;  // needs 64-byte alignment; operator new provides it for over-aligned types
 };
 
 Hasher128::Hasher128() : state_(std::make_unique<State>()) { XXH3_128bits_reset(&state_->xxh); }

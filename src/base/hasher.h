@@ -15,7 +15,7 @@ SHARDWISE_EXPORT std::uint64_t hash64(std::string_view bytes, std::uint64_t seed
 /// Returns XXH3, 128 bits.
 SHARDWISE_EXPORT Hash128 hash128(std::string_view bytes) noexcept;
 
-/// XXH3-128 of bytes that arrive in pieces; equal to hash128() of the joined pieces. digest() may
+/// Computes XXH3-128 of bytes that arrive in pieces: hash128() of the joined pieces. digest() may
 /// be called at any time, and more pieces may follow.
 /// Threads: one.
 class SHARDWISE_EXPORT Hasher128 {

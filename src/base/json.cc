@@ -11,7 +11,7 @@
 namespace shardwise::detail {
 namespace {
 
-/// A number with fewer characters and no exponent is below 10^300.
+/// A number with fewer characters and no exponent fits in a double, because it is below 10^300.
 constexpr std::size_t kSmallNumberBytes = 300;
 
 bool is_plain(char c) noexcept {
@@ -41,15 +41,15 @@ void append_utf8(std::string& out, std::uint32_t c) {
 bool is_high_surrogate(unsigned c) noexcept { return c >= 0xD800 && c < 0xDC00; }
 bool is_low_surrogate(unsigned c) noexcept { return c >= 0xDC00 && c < 0xE000; }
 
-/// Parses the four digits of a checked escape.
+/// Parses the four digits of a \u escape that was already checked.
 unsigned hex_at(std::string_view digits) noexcept {
   unsigned value = 0;
   std::from_chars(digits.data(), digits.data() + 4, value, 16);
   return value;
 }
 
-/// Appends the checked escape at the front of `rest`, after its backslash, and removes it from
-/// `rest`.
+/// Decodes the escape at the front of `rest`, whose backslash is already removed, into `out`, and
+/// removes it from `rest`. REQUIRES: the escape was checked.
 void append_escape(std::string& out, std::string_view& rest) {
   constexpr std::string_view kNames = "bfnrt";
   constexpr std::string_view kMeanings = "\b\f\n\r\t";
@@ -69,13 +69,13 @@ void append_escape(std::string& out, std::string_view& rest) {
   append_utf8(out, c);
 }
 
-/// Quotes a token without escaping, and cuts it.
+/// Returns the token in quotes, cut to 40 bytes, without escaping.
 std::string quoted(std::string_view token) {
   constexpr std::size_t kMost = 40;
   return "'" + std::string(token.substr(0, kMost)) + (token.size() > kMost ? "...'" : "'");
 }
 
-/// True if a number that no double can hold is too large, false if it is too small.
+/// For a number outside the range of double: true if it is too large, false if it is too small.
 bool is_large(std::string_view number) {
   const std::size_t e = std::min(number.find_first_of("eE"), number.size());
   const std::string_view digits = number.substr(0, e);
@@ -112,7 +112,7 @@ void JsonReader::refuse(std::string_view where) const {
   std::string_view token = text_.substr(at_, kMost);
   std::size_t size = 0;
   while (size < token.size() && goes_on(token[size])) ++size;
-  if (size == 0) {  // take one character of UTF-8, or one byte
+  if (size == 0) {  // use one UTF-8 character, or one byte
     for (size = 1; size < std::min<std::size_t>(token.size(), 4); ++size) {
       if (is_utf8(token.substr(0, size))) break;
     }

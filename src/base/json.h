@@ -12,7 +12,7 @@
 
 namespace shardwise::detail {
 
-/// The first fault of a text that is not JSON.
+/// The first fault in a text that is not valid JSON.
 struct SHARDWISE_EXPORT JsonFault {
   std::string what;        ///< e.g. "'NaN' where a value belongs"; quoted bytes are not escaped
   std::size_t offset = 0;  ///< offset of the wrong byte
@@ -21,25 +21,25 @@ struct SHARDWISE_EXPORT JsonFault {
   [[nodiscard]] std::string text() const;
 };
 
-/// Reads a JSON text from front to back, a token at a time. It is the library's only JSON reader,
-/// so that columns, loader, descriptors and Python agree on valid JSON (see the table in
+/// Reads a JSON text from front to back, one token at a time. The library has no other JSON reader,
+/// so columns, loader, descriptors and Python agree on which texts are valid (see the table in
 /// docs/caveats.md).
 ///
 /// It accepts RFC 8259 in UTF-8, with an optional byte order mark. It refuses NaN, numbers beyond
 /// the range of a double, lone surrogates, NUL, and more than kMaxJsonDepth nested arrays and
-/// objects. If a key comes twice in an object, the reader returns both, and the caller must let the
-/// last one count.
+/// objects. If a key occurs twice in an object, the reader returns both occurrences, and the caller
+/// must use the last one.
 ///
-/// A copy is cheap, and reads on independently.
+/// A copy is cheap, and continues from the same token independently.
 /// Lifetime: the text must outlive the reader and its copies.
 /// Threads: one.
 /// Cost: linear; only text() allocates, for strings with escapes.
 class SHARDWISE_EXPORT JsonReader {
  public:
   enum class Token : std::uint8_t {
-    kObject,  ///< beginning; keys and values follow, then kEndOfObject
+    kObject,  ///< beginning of an object; then keys and values follow, and then kEndOfObject
     kEndOfObject,
-    kArray,  ///< beginning; values follow, then kEndOfArray
+    kArray,  ///< beginning of an array; then values follow, and then kEndOfArray
     kEndOfArray,
     kKey,
     kString,
@@ -59,21 +59,23 @@ class SHARDWISE_EXPORT JsonReader {
   /// Moves to the next token.
   /// Errors: JsonFault.
   Token next();
-  /// Moves to the end of the value that the last token began. After a scalar it stays there.
+  /// Moves to the end of the value that the last token began. If that value is a scalar, it does
+  /// nothing.
   /// REQUIRES: next() returned the beginning of a value.
   /// Errors: JsonFault.
   void skip();
 
-  /// Returns the last token as written; a key or string with its quotes.
+  /// Returns the last token as written. A key or string includes its quotes.
   std::string_view token() const noexcept { return text_.substr(begin_, at_ - begin_); }
   /// Offsets of the last token in the text.
   std::size_t begin() const noexcept { return begin_; }
   std::size_t end() const noexcept { return at_; }
 
   /// Returns the characters of the last key or string.
-  /// Lifetime: until the next call; if it has no escapes, as long as the text.
+  /// Lifetime: until the next call of a method. If the string has no escapes, as long as the JSON
+  ///   text.
   std::string_view text();
-  /// Returns the last number if it is whole (no point, no exponent) and fits.
+  /// Returns the last number if it has no point and no exponent, and fits in the type.
   std::optional<std::int64_t> integer() const noexcept;
   std::optional<std::uint64_t> whole() const noexcept;
   /// True if the last number has no point and no exponent.
@@ -114,14 +116,15 @@ class SHARDWISE_EXPORT JsonReader {
   std::size_t begin_ = 0;
   std::size_t max_depth_;
   std::size_t depth_ = 0;
-  std::bitset<kMaxJsonDepth> is_object_;  // by depth: an object, not an array
+  std::bitset<kMaxJsonDepth> is_object_;  // for each depth: true for an object, false for an array
   Expect expect_ = Expect::kValue;
   bool has_escapes_ = false;
   bool is_whole_ = false;
   std::string unescaped_;
 };
 
-/// Returns the first fault of `text` by the rules of JsonReader; nothing if it is one value.
+/// Returns the first fault of `text` by the rules of JsonReader, or nothing if `text` is one valid
+/// JSON value.
 SHARDWISE_EXPORT std::optional<JsonFault> json_fault(
     std::string_view text, std::size_t max_depth = JsonReader::kMaxJsonDepth);
 

@@ -17,8 +17,8 @@ namespace shardwise::detail {
 namespace {
 
 /// True for ASCII text in UTF-16 or UTF-32. Such a text begins with a byte order mark, or exactly
-/// one of its first two bytes is NUL. It must also have lines: a list separated by NULs has no
-/// newline.
+/// one of its first two bytes is NUL. A text without a newline is not counted, because it may be a
+/// list separated by NULs.
 bool is_wide(std::string_view text) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) return true;
   return text.size() > 1 && (text[0] == '\0') != (text[1] == '\0') &&
@@ -64,7 +64,7 @@ std::string read_text(const std::string& path, std::uint64_t max_bytes, std::str
                       const CancelToken& cancel) {
   constexpr int kSliceMs = 100;
   const std::string cannot_read = "cannot read " + std::string(what);
-  // A pipe without a writer is opened at once, and polled below.
+  // With O_NONBLOCK, open() does not wait for the writer of a pipe. The pipe is polled below.
   const int opened = path.empty() ? -1 : ::open(c_path(path), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (!path.empty() && opened < 0) throw_errno(errno, cannot_read, path);
   struct Closing {

@@ -86,7 +86,7 @@ LockHolders LockHolders::of_file(const std::string& path) {
         open.st_ino != file.st_ino) {
       return;
     }
-    // lock:	1: OFDLCK ADVISORY  READ -1 00:2a:5678 100 100
+    // A line is e.g. lock:	1: OFDLCK ADVISORY  READ -1 00:2a:5678 100 100
     const fs::path process = descriptor.parent_path().parent_path();
     std::ifstream info(process / "fdinfo" / descriptor.filename());
     for (std::string line; std::getline(info, line);) {
@@ -95,7 +95,7 @@ LockHolders LockHolders::of_file(const std::string& path) {
       words >> label >> number >> kind >> advisory >> access >> owner >> inode >> first >> last;
       const auto begin = parsed<std::uint64_t>(first);
       if (label != "lock:" || kind != "OFDLCK" || !begin) continue;
-      // "EOF" stands for the end of the file, at any size.
+      // "EOF" means that the lock extends to the end of the file, even if the file grows.
       const auto end = parsed<std::uint64_t>(last);
       holders.held_.push_back({.pid = pid,
                                .is_exclusive = access == "WRITE",
@@ -121,7 +121,7 @@ std::optional<LockHolder> find_lock_holder(const std::string& path, std::uint64_
                                            bool exclusively) {
   const auto pids = LockHolders::of_file(path).of_byte(byte, exclusively);
   if (pids.empty()) return std::nullopt;
-  // The holder is most often a thread of this process.
+  // If this process is among the holders, it is most likely the one that is waited for.
   const bool is_own = std::ranges::find(pids, ::getpid()) != pids.end();
   return holder_of("/proc/" + std::to_string(is_own ? ::getpid() : pids.front()));
 }

@@ -40,12 +40,12 @@ bi::mapped_region map_whole(const Descriptor& file, std::size_t size, const std:
 }  // namespace
 
 MappedFile MappedFile::open(const std::string& path, Access access) {
-  file_identity(path);  // before opening: throws if the file is missing or not regular
+  file_identity(path);  // called before opening, to throw if the file is missing or not regular
   return open(File::open_read(path), access);
 }
 
 MappedFile MappedFile::open(const File& file, Access access) {
-  // Read from the descriptor: the name may refer to another file by now.
+  // The identity is read from the descriptor, because the name may already refer to another file.
   const FileIdentity identity = file_identity(file.fd(), file.path());
   if (identity.size_bytes == 0) return MappedFile(nullptr, {}, identity);
   bi::mapped_region region = map_whole({file.fd()}, identity.size_bytes, file.path());

@@ -9,11 +9,12 @@
 
 namespace shardwise::detail {
 
-/// A whole file mapped read-only. It needs neither the file's name nor a descriptor. A move leaves
-/// bytes() at the same address.
+/// A whole file mapped read-only. After construction it needs neither the file's name nor a
+/// descriptor. Moving the object does not change the address of bytes().
 /// Threads: immutable; safe from any thread.
 /// Caveat: if another process truncates the file in place, reading the pages beyond its new end
-///   raises SIGBUS. mapped_read.h has reads that do not. Replace shards by rename.
+///   raises SIGBUS. The functions of mapped_read.h read without raising it. Replace shards by
+///   rename(2).
 class SHARDWISE_EXPORT MappedFile {
  public:
   enum class Access : unsigned char {
@@ -31,7 +32,7 @@ class SHARDWISE_EXPORT MappedFile {
   MappedFile(MappedFile&&) noexcept;
   MappedFile& operator=(MappedFile&&) noexcept;
 
-  /// Announces how the file will be read from now on.
+  /// Tells the kernel how the file will be read from now on (madvise).
   void advise(Access access) noexcept;
 
   std::string_view bytes() const noexcept { return bytes_; }

@@ -18,8 +18,8 @@
 
 namespace shardwise::detail {
 
-// A fault (SIGBUS) in a mapping runs BusErrorHandler::handle() in the reading thread. It checks,
-// innermost first:
+// A fault (SIGBUS) in a mapping runs BusErrorHandler::handle() on the reading thread. The handler
+// checks, in this order:
 //
 //   1. current_copy   the thread is in copy_mapped(), and the address in its range:
 //                     siglongjmp back; copy_mapped() returns false
@@ -27,20 +27,21 @@ namespace shardwise::detail {
 //      outer_         zeros are mapped over the rest of the range; the read is repeated
 //   3. otherwise      the fault is not ours: pass_on() to the handler before us, newest_previous
 //
-// Limits on the handler. It may interrupt any instruction, so it takes no lock and allocates
+// Limits on the handler: it may interrupt any instruction, so it takes no lock and allocates
 // nothing. It makes system calls, and calls the handler that it forwards to. Its variables are in
 // static thread storage (tls_model initial-exec), where a thread's first access does not allocate.
-// The compiler must not move reads of the mapping out of the range in which current_copy or
-// innermost is set; fence() prevents that.
+// The compiler must not move reads of the mapping out of the code between setting and clearing
+// current_copy or innermost; fence() prevents that.
 //
-// No object with a destructor may live between sigsetjmp and the end of copy_or_give_up(), since
-// the jump skips it. The jump does not restore the signal mask, so the handler restores it first.
+// No object with a destructor may live between sigsetjmp and the end of copy_or_give_up(), because
+// the jump skips destructors. The jump does not restore the signal mask, so the handler restores it
+// first.
 //
-// Other code may install a handler at any time, so each use checks that ours is installed. If not,
-// take_place_of() adds the installed one to the front of the list newest_previous -> before, under
-// a mutex, and installs ours again. pass_on() removes the front if that handler uninstalled itself.
-// Nodes are never freed: another thread may be about to call a node's handler. num_installed shows
-// a thread in pass_on() if ours was installed again since.
+// Other code may install a handler at any time, so each use checks that ours is installed. If
+// another handler is installed, take_place_of() adds it to the front of the list newest_previous ->
+// before, under a mutex, and installs ours again. pass_on() removes the front of the list if that
+// handler uninstalled itself. Nodes are never freed, because another thread may be about to call a
+// node's handler. By num_installed a thread in pass_on() detects that ours was installed again.
 
 namespace {
 
@@ -53,20 +54,20 @@ struct Copy {
 
 std::uintptr_t page_bytes;  // set before our handler can run
 
-/// True if `fault` lies in [begin, end). On some machines it is only the page's address, so all of
-/// the first page counts.
+/// True if `fault` is in [begin, end). Some machines report only the address of the page, so every
+/// address in the page of `begin` counts.
 bool is_in(const char* fault, const char* begin, const char* end) noexcept {
   const auto at = reinterpret_cast<std::uintptr_t>(fault);
   const auto first = reinterpret_cast<std::uintptr_t>(begin);
   return at >= first - first % page_bytes && at < reinterpret_cast<std::uintptr_t>(end);
 }
 
-/// The copy and the guard of this thread. Initial-exec, so that the handler's access does not
-/// allocate.
+/// The current copy and the innermost guard of this thread. They are initial-exec, so that the
+/// handler's access does not allocate.
 [[gnu::tls_model("initial-exec")]] constinit thread_local Copy* current_copy = nullptr;
 [[gnu::tls_model("initial-exec")]] constinit thread_local MappedReadGuard* innermost = nullptr;
 
-/// Keeps the compiler from moving reads of a mapping past changes of variables that the handler
+/// Prevents the compiler from moving reads of a mapping past changes of variables that the handler
 /// reads.
 void fence() noexcept { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
@@ -91,23 +92,24 @@ void set_default_action() noexcept {
 /// A handler that ours replaced. Never freed: another thread may be about to call it.
 struct Previous {
   struct sigaction action;
-  const Previous* before;  // the handler that ours replaced before this one
+  const Previous* before;  // the handler that ours replaced before it replaced this one
 };
 std::atomic<const Previous*> newest_previous{nullptr};
 
-std::atomic<std::uint64_t> num_installed{0};  // how often ours was installed
+std::atomic<std::uint64_t> num_installed{0};  // how often our handler was installed
 
-/// Set while a thread runs a handler that we forwarded to. It holds a number, since handlers may
-/// jump away: it is outdated once ours is installed again.
+/// Set while a thread runs a handler to which we forwarded. A handler may leave by a jump, so the
+/// object cannot be cleared reliably. Instead `when` shows whether our handler was installed again
+/// since.
 struct Passing {
   std::uint64_t when = ~std::uint64_t{0};  // num_installed at that time
-  const Previous* next = nullptr;          // next handler, if that handler calls ours
+  const Previous* next = nullptr;          // the handler to forward to if that handler calls ours
 };
 [[gnu::tls_model("initial-exec")]] constinit thread_local Passing passing_on{};
 
 void install_ours() noexcept;
 
-/// Calls a handler like the kernel does.
+/// Calls a handler as the kernel does.
 void call_as_kernel(const struct sigaction& action, int signal, siginfo_t* info,
                     void* context) noexcept {
   sigset_t blocked = action.sa_mask;
@@ -122,9 +124,9 @@ void call_as_kernel(const struct sigaction& action, int signal, siginfo_t* info,
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Does what would happen without our handler.
+/// Handles the signal as if our handler were not installed.
 void pass_on(int signal, siginfo_t* info, void* context) noexcept {
-  const bool is_fault = info->si_code > 0;  // otherwise a process sent the signal
+  const bool is_fault = info->si_code > 0;  // otherwise a process has sent the signal
   const bool is_nested = passing_on.when == num_installed.load();
   const Previous* const to =
       is_nested ? passing_on.next : newest_previous.load(std::memory_order_acquire);
@@ -137,17 +139,17 @@ void pass_on(int signal, siginfo_t* info, void* context) noexcept {
     if (action.sa_handler == SIG_IGN && !is_fault) return;
     set_default_action();
     if (!is_fault) ::raise(signal);
-    return;  // the fault repeats, and ends the process
+    return;  // the fault then occurs again, and ends the process
   }
   const bool is_for_once = (action.sa_flags & static_cast<int>(SA_RESETHAND)) != 0;
   if (is_for_once) set_default_action();
-  if (is_nested || to->before == nullptr) {  // installed before ours, so it never calls ours
+  if (is_nested || to->before == nullptr) {  // it was installed before ours, so it never calls ours
     call_as_kernel(action, signal, info, context);
     return;
   }
-  // A handler installed after ours may call ours in turn. Or it reports the fault, restores the
-  // handler before it, and returns, so that the fault repeats. It is installed during the call, so
-  // that we see afterwards if it uninstalled itself.
+  // A handler that was installed after ours may call ours in turn. Or it may report the fault,
+  // restore the previous handler and return, so that the fault repeats. We install it during the
+  // call, to see afterwards whether it uninstalled itself.
   if (!is_for_once) set_action(action);
   passing_on = {num_installed.load(), to->before};
   call_as_kernel(action, signal, info, context);
@@ -172,7 +174,7 @@ void BusErrorHandler::handle(int signal, siginfo_t* info, void* context) {
     Copy* const copy = current_copy;
     if (copy != nullptr && is_in(fault, copy->begin, copy->end)) {
       errno = saved_errno;
-      // Restores the mask at the time of the fault, since the jump does not.
+      // Restores the signal mask at the time of the fault, because the jump does not restore it.
       ::pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
       siglongjmp(copy->give_up, 1);
     }
@@ -196,18 +198,19 @@ bool is_ours(const struct sigaction& action) noexcept {
 void install_ours() noexcept {
   struct sigaction action {};
   action.sa_sigaction = BusErrorHandler::handle;
-  // Runs on the thread's alternate signal stack, if any, as runtimes with small stacks require.
+  // SA_ONSTACK: the handler runs on the thread's alternate signal stack if it has one, as runtimes
+  // with small stacks require.
   action.sa_flags = SA_SIGINFO | SA_NODEFER | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   ++num_installed;
   set_action(action);
 }
 
-/// Records the installed handler as the one to forward to, and installs ours.
+/// Records `found` as the handler to forward to, and installs ours.
 void take_place_of(const struct sigaction& found) noexcept {
   static constinit Mutex mutex;
   const Lock lock(mutex);
-  if (is_ours(action_now())) return;  // another thread was faster
+  if (is_ours(action_now())) return;  // another thread has already installed ours
   page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const Previous* const last = newest_previous.load(std::memory_order_relaxed);
   if (last == nullptr || !is_same(last->action, found)) {
@@ -218,7 +221,7 @@ void take_place_of(const struct sigaction& found) noexcept {
   install_ours();
 }
 
-/// Installs our handler if another one is installed. Called at each use, since other code may
+/// Installs our handler if another handler is installed. Called at each use, because other code may
 /// install handlers at any time.
 void require_handler() noexcept {
   const struct sigaction found = action_now();
@@ -295,7 +298,7 @@ bool MappedReadGuard::damaged() const noexcept {
 bool MappedReadGuard::mend(const char* fault) noexcept {
   if (!is_in(fault, begin_, end_)) return false;
   const char* page = fault - reinterpret_cast<std::uintptr_t>(fault) % page_bytes;
-  // A single system call, so safe in a handler. It maps whole pages.
+  // A single system call, which a signal handler may make. It maps whole pages.
   if (::mmap(const_cast<char*>(page), static_cast<std::size_t>(end_ - page), PROT_READ,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) == MAP_FAILED) {
     return false;

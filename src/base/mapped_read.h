@@ -9,34 +9,34 @@
 
 namespace shardwise::detail {
 
-// Reads of mapped files that another process may truncate. Normally a read raises SIGBUS, which
-// ends the process, if the file lost the page or the disk cannot read it. copy_mapped() and
-// MappedReadGuard survive that.
+// Reads of mapped files that another process may truncate. If the file no longer has a page, or the
+// disk cannot read it, a normal read raises SIGBUS, which ends the process. copy_mapped() and
+// MappedReadGuard handle this.
 //
-// Effects on the process: each use checks that our handler for SIGBUS is installed, and installs it
-// again if not, also in a forked child. Handlers that others install later, e.g. Python's
-// faulthandler or PyTorch's worker processes, are therefore harmless. Foreign faults are forwarded
-// to the previous handler, with its flags and mask, or get their default effect. While it runs, the
-// previous handler is the installed one, so it may forward in turn.
+// Effects on the process: each use checks that our handler for SIGBUS is installed, and otherwise
+// installs it again, also in a forked child. Other code, e.g. Python's faulthandler or PyTorch's
+// worker processes, may therefore install its own handler. Faults outside our reads are forwarded
+// to the previous handler, with its flags and mask, or have their default effect. While the
+// previous handler runs, it is the installed handler, so it may forward in turn.
 //
-// Limits: there is no protection in a thread that blocks SIGBUS, nor if another handler is
-// installed during a use.
+// Limits: reads are not protected in a thread that blocks SIGBUS, or if other code installs a
+// handler during the read.
 //
-// A truncation within a page is not detected: the page with the new end stays readable, with zeros
-// after the end. A caller that must know compares the file's size afterwards.
+// A truncation within a page is not detected: the page with the new end remains readable, with
+// zeros after the end. To detect it, compare the file's size afterwards.
 
 /// When to check that our handler is installed.
 enum class Look : std::uint8_t {
   kAlways,  ///< one system call per use
   /// At most once per tick of the kernel's clock (1 to 10 ms) in each thread. A handler that was
-  /// installed since the last check goes unnoticed.
+  /// installed since the last check is not detected.
   kOnceATick,
 };
 
 /// Copies `size` bytes out of a file mapping.
-/// @return  false if pages of it are gone; then the content of `to` is unspecified.
+/// @return  false if the file no longer has these pages; the content of `to` is then unspecified.
 /// Threads: any, also on the same mapping.
-/// Cost: a memcpy, and the check of `look`.
+/// Cost: a memcpy, and the check that `look` selects.
 [[nodiscard]] SHARDWISE_EXPORT bool copy_mapped(void* to, const void* from, std::size_t size,
                                                 Look look = Look::kAlways) noexcept;
 
@@ -48,25 +48,26 @@ struct MappedCopy {
 };
 
 /// Makes several copies out of file mappings.
-/// @return  false if a page is gone; then the content of all targets is unspecified.
+/// @return  false if a file no longer has these pages; the content of all targets is then
+///   unspecified.
 /// Threads: any, also on the same mapping.
 /// Cost: the memcpys, and one check of `look`.
 [[nodiscard]] SHARDWISE_EXPORT bool copy_mapped(std::span<const MappedCopy> copies,
                                                 Look look = Look::kAlways) noexcept;
 
-/// Protects this thread's reads of [address, address + size) while it lives. If a page is gone,
-/// zeros replace the mapping from that page to the end of the range, and damaged() becomes true.
+/// Protects this thread's reads of [address, address + size) while it lives. If the file no longer
+/// has a page, zeros are mapped from that page to the end of the range, and damaged() becomes true.
 ///
 /// It is for code that reads a whole file and cannot be interrupted; otherwise use copy_mapped().
-/// The mapping must have no other reader, now or later: the zeros stay until it is unmapped, and
-/// look like the file's bytes.
-/// After reading, check damaged(), even if an exception ended it, since zeros may have caused it.
-/// If it is true, discard the results and unmap.
+/// The mapping must have no other reader, now or later, because the zeros remain until it is
+/// unmapped and look like the file's bytes. After reading, check damaged(), even if reading ended
+/// by an exception, because zeros may have caused the exception. If damaged() is true, discard the
+/// results and unmap the file.
 ///
-/// Lifetime: the range lies in a mapping that outlives the guard; `address` need not be
+/// Lifetime: the range is part of a mapping that outlives the guard. `address` need not be
 ///   page-aligned.
 /// Threads: one thread creates the guard, reads, checks and destroys it. Guards may be nested.
-/// Cost: free per read.
+/// Cost: none per read.
 class SHARDWISE_EXPORT MappedReadGuard {
  public:
   [[nodiscard]] MappedReadGuard(const void* address, std::size_t size) noexcept;
@@ -74,7 +75,7 @@ class SHARDWISE_EXPORT MappedReadGuard {
   MappedReadGuard(const MappedReadGuard&) = delete;
   MappedReadGuard& operator=(const MappedReadGuard&) = delete;
 
-  /// True if a page was gone and zeros were read.
+  /// True if the file no longer had a page, so that zeros were read.
   bool damaged() const noexcept;
 
  private:
@@ -85,7 +86,7 @@ class SHARDWISE_EXPORT MappedReadGuard {
 
   const char* const begin_;
   const char* const end_;
-  MappedReadGuard* const outer_;  // the next guard of the same thread
+  MappedReadGuard* const outer_;  // the enclosing guard of the same thread
   std::atomic<bool> damaged_{false};
 };
 

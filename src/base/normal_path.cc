@@ -57,7 +57,7 @@ std::string normal_path(const std::string& path) {
     std::error_code failed;
     if (fs::is_symlink(normal, failed)) {
       fs::path target = fs::canonical(normal, failed);
-      if (failed) {  // dangling link: opening the path will report it
+      if (failed) {  // a dangling link; opening the path reports it
         normal /= part;
         continue;
       }

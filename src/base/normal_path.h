@@ -7,9 +7,9 @@
 
 namespace shardwise::detail {
 
-/// Replaces a leading "~" or "~/" by this user's home folder, as a shell does: HOME, or the entry
-/// in the system's user list. Other paths stay unchanged: "~name" is a file of that name, and "./~"
-/// the folder "~".
+/// Replaces a leading "~" or "~/" by this user's home folder, as a shell does. The home folder is
+/// HOME, or else the entry in the system's user list. Other paths are unchanged: "~name" is a file
+/// of that name, and "./~" is the folder "~".
 /// Errors: InvalidArgument if the user has no home folder.
 SHARDWISE_EXPORT std::string at_home(std::string path);
 SHARDWISE_EXPORT std::vector<std::string> at_home(std::vector<std::string> paths);
@@ -21,16 +21,17 @@ namespace shardwise {
 using detail::at_home;
 
 /// Resolves "." and ".." in `path` as the kernel does: ".." after a symbolic link is the folder
-/// above the link's target. A relative path stays relative, unless such a link leads elsewhere.
-/// Never throws for missing files.
-/// Cost: one lstat(2) per ".."; resolves the links that stand before one.
+/// above the link's target. A relative path remains relative, unless such a link has an absolute
+/// target. Missing files are not errors.
+/// Cost: one lstat(2) per "..". Only symbolic links directly before a ".." are resolved.
 std::string normal_path(const std::string& path);
 
-/// Calls normal_path() and at_home(), and makes the path absolute.
+/// Applies at_home() and normal_path(), and makes the path absolute.
 std::string normal_absolute_path(const std::string& path);
 
-/// Returns the path for system calls, which would stop at a NUL.
-/// Errors: InvalidArgument if it holds a NUL.
+/// Returns the path for system calls. A NUL is refused, because a system call would use only the
+/// part before it.
+/// Errors: InvalidArgument if the path contains a NUL.
 const char* c_path(const std::string& path);
 
 }  // namespace shardwise

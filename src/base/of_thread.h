@@ -4,11 +4,11 @@
 
 namespace shardwise::detail {
 
-/// Returns the calling thread's T for one place in the code. `Place` is the type of a lambda
-/// written there.
+/// Returns the calling thread's object of type T for one place in the code. To identify the place,
+/// pass a lambda that is written there; its type is `Place`.
 ///
-/// T lies on the heap: if the library is loaded late, e.g. with a Python extension, only a small
-/// block is left for `thread_local` storage.
+/// The object is on the heap, because a library that is loaded late, e.g. by a Python extension,
+/// has only little `thread_local` storage.
 template <class T, class Place>
 T& of_thread(Place /*place*/) {
   thread_local const auto mine = std::make_unique<T>();

@@ -14,26 +14,26 @@
 namespace shardwise {
 
 struct PipelineOptions {
-  /// Threads that do the work. 0 means: next() does the work in the consumer's thread.
+  /// Number of threads that do the work. 0 means: next() does the work on the consumer's thread.
   unsigned threads = 2;
-  /// Maximum number of results that exist or are being made. 0 means two per thread.
+  /// Largest number of results that wait for delivery or are being made. 0 means two per thread.
   std::size_t prefetch = 0;
 };
 
-/// A pipeline whose threads work ahead and whose results arrive in order.
+/// A pipeline whose threads make results ahead, and which delivers them in order.
 ///
-/// It takes items from `source`, and gives each to `work` on one of its threads. The results arrive
-/// in the order of the items, for any number of threads.
+/// It takes items from `source`, and passes each to `work` on one of its threads. next() returns
+/// the results in the order of the items, for any number of threads.
 ///
 /// Threads: next() is for one consumer. `source` is called by one thread at a time, `work` by
-///   several at once. The destructor and stop() end the threads after their current items, also
-///   before the last result.
+///   several at once. The destructor and stop() end the threads after their current items, even if
+///   results are missing.
 /// Memory: at most `prefetch` results exist at any time.
-/// Errors: if `work` throws for an item, next() throws that in the item's place, and the pipeline
-///   continues with the next item. If `source` throws, next() throws that after the results so far,
-///   and the pipeline ends.
-/// Processes: the threads stay with the process that made the pipeline. In a forked child next()
-///   throws Unsupported if there are threads; stop() and destruction are harmless.
+/// Errors: if `work` throws for an item, next() throws this exception instead of returning the
+///   item's result, and the pipeline continues with the next item. If `source` throws, next() first
+///   returns the results of earlier items, then throws the exception, and the pipeline ends.
+/// Processes: the threads belong to the process that made the pipeline. In a forked child, next()
+///   throws Unsupported if the pipeline has threads; stop() and destruction are safe.
 template <class Item, class Result>
 class OrderedPipeline {
  public:
@@ -78,7 +78,7 @@ class OrderedPipeline {
     return std::move(slot.result);
   }
 
-  /// Ends the threads and drops pending results. From now on next() returns nothing. Idempotent.
+  /// Ends the threads and drops pending results. Afterwards next() returns nothing. Idempotent.
   void stop() noexcept {
     {
       const Lock lock(mutex_);
@@ -92,24 +92,26 @@ class OrderedPipeline {
   }
 
  private:
-  // slots_ has one slot for each item that was taken and not yet delivered, in item order:
+  // slots_ has one slot for each item that was taken from the source but not yet delivered, in item
+  // order:
   //
   //   item    first_slot_   +1      +2      +3
   //   slots_  | ready     | work  | ready | work  |      at most prefetch_ of them
   //             ^ next() takes this one alone, and only when it is ready
   //
-  // A thread takes an item and appends its slot in one turn under source_mutex_. Hence slots_[i]
+  // A thread takes an item and appends its slot while it holds source_mutex_. slots_[i] therefore
   // always belongs to item first_slot_ + i, whichever thread finishes first. The slot of a working
-  // thread is not ready, so next() never takes it, and `number - first_slot_` finds it again.
+  // thread is not ready, so next() does not remove it, and the thread finds it at slots_[number -
+  // first_slot_].
   //
-  // Lock order: source_mutex_, then mutex_. source_ is called with source_mutex_ alone, since it
-  // may take long. work_ is called without locks. A thread waits for a free slot with source_mutex_
-  // held. At most one thread waits on slot_free_, and the others queue on source_mutex_.
-  // source_mutex_ is a LongMutex, since source_ may take long. A forked child never locks it:
-  // next() refuses there, and stop() does not need it.
+  // Lock order: source_mutex_, then mutex_. source_ is called with only source_mutex_ locked,
+  // because it may take long; this mutex is therefore a LongMutex. A forked child never locks it:
+  // next() throws there, and stop() does not need it. work_ is called without locks. A thread waits
+  // for a free slot with source_mutex_ locked, so at most one thread waits on slot_free_, and the
+  // others wait for source_mutex_.
   //
-  // Only stop() empties slots_, after all threads have ended. A thread that sees stopping_ leaves
-  // its result undelivered.
+  // Only stop() clears slots_, after all threads have ended. A thread that finds stopping_ set
+  // drops its result.
 
   struct Slot {
     std::optional<Result> result;
@@ -122,8 +124,8 @@ class OrderedPipeline {
     return stopping_ || (slots_.empty() ? source_ended_ : slots_.front().ready);
   }
 
-  /// Drops an undelivered result. It is destroyed without the mutex, since that runs the user's
-  /// code.
+  /// Drops the first undelivered result. The result is destroyed with mutex_ unlocked, because its
+  /// destructor is the user's code.
   bool drop_slot() noexcept {
     Slot dropped;
     const Lock lock(mutex_);
@@ -161,7 +163,7 @@ class OrderedPipeline {
       std::optional<Item> item;
       std::uint64_t number = 0;
       {
-        // One thread at a time, so that slots lie in the order in which the source gave the items.
+        // Only one thread at a time, so that slots_ has the order of the items.
         const Lock turn(source_mutex_);
         {
           const Lock lock(mutex_);
@@ -169,7 +171,7 @@ class OrderedPipeline {
             slot_free_.wait(mutex_);
           }
           if (stopping_ || source_ended_) {
-            slot_free_.notify_one();  // ends the next thread in line
+            slot_free_.notify_one();  // wakes the next waiting thread, which then ends
             return;
           }
         }
@@ -217,16 +219,16 @@ class OrderedPipeline {
   const Work work_;
   const std::size_t prefetch_;
 
-  // Held while an item is taken and its slot is made.
+  // Locked while a thread takes an item and appends its slot.
   LongMutex source_mutex_ SHARDWISE_ACQUIRED_BEFORE(mutex_);
   Mutex mutex_;
   Condition slot_ready_;
   Condition slot_free_;
-  // slots_[i] is of item first_slot_ + i.
+  // slots_[i] belongs to item first_slot_ + i.
   std::deque<Slot> slots_ SHARDWISE_GUARDED_BY(mutex_);
-  std::uint64_t first_slot_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // items delivered
+  std::uint64_t first_slot_ SHARDWISE_GUARDED_BY(mutex_) = 0;  // number of delivered items
   bool source_ended_ SHARDWISE_GUARDED_BY(mutex_) = false;
-  // The error that ended the source; thrown after all slots.
+  // The error that ended the source. next() throws it after all slots.
   std::exception_ptr end_error_ SHARDWISE_GUARDED_BY(mutex_);
   bool stopping_ SHARDWISE_GUARDED_BY(mutex_) = false;
   WorkerThreads threads_;

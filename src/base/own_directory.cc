@@ -33,7 +33,7 @@ bool is_of_another(const struct stat& st) noexcept {
 }
 
 /// True if another user may change the entry `entry` of `folder`. In a sticky folder such as /tmp,
-/// only the owners of the entry and of the folder may.
+/// only the owners of the entry and of the folder may change it.
 bool may_change_entry(const struct stat& folder, const struct stat& entry) noexcept {
   if (is_of_another(folder)) return true;
   if ((folder.st_mode & kOthersWrite) == 0) return false;
@@ -58,8 +58,7 @@ std::string working_directory() {
   return path;
 }
 
-/// Sets the file's mode. It cannot change a file that another user owns and shared, and ignores
-/// that.
+/// Sets the file's mode. A failure is ignored, because a shared file may belong to another user.
 void set_mode(const File& file, mode_t mode) noexcept {
   struct stat st {};
   if (::fstat(file.fd(), &st) != 0 || (st.st_mode & 0777) == mode) return;
@@ -170,7 +169,8 @@ void make_group_directory(const std::string& path) {
   const int error = errno;
   if (is_made) return;
   ::rmdir(fresh.c_str());
-  const bool is_there = error == EEXIST || error == ENOTEMPTY;  // another process was faster
+  // If true, another process has already made the directory.
+  const bool is_there = error == EEXIST || error == ENOTEMPTY;
   if (!is_there) throw_errno(error, "cannot make the directory", path);
 }
 

@@ -5,8 +5,8 @@
 
 namespace shardwise::detail {
 
-/// Returns the fields of /proc/<pid>/stat after the program's name: state, parent, ... Returns an
-/// empty vector if the process is not visible.
+/// Returns the fields of /proc/<pid>/stat that follow the program's name: state, parent, etc.
+/// Returns an empty vector if the process is not visible.
 std::vector<std::string> process_stat(const std::string& pid);
 
 }  // namespace shardwise::detail

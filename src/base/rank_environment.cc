@@ -30,7 +30,8 @@ constexpr const char* kNoMeeting = "cannot determine where the ranks meet";
 
 enum class Launcher { kVariables, kOpenMpi, kSlurm, kPmi };
 
-/// The variables of one launcher; nullptr if it does not set one.
+/// The names of one launcher's variables. nullptr means that the launcher does not set this
+/// variable.
 struct Names {
   Launcher launcher;
   const char* label;
@@ -44,8 +45,8 @@ constexpr std::array<Names, 5> kLaunchers = {{
     {Launcher::kVariables, "torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
     {Launcher::kOpenMpi, "Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-    // PMI comes before Slurm: in a Slurm job, mpiexec of MPICH and Intel MPI starts its ranks
-    // through Slurm.
+    // PMI is before Slurm in the list: in a Slurm job, mpiexec of MPICH and Intel MPI starts its
+    // ranks through Slurm, so both sets of variables exist.
     {Launcher::kPmi, "PMI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {Launcher::kPmi, "PMI", "PMI_RANK", "PMI_SIZE", "PMI_LOCAL_RANK", "PMI_LOCAL_SIZE"},
     {Launcher::kSlurm, "Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", nullptr},
@@ -63,7 +64,8 @@ class Reader {
   }
   bool has(const char* name) const { return text(name).has_value(); }
 
-  /// Returns a number in [least, most]; nothing if the variable is not set.
+  /// Returns the variable's number, which must be in [least, most], or nothing if the variable is
+  /// not set.
   std::optional<int> number(const char* name, int least, int most) const {
     const auto value = text(name);
     if (!value) return std::nullopt;
@@ -122,7 +124,7 @@ std::vector<int> tasks_of_nodes(const std::string& name, const std::string& text
   return nodes;
 }
 
-/// Returns the number of the step's tasks on this node; nothing if Slurm does not set it.
+/// Returns the number of the step's tasks on this node, or nothing if Slurm does not set it.
 std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const char* world_name) {
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
     const auto text = env.text(name);
@@ -135,7 +137,8 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
                         "the tasks of all nodes together are not the tasks of the step: leave "
                         "Slurm's variables as srun sets them");
     }
-    if (sum != world_size) continue;  // describes the whole job, but this step has another shape
+    // The variable may describe the whole job instead of this step.
+    if (sum != world_size) continue;
     if (nodes.size() == 1) return nodes[0];
     const auto node = env.number("SLURM_NODEID", 0, kMostRanks);
     if (!node) continue;
@@ -150,7 +153,7 @@ std::optional<int> tasks_on_this_node(const Reader& env, int world_size, const c
   return std::nullopt;
 }
 
-/// Refuses Slurm's variables in a batch script, where no peers will come.
+/// Refuses Slurm's variables in a batch script, where no other ranks will start.
 void require_slurm_step(const Reader& env, int world_size) {
   if (world_size > 1 && env.has("SLURM_JOB_ID") && !env.has("SLURM_STEP_NUM_TASKS")) {
     throw_environment(kNoRanks,
@@ -177,9 +180,9 @@ std::string first_host(std::string_view list) {
 
 // --------------------------------------------------------------------------------- contradictions
 
-/// Refuses RANK and WORLD_SIZE that a shell exported before a launcher started the ranks: every
-/// process would be the same rank, or each one alone. A launcher within a launcher, e.g. torchrun
-/// in a Slurm job, sets LOCAL_RANK and is accepted.
+/// Refuses RANK and WORLD_SIZE if a shell exported them before a launcher started the ranks.
+/// Otherwise every process would be the same rank, or a separate run. A launcher within a launcher,
+/// e.g. torchrun in a Slurm job, sets LOCAL_RANK and is accepted.
 void require_own_variables(const Reader& env) {
   if (env.has("LOCAL_RANK") || env.has("TORCHELASTIC_RUN_ID")) return;
   for (const Names& names : kLaunchers) {
@@ -199,8 +202,8 @@ void require_own_variables(const Reader& env) {
   }
 }
 
-/// Computes the local rank under torchrun. With its option for virtual local ranks, torchrun sets
-/// LOCAL_RANK to 0 in every process.
+/// Returns the local rank under torchrun. LOCAL_RANK does not always state it: with the option for
+/// virtual local ranks, torchrun sets it to 0 in every process.
 int rank_on_torchrun_node(const Reader& env, int rank, int local_rank, int local_size, int world) {
   const auto node = env.number("GROUP_RANK", 0, kMostRanks);
   const auto num_nodes = env.number("GROUP_WORLD_SIZE", 1, kMostRanks);
@@ -210,7 +213,7 @@ int rank_on_torchrun_node(const Reader& env, int rank, int local_rank, int local
   return place >= 0 && place < local_size ? static_cast<int>(place) : local_rank;
 }
 
-/// True if srun set the PMI variables, which say less than Slurm's own.
+/// True if srun set the PMI variables. Slurm's own variables have more information then.
 bool is_of_slurm(const Reader& env) {
   return env.has("SLURM_STEP_NUM_TASKS") && env.text("SLURM_PROCID") == env.text("PMI_RANK") &&
          env.text("SLURM_STEP_NUM_TASKS") == env.text("PMI_SIZE");
@@ -243,7 +246,7 @@ void find_local_ranks(const Reader& env, const Names& names, RankEnvironment& fo
 // ---------------------------------------------------------------------------------------- meeting
 
 /// Returns a name that is the same on all ranks of one start of the job, and differs between
-/// starts. It is empty if the variables do not give one.
+/// starts. It is empty if no variable distinguishes starts.
 std::string job_name(const Reader& env, const RankEnvironment& ranks, std::string_view starter) {
   std::string name;
   const auto add = [&](std::initializer_list<const char*> variables) {
@@ -252,11 +255,12 @@ std::string job_name(const Reader& env, const RankEnvironment& ranks, std::strin
     }
   };
   if (ranks.launcher == "torchrun" && env.has("TORCHELASTIC_RUN_ID")) {
-    // MASTER_PORT of MASTER_ADDR is used by the agents' store or by the ranks, so it identifies one
-    // job.
+    // Only one job can use MASTER_PORT on the machine MASTER_ADDR, for the agents' store or for the
+    // ranks. It therefore identifies the job.
     add({"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"});
   } else if (ranks.launcher == "Open MPI") {
-    // Under mpirun in a Slurm job, the step differs between the ranks' daemons.
+    // Slurm's step is not used: under mpirun in a Slurm job it differs between the daemons that
+    // start the ranks.
     add({env.has("PMIX_NAMESPACE") ? "PMIX_NAMESPACE" : "OMPI_MCA_ess_base_jobid"});
   } else if (ranks.launcher == "Slurm" && env.has("SLURM_JOB_ID")) {
     add({"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"});
@@ -286,7 +290,8 @@ std::string meeting_address(const Reader& env, const RankEnvironment& ranks) {
                     "set MASTER_ADDR to the address of rank 0's machine on all ranks");
 }
 
-/// The ports are below those that Linux gives to outgoing connections.
+/// Adds ports that are derived from the name of the job. They are below the ports that Linux gives
+/// to outgoing connections.
 void add_made_ports(const std::string& job, std::vector<std::uint16_t>& ports) {
   constexpr int kMadePorts = 8;
   for (std::uint64_t i = 0; i < kMadePorts; ++i) {
@@ -312,14 +317,14 @@ RankEnvironment rank_environment(const Environment& get) {
     if (!env.has(names.rank) && !env.has(names.world_size)) continue;
     if (names.launcher == Launcher::kPmi && is_of_slurm(env)) continue;
     const bool is_slurm = names.launcher == Launcher::kSlurm;
-    // Slurm sets only the rank in a batch script without a number of tasks, and only the number in
-    // an allocation's shell. Neither process is a rank.
+    // In a batch script without a number of tasks, Slurm sets only the rank. In an allocation's
+    // shell, it sets only the number of tasks. Neither process is a rank.
     if (is_slurm && !env.has("SLURM_STEP_NUM_TASKS") && env.has("SLURM_JOB_ID") &&
         env.has(names.rank) != env.has(names.world_size)) {
       continue;
     }
     if (is_slurm && env.has("SLURM_STEP_NUM_TASKS")) names.world_size = "SLURM_STEP_NUM_TASKS";
-    // PMI has two names for the local ranks.
+    // PMI has two names for the variable of the local rank.
     if (names.launcher == Launcher::kPmi && !env.has(names.local_rank) &&
         env.has(kLaunchers[i + 1].local_rank)) {
       names = kLaunchers[i + 1];

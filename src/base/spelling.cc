@@ -10,7 +10,8 @@ using Rename = std::string_view (*)(std::string_view);
 std::atomic<Face> face_here{Face::kLibrary};
 std::atomic<Rename> rename_here{nullptr};
 
-/// Returns an empty text if the face does not have it.
+/// Returns the name for this process's interface, or an empty text if the interface has no name for
+/// it.
 std::string_view name_here(const Spelling& what) {
   switch (face_here) {
     case Face::kLibrary:

@@ -10,17 +10,19 @@
 
 namespace shardwise::detail {
 
-// Errors advise options, commands and values. C++, the command line and Python spell them
-// differently, so texts take each from the list below:
+// Error texts recommend options, commands and values. C++, the command line and Python spell these
+// differently, so error texts take the names from the list below:
 //
 //     "try again later, or for longer (" + spelled("Fetchers::Options::retry_for") + ")"
 //
-// spell_for() chooses the spelling of the process. A name that is not in the list does not compile.
+// spell_for() selects the spelling for the process. A name that is not in the list does not
+// compile.
 
 /// The interface whose names errors use.
 enum class Face : std::uint8_t { kLibrary, kCommand, kPython };
 
-/// The names of one thing. An empty name means: the face does not have it.
+/// The names of one option, command or value. An empty name means that the interface does not have
+/// it.
 struct Spelling {
   std::string_view library;
   std::string_view command;
@@ -30,11 +32,11 @@ struct Spelling {
 namespace spelling {
 
 constexpr Spelling cpp_only(std::string_view library) { return {library, "", ""}; }
-/// An option whose name in Python is that in C++.
+/// An option that has the same name in Python and C++.
 constexpr Spelling option(std::string_view library, std::string_view command) {
   return {library, command, library};
 }
-/// A command line; errors of C++ programs name it, too.
+/// A command line. Errors of C++ programs also name it.
 constexpr Spelling command(std::string_view text, std::string_view python) {
   return {text, text, python};
 }
@@ -136,7 +138,7 @@ inline constexpr auto kSpellings = std::to_array<Spelling>({
     spelling::command("`shardwise query INDEX .schema`", "Dataset.columns"),
 });
 
-/// One of kSpellings, named as C++ spells it.
+/// An element of kSpellings, selected by its C++ name.
 class Named {
  public:
   template <std::size_t kSize>
@@ -152,27 +154,29 @@ class Named {
     }
     return is_not_in_the_list();
   }
-  static const Spelling* is_not_in_the_list();  // not constexpr: a call in find() is an error
+  // It is not constexpr, so a call in find() does not compile.
+  static const Spelling* is_not_in_the_list();
 
   const Spelling* spelling_;
 };
 
-/// Sets the face of this process. The default is kLibrary.
-/// @param rename  for kCommand: returns this program's name of an option; empty if the program does
-///                not have the option.
+/// Sets the interface whose names this process uses. The default is kLibrary.
+/// @param rename  for kCommand: returns this program's name of an option, or an empty text if the
+///                program does not have the option.
 SHARDWISE_EXPORT void spell_for(Face face,
                                 std::string_view (*rename)(std::string_view option) = nullptr);
 
-/// Returns the name for the face of this process. If the face does not have it, returns the name
-/// for C++.
+/// Returns the name for this process's interface. If the interface has no name for it, returns the
+/// C++ name.
 SHARDWISE_EXPORT std::string spelled(const Spelling& what);
 inline std::string spelled(Named what) { return spelled(*what); }
 
-/// Returns `before`, the name and `after`, or an empty text if the face does not have it.
+/// Returns `before`, the name and `after`, or an empty text if this process's interface has no name
+/// for it.
 SHARDWISE_EXPORT std::string if_there(std::string_view before, Named what,
                                       std::string_view after = {});
 
-/// "threads = 4", or "--threads 4".
+/// Returns e.g. "threads = 4" or "--threads 4".
 SHARDWISE_EXPORT std::string spelled_with(Named option, std::uint64_t value);
 
 }  // namespace shardwise::detail

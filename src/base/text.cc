@@ -12,7 +12,7 @@ namespace {
 
 constexpr char kLowerHexDigits[] = "0123456789abcdef";
 
-/// Returns the length of the UTF-8 sequence at the front of `s`; 0 if it is malformed.
+/// Returns the length of the UTF-8 sequence at the front of `s`, or 0 if it is malformed.
 std::size_t utf8_length(std::string_view s) noexcept {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   const auto continues = [&](std::size_t i) { return i < s.size() && (byte(i) & 0xC0) == 0x80; };
@@ -43,9 +43,9 @@ std::uint32_t decoded(std::string_view sequence) noexcept {
   return c;
 }
 
-/// True for characters that a terminal obeys (U+0080 to U+009F), or shows as nothing or as a blank:
-/// blanks other than U+0020, zero-width and bidirectional marks, fillers, variation selectors,
-/// tags.
+/// True for control characters (U+0080 to U+009F), and for characters that a terminal shows as
+/// nothing or as a blank. These are blanks other than U+0020, zero-width and bidirectional marks,
+/// fillers, variation selectors and tags.
 bool is_invisible(std::uint32_t c) noexcept {
   struct Range {
     std::uint32_t first, last;

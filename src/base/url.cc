@@ -30,7 +30,7 @@ int hex_value(char c) {
   return -1;
 }
 
-/// Decodes the %XX at the front of `text`; returns nothing if it does not begin with one.
+/// Decodes the %XX at the front of `text`. Returns nothing if `text` does not begin with %XX.
 std::optional<char> encoded_byte(std::string_view text) {
   if (text.size() < 3 || text[0] != '%') return std::nullopt;
   const int high = hex_value(text[1]), low = hex_value(text[2]);
@@ -107,8 +107,8 @@ struct RawUrl {
   bool has_query = false;
 };
 
-/// Splits a text that begins like a URL; host and port may be missing. Secrets are therefore found
-/// also in a pattern of URLs, or in a malformed URL.
+/// Splits a text that begins like a URL. Host and port may be missing, so that secrets are also
+/// found in a pattern of URLs or a malformed URL.
 std::optional<RawUrl> split_loosely(std::string_view url) {
   const std::size_t start = scheme_of(url).size();
   if (start == 0 || !url.substr(start).starts_with("://")) return std::nullopt;
@@ -159,19 +159,20 @@ std::vector<std::string_view> query_parts(std::string_view query) {
   return parts;
 }
 
-/// Returns the name in a query's part "name=value", decoded and in lower case.
+/// Returns the name of a query's parameter "name=value", decoded and in lower case.
 std::string name_of(std::string_view part) {
   const std::string_view name = part.substr(0, part.find('='));
   return to_lower(percent_decoded(name).value_or(std::string(name)));
 }
 
-/// A way of signing a URL. Names of parameters are in lower case, separated by spaces.
+/// A scheme for signed URLs. Names of parameters are in lower case, separated by spaces.
 struct SigningScheme {
-  std::string_view marks;  ///< these together mark a signature; one of them alone does not
-  std::string_view parts;  ///< all its parameters; "x-*" matches all that begin with x-
+  std::string_view marks;  ///< a URL with all of these parameters is signed
+  std::string_view parts;  ///< all parameters of the signature; "x-*" matches all that begin with
+                           ///< x-
 };
 
-/// docs/formats/cache-directory.md documents these, with their services.
+/// docs/formats/cache-directory.md documents these schemes and their services.
 constexpr SigningScheme kSigningSchemes[] = {
     {"x-amz-signature", "x-amz-*"},
     {"x-goog-signature", "x-goog-*"},
@@ -180,7 +181,7 @@ constexpr SigningScheme kSigningSchemes[] = {
     {"signature key-pair-id", "signature key-pair-id expires policy x-amz-security-token"},
     {"signature keyname expires", "signature keyname expires urlprefix"},
     {"signature ossaccesskeyid", "signature ossaccesskeyid expires security-token"},
-    // Not x-oss-*, since e.g. x-oss-process selects another file.
+    // The list is not x-oss-*, because e.g. x-oss-process selects another content.
     {"x-oss-signature",
      "x-oss-signature x-oss-signature-version x-oss-credential x-oss-access-key-id x-oss-date "
      "x-oss-expires x-oss-additional-headers x-oss-security-token"},
@@ -202,7 +203,8 @@ bool any_name(std::string_view list, const Holds& holds) {
   return false;
 }
 
-/// True if the parameter `name` belongs to a signature. `names` are those of all parameters.
+/// True if the parameter `name` belongs to a signature. `names` are the names of all parameters of
+/// the URL.
 bool is_of_a_signature(std::string_view name, const std::vector<std::string>& names) {
   const auto is_missing = [&](std::string_view mark) {
     return std::ranges::find(names, mark) == names.end();
@@ -274,7 +276,7 @@ std::string redacted_url(std::string_view url) {
     const std::size_t start = url.starts_with('|') ? 1 : 5;
     const std::size_t word = std::min(url.find_first_not_of(' ', start), url.size());
     const std::size_t end = std::min(url.find_first_of(" \t\n", word), url.size());
-    // A word with a quote may continue after the blank, and one with '=' may hold a secret.
+    // A word with a quote may continue after the blank, and a word with '=' may contain a secret.
     std::string_view program = url.substr(word, end - word);
     if (program.find_first_of("'\"\\=") != std::string_view::npos) program = {};
     return "pipe:" + std::string(program) + (end < url.size() || program.empty() ? " ***" : "");
@@ -294,7 +296,7 @@ std::string redacted_url(std::string_view url) {
   for (std::string_view rest = raw->query; !rest.empty();) {
     const std::size_t end = std::min(rest.find('&'), rest.size());
     const std::size_t equals = rest.substr(0, end).find('=');
-    // A part without a name is a value.
+    // A parameter without a name is a value.
     if (equals != std::string_view::npos) out += rest.substr(0, equals + 1);
     out += "***";
     if (end < rest.size()) out += '&';
@@ -310,7 +312,7 @@ bool is_object_url(std::string_view url) {
 
 namespace {
 
-/// Implements rebased_url() for texts as written.
+/// Implements rebased_url() without normalising the URLs.
 std::optional<std::string> rebased_as_written(std::string_view url, std::string_view from,
                                               std::string_view to) {
   if (!url.starts_with(from)) return std::nullopt;

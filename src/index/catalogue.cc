@@ -24,7 +24,7 @@ namespace {
 constexpr const char* kMetaSql =
     "CREATE TABLE meta (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID";
 
-/// The statements that make the tables, by the tables' names.
+/// The statements that create the tables, sorted by the tables' names.
 std::vector<std::string> schema() {
   return {create_table_sql<Index::Summary::Field>(), kMetaSql, create_table_sql<Index::Shard>(),
           create_table_sql<Index::SkippedMember>()};
@@ -35,7 +35,7 @@ std::vector<std::string> schema() {
                      rebuild_remedy());
 }
 
-/// "SELECT shard, url, ..., checksum FROM shards".
+/// Returns e.g. "SELECT shard, url, ..., checksum FROM shards".
 template <class Row>
 std::string select_sql() {
   std::string sql = "SELECT " + std::string(TableOf<Row>::kNumber);
@@ -43,7 +43,7 @@ std::string select_sql() {
   return sql + ", checksum FROM " + std::string(TableOf<Row>::kName);
 }
 
-/// Reads and verifies the row at which a statement of select_sql() stands.
+/// Reads and verifies the current row of a statement of select_sql().
 template <class Row>
 Row read_row(const sqlite::Statement& select, std::uint64_t number, const std::string& path) {
   const std::string which =
@@ -114,7 +114,8 @@ void for_each_field(Meta& meta, const Visit& visit) {
   visit("num_skipped", summary.num_skipped);
 }
 
-/// Writes values as text: numbers in decimal, everything else as in a row.
+/// Writes values of the table `meta` as text: numbers in decimal, all other values as in rows of
+/// other tables.
 struct MetaWriter {
   MetaRows& rows;
 
@@ -228,7 +229,8 @@ void Catalogue::require_version_and_schema() {
     throw CorruptIndex("the file is not a Shardwise index", in_quotes(path_),
                        "give the path of an index that " + spelled("`shardwise index`") + " wrote");
   }
-  // SQLite would read a truncated file until it needs a missing page. Refuse truncated files here.
+  // Refuse truncated files here, because SQLite reads such a file without an error until it needs a
+  // missing page.
   const auto big_endian = [&](std::size_t at, std::size_t size) {
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < size; ++i)
@@ -316,8 +318,8 @@ std::vector<Index::Summary::Field> Catalogue::fields() const {
   return fields;
 }
 
-// Reading many rows under the lock would delay fork() until the last row. A separate connection
-// delays it by one step at most.
+// skipped() uses a separate connection. Reading many rows under the lock would delay fork() until
+// the last row. With a separate connection, fork() waits for at most one step.
 
 std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const {
   std::vector<Index::SkippedMember> members;
@@ -326,7 +328,9 @@ std::vector<Index::SkippedMember> Catalogue::skipped(std::uint64_t limit) const 
   for_first_rows<Index::SkippedMember>(sqlite::Database::over_bytes(bytes(), path_), count,
                                        [&](Index::SkippedMember&& row) {
                                          members.push_back(std::move(row));
-                                         ForkSection::give_way();  // if called by a query
+                                         // give_way() has an effect only if a query calls
+                                         // skipped().
+                                         ForkSection::give_way();
                                        });
   return members;
 }

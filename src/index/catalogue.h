@@ -18,29 +18,29 @@ namespace shardwise {
 
 // The catalogue: a SQLite database with application_id kApplicationId and user_version
 // kIndexVersion, specified in docs/formats/index.md. It is written once, under a temporary name,
-// and never changed. The index exists once the catalogue is renamed to the index's path.
+// and never changed. The index exists as soon as the catalogue is renamed to the index's path.
 //
-//   meta     one row a name: the table's name, how it was built, the shards' common URL, the
+//   meta     one row per name: the table's name, how it was built, the shards' common URL, the
 //            totals, and `checksum`
-//   shards   one row a shard           | `checksum` of a row is over the rest of the row, and
-//   fields   one row a field           | `meta` has the number of rows: see rows.h
-//   skipped  one row a skipped member
+//   shards   one row per shard           | `checksum` of a row is over the rest of the row, and
+//   fields   one row per field           | `meta` has the number of rows: see rows.h
+//   skipped  one row per skipped member
 //
 // Names and paths are text if they are UTF-8, blobs otherwise. Readers compare the schema verbatim,
 // map the file, and pass it to SQLite as read-only memory.
 
 inline constexpr std::int32_t kApplicationId = 0x53445731;  // "SDW1"
 
-/// The content of a catalogue, except for its rows.
+/// The content of a catalogue's table `meta`.
 struct CatalogueMeta {
-  std::string table_file;  ///< name beside the catalogue
+  std::string table_file;  ///< name of the offset table, in the folder of the catalogue
   std::uint64_t table_checksum = 0;
   std::uint64_t num_fields = 0;
-  /// The words that named the shards, if they may match other shards later (see SourceList).
-  /// Relative to the index's directory, as shards' URLs are.
+  /// The sources that were expanded to the shards, if they may expand to other shards later (see
+  /// SourceList). Like URLs of shards, they are relative to the index's directory.
   std::vector<std::string> sources;
-  /// Without its fields. Rows are stored relative to its `url_base` (UrlBase), but have whole URLs
-  /// in memory.
+  /// The summary without `fields`. In the file, URLs of shards are relative to `url_base` (see
+  /// UrlBase). In memory they are complete.
   Index::Summary summary;
 };
 
@@ -50,15 +50,15 @@ class Catalogue {
   /// Errors: NotFound; CorruptIndex; VersionMismatch.
   explicit Catalogue(const std::string& path);
 
-  /// True if this library wrote the file at `path`, in any version, even if it is truncated. Any
-  /// other file may belong to the user, and is never replaced.
+  /// True if this library wrote the file at `path`, in any version, even if it is truncated. A
+  /// build does not replace any other file, because it may belong to the user.
   [[nodiscard]] static bool looks_like_one(const std::string& path);
 
   const CatalogueMeta& meta() const noexcept { return meta_; }
   /// The mapped file.
   std::string_view bytes() const noexcept { return file_.bytes(); }
   const FileIdentity& identity() const noexcept { return file_.identity(); }
-  /// The shard, with its whole URL; its path equals its URL. REQUIRES: shard <
+  /// Returns the shard with its complete URL. Its path equals its URL. REQUIRES: shard <
   /// meta().summary.num_shards.
   Index::Shard shard(std::uint64_t shard) const;
   std::vector<Index::Summary::Field> fields() const;
@@ -68,13 +68,14 @@ class Catalogue {
   void validate() const;
 
  private:
-  // Parts of the constructor. They take no lock, since no other thread has a reference yet.
+  // Parts of the constructor. They take no lock, because no other thread has a reference to this
+  // object yet.
   void require_version_and_schema() SHARDWISE_REQUIRES(mutex_);
   void read_meta() SHARDWISE_REQUIRES(mutex_);
   /// Calls `use` with rows 0 to `count` - 1 of a table. Errors: CorruptIndex.
   template <class Row, class Use>
   void for_first_rows(const sqlite::Database& db, std::uint64_t count, const Use& use) const;
-  /// Makes the row's url whole. Errors: CorruptIndex.
+  /// Replaces the row's stored url by the complete URL. Errors: CorruptIndex.
   void complete(Index::Shard& row) const;
 
   std::string path_;
@@ -85,7 +86,7 @@ class Catalogue {
   CatalogueMeta meta_;
 };
 
-/// Writes a catalogue, which does not exist until commit(). Threads: one.
+/// Writes a catalogue. It does not appear under its name before commit(). Threads: one.
 class CatalogueWriter {
  public:
   /// @param url_base  base of the stored URLs of shards; may be empty.
@@ -93,14 +94,14 @@ class CatalogueWriter {
 
   const File& file() noexcept { return file_.file(); }
 
-  /// @param shard  with its whole URL.
+  /// @param shard  with its complete URL.
   void add_shard(Index::Shard shard);
   void add_field(const Index::Summary::Field& field);
   void add_skipped(const Index::SkippedMember& skipped);
-  /// Writes and syncs the rest, which ensures that there is disk space for all of it. Sets the base
-  /// of URLs in `meta` to the writer's.
+  /// Writes the rest, and syncs the file, so that commit() cannot fail for lack of disk space. Sets
+  /// the `url_base` of `meta` to that of the writer.
   void finish(CatalogueMeta meta);
-  /// Renames the file. From then on the index exists.
+  /// Renames the file. The index then exists.
   void commit() { file_.commit(); }
 
  private:

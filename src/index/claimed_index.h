@@ -12,14 +12,14 @@
 
 namespace shardwise::detail {
 
-// An index without files: a descriptor's claims number the samples, and members are unknown. It
-// supports what the numbering alone can answer: size(), shard_of(), first_sample(), shard_starts(),
-// shard() as claimed, fingerprint(), content(). Other calls throw Unsupported, and say how to build
-// an index.
+// An index without files. The number of samples of each shard comes from the claims of a
+// descriptor, and members are unknown. It supports only the functions that need no members: size(),
+// shard_of(), first_sample(), shard_starts(), shard() as claimed, fingerprint(), content(). Other
+// functions throw Unsupported. The text states how to build an index.
 
-/// A shard as a descriptor claims it to be.
+/// A shard with the properties that a descriptor claims.
 struct ClaimedShard {
-  std::string path;  ///< or URL
+  std::string path;  ///< path or URL
   std::uint64_t num_samples = 0;
   std::uint64_t size_bytes = 0;  ///< 0 if unknown
 };
@@ -37,7 +37,7 @@ class ClaimedNumbering {
 
  private:
   const std::vector<ClaimedShard> shards_;
-  std::vector<ShardEntry> directory_;  // only first_sample is set
+  std::vector<ShardEntry> directory_;  // only the members first_sample are set
   std::vector<std::uint32_t> hints_;
   std::uint32_t hint_shift_ = 0;
 };
@@ -50,9 +50,9 @@ struct SHARDWISE_EXPORT IndexAccess {
                                                    std::vector<ClaimedShard> shards,
                                                    const Hash128& fingerprint,
                                                    const DefectPolicies& policies);
-  /// False for an index made of claims.
+  /// False for an index that was made from claims.
   static bool has_records(const Index& index) noexcept;
-  /// Throws Unsupported if the index was made of claims.
+  /// Throws Unsupported if the index was made from claims.
   static void require_records(const Index& index);
 };
 

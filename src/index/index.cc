@@ -24,8 +24,8 @@
 namespace shardwise {
 namespace {
 
-/// The directory of the index at `path`, absolute, since shards are looked up in it later, when the
-/// process may have another working directory.
+/// Returns the absolute directory of the index at `path`. Shards are looked up in it later, when
+/// the process may have another working directory.
 std::string home_of(const std::string& path) {
   std::string directory = directory_of(path);
   if (directory[0] == '/') return directory;
@@ -50,7 +50,7 @@ std::string to_string(const Index::Part& part) {
          std::to_string(part.num_shards) + " shards";
 }
 
-/// An index of files, or of claims (see claimed_index.h).
+/// An index with its two files, or made from claims (see claimed_index.h).
 struct Index::Impl {
   Impl(const std::string& index_path, const Index::Lookup& how)
       : lookup(how), files(std::in_place, index_path), path(files->path()) {
@@ -74,7 +74,7 @@ struct Index::Impl {
     fingerprint = numbering;
   }
 
-  /// Errors: Unsupported if there are only claims.
+  /// Errors: Unsupported if the index was made from claims.
   const IndexFiles& records() const {
     if (files) return *files;
     throw Unsupported(

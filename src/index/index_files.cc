@@ -22,7 +22,8 @@
 namespace shardwise {
 namespace fs = std::filesystem;
 IndexFiles::IndexFiles(const std::string& path) : path_(behind_links(path)) {
-  // A build that ends between the two opens removes the old table. Then the new catalogue exists.
+  // Try again if a build ends between the two opens: it removes the old table, but then the new
+  // catalogue exists.
   constexpr int kTries = 10;
   for (int i = 0;; ++i) {
     catalogue_ = std::make_unique<Catalogue>(path_);
@@ -69,7 +70,7 @@ void IndexFiles::check_table() {
       h.num_members != summary.num_members) {
     damaged("it belongs to another catalogue");
   }
-  // The header's checksum is right. But the writer may be hostile, or the file truncated.
+  // The header's checksum matches. But its writer may be hostile, or the file may be truncated.
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;
   if (h.file_bytes != bytes.size() || h.num_shards >= kMost || h.num_samples >= kMost ||
       h.hint_shift > 40 || h.key_bucket_bits > 36 || h.directory_offset % 8 != 0 ||
@@ -202,16 +203,17 @@ void sweep_tables(const std::string& path, const std::string& replaced) noexcept
       const std::string_view name = entry->d_name;
       if (owner_of_table(name) != base) continue;
       File file = File::open_to_lock(directory + "/" + std::string(name));
-      // Lock first, then read the catalogue: a build that released the lock just before has
-      // committed.
+      // Lock the table before reading the catalogue. If a build released its lock just before, it
+      // has already committed its catalogue.
       const FileLock lock = file.try_lock();
       if (lock == FileLock::kHeldByAnother) continue;
-      // Without locks, a build may be writing the table, unless the table belonged to an index.
+      // On a file system without locks, a build may be writing the table, unless it is the table of
+      // the replaced index.
       if (lock == FileLock::kUnsupported && name != replaced) continue;
       if (Catalogue(path).meta().table_file != name) ::unlink(file.path().c_str());
     }
   } catch (const std::exception&) {
-    // Never throws: see the header.
+    // Never throws; see the comment in the header file.
   }
 }
 
@@ -227,8 +229,8 @@ std::string url_of_path(const std::string& index_path, const std::string& path) 
   const fs::path home = normal_absolute_path(directory_of(index_path));
   const fs::path relative = absolute.lexically_relative(home);
   if (relative.empty() || *relative.begin() == "..") return absolute.string();
-  // A file may be called "pipe:x.tar", or ":x.tar" like a path that is stored relative to a URL
-  // base.
+  // A file may be named "pipe:x.tar", which looks like a command, or ":x.tar", which looks like a
+  // URL relative to the URL base.
   const std::string text = relative.string();
   return is_fetched_url(text) || text.starts_with(':') ? "./" + text : text;
 }

@@ -28,12 +28,13 @@ class IndexFiles {
   const KeyIndex& keys() const noexcept { return keys_; }
   std::string table_path() const;
 
-  /// The bytes of a shard's segment, unverified. REQUIRES: shard < num_shards.
+  /// Returns the bytes of a shard's segment, unverified. REQUIRES: shard < num_shards.
   std::string_view segment_bytes(std::uint64_t shard) const noexcept;
-  /// The segment, fully verified. Errors: CorruptIndex.
+  /// Returns a shard's segment after checking it completely. Errors: CorruptIndex.
   SegmentView segment(std::uint64_t shard, std::uint64_t expected_checksum) const;
 
-  /// Checks what opening omits: every page of the catalogue, every segment, and the key section.
+  /// Checks the parts that opening does not check: every page of the catalogue, every segment, and
+  /// the key section.
   /// Errors: CorruptIndex.
   /// Cost: reads all of both files.
   void check_sections() const;
@@ -52,23 +53,24 @@ class IndexFiles {
   KeyIndex keys_;
 };
 
-/// The name of the index that a table was written for, without a folder; empty if `name` is not a
-/// table's name. `name` has no folder either.
+/// Returns the name of the index for which a table was written, or an empty text if `name` is not
+/// the name of a table. Both names are without a folder.
 std::string_view owner_of_table(std::string_view name) noexcept;
 
-/// Removes offset tables of the index at `path` that its catalogue does not name, unless they are
-/// being built. Never throws: a leftover table costs only space, and the next build tries again.
+/// Removes offset tables of the index at `path` that its catalogue does not name, unless a build is
+/// writing them. Never throws: a table that remains takes only space, and the next build tries
+/// again.
 /// @param replaced  the table that the replaced catalogue named; may be empty. If the index was
-///   renamed, this table has another index's name. It is removed unless that other index exists, or
-///   an index in the directory names the table.
+///   renamed, the name of this table contains the index's earlier name. The table is then removed
+///   unless an index of the earlier name exists, or an index in the directory uses the table.
 void sweep_tables(const std::string& path, const std::string& replaced) noexcept;
 
-/// The path of a shard with this stored URL.
+/// Returns the path or URL for a shard's stored URL.
 /// @param home  directory of the index.
 std::string resolve_url(const std::string& home, const std::string& url);
-/// The stored form of a shard's path. It is relative if the shard is below the index's directory,
-/// so that both can be moved together; otherwise absolute. A URL is stored without user, password
-/// and signature (unsigned_url). See normal_path for "..".
+/// Returns the stored form of a shard's path or URL. A path is relative if the shard is below the
+/// index's directory, so that both can be moved together; otherwise it is absolute. normal_path()
+/// resolves "..". A URL is stored without user, password and signature (unsigned_url()).
 std::string url_of_path(const std::string& index_path, const std::string& path);
 
 }  // namespace shardwise

@@ -20,7 +20,7 @@ std::string_view bytes_of_words(const std::uint64_t* words, std::uint64_t count)
   return {reinterpret_cast<const char*>(words), count * sizeof(std::uint64_t)};
 }
 
-/// Writes one array of the key section, in buffers of whole blocks.
+/// Writes one array of the key section through a buffer of whole blocks.
 class BlockWriter {
  public:
   BlockWriter(File& file, std::uint64_t offset) : file_(file), offset_(offset) {}
@@ -113,7 +113,7 @@ bool KeyIndex::is_intact(std::uint64_t keys_checksum) const noexcept {
                                                    num_blocks(entries_.size))) == keys_checksum;
 }
 
-/// Reads one sorted run of the spill file back, in buffers.
+/// Reads one sorted run of the spill file through a buffer.
 class KeySorter::Run {
  public:
   Run(const File& file, std::uint64_t begin, std::uint64_t end)
@@ -200,7 +200,8 @@ WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys,
   const std::uint64_t entries_offset = offset + (num_buckets + 1) * sizeof(std::uint64_t);
   BlockWriter starts(file, offset);
   BlockWriter entries(file, entries_offset);
-  // Every bucket up to this one begins at the current end of the entries.
+  // Sets the start of all buckets up to this one, if not set yet, to the current end of the
+  // entries.
   const auto begin_buckets_to = [&](std::uint64_t bucket) {
     while (starts.size() <= bucket) starts.add(entries.size());
   };

@@ -19,12 +19,12 @@ namespace shardwise {
 //   [C]      hash64 of each block of 128 words (the last of each array may be shorter), of the
 //            starts and then of the entries, seeded with its number in its array
 //
-// A key's hash is hash64(key): its top bits choose the bucket, the next 24 are the tag. A lookup
-// checks what it reads against the blocks' hashes, so that damage is not mistaken for a missing
-// key.
+// The hash of a key is hash64(key): its top bits select the bucket, and the next 24 bits are the
+// tag. A lookup checks the blocks that it reads against their hashes, so damage does not look like
+// a missing key.
 
-/// How a key's hash is split, and the number of buckets for a number of samples: about eight
-/// samples a bucket.
+/// Splits a key's hash into bucket and tag, and determines the number of buckets: one for about
+/// eight samples.
 struct KeyHash {
   static constexpr unsigned kTagBits = 24;
   static constexpr unsigned kSampleBits = 40;
@@ -36,7 +36,7 @@ struct KeyHash {
   [[nodiscard]] static std::uint64_t tag(std::uint64_t hash, std::uint32_t bits) noexcept {
     return (hash << bits) >> (64 - kTagBits);
   }
-  /// The entry of a sample whose key has this hash.
+  /// Returns the entry of a sample whose key has this hash.
   [[nodiscard]] static std::uint64_t entry(std::uint64_t hash, std::uint32_t bits,
                                            std::uint64_t sample) noexcept {
     return tag(hash, bits) << kSampleBits | sample;
@@ -57,12 +57,12 @@ class KeyIndex {
   [[nodiscard]] static std::uint64_t num_words(std::uint32_t bucket_bits,
                                                std::uint64_t num_samples) noexcept;
 
-  /// The entries of keys with this hash, sorted by sample; entries of other keys may be among them.
-  /// Returns nullopt if the bytes read are damaged.
+  /// Returns the entries of keys with this hash, sorted by sample. Entries of other keys may be
+  /// among them. Returns nullopt if the bytes that it reads are damaged.
   std::optional<std::span<const std::uint64_t>> find(std::uint64_t hash) const noexcept;
   /// True if `key`, the key of an entry from find(hash), has the same bucket and tag.
   bool matches(std::uint64_t hash, std::string_view key) const noexcept;
-  /// True if all of it is unchanged since it was written.
+  /// True if the whole section is unchanged since it was written.
   bool is_intact(std::uint64_t keys_checksum) const noexcept;
 
  private:
@@ -79,12 +79,13 @@ class KeyIndex {
   std::uint32_t bucket_bits_ = 0;
 };
 
-/// Sorts any number of (hash, sample) pairs in bounded memory. Full buffers are sorted and spilled
-/// to an unnamed file beside the index, and merged at the end.
+/// Sorts any number of (hash, sample) pairs in bounded memory. Each full buffer is sorted and
+/// written to an unnamed spill file in the index's folder. At the end, these runs are merged.
 /// Threads: one.
 class KeySorter {
  public:
-  /// @param path  of the index; the spill file is made beside it, and deleted with this object.
+  /// @param path  of the index; the spill file is created in its folder, and exists as long as this
+  ///   object.
   explicit KeySorter(std::string path, std::size_t buffer_pairs = std::size_t{1} << 22);
   ~KeySorter();
 
@@ -108,18 +109,18 @@ class KeySorter {
   std::vector<Pair> buffer_;
   std::uint64_t size_ = 0;
   std::optional<File> file_;
-  std::vector<std::uint64_t> run_ends_;  // in pairs
+  std::vector<std::uint64_t> run_ends_;  // end of each run in the spill file, counted in pairs
 };
 
 /// The values that a table's header stores about its key section.
 struct WrittenKeys {
   std::uint32_t bucket_bits = 0;
-  std::uint64_t end = 0;  ///< its end in the file, bytes
+  std::uint64_t end = 0;  ///< offset in the file at which the section ends
   std::uint64_t checksum = 0;
 };
 
-/// Writes the key section at `offset` of `file`, in order and through small buffers. Only the
-/// blocks' hashes are kept in memory as a whole.
+/// Writes the key section at `offset` of `file`, from front to back and through small buffers. It
+/// holds all hashes of blocks in memory, but no other complete array.
 /// @param see  called with every pair in order of hash, then sample; may be empty.
 WrittenKeys write_keys(File& file, std::uint64_t offset, KeySorter& keys,
                        const std::function<void(std::uint64_t hash, std::uint64_t sample)>& see);

@@ -5,10 +5,11 @@ namespace shardwise::detail {
 LostRests lost_rests(const Index& index) {
   LostRests lost;
   const std::vector<Index::SkippedMember> skipped = index.skipped(index.summary().num_skipped);
-  for (std::size_t i = 0; i < skipped.size(); ++i) {  // sorted by shard and offset
+  for (std::size_t i = 0; i < skipped.size(); ++i) {  // `skipped` is sorted by shard and offset
     const bool is_last = i + 1 == skipped.size() || skipped[i + 1].shard != skipped[i].shard;
     if (!is_last || skipped[i].kind != Index::SkippedMember::Kind::kDamage) continue;
-    // If the scan continued, it found the end marker, or would have recorded the shard's end.
+    // Look only at shards whose scan stopped at the damage: if the scan had continued, it would
+    // have found the end marker.
     const Index::Shard shard = index.shard(skipped[i].shard);
     if (shard.end_marker) continue;
     const std::uint64_t size =

@@ -7,10 +7,10 @@
 
 namespace shardwise::detail {
 
-/// The bytes after damage at which a lenient scan stopped; no sample contains them.
+/// The bytes after damage at which a lenient scan stopped. They belong to no sample.
 struct LostRests {
   std::uint64_t num_shards = 0;
-  std::uint64_t bytes = 0;  ///< from the damage to the ends of shards, after decompression
+  std::uint64_t bytes = 0;  ///< from the damage to the end of each shard, after decompression
 };
 SHARDWISE_EXPORT LostRests lost_rests(const Index& index);
 

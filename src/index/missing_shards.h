@@ -10,20 +10,21 @@ namespace shardwise::detail {
 
 /// True if the shard is local, and the file does not exist where the index looks for it.
 /// Cost: one stat(2).
-/// Threads: safe concurrently, as are the functions below.
+/// Threads: all functions of this file are safe concurrently.
 SHARDWISE_EXPORT bool is_missing(const Index::Shard& shard);
 
-/// Counts the missing shards of an index: "11 of 11 shards are missing". An index of more than
-/// 1,000 shards is sampled evenly at 1,000 of them: "at least 870 of 100000 shards are missing".
+/// Returns a text with the number of missing shards, e.g. "11 of 11 shards are missing". If an
+/// index has more than 1,000 shards, 1,000 evenly spread shards are checked: "at least 870 of
+/// 100000 shards are missing".
 /// Errors: CorruptIndex.
 SHARDWISE_EXPORT std::string count_missing_shards(const Index& index);
 
-/// The remedy for a missing shard of `index`: where the index looks for it, and how to give another
-/// location.
+/// Returns the remedy for a missing shard: where the index looks for the shard, and how to specify
+/// another location.
 SHARDWISE_EXPORT std::string how_to_find(const Index& index, const Index::Shard& shard);
 
-/// The error for this missing shard.
-/// @param note  follows the path: for example, how many shards are missing.
+/// Returns the error for a missing shard.
+/// @param note  text after the path, e.g. the number of missing shards.
 SHARDWISE_EXPORT NotFound missing_shard_error(const Index& index, const Index::Shard& shard,
                                               const std::string& note = {});
 

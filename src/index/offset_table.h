@@ -16,22 +16,23 @@
 
 namespace shardwise::detail {
 
-// The offset table: the hot path of an index. One little-endian file, mapped read-only and shared
-// by all processes through the page cache; reading it needs no parsing. docs/formats/index.md
-// specifies it and the catalogue beside it.
+// The offset table, which every access to a sample reads. It is one little-endian file, mapped
+// read-only and shared by all processes through the page cache. Reading it needs no parsing.
+// docs/formats/index.md specifies it and the catalogue.
 //
 //   TableHeader        128 bytes: magic, version, counts, sections' offsets, checksums
-//   segments           one a shard, in shard order
+//   segments           one per shard, in shard order
 //   ShardEntry [S + 1] each segment's offset, first sample and first member
 //   hints              sample -> shard in O(1)
 //   keys               key -> samples (src/index/key_index.h)
 //
-// A segment is a SegmentHeader, followed by arrays of one shard's records. It does not depend on
-// its position, so an unchanged shard's segment is copied verbatim.
+// A segment is a SegmentHeader, followed by arrays of one shard's records. Its bytes do not depend
+// on its position, so the segment of an unchanged shard is copied verbatim.
 //
-// Why segments. A build appends them as scans finish in shard order, in constant memory. Parts
-// built on several machines are joined by copying. A shard's records are checked (checksum and
-// every range) when the shard is first used, so opening costs the same for any number of samples.
+// Segments have three advantages. A build appends them in shard order as scans finish, in constant
+// memory. Parts that were built on several machines are joined by copying. The records of a shard
+// are checked (checksum and every range) at the first use of the shard. Opening therefore costs the
+// same for any number of samples.
 
 /// The version of table and catalogue that this library writes and reads.
 inline constexpr std::uint32_t kIndexVersion = 4;
@@ -52,7 +53,8 @@ struct TableHeader {
   std::uint64_t keys_offset;
   std::uint32_t hint_shift;
   std::uint32_t reserved;
-  std::uint64_t directory_checksum;  ///< hash64 of the hint section, seeded with the directory's
+  std::uint64_t directory_checksum;  ///< hash64 of the hint section, seeded with that of the
+                                     ///< directory
   std::uint64_t segments_checksum;   ///< low half of the hash128 of all segments' checksums
   std::uint64_t keys_checksum;       ///< hash64 of the checksums of the key section's blocks
   std::uint64_t padding[2];
@@ -76,7 +78,7 @@ struct SegmentHeader {
   std::uint32_t flags;  ///< kHasMemberHashes or 0
   std::uint64_t value_bytes;
   std::uint64_t key_bytes;
-  std::uint64_t segment_bytes;    ///< this header included
+  std::uint64_t segment_bytes;    ///< including this header
   std::uint64_t counts_checksum;  ///< hash64 of the header's bytes before this one
   std::uint64_t checksum;  ///< hash64 of everything after this header, seeded with counts_checksum
 };
@@ -104,8 +106,8 @@ static_assert(sizeof(SampleRecord) == 8 && sizeof(MemberRecord) == 16);
 using MetadataValue = Query::Value;
 using ValueType = Query::Value::Type;
 
-/// One shard's records, as stored in the table. A cheap value, valid while its table lives.
-/// Immutable.
+/// The records of one shard, as stored in the table. It is cheap to copy, immutable, and valid
+/// while its table lives.
 /// Threads: any.
 class SegmentView {
  public:
@@ -126,7 +128,7 @@ class SegmentView {
   /// The members of the shard's `i`-th sample, in archive order. REQUIRES: i < num_samples().
   std::span<const MemberRecord> members(std::uint32_t i) const noexcept {
     SHARDWISE_ASSERT_HOT(i < num_samples_);
-    if (members_a_sample_ != 0) {  // saves an access to the sample records
+    if (members_a_sample_ != 0) {  // this saves an access to the sample records
       return {members_ + std::size_t{i} * members_a_sample_, members_a_sample_};
     }
     return {members_ + samples_[i].first_member, members_ + samples_[i + 1].first_member};
@@ -154,16 +156,17 @@ class SegmentView {
     return {field_names_ + field_ends_[field], field_ends_[field + 1] - field_ends_[field]};
   }
 
-  /// Creates a view of `bytes` (8-byte aligned) after checking them in full: checksum, counts, and
-  /// every record against the segment.
+  /// Creates a view of `bytes` (8-byte aligned) after checking them completely: the checksum, the
+  /// counts, and that every record refers to data within the segment.
   /// @param why  receives the reason on failure.
   /// @return  nullopt if the bytes are not an intact segment.
   /// Cost: O(members).
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<SegmentView> check(std::string_view bytes,
                                                                          std::string* why);
 
-  /// The key of the `i`-th sample of the segment in `bytes`; nullopt if it is out of bounds. Only
-  /// the bytes it reads are checked, for lookups that must not cost a whole segment.
+  /// Returns the key of the `i`-th sample of the segment in `bytes`, or nullopt if it is out of
+  /// bounds. It is for lookups: it reads only a few bytes and checks only their bounds, not the
+  /// whole segment.
   [[nodiscard]] SHARDWISE_EXPORT static std::optional<std::string_view> find_key(
       std::string_view bytes, std::uint64_t i) noexcept;
 
@@ -184,7 +187,8 @@ class SegmentView {
   std::uint32_t num_members_ = 0;
   std::uint32_t num_fields_ = 0;
   std::uint32_t num_columns_ = 0;
-  std::uint32_t members_a_sample_ = 0;  // if equal for all samples, else 0
+  // Number of members of each sample if it is equal for all, else 0.
+  std::uint32_t members_a_sample_ = 0;
 };
 
 }  // namespace shardwise::detail

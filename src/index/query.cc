@@ -20,13 +20,13 @@
 namespace shardwise {
 namespace {
 
-/// A single opcode may be a function over a whole value.
+/// The number is small, because a single opcode may be a function over a whole value.
 constexpr int kOpcodesBetweenTicks = 100;
-/// The longest value: twice the longest field of a sample that a column can have.
+/// The largest value: twice the largest field that a column can contain.
 constexpr int kMaxValueBytes = 2 << 20;
 /// LIKE and GLOB take time proportional to text times pattern.
 constexpr int kMaxPatternBytes = 250;
-/// SQLite sorts this much in one step, which cannot be cancelled.
+/// SQLite sorts this many bytes in one step, which cannot be cancelled.
 constexpr std::uint64_t kSortInMemoryBytes = std::uint64_t{16} << 20;
 
 constexpr std::string_view kCannotRun = "the query cannot be run: ";
@@ -36,11 +36,12 @@ constexpr std::string_view kOneCondition =
 
 constexpr std::string_view kOtherFolder = "free some space there, or name another folder in TMPDIR";
 
-/// The tables that may be queried: Shardwise's, and SQLite's over JSON and numbers.
+/// The tables that a query may read: those of Shardwise, and SQLite's tables of JSON and numbers.
 constexpr const char* kTables[] = {"samples", "members",   "shards",    "fields",
                                    "skipped", "json_each", "json_tree", "generate_series"};
 
-/// Names of tables built into SQLite; some of them reveal data of this process.
+/// Names of tables built into SQLite that a query must not read, because some of them reveal data
+/// of this process.
 using OtherTables = std::vector<std::string>;
 
 OtherTables other_tables(const sqlite::Database& db) {
@@ -58,7 +59,7 @@ OtherTables other_tables(const sqlite::Database& db) {
 /// arguments' lengths, and cannot be cancelled.
 constexpr const char* kDeniedFunctions[] = {"load_extension", "json_patch", "jsonb_patch"};
 
-/// SQLite's authorizer: permits only reading, and not from `others`.
+/// SQLite's authorizer: permits only reading, and only from tables that are not in `others`.
 int authorize(void* others, int action, const char* first, const char* second, const char*,
               const char*) {
   switch (action) {
@@ -97,9 +98,9 @@ void limit(sqlite3* db, OtherTables& others) {
   sqlite3_set_authorizer(db, authorize, &others);
 }
 
-/// Restricts a connection to queries of kTables. SQLite creates virtual tables when they are first
-/// named; older versions do so by a CREATE TABLE, which limit() forbids. All are therefore named
-/// here.
+/// Restricts a connection to queries of kTables. SQLite creates a virtual table when a statement
+/// first names it. Older versions use a CREATE TABLE for this, which limit() forbids. A statement
+/// here therefore names all of them first.
 void make_ready(sqlite::Database& db, QueryTables& tables, OtherTables& others,
                 const CancelToken& cancel) {
   tables.add_to(db.handle());
@@ -205,7 +206,7 @@ struct Query::Impl {
           statement == nullptr ? "there is no query" : "there is more than one query",
           in_quotes(sql), "give one SELECT");
     }
-    if (sqlite3_column_count(statement) == 0) {  // e.g. REINDEX when there is nothing to do
+    if (sqlite3_column_count(statement) == 0) {  // e.g. a REINDEX without effect
       throw InvalidArgument("the query cannot be run: it is empty", in_quotes(sql),
                             "only SELECT is allowed");
     }
@@ -226,7 +227,7 @@ struct Query::Impl {
   const std::uint64_t scratch_bytes;
   CancelToken cancel = {};
   sqlite::ScratchFiles scratch;
-  OtherTables others;  // outlives the database
+  OtherTables others;  // must outlive the database
   sqlite::Database db;
   sqlite3_stmt* statement = nullptr;
   std::vector<std::string> columns;
@@ -262,7 +263,7 @@ MetadataValue Query::value(std::size_t column) const noexcept {
 
 namespace {
 
-/// Turns an error of the query that contains a condition into an error of the condition.
+/// Converts an error of the whole query to an error of the condition in it.
 InvalidArgument error_of_condition(const InvalidArgument& error, std::string_view condition) {
   std::string text = error.what();
   if (!text.starts_with(kCannotRun)) {
@@ -275,15 +276,15 @@ InvalidArgument error_of_condition(const InvalidArgument& error, std::string_vie
   return InvalidArgument(text);
 }
 
-/// The samples in [first, last) that match `condition`.
+/// Returns a query of the samples in [first, last) that satisfy `condition`.
 /// Errors: InvalidArgument unless `condition` is a single expression.
 Query query_of(const std::shared_ptr<const Index>& index, std::string_view condition,
                std::uint64_t first, std::uint64_t last) {
   // The line break ends a comment at the end of the condition.
   const std::string text = std::string(condition) + "\n";
   try {
-    // Run the condition outside brackets first, to refuse one whose brackets are unbalanced: 1) OR
-    // (1.
+    // First prepare the condition without brackets around it. This refuses a condition with
+    // unbalanced brackets, e.g. 1) OR (1.
     static_cast<void>(Query(index, "SELECT 1 FROM samples WHERE " + text));
     return Query(index, "SELECT sample FROM samples WHERE sample >= " + std::to_string(first) +
                             " AND sample < " + std::to_string(last) + " AND (" + text +

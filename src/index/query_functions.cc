@@ -34,7 +34,8 @@ std::string_view blob_of(sqlite3_value* value) {
 /// True for a continuation byte of UTF-8.
 bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-/// The position of `needle` from `from` on. Cost: O(text + needle), by memmem()'s two-way search.
+/// Returns the first position of `needle` at or after `from`. Cost: O(text + needle), by memmem()'s
+/// two-way search.
 std::size_t find(std::string_view text, std::string_view needle, std::size_t from = 0) {
   const void* const found =
       ::memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
@@ -42,12 +43,12 @@ std::size_t find(std::string_view text, std::string_view needle, std::size_t fro
   return static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
 }
 
-/// The position of `needle` in `text`, counted from 1; 0 if not found. Counts characters if
-/// `is_text`.
+/// Returns the position of `needle` in `text`, from 1, or 0 if it is not found. The position counts
+/// characters if `is_text`, otherwise bytes.
 sqlite3_int64 place_of(std::string_view text, std::string_view needle, bool is_text) {
   if (needle.empty()) return 1;
   std::size_t at = find(text, needle);
-  // A needle that begins within a character can match at the start only.
+  // A needle that begins with a continuation byte can match only at the start of the text.
   if (is_text && continues(needle[0]) && at != 0) at = std::string_view::npos;
   if (at == std::string_view::npos) return 0;
   if (!is_text || at == 0) return static_cast<sqlite3_int64>(at) + 1;
@@ -105,8 +106,8 @@ std::size_t last_character(std::string_view text) {
   return first_character(text.substr(text.size() - size)) == size ? size : 1;
 }
 
-/// LIKE and GLOB without ESCAPE. SQLite checks for cancellation between rows, but not between the
-/// patterns of one row, each of which may take half a second.
+/// Implements LIKE and GLOB without ESCAPE. SQLite checks for cancellation between rows, but not
+/// between several patterns of one row. Each pattern may take half a second.
 void match(sqlite3_context* context, sqlite3_value** arguments,
            int (*compare)(const char* pattern, const char* text)) {
   static const bool matches_blobs = sqlite3_compileoption_used("LIKE_DOESNT_MATCH_BLOBS") == 0;
@@ -154,8 +155,9 @@ void trim(sqlite3_context* context, int num_arguments, sqlite3_value** arguments
   sqlite3_result_text64(context, text->data(), text->size(), SQLITE_TRANSIENT, SQLITE_UTF8);
 }
 
-/// The sum of the widths and precisions that the arguments of printf() request; stops beyond
-/// `max_bytes`. SQLite's printf() takes time proportional to it, even if the result is too long.
+/// Returns the sum of the widths and precisions that the arguments of printf() request, or a
+/// partial sum above `max_bytes`. SQLite's printf() takes time proportional to this sum, even if
+/// the result is too long.
 sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_int64 max_bytes) {
   std::string_view format = text_of(arguments[0]).value_or(std::string_view());
   format = format.substr(0, format.find('\0'));
@@ -184,8 +186,8 @@ sqlite3_int64 asked_width(int num_arguments, sqlite3_value** arguments, sqlite3_
   return sum;
 }
 
-/// SQLite's printf(). It runs on a separate connection, since this function overrides the name on
-/// the query's.
+/// Calls SQLite's own printf(), on a separate connection, because on the query's connection our
+/// function has replaced it.
 class Printf {
  public:
   Printf() = default;
@@ -237,7 +239,7 @@ class Printf {
   }
 
   sqlite3* db_ = nullptr;
-  sqlite3_stmt* statement_ = nullptr;  // for num_arguments_
+  sqlite3_stmt* statement_ = nullptr;  // a statement with num_arguments_ parameters
   int num_arguments_ = 0;
 };
 
@@ -266,7 +268,7 @@ void add_printf(sqlite3* db, const char* name) {
       static_cast<Printf*>(sqlite3_user_data(context))->run(context, num_arguments, arguments);
     });
   };
-  // SQLite deletes it, even on failure.
+  // SQLite deletes the object, even if the call fails.
   if (sqlite3_create_function_v2(
           db, name, -1, kFlags, std::make_unique<Printf>().release(), run, nullptr, nullptr,
           [](void* own) { delete static_cast<Printf*>(own); }) != SQLITE_OK) {

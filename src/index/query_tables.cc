@@ -26,7 +26,7 @@ void give_text(sqlite3_context* to, std::string_view text, sqlite3_destructor_ty
   sqlite3_result_text64(to, text.empty() ? "" : text.data(), text.size(), keep, SQLITE_UTF8);
 }
 
-/// Returns a name, which is bytes, as a text if it is UTF-8, else as a blob.
+/// Sets SQLite's result to a name: a text if it is UTF-8 without NUL, otherwise a blob.
 void give_name(sqlite3_context* to, std::string_view name,
                sqlite3_destructor_type keep = SQLITE_STATIC) {
   const bool is_text = is_utf8(name) && name.find('\0') == std::string_view::npos;
@@ -159,7 +159,8 @@ struct MemberRow : SampleAt {
     return !members.empty();
   }
   bool move_on() { return ++member < members.size(); }
-  /// The member's number within its shard, and the shard's number.
+  /// The shard's number in the upper 32 bits, and the member's number within the shard in the
+  /// lower.
   std::int64_t row_id() const {
     return static_cast<std::int64_t>(shard) << 32 | (&here() - segment.members().data());
   }
@@ -170,14 +171,14 @@ struct MemberRow : SampleAt {
   std::uint32_t member = 0;
 };
 
-/// A row of the catalogue; its columns are the fields of for_each_field().
+/// A row of a catalogue's table. Its columns are the fields of for_each_field().
 template <class Info>
 struct CatalogueRow {
   static constexpr const char* kName = TableOf<Info>::kName.data();
   static constexpr bool kOneAPlace = true;
   explicit CatalogueRow(QueryTables& all) : tables(all) {}
 
-  /// Only shards show their number, since other tables refer to it.
+  /// Only the table of shards has a column with the row's number, because other tables refer to it.
   static std::span<const TableColumn<CatalogueRow>> columns() {
     static constexpr TableColumn<CatalogueRow> kNumber = {
         TableOf<Info>::kNumber.data(), "INTEGER", Lookup::kPlace,
@@ -196,7 +197,7 @@ struct CatalogueRow {
   static double rows_a_place(const Index&) { return 1; }
 
   bool move_to(std::uint64_t to) {
-    // A join asks for the same row repeatedly.
+    // Keep the cells, because a join reads the same row repeatedly.
     if (cells.empty() || place != to) cells = to_cells(tables.row(to, Info{}));
     place = to;
     return true;

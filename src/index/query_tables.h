@@ -12,31 +12,30 @@ struct sqlite3;
 
 namespace shardwise {
 
-/// The tables of queries: samples, members, shards, fields and skipped. All are virtual, and read
-/// the index through the same checks as other readers.
+/// The tables of queries: samples, members, shards, fields and skipped. All are virtual tables, and
+/// read the index with the same checks as other readers.
 /// Threads: one.
 class QueryTables {
  public:
   explicit QueryTables(const Index& index);
 
-  /// Registers the tables with a connection. REQUIRES: the tables outlive it.
+  /// Registers the tables with a connection. REQUIRES: the tables outlive the connection.
   void add_to(sqlite3* db);
-  /// Rethrows a table's exception, if any. It could not pass through SQLite's C code between table
-  /// and caller.
+  /// Rethrows the exception that a table's function threw, if any. The exception was stored,
+  /// because it cannot propagate through SQLite's C code.
   void rethrow() {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
-  // Used by the tables.
+  // The tables call the functions below.
   const Index& index() const noexcept { return index_; }
-  /// A shard's segment, from the cache. Data read from the index is cached: segments by shard, the
-  /// rest as a whole.
+  /// Returns a shard's segment, and caches it. Other data of the index is cached, too, as a whole.
   const SegmentView& segment(std::uint64_t shard);
   std::uint64_t num_rows(const Index::Shard&) const { return index_.num_shards(); }
   std::uint64_t num_rows(const Index::Summary::Field&) { return fields().size(); }
   std::uint64_t num_rows(const Index::SkippedMember&) { return skipped().size(); }
-  /// A row of the catalogue; the second argument merely selects the table. A shard's url is its
-  /// path, without secrets.
+  /// Returns a row of the catalogue. The second argument only selects the table. The url of a shard
+  /// is its path, without secrets.
   Index::Shard row(std::uint64_t place, const Index::Shard&) const;
   const Index::Summary::Field& row(std::uint64_t place, const Index::Summary::Field&) {
     return fields()[place];

@@ -4,20 +4,21 @@
 
 #include "base/spelling.h"
 
-// Remedies of errors about an index, spelled for the program in use.
+// Remedies for errors of an index, in the names of the interface in use (spelling.h).
 
 namespace shardwise {
 
-/// For an index that cannot be used.
+/// The remedy for an index that cannot be used.
 inline std::string rebuild_remedy() {
   return "build the index again with " + spelled("`shardwise index`");
 }
-/// For an index of another version, which does not reveal its sources.
+/// The remedy for an index of another version. Its sources cannot be read from it, so the user must
+/// name them.
 inline std::string rebuild_from_sources_remedy() {
   return "build the index again, and name its shards: " +
          spelled("`shardwise index -o INDEX SOURCE`") + "; resume tokens stay valid";
 }
-/// For samples that a descriptor's claims number.
+/// The remedy for a function that an index made from claims does not support.
 inline std::string index_descriptor_remedy() {
   return "run " + spelled("`shardwise index -o INDEX DESCRIPTOR`") + ", and open INDEX";
 }

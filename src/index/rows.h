@@ -16,8 +16,8 @@
 
 namespace shardwise {
 
-// The rows of the catalogue's tables. for_each_field() lists the fields of a row; the tables' SQL,
-// their checksums and the build's journal are derived from it.
+// The rows of the catalogue's tables. for_each_field() lists the fields of a row. The SQL of the
+// tables, the checksums of rows and the journal of builds use this list.
 
 /// A value of a SQLite cell.
 struct Cell {
@@ -28,7 +28,7 @@ struct Cell {
   friend bool operator==(const Cell&, const Cell&) = default;
 };
 
-/// A 64-bit hash in a row. The catalogue stores 16 hexadecimal digits, not a number.
+/// A 64-bit hash in a row. The catalogue stores it as 16 hexadecimal digits.
 template <class Word>
 struct HashField {
   Word& word;
@@ -39,8 +39,8 @@ HashField(Word&) -> HashField<Word>;
 template <class Row, class Of>
 concept RowOf = std::same_as<std::remove_const_t<Row>, Of>;
 
-/// Calls visit(name, value) with each column of a row except its number, in order. The `path` of a
-/// shard is derived from its url, and is not a column.
+/// Calls visit(name, value) for each column of a row except its number, in order. The `path` of a
+/// shard is not a column, because it is derived from the url.
 template <RowOf<Index::Shard> Row, class Visit>
 void for_each_field(Row& row, const Visit& visit) {
   visit("url", row.url);
@@ -79,7 +79,7 @@ void for_each_field(Row& row, const Visit& visit) {
   visit("reason", row.reason);
 }
 
-/// The table of the rows, and the name of their number column.
+/// The names of the rows' table and of its column with the row's number.
 template <class Row>
 struct TableOf;
 template <>
@@ -130,7 +130,7 @@ std::vector<Cell> to_cells(const Row& row) {
   return cells;
 }
 
-/// REQUIRES: as many cells as the row has fields. Errors: InvalidArgument.
+/// REQUIRES: `cells` has as many elements as the row has fields. Errors: InvalidArgument.
 template <class Row>
 Row from_cells(std::span<const Cell> cells) {
   Row row;
@@ -152,7 +152,8 @@ std::vector<std::string> columns_of() {
   return names;
 }
 
-/// The statement that creates the rows' table; readers compare it verbatim.
+/// Returns the statement that creates the rows' table. Readers compare it verbatim with that of the
+/// file.
 template <class Row>
 std::string create_table_sql() {
   std::string sql = "CREATE TABLE " + std::string(TableOf<Row>::kName) + " (" +
@@ -168,9 +169,11 @@ std::string create_table_sql() {
 /// The checksum of a row: hash64 of its number and of its cells in the layout of pack().
 std::int64_t row_checksum(std::uint64_t number, std::span<const Cell> cells);
 
-/// Appends cells: an integer as 8 bytes; other values as 8 bytes of length, then the bytes.
+/// Appends cells to `out`: an integer as 8 bytes, any other value as 8 bytes of length and then the
+/// value's bytes.
 void pack(std::span<const Cell> cells, std::string& out);
-/// Takes from `bytes` the cells of a row like `like`, as pack() wrote them; nullopt if truncated.
+/// Removes the cells of one row, as pack() wrote them, from the front of `bytes`. The kinds of
+/// values are those of `like`. Returns nullopt if `bytes` are truncated.
 std::optional<std::vector<Cell>> unpack(std::span<const Cell> like, std::string_view& bytes);
 
 }  // namespace shardwise

@@ -10,8 +10,8 @@
 
 namespace shardwise::sqlite {
 
-/// SQLite's default file system, with a count of the bytes written. Its structs extend SQLite's;
-/// the default's struct of an open file follows in memory.
+/// SQLite's default file system (VFS) with a count of the bytes written. Its structs extend those
+/// of SQLite. In memory, the default VFS's struct of an open file follows ours.
 struct ScratchFiles::Impl : sqlite3_vfs {
   explicit Impl(std::uint64_t max)
       : sqlite3_vfs(*sqlite3_vfs_find(nullptr)),
@@ -23,7 +23,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     pNext = nullptr;
     zName = name.c_str();
     xOpen = open;
-    // The default's other functions expect the default file system as their first argument.
+    // The other functions of the default VFS expect the default VFS as their first argument.
     xDelete = [](sqlite3_vfs* v, const char* path, int sync) {
       return below(v)->xDelete(below(v), path, sync);
     };
@@ -55,7 +55,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
 
   struct File : sqlite3_file {
     Impl* owner;
-    sqlite3_int64 bytes;  // its length
+    sqlite3_int64 bytes;  // the file's length
 
     sqlite3_file* below() noexcept { return reinterpret_cast<sqlite3_file*>(this + 1); }
   };
@@ -69,7 +69,8 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     File& file = *new (base) File{};
     file.owner = &of(vfs);
     const int code = below(vfs)->xOpen(below(vfs), path, file.below(), flags, out);
-    if (file.below()->pMethods != nullptr) file.pMethods = &kMethods;  // then SQLite closes it
+    // SQLite calls close() for the file only if pMethods is set.
+    if (file.below()->pMethods != nullptr) file.pMethods = &kMethods;
     return code;
   }
 
@@ -91,7 +92,7 @@ struct ScratchFiles::Impl : sqlite3_vfs {
     return is_no_room(error) ? SQLITE_FULL : code;
   }
 
-  /// Records that the file now has this length, or less.
+  /// Records that the file now has at most this length.
   static void shrink(File& file, sqlite3_int64 bytes) {
     const sqlite3_int64 shorter = std::max<sqlite3_int64>(file.bytes - bytes, 0);
     file.owner->used_bytes -= static_cast<std::uint64_t>(shorter);
@@ -135,7 +136,7 @@ const sqlite3_io_methods ScratchFiles::Impl::kMethods = {
     [](sqlite3_file* f, int level) { return below(f)->pMethods->xLock(below(f), level); },
     [](sqlite3_file* f, int level) { return below(f)->pMethods->xUnlock(below(f), level); },
     [](sqlite3_file* f, int* out) { return below(f)->pMethods->xCheckReservedLock(below(f), out); },
-    [](sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; },  // no hints: a file grows by writing
+    [](sqlite3_file*, int, void*) { return SQLITE_NOTFOUND; },  // no hints: only xWrite grows it
     [](sqlite3_file* f) { return below(f)->pMethods->xSectorSize(below(f)); },
     [](sqlite3_file* f) { return below(f)->pMethods->xDeviceCharacteristics(below(f)); },
     nullptr,

@@ -26,7 +26,7 @@ std::uint64_t counts_checksum(std::string_view segment) noexcept {
   return hash64(segment.substr(0, offsetof(SegmentHeader, counts_checksum)));
 }
 
-/// hash64 of a segment's body, seeded with the checksum of the header's counts.
+/// Returns hash64 of a segment's body, seeded with the checksum of the header's counts.
 std::uint64_t segment_checksum(std::string_view segment) noexcept {
   return hash64(segment.substr(sizeof(SegmentHeader)), counts_checksum(segment));
 }
@@ -46,16 +46,16 @@ struct SegmentLayout {
   std::uint64_t keys = 0;
 };
 
-/// The layout that the header's counts describe; nullopt if the counts are damaged, or do not fill
-/// `bytes` exactly.
+/// Returns the layout that the header's counts describe, or nullopt if the counts are damaged, or
+/// the layout's size is not that of `bytes`.
 std::optional<SegmentLayout> segment_layout(std::string_view bytes) noexcept {
   SegmentLayout layout{};
   SegmentHeader& header = layout.header;
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.counts_checksum != counts_checksum(bytes)) return std::nullopt;
-  // Sums of 32-bit counts times small sizes cannot overflow 64 bits. Larger counts are bounded
-  // first.
+  // Sums of 32-bit counts times small sizes cannot overflow 64 bits. Counts of 64 bits are
+  // therefore checked first.
   const std::uint64_t limit = bytes.size();
   if (header.segment_bytes != limit || header.key_bytes > limit || header.value_bytes > limit ||
       header.num_columns > kMaxColumns || (header.flags & ~kHasMemberHashes) != 0) {
@@ -166,7 +166,8 @@ std::string_view SegmentBuilder::key(std::uint32_t sample) const noexcept {
 
 void SegmentBuilder::drop_samples(const std::vector<bool>& drop) {
   SegmentBuilder kept(shard_, static_cast<std::uint32_t>(columns_.size()), with_member_hashes_);
-  kept.values_ = std::move(values_);  // keeps values of dropped samples, unused
+  // kept.values_ still contains the values of dropped samples. They are not used.
+  kept.values_ = std::move(values_);
   kept.fields_ = std::move(fields_);
   kept.field_numbers_ = std::move(field_numbers_);
   for (std::uint32_t i = 0; i < samples_.size(); ++i) {
@@ -280,7 +281,7 @@ std::optional<SegmentView> SegmentView::check(std::string_view bytes, std::strin
   view.num_fields_ = header.num_fields;
   view.num_columns_ = header.num_columns;
 
-  // A hostile file may have the right checksum, so check every relation as well.
+  // A hostile file may have a valid checksum, so every relation is also checked.
   if (view.samples_[0].first_member != 0 || view.samples_[0].first_key_byte != 0 ||
       view.samples_[header.num_samples].first_member != header.num_members ||
       view.samples_[header.num_samples].first_key_byte != header.key_bytes) {

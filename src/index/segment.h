@@ -21,11 +21,11 @@ class SegmentBuilder {
                           bool with_member_hashes = false)
       : shard_(std::move(shard)), columns_(num_columns), with_member_hashes_(with_member_hashes) {}
 
-  /// Begins a sample; its members follow.
+  /// Begins a sample. Then call add_member() for its members.
   void begin_sample(std::string_view key);
   /// Adds a member to the latest sample.
   /// @param field  converted to lower case (ASCII).
-  /// @return  false, with nothing added, if the sample already has that field.
+  /// @return  false if the sample already has this field; the member is then not added.
   bool add_member(std::string_view field, std::uint64_t data_offset, std::uint64_t size_bytes,
                   std::uint64_t content_hash = 0);
   /// Sets a metadata value of the latest sample; the default is null.
@@ -54,16 +54,19 @@ class SegmentBuilder {
   std::uint32_t field_number(std::string_view field);
 
   std::string shard_;
-  std::vector<std::vector<Value>> columns_;  // by sample; missing ends are null
-  std::string values_;                       // heap
+  // For each column, the values by sample; values missing at the end are null.
+  std::vector<std::vector<Value>> columns_;
+  std::string values_;  // the bytes of texts and blobs
   bool with_member_hashes_;
   std::vector<std::uint64_t> member_hashes_;
   std::vector<SampleRecord> samples_;
   std::vector<MemberRecord> members_;
   std::string keys_;
   std::vector<std::string> fields_;
-  std::unordered_map<std::string, std::uint32_t> field_numbers_;  // used once there are many fields
-  std::vector<std::uint32_t> last_sample_with_;  // by field: 1 + the latest sample with it, or 0
+  // Used only if there are many fields.
+  std::unordered_map<std::string, std::uint32_t> field_numbers_;
+  // For each field: 1 + the latest sample that has it, or 0.
+  std::vector<std::uint32_t> last_sample_with_;
   std::string lower_;
 };
 

@@ -9,14 +9,15 @@
 namespace shardwise {
 namespace detail {
 
-/// The records of a shard, fully checked in each call.
+/// Returns the records of a shard. Each call checks all of them.
 /// Errors: OutOfRange; CorruptIndex.
-/// Cost: O(members of the shard); keep the view.
+/// Cost: O(members of the shard), so call it once and keep the view.
 SHARDWISE_EXPORT SegmentView segment_of(const Index& index, std::uint64_t shard);
 
-/// Index::shard_of for loops over many samples. Valid while the index lives.
+/// Does the same as Index::shard_of(), faster, for loops over many samples. Valid while the index
+/// lives.
 struct ShardFinder {
-  const std::uint32_t* hints;  // shard of every 2^hint_shift-th sample
+  const std::uint32_t* hints;  // the shard of every 2^hint_shift-th sample
   const ShardEntry* directory;
   std::uint32_t hint_shift;
 

@@ -8,7 +8,8 @@
 
 namespace shardwise {
 
-/// There is a hint for about every quarter of a shard, so that a lookup steps over few shards.
+/// Returns the shift for make_hints(). A shard then has about four hints, so that a lookup visits
+/// few shards.
 inline std::uint32_t hint_shift_for(std::uint64_t num_samples, std::uint64_t num_shards) {
   const std::uint64_t stride = num_samples / std::max<std::uint64_t>(1, 4 * num_shards);
   std::uint32_t shift = 0;
@@ -16,8 +17,8 @@ inline std::uint32_t hint_shift_for(std::uint64_t num_samples, std::uint64_t num
   return shift;
 }
 
-/// The shard of every 2^shift-th sample.
-/// @param directory  with its last entry, which has the number of all samples.
+/// Returns the shard of every 2^shift-th sample.
+/// @param directory  including its last entry, which has the total number of samples.
 inline std::vector<std::uint32_t> make_hints(const std::vector<ShardEntry>& directory,
                                              std::uint32_t shift) {
   std::vector<std::uint32_t> hints;

@@ -16,7 +16,8 @@ namespace {
 
 bool is_absolute(const std::string& url) { return url.starts_with('/'); }
 
-/// The folder of the absolute path `path`, without a trailing slash; empty for the root directory.
+/// Returns the folder of an absolute path, without a trailing slash. For the root directory this is
+/// empty.
 std::string folder_of(const std::string& path) { return path.substr(0, path.rfind('/')); }
 
 template <class E>

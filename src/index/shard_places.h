@@ -8,22 +8,22 @@
 
 namespace shardwise {
 
-/// The locations of an index's shards, by their stored URLs. Immutable. Threads: any.
+/// Maps the stored URLs of shards to their current locations. Immutable. Threads: any.
 class ShardPlaces {
  public:
   /// @param home  folder of the index, absolute.
-  /// Errors: as Index::open with a root.
+  /// Errors: those of Index::open() with a root.
   ShardPlaces(const Catalogue& catalogue, std::string home, const Index::Lookup& lookup);
 
-  /// The shard's path or URL. Applies the given current URLs and the root.
+  /// Returns the current path or URL of a shard, according to Lookup::urls and Lookup::root.
   std::string path_of(const std::string& url) const;
 
  private:
   const std::string home_;
-  // Both are absolute, with a trailing slash; empty without a root.
+  // root_ and shared_ are absolute, with a trailing slash. Without a root they are empty.
   std::string root_;
-  std::string shared_;  // folder of all shards with an absolute stored path
-  std::unordered_map<std::string, std::string> urls_;  // current URLs, by stored URLs
+  std::string shared_;  // deepest common folder of all shards whose stored path is absolute
+  std::unordered_map<std::string, std::string> urls_;  // from stored URLs to current URLs
 };
 
 }  // namespace shardwise

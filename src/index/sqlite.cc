@@ -171,8 +171,8 @@ Database::Database(const char* name, std::string path, const char* vfs) : path_(
 Database Database::in_memory(const char* vfs) { return {":memory:", ":memory:", vfs}; }
 
 Database Database::create(const std::string& path) {
-  // Names such as "file:x?mode=memory" and ":memory:" are special to SQLite; no such name has this
-  // start.
+  // Names such as "file:x?mode=memory" and ":memory:" are special to SQLite. A name that begins
+  // with "/" or "./" is not.
   const std::string name = path.starts_with('/') ? path : "./" + path;
   Database db(name.c_str(), path);
   db.execute("PRAGMA journal_mode = OFF");
@@ -184,7 +184,8 @@ Database Database::create(const std::string& path) {
 Database Database::over_bytes(std::string_view bytes, const std::string& path) {
   const ForkSection section;
   Database db(":memory:", path);
-  // SQLite takes a mutable pointer, but honours SQLITE_DESERIALIZE_READONLY.
+  // SQLite's parameter is a mutable pointer, but with SQLITE_DESERIALIZE_READONLY it does not
+  // write.
   auto* data = reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
   const auto size = static_cast<sqlite3_int64>(bytes.size());
   check(db.db_, sqlite3_deserialize(db.db_, "main", data, size, size, SQLITE_DESERIALIZE_READONLY),
@@ -194,7 +195,7 @@ Database Database::over_bytes(std::string_view bytes, const std::string& path) {
   sqlite3_db_config(db.db_, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
   sqlite3_db_config(db.db_, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
   db.execute("PRAGMA cell_size_check = ON");
-  constexpr int kOpcodes = 1000;  // a tick takes well under 1 ms
+  constexpr int kOpcodes = 1000;  // 1,000 opcodes take much less than 1 ms
   sqlite3_progress_handler(
       db.db_, kOpcodes,
       [](void*) {

@@ -13,16 +13,16 @@ struct sqlite3_stmt;
 
 namespace shardwise::sqlite {
 
-// SQLite has locks shared by all connections, which are not safe across fork(). Every call of
-// SQLite, here and elsewhere, is therefore within a ForkSection.
+// SQLite has locks that all connections share, and that a fork() could leave locked in the child.
+// Every call of SQLite in the library is therefore within a ForkSection.
 
 /// A value of a statement's row. Text and blobs are valid until the next step.
 MetadataValue value_of(sqlite3_stmt* statement, int column) noexcept;
 
-/// True if `error`, an errno, means that there is no room to write.
+/// True if `error`, an errno, means that the disk, a quota or a file size limit is exhausted.
 bool is_no_room(int error) noexcept;
 
-/// A prepared statement. Threads: one. Errors: as Database.
+/// A prepared statement. Threads: one. Errors: those of Database.
 class Statement {
  public:
   Statement(sqlite3* db, std::string_view sql, std::string path);
@@ -35,7 +35,7 @@ class Statement {
   /// Binds text if the bytes are UTF-8, else a blob. The bytes are copied.
   Statement& bind(int index, std::string_view value);
 
-  /// True if there is a row; false at the end.
+  /// Moves to the next row. Returns false at the end.
   bool step();
   /// Runs a statement without rows, and resets it.
   void run();
@@ -65,9 +65,9 @@ class Database {
   /// An empty database, for its functions and virtual tables.
   /// @param vfs  file system for temporary files; null means SQLite's default.
   [[nodiscard]] static Database in_memory(const char* vfs = nullptr);
-  /// A read-only database over bytes in memory, which must outlive it. The bytes are untrusted: no
-  /// code of the schema runs, and cells are checked. A long step gives way to fork(), unless the
-  /// thread is in an outer ForkSection.
+  /// A read-only database over bytes in memory. The bytes must outlive it. They are untrusted:
+  /// SQLite runs no code of the schema, and checks cells. A long step lets other threads fork,
+  /// unless this thread is in an outer ForkSection.
   [[nodiscard]] static Database over_bytes(std::string_view bytes, const std::string& path);
   ~Database();
   Database(Database&& other) noexcept;
@@ -79,8 +79,8 @@ class Database {
   Statement prepare(std::string_view sql) const { return Statement(db_, sql, path_); }
 
  private:
-  /// Opens for writing the database that SQLite calls `name`. Must not throw once the connection
-  /// exists.
+  /// Opens the database with the SQLite name `name` for writing. It must not throw after the
+  /// connection was made.
   Database(const char* name, std::string path, const char* vfs = nullptr);
 
   sqlite3* db_ = nullptr;

@@ -26,11 +26,12 @@ namespace {
 //
 // Until the end of finish(), the header is zeros, so no reader accepts an unfinished file. The
 // header has the checksums of all sections, and the file's name has the header's checksum. Tables
-// of different content thus have different names, and a new one never replaces one in use.
+// of different content therefore have different names, so a new table never replaces a table in
+// use.
 //
-// Memory: 24 bytes a shard for the directory; KeySorter bounds that of the keys.
+// Memory: 24 bytes per shard for the directory, and the bounded memory of KeySorter for the keys.
 
-/// Sorting steps between two checks of the cancel token: some ms.
+/// Sorting steps between two checks of the cancel token. They take some ms.
 constexpr std::uint64_t kStepsBetweenLooks = 65'536;
 
 template <class T>
@@ -40,8 +41,8 @@ std::string_view bytes_of(const std::vector<T>& values) {
 
 }  // namespace
 
-/// Finds repeated keys among (hash, sample) pairs in order of hash. Keys with the same hash are
-/// read back from the segments, and compared.
+/// Finds repeated keys among (hash, sample) pairs in order of hash. If several keys have the same
+/// hash, it reads these keys from the segments and compares them.
 class RepeatedKeys {
  public:
   RepeatedKeys(const std::string& path, const std::vector<ShardEntry>& directory,
@@ -94,8 +95,8 @@ class RepeatedKeys {
     return *key;
   }
 
-  /// Compares the first of equal keys with the others. Many different keys may have the same hash,
-  /// e.g. by an attacker's choice. Sorting keeps the comparisons few.
+  /// Counts the repeated keys of one hash. An attacker may choose many different keys with the same
+  /// hash, so the keys are sorted instead of compared in pairs.
   void check_run() {
     if (run_.size() < 2) return;
     std::sort(run_.begin(), run_.end(), [this](std::uint64_t a, std::uint64_t b) {
@@ -170,7 +171,7 @@ void TableWriter::write_directory() {
   header_.hint_shift = hint_shift_for(header_.num_samples, header_.num_shards);
   header_.hint_offset = offset_;
   std::vector<std::uint32_t> hints = make_hints(directory_, header_.hint_shift);
-  // Pads the hints, since the next section is 8-byte aligned.
+  // Pads the hints, because the next section must be 8-byte aligned.
   if (hints.size() % 2 != 0) hints.push_back(hints.back());
   write(bytes_of(hints));
   header_.directory_checksum = hash64(bytes_of(hints), hash64(directory));

@@ -22,17 +22,17 @@ class TableWriter {
   /// @param index_path  the catalogue's path; the table is written in the same folder.
   explicit TableWriter(const std::string& index_path);
 
-  /// Appends a finished segment, of SegmentBuilder or copied from another table.
+  /// Appends a segment that SegmentBuilder made, or that is copied from another table.
   void append(std::string_view segment, const std::vector<std::uint64_t>& key_hashes);
 
   /// Writes the remaining sections and the header.
   /// @param unique_keys  fail if a key occurs in two shards.
-  /// @param shard_name   returns a shard's name for that error.
+  /// @param shard_name   returns a shard's name for the error of a repeated key.
   void finish(bool unique_keys = false,
               const std::function<std::string(std::uint64_t)>& shard_name = {},
               const CancelToken& cancel = {});
-  /// Commits the file under its final name. It stays locked until it is closed, so that no other
-  /// build sweeps it.
+  /// Renames the file to its final name. It remains locked until it is closed, so that no other
+  /// build removes it.
   void commit();
 
   File& file() noexcept { return file_.file(); }
@@ -56,10 +56,10 @@ class TableWriter {
 };
 
 inline constexpr std::string_view kTableSuffix = ".table";
-/// Hexadecimal digits of the checksum in the table's file name.
+/// Number of hexadecimal digits of the checksum in the table's file name.
 inline constexpr std::size_t kTableNameLength = 16;
 
-/// The hash64 for TableHeader::header_checksum.
+/// Returns the value for TableHeader::header_checksum.
 std::uint64_t table_header_checksum(const TableHeader& header) noexcept;
 
 }  // namespace shardwise

@@ -7,10 +7,10 @@
 namespace shardwise::detail {
 namespace {
 
-/// The start of a URL's path: the slash after its host or bucket.
+/// Returns the position at which a URL's path begins: the slash after the host or bucket.
 std::size_t path_begin(std::string_view url) { return url.find('/', url.find("://") + 3); }
 
-/// The folder of a URL's file, with its slash; may be empty.
+/// Returns the folder of a URL's file, with its slash. It may be empty.
 std::string_view url_folder_of(std::string_view url) {
   const std::string_view path = is_object_url(url) ? url : url.substr(0, url.find('?'));
   if (path_begin(path) == std::string_view::npos) return {};

@@ -8,16 +8,16 @@
 
 namespace shardwise::detail {
 
-// How the catalogue stores the URLs of an index's shards: their common part once, and the rest of
-// each after a colon. See docs/formats/index.md.
+// The catalogue stores the common folder of all URLs of shards once. For each shard it stores a
+// colon and the rest of the URL. See docs/formats/index.md.
 
 /// Finds the common folder of all remote shards' URLs. Threads: one.
 class SHARDWISE_EXPORT UrlBase {
  public:
-  /// Adds a shard's url, as url_of_path() returns it. Paths and commands are ignored.
+  /// Adds a shard's url in the form of url_of_path(). Paths and commands are ignored.
   void add(std::string_view url);
-  /// The deepest common folder, including its slash; empty without URLs or a common folder. Does
-  /// not depend on the order of add().
+  /// The deepest common folder, including its slash. It is empty if no URL was added, or the URLs
+  /// have no common folder. It does not depend on the order of the add() calls.
   const std::string& text() const noexcept { return base_; }
 
  private:
@@ -25,12 +25,13 @@ class SHARDWISE_EXPORT UrlBase {
   bool has_url_ = false;
 };
 
-/// `url` relative to `base` with a colon, e.g. ":0.tar"; unchanged if it is not below.
+/// Returns a colon and the part of `url` below `base`, e.g. ":0.tar". If `url` is not below `base`,
+/// returns it unchanged.
 SHARDWISE_EXPORT std::string below_base(const std::string& url, std::string_view base);
-/// Reverses below_base(); nullopt if `stored` is relative and `base` is empty.
+/// Reverses below_base(). Returns nullopt if `stored` begins with a colon but `base` is empty.
 SHARDWISE_EXPORT std::optional<std::string> from_base(const std::string& stored,
                                                       std::string_view base);
-/// True for possible results of text().
+/// True if text() can return `text`.
 SHARDWISE_EXPORT bool is_url_base(std::string_view text);
 
 }  // namespace shardwise::detail

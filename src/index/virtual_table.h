@@ -14,17 +14,17 @@
 
 #include "index/query_tables.h"
 
-// SQLite's virtual table interface is C. Tables and cursors are structs that extend SQLite's, and
-// every function here returns a code and must not throw.
+// SQLite's interface for virtual tables is C. Tables and cursors are structs that extend those of
+// SQLite. Every function that SQLite calls returns a code and must not throw.
 
 namespace shardwise {
 
 /// How conditions on a column are looked up. SQLite checks all other conditions row by row.
 enum class Lookup {
   kNone,
-  kPlace,  ///< holds the row's place
-  kShard,  ///< places are samples, and it holds their shard
-  kKey,    ///< places are samples, and it holds their key
+  kPlace,  ///< the column contains the row's place
+  kShard,  ///< places are sample numbers, and the column contains the sample's shard
+  kKey,    ///< places are sample numbers, and the column contains the sample's key
 };
 
 template <class Row>
@@ -35,11 +35,11 @@ struct TableColumn {
   void (*give)(const Row& row, sqlite3_context* to);
 };
 
-/// A read-only virtual table, whose rows are at places 0, 1, 2, ..., usually one per place. A Row
-/// is a cursor on them:
+/// A read-only virtual table. Its rows are at places 0, 1, 2, ..., usually one per place. Row is a
+/// cursor over the rows:
 ///
 ///   static constexpr const char* kName;              // of the table
-///   static constexpr bool kOneAPlace;                // and then the place is its rowid
+///   static constexpr bool kOneAPlace;                // the place is then its rowid
 ///   static std::span<const TableColumn<Row>> columns();
 ///   explicit Row(QueryTables& tables);
 ///   static std::uint64_t num_places(QueryTables& tables);
@@ -47,8 +47,8 @@ struct TableColumn {
 ///   bool move_to(std::uint64_t place);               // false if it has no row
 ///   bool move_on();                                  // to the next row of that place
 ///   std::int64_t row_id() const;
-///   static std::vector<std::string> more_columns(const Index& index);  // behind columns(), in SQL
-///   void give_more(std::size_t column, sqlite3_context* to) const;     // of those, from 0
+///   static std::vector<std::string> more_columns(const Index& index);  // after columns(), in SQL
+///   void give_more(std::size_t column, sqlite3_context* to) const;     // one of these, from 0
 ///   QueryTables& tables;
 template <class Row>
 class VirtualTable : public sqlite3_vtab {
@@ -64,17 +64,17 @@ class VirtualTable : public sqlite3_vtab {
   /// The conditions that a plan uses, as bits of idxNum. Arguments have this order.
   enum Use {
     kEquals = 1,
-    kFrom = 2,  // >= or >: SQLite filters one row too many
+    kFrom = 2,  // >= or >; SQLite removes the surplus row of >
     kUpTo = 4,  // <= or <
     kOfShard = 8,
     kOfKey = 16,
-    kOfKeys = 32,  // any key of a list
+    kOfKeys = 32,  // the key equals any key of a list
   };
 
   struct Cursor : sqlite3_vtab_cursor {
     explicit Cursor(QueryTables& tables) : sqlite3_vtab_cursor{}, row(tables) {}
 
-    /// Moves to the next place that has a row.
+    /// Moves to the first place from `next` on that has a row.
     void settle() {
       for (; next < end; ++next) {
         if (row.move_to(listed ? list[next] : next)) return;
@@ -93,7 +93,7 @@ class VirtualTable : public sqlite3_vtab {
   static Cursor& cursor_of(sqlite3_vtab_cursor* base) { return *static_cast<Cursor*>(base); }
   static VirtualTable& table_of(sqlite3_vtab* base) { return *static_cast<VirtualTable*>(base); }
 
-  /// Runs `body`; stores its exception for the caller of the query.
+  /// Runs `body`. If it throws, stores the exception in `tables`, for the caller of the query.
   template <class Body>
   static int guarded(QueryTables& tables, const Body& body) noexcept {
     try {
@@ -150,7 +150,7 @@ class VirtualTable : public sqlite3_vtab {
     return number < columns.size() ? columns[number].lookup : Lookup::kNone;
   }
 
-  /// The use of condition `i`, or 0.
+  /// Returns how a plan can use condition `i`, or 0 if it cannot.
   static int use_of(sqlite3_index_info* info, int i) {
     const auto& condition = info->aConstraint[i];
     if (condition.usable == 0) return 0;
@@ -175,10 +175,10 @@ class VirtualTable : public sqlite3_vtab {
     return 0;
   }
 
-  /// Keys are found by their bytes; under another collation, other keys are equal as well. In `key
-  /// IN (SELECT ...)`, a key may be compared as a number, but SQLite loses that information if it
-  /// iterates over the list itself. The list is therefore requested as a whole, which needs SQLite
-  /// 3.38.
+  /// A lookup compares keys by their bytes, so it cannot be used with another collation. In `key IN
+  /// (SELECT ...)`, SQLite may have to compare a key as a number. This information is lost if
+  /// SQLite iterates over the list itself. The table therefore requests the whole list, which needs
+  /// SQLite 3.38.
   static int use_of_key([[maybe_unused]] sqlite3_index_info* info, [[maybe_unused]] int i) {
 #if SQLITE_VERSION_NUMBER >= 3038000
     if (sqlite3_stricmp(sqlite3_vtab_collation(info, i), "BINARY") == 0) {
@@ -193,7 +193,7 @@ class VirtualTable : public sqlite3_vtab {
     return guarded(tables, [&] {
       const auto places = static_cast<double>(Row::num_places(tables));
       const auto shards = static_cast<double>(tables.index().num_shards());
-      int condition[kOfKeys + 1] = {};  // by use: 1 + number of its condition
+      int condition[kOfKeys + 1] = {};  // for each use: 1 + the number of its condition, or 0
       for (int i = 0; i < info->nConstraint; ++i) {
         const int use = use_of(info, i);
         if (condition[use] == 0) condition[use] = i + 1;
@@ -226,7 +226,7 @@ class VirtualTable : public sqlite3_vtab {
     });
   }
 
-  /// Narrows [begin, end) by the bound `value`. A value that is not an integer narrows nothing:
+  /// Narrows [begin, end) by the bound `value`. A value that is not an integer does not narrow it:
   /// SQLite checks every row itself.
   static void narrow(Use use, sqlite3_value* value, const Index& index, std::uint64_t& begin,
                      std::uint64_t& end) {
@@ -281,8 +281,8 @@ class VirtualTable : public sqlite3_vtab {
     });
   }
 
-  /// Puts the samples with a key, or one of several, into `found`, ascending. Returns false if a
-  /// key is a number, which may be equal to a text.
+  /// Puts the samples with the given key, or with one of several keys, into `found`, ascending.
+  /// Returns false if a key is a number, because SQLite may treat a number and a text as equal.
   static bool find_keys(const Index& index, sqlite3_value* given, [[maybe_unused]] bool several,
                         std::vector<std::uint64_t>& found) {
     found.clear();
@@ -345,7 +345,8 @@ class VirtualTable : public sqlite3_vtab {
   }
 
   static sqlite3_module module() {
-    sqlite3_module module{};  // without xCreate: the table exists by its name, in no schema
+    // There is no xCreate: the table can be used by its name, without a schema entry.
+    sqlite3_module module{};
     module.xConnect = connect;
     module.xBestIndex = best_index;
     module.xDisconnect = disconnect;

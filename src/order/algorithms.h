@@ -11,12 +11,12 @@
 namespace shardwise {
 namespace detail {
 
-/// The algorithms that decide an order. Their versions are separate: each changes with its
-/// algorithm's results. A token names the versions of the algorithms that its order uses.
+/// The algorithms that determine an order. Each has its own version, which changes when the
+/// algorithm's results change. A token states the versions of the algorithms that its order uses.
 enum class Algorithm : std::uint8_t {
   kPermutation,  ///< Permutation::kVersion
   kEpochOrder,   ///< EpochOrder::kVersion
-  kBalance,      ///< the deal of steps by bytes
+  kBalance,      ///< Dealer::kVersion
   kMixture,
   kResampled,
   kWids,
@@ -26,7 +26,7 @@ inline constexpr std::size_t kNumAlgorithms =
     std::tuple_size_v<decltype(ResumeToken::OrderSpec::versions)>;
 static_assert(kNumAlgorithms == static_cast<std::size_t>(Algorithm::kSkip) + 1);
 
-/// "permutation", "epoch order", "balance", "mixture", "resampled", "wids", "skip".
+/// Returns "permutation", "epoch order", "balance", "mixture", "resampled", "wids" or "skip".
 SHARDWISE_EXPORT std::string_view algorithm_name(Algorithm algorithm) noexcept;
 /// The version that this library implements.
 SHARDWISE_EXPORT unsigned algorithm_version(Algorithm algorithm) noexcept;

@@ -14,7 +14,7 @@ constexpr std::uint64_t ceil_div(std::uint64_t x, std::uint64_t y) noexcept {
   return x / y + (x % y != 0 ? 1 : 0);
 }
 
-/// A bijection on 64 bits that scatters well (the finaliser of SplitMix64).
+/// A bijection on 64 bits that mixes all bits well (the finaliser of SplitMix64).
 constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
   x ^= x >> 30;
   x *= 0xbf58476d1ce4e5b9U;
@@ -23,7 +23,7 @@ constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
   return x ^ (x >> 31);
 }
 
-/// Another such bijection (the finaliser of MurmurHash3).
+/// Another bijection on 64 bits that mixes all bits well (the finaliser of MurmurHash3).
 constexpr std::uint64_t mix64_b(std::uint64_t x) noexcept {
   x ^= x >> 33;
   x *= 0xff51afd7ed558ccdU;
@@ -37,13 +37,14 @@ struct Division {
   std::uint64_t remainder;
 };
 
-/// floor((2^64 - 1) / divisor), for divide().
+/// Returns floor((2^64 - 1) / divisor), for divide().
 constexpr std::uint64_t reciprocal_of(std::uint64_t divisor) noexcept {
   return ~std::uint64_t{0} / divisor;
 }
 
-/// x / divisor by multiplication. 2^64 / divisor exceeds its reciprocal by at most 1. The estimate
-/// is therefore less than 1 below x / divisor, and its floor at most 1 below the quotient.
+/// Divides by multiplication. 2^64 / divisor exceeds `reciprocal` by at most 1. The estimate x *
+/// reciprocal / 2^64 is therefore less than 1 below x / divisor, and its floor at most 1 below the
+/// quotient.
 inline Division divide(std::uint64_t x, std::uint64_t divisor, std::uint64_t reciprocal) noexcept {
   const std::uint64_t quotient = multiply_high(x, reciprocal);
   const std::uint64_t remainder = x - quotient * divisor;

@@ -14,7 +14,8 @@
 namespace shardwise::detail {
 namespace {
 
-/// Larger than any text before the values: a token with a million samples left out.
+/// Limit on the text before the values. The largest realistic text has a token that leaves out a
+/// million samples.
 constexpr std::uint64_t kMostBeforeValues = 64 << 20;
 constexpr std::size_t kMostNameBytes = 1000;
 
@@ -33,7 +34,7 @@ std::string hash_text(std::string_view bytes) { return to_string(hash128(bytes))
                         in_quotes(path), "name a file that was written as a checkpoint");
 }
 
-/// Takes a line from the front of `rest`.
+/// Removes the first line of `rest`, and returns it.
 std::string_view take_line(std::string_view& rest, const std::string& path) {
   const std::size_t end = rest.find('\n');
   if (end == std::string_view::npos) throw_damaged("it is cut", path);
@@ -42,7 +43,7 @@ std::string_view take_line(std::string_view& rest, const std::string& path) {
   return line;
 }
 
-/// Takes a word, and the space after it, from the front of `line`.
+/// Removes the first word of `line` and the space after it. Returns the word.
 std::string_view take_word(std::string_view& line) {
   const std::string_view word = line.substr(0, line.find(' '));
   line.remove_prefix(std::min(line.size(), word.size() + 1));
@@ -88,7 +89,7 @@ void take_part(std::string_view line, Front& front, const std::string& path) {
   front.content.parts.push_back(std::move(part));
 }
 
-/// Reads the text before the values, from a file's beginning.
+/// Parses the text before the values. `bytes` are the beginning of a file.
 Front parse_front(std::string_view bytes, const std::string& path) {
   std::string_view rest = bytes;
   if (!bytes.starts_with(kCheckpointFirstWords)) throw_damaged("its first line is wrong", path);

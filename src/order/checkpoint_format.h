@@ -10,15 +10,15 @@
 
 namespace shardwise::detail {
 
-// The bytes of a checkpoint, as specified by docs/formats/checkpoint.md. Text precedes the values,
-// so that the run's position can be read without LibTorch.
+// The bytes of a checkpoint, as specified by docs/formats/checkpoint.md. The file begins with text,
+// from which the run's position can be read without LibTorch. The bytes of the values follow.
 
 inline constexpr int kCheckpointVersion = 2;
 
 /// One named value.
 struct CheckpointPart {
   std::string name;
-  std::string type;  ///< of its elements, e.g. "float32"; or "text"
+  std::string type;  ///< the type of its elements, e.g. "float32", or "text"
   std::vector<std::int64_t> shape;
   std::string_view bytes;
 };
@@ -34,8 +34,9 @@ inline constexpr std::string_view kCheckpointFirstWords = "shardwise checkpoint 
 /// Errors: InvalidArgument if a part cannot have this name.
 SHARDWISE_EXPORT void require_part_name(std::string_view name);
 
-/// The text that precedes the parts' bytes, which follow one after another.
-/// REQUIRES: the parts' names are valid, and differ.
+/// Returns the text at the beginning of a file. The bytes of the parts must follow it, one part
+/// after another.
+/// REQUIRES: the parts' names are valid and distinct.
 SHARDWISE_EXPORT std::string checkpoint_front(const CheckpointContent& content);
 
 /// Reads a checkpoint, and verifies all its hashes. `path` is for error texts.
@@ -44,8 +45,8 @@ SHARDWISE_EXPORT std::string checkpoint_front(const CheckpointContent& content);
 SHARDWISE_EXPORT CheckpointContent parse_checkpoint(std::string_view bytes,
                                                     const std::string& path);
 
-/// The token of a checkpoint. The values are not verified, except their length.
-/// Errors: as parse_checkpoint(); those of reading the file.
+/// Returns the token of a checkpoint. Only the length of the values is verified.
+/// Errors: those of parse_checkpoint(), and of reading the file.
 SHARDWISE_EXPORT ResumeToken read_checkpoint_token(const std::string& path);
 
 }  // namespace shardwise::detail

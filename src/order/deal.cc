@@ -10,8 +10,9 @@ namespace shardwise::detail {
 namespace {
 
 unsigned size_class(std::uint64_t scaled) noexcept {
-  // A double of up to 2^32 is exact: its exponent and the upper four bits of its fraction are
-  // adjacent. (Faster than to search the highest bit on processors without lzcnt.)
+  // A double represents an integer of up to 2^32 exactly. The class consists of the double's
+  // exponent and the upper four bits of its fraction, which are adjacent. (On CPUs without lzcnt,
+  // this is faster than finding the highest bit.)
   const auto bits =
       std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<std::int64_t>(scaled + 1)));
   return static_cast<unsigned>(bits >> 48) - 16 * 1023;
@@ -42,14 +43,16 @@ std::uint64_t Dealer::classify(std::span<const std::uint64_t> sizes, unsigned sh
 void Dealer::sort(std::span<const std::uint64_t> sizes) {
   classes_.resize(sizes.size());
   sorted_.resize(sizes.size() + 1);
-  // Sizes of more than 32 bits are rare, so they are detected afterwards.
+  // Sizes of more than 32 bits are rare, so the first pass assumes smaller sizes and detects larger
+  // ones.
   unsigned shift = 0;
   const auto width = static_cast<unsigned>(std::bit_width(classify(sizes, 0)));
   if (width > 32) {
     shift = width - 32;
     classify(sizes, shift);
   }
-  // Turns counts into the beginning of each class, from the highest possible class down.
+  // Replaces the count of each class by the position at which the class begins, from the highest
+  // possible class down.
   std::uint32_t begin = 0;
   for (std::size_t i = 16 * std::min(width, 32U) + 1; begin < sizes.size();) {
     const std::uint32_t count = counts_[--i];
@@ -86,8 +89,8 @@ void Dealer::deal_waves(std::uint64_t step) {
     const std::uint64_t limit = least_load + std::max(scaled_size(sorted[next]), least_width);
     least_load = ~std::uint64_t{0};
     const auto visit = [&](Rank& waiting) {
-      // Without a branch: it would be unpredictable which rank takes a sample. A rank that takes no
-      // sample writes to a place that the next rank overwrites.
+      // There is no branch, because the CPU cannot predict which rank takes a sample. A rank that
+      // takes no sample writes to an element that the next rank overwrites.
       const bool takes = waiting.load <= limit;
       const std::uint64_t load = waiting.load + (takes ? scaled_size(sorted[next]) : 0);
       dealt[next] = waiting.rank;
@@ -102,7 +105,7 @@ void Dealer::deal_waves(std::uint64_t step) {
       std::for_each(waiting_.rbegin(), waiting_.rend(), visit);
     }
     ++wave;
-    if (wave < samples_each) continue;  // no rank can have all its samples yet
+    if (wave < samples_each) continue;  // no rank can have all its samples after these waves
     std::erase_if(waiting_, [](const Rank& each) { return each.left == 0; });
     least_load = ~std::uint64_t{0};
     for (const Rank& each : waiting_) least_load = std::min(least_load, each.load);

@@ -9,15 +9,17 @@
 
 namespace shardwise::detail {
 
-/// Deals the samples of a step to ranks: equal numbers of samples, and nearly equal bytes.
+/// Distributes the samples of a step to ranks, so that each rank gets the same number of samples
+/// and nearly the same number of bytes.
 ///
-/// A pure function of the step, the world and the sizes, in integers: every rank computes the same
-/// deal, and picks its part. Tests hold golden vectors, and kVersion changes with them.
+/// The result is a pure function of the step, the number of ranks and the sizes, computed in
+/// integers. Every rank therefore computes the same distribution, and uses its part of it. Tests
+/// contain golden vectors. If these change, kVersion changes, too.
 ///
-/// Quality: for log-normal sizes (sigma 1) and 32 samples per rank, the largest sum of bytes over
-/// the mean is on average 1.007 for 8 ranks. It is 1.03 for 64 ranks, where the largest sample
-/// decides.
-/// Threads: one; buffers are kept from step to step.
+/// Quality: the ratio of the largest sum of bytes of a rank to the mean. For log-normal sizes
+/// (sigma 1) and 32 samples per rank, it is on average 1.007 with 8 ranks. With 64 ranks it is
+/// 1.03, because of the largest sample.
+/// Threads: one. The object reuses its buffers in each step.
 /// Source: docs/formats/order.md (Balanced bytes, version 2), with reasons.
 class Dealer {
  public:
@@ -26,9 +28,10 @@ class Dealer {
   /// REQUIRES: world > 0.
   explicit Dealer(std::uint64_t world) : world_(world) { SHARDWISE_ASSERT(world > 0); }
 
-  /// Sets ranks[i] to the rank that gets the sample in slot i of this step, of sizes[i] bytes.
-  /// REQUIRES: as many ranks as sizes, at most 2^31.
-  /// Cost: O(samples); higher where sizes differ by magnitudes.
+  /// Sets ranks[i] to the rank that gets the sample in slot i of this step, which has sizes[i]
+  /// bytes.
+  /// REQUIRES: `ranks` and `sizes` have the same length, at most 2^31.
+  /// Cost: O(samples); higher if sizes differ by orders of magnitude.
   void deal(std::uint64_t step, std::span<const std::uint64_t> sizes,
             std::span<std::uint32_t> ranks);
 
@@ -41,21 +44,24 @@ class Dealer {
 
   struct Rank {
     std::uint64_t load;
-    std::uint32_t left;  ///< samples that it still needs
+    std::uint32_t left;  ///< number of samples that the rank still needs
     std::uint32_t rank;
   };
 
-  /// Counts samples by class, with sizes shifted by `shift`. Returns all bits of all sizes.
+  /// Counts the samples of each class, with sizes shifted right by `shift`. Returns the bitwise OR
+  /// of all sizes.
   std::uint64_t classify(std::span<const std::uint64_t> sizes, unsigned shift);
   void sort(std::span<const std::uint64_t> sizes);
   void deal_waves(std::uint64_t step);
 
   std::uint64_t world_;
   std::uint64_t total_ = 0;             ///< the sum of all scaled sizes
-  std::vector<std::uint16_t> classes_;  ///< by slot
-  std::vector<std::uint64_t> sorted_;   ///< (scaled size, slot), in the order of dealing
+  std::vector<std::uint16_t> classes_;  ///< the class of each slot's sample
+  std::vector<std::uint64_t> sorted_;   ///< (scaled size, slot), in the order in which samples are
+                                        ///< assigned
   std::vector<Rank> waiting_;           ///< ranks that need more samples, in the order of waves
-  std::vector<std::uint32_t> dealt_;    ///< the rank of each of sorted_, and one spare place
+  std::vector<std::uint32_t> dealt_;    ///< the rank of each element of sorted_, and one spare
+                                        ///< element
   std::array<std::uint32_t, kNumClasses> counts_{};
 };
 

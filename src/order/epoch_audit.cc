@@ -18,7 +18,7 @@ using detail::mix64_b;
 using detail::uint128;
 
 constexpr std::uint64_t kLow32 = 0xffffffffU;
-/// Maximum number of samples that an error text names.
+/// Largest number of samples that an error text names.
 constexpr std::size_t kMaxNamed = 10;
 
 uint128 join(Hash128 h) noexcept { return (static_cast<uint128>(h.high) << 64) | h.low; }
@@ -36,7 +36,7 @@ inline uint128 hash_of(std::uint64_t sample, const Hash128& key) noexcept {
 
 std::string number(std::uint64_t n) { return std::to_string(n); }
 
-/// "17, 20 (3 times), 31 and 12 more".
+/// Returns e.g. "17, 20 (3 times), 31 and 12 more".
 std::string listed(const std::vector<EpochAudit::Verdict::Count>& counts) {
   std::string text;
   const std::size_t named = std::min(counts.size(), kMaxNamed);
@@ -114,7 +114,8 @@ EpochAudit::Sum EpochAudit::Sum::from_words(std::span<const std::int64_t, kNumWo
   const auto join_limbs = [&words](std::size_t first, std::size_t num_limbs) {
     uint128 value = 0;
     for (std::size_t i = 0; i < num_limbs; ++i) {
-      value += static_cast<uint128>(words[first + i]) << (32 * i);  // drops carries past 2^128
+      // Carries beyond 2^128 are dropped.
+      value += static_cast<uint128>(words[first + i]) << (32 * i);
     }
     return value;
   };
@@ -168,7 +169,7 @@ std::uint64_t EpochAudit::Expectation::times(std::uint64_t sample) const {
   return at == exceptions_.end() || at->sample != sample ? base_times_ : at->times;
 }
 
-/// The distinct samples, ascending, with the number of times each is listed.
+/// Returns the distinct samples, ascending, with the number of times that each is listed.
 std::vector<EpochAudit::Expectation::Exception> EpochAudit::Expectation::counted(
     std::span<const std::uint64_t> samples) const {
   std::vector<std::uint64_t> sorted(samples.begin(), samples.end());
@@ -184,7 +185,7 @@ std::vector<EpochAudit::Expectation::Exception> EpochAudit::Expectation::counted
   return counts;
 }
 
-/// Replaces the entries of the samples in `changed`, which is ascending.
+/// Replaces or adds the entries of the samples in `changed`. REQUIRES: `changed` is ascending.
 void EpochAudit::Expectation::merge(std::vector<Exception> changed) {
   std::vector<Exception> merged;
   merged.reserve(exceptions_.size() + changed.size());
@@ -314,8 +315,9 @@ void EpochAudit::reset() noexcept {
 
 namespace {
 
-/// Finds the single sample that is missing, came once too often, or replaced another one, if that
-/// alone explains the difference of the sums.
+/// Tests whether a single error explains the difference of the sums: one sample is missing, one
+/// sample was delivered once too often, or one sample was delivered instead of another. If so,
+/// stores it in `verdict`.
 void explain_by_one(const EpochAudit::Expectation& expectation, const EpochAudit::Sum& sum,
                     const Hash128& key, EpochAudit::Verdict& verdict) {
   const uint128 hashes = join(expectation.sum().hashes) - join(sum.hashes);
@@ -331,7 +333,7 @@ void explain_by_one(const EpochAudit::Expectation& expectation, const EpochAudit
     if (extra >= n || hash_of(sample, key) != uint128{0} - hashes) return;
     verdict.repeated = {{sample, 1}};
   } else if (verdict.expected == verdict.delivered) {
-    // missing - repeated = numbers, both below n.
+    // missing - repeated = numbers. Both samples are below n.
     const auto shift = static_cast<std::uint64_t>(numbers);
     for (std::uint64_t repeated = 0; repeated < n; ++repeated) {
       const std::uint64_t missing = repeated + shift;
@@ -354,7 +356,8 @@ EpochAudit::Verdict EpochAudit::verdict(const EpochAudit::Expectation& expectati
   verdict.claim = expectation.claim();
   verdict.num_repeated_on_purpose = expectation.num_repeated();
   verdict.num_left_out_on_purpose = expectation.num_left_out();
-  // An epoch without samples is not proven: a condition that no sample fulfils would look proven.
+  // An epoch without samples is not proven. Otherwise an epoch over a view whose condition no
+  // sample satisfies would look proven.
   const bool is_as_expected = sum_ == expectation.sum();
   verdict.proven = is_as_expected && expectation.num_samples() > 0;
   if (is_as_expected) {

@@ -19,9 +19,9 @@ namespace {
 using detail::ceil_div;
 using detail::divide;
 
-// How positions become samples (docs/formats/order.md, A pass). An example with 23 samples,
-// chunk_size 5 and window 2: chunk 4 is short, it has 3 samples, so missing_ is 2. The chunks are
-// permuted to 3 1 4 2 0, so short_place_ is 2.
+// How positions are mapped to samples (docs/formats/order.md, A pass). An example with 23 samples,
+// chunk_size 5 and window 2: chunk 4 is short, because it has only 3 samples, so missing_ is 2. The
+// chunks are permuted to 3 1 4 2 0, so short_place_ is 2.
 //
 //   place         0         1         2       3         4
 //   chunk         3         1         4       2         0          chunks_(place)
@@ -31,23 +31,23 @@ using detail::divide;
 //   padded        0         5         10      15        20         place * chunk_size_
 //
 // A position p of group g (group_at()) maps to the layout position b + Q(p - b). Here b is the
-// group's first position, and Q permutes its samples (permutation_of()). lay_out() then finds the
-// place, the chunk and the sample. No other group is needed for this.
+// group's first position, and Q permutes its samples (permutation_of()). lay_out() then computes
+// the place, the chunk and the sample. This needs no other group.
 //
-// The short end. Only chunk m - 1 may be short, and it may be at any place. In the layout, all
+// The short chunk: only chunk m - 1 may be short, and it may be at any place. In the layout, all
 // later places begin missing_ earlier than if all chunks were full. Therefore
 //
 //   - groups after the short one begin missing_ earlier (chunked_group(), group_at()), and
-//   - in its own group, layout positions from short_end_ (13 above) on are first moved up by
-//     missing_ ("padded"); division by chunk_size_ then gives place and offset.
+//   - in the group of the short chunk, missing_ is first added to layout positions from short_end_
+//     (13 above) on ("padded"). Division by chunk_size_ then gives place and offset.
 //
 // If chunk_size_ divides n, missing_ is 0, and all of this has no effect. The last group has the
-// remaining places, here one. With window_ 1 a group is a chunk, and no position is moved.
+// remaining places, here one. With window_ 1 a group is one chunk, so no position is changed.
 //
-// In a sharded order chunks differ in length: a table of the places' beginnings (ShardTable) and a
-// binary search replace the division.
+// In a sharded order, chunks have different lengths. Instead of the division, a binary search in a
+// table of the places' beginnings (ShardTable) finds the place.
 
-/// Number of positions computed at a time, on the stack.
+/// Number of positions that are computed at a time, in a buffer on the stack.
 constexpr std::size_t kMapBlock = 512;
 
 void check_size(std::uint64_t n) {
@@ -58,7 +58,8 @@ void check_size(std::uint64_t n) {
 
 }  // namespace
 
-/// The layout of permuted shards: begin[i] is the beginning of place i, shard[i] the shard in it.
+/// The layout of permuted shards: begin[i] is the beginning of place i, and shard[i] the shard at
+/// place i.
 struct EpochOrder::ShardTable {
   ShardOffsets offsets;
   std::vector<std::uint64_t> begin;
@@ -101,9 +102,9 @@ EpochOrder EpochOrder::chunked(std::uint64_t n, std::uint64_t chunk_size, const 
   EpochOrder order(Kind::kChunked, n, num_chunks, shuffle, chunk_size);
   order.chunk_reciprocal_ = detail::reciprocal_of(chunk_size);
   order.group_size_ = order.window_ * chunk_size;
-  // With r = ceil(2^64 / chunk_size) = (2^64 + e) / chunk_size, 0 <= e < chunk_size, the product
-  // x * r / 2^64 exceeds x / chunk_size by (x * e / 2^64) / chunk_size. While x * e < 2^64, that
-  // changes no floor. (For chunk_size 1, r does not fit 64 bits.)
+  // With r = ceil(2^64 / chunk_size) = (2^64 + e) / chunk_size, 0 <= e < chunk_size, the product x
+  // * r / 2^64 exceeds x / chunk_size by (x * e / 2^64) / chunk_size. If x * e < 2^64, the floors
+  // are equal. (For chunk_size 1, r does not fit in 64 bits.)
   if (chunk_size > 1 && order.group_size_ <= ~std::uint64_t{0} / chunk_size) {
     order.exact_reciprocal_ = order.chunk_reciprocal_ + 1;
   }
@@ -230,7 +231,8 @@ void EpochOrder::map(std::span<std::uint64_t> positions) const {
     const Permutation permutation = permutation_of(group);
     bool more = true;
     while (more) {
-      // A block of neighbours in this group, as offsets from its beginning.
+      // Collects a block of consecutive positions that are in this group, as offsets from the
+      // group's beginning.
       const std::size_t begin = i;
       const std::size_t limit = std::min(positions.size(), begin + kMapBlock);
       for (; i < limit; ++i) {
@@ -246,7 +248,7 @@ void EpochOrder::map(std::span<std::uint64_t> positions) const {
   }
 }
 
-/// Turns offsets in a group's layout into sample numbers.
+/// Replaces offsets in a group's layout by sample numbers.
 void EpochOrder::lay_out(const Group& group, std::span<std::uint64_t> layout_positions) const {
   if (kind_ == Kind::kChunked) {
     lay_out_chunked(group, layout_positions);
@@ -268,18 +270,20 @@ void EpochOrder::lay_out_chunked(const Group& group,
     for (std::uint64_t& value : layout_positions) value += first_sample;
     return;
   }
-  // Relative to the group: after the end of the short chunk, all positions are `missing_` earlier.
+  // The end of the short chunk, relative to the group. After it, all positions are `missing_`
+  // earlier.
   const std::uint64_t short_end =
       short_end_ >= group.begin ? short_end_ - group.begin : std::uint64_t{0};
   const bool has_short = short_place_ >= first_place && short_place_ - first_place < window_;
   const std::uint64_t limit = has_short ? short_end : ~std::uint64_t{0};
   std::array<std::uint64_t, kMapBlock> chunk;
   const std::size_t count = layout_positions.size();
-  if (window_ <= count) {  // all chunks of the group at once, in a table
+  if (window_ <= count) {  // compute all chunks of the group once, into a table
     const std::uint64_t num_places = std::min(window_, chunks_.size() - first_place);
     for (std::uint64_t i = 0; i < num_places; ++i) chunk[i] = first_place + i;
     chunks_.apply({chunk.data(), num_places});
-    // The distance by which each chunk moves, mod 2^64.
+    // Replaces each chunk by the difference between its sample numbers and its layout positions,
+    // mod 2^64.
     for (std::uint64_t i = 0; i < num_places; ++i) chunk[i] = (chunk[i] - i) * chunk_size_;
     if (exact_reciprocal_ != 0) {
       for (std::uint64_t& value : layout_positions) {

@@ -11,8 +11,8 @@
 #include "base/fields.h"
 #include "shardwise/order/order.h"
 
-// The options of an order. A token stores these fields, in this sequence: a new field needs a new
-// version of the token.
+// The options of an order. A token stores these fields in this sequence, so a new field requires a
+// new version of the token.
 
 namespace shardwise {
 
@@ -128,12 +128,12 @@ struct KindOption {
   std::string_view name;
   std::string_view option;  ///< on the command line
   std::vector<std::string_view> kinds;
-  std::string words;  ///< for all these kinds, with their defaults
+  std::string words;  ///< the description for all these kinds, with their defaults
 };
 /// Lists each option once, in the sequence of the kinds.
 SHARDWISE_EXPORT std::vector<KindOption> kind_options();
 
-/// The value, as comparisons and help show it.
+/// Returns the value in the form that comparisons and help texts use.
 inline std::string shown(std::uint64_t value) { return std::to_string(value); }
 inline std::string shown(bool value) { return value ? "true" : "false"; }
 template <Choice Enum>

@@ -6,9 +6,9 @@
 
 namespace shardwise::detail {
 
-/// The slots of one epoch without the skipped ones: kept slots are renumbered without gaps.
+/// The slots of one epoch without the skipped slots. The kept slots have numbers without gaps.
 /// Threads: immutable; safe from any thread.
-/// Cost: look-ups take O(log gaps); none without gaps.
+/// Cost: O(log gaps) per call.
 class KeptSlots {
  public:
   struct Range {
@@ -18,8 +18,8 @@ class KeptSlots {
   struct Gap {
     std::uint64_t begin;
     std::uint64_t end;
-    std::uint64_t skipped;  ///< slots skipped up to the end of this gap
-    /// The first kept slot after it.
+    std::uint64_t skipped;  ///< number of slots skipped up to the end of this gap
+    /// The number of the first kept slot after the gap.
     std::uint64_t kept_begin() const noexcept { return end - skipped; }
   };
 
@@ -31,11 +31,13 @@ class KeptSlots {
   std::uint64_t num_slots() const noexcept { return num_slots_; }
   std::uint64_t num_skipped() const noexcept { return gaps_.empty() ? 0 : gaps_.back().skipped; }
 
-  /// The slot of kept slot `kept`; slots beyond the last follow without gaps.
+  /// Returns the slot of kept slot `kept`. Beyond the last kept slot, the numbering continues
+  /// without gaps.
   std::uint64_t slot(std::uint64_t kept) const noexcept;
-  /// The number of consecutive slots from kept slot `kept` on.
+  /// Returns the number of kept slots, from `kept` on, whose slots are consecutive.
   std::uint64_t run_length(std::uint64_t kept) const noexcept;
-  /// The number of kept slots before `slot`; for a kept slot this is its kept number.
+  /// Returns the number of kept slots before `slot`. If `slot` is kept, this is its number among
+  /// the kept slots.
   std::uint64_t kept_before(std::uint64_t slot) const noexcept;
   bool is_kept(std::uint64_t slot) const noexcept;
   /// Ascending, and not adjacent.

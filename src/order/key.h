@@ -7,17 +7,19 @@
 
 namespace shardwise::detail {
 
-/// The purpose of a key. Two purposes never share a key, so draws for one are independent of the
-/// other. The numbers never change. docs/formats/order.md (Keys) lists them, and the values that
-/// replace seed, epoch and index for some purposes.
+/// The purpose of a key. Different purposes have different keys, so their random draws are
+/// independent. The numbers of the purposes never change. docs/formats/order.md (Keys) lists the
+/// purposes, and the values that replace seed, epoch and index for some of them.
 enum class KeyPurpose : std::uint64_t {
   kChunks = 1,          ///< the order of the chunks (or shards) of an epoch
   kSamples = 2,         ///< the order of the samples in one group of chunks; index: the group
   kResampled = 3,       ///< draws of samples with replacement
   kResampledShard = 4,  ///< draws of shards with replacement
-  kResampledPass = 5,   ///< the order in which a drawn shard is read; index: earlier passes
-  kMixtureBlock = 6,    ///< the order of draws within a block; index: 0 the table, 1 the blocks
-  kMixturePhase = 7,    ///< the beginning of each branch of a mixture; epoch: the node
+  kResampledPass = 5,   ///< the order in which a drawn shard is read; index: number of earlier
+                        ///< passes over it
+  kMixtureBlock = 6,    ///< the order of draws within a block; index: 0 for the table, 1 for the
+                        ///< blocks
+  kMixturePhase = 7,    ///< the phase of each node of a mixture's tree; epoch: the node
   kMixtureDataset = 8,  ///< the seed of one data set of a mixture; index: the data set
   kAudit = 9,           ///< the hash of sample numbers in an epoch's proof
   kPhase = 10,          ///< the borders of chunks in an epoch
@@ -27,8 +29,9 @@ enum class KeyPurpose : std::uint64_t {
   kWindow = 14,         ///< the order of the batches by length of one window; index: the window
 };
 
-/// The only function that makes keys: a hash of the four numbers, see docs/formats/order.md. Seed
-/// and epoch are not added, so (seed 0, epoch 1) and (seed 1, epoch 0) give unrelated keys.
+/// Returns a hash of the four numbers, see docs/formats/order.md. All keys are made by this
+/// function. Seed and epoch are hashed separately instead of added, so (seed 0, epoch 1) and (seed
+/// 1, epoch 0) give unrelated keys.
 SHARDWISE_EXPORT Hash128 derive_key(std::uint64_t seed, std::uint64_t epoch, KeyPurpose purpose,
                                     std::uint64_t index = 0) noexcept;
 

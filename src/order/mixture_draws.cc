@@ -34,7 +34,7 @@ MixtureDraws::MixtureDraws(std::span<const double> weights, std::uint64_t seed) 
 
   const std::size_t leaves = std::bit_ceil(shares_.size());
   depth_ = static_cast<unsigned>(std::bit_width(leaves) - 1);
-  std::vector<std::uint64_t> sums(2 * leaves);  // of the shares below each node
+  std::vector<std::uint64_t> sums(2 * leaves);  // for each node, the sum of the shares below it
   std::copy(shares_.begin(), shares_.end(), sums.begin() + static_cast<std::ptrdiff_t>(leaves));
   nodes_.resize(leaves);
   for (std::size_t i = leaves - 1; i > 0; --i) {
@@ -81,8 +81,8 @@ inline std::uint64_t MixtureDraws::offset_of(std::uint64_t key,
   return x;
 }
 
-/// Follows an entry of a block's list from the root to its leaf. A node makes the draws [begin,
-/// end) in the block; those for its left side come first.
+/// Follows an entry of a block from the root of the tree to its leaf. A node has the draws [begin,
+/// end) in the block, first those of its left side.
 inline MixtureDraw MixtureDraws::descend(std::uint64_t block, std::uint64_t entry) const noexcept {
   std::uint64_t begin = block * kBlock;
   std::uint64_t end = begin + kBlock;
@@ -91,7 +91,7 @@ inline MixtureDraw MixtureDraws::descend(std::uint64_t block, std::uint64_t entr
     const std::uint64_t left_begin = nodes_[i].left(begin);
     const std::uint64_t left_end = nodes_[i].left(end);
     const std::uint64_t count = left_end - left_begin;
-    // Without a branch, which would be unpredictable.
+    // There is no branch, because the CPU could not predict it.
     const std::uint64_t right = entry >= count ? 1 : 0;
     const std::uint64_t mask = 0 - right;
     entry -= count & mask;
@@ -156,13 +156,13 @@ std::optional<std::uint64_t> MixtureDraws::block_of(std::size_t dataset,
                                                     std::uint64_t draw) const noexcept {
   SHARDWISE_ASSERT_HOT(dataset < num_datasets());
   if (shares_[dataset] == 0) return std::nullopt;
-  // Without the permutation in blocks, the tree would decide slot by slot. Draw i of the left side
-  // of a node would be its draw x with left(x) = i, left(x + 1) = i + 1. From that
+  // If draws were not permuted in blocks, draw i of the left side of a node would be the node's
+  // draw x with left(x) = i and left(x + 1) = i + 1. Hence
   //
   //     left:   x = floor(((i + 1) * 2^64 - f - 1) / r)
   //     right:  x = floor((i * 2^64 + f) / (2^64 - r)), likewise from x - left(x)
   //
-  // Applied from the leaf up to the root, this gives a slot of the right block.
+  // Applied from the leaf up to the root, this gives a slot in the same block as the searched slot.
   constexpr uint128 kOne = static_cast<uint128>(1) << 64;
   std::uint64_t x = draw;
   for (std::uint64_t i = nodes_.size() + dataset; i > 1; i /= 2) {

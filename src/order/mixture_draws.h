@@ -9,7 +9,7 @@
 
 namespace shardwise::detail {
 
-/// Draw number `draw` from data set `dataset`.
+/// Identifies draw number `draw` from data set `dataset`.
 struct MixtureDraw {
   std::uint64_t dataset = 0;
   std::uint64_t draw = 0;
@@ -17,19 +17,20 @@ struct MixtureDraw {
   friend bool operator==(const MixtureDraw&, const MixtureDraw&) = default;
 };
 
-/// Maps each slot of a mixture by weight to a data set and a draw from it. A mixture is a sequence
-/// of slots, 0 up to 2^62. Draws from each data set are numbered from 0, and each is in exactly one
-/// slot. The order of the data set decides which sample a draw is.
+/// Maps each slot of a mixture by weight to a data set and a draw from that data set. A mixture is
+/// a sequence of slots, 0 up to 2^62. The draws from each data set are numbered from 0, and each
+/// draw is in exactly one slot. The order of the data set determines the sample of each draw.
 ///
-/// A function of (weights, seed, slot). At every multiple of 256 slots (a block) the counts are
-/// exact, and the draws before it are, for each data set, all draws below a number. Within a block,
-/// the draws of one data set come in permuted order, and its count so far is that of a random order
-/// of the block's 256 draws.
+/// The map is a function of (weights, seed, slot). At every multiple of 256 slots (a block), the
+/// number of draws from each data set is as exact as possible. The slots before that multiple
+/// contain, for each data set, all draws below this number. Within a block, all 256 draws are in
+/// random order.
 ///
-/// Why a tree: with floors of running sums alone, a data set's count could fall as well as rise,
-/// since both ends of its part move. In the tree both sides of each node only grow. Why fractions
-/// of 2^64: one multiplication per node, no division. Why not Permutation for each block: a rank of
-/// many needs a few entries of every block, and one table stays in the cache.
+/// Why a tree: if counts were floors of running sums, the count of a data set could fall, because
+/// both ends of its part move. In the tree, the counts of both sides of each node only grow. Why
+/// fractions of 2^64: they need one multiplication per node, and no division. Why not a Permutation
+/// for each block: if there are many ranks, a rank needs only a few entries of every block. The
+/// table of entries is small enough for the CPU's cache.
 ///
 /// Threads: immutable; safe from any thread.
 /// Memory: 600 bytes, 16 per leaf, 8 per data set.
@@ -42,8 +43,8 @@ class MixtureDraws {
   static constexpr std::size_t kMaxDatasets = std::size_t{1} << 20;
 
   /// Cost: O(data sets).
-  /// Errors: InvalidArgument for a weight that is negative or not finite, naming the data set; for
-  /// weights that are all 0; for more than kMaxDatasets.
+  /// Errors: InvalidArgument for a weight that is negative or not finite, naming the data set; if
+  /// all weights are 0; for more than kMaxDatasets weights.
   MixtureDraws(std::span<const double> weights, std::uint64_t seed);
 
   std::size_t num_datasets() const noexcept { return shares_.size(); }
@@ -61,34 +62,36 @@ class MixtureDraws {
 
   /// The number of draws from `dataset` in all slots before `slot`.
   /// REQUIRES: dataset < num_datasets(), slot <= kMaxSlots.
-  /// Cost: O(log data sets) if `slot` is a multiple of kBlock; elsewhere plus up to kBlock steps.
+  /// Cost: O(log data sets), and up to kBlock steps more if `slot` is not a multiple of kBlock.
   std::uint64_t draws_before(std::size_t dataset, std::uint64_t slot) const noexcept;
 
-  /// The slot of draw `draw` from `dataset`; nullopt if the mixture ends before it, or the data set
-  /// has weight 0.
+  /// Returns the slot of draw `draw` from `dataset`, or nullopt if the mixture ends before that
+  /// draw, or the data set has weight 0.
   /// REQUIRES: dataset < num_datasets(). Cost: O(log data sets).
   std::optional<std::uint64_t> slot_of(std::size_t dataset, std::uint64_t draw) const noexcept;
 
   /// The block of the slot that slot_of() returns.
   std::optional<std::uint64_t> block_of(std::size_t dataset, std::uint64_t draw) const noexcept;
 
-  /// The smallest range of whole blocks that holds draws [first, last) of `dataset`, as a half-open
-  /// range of slots. It ends with the mixture; {kMaxSlots, kMaxSlots} means: beyond the mixture.
+  /// Returns the smallest range of whole blocks that contains draws [first, last) of `dataset`, as
+  /// a half-open range of slots. The range ends at the end of the mixture. {kMaxSlots, kMaxSlots}
+  /// means that the mixture does not contain these draws.
   /// REQUIRES: first < last, dataset < num_datasets().
   std::pair<std::uint64_t, std::uint64_t> slots_of_draws(std::size_t dataset, std::uint64_t first,
                                                          std::uint64_t last) const noexcept;
 
  private:
   struct Node {
-    std::uint64_t ratio = 0;  ///< r
-    std::uint64_t phase = 0;  ///< f
+    std::uint64_t ratio = 0;  ///< r in docs/formats/order.md: the left side's share, as a fraction
+                              ///< of 2^64
+    std::uint64_t phase = 0;  ///< f in docs/formats/order.md
     std::uint64_t left(std::uint64_t x) const noexcept;
   };
   /// The draws of one leaf in one block.
   struct Part {
-    std::uint64_t begin;  ///< draws before the block
-    std::uint64_t end;    ///< draws before the next block
-    std::uint64_t entry;  ///< the first entry of its part of the list
+    std::uint64_t begin;  ///< number of draws before the block
+    std::uint64_t end;    ///< number of draws before the next block
+    std::uint64_t entry;  ///< the first of the leaf's entries in a block
   };
 
   std::uint64_t block_key(std::uint64_t block) const noexcept;

@@ -16,7 +16,7 @@ namespace shardwise::detail {
 
 namespace {
 
-/// Number of slots located at a time.
+/// Number of slots that are located at a time.
 constexpr std::size_t kSlots = 512;
 
 std::string dataset_text(std::size_t i) { return "data set " + std::to_string(i); }
@@ -27,7 +27,7 @@ std::vector<double> weights_of(const Mixture& mixture) {
   return weights;
 }
 
-/// The shards of samples [begin, end), counted from `begin`.
+/// Returns the shards of samples [begin, end), with `begin` as sample 0.
 ShardOffsets part_starts(const ShardOffsets& all, std::uint64_t begin, std::uint64_t end,
                          std::size_t dataset) {
   const auto first = std::lower_bound(all->begin(), all->end(), begin);
@@ -79,7 +79,8 @@ MixtureSlots::MixtureSlots(const SampleSet& samples, const Mixture& mixture, con
   }
   if (!layouts.empty()) layout_ = layout_hash(layouts);
   passes_.resize(parts_.size());
-  for (std::size_t i = 0; i < parts_.size(); ++i) pass(i, 0);  // throws for an invalid option
+  // pass() throws for an invalid option.
+  for (std::size_t i = 0; i < parts_.size(); ++i) pass(i, 0);
   set_epoch(0);
 }
 
@@ -115,11 +116,12 @@ const EpochOrder& MixtureSlots::pass(std::size_t dataset, std::uint64_t number) 
   return kept->order;
 }
 
-/// Replaces draws from `dataset` by sample numbers of the mixture.
+/// Replaces draws from `dataset` by the sample numbers in the mixture.
 void MixtureSlots::draw_from(std::size_t dataset, std::span<std::uint64_t> draws) const {
   const std::uint64_t n = parts_[dataset].num_samples;
   while (!draws.empty()) {
-    // All draws that are in one epoch of the data set: nearly always all of the span.
+    // Handles all draws at the front that are in one epoch of the data set: nearly always the whole
+    // span.
     const std::uint64_t number = draws.front() / n;
     const std::uint64_t begin = number * n;
     std::size_t count = 0;
@@ -141,7 +143,7 @@ void MixtureSlots::fill(std::uint64_t first, std::uint64_t stride,
   while (!out.empty()) {
     const std::size_t count = std::min(kSlots, out.size());
     draws_->locate(slot, stride, {dataset.data(), count}, {draw.data(), count});
-    // The draws of each data set are close together in its order, so they are made together.
+    // Groups the draws by data set, because draws of one data set are close together in its order.
     std::iota(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count), std::uint16_t{0});
     std::stable_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(count),
                      [&](std::uint16_t x, std::uint16_t y) { return dataset[x] < dataset[y]; });
@@ -165,7 +167,8 @@ std::vector<std::uint64_t> MixtureSlots::slots_of(std::uint64_t sample) const {
   const std::uint64_t n = parts_[dataset].num_samples;
   const std::uint64_t begin = first_slot();
   const std::uint64_t end = begin + epoch_size_;
-  // The draws of the blocks that the epoch touches; draws at its ends may be outside of it.
+  // The draws in all blocks that the epoch touches. Draws in the first and the last block may be
+  // outside of the epoch.
   constexpr std::uint64_t kBlock = MixtureDraws::kBlock;
   const std::uint64_t low = draws_->draws_before(dataset, begin / kBlock * kBlock);
   const std::uint64_t high = draws_->draws_before(dataset, (end + kBlock - 1) / kBlock * kBlock);

@@ -16,9 +16,10 @@
 namespace shardwise::detail {
 
 /// Several data sets mixed by weight, each in exact epochs. Over all ranks and epochs, the draws
-/// from data set d are its epoch 0, then its epoch 1, and so on. MixtureDraws maps each slot to a
-/// data set and a draw; the order of that data set maps the draw to a sample. Within a block of 256
-/// slots draws come in permuted order. Sample numbers are those of the concatenated data sets.
+/// from data set d are the samples of its epoch 0, then of its epoch 1, and so on. MixtureDraws
+/// maps each slot to a data set and a draw. The order of that data set maps the draw to a sample.
+/// Within a block of 256 slots, draws are permuted. Sample numbers are those of the concatenated
+/// data sets.
 /// Memory: 6 KB, and two orders of each data set.
 /// Source: docs/formats/order.md (Mixtures, version 2).
 class MixtureSlots final : public SlotOrder {
@@ -35,7 +36,8 @@ class MixtureSlots final : public SlotOrder {
   bool is_exact() const override { return false; }
   std::string_view claim() const override { return "drawn from the mixture, as ordered"; }
 
-  /// The hash of the shard lengths that an order uses, for a spec; 0 means: no order uses any.
+  /// The hash of the shard lengths that the data sets' orders use, for OrderSpec::layout. 0 means
+  /// that no order uses shard lengths.
   std::uint64_t layout() const { return layout_; }
   std::size_t num_datasets() const noexcept { return parts_.size(); }
   /// The number of the first sample of a data set. REQUIRES: dataset <= num_datasets().
@@ -44,11 +46,11 @@ class MixtureSlots final : public SlotOrder {
     return first_[dataset];
   }
   std::size_t dataset_of(std::uint64_t sample) const;
-  /// The first slot of the epoch, counted over all epochs.
+  /// The first slot of the current epoch, counted over all epochs.
   std::uint64_t first_slot() const noexcept { return epoch_ * epoch_size_; }
   const MixtureDraws& draws() const noexcept { return *draws_; }
-  /// The order of data set `dataset` in its epoch `number`. Lifetime: until two other epochs of it
-  /// were requested.
+  /// Returns the order of data set `dataset` in its epoch `number`. Lifetime: until two other
+  /// epochs of this data set were requested.
   const EpochOrder& pass(std::size_t dataset, std::uint64_t number) const;
 
  private:
@@ -71,7 +73,7 @@ class MixtureSlots final : public SlotOrder {
   std::uint64_t epoch_size_;
   std::uint64_t layout_ = 0;
   std::uint64_t epoch_ = 0;
-  /// The two passes used last of each data set, by their numbers mod 2.
+  /// For each data set, the two passes that were used last, indexed by their numbers mod 2.
   mutable std::vector<std::array<std::optional<Pass>, 2>> passes_;
 };
 

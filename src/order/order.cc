@@ -41,7 +41,7 @@ Order::Tail parse_tail(std::string_view name) {
 
 namespace {
 
-/// "64": the default of a number; empty for other types.
+/// Returns the default of a field that is a number, e.g. "64", and an empty text for other types.
 template <class Owner, class Value>
 std::string default_number(const detail::Field<Owner, Value>& field) {
   if constexpr (std::is_same_v<Value, std::uint64_t>) return detail::shown(Owner{}.*field.member);

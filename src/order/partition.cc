@@ -16,13 +16,15 @@ namespace {
 
 constexpr Spelling kStreams = spelling_of<Order>("streams");
 
-/// "1, 2, 4, 8, 16, 24": the numbers of streams near `streams` that `world_size` ranks can share.
+/// Returns e.g. "1, 2, 4, 8, 16, 24": the numbers of streams near `streams` that are valid for
+/// `world_size` ranks.
 std::string valid_streams(std::uint64_t world_size, std::uint64_t streams) {
   std::string list;
   const auto add = [&list](std::uint64_t value) {
     list += (list.empty() ? "" : ", ") + std::to_string(value);
   };
-  // Divisors up to the square root and their partners, then the multiples on both sides.
+  // Lists the divisors up to the square root and their cofactors, then the multiples below and
+  // above `streams`.
   std::string large;
   for (std::uint64_t d = 1; d * d <= world_size; ++d) {
     if (world_size % d != 0) continue;
@@ -39,8 +41,9 @@ std::string valid_streams(std::uint64_t world_size, std::uint64_t streams) {
   return list;
 }
 
-/// "8 or 16": the world sizes nearest below and above `world_size` that can share `streams`
-/// streams. Searches 100,000 ranks far; beyond that it names a multiple of streams, or one rank.
+/// Returns e.g. "8 or 16": the nearest world sizes below and above `world_size` that are valid for
+/// `streams` streams. It searches up to 100,000 ranks away. If it finds none, it names a multiple
+/// of `streams`, or one rank.
 std::string valid_world_sizes(std::uint64_t world_size, std::uint64_t streams) {
   constexpr std::uint64_t kFar = 100'000;
   const auto valid = [streams](std::uint64_t w) { return streams % w == 0 || w % streams == 0; };

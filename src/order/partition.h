@@ -8,14 +8,15 @@
 
 namespace shardwise::detail {
 
-/// Maps the n positions of an epoch to n global slots: `streams` contiguous runs of positions take
-/// turns, see docs/formats/order.md (Slots).
+/// Maps the n positions of an epoch to n global slots. The positions are divided into `streams`
+/// contiguous runs, and the slots take positions from the runs in turn; see docs/formats/order.md
+/// (Slots).
 /// Threads: immutable; safe from any thread.
 ///
-/// Rank r of W takes the slots j with j mod W == r (see Partition). The first t slots are therefore
-/// the same set for any W, and a run may continue at any slot with another number of ranks.
-/// `streams` decides only which shards are read at the same time. With 1 stream the ranks walk
-/// through the same chunks together. With one stream per node each node has its own chunks, if
+/// Rank r of W delivers the slots j with j mod W == r (see Partition). The first t slots are
+/// therefore the same set for any W, so a run may continue at any slot with another number of
+/// ranks. `streams` determines which shards are read at the same time. With 1 stream, all ranks
+/// read the same chunks together. With one stream per node, each node reads its own chunks, if
 /// consecutive ranks are on different nodes.
 class Streams {
  public:
@@ -35,12 +36,13 @@ class Streams {
 
  private:
   std::uint64_t streams_;
-  std::uint64_t run_length_;   ///< of the shorter runs
-  std::uint64_t longer_runs_;  ///< number of first runs, which are one longer
+  std::uint64_t run_length_;   ///< length of the shorter runs
+  std::uint64_t longer_runs_;  ///< number of runs at the beginning that are longer by one
 };
 
-/// The global slots of an epoch that one rank delivers: those with slot mod world_size == rank.
-/// Exact: rank sizes differ by at most one, and size() is the exact number of deliveries.
+/// The global slots of an epoch that one rank delivers: all slots with slot mod world_size == rank.
+/// The numbers of slots of two ranks differ by at most one, and size() is the exact number of
+/// deliveries.
 /// Threads: immutable; safe from any thread.
 /// Errors of the constructor: InvalidArgument, listing the valid values, if world_size is 0 or
 /// above 2^31, rank is not below world_size, or neither of streams and world_size divides the
@@ -54,10 +56,10 @@ class Partition {
   std::uint64_t rank() const noexcept { return rank_; }
   Order::Tail tail() const noexcept { return tail_; }
 
-  /// Slots that exist, before the tail policy.
+  /// Number of slots before the tail policy is applied.
   std::uint64_t num_slots() const noexcept { return num_slots_; }
-  /// Slots that all ranks deliver together: num_slots rounded by the tail policy. Slots from
-  /// num_slots on are pads; Walk::slot() says what they repeat.
+  /// Number of slots that all ranks deliver together: num_slots rounded by the tail policy. Slots
+  /// from num_slots on are padding; Walk::slot() states which slots they repeat.
   std::uint64_t delivered_slots() const noexcept { return delivered_slots_; }
 
   /// The number of slots that this rank delivers.
@@ -68,12 +70,13 @@ class Partition {
   /// The number of slots of the rank with the most slots.
   std::uint64_t max_size() const noexcept { return size_of(0); }
 
-  /// The slot of this rank's sample `index`, padded slots included. REQUIRES: index < size().
+  /// Returns the slot of this rank's sample `index`, including padding. REQUIRES: index < size().
   std::uint64_t slot(std::uint64_t index) const noexcept {
     SHARDWISE_ASSERT_HOT(index < size());
     return index * world_size_ + rank_;
   }
-  /// The number of this rank's slots before `slot`: its next index once all these are delivered.
+  /// Returns the number of this rank's slots before `slot`, i.e. the index of its first sample at
+  /// or after `slot`.
   std::uint64_t index_at(std::uint64_t slot) const noexcept { return index_at(slot, rank_); }
 
  private:

@@ -14,7 +14,7 @@ namespace shardwise::detail {
 
 namespace {
 
-/// Number of slots computed at a time, on the stack.
+/// Number of slots that are computed at a time, in a buffer on the stack.
 constexpr std::size_t kRun = 512;
 
 }  // namespace
@@ -53,7 +53,7 @@ void PassSlots::set_epoch(std::uint64_t epoch) {
                               std::to_string(epoch_size_) + " samples an epoch",
                           {}, "all epochs together have at most 2^62 samples");
   }
-  // Making the first pass of the epoch may throw, so it precedes any change.
+  // pass() may throw, so it is called before anything is changed.
   if (n_ > 0) pass(is_exact() ? epoch : epoch * epoch_size_ / n_);
   epoch_ = epoch;
 }
@@ -85,7 +85,8 @@ void PassSlots::fill_pass(const EpochOrder& order, std::uint64_t first, std::uin
     order.fill(streams_.position_of_slot(first), stride / num_streams, out);
     return;
   }
-  // The slots take turns among these streams; within a stream they are neighbours.
+  // Consecutive elements of `out` are in these streams in turn. Within a stream they are
+  // consecutive positions.
   const std::uint64_t shared = num_streams / stride;
   std::array<std::uint64_t, kRun> run;
   for (std::size_t begin = 0; begin < out.size(); begin += kRun) {

@@ -14,9 +14,9 @@
 
 namespace shardwise::detail {
 
-/// Chunked, sharded and sequential orders: exact passes over the data, laid end to end and cut into
-/// epochs. Each pass has a separate EpochOrder. Slot x of epoch e is slot e * epoch_size + x of all
-/// passes; without an epoch_size an epoch is a pass.
+/// Chunked, sharded and sequential orders: exact passes over the data, concatenated and divided
+/// into epochs. Each pass has a separate EpochOrder. Slot x of epoch e is slot e * epoch_size + x
+/// of the concatenated passes. Without an epoch_size, each epoch is one pass.
 class PassSlots final : public SlotOrder {
  public:
   using Kind = std::variant<Chunked, Sharded, Sequential>;
@@ -31,11 +31,11 @@ class PassSlots final : public SlotOrder {
   bool is_exact() const override { return epoch_size_ == n_; }
   std::string_view claim() const override { return "of an exact order, as ordered"; }
 
-  /// The first slot of the epoch, counted over all passes.
+  /// The first slot of the current epoch, counted over all passes.
   std::uint64_t first_slot() const noexcept { return epoch_ * epoch_size_; }
   std::uint64_t pass_size() const noexcept { return n_; }
   const Streams& streams() const noexcept { return streams_; }
-  /// The order of the pass in which the epoch begins.
+  /// The order of the pass in which the current epoch begins.
   const EpochOrder& current_pass() const { return pass(is_exact() ? epoch_ : first_slot() / n_); }
   /// The order of a pass. Lifetime: until a different pass of the same parity is requested.
   const EpochOrder& pass(std::uint64_t number) const;

@@ -12,20 +12,21 @@
 
 namespace shardwise::detail {
 
-// Two algorithms, chosen by the size alone (docs/formats/order.md specifies both):
+// There are two algorithms. The size n alone determines which is used (docs/formats/order.md
+// specifies both):
 //
 //   up to 64    table_: the numbers 0 to n - 1, shuffled by Fisher and Yates; fill_table()
 //   above       a grid of rows * columns >= n cells, in which number i is the cell in row
 //               i / columns and column i % columns; Grid in permutation_grid.h
 //
-// A round adds to the row a function of the column, or to the column a function of the row.
-// Subtraction undoes it, so the rounds permute the grid. The grid has up to rows - 1 cells more
-// than n numbers. A number that reaches a surplus cell takes the rounds again until it is below n.
-// The cells form cycles, and a cycle without its surplus cells is still a cycle. Therefore this
-// permutes the n numbers, and inverse() walks the cycles backwards.
+// A round adds a function of the column to the row, or a function of the row to the column.
+// Subtraction reverses a round, so the rounds permute the cells of the grid. The grid has up to
+// rows - 1 more cells than there are numbers. If a number reaches a surplus cell, the rounds are
+// applied again until it is below n. This permutes the n numbers: the cells form cycles, and a
+// cycle without its surplus cells is still a cycle. inverse() follows the cycles backwards.
 //
-// domain_.rounds == 0 means the table. A smaller grid needs more rounds for the same mixing: 12
-// below 512, else 8.
+// domain_.rounds == 0 selects the table. A small grid needs more rounds to mix equally well: 12
+// rounds if n is below 512, otherwise 8.
 
 namespace {
 

@@ -14,7 +14,8 @@ namespace shardwise::detail {
 
 namespace {
 
-/// Bit i means: value i of a block is not below the size yet, and takes the rounds again.
+/// Bit i is set if value i of a block is not yet below the size, so that the rounds must be applied
+/// again.
 using Unfinished = std::uint64_t;
 
 template <unsigned kRounds>
@@ -24,15 +25,15 @@ void apply_portable(const Grid& grid, std::span<std::uint64_t> values) noexcept 
 
 #if defined(__x86_64__)
 
-/// Applies one round trip at a time to `values`, in blocks that hide the latency of
-/// multiplications. Values that are then not below the size (a few percent in a small grid) wait
-/// until they fill a separate block: one value costs about as much as a small block. Left-over
-/// values wait in the same way. A large block is at most twice a small one.
+/// Applies all rounds to blocks of `values`. Blocks hide the latency of multiplications. Values
+/// that are then not below the size (a few percent in a small grid) are collected until they fill a
+/// block. A single value would cost about as much as a small block. Values at the end that fill no
+/// block are collected in the same way. A large block is at most twice as large as a small block.
 template <unsigned kRounds, typename Path>
 void apply_in_blocks(const Grid& grid, std::span<std::uint64_t> values) noexcept {
   constexpr std::size_t kLarge = Path::kLargeBlock;
   constexpr std::size_t kSmall = Path::kSmallBlock;
-  constexpr std::size_t kFewValues = 3;  // faster one by one
+  constexpr std::size_t kFewValues = 3;  // up to this many values are computed faster one by one
   std::array<std::uint64_t*, kLarge + kSmall> waiting;
   std::size_t num_waiting = 0;
   const auto do_waiting = [&] {
@@ -69,8 +70,8 @@ void apply_in_blocks(const Grid& grid, std::span<std::uint64_t> values) noexcept
   }
 }
 
-/// Half a round on two values: half = (half + f(round_key, other, range)) mod range. Both halves
-/// are below 2^31, so a 64-bit lane whose difference is negative has a high word of all ones.
+/// Computes half = (half + f(round_key, other, range)) mod range for two values. Both halves are
+/// below 2^31, so a 64-bit lane whose difference is negative has a high word of all ones.
 inline __m128i half_round(__m128i half, __m128i other, __m128i round_key, __m128i range) noexcept {
   const __m128i m1 = _mm_set1_epi64x(static_cast<long long>(kGridMultiplier1));
   const __m128i m2 = _mm_set1_epi64x(static_cast<long long>(kGridMultiplier2));
@@ -115,7 +116,8 @@ struct Sse2 {
         r[v] = half_round(r[v], l[v], odd_key, column_range);
       round_key += 2 * grid.k1;
     }
-    // The number of a cell, and the sign of (size - 1 - number); both are below 2^63.
+    // Computes the number of each cell, and the sign of (size - 1 - number). Both terms are below
+    // 2^63.
     const __m128i last = _mm_set1_epi64x(static_cast<long long>(grid.size - 1));
     Unfinished unfinished = 0;
     for (std::size_t v = 0; v < kVectors; ++v) {
@@ -130,8 +132,8 @@ struct Sse2 {
 
 #define SHARDWISE_AVX2 __attribute__((target("avx2")))
 
-/// half_round() on four values. The sum of the halves is below 2^32. Therefore the sum minus
-/// `range` (mod 2^32) exceeds the sum exactly where the difference is negative.
+/// half_round() for four values. The sum of the halves is below 2^32. Therefore the sum minus
+/// `range` (mod 2^32) exceeds the sum if and only if the difference is negative.
 SHARDWISE_AVX2 inline __m256i half_round(__m256i half, __m256i other, __m256i round_key,
                                          __m256i range) noexcept {
   const __m256i m1 = _mm256_set1_epi64x(static_cast<long long>(kGridMultiplier1));
@@ -143,17 +145,18 @@ SHARDWISE_AVX2 inline __m256i half_round(__m256i half, __m256i other, __m256i ro
   return _mm256_min_epu32(sum, _mm256_sub_epi32(sum, range));
 }
 
-/// The cells of four numbers below 2^63, by division in floating point.
+/// Computes the cells of four numbers below 2^63 by division in floating point.
 ///
-/// A quotient is below 2^32, and its estimate is off by less than 2^-18 for any rounding of
-/// operations. Since 2^-10 is added, the floor of the estimate is the quotient or one more. If it
-/// is one more, the remainder is negative, but not below -columns >= -2^31. The code corrects both
-/// exactly.
+/// A quotient is below 2^32, and the error of its estimate is less than 2^-18, for any rounding of
+/// the operations. The code adds 2^-10 to the estimate, so its floor is the quotient or one more.
+/// If it is one more, the remainder is negative, but not below -columns >= -2^31. The code corrects
+/// quotient and remainder exactly.
 SHARDWISE_AVX2 inline void cells(__m256i i, __m256i columns, __m256d inverse, __m256i& l,
                                  __m256i& r) noexcept {
   const __m256d two_52 = _mm256_set1_pd(0x1p52);
   const __m256d two_84 = _mm256_set1_pd(0x1p84);
-  // Numbers below 2^32 in the low bits of a double of fixed exponent: 2^52 + low, 2^84 + high.
+  // Puts each half of a number, which is below 2^32, into the low bits of a double with fixed
+  // exponent: 2^52 + low, 2^84 + high.
   const __m256i low = _mm256_blend_epi32(i, _mm256_castpd_si256(two_52), 0xaa);
   const __m256i high = _mm256_or_si256(_mm256_srli_epi64(i, 32), _mm256_castpd_si256(two_84));
   const __m256d number =
@@ -165,7 +168,7 @@ SHARDWISE_AVX2 inline void cells(__m256i i, __m256i columns, __m256d inverse, __
   const __m256i quotient =
       _mm256_blend_epi32(_mm256_castpd_si256(_mm256_add_pd(estimate, two_52)), zero, 0xaa);
   const __m256i remainder = _mm256_sub_epi64(i, _mm256_mul_epu32(quotient, columns));
-  // A negative remainder has the high word -1 and a low word of at least 2^31.
+  // A negative remainder has the high word -1, and a low word of at least 2^31.
   l = _mm256_add_epi32(quotient, _mm256_srli_epi64(remainder, 32));
   r = _mm256_min_epu32(remainder, _mm256_add_epi32(remainder, columns));
   r = _mm256_blend_epi32(r, zero, 0xaa);
@@ -232,7 +235,7 @@ void apply_rounds(BulkPath path, const Grid& grid, std::span<std::uint64_t> valu
 
 BulkPath find_fastest_bulk_path() noexcept {
 #if defined(__x86_64__)
-  __builtin_cpu_init();  // for callers before main()
+  __builtin_cpu_init();  // needed if called before main()
   return __builtin_cpu_supports("avx2") ? BulkPath::kAvx2 : BulkPath::kSse2;
 #else
   return BulkPath::kPortable;

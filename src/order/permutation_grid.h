@@ -16,8 +16,8 @@ inline constexpr std::uint64_t kGridMultiplier1 = 0x9e3779b1U;
 inline constexpr std::uint64_t kGridMultiplier2 = 0x85ebca77U;
 inline constexpr std::uint64_t kLow32 = 0xffffffffU;
 
-/// The permutation of more than 64 numbers, as specified by docs/formats/order.md: a grid and the
-/// two words of a key, in registers.
+/// The parameters of the permutation of more than 64 numbers, which docs/formats/order.md
+/// specifies: a grid and the two words of a key. They fit in registers.
 ///
 /// rows and columns are at most 2^31, and rows * columns is below size + rows < 2^63.
 struct Grid {
@@ -93,19 +93,19 @@ struct Grid {
   }
 };
 
-/// The ways to evaluate many values at once, slowest first. All give the same images.
+/// The implementations that evaluate many values at once, slowest first. All give the same images.
 enum class BulkPath : std::uint8_t {
-  kPortable,  ///< one after another
+  kPortable,  ///< one value after another
   kSse2,      ///< x86-64
   kAvx2,      ///< x86-64, if the processor supports it
 };
 
 /// True if this build and this processor support `path`.
 bool is_supported(BulkPath path) noexcept;
-/// The fastest supported path. Cost: one load; the path is determined once.
+/// Returns the fastest supported path. Cost: one load, because the path is determined only once.
 BulkPath fastest_bulk_path() noexcept;
 
-/// Replaces each value by its image, in `rounds` (8 or 12) rounds.
+/// Replaces each value by its image after `rounds` (8 or 12) rounds.
 /// REQUIRES: every value < grid.size; is_supported(path).
 void apply_grid(BulkPath path, const Grid& grid, unsigned rounds,
                 std::span<std::uint64_t> values) noexcept;

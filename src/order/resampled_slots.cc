@@ -75,7 +75,7 @@ void ResampledSlots::fill_positions(std::uint64_t first, std::uint64_t stride,
 void ResampledSlots::fill_by_shard(std::uint64_t first, std::uint64_t stride,
                                    std::span<std::uint64_t> out) const {
   while (!out.empty()) {
-    // All slots that one pass reads from one shard.
+    // Handles all slots of one draw of a shard.
     const std::uint64_t number = first / draw_size_;
     const std::uint64_t offset = first % draw_size_;
     const Hash128 draw = derive_key(seed_, epoch_, KeyPurpose::kResampledShard, number);

@@ -11,18 +11,18 @@
 
 namespace shardwise::detail {
 
-/// Draws samples with replacement; WebDataset calls it resampled.
+/// Draws samples with replacement, which WebDataset calls "resampled".
 ///
-/// NOT exact: an epoch of n draws from n samples has about 63 % of them, some several times. Every
-/// draw is a function of (seed, epoch, position), so any position is found in O(1).
+/// NOT exact: an epoch of n draws from n samples contains about 63 % of them, some several times.
+/// Every draw is a function of (seed, epoch, position), so any position is computed in O(1).
 ///
-/// - By sample: position p draws a sample, uniformly, or by the weights of a metadata column.
-/// - By shard: each draw takes a shard, with a probability proportional to its length. The next L
-///   positions read it in shuffled order; L is the mean length, rounded up. A longer shard is read
-///   in part, a shorter one repeatedly in different orders. Every sample is therefore equally
-///   likely.
+/// - By sample: each position draws a sample, uniformly or by the weights of a metadata column.
+/// - By shard: each draw selects a shard, with a probability proportional to its length. The next L
+///   positions read this shard in shuffled order, where L is the mean length of shards, rounded up.
+///   A longer shard is read only in part. A shorter shard is read several times, in different
+///   orders. Every sample is therefore equally likely.
 ///
-/// Cost: to find samples to leave out, the whole epoch is searched, O(draws).
+/// Cost: O(draws) if samples are left out, because the whole epoch is searched for them.
 /// Source: docs/formats/order.md (Resampled orders, version 1).
 class ResampledSlots final : public SlotOrder {
  public:
@@ -39,7 +39,8 @@ class ResampledSlots final : public SlotOrder {
   bool is_exact() const override { return false; }
   std::string_view claim() const override { return "drawn with replacement, as ordered"; }
 
-  /// The hash of the shard lengths, or of the weights, for a spec; 0 means: neither is used.
+  /// The hash of the shard lengths or of the weights, for OrderSpec::layout. 0 means that neither
+  /// is used.
   std::uint64_t layout() const;
 
  private:

@@ -80,7 +80,7 @@ std::string from_base64(std::string_view text) {
       bytes += static_cast<char>((bits >> num_bits) & 0xff);
     }
   }
-  // Otherwise several texts would be the same token.
+  // Refuse unused bits that are not 0; otherwise several texts would be the same token.
   const std::uint32_t left = bits & ((1U << num_bits) - 1);
   if (num_bits == 6 || left != 0) throw_damaged("it ends in a character too many, or in another");
   return bytes;
@@ -112,7 +112,7 @@ class Writer {
   std::string bytes_;
 };
 
-/// Reads the output of Writer; every read is checked against the end.
+/// Reads the output of Writer. Every read is checked against the end of the bytes.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : bytes_(bytes) {}
@@ -148,7 +148,7 @@ class Reader {
     bytes_.remove_prefix(size);
     return text;
   }
-  /// A count of items of at least one byte each.
+  /// Reads the number of items that follow, each of at least one byte.
   std::uint64_t count() {
     const std::uint64_t number = varint();
     need(number);
@@ -163,7 +163,8 @@ class Reader {
   std::string_view bytes_;
 };
 
-// Writing and reading, by type. A type with fields is written as its fields, one after the other.
+// put() and take() write and read a value by its type. A type with fields() is written as its
+// fields, one after another.
 
 void put(Writer& out, std::uint64_t value) { out.varint(value); }
 void put(Writer& out, bool value) { out.varint(value ? 1 : 0); }
@@ -195,7 +196,7 @@ void put(Writer& out, const Owner& owner) {
 
 [[noreturn]] void throw_no_order() { throw_damaged("it names an order that does not exist"); }
 
-/// A number below `end`.
+/// Reads a number, which must be below `end`.
 std::uint64_t take_below(Reader& in, std::uint64_t end) {
   const std::uint64_t value = in.varint();
   if (value >= end) throw_no_order();
@@ -237,7 +238,7 @@ void take(Reader& in, Owner& owner) {
   visit_fields<Owner>([&](const auto& field) { take(in, owner.*field.member); });
 }
 
-// Comparison: differences in words.
+// Comparison: texts that describe differences.
 
 std::string shown(const std::string& value) { return in_quotes(value); }
 
@@ -263,7 +264,7 @@ class Comparison {
     say(std::string(name) + " " + shown(there) + " there, " + shown(here) + " here");
   }
   void compare_field(std::string_view /*name*/, const SkipList& /*there*/,
-                     const SkipList& /*here*/) {}  // empty in a spec
+                     const SkipList& /*here*/) {}  // the skip list of a spec is empty
   void compare_field(std::string_view name, const OrderKind& there, const OrderKind& here) {
     if (there.index() != here.index()) {
       say(std::string(name) + " " + std::string(name_of(there)) + " there, " +
@@ -334,7 +335,8 @@ std::string_view without_space(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) - begin + 1);
 }
 
-/// The "sw2." of a token; empty if `text` does not begin with such a prefix.
+/// Returns the prefix of a token, e.g. "sw2.", or an empty text if `text` does not begin with such
+/// a prefix.
 std::string_view version_of(std::string_view text) {
   const std::string_view version = text.substr(0, text.find('.') + 1);
   const bool is_one = version.size() > 3 && version.starts_with("sw") &&

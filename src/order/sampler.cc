@@ -15,27 +15,29 @@ namespace shardwise {
 
 using detail::ceil_div;
 
-// A sampler is a sequence of size_ numbers that evaluate() computes anywhere, and a cursor in it:
+// A sampler is a sequence of size_ numbers, which evaluate() computes at any index, and a cursor:
 //
 //   index   0               buffer_first_             + cursor_        + filled_         size_
 //           |  delivered    | delivered, in buffer_   | computed ahead | not computed    |
 //                                                     ^ position()
 //
 // cursor_ <= filled_ <= kBufferSize, and buffer_first_ + filled_ <= size_. After set_epoch() and
-// seek() the buffer is empty. Refills then grow from 1 to 512 numbers, so that the first sample
-// comes immediately and later ones cost little.
+// seek() the buffer is empty. Refills then grow from 1 to 512 numbers, so that the first sample is
+// available immediately, and later samples cost little.
 //
-// Distinguish two counts. An `index` counts the samples of this rank; a `count` those of all ranks
-// together, from the sampler's beginning. Index i of share s is number i * num_shares() + s of all,
-// so when each rank has taken t samples, t * num_shares() were delivered. At the very end this
-// formula fails, since ranks may differ in size; delivered_ is exact there. slot_sampler.cc has a
-// picture of positions in an epoch with samples left out.
+// Distinguish two counts. An `index` counts the samples of this rank. A `count` counts the samples
+// of all ranks together, from the point where the sampler began. Index i of share s has the count i
+// * num_shares() + s. When each rank has taken t samples, t * num_shares() samples were delivered.
+// At the end of an epoch this formula is not exact, because ranks may have different numbers of
+// samples. Therefore delivered_ is used there. slot_sampler.cc has a picture of positions in an
+// epoch with samples left out.
 //
-// ended_ is more than position() == size_: the end was reported. begin() refuses then, since a loop
-// over the next epoch without set_epoch() would silently get no samples.
+// ended_ is set when next() has reported the end, not already when position() == size_. If it is
+// set, begin() throws. Otherwise a loop over the next epoch without set_epoch() would silently get
+// no samples.
 //
-// start() and resume() change nothing if they throw: prepare() does all that can fail, and only
-// moves follow. Replicas have one share together, so they deliver the same samples.
+// If start() or resume() throws, the sampler is unchanged: prepare() does everything that can fail,
+// and only moves follow it. Replicas have the same share, so they deliver the same samples.
 
 Sampler::Sampler(const SampleSet& samples, ResumeToken::OrderSpec spec, const SkipList& skip,
                  const RankOptions& ranks)
@@ -56,7 +58,7 @@ void Sampler::start(SkipList::Point point, const SkipList& skip) {
     throw InvalidArgument("no epoch " + std::to_string(point.epoch), {},
                           "epochs are numbered from 0 to 2^64 - 2");
   }
-  SkipList kept = skip;  // `skip` may be skip_; copied first, since this may throw
+  SkipList kept = skip;  // `skip` may refer to skip_; it is copied first, because this may throw
   prepare(point, skip);
   epoch_ = point.epoch;
   first_position_ = point.position;
@@ -143,7 +145,8 @@ std::size_t Sampler::next_batch(std::span<std::uint64_t> batch) {
   const std::uint64_t first = position() + buffered;
   const auto rest =
       static_cast<std::size_t>(std::min<std::uint64_t>(batch.size() - buffered, size_ - first));
-  if (rest > 0) evaluate(first, batch.subspan(buffered, rest));  // may throw; nothing has moved
+  // If evaluate() throws, the position is unchanged.
+  if (rest > 0) evaluate(first, batch.subspan(buffered, rest));
   std::copy_n(buffer_.begin() + static_cast<std::ptrdiff_t>(cursor_), buffered, batch.begin());
   if (rest > 0) {
     buffer_first_ = first + rest;
@@ -166,7 +169,7 @@ std::uint64_t Sampler::step_size() const noexcept {
 std::uint64_t Sampler::steps() const noexcept { return ceil_div(delivered_, step_size()); }
 
 std::uint64_t Sampler::first_of_step(std::uint64_t step) const noexcept {
-  // Sample i of this rank is number i * num_shares() + share() of all deliveries.
+  // Sample i of this rank is delivery i * num_shares() + share() of all ranks.
   if (step >= steps()) return size_;
   const std::uint64_t before = step * step_size();
   return before <= share() ? 0 : std::min(size_, ceil_div(before - share(), num_shares()));
@@ -209,9 +212,10 @@ ResumeToken Sampler::token_after(std::uint64_t num_steps) const {
 
 namespace {
 
-/// Refuses a change of order if both orders have passes that are longer than an epoch, or passes of
-/// several data sets. The new order would not continue the passes of the old one: some samples
-/// would repeat, and others would be left out for as long. Errors: Mismatch, naming the passes.
+/// Refuses a change of order if both orders have unfinished passes at this point: passes that are
+/// longer than an epoch, or passes of several data sets. The new order would not continue the old
+/// passes, so some samples would be repeated, and others left out. Errors: Mismatch, naming the
+/// passes.
 void require_no_loss(const ResumeToken& token, const ResumeToken::OrderSpec& here) {
   const std::vector<std::string> open = detail::open_passes(token.spec, token.epoch);
   if (open.empty() || detail::open_passes(here, token.epoch).empty()) return;
@@ -252,7 +256,8 @@ void Sampler::resume(const ResumeToken& token, Sampler::Changes changes) {
                      "epoch " + std::to_string(token.epoch),
                      "it has " + std::to_string(num_positions()) + " positions");
   }
-  // Delivered samples stay delivered: this order's own entries apply from the token's point on.
+  // Entries of this order's own skip list apply from the token's point on; samples before it were
+  // already delivered.
   skip.merge_from(own_skip_, point);
   start(point, skip);
   history_ = std::move(history);

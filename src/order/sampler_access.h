@@ -11,32 +11,33 @@
 
 namespace shardwise::detail {
 
-/// One step with balanced bytes, as one rank sees it.
+/// The distribution of one step with balanced bytes, and the samples of one rank in it.
 struct Dealt {
   explicit Dealt(std::uint64_t world) : dealer(world) {}
 
   std::uint64_t step = ~std::uint64_t{0};
-  std::vector<std::uint64_t> samples;  ///< of this rank, by slot
-  std::vector<std::uint64_t> rows;     ///< their slots in the walk
+  std::vector<std::uint64_t> samples;  ///< the samples of this rank, sorted by slot
+  std::vector<std::uint64_t> rows;     ///< the walk slots of these samples
 
-  // Kept from step to step, so that dealing does not allocate.
+  // Reused in each step, so that deal() does not allocate memory.
   Dealer dealer;
   std::vector<std::uint64_t> all_samples;
   std::vector<std::uint64_t> all_sizes;
   std::vector<std::uint32_t> places;
 };
 
-/// The part of an epoch from the sampler's beginning to the end. The walk numbers the kept slots
-/// after that point from 0. Rank r of W gets its slots r, r + W, r + 2 W ...; with balanced bytes
-/// it gets equally many slots of each step, but others.
+/// The part of an epoch from the point where the sampler began to the end. The kept slots after
+/// that point are numbered from 0 as "walk slots". Rank r of W gets the walk slots r, r + W, r + 2
+/// W, ... With balanced bytes it gets the same number of slots of each step, but different ones.
 struct Walk {
   KeptSlots kept;
-  std::uint64_t first_kept = 0;  ///< kept slot of walk slot 0
+  std::uint64_t first_kept = 0;  ///< number of the kept slot that is walk slot 0
   Partition partition;           ///< of the walk
-  KeptSlots pads;                ///< slots that pads repeat, from the epoch's beginning
-  Dealt dealt;                   ///< the step that was dealt last
+  KeptSlots pads;                ///< the kept slots of the whole epoch, which pads repeat from the
+                                 ///< first on
+  Dealt dealt;                   ///< the step that was distributed last
 
-  /// The slot of the epoch for walk slot `number`.
+  /// Returns the slot of the epoch for walk slot `number`.
   std::uint64_t slot(std::uint64_t number) const noexcept {
     const std::uint64_t size = partition.num_slots();
     if (number < size) return kept.slot(first_kept + number);
@@ -59,11 +60,11 @@ struct SamplerAccess {
   [[nodiscard]] static std::uint64_t first_position(const Sampler& sampler) {
     return sampler.first_position();
   }
-  /// Slots that all ranks deliver together from the sampler's beginning.
+  /// Number of slots that all ranks deliver together, from the point where the sampler began.
   [[nodiscard]] static std::uint64_t delivered(const Sampler& sampler) {
     return sampler.delivered();
   }
-  /// A token after the first `count` of these slots.
+  /// Returns a token for the point after the first `count` slots that all ranks deliver together.
   [[nodiscard]] static ResumeToken token_at(const Sampler& sampler, std::uint64_t count) {
     return sampler.token_at(count);
   }

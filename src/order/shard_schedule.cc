@@ -41,8 +41,7 @@ std::uint64_t shard_of(std::span<const std::uint64_t> starts, std::uint64_t samp
 
 }  // namespace
 
-/// Splits an epoch into pieces. Every function returns false once the order touches too many
-/// shards.
+/// Divides an epoch into pieces. Every function returns false if the order touches too many shards.
 class ShardSchedule::Maker {
  public:
   Maker(ShardSchedule& schedule, std::span<const std::uint64_t> starts, std::uint64_t max_touches)
@@ -54,8 +53,8 @@ class ShardSchedule::Maker {
   void add_padding(const SlotSampler& sampler);
 
  private:
-  /// Samples that are mixed together: positions [begin, end) of an order, and the shards that they
-  /// touch.
+  /// Samples that are shuffled together: positions [begin, end) of an order, and the shards that
+  /// contain them.
   struct Group {
     std::uint64_t begin;
     std::uint64_t end;
@@ -71,10 +70,10 @@ class ShardSchedule::Maker {
   ShardSchedule& schedule_;
   std::span<const std::uint64_t> starts_;
   std::uint64_t max_touches_;
-  std::vector<Group> groups_;  // of the current order
+  std::vector<Group> groups_;  // groups of the current order
 };
 
-/// Appends the shards that hold these samples, whose numbers count from `base`.
+/// Appends the shards that contain these samples. `base` is added to the sample numbers.
 bool ShardSchedule::Maker::touch(std::span<const SampleRange> samples, std::uint64_t base) {
   std::vector<std::uint64_t>& touched = schedule_.touched_;
   const std::size_t first_touch = touched.size();
@@ -95,7 +94,7 @@ bool ShardSchedule::Maker::touch(std::span<const SampleRange> samples, std::uint
   return true;
 }
 
-/// Lists the groups of `order`, whose sample numbers count from `base`.
+/// Lists the groups of `order`. `base` is added to the sample numbers.
 bool ShardSchedule::Maker::list_groups(const EpochOrder& order, std::uint64_t base) {
   groups_.clear();
   std::uint64_t begin = 0;
@@ -131,15 +130,16 @@ void ShardSchedule::Maker::add_piece(const Group& group, const StridedRange& slo
   schedule_.pieces_.push_back({slots, group.first_touch, group.last_touch});
 }
 
-/// Adds a pass that begins `pass_begin` slots into the epoch. The number is modulo 2^64, since the
-/// pass may begin before the epoch.
+/// Adds a pass that begins at slot `pass_begin` of the epoch. The number is modulo 2^64, because
+/// the pass may begin before the epoch.
 bool ShardSchedule::Maker::add_pass(const PassSlots& slots, const EpochOrder& order,
                                     std::uint64_t pass_begin) {
   if (!list_groups(order, 0)) return false;
   const detail::Streams& streams = slots.streams();
   const std::uint64_t num_streams = streams.count();
-  const std::uint64_t used_streams = std::min(num_streams, order.size());  // the others are empty
-  // The slots of the pass that belong to the epoch.
+  // The other streams are empty.
+  const std::uint64_t used_streams = std::min(num_streams, order.size());
+  // Computes which slots of the pass belong to the epoch.
   const bool begins_before = static_cast<std::int64_t>(pass_begin) < 0;
   const std::uint64_t before = begins_before ? std::uint64_t{0} - pass_begin : 0;
   const std::uint64_t low = std::min(before, order.size());
@@ -218,7 +218,7 @@ bool ShardSchedule::Maker::add_wids(const WidsSampler& sampler) {
   return true;
 }
 
-/// Pads at the end repeat the epoch's first slots.
+/// Adds the padding at the end, which repeats the epoch's first slots.
 void ShardSchedule::Maker::add_padding(const SlotSampler& sampler) {
   const detail::Walk& walk = detail::SamplerAccess::walk(sampler);
   for (std::uint64_t slot = walk.partition.num_slots(); slot < walk.partition.delivered_slots();
@@ -266,14 +266,14 @@ std::optional<ShardSchedule> ShardSchedule::of(const Sampler& sampler,
   return schedule;
 }
 
-/// The slots in which `piece` is delivered, counted from the sampler's beginning; nullopt if these
-/// shares deliver no part of it.
+/// Returns the interval of slots in which `shares` deliver samples of `piece`, counted from the
+/// point where the sampler began. Returns nullopt if they deliver no sample of it.
 std::optional<UseInterval> ShardSchedule::delivered_part(const Piece& piece,
                                                          const RankOptions::Range& shares) const {
   std::optional<UseInterval> found;
   bool is_delivered = false;
   std::uint64_t index = 0;
-  // Skips slots before the sampler's beginning.
+  // Skips slots before the point where the sampler began.
   if (first_kept_ > 0) index = piece.slots.count_below(kept_->slot(first_kept_));
   while (index < piece.slots.count) {
     const std::uint64_t slot = piece.slots[index];
@@ -283,7 +283,7 @@ std::optional<UseInterval> ShardSchedule::delivered_part(const Piece& piece,
       index = piece.slots.count_below(kept_->slot(number));
       continue;
     }
-    // Up to the next gap, the end of the piece, or the last delivery.
+    // Handles the slots up to the next gap, the end of the piece, or the last delivery.
     const std::uint64_t stride = piece.slots.stride;
     const std::uint64_t first = number - first_kept_;
     const std::uint64_t run = std::min(kept_->run_length(number), num_slots_ - first);
@@ -364,7 +364,8 @@ std::optional<EpochSchedule> ShardSchedule::uses(const RankOptions::Range& ranks
     if (!StridedRange{use.begin, 1, 1}.meets(num_shares_, shares.first, shares.count)) continue;
     add(window == 0 ? in_whole_steps(use) : in_windows(use, window));
   }
-  // Pieces of several data sets, or of balanced steps, may begin in one slot.
+  // Pieces of several data sets, or of balanced steps, may begin in the same slot, so the uses may
+  // be unsorted.
   const auto order = [](const UseInterval& use) { return std::pair(use.begin, use.shard); };
   if (!std::ranges::is_sorted(epoch.uses, {}, order)) std::ranges::sort(epoch.uses, {}, order);
   return epoch;

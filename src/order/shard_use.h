@@ -5,7 +5,7 @@
 
 namespace shardwise {
 
-/// An interval in which a shard is needed: by slots in [begin, end) of an epoch.
+/// An interval in which a shard is needed: the slots [begin, end) of an epoch.
 struct UseInterval {
   std::uint64_t shard = 0;
   std::uint64_t begin = 0;
@@ -14,11 +14,12 @@ struct UseInterval {
   friend auto operator<=>(const UseInterval&, const UseInterval&) = default;
 };
 
-/// The intervals in which each shard is needed in one epoch. The order module makes it without
-/// knowing caches; the storage module uses it without knowing orders.
+/// The intervals in which each shard is needed in one epoch. The order module makes this struct and
+/// does not depend on caches. The storage module uses it and does not depend on orders.
 struct EpochSchedule {
-  std::uint64_t num_slots = 0;  ///< of the epoch, all ranks together; no use ends later
-  /// Sorted by begin, then by shard. Uses of one shard do not touch: end < next begin.
+  std::uint64_t num_slots = 0;  ///< slots of the epoch, over all ranks; no use ends after them
+  /// Sorted by begin, then by shard. Uses of one shard are not adjacent: each ends before the next
+  /// begins.
   std::vector<UseInterval> uses;
 };
 

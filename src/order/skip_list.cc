@@ -11,7 +11,8 @@ namespace shardwise {
 
 namespace {
 
-/// Returns `reason`, or its beginning: whole words or parts of a path, followed by dots.
+/// Returns `reason`. If it is too long, returns its beginning, cut after a word or a part of a
+/// path, followed by dots.
 std::string shortened(std::string_view reason) {
   constexpr std::string_view kDots = "...";
   if (reason.size() <= SkipList::kMaxReason) return std::string(reason);
@@ -23,7 +24,8 @@ std::string shortened(std::string_view reason) {
   if (end != std::string_view::npos && end > kept.size() / 2) {
     kept = kept.substr(0, end);
   } else {
-    while (!kept.empty() && is_inside()) kept.remove_suffix(1);  // inside a UTF-8 character
+    // Do not cut within a UTF-8 character.
+    while (!kept.empty() && is_inside()) kept.remove_suffix(1);
   }
   return std::string(kept) += kDots;
 }
@@ -51,7 +53,7 @@ void SkipList::add_positions(std::uint64_t epoch, std::uint64_t begin, std::uint
         {}, "the range ends before it begins");
   }
   if (begin == end) return;
-  // Merges ranges that overlap or touch the new one.
+  // Merges ranges that overlap the new range or are adjacent to it.
   auto at = ranges_.upper_bound({epoch, begin});
   if (at != ranges_.begin()) {
     const auto before = std::prev(at);

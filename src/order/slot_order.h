@@ -11,21 +11,21 @@
 
 namespace shardwise::detail {
 
-/// Maps each slot of an epoch to a sample, before samples are left out or dealt to ranks. The
-/// public headers call slot numbers positions of an epoch.
+/// Maps each slot of an epoch to a sample, before samples are left out or distributed to ranks. The
+/// public headers call slot numbers "positions of an epoch".
 /// Threads: one.
 class SlotOrder {
  public:
   virtual ~SlotOrder() = default;
   virtual std::unique_ptr<SlotOrder> clone() const = 0;
 
-  /// Changes nothing if it throws. Errors: InvalidArgument if the epoch does not exist.
+  /// If it throws, the object is unchanged. Errors: InvalidArgument if the epoch does not exist.
   virtual void set_epoch(std::uint64_t epoch) = 0;
-  /// Slots of an epoch.
+  /// Number of slots of an epoch.
   virtual std::uint64_t num_slots() const = 0;
   /// Sets out[i] to the sample in slot first + i * stride.
-  /// REQUIRES: all slots are below num_slots(); stride and the order's number of streams divide one
-  /// another.
+  /// REQUIRES: all slots are below num_slots(). `stride` divides the order's number of streams, or
+  /// is a multiple of it.
   virtual void fill(std::uint64_t first, std::uint64_t stride,
                     std::span<std::uint64_t> out) const = 0;
   /// Whether fill() accepts `count` slots from `first` on.
@@ -34,12 +34,13 @@ class SlotOrder {
   }
   /// True if slots_of() works. Otherwise every slot of the epoch must be searched.
   virtual bool can_find() const { return true; }
-  /// The slots of the epoch that hold `sample`, ascending. REQUIRES: the sample exists.
+  /// Returns the slots of the epoch that contain `sample`, ascending. REQUIRES: the sample exists.
   /// Errors: InvalidArgument if can_find() is false.
   virtual std::vector<std::uint64_t> slots_of(std::uint64_t sample) const = 0;
   /// True if each sample is in exactly one slot.
   virtual bool is_exact() const = 0;
-  /// The words of a proof for an epoch that is not exact: "drawn with replacement, as ordered".
+  /// The claim of a proof for an epoch that is not exact, e.g. "drawn with replacement, as
+  /// ordered".
   virtual std::string_view claim() const = 0;
 
  protected:
@@ -51,7 +52,7 @@ class SlotOrder {
 /// Errors: InvalidArgument.
 std::unique_ptr<SlotOrder> make_slot_order(const SampleSet& samples, const Order& order);
 
-/// The order of `kind`, which is Chunked, Sharded or Sequential, in one pass over n samples.
+/// Returns the order of one pass over n samples. `kind` is Chunked, Sharded or Sequential.
 template <class Kind>
 EpochOrder make_pass(const Kind& kind, std::uint64_t n, const ShardOffsets& starts,
                      std::uint64_t seed, std::uint64_t pass) {

@@ -27,8 +27,8 @@ using detail::SlotOrder;
 using detail::SlotSampler;
 using detail::Walk;
 
-// Samples are found through four numberings, each counted from 0. An example: slots 2 and 5 are
-// left out, the sampler began at slot 4, and two ranks read with Order::Tail::kPad.
+// Deliveries have four numberings, each from 0. An example: slots 2 and 5 are left out, the sampler
+// began at slot 4, and two ranks read with Order::Tail::kPad.
 //
 //   slot           0  1  2  3  4  5  6  7  8  9         of the epoch, before anything is left out:
 //                        x        x                     "position" in tokens and public headers
@@ -41,22 +41,22 @@ using detail::Walk;
 //   walk slot -> slot       Walk::slot(): kept.slot(first_kept + w); beyond num_slots() a pad
 //   rank, index -> walk     partition.slot(index) = index * num_shares() + share()
 //
-// A pad repeats slots of the whole epoch from its slot 0, not of the walk: the pads of a run do not
-// depend on where it was resumed. `pads` also lacks samples that are left out only later in this
-// epoch, so that no pad brings one back.
+// Pads repeat slots of the epoch from its slot 0, not of the walk, so the pads of a run do not
+// depend on where it was resumed. `pads` does not contain samples that are left out from a later
+// point of this epoch, so no pad repeats such a sample.
 //
-// Except for pads, walk slot w is the same sample for any number of ranks. Therefore the first t
-// walk slots are one set, and a token needs only the slot of walk slot t (position_after()). With
-// balanced bytes this holds only for whole steps: deal() assigns the walk slots of a step to ranks
-// differently, and `rows` stores those of this rank.
+// Except for pads, walk slot w has the same sample for any number of ranks. The first t walk slots
+// are therefore the same samples for any number of ranks, and a token stores only the slot of walk
+// slot t (position_after()). With balanced bytes this is true only after whole steps: deal()
+// assigns the walk slots of a step to ranks differently, and `rows` stores those of this rank.
 //
-// A Walk never changes, except `dealt`, a cache of the last step. prepare() completes a new one
-// before it replaces the old, so that an exception changes nothing.
+// A Walk never changes, except for `dealt`, a cache of the last step. If prepare() throws, the
+// sampler is unchanged, because a new Walk is complete before it replaces the old one.
 
-/// Number of slots whose samples are looked up at a time.
+/// Number of slots whose samples are computed at a time.
 constexpr std::size_t kSlotsAtOnce = 4096;
 
-/// The part of the spec that only the slots know.
+/// Returns OrderSpec::layout, which only the slots can compute.
 std::uint64_t layout_of(const SlotOrder& slots, const SampleSet& samples, const Order& order) {
   if (std::holds_alternative<Sharded>(order.kind)) {
     return detail::layout_hash(*samples.shard_starts());
@@ -68,8 +68,8 @@ std::uint64_t layout_of(const SlotOrder& slots, const SampleSet& samples, const 
   return 0;
 }
 
-/// Adds the slots of samples that are left out, for an order that can find them. For `whole_epoch`
-/// see kept_slots().
+/// Adds the slots of samples that are left out to `gaps`, for an order that can find samples. For
+/// `whole_epoch` see kept_slots().
 void find_samples(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                   bool whole_epoch, std::vector<KeptSlots::Range>& gaps) {
   for (const auto& [sample, entry] : skip.samples()) {
@@ -98,8 +98,8 @@ void look_through(const SlotOrder& slots, std::uint64_t epoch, const SkipList& s
   }
 }
 
-/// The slots of an epoch without those that `skip` leaves out. With `whole_epoch`, also drops
-/// samples that are left out only from a later point of this epoch on.
+/// Returns the slots of an epoch without those that `skip` leaves out. With `whole_epoch`, samples
+/// that `skip` leaves out only from a later point of this epoch on are left out, too.
 KeptSlots kept_slots(const SlotOrder& slots, std::uint64_t epoch, const SkipList& skip,
                      bool whole_epoch) {
   std::vector<KeptSlots::Range> gaps;
@@ -144,7 +144,7 @@ SlotSampler::SlotSampler(const SampleSet& samples, const Order& order, const Ran
       bytes_(order.balance_bytes ? samples.sample_bytes() : nullptr) {
   // With one sample per rank in each step, balancing has no effect.
   if (batch_size() == 1) bytes_ = nullptr;
-  // Only this Partition gets the streams, and so checks them against the number of ranks.
+  // This Partition is made only to check the number of streams against the number of ranks.
   Partition(0, num_shares(), share(), order.tail, order.streams);
   mutable_spec().layout = layout_of(*slots_, samples, order);
   set_exact(slots_->is_exact());
@@ -191,15 +191,15 @@ void SlotSampler::evaluate(std::uint64_t first, std::span<std::uint64_t> out) co
   }
 }
 
-/// Sets out[i] to the sample in slot first + i * stride of the walk, padded slots included.
+/// Sets out[i] to the sample in walk slot first + i * stride. Walk slots include padding.
 /// REQUIRES: stride is 1 or num_shares().
 void SlotSampler::fill_row(std::uint64_t first, std::uint64_t stride,
                            std::span<std::uint64_t> out) const {
   SHARDWISE_ASSERT(stride == 1 || stride == num_shares());
   const std::uint64_t num_slots = walk_->partition.num_slots();
   while (!out.empty()) {
-    // Without a gap between them, walk slots are consecutive slots, which fill() takes together.
-    std::size_t count = 1;  // pads: at most one per rank, so one by one
+    // Walk slots without a gap between them are consecutive slots, which one fill() computes.
+    std::size_t count = 1;  // pads are computed one by one, because there is at most one per rank
     if (first < num_slots) {
       const std::uint64_t run =
           std::min(num_slots - first, walk_->kept.run_length(walk_->first_kept + first));
@@ -211,11 +211,11 @@ void SlotSampler::fill_row(std::uint64_t first, std::uint64_t stride,
   }
 }
 
-/// Deals out a step to all ranks, and keeps this rank's part.
+/// Distributes a step to all ranks, and stores the part of this rank.
 const detail::Dealt& SlotSampler::deal(std::uint64_t step) const {
   detail::Dealt& dealt = walk_->dealt;
   if (dealt.step == step) return dealt;
-  dealt.step = ~std::uint64_t{0};  // invalid, in case bytes_() throws below
+  dealt.step = ~std::uint64_t{0};  // mark it as invalid, in case bytes_() throws below
   const std::uint64_t per_step = num_shares() * batch_size();
   const std::uint64_t first = step * per_step;
   dealt.all_samples.resize(std::min(per_step, walk_->partition.delivered_slots() - first));
@@ -261,8 +261,9 @@ std::optional<std::uint64_t> SlotSampler::position_after(std::uint64_t count) co
 std::uint64_t SlotSampler::num_positions() const { return slots_->num_slots(); }
 
 std::uint64_t SlotSampler::count_before(std::uint64_t position) const {
+  // The second term excludes slots that the tail policy drops.
   return std::min(walk_->kept.kept_before(position),
-                  walk_->first_kept + walk_->partition.delivered_slots());  // dropped at the end
+                  walk_->first_kept + walk_->partition.delivered_slots());
 }
 
 void SlotSampler::expect(EpochAudit::Expectation& expectation) const {
@@ -292,7 +293,7 @@ void SlotSampler::expect(EpochAudit::Expectation& expectation) const {
     expectation.leave_out(samples);
     return;
   }
-  // All slots of the epoch, except those left out or dropped.
+  // Adds all slots of the epoch, except those left out or dropped.
   const std::uint64_t end = walk.first_kept + std::min(delivered, num_slots);
   samples.resize(kSlotsAtOnce);
   for (std::uint64_t kept = 0; kept < end;) {
@@ -310,7 +311,7 @@ std::vector<Sampler::Delivery> SlotSampler::find_deliveries(std::uint64_t sample
   const Walk& walk = *walk_;
   const std::uint64_t num_slots = walk.partition.num_slots();
   const std::uint64_t delivered = walk.partition.delivered_slots();
-  std::vector<std::uint64_t> numbers;  // slots of the walk
+  std::vector<std::uint64_t> numbers;  // walk slots
   for (const std::uint64_t slot : slots_->slots_of(sample)) {
     const std::uint64_t kept = walk.kept.kept_before(slot);
     if (walk.kept.is_kept(slot) && kept >= walk.first_kept && kept - walk.first_kept < delivered) {
@@ -327,7 +328,7 @@ std::vector<Sampler::Delivery> SlotSampler::find_deliveries(std::uint64_t sample
       found.push_back({number % num_shares(), number / num_shares()});
       continue;
     }
-    // The rank is known only after dealing out the step.
+    // The rank is known only after the step is distributed.
     const std::uint64_t step = number / (num_shares() * batch_size());
     for (std::uint64_t share = 0; share < num_shares(); ++share) {
       const std::unique_ptr<Sampler> other = for_rank(share * replicas());

@@ -124,7 +124,7 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
   spec.order = order;
   spec.order.skip = {};
   spec.num_samples = samples.size();
-  if (order.epoch_size == samples.size()) spec.order.epoch_size = 0;  // the default, written out
+  if (order.epoch_size == samples.size()) spec.order.epoch_size = 0;  // this equals the default
   if (is_pass && spec.order.epoch_size != 0 && order.tail != Order::Tail::kExact) {
     throw InvalidArgument(spelled(kTail) + " " + std::string(tail_name(order.tail)) +
                               " cannot be used with an " + spelled(kEpochSize),
@@ -132,11 +132,12 @@ ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
                           "use " + spelled(kTail) + " exact, and choose an " + spelled(kEpochSize) +
                               " that the ranks can share evenly");
   }
-  if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;  // no random draws
+  // A sequential order has no random draws.
+  if (std::holds_alternative<Sequential>(kind)) spec.order.seed = 0;
   if (is_wids) {
     spec.world_size = ranks.world_size / ranks.replicas;
     auto& wids = std::get<Wids>(spec.order.kind);
-    // The defaults of DistributedChunkedSampler and of ChunkedSampler.
+    // The defaults of wids' DistributedChunkedSampler and ChunkedSampler.
     if (wids.chunk_size == 0) wids.chunk_size = spec.world_size > 1 ? 1'000'000 : 2'000;
   }
   const auto use = [&spec](Algorithm algorithm) {

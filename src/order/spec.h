@@ -12,21 +12,21 @@ namespace shardwise::detail {
 
 /// The hash of the shard lengths that a resume token stores.
 std::uint64_t layout_hash(const std::vector<std::uint64_t>& offsets);
-/// Errors: InvalidArgument if they are not a valid list of shard offsets.
+/// Returns *offsets. Errors: InvalidArgument if they are not a valid list of shard offsets.
 const std::vector<std::uint64_t>& checked(const ShardOffsets& offsets);
 
-/// The spec of `order` over `samples`, without a layout. Options without effect get their defaults,
-/// so that two specs are equal if and only if the orders are.
-/// Errors: InvalidArgument for options that exclude each other, naming them.
+/// Returns the spec of `order` over `samples`, without its layout. Options without effect get their
+/// defaults, so that two specs are equal if and only if the orders are equal.
+/// Errors: InvalidArgument, naming the options, if options exclude each other.
 ResumeToken::OrderSpec make_spec(const SampleSet& samples, const Order& order,
                                  const RankOptions& ranks);
 
-/// Progress that a change of the order at the beginning of `epoch` would lose. For each unfinished
-/// pass over the data, e.g. "398 of 787 samples of data set 1". Empty if epochs are whole passes,
-/// or draws.
+/// Returns the progress that a change of the order at the beginning of `epoch` would lose. For each
+/// unfinished pass over the data it has a text, e.g. "398 of 787 samples of data set 1". The result
+/// is empty if epochs are whole passes, or consist of independent draws.
 std::vector<std::string> open_passes(const ResumeToken::OrderSpec& spec, std::uint64_t epoch);
 
-/// True if several chunks or shards are mixed, so that a smaller window is possible.
+/// True if several chunks or shards are shuffled together, so that a smaller window is possible.
 SHARDWISE_EXPORT bool has_smaller_window(const Order& order);
 
 /// Returns `ranks`. Errors: InvalidArgument if the rank does not exist, or the number of replicas

@@ -7,7 +7,7 @@
 
 namespace shardwise::detail {
 
-/// `count` numbers: first, first + stride, first + 2 * stride ...
+/// The `count` numbers first, first + stride, first + 2 * stride, ...
 /// REQUIRES: stride > 0; each number fits into 64 bits.
 struct StridedRange {
   std::uint64_t first = 0;
@@ -28,8 +28,10 @@ struct StridedRange {
     if (count == 0) return false;
     const std::uint64_t rest = first % modulus;
     if (rest >= begin && rest - begin < size) return true;
-    if (stride >= modulus) return false;  // a multiple: all elements have the same rest
-    // Rests advance by the stride, modulo `modulus`: find the next one at or after `begin`.
+    // The stride is then a multiple of `modulus`, so all elements have the same remainder.
+    if (stride >= modulus) return false;
+    // From element to element, the remainder modulo `modulus` advances by the stride. Find the next
+    // remainder at or after `begin`.
     const std::uint64_t ahead = (begin + modulus - rest) % modulus;
     const std::uint64_t steps = ceil_div(ahead, stride);
     return steps < count && steps * stride - ahead < size;

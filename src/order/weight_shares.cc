@@ -15,7 +15,8 @@ namespace {
 
 constexpr int kMassBits = 62;
 
-/// floor(weight * 2^scale), from the parts of the number: no rounding, on any platform.
+/// Returns floor(weight * 2^scale), computed from mantissa and exponent, so that no platform rounds
+/// differently.
 /// REQUIRES: weight >= 0, and the result < 2^62.
 std::uint64_t scaled_floor(double weight, int scale) noexcept {
   const auto bits = std::bit_cast<std::uint64_t>(std::abs(weight));  // -0.0 is 0
@@ -63,7 +64,8 @@ std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::u
   std::uint64_t total = 0;
   for (const double weight : weights) total += scaled_floor(weight, scale) >> drop;
 
-  // Shares of running sums, so that rounding losses of one share go to the next.
+  // Computes shares as differences of rounded running sums, so that the rounding loss of one share
+  // is added to the next.
   std::vector<std::uint64_t> shares(weights.size());
   std::uint64_t mass = 0;
   std::uint64_t border = 0;
@@ -78,7 +80,8 @@ std::vector<std::uint64_t> weight_shares(std::span<const double> weights, std::u
       ++lifted;
     }
   }
-  // lifted is less than the number of weights, and the greatest share is at least 2^32.
+  // This stays positive: `lifted` is less than the number of weights, and the greatest share is at
+  // least 2^32.
   *std::max_element(shares.begin(), shares.end()) -= lifted;
   return shares;
 }

@@ -21,7 +21,8 @@ WeightedDraw::WeightedDraw(std::span<const double> weights) {
       weight_shares(weights, weights.size() * kColumn, "sample");
   const std::size_t n = shares.size();
   columns_.resize(n);
-  // Both walk through the table once, so that it is filled in the order of memory.
+  // light_from() and heavy_from() each go through the shares once, so that memory is accessed in
+  // order.
   const auto light_from = [&](std::size_t i) {
     while (i < n && shares[i] >= kColumn) ++i;
     return i;
@@ -32,9 +33,9 @@ WeightedDraw::WeightedDraw(std::span<const double> weights) {
   };
   std::size_t light = light_from(0);
   std::size_t heavy = heavy_from(0);
-  // The shares not placed yet fill exactly the columns of `heavy` and of all that follow, light and
-  // heavy. Therefore, while left > 2^32 there is a light sample; if no heavy one follows, left is
-  // 2^32.
+  // The shares that are not yet assigned fill exactly the columns of `heavy` and of all later light
+  // and heavy samples. Therefore, if left > 2^32, there is a later light sample. If there is no
+  // later heavy sample, left is 2^32.
   std::uint64_t left = shares[heavy];
   for (std::size_t next = heavy_from(heavy + 1); light < n || next < n;) {
     if (left > kColumn) {
@@ -43,8 +44,8 @@ WeightedDraw::WeightedDraw(std::span<const double> weights) {
       left -= kColumn - shares[light];
       light = light_from(light + 1);
     } else {
-      // A threshold of 2^32 does not fit its word; 0 with the sample as its own alias is
-      // equivalent.
+      // A threshold of 2^32 does not fit in 32 bits. A threshold of 0, with the sample as its own
+      // alias, is equivalent.
       const bool whole = left == kColumn;
       columns_[heavy] = {whole ? 0 : static_cast<std::uint32_t>(left),
                          static_cast<std::uint32_t>(whole ? heavy : next)};

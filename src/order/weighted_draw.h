@@ -6,14 +6,16 @@
 
 namespace shardwise::detail {
 
-/// Draws a sample with a probability in proportion to its weight, from a uniform number.
+/// Converts a uniform random number to a sample, which is drawn with a probability proportional to
+/// its weight.
 ///
 /// Draws are the same on every platform. n samples have shares of n * 2^32 (weight_shares()), which
-/// Walker's table lays into n columns. A weight above 0 is drawn with a probability of at least
-/// about 1 / (n * 2^32), a weight of 0 never; probabilities equal the shares to within n / 2^63.
+/// Walker's alias method distributes over a table of n columns. A sample with a weight above 0 is
+/// drawn with a probability of at least about 1 / (n * 2^32), a sample with weight 0 never.
+/// Probabilities equal the shares to within n / 2^63.
 ///
-/// Why a table of aliases and not of running sums: both take 8 bytes per sample, but aliases need
-/// no search. A draw from many samples costs one cache miss.
+/// Why a table of aliases, and not of running sums: both take 8 bytes per sample, but aliases need
+/// no search. With many samples, a draw costs one cache miss.
 ///
 /// Threads: immutable; safe from any thread.
 /// Memory: 8 bytes per sample, twice that during construction.
@@ -24,16 +26,16 @@ class WeightedDraw {
 
   /// Cost: O(samples).
   /// Errors: InvalidArgument for a weight that is negative or not finite, naming the first such
-  /// sample; for weights that are all 0; for 2^32 weights or more.
+  /// sample; if all weights are 0; for 2^32 weights or more.
   explicit WeightedDraw(std::span<const double> weights);
 
   std::uint64_t num_samples() const noexcept { return columns_.size(); }
 
-  /// The sample for the number `uniform`.
-  /// Cost: O(1); a cache miss if the table exceeds the cache.
+  /// Returns the sample for the uniform number `uniform`.
+  /// Cost: O(1); one cache miss if the table exceeds the CPU's cache.
   std::uint64_t operator()(std::uint64_t uniform) const noexcept;
 
-  /// XXH3, 64 bits, of the shares as little-endian numbers of 64 bits: weights with the same digest
+  /// XXH3, 64 bits, of the shares as little-endian numbers of 64 bits. Weights with the same digest
   /// give the same draws.
   std::uint64_t digest() const noexcept { return digest_; }
 

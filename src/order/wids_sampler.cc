@@ -84,7 +84,7 @@ std::unique_ptr<WidsWalk> WidsSampler::begin_replay(std::uint64_t epoch) const {
 }
 
 void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
-  if (!skip.empty()) {  // skip of a token from another order
+  if (!skip.empty()) {  // the skip list of a token of another order
     throw InvalidArgument("skip does not apply to the wids sampler", {},
                           "it is for chunked, sharded, sequential and mixture; begin the run anew");
   }
@@ -93,7 +93,7 @@ void WidsSampler::prepare(SkipList::Point point, const SkipList& skip) {
   for (const WidsWalk::Range& range : replay->ranges) size += range.end - range.begin;
   replay_ = std::move(replay);
   first_index_ = index_at(point.position, num_shares(), share());
-  // Counts as if every rank had a whole block: missing samples are at the ranks' ends.
+  // Counts as if every rank had a whole block; the samples that a rank lacks are at its end.
   set_walk(num_positions() - point.position, size - std::min(size, first_index_));
 }
 
@@ -146,6 +146,7 @@ std::vector<Sampler::Delivery> WidsSampler::find_deliveries(std::uint64_t sample
   return {};
 }
 
-void WidsSampler::expect(EpochAudit::Expectation& /*expectation*/) const {}  // every sample once
+// There is nothing to add, because an expectation contains every sample once by default.
+void WidsSampler::expect(EpochAudit::Expectation& /*expectation*/) const {}
 
 }  // namespace shardwise::detail

@@ -12,30 +12,31 @@
 
 namespace shardwise::detail {
 
-/// The order of Python wids, bit for bit: for runs that began with it, and for comparisons. Not the
-/// default, because it keeps the faults of wids. Ranks are uneven, and a rank has the same block of
-/// samples in every epoch. A run cannot resume on other ranks, and seeking costs O(epoch). The
-/// exact samplers have none of these faults, with the same seed, chunk_size and shards.
+/// The order of Python wids, bit for bit, for runs that began with wids and for comparisons. It is
+/// not the default, because it has the faults of wids. Ranks have unequal numbers of samples, and a
+/// rank has the same block of samples in every epoch. A run cannot resume with other ranks, and
+/// seeking costs O(epoch). The exact samplers do not have these faults.
 ///
-/// Positions: rank r's sample i is at position i * world_size + r of an epoch. In wids an epoch
-/// advances only when the iterator is exhausted; here set_epoch() decides.
+/// Positions: rank r's sample i is at position i * world_size + r of an epoch. In wids, the epoch
+/// advances only when the iterator is exhausted. Here set_epoch() sets it.
 ///
 /// Threads: one.
 /// Memory: a chunk's numbers, and 8 bytes per chunk.
 /// Cost: O(1) per sample in sequence; at() and seek() replay from the current position, or from the
 /// beginning.
-/// Source: docs/formats/wids-order.md (version 1), which lists the advantages of other orders;
-/// wids.ChunkedSampler, DistributedChunkedSampler and ShardListSampler with shuffle=True.
+/// Source: wids.ChunkedSampler, DistributedChunkedSampler and ShardListSampler with shuffle=True.
+/// docs/formats/wids-order.md (version 1) specifies the order and lists the advantages of other
+/// orders.
 class SHARDWISE_EXPORT WidsSampler final : public Sampler {
  public:
   static constexpr unsigned kVersion = 1;
 
-  /// The order of DistributedChunkedSampler; with one rank, of ChunkedSampler. `order.kind` is
-  /// Wids.
+  /// Makes the order of DistributedChunkedSampler or, with one rank, of ChunkedSampler.
+  /// `order.kind` must be Wids.
   /// Errors: InvalidArgument.
   explicit WidsSampler(const SampleSet& samples, const Order& order = {.kind = Wids{}},
                        const RankOptions& ranks = {});
-  /// The order of ShardListSampler: shards as chunks, one process.
+  /// Makes the order of ShardListSampler: shards are chunks, and there is one process.
   /// Errors: InvalidArgument also for more than one rank, or with a chunk_size.
   [[nodiscard]] static WidsSampler shard_list(const SampleSet& samples,
                                               const Order& order = {.kind = Wids{}});
@@ -47,8 +48,8 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
   /// The result of wids' len(): ceil(n / world_size), which may exceed the number of deliveries.
   std::uint64_t wids_len() const noexcept { return block_size_; }
 
-  /// This rank's chunks as ranges of sample numbers, in the order in which this epoch reads them,
-  /// with or without shuffling. Cost: O(chunks).
+  /// Returns this rank's chunks as ranges of sample numbers, in the order in which this epoch reads
+  /// them, shuffled or not. Cost: O(chunks).
   std::vector<EpochOrder::SampleRange> chunks_in_order() const;
 
   std::unique_ptr<Sampler> clone() const override;
@@ -72,7 +73,7 @@ class SHARDWISE_EXPORT WidsSampler final : public Sampler {
 
   ShardOffsets offsets_;
   std::uint64_t block_size_;
-  std::uint64_t first_index_ = 0;  ///< index in the block where the sampler began
+  std::uint64_t first_index_ = 0;  ///< index in this rank's block at which the sampler began
   std::unique_ptr<WidsWalk> replay_;
 };
 

@@ -10,7 +10,8 @@
 namespace shardwise::detail {
 namespace {
 
-/// Matsumoto and Nishimura's init_by_array, as a seed sequence that writes the whole state at once.
+/// Implements Matsumoto and Nishimura's init_by_array as a seed sequence, which writes the whole
+/// state at once.
 class InitByArray {
  public:
   using result_type = std::uint32_t;
@@ -89,7 +90,7 @@ void PythonRandom::shuffle(std::vector<std::uint64_t>& values) {
   for (std::size_t i = values.size(); i-- > 1;) std::swap(values[i], values[below(i + 1)]);
 }
 
-/// _randbelow(n): draws as many bits as n has, until the number is below n.
+/// Implements _randbelow(n): draws numbers of as many bits as n has, until one is below n.
 std::uint64_t PythonRandom::below(std::uint64_t n) {
   const auto num_bits = static_cast<unsigned>(std::bit_width(n));
   std::uint64_t value = bits(num_bits);
@@ -97,7 +98,8 @@ std::uint64_t PythonRandom::below(std::uint64_t n) {
   return value;
 }
 
-/// getrandbits(num_bits), from 1 to 64: words from the low end, the last one truncated.
+/// Implements getrandbits(num_bits) for 1 to 64 bits: words from the low end, the last word
+/// truncated.
 std::uint64_t PythonRandom::bits(unsigned num_bits) {
   if (num_bits <= 32) return std::uint64_t{engine_()} >> (32 - num_bits);
   const std::uint64_t low = engine_();

@@ -14,9 +14,9 @@ namespace shardwise::detail {
 class SHARDWISE_EXPORT PythonRandom {
  public:
   explicit PythonRandom(uint128 seed);
-  /// A freshly seeded generator, from the words of getstate()[1]; the last word is the place in
-  /// them.
-  /// Errors: InvalidArgument for other words.
+  /// Makes a freshly seeded generator from the words of getstate()[1]. The last word is the
+  /// position in the other words.
+  /// Errors: InvalidArgument unless the words are such a state.
   explicit PythonRandom(std::span<const std::uint32_t> state);
 
   /// random.shuffle(values).
@@ -29,8 +29,8 @@ class SHARDWISE_EXPORT PythonRandom {
   std::mt19937 engine_;
 };
 
-/// iterate_ranges() of wids, stopped inside one of its ranges: the ranges, shuffled or not, and the
-/// numbers in each.
+/// The state of wids' iterate_ranges() within one of its ranges. It iterates over the ranges, and
+/// over the numbers in each range, shuffled or not.
 /// Memory: 24 bytes per range, and the numbers of one.
 struct WidsWalk {
   struct Range {
@@ -46,10 +46,11 @@ struct WidsWalk {
   PythonRandom random;
   std::vector<Range> ranges;
   bool shuffles_samples;
-  std::vector<std::uint64_t> places;  ///< numbers of the ranges, in the order of the walk
+  std::vector<std::uint64_t> places;  ///< the numbers of the ranges, in the order in which they are
+                                      ///< read
   std::size_t next_place = 0;
   std::uint64_t first = 0;             ///< number of samples in the earlier ranges
-  std::vector<std::uint64_t> samples;  ///< of this range
+  std::vector<std::uint64_t> samples;  ///< the samples of the current range, in order
 };
 
 }  // namespace shardwise::detail

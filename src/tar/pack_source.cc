@@ -27,8 +27,8 @@ constexpr std::array<std::string_view, 9> kImageExtensions = {"bmp", "gif", "jpe
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-/// Calls `visit` for each entry of a folder that is not hidden. Subfolders that are symbolic links
-/// are not entered, to avoid loops.
+/// Calls `visit` for each entry of a folder that is not hidden. It does not enter subfolders that
+/// are symbolic links, in order to avoid loops.
 template <class Iterator, class Visit>
 void for_each_entry(const std::string& directory, const CancelToken& cancel, Visit visit) {
   try {
@@ -70,7 +70,8 @@ std::vector<std::string> folders_in(const std::string& directory, const CancelTo
   return folders;
 }
 
-/// Returns key and field of an image; nothing if the name has no image's extension.
+/// Returns key and field of an image, or nothing if the name does not have the extension of an
+/// image format.
 std::optional<std::pair<std::string, std::string>> image_name(const std::string& relative) {
   const std::size_t name_start = relative.rfind('/') + 1;
   const std::size_t dot = relative.rfind('.');

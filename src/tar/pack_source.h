@@ -26,22 +26,23 @@ struct PackSample {
 /// Samples to pack, in order.
 struct PackList {
   std::vector<PackSample> samples;
-  std::vector<std::string> classes;   ///< names by class number; empty without classes
+  std::vector<std::string> classes;   ///< names of classes, indexed by class number; empty without
+                                      ///< classes
   std::vector<std::string> left_out;  ///< paths of files that belong to no sample
 };
 
-/// Lists images in one folder per class. A class's number is the rank of its folder in bytewise
-/// order; the folder may have subfolders. A sample is one image. Its key is the path below
-/// `directory` without the extension, with dots in the file name replaced by `_` (a key ends at the
-/// first dot). Its field is the extension in lower case. Hidden files are ignored; files without an
-/// image's extension go to `left_out`.
+/// Lists images that are stored in one folder per class. The number of a class is the index of its
+/// folder in bytewise order. The folder may have subfolders. Each image is a sample. Its key is the
+/// path below `directory` without the extension, with dots in the file name replaced by `_` (a key
+/// ends at the first dot). Its field is the extension in lower case. Hidden files are ignored.
+/// Files without the extension of an image format are listed in `left_out`.
 /// Errors: NotFound (no such folder, no class, no image); InvalidArgument (two files with the same
 ///   key); Cancelled.
 SHARDWISE_EXPORT PackList list_images(const std::string& directory, const CancelToken& cancel = {});
 
-/// Lists files and groups them like WebDataset: the first dot of a name separates the sample's key
-/// from the field. Samples are sorted bytewise by key, files by field. Hidden files are ignored;
-/// names without a key or a field go to `left_out`.
+/// Lists files and groups them to samples like WebDataset: the first dot of a name separates the
+/// sample's key from the field. Samples are sorted bytewise by key, files by field. Hidden files
+/// are ignored. Names without a key or a field are listed in `left_out`.
 /// Errors: NotFound (no such folder, no sample); InvalidArgument (two files with the same key and
 ///   field); Cancelled.
 SHARDWISE_EXPORT PackList list_files(const std::string& directory, const CancelToken& cancel = {});

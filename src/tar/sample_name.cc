@@ -14,7 +14,8 @@ std::optional<SampleName> split_sample_name(std::string_view name) noexcept {
   const SampleName parts{.key = name.substr(0, dot), .field = name.substr(dot + 1)};
   const std::size_t last_dot = parts.key.rfind('.');
   if (last_dot == std::string_view::npos) return parts;
-  // The part of a key after some slash has no dot; the part before that slash has no newline.
+  // WebDataset's pattern requires: after some slash the key has no dot, and before that slash it
+  // has no newline.
   const std::size_t first_slash = name.find('/', last_dot);
   if (name.substr(0, first_slash).find('\n') != std::string_view::npos) return std::nullopt;
   return parts;

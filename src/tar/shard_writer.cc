@@ -30,8 +30,8 @@ constexpr unsigned kMaxDigits = 19;
                         "write the shard's number as %06d or {:06}: 'data/train-%06d.tar'");
 }
 
-/// Removes a number's placeholder, "%06d" or "{:06}", from the front of `rest`. Returns its number
-/// of digits; nothing if `rest` does not begin with one.
+/// Removes a placeholder for the number, "%06d" or "{:06}", from the front of `rest`. Returns its
+/// number of digits, or nothing if `rest` does not begin with a placeholder.
 std::optional<unsigned> take_number(std::string_view& rest, std::string_view pattern) {
   const bool braces = rest.starts_with('{');
   if (!braces && !rest.starts_with('%')) return std::nullopt;
@@ -61,7 +61,7 @@ bool leads_out(std::string_view name) {
   return false;
 }
 
-/// Throws unless readers parse the name `key.field` into this key and this field.
+/// Throws unless readers split the name `key.field` into this key and this field.
 void require_name(std::string_view key, std::string_view field) {
   const std::string name = std::string(key) + "." + std::string(field);
   if (leads_out(name)) {
@@ -161,7 +161,8 @@ struct ShardWriter::Impl {
     if (options.replace && !options.dry_run) remove_surplus();
   }
 
-  /// Removes the surplus shards of an earlier, larger set, so that the names match only this set.
+  /// Removes the surplus shards of an earlier, larger set, so that the names of the shards match
+  /// only this set.
   void remove_surplus() const {
     for (const std::uint64_t number : detail::numbers_there(names)) {
       const std::string path = names.name(number);
@@ -226,7 +227,7 @@ struct ShardWriter::Impl {
     if (writer) {
       usable = false;
       const std::unique_ptr<TarWriter> whole = std::move(writer);
-      require_free(path);  // another writer may have made it meanwhile
+      require_free(path);  // another writer may have created the file meanwhile
       whole->commit();
       usable = true;
       totals.shard_bytes += file_identity(path).size_bytes;
@@ -243,7 +244,7 @@ struct ShardWriter::Impl {
   bool usable = true;
   std::unique_ptr<TarWriter> writer;  // the current shard's writer; null in a dry run
   std::set<std::string> keys;         // keys in the current shard; empty if none was begun
-  std::uint64_t bytes = 0;            // bytes of its members
+  std::uint64_t bytes = 0;            // bytes of the members of the current shard
   Totals totals;
   std::vector<std::string> paths;
 };

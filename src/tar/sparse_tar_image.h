@@ -10,20 +10,21 @@
 
 namespace shardwise {
 
-/// The headers of a tar that cannot be mapped in place, because it is compressed or remote. It is a
-/// nameless sparse file of the tar's length: the data of regular members is left out, and every
-/// other byte is at its offset. A scan of it finds the same members.
+/// An image of a tar that cannot be mapped in place, because it is compressed or remote. The image
+/// is a nameless sparse file of the tar's length. It has every byte of the tar at its offset,
+/// except the data of regular members. A scan of the image finds the same members as a scan of the
+/// tar.
 ///
-/// The omitted data is exactly what scan_tar() skips, because both read headers with
-/// tar::read_raw_entry(). If a scan finds an unreadable header, the bytes that it reads there are
-/// kept: those in place of the header, and one header after them.
+/// The omitted data is exactly the data that scan_tar() skips, because both read headers with
+/// tar::read_raw_entry(). At an unreadable header, the image has all bytes that a scan reads there:
+/// those in place of the header, and one header after them.
 ///
-/// Memory: a few MiB, in one pass.
+/// Memory: a few MiB. The tar is read in one pass.
 /// Disk: at least a page per header, and the data that `keep` selects.
 /// Threads: one.
 class SparseTarImage {
  public:
-  /// Returns true to keep this member's data. `name` is as in the raw headers.
+  /// Returns true if the image must contain this member's data. `name` is that of the raw headers.
   using Keep = std::function<bool(std::string_view name, std::uint64_t size_bytes)>;
 
   /// Consumes the tar's bytes, from front to back.
@@ -32,12 +33,12 @@ class SparseTarImage {
     Writer(File& file, const Keep& keep) : file_(file), keep_(keep) {}
 
     void take(std::string_view bytes);
-    /// Returns how many of the next bytes are omitted, so that they need not be read.
+    /// Returns how many of the next bytes of the tar are omitted. The caller need not read them.
     std::uint64_t skippable() const noexcept;
     /// Advances over `num_bytes` omitted bytes. REQUIRES: num_bytes <= skippable().
     void skip(std::uint64_t num_bytes) noexcept;
-    /// True if the next bytes are neither a header nor an end, so that a scan ends there with
-    /// damage.
+    /// True if the next bytes are neither a header nor an end marker, so that a scan reports damage
+    /// there.
     bool at_damage() const noexcept { return in_rubbish_ && !rubbish_follows_end_; }
     /// Returns the tar's length.
     std::uint64_t finish();
@@ -49,19 +50,19 @@ class SparseTarImage {
     File& file_;
     const Keep& keep_;
     std::string pending_;
-    std::uint64_t first_ = 0;  // offset of pending_
+    std::uint64_t first_ = 0;  // offset of pending_ in the tar
     std::uint64_t body_left_ = 0;
     bool keep_body_ = false;
     bool keep_rest_ = false;
-    bool behind_end_ = false;  // only zeros since the last entry
+    bool behind_end_ = false;  // true if only zeros follow the last entry so far
     bool in_rubbish_ = false;
     bool rubbish_follows_end_ = false;
     bool rubbish_has_header_ = false;
   };
 
-  /// @param temporary  the nameless file is made in this path's directory, and vanishes with this
-  ///   object.
-  /// @param feed       passes all bytes to the writer; its exceptions pass through.
+  /// @param temporary  the nameless file is created in the directory of this path, and exists until
+  ///   this object is destroyed.
+  /// @param feed       passes all bytes to the writer; the constructor throws its exceptions.
   /// Errors: kNoSpace, kIo.
   SparseTarImage(const std::string& temporary, const Keep& keep,
                  const std::function<void(Writer&)>& feed);

@@ -14,7 +14,8 @@ namespace {
 constexpr std::size_t kChecksumOffset = 148;
 constexpr std::size_t kChecksumBytes = 8;
 
-/// Sums the block's bytes as unsigned, eight at a time: 16-bit lanes hold at most 64 * 510.
+/// Sums the block's bytes as unsigned numbers, eight at a time. A 16-bit lane reaches at most 64 *
+/// 510.
 std::uint32_t unsigned_sum(const char* block) noexcept {
   constexpr std::uint64_t kLow = 0x00FF00FF00FF00FF;
   std::uint64_t lanes = 0;
@@ -35,7 +36,7 @@ std::int32_t signed_sum(const char* block) noexcept {
 /// Sources of an entry's name, target or size, in ascending priority.
 enum class From : std::uint8_t { kHeader, kGnu, kPax };
 
-/// An entry's properties as far as its special headers were read.
+/// The properties of an entry that are known from the special headers read so far.
 struct PartialEntry {
   RawEntry entry;
   From name = From::kHeader;
@@ -44,7 +45,7 @@ struct PartialEntry {
 };
 
 /// Calls `take(key, value)` for each pax record in `body`, until it returns false. Returns false in
-/// that case, and for a malformed record, with `why`.
+/// that case. Returns false and sets `why` if a record is malformed.
 template <class Take>
 bool for_each_pax_record(std::string_view body, std::string* why, const Take& take) {
   while (!body.empty() && body[0] != '\0') {
@@ -73,7 +74,7 @@ bool says_sparse(std::string_view key) {
   return key.starts_with("GNU.sparse.") || key == "SCHILY.realsize";
 }
 
-/// Reads the relevant pax records of `body`. Returns false, with `why`, if a record is malformed.
+/// Reads the relevant pax records of `body`. Returns false and sets `why` if a record is malformed.
 bool read_pax_records(std::string_view body, PartialEntry& partial, std::string* why) {
   RawEntry& entry = partial.entry;
   return for_each_pax_record(body, why, [&](std::string_view key, std::string_view value) {
@@ -99,8 +100,7 @@ bool read_pax_records(std::string_view body, PartialEntry& partial, std::string*
 }
 
 /// Checks a pax global header, which applies to all entries after it. Some readers apply it, but
-/// libarchive does not. A header that would move or rename members is therefore refused: returns
-/// false, with `why`.
+/// libarchive does not. Returns false and sets `why` if the header would move or rename members.
 bool check_global_records(std::string_view body, std::string* why) {
   return for_each_pax_record(body, why, [&](std::string_view key, std::string_view) {
     if (key != "path" && key != "linkpath" && key != "size" && !says_sparse(key)) return true;
@@ -110,10 +110,10 @@ bool check_global_records(std::string_view body, std::string* why) {
   });
 }
 
-/// Returns false, with `why`, if readers interpret the entry differently.
-/// A slash at the end of a file's name is an old notation for a directory. Readers disagree if the
-/// entry has data, or if only one of its two names ends so.
-/// A sparse map of any type is read by libarchive, but not by GNU tar and Python.
+/// Returns false and sets `why` if readers interpret the entry differently. A slash at the end of a
+/// file's name is an old notation for a directory. Readers disagree if such an entry has data, or
+/// if only one of its two names ends with a slash. libarchive accepts a sparse map in an entry of
+/// any type. GNU tar and Python do not.
 bool has_one_meaning(const PartialEntry& partial, const Header& header, std::string* why) {
   const RawEntry& entry = partial.entry;
   if (!entry.sparse && header.has_long_sparse_map()) {
@@ -169,7 +169,8 @@ std::optional<std::int64_t> parse_number(const char* field, std::size_t size) no
     const bool negative = value != 0;
     value = (value << 7) | (byte(0) & 0x7F);
     for (std::size_t i = 1; i < size; ++i) {
-      const std::uint64_t top = value >> 55;  // must be all sign bits before the next byte
+      // These bits must all equal the sign before the next shift.
+      const std::uint64_t top = value >> 55;
       if (top != (negative ? 0x1FF : 0)) return std::nullopt;
       value = (value << 8) | byte(i);
     }
@@ -202,8 +203,8 @@ bool Header::tail_is_zero() const noexcept {
 std::string Header::name() const {
   const std::string_view front = is_ustar() ? prefix() : std::string_view();
   if (front.empty()) return std::string(short_name());
-  // The slash is added even if the prefix ends with one, as in POSIX, GNU tar and Python; not in
-  // libarchive.
+  // The slash is added even if the prefix ends with a slash, as in POSIX, GNU tar and Python.
+  // libarchive does not add it.
   return std::string(front).append("/").append(short_name());
 }
 
@@ -212,7 +213,7 @@ EntryKind RawEntry::kind() const noexcept {
   switch (type) {
     case '0':
     case '\0':
-    case '7':  // contiguous
+    case '7':  // a contiguous file
       // A trailing slash is an old notation for a directory.
       return name.ends_with('/') ? EntryKind::kDirectory : EntryKind::kFile;
     case '1':
@@ -224,7 +225,7 @@ EntryKind RawEntry::kind() const noexcept {
     case '6':
       return EntryKind::kSpecial;
     case '5':
-    case 'D':  // with a list of its entries
+    case 'D':  // a GNU directory with a list of its entries
       return EntryKind::kDirectory;
     default:
       return EntryKind::kUnsupported;
@@ -235,7 +236,7 @@ std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t o
                                        std::string* why) {
   PartialEntry partial;
   RawEntry& entry = partial.entry;
-  std::string seen;  // types of special headers
+  std::string seen;  // types of the special headers read so far
   for (;;) {
     if (!range_fits(offset, kBlockBytes, archive.size())) {
       *why = "the archive ends within a header";

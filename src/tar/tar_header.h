@@ -11,8 +11,8 @@
 namespace shardwise::tar {
 
 inline constexpr std::size_t kBlockBytes = 512;
-/// Limit on special headers (pax records, long names). Longer ones are refused, since no honest tar
-/// has them.
+/// Largest size of a special header (pax records, long names). Larger headers are refused, because
+/// they do not occur in ordinary tars.
 inline constexpr std::uint64_t kMaxSpecialBytes = 1 << 20;
 
 /// Rounds `size` up to whole blocks. REQUIRES: size <= 2^63.
@@ -22,7 +22,8 @@ constexpr std::uint64_t padded(std::uint64_t size) noexcept {
 }
 
 bool is_zero_block(const char* block) noexcept;
-/// True if the block's checksum matches, with bytes as unsigned or (in old tars) as signed numbers.
+/// True if the block's checksum matches the sum of its bytes as unsigned numbers, or (in old tars)
+/// as signed numbers.
 bool has_valid_checksum(const char* block) noexcept;
 
 /// Parses a number field: octal with blanks or NULs around it (all blank is 0), or base-256.
@@ -36,7 +37,7 @@ class Header {
 
   char type() const noexcept { return block_[156]; }
   std::optional<std::int64_t> size() const noexcept { return parse_number(block_ + 124, 12); }
-  /// True for POSIX ustar, the only dialect in which `prefix` holds part of the name.
+  /// True for POSIX ustar, the only dialect in which `prefix` contains a part of the name.
   bool is_ustar() const noexcept {
     return std::string_view(block_ + 257, 6) == std::string_view("ustar\0", 6);
   }
@@ -44,7 +45,7 @@ class Header {
     return std::string_view(block_ + 257, 8) == std::string_view("ustar  \0", 8);
   }
   bool is_v7() const noexcept;
-  /// True if an old GNU sparse map begins in the header and continues in blocks after it.
+  /// True if an old GNU sparse map begins in this header and continues in the blocks after it.
   bool has_long_sparse_map() const noexcept {
     return is_gnu() && block_[386] != '\0' && block_[482] != '\0';
   }
@@ -53,9 +54,9 @@ class Header {
   std::string_view prefix() const noexcept { return field(345, 155); }
   /// The link target's field up to its NUL; special headers may override it.
   std::string_view short_target() const noexcept { return field(157, 100); }
-  /// True if the bytes after `prefix` are zero, as in ustar; star and Solaris use them.
+  /// True if the bytes after `prefix` are zero, as in ustar. star and Solaris store data there.
   bool tail_is_zero() const noexcept;
-  /// Returns the name by this block alone; in ustar with the prefix.
+  /// Returns the name that this block alone gives; in ustar with the prefix.
   std::string name() const;
 
  private:
@@ -64,7 +65,8 @@ class Header {
   const char* block_;
 };
 
-/// The type of an entry. Readers agree on what follows the headers of the first five types.
+/// The type of an entry. For the first five types, all readers agree on the size of the data after
+/// the header.
 enum class EntryKind : std::uint8_t {
   kFile,
   kDirectory,
@@ -88,8 +90,8 @@ struct RawEntry {
 };
 
 /// Reads the special headers at `offset`, and their entry.
-/// @return  the entry; nothing, with the reason in `why`, if they are malformed, truncated or too
-///   large.
+/// @return  the entry. If the headers are malformed, truncated or too large, returns nothing and
+///   stores the reason in `why`.
 std::optional<RawEntry> read_raw_entry(std::string_view archive, std::uint64_t offset,
                                        std::string* why);
 

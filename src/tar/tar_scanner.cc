@@ -35,7 +35,7 @@ std::string unsupported_remedy() {
          spelled("`shardwise index --on-bad skip`");
 }
 
-/// Bytes and entries between two calls of TarScanOptions::tick.
+/// Largest number of bytes and of entries between two calls of TarScanOptions::tick.
 constexpr std::uint64_t kTickBytes = std::uint64_t{4} << 20;
 constexpr std::uint32_t kTickEntries = 1024;
 
@@ -59,9 +59,9 @@ struct Damage {
   throw Damage{{code, offset, std::string(member), std::move(what)}};
 }
 
-/// An archive from some header on, for libarchive, with an empty member in front. This makes
-/// results independent of the start: libarchive is stricter with the first header than with later
-/// ones.
+/// The rest of an archive from some header on, for libarchive, with an empty member before it.
+/// libarchive checks the first header of an archive more strictly than later headers. With the
+/// empty member, its results do not depend on where the rest begins.
 class Continuation {
  public:
   explicit Continuation(std::string_view rest) : rest_(rest) {
@@ -104,8 +104,8 @@ class Continuation {
   int next_piece_ = 0;
 };
 
-/// Sets this thread's locale to "C" while it lives. In other locales libarchive converts pax names
-/// from UTF-8 to the locale's characters.
+/// Sets this thread's locale to "C" while it lives. In other locales, libarchive converts pax names
+/// from UTF-8 to the locale's character set.
 class PlainLocale {
  public:
   PlainLocale() noexcept {
@@ -124,7 +124,7 @@ std::string_view up_to_nul(std::string_view text) { return text.substr(0, text.f
 
 std::string_view text_or_empty(const char* text) { return text == nullptr ? "" : text; }
 
-/// Returns libarchive's type for the entry; nothing if we do not know it.
+/// Returns the entry's type according to libarchive, or nothing for another type.
 std::optional<tar::EntryKind> kind_of(archive_entry* entry) {
   if (archive_entry_hardlink(entry) != nullptr) return tar::EntryKind::kHardLink;
   switch (archive_entry_filetype(entry)) {
@@ -175,7 +175,8 @@ class Scanner {
       }
     } catch (const Damage& damage) {
       if (!options_.lenient) raise(damage.problem);
-      report_.skipped.push_back(damage.problem);  // later bytes cannot be trusted
+      // The bytes after the damage are not read, because they may not be headers.
+      report_.skipped.push_back(damage.problem);
       report_.skipped.back().what += "; the rest of the shard is left out with it, " +
                                      std::to_string(archive_.size() - damage.problem.offset) +
                                      " bytes";
@@ -243,13 +244,13 @@ class Scanner {
     }
     if (!marked) return true;
     if (rest.size() >= kBlockBytes && tar::has_valid_checksum(rest.data())) {
-      ++report_.num_archives;  // archives were concatenated: continue
+      ++report_.num_archives;  // another archive follows; continue with it
       report_.end_marker = false;
       position_ = at;
       return true;
     }
-    // Some writers leave rubbish in their last record. If it holds a header, however, ignoring it
-    // would lose members.
+    // Some writers leave arbitrary bytes in their last record, which are ignored. But if these
+    // bytes contain a header, ignoring them would lose members.
     for (std::uint64_t i = at + kBlockBytes; range_fits(i, kBlockBytes, end); i += kBlockBytes) {
       tick(i);
       if (!tar::is_zero_block(archive_.data() + i) &&
@@ -263,8 +264,8 @@ class Scanner {
     return false;
   }
 
-  /// Reads the entry at position_ if it is an ordinary one in v7, ustar or GNU format. Otherwise it
-  /// returns false and changes nothing.
+  /// Reads the entry at position_ if it is an ordinary entry in v7, ustar or GNU format. Otherwise
+  /// returns false and changes no state.
   bool read_plain_entry() {
     const char* block = archive_.data() + position_;
     const tar::Header header(block);
@@ -272,8 +273,8 @@ class Scanner {
     if (type != '0' && type != '\0' && type != '5' && type != '2' && type != '1') return false;
     if (!header.tail_is_zero()) return false;
     const std::string_view prefix = header.prefix();
-    // After the name's fields, v7 and GNU headers may hold data that only some readers interpret: a
-    // prefix, times, a sparse map.
+    // After the fields for names, v7 and GNU headers may contain data that only some readers
+    // interpret: a prefix, times, a sparse map.
     constexpr std::size_t kPrefix = 345, kTail = 500;
     if (!header.is_ustar() &&
         !((header.is_gnu() || header.is_v7()) &&
@@ -282,7 +283,7 @@ class Scanner {
     }
     const std::string_view short_name = header.short_name();
     if (short_name.empty()) return false;
-    // Readers agree on digits, but not on base-256, leading blanks or zero bytes.
+    // Readers agree on a size in digits, but not on base-256, leading blanks or zero bytes.
     if (block[124] < '0' || block[124] > '7') return false;
     const auto size = header.size();
     if (!size) return false;
@@ -313,7 +314,7 @@ class Scanner {
     return true;
   }
 
-  /// Visits a member whose header ends at its data, and moves past it.
+  /// Calls `visit` for a member, and moves past its data.
   void accept(const TarMember& member) {
     if (!padded_range_fits(member.data_offset, member.size_bytes)) {
       damaged(member.header_offset, member.name,
@@ -326,7 +327,7 @@ class Scanner {
     position_ = member.data_offset + tar::padded(member.size_bytes);
   }
 
-  /// Counts an entry that is not a file, and reports it if its name could be a member's.
+  /// Counts an entry that is not a file. Reports it if its name could be that of a member.
   void pass_by(tar::EntryKind kind, std::string_view name, std::string_view target,
                std::uint64_t header_offset) {
     if (kind == tar::EntryKind::kDirectory) {
@@ -348,11 +349,11 @@ class Scanner {
     if (options_.visit_other) options_.visit_other(other);
   }
 
-  /// Reads from position_ to the end of this archive, or past the first unsupported entry, by the
-  /// raw headers. Compares them with libarchive's results.
+  /// Reads the raw headers from position_ to the end of this archive, or past the first unsupported
+  /// entry, and compares them with libarchive's results.
   void read_with_libarchive() {
     const std::uint64_t base = position_;
-    // Whole blocks only: the rest is zero, or at_entry() reports a truncation.
+    // Only whole blocks are passed. The rest is zero, or at_entry() reports it as a truncation.
     const std::uint64_t size = (archive_.size() - base) / kBlockBytes * kBlockBytes;
     Continuation rest(archive_.substr(base, size));
     const ArchivePtr reader(archive_read_new());
@@ -437,9 +438,10 @@ class Scanner {
     position_ = at + tar::padded(raw.size);
   }
 
-  /// Links, directories and devices have no data, whatever their size field says. However, GNU tar
-  /// skips that many bytes after all of them except hard links and directories, and libarchive
-  /// after hard links in pax archives. An entry is refused if that would change what follows.
+  /// Links, directories and devices have no data, even if their size field is not 0. But GNU tar
+  /// skips that many bytes, except after hard links and directories. libarchive skips them only
+  /// after hard links in pax archives. The entry is refused if skipping would change which entries
+  /// follow.
   void require_no_body(const tar::RawEntry& raw) const {
     if ((raw.type == '1' || raw.type == '5') && is_header(raw.data_offset)) return;
     if (is_end(raw.data_offset)) {
@@ -453,15 +455,16 @@ class Scanner {
                 " bytes: some readers take what follows for its data, others for members");
   }
 
-  /// True for a link without a target: libarchive's type for it depends on earlier entries.
+  /// True for a link without a target. libarchive's type for such an entry depends on earlier
+  /// entries.
   static bool is_link_to_nothing(const tar::RawEntry& raw) {
     const tar::EntryKind kind = raw.kind();
     return (kind == tar::EntryKind::kHardLink || kind == tar::EntryKind::kSymbolicLink) &&
            up_to_nul(raw.target).empty();
   }
 
-  /// True if the names differ only because libarchive adds no slash after a prefix that ends with
-  /// one.
+  /// True if the names differ only because libarchive adds no slash after a prefix that ends with a
+  /// slash.
   static bool is_joined_otherwise(const tar::RawEntry& raw, std::string_view name) {
     const std::string_view whole = up_to_nul(raw.name);
     for (std::size_t at = whole.find("//"); at != std::string_view::npos;
@@ -516,7 +519,7 @@ class Scanner {
     if (!options_.lenient) throw Damage{problem};
     headers_.update(archive_.substr(position_, raw.data_offset - position_));
     report_.skipped.push_back(problem);
-    // The body; for old GNU sparse headers, also the extension blocks before it.
+    // Skip the body and, for old GNU sparse headers, the extension blocks before it.
     std::uint64_t at = raw.data_offset;
     if (raw.type == 'S') {
       bool extended = archive_[raw.header_offset + 482] != 0;
@@ -533,7 +536,7 @@ class Scanner {
   const TarScanOptions& options_;
   const std::function<void(const TarMember&)>& visit_;
   std::uint64_t position_ = 0;  // offset of the next header; everything before it is accounted for
-  std::uint64_t told_ = 0;      // offset at the last tick
+  std::uint64_t told_ = 0;      // offset at the last call of tick
   std::uint32_t entries_since_tick_ = 0;
   std::string joined_name_;
   Hasher128 headers_;

@@ -44,10 +44,11 @@ struct TarProblem {
 struct TarScanReport {
   std::uint64_t num_members = 0;  ///< regular files visited
   std::uint64_t num_directories = 0;
-  std::uint64_t num_links = 0;       ///< symbolic and hard
+  std::uint64_t num_links = 0;       ///< symbolic and hard links
   std::uint64_t num_special = 0;     ///< devices and FIFOs
   std::uint64_t num_archives = 1;    ///< more than 1 for concatenated archives
-  std::uint64_t trailing_bytes = 0;  ///< after the end marker, neither zero nor an archive
+  std::uint64_t trailing_bytes = 0;  ///< bytes after the end marker that are neither zero nor an
+                                     ///< archive
   bool end_marker = false;
   Hash128 header_hash;  ///< over all header blocks, including special headers and their bodies
   std::vector<TarProblem> skipped;  ///< filled by lenient scans only
@@ -55,47 +56,49 @@ struct TarScanReport {
 
 struct TarScanOptions {
   bool lenient = false;
-  /// True if the archive was expanded from a compressed file; error texts then say so of offsets.
+  /// True if the archive was expanded from a compressed file. Error texts then state that offsets
+  /// refer to the expanded archive.
   bool expanded = false;
-  /// Reads every entry through libarchive, even those that the direct path could read. The result
-  /// is the same; tests compare the two.
+  /// Read every entry through libarchive, even entries that can be read directly. The result is the
+  /// same. Tests compare both ways.
   bool libarchive_only = false;
   /// Called for links, devices and FIFOs, in archive order with the members.
   std::function<void(const TarOther&)> visit_other = nullptr;
-  /// Called with the current offset, at the latest after 1,024 entries, or at the first entry or
+  /// Called with the current offset: at the latest after 1,024 entries, or at the first entry or
   /// zero block after 4 MiB. An exception from it ends the scan.
   std::function<void(std::uint64_t offset)> tick = nullptr;
 };
 
-/// Finds every regular file of an uncompressed tar archive in memory, without touching its data.
+/// Finds every regular file of an uncompressed tar archive in memory, without reading the files'
+/// data.
 ///
 /// Formats: v7, ustar (prefix), old GNU, GNU long names and links, pax (path, linkpath, size),
 /// star, base-256 and blank-padded numbers, signed checksums. An archive may lack the end marker if
 /// it ends at a member boundary. Concatenated archives are read one after another.
 ///
-/// Plain headers are read directly. From the first other header on, libarchive reads the rest of
-/// the archive, and each of its entries is compared with the raw headers. If they disagree in type,
-/// name, target, size or position, the error shows both.
+/// Plain headers are read directly. From the first header that is not plain, libarchive reads the
+/// rest of the archive, and each entry is compared with the raw headers. If they disagree in type,
+/// name, target, size or position, the error shows both values.
 ///
 /// An archive that readers interpret differently is an error:
 /// - pax global headers with a path, linkpath, size or sparse map;
 /// - a directory with data;
 /// - a body after a link, directory or device that could be read as members.
-/// Unknown types are refused like sparse members, since some readers treat them as files. Names are
-/// bytes, independent of the locale.
+/// Unknown types are refused like sparse members, because some readers treat them as files. Names
+/// are bytes, independent of the locale.
 ///
 /// @param shard  for error texts.
 /// Threads: safe concurrently.
 /// Cost: O(headers); memory O(1).
 /// Errors: CorruptShard (malformed, truncated, sizes past the end, not a tar, special headers above
-///   1 MiB); Unsupported (compressed data, sparse members, unknown types). Exceptions of `visit`,
-///   `visit_other` and `tick` pass through.
+///   1 MiB); Unsupported (compressed data, sparse members, unknown types). The call throws
+///   exceptions of `visit`, `visit_other` and `tick`.
 SHARDWISE_EXPORT TarScanReport scan_tar(std::string_view archive, const std::string& shard,
                                         const TarScanOptions& options,
                                         const std::function<void(const TarMember&)>& visit);
 
-/// Returns the compression of a shard by its first 512 bytes. An uncompressed tar is recognised
-/// even if its first member's name resembles a compressed file's magic.
+/// Detects the compression of a shard by its first 512 bytes. An uncompressed tar is recognised
+/// even if the name of its first member begins like the magic of a compressed file.
 SHARDWISE_EXPORT Compression shard_compression(std::string_view first_bytes) noexcept;
 
 }  // namespace shardwise::detail

@@ -27,8 +27,8 @@ constexpr int kRecordBytes = 10240;  // tar pads an archive's end to this
 constexpr int kWriteBytes = 1 << 20;
 constexpr std::size_t kCopyBytes = std::size_t{1} << 20;
 
-/// Makes libarchive treat this thread's names as UTF-8 while it lives, in any locale. Names that
-/// are not UTF-8 stay unchanged.
+/// While it lives, libarchive treats names on this thread as UTF-8, in any locale. Names that are
+/// not UTF-8 are stored unchanged.
 class Utf8Names {
  public:
   Utf8Names() : before_(::uselocale(utf8())) {}
@@ -39,13 +39,13 @@ class Utf8Names {
  private:
   static locale_t utf8() {
     static const locale_t kUtf8 = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
-    return kUtf8;  // null if it does not exist, which leaves the locale unchanged
+    return kUtf8;  // null if that locale does not exist; the thread's locale is then unchanged
   }
 
   const locale_t before_;
 };
 
-/// libarchive's sink.
+/// Receives libarchive's output.
 /// @param target  a TarWriter::Target.
 la_ssize_t write_to_file(archive* writer, void* target, const void* bytes, std::size_t size) {
   auto& to = *static_cast<TarWriter::Target*>(target);
@@ -72,7 +72,7 @@ TarWriter::TarWriter(const std::string& path)
 }
 
 TarWriter::~TarWriter() {
-  target_.file = nullptr;  // freeing the archive would write its end
+  target_.file = nullptr;  // otherwise freeing the archive would write its end to the file
   archive_write_free(archive_);
 }
 
@@ -121,7 +121,7 @@ void TarWriter::begin(const std::string& name, std::uint64_t size_bytes) {
   archive_entry_set_mtime(entry.get(), 0, 0);
   archive_entry_set_size(entry.get(), static_cast<la_int64_t>(size_bytes));
   const int result = archive_write_header(archive_, entry.get());
-  // A warning means that the name is not UTF-8; it is stored as bytes in the pax header.
+  // A warning means that the name is not UTF-8. libarchive then stores its bytes in the pax header.
   if (result != ARCHIVE_WARN) require(result, "cannot write a header to");
 }
 

@@ -11,9 +11,9 @@ struct archive;
 
 namespace shardwise {
 
-/// Writes one shard that appears under its name whole or not at all. Equal members give equal bytes
-/// on every machine: times, owners and the machine's modes are not stored. Headers are ustar; pax
-/// headers are used only for what ustar cannot express.
+/// Writes one shard, which appears under its name complete or not at all. Equal members give equal
+/// bytes on every machine, because times, owners and modes of the machine are not stored. Headers
+/// are ustar. Pax headers are used only for what ustar cannot express.
 ///
 /// Threads: one.
 /// Errors: kIo, kNoSpace. A writer that is destroyed without commit() leaves no file.
@@ -26,7 +26,7 @@ class TarWriter {
 
   void add(const std::string& name, std::string_view content);
   /// Copies the file at `source`, of any size, through a small buffer.
-  /// Errors: also NotFound; kIo if the file shrinks meanwhile.
+  /// Errors: also NotFound. kIo if the file shrinks while it is copied.
   void add_file(const std::string& name, const std::string& source);
   void commit();
 
@@ -36,9 +36,8 @@ class TarWriter {
   /// padding.
   [[nodiscard]] static std::uint64_t archive_bytes(std::uint64_t member_bytes);
 
-  /// null discards all output
   struct Target {
-    File* file;  ///< null discards all output
+    File* file;  ///< null means that all output is discarded
     std::exception_ptr failure;
   };
 

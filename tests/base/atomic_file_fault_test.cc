@@ -1,4 +1,4 @@
-// faults.md 1, 5, 17: what a killed writer, a full disk and a killed lock holder leave behind.
+// faults.md 1, 5, 17: tests of a killed writer, a full disk and a killed lock holder.
 #include <unistd.h>
 
 #include <algorithm>
@@ -35,7 +35,7 @@ void kill_here(const char* name) {
   if (name == kill_at) std::raise(SIGKILL);
 }
 
-/// Content whose wholeness can be seen: one number, many times.
+/// Returns content that shows whether it is complete: one number, many times.
 std::string whole_content(int version) {
   std::string content;
   for (int i = 0; i < 20'000; ++i) content += std::to_string(version) + "\n";
@@ -137,7 +137,7 @@ TEST(AtomicFileFaultTest, AFullDiskIsATypedErrorAndNoFile) {
                   return text;
                 }
               }
-              // Room has come back: the same process goes on.
+              // The disk has space again, so the same process can write.
               AtomicFile again(dir / "f");
               again.file().write(std::string(6'000, 'y'));
               again.commit();

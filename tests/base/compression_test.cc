@@ -33,7 +33,7 @@ bool is_unchecked(std::string_view bytes, Compression compression) {
   return reader.unchecked();
 }
 
-/// The error of expanding `bytes`.
+/// Returns the error text of expanding `bytes`.
 std::string refusal(std::string_view bytes, Compression compression) {
   return test::error_text([&] { expand(bytes, compression); });
 }
@@ -160,7 +160,7 @@ TEST(CompressionTest, WhatFollowsAStreamIsZerosOrAnError) {
 }
 
 TEST(CompressionTest, SkippableFramesAreSteppedOver) {
-  // As pzstd writes them: each holds the length of the frame behind it.
+  // A skippable frame as pzstd writes it: it contains the length of the next frame.
   const std::string skippable("\x50\x2a\x4d\x18\4\0\0\0abcd", 12);
   const std::string last("\x5f\x2a\x4d\x18\0\0\0\0", 8);
   const std::string text = some_text(5000);
@@ -196,9 +196,10 @@ TEST(CompressionTest, AStreamWithoutAChecksumIsReadAndSaidToBeSo) {
   }
 }
 
-/// A zstd frame of one block that is stored as it is: header flags, and how long its window is.
+/// Returns a zstd frame of one uncompressed block, with these header flags and window descriptor.
 std::string raw_zstd_frame(char flags, const std::string& window, const std::string& content) {
-  const auto block = static_cast<std::uint32_t>(content.size() << 3 | 1);  // raw, and the last
+  const auto block = static_cast<std::uint32_t>(content.size() << 3 | 1);  // a raw block, which is
+                                                                           // the last
   return std::string("\x28\xb5\x2f\xfd") + flags + window + static_cast<char>(block) +
          static_cast<char>(block >> 8) + static_cast<char>(block >> 16) + content;
 }

@@ -24,7 +24,7 @@ TEST(CoresTest, AreThoseThatTheProcessMayUse) {
   EXPECT_EQ(bound.wait(), "");
 }
 
-/// What the groups allow in which this line of /proc/self/cgroup puts a process.
+/// Returns the core limit of the control groups in this line of /proc/self/cgroup.
 unsigned allowed(const test::TempDir& dir, const std::string& membership) {
   std::ofstream(dir / "membership") << "3:memory:/elsewhere\n" << membership << '\n';
   return detail::cores_by_groups(dir / "membership", dir / "root");

@@ -56,7 +56,7 @@ TEST(ExactSumTest, WhatIsNoNumberStays) {
 TEST(ExactSumTest, IsTheSumOfIntegersRounded) {
   std::mt19937_64 random(test::random_seed());
   for (int round = 0; round < 2000; ++round) {
-    // Multiples of 2^-40 that a 128-bit integer adds without rounding.
+    // The values are multiples of 2^-40, which a 128-bit integer adds without rounding.
     std::vector<double> values;
     Wide expected = 0;
     for (std::uint64_t i = random() % 50; i > 0; --i) {

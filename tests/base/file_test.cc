@@ -85,7 +85,7 @@ TEST(FileTest, DescriptorsAreClosedOnExec) {
   const TempDir dir;
   write_file(dir / "f", "x");
   const File file = File::open_read(dir / "f");
-  // The number of an open descriptor that a program started now sees is free again.
+  // The shell must not have inherited the descriptor.
   const std::string command = "test ! -e /proc/self/fd/" + std::to_string(file.fd());
   EXPECT_EQ(std::system(command.c_str()), 0);
 }

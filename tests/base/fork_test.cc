@@ -25,7 +25,7 @@ using test::in_child;
 using test::TempDir;
 using test::write_file;
 
-/// Threads that run `body` again and again until this goes.
+/// Threads that call `body` repeatedly until this object is destroyed.
 class Busy {
  public:
   Busy(unsigned count, const std::function<void()>& body) {
@@ -48,14 +48,15 @@ class Busy {
 // faults.md 50
 TEST(ForkTest, MutexesAreFreeInChildrenOfABusyParent) {
   Mutex first, second;
-  std::uint64_t a = 0, b = 0;  // guarded by both
+  std::uint64_t a = 0, b = 0;  // guarded by both mutexes
   const Busy busy(3, [&] {
     const Lock lock(first);
     ++a;
     const Lock inner(second);
     ++b;
   });
-  // The other way round at the same time, in the order that single locks would fear.
+  // Another thread locks only `second`. If fork() waited for each mutex separately, these orders
+  // could deadlock.
   const Busy other(1, [&] { const Lock lock(second); });
   for (int round = 0; round < 300; ++round) {
     ASSERT_EQ(in_child([&]() -> std::string {
@@ -110,7 +111,7 @@ TEST(ForkTest, EachProcessHasAGenerationOfItsOwn) {
   EXPECT_EQ(process_generation(), here);
 }
 
-// A std::condition_variable that threads of the parent wait for hangs in the child.
+// With a std::condition_variable for which threads of the parent wait, the child would hang.
 TEST(ForkTest, AConditionWorksOnInAChild) {
   Mutex mutex;
   auto changed = std::make_unique<Condition>();
@@ -260,7 +261,7 @@ TEST(ForkTest, APipelineWithoutThreadsWorksOnInAChild) {
   EXPECT_EQ(*pipeline.next(), 1);
 }
 
-/// True if somebody holds a lock on the file.
+/// True if another open file has a lock on the file.
 bool is_locked(const std::string& path) {
   return File::open_to_lock(path).try_lock() == FileLock::kHeldByAnother;
 }
@@ -293,7 +294,7 @@ TEST(ForkTest, AChildNeitherKeepsNorFreesTheParentsLocks) {
   char answer = 0;
   ASSERT_EQ(::read(ready[0], &answer, 1), 1);
   EXPECT_TRUE(is_locked(dir / "f"));
-  // The child lives, and does not keep what the parent lets go of.
+  // While the child runs, it does not keep the locks that the parent releases.
   whole.reset();
   moved.close();
   EXPECT_FALSE(is_locked(dir / "f"));

@@ -12,7 +12,7 @@
 namespace shardwise {
 namespace {
 
-/// The bytes that xxHash's own self test hashes.
+/// Returns the bytes that xxHash's self test hashes.
 std::string sanity_buffer(std::size_t size) {
   constexpr std::uint64_t kPrime32 = 2654435761U;
   constexpr std::uint64_t kPrime64 = 11400714785074694797U;
@@ -30,7 +30,7 @@ TEST(HashTest, Hash64GivesThePublishedXxh3Values) {
     std::size_t size;
     std::uint64_t value;
   };
-  // One for each of XXH3's code paths by length. Source: xxHash's self test, seed 0.
+  // XXH3 has a code path for each of these lengths. Source: xxHash's self test, seed 0.
   const Golden golden[] = {
       {0, 0x2D06800538D394C2},    {1, 0xC44BDFF4074EECDB},    {6, 0x27B56A84CD2D7325},
       {12, 0xA713DAF0DFBB77E7},   {24, 0xA3FE70BF9D3510EB},   {48, 0x397DA259ECBA1F11},

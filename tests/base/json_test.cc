@@ -1,4 +1,4 @@
-// One reader, one rule: what JSON is here, and what is said of the rest.
+// Tests of the JSON reader: which texts it accepts, and the errors for all others.
 #include "base/json.h"
 
 #include <gmock/gmock.h>
@@ -19,13 +19,13 @@ using namespace std::string_literals;
 using ::testing::HasSubstr;
 using Token = JsonReader::Token;
 
-/// What is wrong with a text; empty if nothing is.
+/// Returns the error of a text, or an empty text if it is valid JSON.
 std::string fault_of(const std::string& text) {
   const auto fault = json_fault(text);
   return fault ? escaped(fault->text()) : std::string();
 }
 
-/// The document as nlohmann makes it, but by our tokens.
+/// Builds a nlohmann document from the tokens of our reader.
 nlohmann::json value_of(JsonReader& reader, Token token) {
   switch (token) {
     case Token::kObject: {
@@ -188,7 +188,8 @@ TEST(JsonTest, SkippingEndsBehindTheValue) {
   EXPECT_EQ(reader.integer(), 7);
 }
 
-// nlohmann takes a NUL for the end of the text; otherwise the two agree on what is JSON.
+// nlohmann treats a NUL as the end of the text. Apart from this, both parsers accept the same
+// texts.
 TEST(JsonTest, RandomTextsAreJsonForUsAndForNlohmannAlike) {
   const std::uint64_t seed = test::random_seed();
   std::mt19937_64 random(seed);

@@ -1,4 +1,4 @@
-// Small text files of people: one reader for all of them.
+// Tests of the reader of small text files that people write.
 #include "base/lines.h"
 
 #include <fcntl.h>
@@ -86,7 +86,8 @@ TEST(LinesTest, APipeIsReadToItsEndHoweverSlowItsWriterIs) {
   auto text = std::async(std::launch::async, [&] { return read_text(fifo, 100, "the list"); });
   const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);
   for (const char letter : {'a', 'b', 'c'}) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(120));  // longer than one wait for it
+    // Longer than read_text() waits at a time.
+    std::this_thread::sleep_for(std::chrono::milliseconds(120));
     ASSERT_EQ(::write(writer, &letter, 1), 1);
   }
   ::close(writer);
@@ -102,7 +103,8 @@ TEST(LinesTest, WhoWaitsForAPipeHearsThatItIsCancelled) {
     const detail::CancelScope scope(flag);
     return error_code([&] { read_text(fifo, 100, "the list"); });
   });
-  const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);  // once it has opened it
+  // Returns when read_text() has opened the pipe.
+  const int writer = ::open(fifo.c_str(), O_WRONLY | O_CLOEXEC);
   flag = true;
   EXPECT_EQ(code.get(), ErrorCode::kCancelled);
   ::close(writer);

@@ -44,7 +44,7 @@ TEST(LockHolderTest, AnotherProcessIsSeenAndWhetherItIsStopped) {
   const test::Shared<Told> told;
   test::Child child([&]() -> std::string {
     File file = File::open_or_create(dir / "locks");
-    for (const std::uint64_t byte : {41, 42, 43}) {  // the kernel shows them as one range
+    for (const std::uint64_t byte : {41, 42, 43}) {  // the kernel shows adjacent bytes as one range
       if (!file.try_lock_byte(byte, true)) return "no lock";
     }
     told->is_locked = true;

@@ -109,7 +109,7 @@ TEST(MappedFileTest, NoFreeDescriptorIsATypedError) {
   write_file(dir / "f", "some bytes");
   EXPECT_EQ(in_child([&]() -> std::string {
               test::set_limit(RLIMIT_NOFILE, 3);
-              // Those above the limit stay open, so the next open must fail.
+              // Open descriptors until dup() fails at the limit, so the next open must fail.
               while (::dup(0) >= 0) {
               }
               try {

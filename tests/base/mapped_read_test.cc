@@ -33,7 +33,7 @@ using ::testing::StartsWith;
 
 const std::size_t kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
 
-/// A mapped file of 8 pages, every byte told apart from zero.
+/// A mapped file of 8 pages, in which no byte is zero.
 class Mapping {
  public:
   Mapping() : content_(8 * kPage, '\0') {
@@ -53,7 +53,7 @@ class Mapping {
   const char* data() const { return file_->bytes().data(); }
   std::size_t size() const { return content_.size(); }
   const std::string& content() const { return content_; }
-  /// Touches a byte as a program would that knows of no guard.
+  /// Reads a byte without copy_mapped() and without a guard.
   char touch(std::size_t i) const { return *static_cast<const volatile char*>(data() + i); }
 
  private:
@@ -62,7 +62,8 @@ class Mapping {
   std::unique_ptr<MappedFile> file_;
 };
 
-// What a child that SIGBUS ends says; a sanitizer's own handler reports the fault and exits.
+// Matches the end of a child by SIGBUS. With a sanitizer, the sanitizer's handler reports the fault
+// and exits.
 const testing::Matcher<std::string> kEndedByTheFault =
     kSanitized
         ? testing::Matcher<std::string>(AnyOf(StartsWith("exit status"), StartsWith("killed")))
@@ -89,7 +90,7 @@ TEST(CopyMappedTest, IsFalseWherePagesAreGone) {
     EXPECT_TRUE(copy_mapped(to.data(), map.data(), 2 * kPage));
     EXPECT_EQ(to.substr(0, 2 * kPage), map.content().substr(0, 2 * kPage));
   }
-  map.truncate(map.size());  // zeros, but there
+  map.truncate(map.size());  // the pages exist again, and contain zeros
   EXPECT_TRUE(copy_mapped(to.data(), map.data(), map.size()));
 }
 
@@ -160,7 +161,7 @@ TEST(CopyMappedTest, WorksInAForkedChild) {
             "");
 }
 
-// faults.md 7: what we do not guard is as it was.
+// faults.md 7: a fault outside our reads has its usual effect.
 TEST(CopyMappedTest, AFaultThatIsNotOursEndsTheProcess) {
   const Mapping map;
   EXPECT_THAT(in_child([&]() -> std::string {
@@ -172,7 +173,7 @@ TEST(CopyMappedTest, AFaultThatIsNotOursEndsTheProcess) {
               }),
               kEndedByTheFault);
   EXPECT_THAT(in_child([&]() -> std::string {
-                // Nor is one of the copy's other side.
+                // The same is true for a fault at the target of a copy.
                 const File file = File::open_read(map.path());
                 void* const gone =
                     ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.fd(), 0);
@@ -189,7 +190,7 @@ struct sigaction bus_action() {
 }
 const auto kFirstHandler = bus_action().sa_sigaction;
 
-/// False if a test before this one in the same process made the handler take its place.
+/// False if an earlier test of this process has already installed our handler.
 bool nothing_installed_yet() { return bus_action().sa_sigaction == kFirstHandler; }
 
 TEST(CopyMappedTest, ASignalThatWasSentHasItsOldEffect) {
@@ -233,7 +234,7 @@ void note_and_jump_back(int, siginfo_t* info, void*) {
 }
 void only_count(int) { ++num_calls; }
 
-/// Touches what is gone, and says "" if a handler of the test's took it.
+/// Reads a missing page. Returns "" if a handler of this test handled the fault.
 std::string caught_touch(const Mapping& map, std::size_t i) {
   if (sigsetjmp(back, 1) == 0) {
     map.touch(i);
@@ -265,7 +266,7 @@ TEST(CopyMappedTest, AHandlerThatWasThereBeforeIsCalled) {
             }),
             "");
   EXPECT_EQ(in_child([&]() -> std::string {
-              std::signal(SIGBUS, jump_back);  // takes no siginfo
+              std::signal(SIGBUS, jump_back);  // a handler without siginfo
               char to = 0;
               if (copy_mapped(&to, map.data() + kPage, 1)) return "copied what is gone";
               if (auto wrong = caught_touch(map, kPage); !wrong.empty()) return wrong;
@@ -286,15 +287,17 @@ TEST(CopyMappedTest, AHandlerForOneTimeIsCalledOnce) {
               char to = 0;
               if (!copy_mapped(&to, map.data(), 1)) return "no copy";
               map.truncate(kPage);
-              map.touch(kPage);  // once to the handler, which returns, then by default
+              // The first fault calls the handler, which returns; the second has the default
+              // effect.
+              map.touch(kPage);
               return "lives";
             }),
             "killed by signal 7");
 }
 
-// What others do that install a handler after ours.
+// Handlers of other code that are installed after ours.
 struct sigaction found_by_later {};
-int* num_calls_seen = nullptr;  // also when the process ended
+int* num_calls_seen = nullptr;  // in shared memory, so it remains after the child has ended
 
 int count_call() {
   if (num_calls_seen != nullptr) ++*num_calls_seen;
@@ -303,7 +306,7 @@ int count_call() {
 
 void report_and_go_back(int, siginfo_t*, void*) {
   count_call();
-  ::sigaction(SIGBUS, &found_by_later, nullptr);  // and the fault happens again
+  ::sigaction(SIGBUS, &found_by_later, nullptr);  // the fault then occurs again
 }
 void report_and_call(int signal, siginfo_t* info, void* context) {
   if (count_call() > 3) ::_exit(77);
@@ -313,7 +316,7 @@ void report_and_call(int signal, siginfo_t* info, void* context) {
     std::signal(SIGBUS, SIG_DFL);
   }
 }
-void report_and_raise(int signal) {  // as Python's faulthandler
+void report_and_raise(int signal) {  // like Python's faulthandler
   if (count_call() > 3) ::_exit(77);
   ::sigaction(SIGBUS, &found_by_later, nullptr);
   ::raise(signal);
@@ -355,8 +358,8 @@ void wait_for_a_tick() {
   } while (now.tv_nsec == begin.tv_nsec && now.tv_sec == begin.tv_sec);
 }
 
-// faults.md 7 and 50: PyTorch's worker processes install theirs in the child, faulthandler when
-// it likes.
+// faults.md 7 and 50: PyTorch's worker processes install their handler in the child, and
+// faulthandler may install its own at any time.
 TEST_P(LaterHandlerTest, TakesNothingFromCopiesAndGuards) {
   const Mapping map;
   char to = 0;
@@ -433,10 +436,10 @@ TEST(MappedReadGuardTest, WhatIsGoneReadsAsZerosToTheEndOfTheRange) {
     EXPECT_TRUE(guard.damaged());
     EXPECT_EQ(std::string(data + 5 * kPage, 3 * kPage), std::string(3 * kPage, '\0'));
     EXPECT_EQ(std::string(data, 3 * kPage), map.content().substr(0, 3 * kPage));
-    EXPECT_EQ(map.touch(3 * kPage), 0);  // a second time, from farther ahead
+    EXPECT_EQ(map.touch(3 * kPage), 0);  // a second fault, at an earlier page
     EXPECT_TRUE(guard.damaged());
   }
-  // The zeros go with the mapping.
+  // Unmapping removes the zeros.
   map.unmap();
   unsigned char resident = 0;
   for (std::size_t i = 0; i < 8; ++i) {
@@ -465,7 +468,7 @@ TEST(MappedReadGuardTest, TheRangeOfTheFaultIsTheOneThatIsDamaged) {
   EXPECT_FALSE(inner.damaged());
   char to = 0;
   second.truncate(0);
-  EXPECT_FALSE(copy_mapped(&to, second.data(), 1));  // a copy gives up, guard or not
+  EXPECT_FALSE(copy_mapped(&to, second.data(), 1));  // a copy fails, with or without a guard
   EXPECT_FALSE(inner.damaged());
 }
 

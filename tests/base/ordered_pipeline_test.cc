@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A source of 0, 1, ..., n - 1.
+/// Returns a source of the items 0, 1, ..., n - 1.
 auto numbers(int n) {
   return [next = 0, n]() mutable { return next < n ? std::optional<int>(next++) : std::nullopt; };
 }
@@ -28,7 +28,7 @@ void wait_until(Condition condition) {
   while (!condition()) std::this_thread::sleep_for(100us);
 }
 
-/// Opens once, for all.
+/// A gate that opens once, for all waiting threads.
 class Gate {
  public:
   void wait() const { opened_.wait(); }
@@ -150,7 +150,7 @@ TEST(OrderedPipelineTest, WhatTheSourceThrowsComesInItsPlaceAndIsTheEnd) {
 TEST(OrderedPipelineTest, TheSourceIsCalledByOneThreadAtATime) {
   std::atomic<int> inside{0};
   std::atomic<bool> overlapped{false};
-  int next = 0;  // unguarded on purpose: ThreadSanitizer watches it
+  int next = 0;  // not guarded on purpose, so that ThreadSanitizer detects concurrent calls
   OrderedPipeline<int, int> pipeline(
       [&]() -> std::optional<int> {
         if (++inside != 1) overlapped = true;
@@ -226,7 +226,7 @@ TEST(OrderedPipelineTest, StopFromAnotherThreadWakesABlockedConsumer) {
                                      },
                                      {.threads = 2});
   std::thread consumer([&] {
-    // The work waits for the gate, so this returns only because stop() wakes it.
+    // The work waits for the gate, so next() can return only because stop() wakes it.
     EXPECT_EQ(pipeline.next(), std::nullopt);
     gate.open();
   });

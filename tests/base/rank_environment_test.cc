@@ -18,7 +18,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::SizeIs;
-/// "RANK=5 WORLD_SIZE=8".
+/// A set of variables, made from a text like "RANK=5 WORLD_SIZE=8".
 struct Variables : std::map<std::string, std::string> {
   using map::map;
   Variables(const char* text) {  // NOLINT(google-explicit-constructor)
@@ -57,8 +57,8 @@ Variables with(Variables variables, const Variables& changes) {
   return variables;
 }
 
-// What the launchers set, as they were found to: torchrun 1.13.1 and 2.13, Open MPI 4.1.4 and 5,
-// MPICH 4.0.2 (Hydra), Intel MPI 2021, Cray PALS, Slurm 22.05.
+// The variables that launchers set, observed with torchrun 1.13.1 and 2.13, Open MPI 4.1.4 and 5,
+// MPICH 4.0.2 (Hydra), Intel MPI 2021, Cray PALS, and Slurm 22.05.
 
 const Variables kTorchrun113 =
     "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 ROLE_RANK=5 "
@@ -182,7 +182,7 @@ TEST(RankEnvironmentTest, EachLaunchersVariablesAreUnderstood) {
 }
 
 TEST(RankEnvironmentTest, EachNodeOfAnUnevenSlurmStepHasItsOwnNumberOfRanks) {
-  // 2(x3),1 over four nodes, in blocks.
+  // The tasks per node are 2(x3),1, in blocks over four nodes.
   const std::vector<std::array<const char*, 3>> ranks = {
       {"0", "0", "0"}, {"1", "0", "1"}, {"2", "1", "0"}, {"3", "1", "1"},
       {"4", "2", "0"}, {"5", "2", "1"}, {"6", "3", "0"}};
@@ -209,7 +209,8 @@ TEST(RankEnvironmentTest, HalfSetOrContradictingVariablesAreErrorsThatNameThem) 
       {with(kByHand, "LOCAL_RANK=2"), {"LOCAL_RANK='2'"}},
       {with(kByHand, "LOCAL_WORLD_SIZE=3"), {"LOCAL_WORLD_SIZE='3'"}},
       {with(kByHand, "LOCAL_RANK=1 LOCAL_WORLD_SIZE=1"), {"LOCAL_RANK=1 and LOCAL_WORLD_SIZE=1"}},
-      // Exported once, then mpirun or srun: each process would be the same rank, or alone.
+      // A shell exported the variables before mpirun or srun: each process would be the same rank,
+      // or a separate run.
       {with(kOpenMpi4, with(kByHand, "RANK=0")), {"RANK=0 and OMPI_COMM_WORLD_RANK=1"}},
       {with(kHydra, "RANK=0 WORLD_SIZE=1"), {"WORLD_SIZE=1 and PMI_SIZE=2"}},
       {with(kSlurm, "RANK=0 WORLD_SIZE=1"),
@@ -255,13 +256,14 @@ TEST(MeetingPointTest, TheRanksMeetOnRankZerosMachine) {
 }
 
 TEST(MeetingPointTest, ThePortIsThatWhichWasAskedForOrMadeFromTheJob) {
-  // By hand nothing tells two starts apart: there is one port, which only one of them can have.
+  // With variables set by hand, two starts have the same name. There is therefore only one port,
+  // which only one start can bind.
   EXPECT_THAT(meet(kByHand).ports, ElementsAre(1234));
   EXPECT_EQ(meet(kByHand).job, "");
   const auto named = meet(with(kByHand, "SHARDWISE_JOB=tuesday"));
   EXPECT_THAT(named.ports, SizeIs(testing::Gt(1u)));
   EXPECT_EQ(named.ports[0], 1234);
-  // With torchrun's own store at MASTER_PORT the ranks meet at another.
+  // If torchrun's own store listens at MASTER_PORT, the ranks connect at another port.
   for (const Variables& launcher : {kTorchrun113, kTorchrun213}) {
     const auto theirs = meet(launcher);
     const auto own = meet(with(launcher, "TORCHELASTIC_USE_AGENT_STORE=False"));
@@ -292,7 +294,7 @@ TEST(MeetingPointTest, AllRanksOfAJobAgreeOnItAndJobsDiffer) {
   EXPECT_FALSE(same(kSlurm, with(kSlurm, "SLURM_RESTART_COUNT=1")));
   EXPECT_TRUE(same(kOpenMpi4, with(kOpenMpi4, "OMPI_COMM_WORLD_RANK=0")));
   EXPECT_FALSE(same(kOpenMpi4, with(kOpenMpi4, "PMIX_NAMESPACE=262012930")));
-  // Hydra gives no number: the process that started the ranks does.
+  // Hydra sets no job number, so the process that started the ranks identifies the job.
   EXPECT_TRUE(same(kHydra, with(kHydra, "PMI_RANK=0 PMI_FD=6")));
   EXPECT_FALSE(same(kHydra, kHydra, "boot/811/5", "boot/812/5"));
   EXPECT_FALSE(same(kTorchrun213, with(kTorchrun213, "TORCHELASTIC_RESTART_COUNT=1")));
@@ -311,7 +313,8 @@ TEST(MeetingPointTest, WhatIsMissingIsNamed) {
   EXPECT_THAT(text(kOpenMpi5),
               AllOf(HasSubstr("Open MPI are on several machines"), HasSubstr("set MASTER_ADDR")));
   EXPECT_THAT(text(kIntelMpi), HasSubstr("set MASTER_ADDR"));
-  // On several machines the ranks of MPICH have several starters: the user tells jobs apart.
+  // On several machines, different processes start the ranks of MPICH, so the user must name the
+  // job.
   EXPECT_THAT(text(with(kIntelMpi, "MASTER_ADDR=head")),
               AllOf(HasSubstr("nothing tells this job of PMI from another"),
                     HasSubstr("set MASTER_PORT"), HasSubstr("SHARDWISE_JOB")));
@@ -319,8 +322,8 @@ TEST(MeetingPointTest, WhatIsMissingIsNamed) {
 }
 
 TEST(LaunchingProcessTest, IsTheSameForAllThatItStartedWhateverIsBetween) {
-  // This process starts a shell, as a rank, which starts another program of that rank. It lives as
-  // long as its input is open.
+  // This process starts a shell with the rank's variable, and the shell starts another program,
+  // which runs as long as its input is open.
   std::array<int, 2> input{};
   std::array<int, 2> output{};
   ASSERT_EQ(::pipe2(input.data(), O_CLOEXEC), 0);
@@ -342,7 +345,7 @@ TEST(LaunchingProcessTest, IsTheSameForAllThatItStartedWhateverIsBetween) {
   const std::string starter = launching_process("SHARDWISE_TEST_RANK", program);
   EXPECT_THAT(starter, HasSubstr("\n" + std::to_string(::getpid()) + "/"));
   EXPECT_EQ(launching_process("SHARDWISE_TEST_RANK", shell), starter);
-  // Where the shell between has not the variable, it is the starter.
+  // For a variable that the shell does not have, the shell is the starter.
   EXPECT_THAT(launching_process("SHARDWISE_TEST_OTHER", program),
               HasSubstr("\n" + std::to_string(shell) + "/"));
   EXPECT_THAT(launching_process("SHARDWISE_TEST_RANK"),

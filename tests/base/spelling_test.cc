@@ -1,4 +1,4 @@
-// What errors advise is spelled as the program in use spells it.
+// Tests that error texts use the names of the interface in use.
 
 #include "base/spelling.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 using detail::Face;
 
-/// How this process spells, while it lives.
+/// Sets the interface of this process while it lives.
 struct Spelt {
   explicit Spelt(Face face, std::string_view (*rename)(std::string_view) = nullptr) {
     detail::spell_for(face, rename);
@@ -90,8 +90,8 @@ TEST(SpellingTest, ANumberHasItsLeastAndItsMost) {
   EXPECT_EQ(refusal({.small = 8}), "small is 8; it must be at most 7");
 }
 
-/// The string literals of the sources, each with what stands before it; those that follow one
-/// another as one.
+/// Returns the string literals of the sources, each with the code before it. Adjacent literals are
+/// joined.
 std::vector<std::pair<std::string, std::string>> literals() {
   std::vector<std::pair<std::string, std::string>> found;
   const std::regex comment(R"re((^|\n)\s*(//|#)[^\n]*)re");
@@ -102,7 +102,7 @@ std::vector<std::pair<std::string, std::string>> literals() {
         path.ends_with("base/fields.h")) {
       continue;
     }
-    if (path.find("/libtorch/") != std::string::npos) continue;  // C++ alone
+    if (path.find("/libtorch/") != std::string::npos) continue;  // only C++ programs see them
     const std::string code = std::regex_replace(read_file(path), comment, "$1");
     for (std::sregex_iterator at(code.begin(), code.end(), literal), end; at != end; ++at) {
       const auto begin = static_cast<std::size_t>(at->position());
@@ -114,7 +114,7 @@ std::vector<std::pair<std::string, std::string>> literals() {
   return found;
 }
 
-// Texts that only C++ programs see.
+// Error texts that only C++ programs see.
 const std::set<std::string> kCppAlone = {
     "\"give root and accept_times to Index::open (Index::Lookup)\"",
     "\"give BuildOptions::remote\"",

@@ -21,13 +21,13 @@ TEST(TextTest, WellFormedUtf8IsAccepted) {
            "\x00"sv,
            "\x7F"sv,
            "\xC2\x80"sv,
-           "\xDF\xBF"sv,  // first and last of two bytes
+           "\xDF\xBF"sv,  // first and last character of two bytes
            "\xE0\xA0\x80"sv,
-           "\xED\x9F\xBF"sv,  // around the surrogates
+           "\xED\x9F\xBF"sv,  // the characters next to the surrogates
            "\xEE\x80\x80"sv,
            "\xEF\xBF\xBF"sv,
            "\xF0\x90\x80\x80"sv,
-           "\xF4\x8F\xBF\xBF"sv,  // first and last of four bytes
+           "\xF4\x8F\xBF\xBF"sv,  // first and last character of four bytes
            "a\xC3\xA4\xE2\x82\xAC\xF0\x9F\x99\x82z"sv,
        }) {
     EXPECT_TRUE(is_utf8(bytes)) << hex(bytes);
@@ -37,7 +37,7 @@ TEST(TextTest, WellFormedUtf8IsAccepted) {
 TEST(TextTest, MalformedUtf8IsRefused) {
   for (const std::string_view bytes : {
            "\x80"sv,
-           "\xBF"sv,  // continuation alone
+           "\xBF"sv,  // a continuation byte alone
            "\xC0\x80"sv,
            "\xC1\xBF"sv,  // overlong, two bytes
            "\xE0\x80\x80"sv,
@@ -52,7 +52,7 @@ TEST(TextTest, MalformedUtf8IsRefused) {
            "\xFF"sv,
            "\xC2"sv,
            "\xE2\x82"sv,
-           "\xF0\x9F\x99"sv,  // cut short
+           "\xF0\x9F\x99"sv,  // truncated characters
            "\xC2z"sv,
            "\xE2\x82z"sv,
            "\xF0\x9F\x99z"sv,
@@ -71,7 +71,7 @@ TEST(TextTest, EscapedIsOnePrintableLine) {
   EXPECT_EQ(escaped("Andr\xE9!"), "Andr\\xe9!");
   EXPECT_EQ(escaped("\xED\xA0\x80"), "\\xed\\xa0\\x80");
   EXPECT_EQ(escaped("\r\x1B[31m"), "\\x0d\\x1b[31m");
-  // U+009B begins an escape code as "\x1B[" does, U+0085 is a line break.
+  // U+009B begins an escape sequence like "\x1B[". U+0085 is a line break.
   EXPECT_EQ(escaped("\xC2\x9B"
                     "31m\xC2\x80\xC2\x85\xC2\x9F\xC2\xA0"),
             "\\xc2\\x9b31m\\xc2\\x80\\xc2\\x85\\xc2\\x9f\\xc2\\xa0");
@@ -98,7 +98,7 @@ TEST(TextTest, InQuotesCutsWhatIsLong) {
   EXPECT_EQ(in_quotes(fits), "'" + fits + "'");
   const std::string cut = in_quotes(std::string(5000, 'a') + std::string(5000, 'z'));
   EXPECT_EQ(cut, "'" + std::string(100, 'a') + "..." + std::string(100, 'z') + "'");
-  // A cut inside a character leaves a line that is still printable.
+  // If the text is cut within a character, the line must still be printable.
   std::string name(99, 'a');
   name += "\xE2\x82\xAC" + std::string(200, 'z');
   EXPECT_TRUE(is_utf8(in_quotes(name)));

@@ -137,7 +137,7 @@ TEST(UrlTest, SignaturesAreLeftOutOfWhatNamesAFile) {
       {"https://h/x.tar?n=1&X%2DAmz-Date=1&x-amz-%53ignature=2", "https://h/x.tar?n=1"},
       // CloudFront, with a canned policy.
       {"https://h/x.tar?Expires=1&Signature=b&Key-Pair-Id=c&n=1", "https://h/x.tar?n=1"},
-      // Google Cloud CDN, of one URL and of all below a prefix.
+      // Google Cloud CDN: signatures for one URL, and for all URLs below a prefix.
       {"https://h/x.tar?Expires=1&KeyName=k&Signature=s", "https://h/x.tar"},
       {"https://h/x.tar?v=1&URLPrefix=aHR0cHM&Expires=1&KeyName=k&Signature=s",
        "https://h/x.tar?v=1"},
@@ -216,7 +216,8 @@ TEST(UrlTest, ABaseIsFoundInAnotherSpelling) {
   EXPECT_EQ(rebased_url("HTTPS://H.example:443/a/x.tar", "https://h.example", "https://m"),
             "https://m/a/x.tar");
   EXPECT_EQ(rebased_url("S3://b/k.tar", "s3://b", "https://m"), "https://m/k.tar");
-  // Other files: another port, another bucket's case, a folder of another name.
+  // These are not below `from`: they differ in the port, in the case of the bucket, or in the
+  // folder's name.
   EXPECT_FALSE(rebased_url("https://h:8443/a/x.tar", "https://h/a", "https://m"));
   EXPECT_FALSE(rebased_url("s3://b/k.tar", "s3://B", "https://m"));
   EXPECT_FALSE(rebased_url("https://h/A/x.tar", "https://h/a", "https://m"));

@@ -1,5 +1,5 @@
-// Runs the fuzz targets on their seeds and on some hundred mutations of them, wherever the tests
-// run. A target must throw nothing.
+// Runs the fuzz targets on their seeds and on some hundred mutations of them, in every build with
+// tests. A target must not throw.
 
 #include <cstdlib>
 
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kMutations = 400;
 
-/// Makes small changes as fuzzers do.
+/// Makes small random changes, like a fuzzer.
 class Mutator : public test::Dice {
  public:
   using Dice::Dice;
@@ -116,7 +116,7 @@ TEST(FuzzChecksumsTest, BrokenOnesAreMadeRight) {
   tar.file("a.jpg", "x").file("b.jpg", "y").end();
   std::string archive = tar.bytes();
   const std::string whole = archive;
-  archive[1024 + 150] ^= 1;  // in the second header's checksum
+  archive[1024 + 150] ^= 1;  // changes the second header's checksum
   fix_tar_headers(archive);
   EXPECT_EQ(archive, whole);
 }

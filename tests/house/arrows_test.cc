@@ -1,11 +1,11 @@
-// Holds the source to the map of rooms:
+// Checks the includes of the source against the map of modules ("rooms"):
 //
 //     base < {tar, index, storage, order, decode}, {tar, index} < ingest,
 //     {ingest, storage, order} < data, {data, decode} < loader < {libtorch, python},
 //     libtorch < tools
 //
-// Rooms side by side know nothing of each other, and the core's public headers include nothing
-// but the C++ standard library and each other.
+// Modules in the same braces must not include each other. The core's public headers include only
+// the C++ standard library and each other.
 
 #include <algorithm>
 #include <filesystem>
@@ -20,7 +20,7 @@ namespace shardwise::test {
 namespace {
 namespace fs = std::filesystem;
 
-/// What each room may include besides itself.
+/// The modules that each module may include besides itself.
 const std::map<std::string, std::set<std::string>> kArrows = {
     {"base", {}},
     {"tar", {"base"}},
@@ -39,7 +39,8 @@ const std::map<std::string, std::set<std::string>> kArrows = {
       "libtorch"}},
 };
 
-/// The room of a path relative to the project or to an include folder; empty if it is in none.
+/// Returns the module of a path, which is relative to the project or an include folder. Returns an
+/// empty text if it is in no module.
 std::string room_of(const std::string& path) {
   static const std::regex kUmbrella(
       R"((?:include/)?shardwise/(shardwise|advanced|loader|video|libtorch)\.h)");
@@ -53,7 +54,7 @@ std::string room_of(const std::string& path) {
   return {};
 }
 
-/// What is wrong with the includes of the file at `path` (relative to the project).
+/// Returns the errors in the includes of the file at `path` (relative to the project).
 std::vector<std::string> violations(const std::string& path, const std::string& text) {
   static const std::regex kInclude(R"re(^\s*#\s*include\s*([<"])([^">]+)[">])re");
   static const std::regex kStandard("[a-z_0-9]+");

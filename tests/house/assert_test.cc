@@ -12,7 +12,7 @@
 #include "storage/shard_pool.h"
 #include "tar/sparse_tar_image.h"
 
-// One precondition of each room, broken.
+// Violates one precondition of each module.
 
 namespace shardwise {
 namespace {

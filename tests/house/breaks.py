@@ -3,11 +3,11 @@
     python3 tests/house/breaks.py BUILD RESULTS [--count 20] [--seed 1]
 
 Run it in a clone without changes, whose folder BUILD is configured with the preset core or test.
-Each break changes a line of a source of one room: a constant, a comparison, a logical operator, or
-the condition of a check. The tests of its room run, then those of the rooms above, until one fails.
-RESULTS, a JSON file, gets an entry a break: a run that was stopped continues after the last one, and
-the same seed draws the same breaks wherever the sources are the same.
-Prints the breaks that no test noticed. They are places to look: some change nothing that can be seen.
+Each break changes a line of a source of one module: a constant, a comparison, a logical operator, or
+the condition of a check. It runs the tests of the module, then those of the modules above, until one
+fails. RESULTS, a JSON file, gets an entry for each break. A run that was stopped continues after the
+last entry. The same seed and the same sources give the same breaks.
+Prints the breaks that no test noticed. Some of them may not change the behaviour; check each.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import re
 import subprocess
 
 ROOT = pathlib.Path(__file__).parents[2]
-# Each room with the rooms that use it, nearest first: CONTRIBUTING.md draws them.
+# Each module with the modules that use it, nearest first. CONTRIBUTING.md has a picture of them.
 ABOVE = {
     "base": ["tar", "index", "storage", "order", "ingest", "data", "decode", "loader", "tools"],
     "tar": ["ingest", "data", "tools"],
@@ -30,11 +30,11 @@ ABOVE = {
     "decode": ["loader", "tools"],
     "loader": ["tools"],
 }
-SECONDS_A_TEST = 600  # a break may make a test wait for what never comes
+SECONDS_A_TEST = 600  # a break may make a test wait forever
 
 
 def comparison(line):
-    """The line with one comparison changed, for each comparison in it."""
+    """Yields variants of the line, each with one of its comparisons changed."""
     other = {" < ": " <= ", " <= ": " < ", " > ": " >= ", " >= ": " > ", " == ": " != ", " != ": " == "}
     for match in re.finditer(r" (<|<=|>|>=|==|!=) ", line):
         yield line[: match.start()] + other[match[0]] + line[match.end() :]
@@ -51,14 +51,14 @@ def constant(line):
 
 
 def check(line):
-    """A check that never holds."""
+    """Yields the line with its condition made false."""
     match = re.fullmatch(r"(\s*)if \((.*)\) (throw|return|fail|\w+\().*;", line)
     if match:
         yield line.replace(f"if ({match[2]})", f"if (false && ({match[2]}))", 1)
 
 
 def breaks_of(room):
-    """Every (file, line number, new line) for the room's sources."""
+    """Returns every (file, line number, new line) for the module's sources."""
     found = []
     for path in sorted((ROOT / "src" / room).rglob("*.cc")):
         for number, line in enumerate(path.read_text().split("\n")):
@@ -70,7 +70,7 @@ def breaks_of(room):
 
 
 def tests_of(build, room):
-    """Names of the ctest tests of a room, and the programs that they run."""
+    """Returns the names of a module's ctest tests, and the programs that they run."""
     shown = subprocess.run(
         ["ctest", "--test-dir", build, "--show-only=json-v1"], check=True, capture_output=True, text=True
     )
@@ -84,7 +84,7 @@ def tests_of(build, room):
 
 
 def first_failure(build, room):
-    """The first test that fails, in the room or above it; "" if none; None if this does not build."""
+    """Returns the first test that fails, in the module or above it; "" if all pass, None if the build fails."""
     for place in [room, *ABOVE[room]]:
         tests = tests_of(build, place)
         targets = sorted({pathlib.Path(program).relative_to(build).as_posix() for _, program in tests})

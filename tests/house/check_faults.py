@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Holds tests/faults.md against the tests.
+"""Checks tests/faults.md against the tests.
 
     check_faults.py SOURCE_DIR
 
-Every row's number comes once and in order; every test that a row names exists; a row without a test says
-"No test yet", or names what CI runs; and every row that a test cites, as `faults.md N` in a comment or as
-RowN_ in its name, exists, and so does every row that SECURITY.md names as [N]. Prints what does not hold, and exits with 1."""
+Checks that
+- the numbers of rows occur once each, and in order;
+- every test that a row names exists, and a row without a test says "No test yet", or names what CI runs;
+- every row exists that a test cites, as `faults.md N` in a comment or as RowN_ in its name, or that SECURITY.md cites as [N].
+Prints the violations, and exits with 1 if there are any."""
 
 import os
 import re
@@ -19,7 +21,7 @@ TEST = re.compile(r"^TEST\w*\(\s*(\w+),\s*(\w+)\)", re.M)
 
 
 def numbers(words):
-    """The rows that `words` cites: "2, 3" and "42 to 44", for example."""
+    """Returns the numbers of the rows in `words`, e.g. "2, 3" or "42 to 44"."""
     found = set()
     for part in re.split(r", | and ", words):
         first, _, last = part.partition(" to ")
@@ -28,7 +30,7 @@ def numbers(words):
 
 
 def problems(table, sources, security="", root=None):
-    """What does not hold between the text of the table and the sources, a dict from path to text."""
+    """Returns the contradictions between the text of the table and the sources, a dict from path to text."""
     tests = {f"{suite}.{name}" for text in sources.values() for suite, name in TEST.findall(text)}
     rows = set()
     for number, shown_by in ROW.findall(table):
@@ -55,7 +57,7 @@ def problems(table, sources, security="", root=None):
 
 
 def check_itself():
-    """Each kind of fault is found in a small example, and nothing in one without."""
+    """Tests that each kind of contradiction is found in a small example, and none in a correct one."""
     good = "| 1 | a | b | `A.B` |\n| 2 | a | b | No test yet. |\n| 3 | a | b | `A.Row3_C` |\n"
     source = "// faults.md 1 to 2, 3\nTEST(A, B) {}\nTEST_F(A, Row3_C) {}\n"
     assert not list(problems(good, {"t.cc": source})), list(problems(good, {"t.cc": source}))

@@ -18,7 +18,8 @@ import re
 import sys
 import tokenize
 
-# Sentences that break a rule, in thousandths of all of a kind. They only go down.
+# Largest number of sentences that break a rule, per thousand of each kind. Never raise these
+# limits.
 LIMITS = {"comments": 12, "texts": 50, "pages": 25}
 
 MAX_WORDS = 30
@@ -33,7 +34,7 @@ FOLDERS = ("include", "src", "python", "tools")
 
 
 def cut(text):
-    """The sentences of a paragraph."""
+    """Yields the sentences of a paragraph."""
     text = re.sub(r"\s+", " ", text).strip()
     text = re.sub(r"\b(e\.g|i\.e|cf|etc|vs)\.", lambda found: found[0].replace(".", ""), text)
     for part in re.split(r"(?<=[.?!])\s+(?=[A-Z`\"'(])", text):
@@ -42,7 +43,7 @@ def cut(text):
 
 
 def why(sentence):
-    """The rule that a sentence breaks, or None."""
+    """Returns the rule that a sentence breaks, or None."""
     plain = re.sub(r"`[^`]*`", "x", sentence)
     if plain.endswith("?"):
         return None
@@ -58,7 +59,7 @@ def why(sentence):
 
 
 def paragraphs_of_cpp(text):
-    """(line, paragraph) of each comment; a labelled line or a Doxygen tag begins a paragraph."""
+    """Yields (line, paragraph) of each comment. A labelled line or a Doxygen tag begins a paragraph."""
     start, lines = 0, []
     in_code = False
     for number, line in enumerate(text.split("\n") + [""], 1):
@@ -92,7 +93,7 @@ def paragraphs_of_cpp(text):
 
 
 def texts_of_cpp(text):
-    """(line, text) of each string literal with words, neighbours joined."""
+    """Yields (line, text) of each string literal with words. Adjacent literals are joined."""
     code = re.sub(r"(?m)^\s*//.*$|^#include.*$", "", text)
     for found in re.finditer(r'"(?:[^"\\\n]|\\.)*"(?:\s*"(?:[^"\\\n]|\\.)*")*', code):
         words = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', found[0])).replace('\\"', '"')
@@ -102,7 +103,7 @@ def texts_of_cpp(text):
 
 
 def of_python(text):
-    """(kind, line, paragraph) of the comments, docstrings and other strings."""
+    """Yields (kind, line, paragraph) of the comments, docstrings and other strings."""
     tree = ast.parse(text)
     docstrings = set()
     for node in ast.walk(tree):
@@ -128,7 +129,7 @@ def of_python(text):
 
 
 def paragraphs_of_page(text):
-    """(line, paragraph) of a page, without code, tables' rules and headings; a cell is a paragraph."""
+    """Yields (line, paragraph) of a page, without code, headings and rules of tables. A cell is a paragraph."""
     in_code, start, lines = False, 0, []
     for number, line in enumerate(text.split("\n") + [""], 1):
         if line.lstrip().startswith("```"):
@@ -148,7 +149,7 @@ def paragraphs_of_page(text):
 
 
 def sentences(root):
-    """(kind, path, line, sentence) of the whole tree."""
+    """Yields (kind, path, line, sentence) of the whole tree."""
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*")):
             name = str(path.relative_to(root))

@@ -1,4 +1,4 @@
-// Comments keep within the columns that code has: the formatter leaves them as they are.
+// Tests that comments are at most as wide as code, because the formatter does not wrap them.
 #include <filesystem>
 #include <sstream>
 
@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kColumns = 100;
 
-/// The lines of `text`, from 1, that are comments and too long.
+/// Returns the numbers, from 1, of comment lines in `text` that are too long.
 std::vector<int> long_comments(const std::string& text) {
   std::vector<int> found;
   std::istringstream lines(text);

@@ -1,6 +1,6 @@
-// Holds the public headers to two pages, shardwise.h and advanced.h (for videos video.h, for
-// LibTorch libtorch.h and libtorch/advanced.h), and to the names in public_types.txt: what a user
-// may need is a decision, and everything else lies in src.
+// Checks that shardwise.h and advanced.h include all public headers (for videos video.h, for
+// LibTorch libtorch.h and libtorch/advanced.h), and that these define only the types in
+// public_types.txt. A type becomes public only by a decision. All other types are in src.
 #include <filesystem>
 #include <map>
 #include <regex>
@@ -20,7 +20,8 @@ std::string public_header(const std::string& name) {
   return read_file(source_dir() + "/include/shardwise/" + name);
 }
 
-/// The public headers but for the pages, and for export.h, which has no name for users.
+/// Returns the public headers, except the umbrella headers and export.h, which defines no name for
+/// users.
 std::set<std::string> public_headers() {
   const fs::path root = source_dir() + "/include/shardwise";
   std::set<std::string> names;
@@ -32,7 +33,7 @@ std::set<std::string> public_headers() {
   return names;
 }
 
-/// The headers that a text includes, without "shardwise/".
+/// Returns the headers that a text includes, without "shardwise/".
 std::vector<std::string> includes_of(const std::string& text) {
   static const std::regex kInclude(R"re((?:^|\n)#include "shardwise/([^"]+)")re");
   std::vector<std::string> names;
@@ -42,8 +43,8 @@ std::vector<std::string> includes_of(const std::string& text) {
   return names;
 }
 
-/// The classes, structs and enums that a header defines in shardwise or shardwise::libtorch,
-/// without those in namespaces for the library itself.
+/// Returns the classes, structs and enums that a header defines in shardwise or
+/// shardwise::libtorch, without those in the library's private namespaces.
 std::set<std::string> types_of(const std::string& text) {
   static const std::regex kNamespace(R"(^namespace ([\w:]+) \{)");
   static const std::regex kType(
@@ -71,7 +72,7 @@ TEST(PublicFaceTest, EachHeaderIsOnOnePage) {
       pages_of[header].push_back(page);
     }
   }
-  for (const std::string& page : kPages) pages_of.erase(page);  // they include each other
+  for (const std::string& page : kPages) pages_of.erase(page);  // these include each other
   for (const std::string& header : public_headers()) {
     EXPECT_THAT(pages_of[header], testing::SizeIs(1))
         << header << ": put it on a page, or into src if no user needs it";

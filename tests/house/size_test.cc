@@ -1,4 +1,4 @@
-// Files and functions stay small enough to be read in one go.
+// Tests that files and functions are small enough to be read in one go.
 #include <filesystem>
 #include <map>
 #include <regex>
@@ -13,10 +13,11 @@ namespace fs = std::filesystem;
 constexpr std::size_t kFileLines = 600;
 constexpr std::size_t kFunctionLines = 100;
 
-/// Files that may be longer, and why.
+/// Files that may be longer, and the reason.
 const std::map<std::string, std::string> kLongFiles = {};
 
-/// Functions that may be longer, by the file and the start of their first line, and why.
+/// Functions that may be longer, and the reason. A function is named by its file and the start of
+/// its first line.
 const std::map<std::string, std::string> kLongFunctions = {
     {"python/src/caches.cc: void add_caches", "a table: a line or two for each bound function"},
     {"python/src/dataset.cc: void add_datasets", "a table"},
@@ -35,7 +36,7 @@ std::size_t indentation(const std::string& line) {
   return std::min(line.find_first_not_of(' '), line.size());
 }
 
-/// The functions of a formatted source whose bodies have more than `most` lines.
+/// Returns the functions of a formatted source whose bodies have more than `most` lines.
 std::vector<Function> long_functions(const std::string& text, std::size_t most) {
   static const std::regex kScope(
       R"re(\s*(template <.*> )?(namespace|class|struct|enum|union|extern "C"|//|#).*)re");
@@ -44,7 +45,7 @@ std::vector<Function> long_functions(const std::string& text, std::size_t most) 
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   std::vector<Function> found;
-  std::size_t statement = 0;  // where the current one begins
+  std::size_t statement = 0;  // line at which the current statement begins
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i > 0 && (lines[i - 1].empty() || lines[i - 1].ends_with(';') ||
                   lines[i - 1].ends_with('{') || lines[i - 1].ends_with('}') ||
@@ -62,7 +63,7 @@ std::vector<Function> long_functions(const std::string& text, std::size_t most) 
       ++end;
     }
     if (end - i - 1 > most) found.push_back({lines[statement].substr(indent), end - i - 1});
-    i = end;  // what is in it belongs to it
+    i = end;  // functions within this one are part of it
   }
   return found;
 }

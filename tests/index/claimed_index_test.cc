@@ -1,4 +1,4 @@
-// An index without files, of what a descriptor claims.
+// Tests of an index without files, made from the claims of a descriptor.
 #include "index/claimed_index.h"
 
 #include <random>
@@ -23,10 +23,10 @@ TEST(ClaimedIndexTest, NumbersSamplesAsTheClaimsAddUp) {
   std::mt19937_64 random(test::random_seed());
   for (int round = 0; round < 200; ++round) {
     std::vector<ClaimedShard> shards(random() % 30);
-    std::vector<std::uint64_t> shard_of;  // of each sample
+    std::vector<std::uint64_t> shard_of;  // the shard of each sample
     std::vector<std::uint64_t> starts{0};
     for (std::size_t i = 0; i < shards.size(); ++i) {
-      // Lengths that differ by far, and none.
+      // Lengths of very different sizes, including 0.
       shards[i] = {"http://host/" + std::to_string(i) + ".tar",
                    random() % 3 == 0 ? 0 : random() % (random() % 5 == 0 ? 3000 : 20), i};
       shard_of.insert(shard_of.end(), shards[i].num_samples, i);

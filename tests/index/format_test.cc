@@ -1,5 +1,5 @@
-// The index as docs/formats/index.md specifies it: read by a program that was written from that
-// page alone, and the schema held against the page.
+// Tests the index against its specification, docs/formats/index.md. A program that was written from
+// that page alone reads it, and its schema is compared with the page.
 
 #include <nlohmann/json.hpp>
 
@@ -21,8 +21,8 @@ using test::TarBuilder;
 using test::TempDir;
 using testing::HasSubstr;
 
-/// JSON as the reader prints bytes: what is no UTF-8 as Python's surrogates, which no test here
-/// has.
+/// Returns JSON in the form in which the reader prints bytes. The reader prints bytes that are not
+/// UTF-8 as Python's surrogates, which do not occur in these tests.
 nlohmann::json value_json(const MetadataValue& value) {
   switch (value.type) {
     case ValueType::kNull:
@@ -39,7 +39,7 @@ nlohmann::json value_json(const MetadataValue& value) {
   return nullptr;
 }
 
-/// Every sample of the index, in the reader's words.
+/// Returns every sample of the index in the reader's format.
 std::vector<nlohmann::json> samples_of(const Index& index) {
   std::vector<nlohmann::json> samples;
   for (std::uint64_t shard = 0; shard < index.num_shards(); ++shard) {
@@ -67,7 +67,7 @@ std::vector<nlohmann::json> samples_of(const Index& index) {
   return samples;
 }
 
-/// Shards of every kind of thing that the format can say.
+/// Writes shards with every property that the format can express.
 std::vector<std::string> write_odd_shards(const TempDir& dir) {
   std::vector<std::string> shards;
   for (int s = 0; s < 40; ++s) {
@@ -109,7 +109,7 @@ TEST(IndexFormatTest, AReaderWrittenFromTheSpecificationReadsIt) {
   }
 }
 
-/// One shard of one sample, by any URL.
+/// Remote access at which every URL is a shard of one sample.
 class AnyUrl : public RemoteShards {
  public:
   State state(const std::string&) override {

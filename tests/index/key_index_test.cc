@@ -18,7 +18,7 @@ TEST(KeySorterTest, SpilledRunsMergeToTheSameOrderAsOneBuffer) {
   KeySorter in_memory(dir / "a.idx");
   KeySorter spilling(dir / "a.idx", 100);
   for (std::uint64_t i = 0; i < 12345; ++i) {
-    const std::uint64_t hash = random() % 1000 << 50;  // many equal ones
+    const std::uint64_t hash = random() % 1000 << 50;  // many hashes are equal
     expected.emplace_back(hash, i);
     in_memory.add(hash, i);
     spilling.add(hash, i);
@@ -35,10 +35,10 @@ TEST(KeySorterTest, SpilledRunsMergeToTheSameOrderAsOneBuffer) {
 
 TEST(KeySorterTest, ASpillFileThatHasBecomeShorterIsAnError) {
   const test::TempDir dir;
-  constexpr std::uint64_t kPairs = 100'000;  // in runs of more than are read at once
+  constexpr std::uint64_t kPairs = 100'000;  // each run is longer than one read buffer
   KeySorter sorter(dir / "a.idx", 50'000);
   for (std::uint64_t i = 0; i < kPairs; ++i) sorter.add(i, i);
-  // The file has no name: it is found among the open ones.
+  // The file has no name, so it is searched among this process's open files.
   const auto cut = [&] {
     bool is_cut = false;
     for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {

@@ -1,7 +1,7 @@
-// Random SQL over an index: statements whose answers an ordinary SQLite database with the same rows
-// gives, too, and texts that need not be statements at all.
+// Random SQL over an index. Valid statements must give the same rows as an ordinary SQLite database
+// with the same content. Random texts, which need not be statements, must not crash.
 //
-// Both print their seed; SHARDWISE_SEED gives another.
+// Both tests print their seed. SHARDWISE_SEED sets another.
 
 #include <sqlite3.h>
 
@@ -22,7 +22,7 @@ namespace {
 using test::TarBuilder;
 using test::TempDir;
 
-/// A column of a table, as its place in SQL's rules goes by its type.
+/// A column of a table. Its type determines the SQL rules for it.
 struct TestColumn {
   std::string name;
   std::string type;
@@ -68,12 +68,13 @@ const std::vector<TestTable>& tables() {
   return kTables;
 }
 
-/// Keys that some collation or conversion takes for one another, or for a number.
+/// Keys that are equal under some collation or conversion, or that look like numbers.
 const std::vector<std::string> kKeys = {"a",  "A",   "b",   "B",    "ab",  "aB",  "a ",
                                         "10", "1e1", "0x2", "\xff", "x_y", "xzy", "\xc3\xa9",
                                         "2",  "d/a", "D/a", " a",   "100", "true"};
 
-/// Five shards, each with some of the keys; one of them empty, and a member left out.
+/// Makes an index of five shards, each with some of the keys. One shard is empty, and one member is
+/// left out.
 std::shared_ptr<const Index> make_index(const TempDir& dir, test::Dice& random) {
   std::vector<std::string> paths;
   for (int shard = 0; shard < 5; ++shard) {
@@ -120,7 +121,7 @@ std::string as_text(const MetadataValue& value) {
   return "b" + std::string(value.bytes);
 }
 
-/// The rows of a statement, "a|b" each; a single "error" if it cannot be run.
+/// The rows of a statement, each as "a|b", or a single "error" if it cannot be run.
 using Rows = std::vector<std::string>;
 
 Rows rows_of_query(const std::shared_ptr<const Index>& index, const std::string& sql) {
@@ -138,7 +139,7 @@ Rows rows_of_query(const std::shared_ptr<const Index>& index, const std::string&
   return rows;
 }
 
-/// An ordinary database with the rows that the index's tables have.
+/// An ordinary database with the rows of the index's tables.
 class OrdinaryTables {
  public:
   explicit OrdinaryTables(const std::shared_ptr<const Index>& index) {
@@ -258,7 +259,7 @@ class Statements : test::Dice {
     const std::string from = from_clause();
     const std::string where = one_in(6) ? "" : " WHERE " + condition(2);
     if (one_in(4)) return {grouped(from + where), false};
-    if (one_in(3)) {  // one column, so that the order leaves no choice
+    if (one_in(3)) {  // with one column, equal rows are identical, so the order is determined
       const std::string column = one_in(3) ? place_column() : any_column();
       return {"SELECT " + std::string(one_in(4) ? "DISTINCT " : "") + column + from + where +
                   " ORDER BY " + column + direction() + limit(),
@@ -273,7 +274,7 @@ class Statements : test::Dice {
     }
     const bool ordered = one_in(2);
     std::string sql = "SELECT " + columns + from + where;
-    // The rest of the columns decide where the first are equal.
+    // The other columns determine the order of rows whose first columns are equal.
     if (ordered) {
       const std::string first = columns.substr(0, columns.find(','));
       sql += " ORDER BY " + first + collation() + direction() + order + limit();
@@ -296,7 +297,8 @@ class Statements : test::Dice {
   std::string from_clause() {
     std::string from = " FROM " + add_table("x");
     if (!one_in(3)) return from;
-    // RIGHT and FULL have conditions of a simple kind only: SQLite 3.40 itself gets others wrong.
+    // RIGHT and FULL joins get only simple conditions, because SQLite 3.40 itself gives wrong
+    // results for others.
     static const std::vector<std::string> kJoins = {" JOIN ", " LEFT JOIN ", " CROSS JOIN "};
     static const std::vector<std::string> kNewJoins = {" RIGHT JOIN ", " FULL JOIN "};
     const bool simple = sqlite3_libversion_number() >= 3'039'000 && one_in(3);
@@ -313,7 +315,7 @@ class Statements : test::Dice {
     const Alias& alias = one_of(aliases_);
     return alias.name + "." + (one_in(12) ? "rowid" : one_of(alias.table->columns).name);
   }
-  /// One that rows are found by, and come in the order of.
+  /// Returns a column by which rows are looked up and ordered.
   std::string place_column() {
     const Alias& alias = one_of(aliases_);
     return alias.name + "." + alias.table->columns[0].name;
@@ -411,7 +413,7 @@ class Statements : test::Dice {
   std::string grouped(const std::string& from_where) {
     const std::string group = any_column();
     const std::string other = any_column();
-    // Under a collation any of the equal ones may stand for the group.
+    // Under a collation, SQLite may show any of a group's equal values.
     const std::string collated = collation();
     const std::string shown = collated.empty() ? group + ", " : "";
     return "SELECT " + shown + "count(*), count(DISTINCT " + other + "), min(" + other + "), max(" +
@@ -447,7 +449,7 @@ TEST(QueryRandomTest, StatementsGiveWhatOrdinaryTablesGive) {
   EXPECT_GT(with_rows, kRounds / 3);
 }
 
-/// `sql` with some of its words left out, doubled, or others in their place.
+/// Returns `sql` with some words removed, repeated, or replaced.
 std::string damaged_statement(const std::string& sql, const std::vector<std::string>& others,
                               test::Dice& random) {
   std::string damaged;
@@ -623,7 +625,7 @@ TEST(QueryRandomTest, AnyTextIsAnErrorOrHasRows) {
   Statements statements(random.number());
   int ran = 0;
   const int rounds = test::repeats(5000, 20'000);
-  const std::atomic<bool> cancel = true;  // what runs long is stopped at its first tick
+  const std::atomic<bool> cancel = true;  // a query that takes long ends at its first tick
   for (int round = 0; round < rounds; ++round) {
     std::string sql = damaged_statement(statements.make().sql, kTokens, random);
     if (random.one_in(2)) {

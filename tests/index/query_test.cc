@@ -30,7 +30,7 @@ struct Indexed {
     index = Index::open(dir / "t.idx");
   }
 
-  /// All rows, "a|b" each.
+  /// Returns all rows, each as "a|b".
   std::vector<std::string> rows(std::string_view sql) const {
     Query query(index, sql);
     std::vector<std::string> rows;
@@ -121,7 +121,8 @@ TEST(QueryTest, JsonIsTakenApartByTablesToo) {
   }
 }
 
-/// A query whose 1,000 rows of 100,000 bytes must be sorted, or told apart, before the first.
+/// Returns a query that must sort or compare 1,000 rows of 100,000 bytes before it returns the
+/// first row.
 std::string large(const std::string& select) {
   return "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000), "
          "r(text) AS (SELECT hex(zeroblob(50000)) || i FROM n) " +
@@ -147,7 +148,7 @@ TEST(QueryTest, ScratchFilesAreBounded) {
                                          (t.dir / "t.idx") + "'"),
                                HasSubstr("allow more (Query::Limits::scratch_bytes)")));
   }
-  // What fits into memory needs none, and a LIMIT keeps little.
+  // A sort that fits in memory needs no scratch file. With a LIMIT, SQLite stores only a few rows.
   Query small(t.index, "SELECT sample FROM samples ORDER BY key DESC", {.scratch_bytes = 0});
   EXPECT_TRUE(small.next());
   Query limited(t.index, large("SELECT text FROM r ORDER BY text DESC LIMIT 3"),
@@ -184,7 +185,8 @@ TEST(QueryTest, ErrorsSayWhatIsWrong) {
 
 TEST(QueryTest, CanBeCancelled) {
   const Indexed t;
-  // Values as long as there may be, and what SQLite's own functions take longest with.
+  // Values of the largest allowed length, and the arguments with which SQLite's own functions take
+  // longest.
   const std::string text = "hex(zeroblob(1000000))", rest = "hex(zeroblob(400000))";
   const std::vector<std::string> values = {
       std::string("i"),
@@ -236,7 +238,7 @@ TEST(QueryTest, CanBeCancelledWhileItSorts) {
   later.join();
 }
 
-// A row may have many patterns, each of which takes half a second at worst.
+// A row may have many patterns, and each may take half a second.
 TEST(QueryTest, CancelIsHeardBetweenThePatternsOfARow) {
   const Indexed t;
   for (const char* sql : {"SELECT 'a' LIKE 'b'", "SELECT 'a' GLOB 'b'"}) {
@@ -247,7 +249,7 @@ TEST(QueryTest, CancelIsHeardBetweenThePatternsOfARow) {
   }
 }
 
-// With ESCAPE they are SQLite's own.
+// With ESCAPE, SQLite's own functions are used.
 TEST(QueryTest, PatternsMatchAsSqlitesOwnDo) {
   const Indexed t;
   const std::string values =
@@ -262,7 +264,7 @@ TEST(QueryTest, PatternsMatchAsSqlitesOwnDo) {
               ElementsAre("1|0|1|null|null|0|1"));
 }
 
-// SQLite sorts what it keeps in memory in one step, which nothing ends.
+// SQLite sorts the data in memory in one step, which cannot be interrupted.
 TEST(QueryTest, LittleIsSortedAtATime) {
   const Indexed t;
   const auto sort = [&](int rows) {
@@ -284,7 +286,7 @@ TEST(QueryTest, WhatTakesTheProductOfTwoLengthsIsLimited) {
   EXPECT_THAT(t.error("SELECT json_patch('{}', '{}')"), HasSubstr("json_patch"));
 }
 
-// SQLite's printf() takes as long as the numbers say, and cannot be cancelled meanwhile.
+// SQLite's printf() takes time proportional to its widths, and cannot be cancelled meanwhile.
 TEST(QueryTest, AWidthOfPrintfIsLimited) {
   const Indexed t;
   std::string many = "'";
@@ -316,7 +318,7 @@ TEST(QueryTest, PrintfIsSqlites) {
               ElementsAre("1-AB"));
 }
 
-/// What SQLite itself gives.
+/// Runs statements in plain SQLite, for comparison.
 class Sqlite {
  public:
   Sqlite() { sqlite3_open(":memory:", &db_); }
@@ -404,7 +406,7 @@ TEST(QueryTest, ADamagedSegmentIsAnErrorNotOtherRows) {
   EXPECT_THAT(test::error_text(count), HasSubstr("shard 0: a segment's checksum is wrong"));
 }
 
-/// The index of two shards of which one has a member that was left out.
+/// Writes an index of two shards. In one shard a member is left out.
 std::string write_index_with_a_skipped_member(const TempDir& dir) {
   TarBuilder bad;
   bad.file("a.txt", "1").file("a.txt", "twice").file("b.cls", "22").end();
@@ -490,11 +492,12 @@ TEST(SelectSamplesTest, AConditionIsOneExpression) {
     return test::error_text([&] { select_samples(t.index, condition); });
   };
   const std::string one = "; write one as it follows WHERE: cls = 7 AND width >= 256";
-  // Brackets that close those of the query around it gave samples of both halves.
+  // A condition must not close the brackets of the query around it. If it did, the result would
+  // contain samples of both halves.
   for (const char* joined : {"1) OR (1", "cls = 7) OR (cls = 8", "1) AND NOT (0"}) {
     EXPECT_EQ(error(joined), "the condition cannot be used: near \")\": syntax error" + one);
   }
-  // No bracket is blamed that nobody wrote.
+  // Errors do not mention brackets that the user did not write.
   EXPECT_EQ(error("cls ="), "the condition cannot be used: incomplete input" + one);
   EXPECT_EQ(error("(cls = 7"), "the condition cannot be used: incomplete input" + one);
   EXPECT_EQ(error("cls = 7 ORDER BY cls"),

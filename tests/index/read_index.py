@@ -1,7 +1,7 @@
-"""Reads an index as docs/formats/index.md says, with nothing else: python3 read_index.py INDEX [KEY...]
+"""Reads an index by its specification docs/formats/index.md alone: python3 read_index.py INDEX [KEY...]
 
-Prints one JSON line a sample: its key, its shard's url (whole), its metadata, and of each member the field, offset, size and hash;
-then one a KEY: the numbers of the samples that have it.
+Prints one JSON line per sample: its key, the complete url of its shard, its metadata, and field, offset, size and hash of each
+member. Then prints one line per KEY: the numbers of the samples with this key.
 """
 
 import json

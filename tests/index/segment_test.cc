@@ -134,7 +134,7 @@ TEST(SegmentTest, EveryFlippedByteAndEveryCutIsNoticed) {
 }
 
 TEST(SegmentTest, HostileRecordsWithARightChecksumAreRefused) {
-  // Rewrites a word and makes the checksum right again: what an attacker would do.
+  // Changes a word and corrects the checksum, as an attacker would.
   const auto forged = [](std::size_t at, auto value) {
     std::string bytes = with_metadata().finish();
     std::memcpy(bytes.data() + at, &value, sizeof value);

@@ -1,4 +1,4 @@
-// Writing an offset table that takes long.
+// Tests of writing an offset table that takes long.
 
 #include "index/table_writer.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 using test::TempDir;
 
-/// Finishes a table of `num_keys` keys in one shard, whose hashes are what `hash_of` says.
+/// Finishes a table of `num_keys` keys in one shard. `hash_of` returns the hash of each key.
 template <class HashOf>
 void write_table(std::uint32_t num_keys, bool unique_keys, const CancelToken& cancel,
                  const HashOf& hash_of) {

@@ -1,4 +1,4 @@
-// What the URLs of an index's shards have in common, and how each is stored beside it.
+// Tests of the common folder of URLs, and of URLs stored relative to it.
 
 #include "index/url_base.h"
 
@@ -27,10 +27,11 @@ TEST(UrlBaseTest, IsTheDeepestFolderOfAll) {
       {{"https://h/get?f=a/0.tar", "https://h/get?f=a/1.tar"}, "https://h/"},
       {{"s3://b/k?f=a/0.tar", "s3://b/k?f=a/1.tar"}, "s3://b/k?f=a/"},
       {{"https://h/d//0.tar", "https://h/d//1.tar"}, "https://h/d//"},
-      // Paths and commands do not count.
+      // Paths and commands are ignored.
       {{"a/0.tar", "pipe:cat x", "https://h/d/0.tar", "/mnt/1.tar"}, "https://h/d/"},
       {{"a/0.tar", "/mnt/1.tar", "|cat x"}, ""},
-      // Hosts, ports, schemes and buckets that differ; hosts that begin alike; no folder.
+      // URLs with different hosts, ports, schemes or buckets; hosts with the same beginning; no
+      // folder.
       {{"https://h/0.tar", "https://g/0.tar"}, ""},
       {{"https://host/0.tar", "https://host2/0.tar"}, ""},
       {{"https://h/0.tar", "https://h:8443/0.tar"}, ""},
@@ -76,7 +77,7 @@ TEST(UrlBaseTest, OnlyAFolderOfUrlsIsOne) {
   }
 }
 
-// Any URLs come back as they were, and none is stored whole that could lie below a base.
+// Random URLs are unchanged after storing and reading. No URL below the base is stored in full.
 TEST(UrlBaseTest, RandomUrlsComeBackAsTheyWere) {
   std::mt19937_64 random(test::random_seed());
   const auto pick = [&](std::initializer_list<const char*> of) {

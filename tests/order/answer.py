@@ -1,8 +1,8 @@
 """Answers questions about orders and tokens from the pages of docs/formats: python3 answer.py [INDEX | --size N] [ORDER]
 
-prints what `shardwise order` prints with these words, python3 answer.py token TOKEN what `shardwise token --json` prints.
-With --batch it answers requests, see answer(): one JSON object a line on its standard input, one answer a line on its standard
-output.
+prints the output of `shardwise order` with the same arguments, and python3 answer.py token TOKEN that of `shardwise token --json`.
+With --batch it reads requests from standard input, one JSON object per line, and writes one answer per line to standard output;
+see answer().
 """
 
 import argparse
@@ -112,7 +112,7 @@ def kind_of(args):
 
 
 def sampler_of(args):
-    """The sampler that the words of the command line mean."""
+    """Returns the sampler that the command line's arguments describe."""
     token = Token.from_text(args.token) if args.token else None
     mix = [part.rpartition("=") for part in args.mix.split(",")] if args.mix else []
     column = token.order.get("weights") if token else args.weights
@@ -151,7 +151,7 @@ def of_command_line(argv):
 
 
 def loaded(argv):
-    """What `shardwise epoch` loads with all ranks one after another, and the number of samples that its proof has."""
+    """Returns the samples that `shardwise epoch` loads, rank after rank, and the number of samples in its proof."""
     args = parser().parse_args(argv)
     args.batch = args.batch or 64
     sampler, delivered = sampler_of(args), []
@@ -191,7 +191,7 @@ def hexed(sums):
 
 
 def answer(request):
-    """What the request's `do` asks for."""
+    """Returns the answer to a request; its `do` states what is requested."""
     do = request["do"]
     if do == "order":  # the words of `shardwise order`
         args, delivered = of_command_line(request["argv"])

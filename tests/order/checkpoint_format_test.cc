@@ -101,7 +101,8 @@ TEST(CheckpointFormatTest, SaysWhatIsWrong) {
 }
 
 TEST(CheckpointFormatTest, NumbersThatLieAreRefused) {
-  // Whoever writes the hashes anew can write anything: it may be refused, but not believed.
+  // An attacker can write any text with correct hashes. The numbers in the text must be checked
+  // before they are used.
   const auto with = [](const std::string& line) {
     CheckpointContent none = some_content();
     none.parts.clear();
@@ -122,7 +123,7 @@ TEST(CheckpointFormatTest, NumbersThatLieAreRefused) {
 TEST(CheckpointFormatTest, TheTokenIsReadFromTheFrontAlone) {
   const test::TempDir dir;
   std::string bytes = bytes_of(some_content());
-  bytes[bytes.size() - 1] ^= 1;  // a value is not read
+  bytes[bytes.size() - 1] ^= 1;  // changes a value, which this function does not read
   test::write_file(dir / "run.pt", bytes);
   EXPECT_EQ(read_checkpoint_token(dir / "run.pt"), some_token());
   test::write_file(dir / "run.pt", bytes.substr(0, bytes.size() - 1));

@@ -21,7 +21,7 @@ Ranks deal(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   return ranks;
 }
 
-/// docs/formats/order.md, Balanced bytes, word by word.
+/// Implements docs/formats/order.md, Balanced bytes, literally.
 Ranks naive(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   const std::uint64_t n = sizes.size();
   if (n == 0) return {};
@@ -32,7 +32,8 @@ Ranks naive(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   std::uint64_t total = 0;
   for (std::uint64_t& size : scaled) total += (size >>= (width > 32 ? width - 32 : 0));
 
-  std::multimap<std::uint64_t, std::size_t, std::greater<>> order;  // class -> slot; keeps slots up
+  // Class -> slot; slots of one class remain ascending.
+  std::multimap<std::uint64_t, std::size_t, std::greater<>> order;
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t x = scaled[i] + 1;
     const auto e = static_cast<unsigned>(std::bit_width(x)) - 1;
@@ -64,8 +65,8 @@ Ranks naive(std::uint64_t world, std::uint64_t step, const Sizes& sizes) {
   return ranks;
 }
 
-/// `kind` of sizes: 0 log-normal, 1 a few classes, 2 all equal, 3 half zeros, 4 all magnitudes, 5
-/// next to the largest number, 6 one larger than all others together.
+/// Returns random sizes. `kind`: 0 log-normal, 1 a few classes, 2 all equal, 3 half zeros, 4 all
+/// magnitudes, 5 near the largest number, 6 one size larger than the sum of all others.
 Sizes some_sizes(std::size_t n, int kind, std::mt19937_64& random) {
   Sizes sizes(n);
   std::normal_distribution<double> normal;
@@ -90,7 +91,7 @@ std::vector<std::uint64_t> counts_of(const Ranks& ranks, std::uint64_t world) {
   return counts;
 }
 
-/// The largest sum of bytes over the mean one.
+/// Returns the largest sum of bytes of a rank, divided by the mean.
 double imbalance(const Sizes& sizes, const Ranks& ranks, std::uint64_t world) {
   std::vector<double> sums(world);
   double total = 0;
@@ -117,7 +118,7 @@ double mean_imbalance(std::uint64_t world, std::uint64_t batch) {
 TEST(DealerTest, IsItsSpecificationAndGivesEachRankItsNumberOfSamples) {
   std::mt19937_64 random(5);
   for (const std::uint64_t world : {1U, 2U, 3U, 7U, 8U, 64U, 100U}) {
-    Dealer dealer(world);  // one for all: buffers are kept
+    Dealer dealer(world);  // one Dealer for all steps, which reuses its buffers
     for (int kind = 0; kind < 7; ++kind) {
       for (int trial = 0; trial < 20; ++trial) {
         const std::size_t n = trial < 5 ? static_cast<std::size_t>(trial) : random() % (world * 20);
@@ -181,7 +182,7 @@ TEST(DealerTest, BytesAreNearlyEqualWithLogNormalSizes) {
   EXPECT_LT(mean_imbalance(8, 32), 1.01);
   EXPECT_LT(mean_imbalance(64, 32), 1.035);
   EXPECT_LT(mean_imbalance(8, 8), 1.15);
-  EXPECT_LT(mean_imbalance(8, 4), 1.47);  // most of it the largest sample
+  EXPECT_LT(mean_imbalance(8, 4), 1.47);  // the largest sample causes most of it
   EXPECT_LT(mean_imbalance(2, 32), 1.01);
 }
 

@@ -54,7 +54,7 @@ TEST(EpochAuditTest, AnOrdinarySumAllReduceMergesRanks) {
     std::array<std::int64_t, EpochAudit::Sum::kNumWords> reduced{};
     EpochAudit::Sum expected;
     for (std::size_t rank = 0; rank < world; ++rank) {
-      // As if each rank had a large random sum, so that every limb carries.
+      // Each rank gets a large random sum, so that every limb has a carry.
       const EpochAudit::Sum sum{random() >> 12, {random(), random()}, {random(), random()}};
       expected += sum;
       const auto words = sum.to_words();
@@ -194,7 +194,7 @@ TEST(EpochAuditTest, ManyAreExpectedOrLeftOutAtOnce) {
       } else {
         ASSERT_EQ(test::error_code([&] { at_once.leave_out(samples); }),
                   ErrorCode::kInvalidArgument);
-        changed = times;  // nothing has changed
+        changed = times;  // the failed call must not have changed the expectation
       }
       times = changed;
       ASSERT_EQ(at_once.sum(), one_by_one.sum()) << trial;
@@ -240,7 +240,8 @@ TEST(EpochAuditTest, AnOrderThatIsNotExactIsProvenToBeAsOrdered) {
   EXPECT_EQ(audit_of({7, 3, 7}).verdict(expected).text(5),
             "epoch 5: not as ordered: 3 deliveries, 4 expected: at least 1 missing, 0 repeated; "
             "a debug audit lists them");
-  // How often each is expected is not known, so debug mode cannot say more.
+  // This expectation does not store how often each sample is expected, so debug mode cannot name
+  // samples.
   EpochAudit debug = EpochAudit::with_debug(100, kFingerprint);
   debug.add(Samples{7, 3, 7, 8});
   const EpochAudit::Verdict verdict = debug.verdict(expected);
@@ -269,7 +270,7 @@ TEST(EpochAuditTest, NoneOfAMillionMutationsIsUnnoticed) {
     EpochAudit::Sum sum = all;
     const auto take = [&](std::uint64_t s) { sum -= EpochAudit::Sum::of({&s, 1}, kFingerprint); };
     const auto give = [&](std::uint64_t s) { sum += EpochAudit::Sum::of({&s, 1}, kFingerprint); };
-    // Some deliveries are dropped, doubled, or come in place of others.
+    // Some deliveries are dropped, repeated, or replaced by other samples.
     const std::uint64_t changes = 1 + random() % 4;
     std::vector<int> net(n);
     for (std::uint64_t i = 0; i < changes; ++i) {

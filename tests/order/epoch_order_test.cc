@@ -20,7 +20,8 @@ Samples all_of(const EpochOrder& order) {
   return samples;
 }
 
-/// The definition in the header, done naively: lays the chunks out in a vector and permutes groups.
+/// Implements the definition in the header naively: concatenates the chunks in a vector and
+/// permutes each group.
 Samples naive(const std::vector<std::uint64_t>& lengths, const EpochOrder::Shuffle& shuffle) {
   Samples begin;
   std::uint64_t n = 0;
@@ -57,7 +58,7 @@ std::vector<std::uint64_t> chunk_lengths(std::uint64_t n, std::uint64_t chunk_si
   return lengths;
 }
 
-/// Positions spread thinly, downwards, and in no order, some of them more than once.
+/// Tests map() with sparse positions, descending positions, and random positions with repetitions.
 void expect_maps(const EpochOrder& order, const Samples& expected) {
   if (order.size() == 0) return order.map({});
   std::mt19937_64 random(order.size());
@@ -73,7 +74,7 @@ void expect_maps(const EpochOrder& order, const Samples& expected) {
   }
 }
 
-/// The listed groups hold what is delivered, group by group.
+/// Tests that each listed group contains the samples that the order delivers in that group.
 void expect_groups(const EpochOrder& order, const Samples& expected) {
   auto position = expected.begin();
   std::vector<EpochOrder::SampleRange> ranges;
@@ -231,7 +232,7 @@ TEST(EpochOrderTest, WorksAtTheLargestSizes) {
             ASSERT_LT(order[p], n);
             ASSERT_EQ(order.position_of(order[p]), p) << n << " " << chunk_size << " " << window;
           }
-          // Many at once go another way than one alone.
+          // Many positions at once use another code path than a single position.
           Samples many(40);
           order.fill(n / 2, n / 90, many);
           Samples near(40);
@@ -269,8 +270,8 @@ TEST(EpochOrderTest, EveryPositionTakesEverySampleEquallyOftenOverEpochs) {
   for (const double count : counts)
     chi_square += (count - expected) * (count - expected) / expected;
   const double degrees = static_cast<double>((n - 1) * (n - 1));
-  // Samples of a chunk move together, which leaves the mean of the sum as it is but widens it; 12
-  // standard deviations of independent draws.
+  // Samples of a chunk move together. This does not change the mean of the sum, but increases its
+  // variance. The limit is therefore 12 standard deviations of independent draws.
   EXPECT_NEAR(chi_square, degrees, 12 * std::sqrt(2 * degrees));
 }
 

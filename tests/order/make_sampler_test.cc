@@ -12,7 +12,7 @@ using test::Samples;
 using testing::HasSubstr;
 
 std::uint64_t bytes_of(std::uint64_t sample) {
-  // From 1 kB to about 1 MB, most of them small.
+  // Sizes are from 1 kB to about 1 MB, most of them small.
   const std::uint64_t x = hash64({reinterpret_cast<const char*>(&sample), sizeof sample}) % 1000;
   return 1000 + x * x;
 }
@@ -90,7 +90,7 @@ TEST(MakeSamplerTest, OrdersAreValues) {
   EXPECT_EQ(order, (Order{.seed = 3, .kind = Chunked{10, kDefaultWindow, false}}));
   EXPECT_NE(order, (Order{.seed = 3, .kind = Chunked{10, kDefaultWindow, true}}));
   EXPECT_NE(order, (Order{.seed = 3, .kind = Sharded{10}}));
-  // Those that are the same order have the same spec, however they were written.
+  // Equal orders have equal specs, even if their options are written differently.
   EXPECT_EQ(make_sampler(100, {.kind = Sequential{}})->spec(),
             make_sampler(100, {.seed = 5, .kind = Sequential{}, .epoch_size = 100})->spec());
   EXPECT_NE(make_sampler(100, {.seed = 5})->spec(), make_sampler(100, {.seed = 6})->spec());

@@ -17,7 +17,7 @@ using Weights = std::vector<double>;
 constexpr std::uint64_t kBlock = MixtureDraws::kBlock;
 constexpr std::uint64_t kEnd = MixtureDraws::kMaxSlots;
 
-/// docs/formats/order.md, Mixtures, word by word, and block by block.
+/// Implements docs/formats/order.md, Mixtures, literally and block by block.
 class NaiveMixture {
  public:
   NaiveMixture(const Weights& weights, std::uint64_t seed)
@@ -118,7 +118,7 @@ std::vector<Weights> many_weights() {
   return all;
 }
 
-/// Blocks near the beginning, in the middle, near 2^61 and at the end of the mixture.
+/// Returns blocks near the beginning, in the middle, near 2^61 and at the end of the mixture.
 std::vector<std::uint64_t> some_blocks() {
   const std::uint64_t far = (std::uint64_t{1} << 61) / kBlock;
   return {0, 1, 2, 3, 4, 1000, 1001, 123'456'789'012, far - 1, far, far + 1, kEnd / kBlock - 1};
@@ -186,7 +186,7 @@ TEST(MixtureDrawsTest, CountsFollowTheSharesForever) {
         ASSERT_GE(count, before[d]);
         before[d] = count;
         total += count;
-        // 2^62 times how far the count is off.
+        // The error of the count, times 2^62.
         const uint128 wanted = static_cast<uint128>(x) * draws.shares()[d];
         const uint128 actual = static_cast<uint128>(count) << 62;
         const uint128 off = wanted > actual ? wanted - actual : actual - wanted;
@@ -261,8 +261,8 @@ TEST(MixtureDrawsTest, BoundsTheSlotsOfARangeOfDraws) {
   }
 }
 
-/// How many standard deviations the sum of (count - expected)^2 / expected is above or below the
-/// number of degrees of freedom.
+/// Returns the difference of the sum of (count - expected)^2 / expected to the number of degrees of
+/// freedom, in standard deviations.
 double chi_square_z(const std::vector<std::uint64_t>& counts, double expected, double freedom) {
   double sum = 0;
   for (const std::uint64_t count : counts) {
@@ -275,13 +275,15 @@ double chi_square_z(const std::vector<std::uint64_t>& counts, double expected, d
 TEST(MixtureDrawsTest, BlocksAreWellMixed) {
   constexpr std::uint64_t kBlocks = 4096;
   for (const std::uint64_t seed : {1U, 2U, 3U}) {
-    // Of one data set alone, the draw in a slot tells the entry of the list.
+    // With a single data set, the draw in a slot is the entry of the block's list.
     const MixtureDraws draws(Weights{1}, seed);
     std::vector<std::uint64_t> places(kBlock * kBlock);  // [offset][entry]
-    std::vector<std::uint64_t> steps(kBlock);            // from one slot to the next
-    std::vector<std::uint64_t> far_steps(kBlock);        // to the slot 128 away
-    std::vector<std::uint64_t> block_steps(kBlock);      // to the same slot of the next block
-    std::vector<std::uint64_t> pairs(kBlock * kBlock);   // entries of slots 0 and 1
+    // Counts of the differences between entries: of adjacent slots, of slots at distance 128, and
+    // of the same slot in adjacent blocks.
+    std::vector<std::uint64_t> steps(kBlock);
+    std::vector<std::uint64_t> far_steps(kBlock);
+    std::vector<std::uint64_t> block_steps(kBlock);
+    std::vector<std::uint64_t> pairs(kBlock * kBlock);  // pairs of the entries of slots 0 and 1
     std::vector<std::uint8_t> before(kBlock);
     for (std::uint64_t b = 0; b < kBlocks; ++b) {
       std::vector<std::uint8_t> entries(kBlock);

@@ -17,7 +17,7 @@ std::vector<Mixture::Part> three_parts() {
           {.num_samples = 90, .weight = 2.5, .kind = Sharded{1}}};
 }
 
-/// 630 samples; borders of shards lie on those of the data sets.
+/// Returns 630 samples. The borders of the data sets are borders of shards.
 SampleSet three_sets() {
   return SampleSet::of_shards(Samples{500, 0, 40, 0, 30, 0, 25, 35}).with_fingerprint({1, 1});
 }
@@ -84,7 +84,7 @@ TEST(MixtureSamplerTest, GoldenMixtureNeverChanges) {
 
 TEST(MixtureSamplerTest, AnEpochIsAsLongAsAllDataSets) {
   EXPECT_EQ(MixtureSampler(three_sets(), mixed(17)).size(), 630U) << "by default";
-  // A data set without samples and without weight is one, too.
+  // A data set without samples and without weight is allowed.
   const MixtureSampler gaps(
       5, {.kind = Mixture{{{.num_samples = 0, .weight = 0}, {.num_samples = 5}, {0, 0}}}});
   EXPECT_EQ(delivered(gaps).size(), 5U);

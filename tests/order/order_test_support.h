@@ -17,7 +17,7 @@ namespace shardwise::test {
 
 using Samples = std::vector<std::uint64_t>;
 
-/// A sampler by value, of any order but wids.
+/// A sampler that can be copied, of any order but wids.
 struct ResampledSampler : detail::SlotSampler {
   explicit ResampledSampler(const SampleSet& samples, const Order& order = {.kind = Resampled{}},
                             const RankOptions& ranks = {})
@@ -28,7 +28,7 @@ struct SequentialSampler : detail::SlotSampler {
       : SlotSampler(samples, {.kind = Sequential{}}, ranks) {}
 };
 
-/// A sample of a mixture: the number of its data set, and its number there.
+/// A sample of a mixture: the number of its data set, and its number in that data set.
 struct MixtureSample {
   std::uint64_t dataset = 0;
   std::uint64_t sample = 0;
@@ -54,21 +54,22 @@ struct MixtureSampler : detail::SlotSampler {
   }
 };
 
-/// All that is left of `sampler`.
+/// Returns the remaining samples of `sampler`.
 inline Samples drain(Sampler& sampler) {
   Samples samples;
   for (const std::uint64_t sample : sampler) samples.push_back(sample);
   return samples;
 }
 
-/// What `sampler` delivers from where it began to the end of its epoch; moves nothing.
+/// Returns the samples that `sampler` delivers from the point where it began to the end of its
+/// epoch. Does not move the sampler.
 inline Samples delivered(const Sampler& sampler) {
   const std::unique_ptr<Sampler> copy = sampler.clone();
   copy->seek(0);
   return drain(*copy);
 }
 
-/// What all ranks deliver together, rank by rank; of replicas the first one only.
+/// Returns the samples that all ranks deliver, rank by rank. Of replicas, only the first counts.
 inline Samples of_all_ranks(const Sampler& sampler) {
   Samples all;
   for (std::uint64_t rank = 0; rank < sampler.world_size(); rank += sampler.replicas()) {
@@ -78,7 +79,7 @@ inline Samples of_all_ranks(const Sampler& sampler) {
   return all;
 }
 
-/// The sampler at the beginning of `epoch`.
+/// Returns a copy of the sampler at the beginning of `epoch`.
 template <class AnySampler>
 AnySampler at_epoch(const AnySampler& sampler, std::uint64_t epoch) {
   AnySampler moved(sampler);
@@ -97,7 +98,7 @@ inline Samples first_numbers(std::uint64_t n) {
   return samples;
 }
 
-/// True if `samples` holds each of [0, n) once.
+/// True if `samples` contains each number of [0, n) exactly once.
 inline bool is_each_once(const Samples& samples, std::uint64_t n) {
   if (samples.size() != n) return false;
   std::vector<bool> seen(n);
@@ -112,7 +113,7 @@ inline ShardOffsets offsets_of(const std::vector<std::uint64_t>& lengths) {
   return shard_offsets_from_lengths(lengths);
 }
 
-/// Shard lengths that add up to n, some of them 0, from a fixed generator.
+/// Returns random shard lengths that add up to n, some of them 0.
 inline std::vector<std::uint64_t> some_lengths(std::uint64_t n, std::uint64_t max_length,
                                                std::uint64_t seed) {
   std::mt19937_64 random(seed);

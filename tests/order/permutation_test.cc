@@ -27,8 +27,8 @@ Samples images(const Permutation& permutation) {
   return values;
 }
 
-/// Quantile of the chi-square distribution with many degrees of freedom (Wilson and Hilferty), z
-/// standard deviations up.
+/// Returns the quantile of the chi-square distribution at z standard deviations above the mean, for
+/// many degrees of freedom (Wilson and Hilferty).
 double chi_square_limit(double degrees, double z) {
   const double c = 2.0 / (9.0 * degrees);
   return degrees * std::pow(1.0 - c + z * std::sqrt(c), 3);
@@ -105,7 +105,8 @@ TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
   std::mt19937_64 random(3);
   std::vector<std::uint64_t> sizes;
   for (std::uint64_t n = 65; n <= 600; ++n) sizes.push_back(n);
-  for (unsigned bits = 10; bits <= 62; ++bits) {  // about squares and powers, and anywhere
+  // Numbers near squares, near powers of two, and any numbers.
+  for (unsigned bits = 10; bits <= 62; ++bits) {
     const std::uint64_t power = std::uint64_t{1} << bits;
     const auto root = static_cast<std::uint64_t>(std::sqrt(static_cast<double>(power))) - 3;
     sizes.insert(sizes.end(), {power - 1, power, root * root - 1, root * root, root * root + 1,
@@ -119,7 +120,8 @@ TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
     const detail::Grid grid{n,       domain.rows, domain.columns, domain.columns_reciprocal,
                             key.low, key.high | 1};
     Samples values{0, n - 1, n / 2};
-    for (std::uint64_t row = 0; row < 40; ++row) {  // where a division is about to be off by one
+    // Numbers at which the estimated quotient may be wrong by one.
+    for (std::uint64_t row = 0; row < 40; ++row) {
       const std::uint64_t corner = random() % domain.rows * domain.columns;
       if (corner > 0) values.push_back(corner - 1);
       values.push_back(std::min(corner, n - 1));
@@ -137,7 +139,7 @@ TEST(PermutationTest, EveryBulkPathGivesWhatOneByOneGives) {
             << "n " << n << " path " << static_cast<int>(path) << " length " << length;
       }
     }
-    for (std::size_t first = 0; first < 20; ++first) {  // not aligned
+    for (std::size_t first = 0; first < 20; ++first) {  // spans that are not aligned
       Samples bulk(values.begin() + static_cast<std::ptrdiff_t>(first), values.end());
       permutation.apply(bulk);
       ASSERT_TRUE(std::equal(bulk.begin(), bulk.end(),
@@ -184,8 +186,8 @@ TEST(PermutationTest, RefusesWhatIsOutOfRange) {
   EXPECT_EQ(test::error_code([] { make(kMaxSamples + 1, 0); }), ErrorCode::kInvalidArgument);
 }
 
-// Statistics. Seeds are fixed, so these pass always or never; the limits are 4.5 standard
-// deviations (p about 3e-6) for each of some 60 sums.
+// Statistical tests. Their seeds are fixed, so they pass always or never. The limits are 4.5
+// standard deviations (p about 3e-6) for each of some 60 sums.
 
 TEST(PermutationStatisticsTest, TinyPermutationsAreAllEquallyLikely) {
   for (std::uint64_t n = 2; n <= 6; ++n) {
@@ -218,7 +220,7 @@ TEST(PermutationStatisticsTest, EveryPositionTakesEveryValueEquallyOften) {
       chi_square += difference * difference / 200;
     }
     const double degrees = static_cast<double>((n - 1) * (n - 1));
-    // Rows and columns are fixed sums, which scales the statistic by n / (n - 1).
+    // The sums of rows and columns are fixed, which scales the statistic by n / (n - 1).
     EXPECT_LT(chi_square * static_cast<double>(n - 1) / static_cast<double>(n),
               chi_square_limit(degrees, 4.5))
         << n;
@@ -229,10 +231,11 @@ TEST(PermutationStatisticsTest, EveryPositionTakesEveryValueEquallyOften) {
 }
 
 TEST(PermutationStatisticsTest, EveryPairOfPositionsTakesEveryPairOfValuesEquallyOften) {
-  const std::uint64_t n = 70;  // the weakest grid: the smallest, of halves 9 and 8
+  // The grid that mixes worst: the smallest one, with 9 rows and 8 columns.
+  const std::uint64_t n = 70;
   const std::size_t pairs = n * (n - 1);
   const std::size_t trials = 60 * pairs;
-  // Neighbours in a row, in a column, and far apart.
+  // Pairs of numbers: neighbours in a row, neighbours in a column, and distant numbers.
   for (const auto& [x, y] :
        std::vector<std::pair<std::uint64_t, std::uint64_t>>{{0, 1}, {0, 8}, {3, 69}}) {
     std::vector<std::uint32_t> counts(n * n);
@@ -268,7 +271,7 @@ TEST(PermutationStatisticsTest, ConsecutiveValuesAreNotCorrelated) {
           ++terms;
         }
       }
-      // Without replacement two values correlate by -1 / (n - 1).
+      // Two values drawn without replacement have the correlation -1 / (n - 1).
       const double correlation = sum / static_cast<double>(terms) / variance;
       const double expected = -1.0 / static_cast<double>(n - 1);
       EXPECT_NEAR(correlation, expected, 4.5 / std::sqrt(static_cast<double>(terms)))
@@ -290,7 +293,8 @@ TEST(PermutationStatisticsTest, TheFirstElementIsUniform) {
   }
 }
 
-/// Distances |p(i + 1) - p(i)| in 20 classes that are about equally likely in a random permutation.
+/// Counts the distances |p(i + 1) - p(i)| in 20 classes, which are about equally likely in a random
+/// permutation.
 std::vector<double> neighbour_distances(std::uint64_t n, std::size_t trials,
                                         const std::function<Samples(std::size_t)>& values_of) {
   std::vector<double> counts(20);
@@ -317,7 +321,7 @@ TEST(PermutationStatisticsTest, NeighboursAreAsFarApartAsUnderFisherYates) {
       std::shuffle(values.begin(), values.end(), random);
       return values;
     });
-    double chi_square = 0;  // of two samples of the same size
+    double chi_square = 0;  // compares two samples of the same size
     for (std::size_t i = 0; i < ours.size(); ++i) {
       const double difference = ours[i] - theirs[i];
       chi_square += difference * difference / (ours[i] + theirs[i]);

@@ -12,7 +12,7 @@ KINDS = ("chunked", "sharded", "sequential", "resampled", "wids", "mixture")
 TAILS = ("exact", "drop", "pad")
 UNITS = ("sample", "shard")
 FLAGS = (False, True)
-# What a kind has: name and type of each, in their order.
+# The options of each kind: name and type, in the sequence of the token.
 OPTIONS = {
     "chunked": (("chunk_size", None), ("window", None), ("phase", FLAGS)),
     "sharded": (("window", None),),
@@ -244,7 +244,7 @@ def layout_of(data, order):
 
 
 def spec_of(data, order, ranks):
-    """An order as a token has it."""
+    """Returns the fields of an order in the form of a token."""
     sampler = order["sampler"]
     used = {"chunked": ["permutation", "epoch_order", "skip"], "sharded": ["permutation", "epoch_order", "skip"],
             "sequential": ["skip"], "mixture": ["mixture", "permutation", "epoch_order", "skip"], "wids": ["wids"],

@@ -54,8 +54,8 @@ TEST(ResampledSamplerTest, EverySampleIsEquallyLikely) {
     for (const std::uint64_t sample : delivered(sampler)) ++counts[sample];
     double chi_square = 0;
     for (const double count : counts) chi_square += (count - 1e4) * (count - 1e4) / 1e4;
-    // 49 degrees; by shard a draw hits its samples together, which widens the sum by its 10
-    // samples.
+    // There are 49 degrees of freedom. By shard, each draw delivers 10 samples together, which
+    // multiplies the sum by 10.
     EXPECT_LT(chi_square, (49 + 4.5 * std::sqrt(98)) * (shards ? 10 : 1)) << shards;
   }
 }
@@ -117,7 +117,7 @@ TEST(ResampledSamplerTest, HasItsOwnLengthStreamsAndTails) {
                   " samples drawn with replacement, as ordered: proven");
     const EpochAudit::Sum all = EpochAudit::Sum::of_range(0, 100, {1, 2});
     EXPECT_EQ(uneven.expectation(all).sum(), uneven.expectation().sum());
-    // One draw in place of another is noticed, but nobody can say which.
+    // The proof detects a sample that replaces another, but cannot name the samples.
     const std::uint64_t more = uneven[0];
     EpochAudit::Sum sum = audit.sum();
     const std::uint64_t less = more == 0 ? 1 : 0;

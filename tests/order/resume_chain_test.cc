@@ -1,10 +1,10 @@
-// Dice chains of resumes against a naive model of what the headers promise.
+// Compares random chains of resumes with a naive model of the guarantees in the headers.
 //
-// A chain is the life of a run: an order over some samples, a few epochs of it, read in pieces.
-// Each piece has another number of ranks, another batch size and more entries in its skip list, and
-// begins with samplers that were made anew and resume from a token that was written as text. The
-// model knows only the order of each epoch as one rank reads it with nothing left out, and lists of
-// numbers; what the ranks deliver must be what it says, step by step.
+// A chain is a whole run: an order over some samples, and a few of its epochs, read in pieces. Each
+// piece has another number of ranks, another batch size and more entries in its skip list. It
+// begins with new samplers, which resume from the text of a token. The model uses only lists of
+// numbers, and the order of each epoch as one rank reads it with no sample left out. In each step,
+// the ranks must deliver the samples of the model.
 //
 //     tools/test.sh --thorough -R order_resume_chain_test    many more of them
 //     SHARDWISE_SEED=17 order_resume_chain_test              one, in detail
@@ -64,7 +64,7 @@ class Skips {
       return range.epoch == at.epoch && range.begin <= at.position && at.position < range.end;
     });
   }
-  /// Adds what a run that begins at `point` leaves out in addition.
+  /// Adds the entries that a run beginning at `point` leaves out in addition.
   void add(const Entries& entries, SkipList::Point point) {
     for (const auto& [sample, wanted] : entries.samples) {
       const SkipList::Point from = std::max(wanted, point);
@@ -77,7 +77,7 @@ class Skips {
       if (range.begin < range.end) ranges_.push_back(range);
     }
   }
-  /// True if `list` has the same samples from the same points on.
+  /// True if `list` has the same samples, with the same points from which they are left out.
   bool has_samples_of(const SkipList& list) const {
     return std::equal(from_.begin(), from_.end(), list.samples().begin(), list.samples().end(),
                       [](const auto& x, const auto& y) {
@@ -90,7 +90,7 @@ class Skips {
   std::vector<Entries::Range> ranges_;
 };
 
-/// Samples and an order of them, drawn at random.
+/// Random samples and a random order of them.
 struct Setup {
   SampleSet samples{0};
   Order order;
@@ -157,7 +157,8 @@ Setup random_exact(Dice& random) {
   return setup;
 }
 
-/// Data sets that share whole shards, since a sharded one has to.
+/// Makes a random mixture. Borders of data sets are borders of shards, because a sharded order
+/// requires this.
 Setup random_mixture(Dice& random) {
   Mixture mixture;
   Samples lengths;
@@ -218,7 +219,7 @@ Setup random_setup(Family family, Dice& random) {
   }
 }
 
-/// The numbers of ranks with different samples that can share `streams` streams.
+/// Returns the numbers of ranks with different samples that are valid for `streams` streams.
 Samples valid_worlds(std::uint64_t streams) {
   Samples worlds;
   for (std::uint64_t world = 1; world <= 9; ++world) {
@@ -235,7 +236,7 @@ std::string shown(const SkipList::Point& at) {
   return "(" + shown(at.epoch) + ", " + shown(at.position) + ")";
 }
 
-/// The next `count` samples, by one of the ways there are.
+/// Returns the next `count` samples, by one of several functions of the sampler.
 Samples take(Sampler& sampler, std::uint64_t count, Dice& random) {
   Samples samples;
   if (count == 0) return samples;
@@ -258,7 +259,7 @@ Samples take(Sampler& sampler, std::uint64_t count, Dice& random) {
   return samples;
 }
 
-/// Does what must change nothing.
+/// Calls functions that must not change the sampler's results.
 void disturb(std::unique_ptr<Sampler>& sampler, const SampleSet& samples, Dice& random) {
   const std::uint64_t position = sampler->position();
   switch (random.below(5)) {
@@ -289,7 +290,7 @@ void disturb(std::unique_ptr<Sampler>& sampler, const SampleSet& samples, Dice& 
   must_equal(sampler->position(), position, "what changes nothing moved the sampler");
 }
 
-/// A run of orders whose positions are dealt to the ranks in turn: all but wids.
+/// A run with an order whose positions are distributed to the ranks in turn: any order but wids.
 class Chain {
  public:
   Chain(Family family, std::uint64_t seed, std::ostream* log, test::Tally& tally)
@@ -314,17 +315,19 @@ class Chain {
   }
 
  private:
-  /// What one piece of the run is and does.
+  /// The properties and the progress of one piece of the run.
   struct Piece {
     std::uint64_t shares = 1;  ///< ranks with different samples
     std::uint64_t replicas = 1;
     std::uint64_t batch = 1;
     std::vector<std::unique_ptr<Sampler>> ranks;
-    Samples walk;            ///< positions that are kept, from the point on
-    std::uint64_t rows = 0;  ///< of the walk with its tail, over all shares
+    Samples walk;            ///< kept positions from the point on
+    std::uint64_t rows = 0;  ///< number of positions of the walk including the tail, over all
+                             ///< shares
     std::uint64_t steps = 0;
-    std::uint64_t taken = 0;                    ///< by each rank, as far as it has samples
-    std::vector<std::vector<Samples>> by_step;  ///< of each step and rank
+    std::uint64_t taken = 0;                    ///< samples that each rank has taken, if it has
+                                                ///< that many
+    std::vector<std::vector<Samples>> by_step;  ///< the samples of each step and rank
   };
 
   bool is_virtual() const { return epoch_length() != setup_.samples.size(); }
@@ -333,7 +336,7 @@ class Chain {
     return order_.epoch_size == 0 ? setup_.samples.size() : order_.epoch_size;
   }
 
-  /// The epoch by position, as one rank reads it with nothing left out.
+  /// Returns the samples of an epoch by position, as one rank reads it with no sample left out.
   const Samples& epoch(std::uint64_t number) {
     const auto [at, is_new] = epochs_.try_emplace(number);
     if (is_new) {
@@ -411,7 +414,7 @@ class Chain {
     }
   }
 
-  /// From a token of another run, which leaves out more.
+  /// Resumes from a token of another run, which leaves out more samples.
   void resume_elsewhere(Sampler& sampler) {
     ResumeToken token = ResumeToken::from_text(random_.one_of(old_texts_));
     if (sampler.num_samples() > 0 && random_.percent(50)) {
@@ -428,7 +431,7 @@ class Chain {
     return token;
   }
 
-  /// What the ranks have to do from the point to the epoch's end.
+  /// Computes what the ranks must deliver from the point to the epoch's end.
   void plan(Piece& piece) {
     piece.walk.clear();
     for (std::uint64_t p = point_.position; p < epoch_length(); ++p) {
@@ -462,12 +465,12 @@ class Chain {
 
   void add_skips() {
     if (setup_.samples.size() == 0) return;
-    if (random_.percent(30)) {  // the token keeps them
+    if (random_.percent(30)) {  // the token still contains them
       order_.skip = {};
       entries_ = {};
     }
     if (random_.percent(50)) return;
-    if (random_.percent(3)) {  // nearly nothing is left
+    if (random_.percent(3)) {  // nearly all samples are left out
       for (std::uint64_t i = 0; i < setup_.samples.size(); ++i) add_sample(i);
       return;
     }
@@ -480,7 +483,7 @@ class Chain {
     const std::uint64_t way = random_.below(3);
     if (way == 0) return random_.below(setup_.samples.size());
     if (way == 1) return random_.one_of(epoch(point_.epoch));
-    // Near the point: just read, or next.
+    // Chooses a sample near the point: just delivered, or to be delivered next.
     const std::uint64_t low = point_.position - std::min<std::uint64_t>(point_.position, 4);
     return sample_at(std::min(epoch_length() - 1, random_.between(low, point_.position + 4)));
   }
@@ -534,7 +537,7 @@ class Chain {
     if (random_.percent(15)) run_part_of_step(piece);
   }
 
-  /// `count` samples on each rank: a step, or at its beginning a part of one.
+  /// Reads `count` samples on each rank: a whole step, or the first part of a step.
   void run_step(Piece& piece, std::uint64_t count) {
     std::vector<Samples> ranks;
     for (auto& rank : piece.ranks) {
@@ -562,8 +565,8 @@ class Chain {
     return shares;
   }
 
-  /// `shares` had rows [first, end) of the walk: in turn, or dealt in any way with the same
-  /// numbers.
+  /// Checks that `shares` had rows [first, end) of the walk, either in turn, or with balanced bytes
+  /// in any distribution with the same numbers of samples.
   void check_step(const Piece& piece, const std::vector<Samples>& shares, std::uint64_t first,
                   std::uint64_t end) {
     std::vector<Samples> expected(piece.shares);
@@ -600,12 +603,13 @@ class Chain {
     }
   }
 
-  /// Repeats stand in the last row, and are the epoch's first samples that are not left out.
+  /// Checks the padding: it is in the last row, and repeats the epoch's first samples that are not
+  /// left out.
   void check_pads(const Piece& piece, const Samples& pads, std::uint64_t end) {
     must(order_.tail == Order::Tail::kPad && end == piece.rows, "repeats that are not at the end");
     must(pads.size() < piece.shares, "more repeats than fill a row");
-    Samples unlisted;  // never left out at any time
-    Samples allowed;   // not left out at the epoch's end
+    Samples unlisted;  // samples that were never left out
+    Samples allowed;   // samples that are not left out at the epoch's end
     for (std::uint64_t p = 0; p < epoch_length(); ++p) {
       const std::uint64_t sample = sample_at(p);
       if (skips_.leaves_out_position({point_.epoch, p})) continue;
@@ -639,12 +643,12 @@ class Chain {
     must(++counts[sample] == 1, "a sample comes twice in a pass");
   }
 
-  /// After whole steps: the tokens of all ranks.
+  /// Checks the tokens of all ranks after whole steps.
   void check_middle(const Piece& piece) {
     const ResumeToken after = piece.ranks[0]->token_after(piece.by_step.size());
     for (const auto& rank : piece.ranks) {
       must(rank->token_after(piece.by_step.size()) == after, "ranks make different tokens");
-      // A rank that is at its end cannot know of the others.
+      // A rank at its end does not know whether the other ranks are at theirs.
       const bool all_ended = piece.taken >= size_of(piece, 0);
       if (piece.taken < rank->size() || all_ended) {
         must(rank->token() == after, "token() and token_after() differ");
@@ -738,7 +742,7 @@ class Chain {
     return audit.verdict(expected).proven;
   }
 
-  // ----- What a piece is asked about itself.
+  // ----- Explanations of a piece.
 
   void check_explanations(const Piece& piece) {
     if (!piece.by_step.empty() && random_.percent(50)) {
@@ -769,7 +773,7 @@ class Chain {
       must_throw<InvalidArgument>([&] { when_sample(sampler, 0); }, "when_sample() of draws");
       return;
     }
-    std::map<std::uint64_t, std::vector<Time>> all;  // of each sample
+    std::map<std::uint64_t, std::vector<Time>> all;  // the deliveries of each sample
     for (const auto& rank : piece.ranks) {
       const std::unique_ptr<Sampler> copy = rank->clone();
       copy->seek(0);
@@ -806,7 +810,7 @@ class Chain {
     }
   }
 
-  /// One rank alone reads the same samples from the same token.
+  /// Checks that a single rank reads the same samples from the same token.
   void check_other_world(const Piece& piece) {
     const std::uint64_t count = std::min<std::uint64_t>(piece.taken * piece.shares, piece.rows);
     if (count > piece.walk.size() || !random_.percent(20)) return;
@@ -823,7 +827,8 @@ class Chain {
 
   // ----- The whole run.
 
-  /// Each pass that was read to its end had each sample, but for those that are listed.
+  /// Checks that each pass that was read to its end had every sample, except those in the skip
+  /// list.
   void check_passes() {
     if (!has_exact_passes() || order_.tail == Order::Tail::kDrop) return;
     const std::uint64_t n = setup_.samples.size();
@@ -840,8 +845,9 @@ class Chain {
     }
   }
 
-  /// Each data set's draws, over all epochs together, are exact epochs of its own. At borders of
-  /// blocks of 256 slots: in a block, the end of one epoch and the beginning of the next may mix.
+  /// Checks that the draws of each data set, over all epochs together, are exact epochs of the data
+  /// set. It checks at borders of blocks of 256 slots, because within a block the end of an epoch
+  /// and the beginning of the next may be mixed.
   void check_datasets() {
     const MixtureSampler mixture(setup_.samples, plain_);
     const auto& parts = std::get<Mixture>(plain_.kind).parts;
@@ -856,7 +862,7 @@ class Chain {
     }
   }
 
-  /// In whole epochs and a part of one, no sample is ahead of another by more than one.
+  /// Checks that the numbers of deliveries of two samples of a data set differ by at most 1.
   void check_times_of_datasets(const std::vector<std::uint64_t>& times) const {
     auto begin = times.begin();
     for (const Mixture::Part& part : std::get<Mixture>(plain_.kind).parts) {
@@ -869,7 +875,7 @@ class Chain {
     }
   }
 
-  // ----- For people.
+  // ----- Descriptions for error texts.
 
   void describe_setup() const {
     const Order& order = setup_.order;
@@ -905,20 +911,20 @@ class Chain {
   test::Tally& tally_;
   std::uint64_t num_epochs_ = 1;
   Order order_;  ///< with the skip list of the next piece
-  Order plain_;  ///< as one rank reads it with nothing left out
+  Order plain_;  ///< the order as one rank reads it, with no sample left out
 
   SkipList::Point point_;
   std::string text_;  ///< the token; empty at the run's beginning
   std::vector<std::string> old_texts_;
   Piece last_;
   bool part_of_step_ = false;
-  Entries entries_;  ///< in the order's skip list
-  Skips skips_;      ///< in force
+  Entries entries_;  ///< the entries of the order's skip list
+  Skips skips_;      ///< the entries that apply so far
 
   std::uint64_t so_far_ = 0;  ///< deliveries in this epoch
   std::unique_ptr<EpochAudit> audit_;
   std::map<std::uint64_t, std::uint64_t> times_;               ///< deliveries in this epoch
-  std::map<std::uint64_t, std::vector<std::uint8_t>> passes_;  ///< deliveries without repeats
+  std::map<std::uint64_t, std::vector<std::uint8_t>> passes_;  ///< deliveries without padding
   std::map<std::uint64_t, Samples> epochs_;
 };
 
@@ -948,7 +954,7 @@ class WidsChain {
                          .replicas = replicas_});
   }
 
-  /// The epoch of each rank, from its beginning.
+  /// Returns the samples of each rank in the whole epoch.
   std::vector<Samples> epoch_of_ranks() const {
     std::vector<Samples> ranks;
     for (std::uint64_t rank = 0; rank < shares_; ++rank) {
@@ -1073,7 +1079,8 @@ class WidsChain {
   std::uint64_t batch_ = 1;
   std::string text_;
   std::uint64_t epoch_ = 0;
-  std::uint64_t index_ = 0;  ///< samples that each rank has read of the epoch, if it has so many
+  std::uint64_t index_ = 0;  ///< number of samples of the epoch that each rank has read, if it has
+                             ///< that many
 };
 
 TEST(ResumeChainTest, ExactOrders) { test::run_chains_of<Chain>(1400, 70'000, Family::kExact); }

@@ -17,7 +17,7 @@ using testing::HasSubstr;
 
 constexpr Hash128 kData{0x1111, 0x2222};
 
-/// The bytes of a token, and what lies in them, by the words of resume.h alone.
+/// The bytes of a token, and its fields, read by the description in resume.h alone.
 class TokenBytes {
  public:
   explicit TokenBytes(const std::string& text) {
@@ -89,7 +89,7 @@ ResumeToken full_token() {
   return token;
 }
 
-/// A token of each kind of order.
+/// Returns a token of each kind of order.
 std::vector<ResumeToken> tokens_of_all_kinds() {
   const SampleSet samples =
       SampleSet::of_shards(Samples{30, 0, 50, 20})
@@ -390,7 +390,7 @@ TEST(ResumeTokenTest, AnotherVersionOfAnAlgorithmIsNamed) {
           << "an order that differs is said first";
     }
   }
-  // At the beginning of an epoch the new version may take over.
+  // At the beginning of an epoch, a run may change to the new version of an algorithm.
   ResumeToken old = ChunkedSampler(50).token_after(50);
   old.spec.versions[0] = 9;
   ChunkedSampler sampler(50);
@@ -430,14 +430,14 @@ TEST(ResumeTokenTest, ARunMayGoOnWithOtherDataAtTheBorderOfAnEpoch) {
   EXPECT_EQ(token.history[0].spec, first->spec());
   EXPECT_EQ(token.position, 40U);
 
-  // The second one goes on from its own tokens, and keeps what came before.
+  // The second sampler resumes from its own tokens, and keeps the history.
   second->resume(token);
   EXPECT_EQ(second->token(), token);
   second->set_epoch(4);
   token = second->token();
   ASSERT_EQ(token.history.size(), 1U);
 
-  // Of the same data the skip list stays.
+  // If the data is the same, the skip list is kept.
   const auto third = make_sampler(SampleSet(80).with_fingerprint({9, 9}), {.seed = 3});
   third->resume(token, Sampler::Changes::kAllowAtEpochBorder);
   EXPECT_EQ(third->size(), 79U);
@@ -448,7 +448,7 @@ TEST(ResumeTokenTest, ARunMayGoOnWithOtherDataAtTheBorderOfAnEpoch) {
   EXPECT_EQ(third->clone()->token(), third->token());
   EXPECT_EQ(third->for_rank(0)->token().history.size(), 2U);
 
-  // What does not differ needs no leave, and adds nothing to the history.
+  // If data and order are equal, the option has no effect, and the history is unchanged.
   third->resume(third->token_after(11), Sampler::Changes::kAllowAtEpochBorder);
   EXPECT_EQ(third->token().history.size(), 2U);
 }
@@ -468,7 +468,7 @@ TEST(ResumeTokenTest, SetEpochOfItsEpochKeepsThePlaceUntilTheEndWasReached) {
     resumed->resume(token);
     const Samples rest(whole.begin() + 40, whole.end());
     resumed->set_epoch(3);
-    EXPECT_EQ(resumed->next(), rest[0]);  // a look at it
+    EXPECT_EQ(resumed->next(), rest[0]);  // this must not change rest
     resumed->set_epoch(3);
     EXPECT_EQ(test::drain(*resumed), rest);
     resumed->set_epoch(3);
@@ -516,7 +516,8 @@ TEST(ResumeTokenTest, AChangeThatWouldLoseTheRestOfAPassIsRefused) {
   EXPECT_THAT(refusal(mixture(0.9, 0.1), 4, mixture(0.9, 0.1, 8)),
               HasSubstr("data set 1 have come"));
   EXPECT_THAT(refusal(passes, 3, mixture(0.9, 0.1)), HasSubstr("900 of 1000 samples have come"));
-  // Nothing has come, a pass is at its end, or the new order's epochs are whole.
+  // These changes are allowed: no sample was delivered yet, a pass is at its end, or the epochs of
+  // the new order are whole passes.
   EXPECT_EQ(refusal(mixture(0.9, 0.1), 0, mixture(0.1, 0.9)), "");
   EXPECT_EQ(refusal(passes, 10, {.seed = 8, .epoch_size = 300}), "");
   EXPECT_EQ(refusal(mixture(0.9, 0.1), 4, whole), "");
@@ -547,7 +548,7 @@ TEST(ResumeTokenTest, NewEntriesHoldFromThePointOfResumingOn) {
   // The next epoch leaves out both samples, and no range.
   after.set_epoch(1);
   EXPECT_EQ(after.for_rank(0)->size() + after.for_rank(1)->size(), 98U);
-  // Those who resume later without the list know of it from the token.
+  // A later sampler without the list gets it from the token.
   ChunkedSampler later(100, {.seed = 1, .chunk_size = 10});
   later.resume(ResumeToken::from_text(token.to_text()));
   EXPECT_EQ(later.size(), 38U);

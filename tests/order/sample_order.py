@@ -1,6 +1,6 @@
-"""Which sample comes when, and the proof of an epoch, written from docs/formats/order.md, wids-order.md and epoch-proof.md.
+"""Computes orders and proofs of epochs. Written from docs/formats/order.md, wids-order.md and epoch-proof.md.
 
-Nothing is optimised: each function is a section of a page. answer.py answers questions with it.
+It is not optimised: each function is a section of a page. answer.py uses it to answer questions.
 """
 
 import bisect
@@ -19,7 +19,7 @@ MOST_SAMPLES = 1 << 62
 
 
 class Refused(Exception):
-    """What the pages do not allow."""
+    """An input that the pages do not allow."""
 
 
 def require(truth, what):
@@ -256,7 +256,7 @@ class MixtureDraws:
         self.counts = {}
 
     def counts_before(self, block):
-        """Of each leaf, how many draws it made before the block."""
+        """Returns the number of draws of each leaf before the block."""
         if block not in self.counts:
             counts = [0, 256 * block]
             for ratio, phase in self.nodes[1:]:
@@ -480,7 +480,7 @@ class SkipList:
                 self.add_range(epoch, begin, end)
 
     def is_left_out(self, epoch, j, sample, point=None):
-        """`point`: where the sample would come, if that is not the slot."""
+        """`point`: the point at which the sample would be delivered, if it is not (epoch, j)."""
         if any(r[0] == epoch and r[1] <= j < r[2] for r in self.ranges):
             return True
         return sample in self.samples and self.samples[sample][0] <= (point or (epoch, j))
@@ -490,7 +490,7 @@ class SkipList:
 
 
 def deal(step, sizes, world):
-    """The rank of each place."""
+    """Returns the rank that gets each place."""
     if not sizes:
         return []
     shift = max(0, max(sizes).bit_length() - 32)
@@ -548,7 +548,7 @@ def check_order(data, order, ranks, has_skip):
 
 
 class Sampler:
-    """What all ranks get from a point of an epoch on."""
+    """The samples that all ranks deliver from a point of an epoch on."""
 
     def __init__(self, data, order, ranks, point=(0, 0), skip=None):
         self.data, self.order, self.ranks, self.skip = data, order, ranks, skip or SkipList()
@@ -571,12 +571,12 @@ class Sampler:
         return bool(self.skip.samples or self.skip.ranges)
 
     def slot_list(self):
-        """The kept slots of the epoch from the point on; a range if nothing is left out."""
+        """Returns the kept slots of the epoch from the point on, as a range if no sample is left out."""
         all_slots = range(self.first, self.slots.size)
         return [j for j in all_slots if self.is_kept(j)] if self.has_skip else all_slots
 
     def walk(self):
-        """The slots of the walk that is delivered."""
+        """Returns the slots that are delivered, with padding."""
         kept = self.slot_list()
         n, world = len(kept), self.ranks.world
         if self.order["tail"] == "drop":
@@ -592,7 +592,7 @@ class Sampler:
         return kept
 
     def deliveries(self, begin=0, limit=None):
-        """Of this rank, (sample, slot) of each."""
+        """Returns (sample, slot) of each delivery of this rank."""
         world, rank = self.ranks.world, self.ranks.rank
         end = None if limit is None else begin + limit
         if self.order["sampler"] == "wids":
@@ -612,7 +612,7 @@ class Sampler:
         return mine[begin:end]
 
     def point_after(self, steps):
-        """Where a token stands after some steps of all ranks."""
+        """Returns the point of a token after some steps of all ranks."""
         count = steps * self.ranks.step
         if self.order["sampler"] == "wids":
             at = self.first + count
@@ -623,7 +623,7 @@ class Sampler:
     # epoch-proof.md
 
     def samples_before(self):
-        """All that was delivered in the epoch before the point."""
+        """Returns the samples that were delivered in the epoch before the point."""
         if self.order["sampler"] != "wids":
             return [self.slots(self.epoch, j) for j in range(self.first) if self.is_kept(j)]
         samples = []
@@ -637,7 +637,7 @@ class Sampler:
         return self.order["sampler"] == "wids" or self.slots.is_exact
 
     def expected_samples(self):
-        """What has to be delivered in the whole epoch."""
+        """Returns the samples that the whole epoch must deliver."""
         if self.order["sampler"] == "wids":
             return list(range(self.data.n))
         return self.samples_before() + [self.slots(self.epoch, j) for j in self.walk()]

@@ -11,7 +11,7 @@ using test::Samples;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// What has a size but is no data set makes no order by mistake.
+// A type that has a size but is not a data set must not convert to a SampleSet.
 static_assert(!std::is_convertible_v<std::string, SampleSet>);
 static_assert(!std::is_convertible_v<const char*, SampleSet>);
 static_assert(!std::is_convertible_v<std::vector<int>, SampleSet>);
@@ -21,7 +21,7 @@ static_assert(!std::is_convertible_v<double, SampleSet>);
 static_assert(std::is_convertible_v<int, SampleSet>);
 static_assert(std::is_convertible_v<std::size_t, SampleSet>);
 
-/// All that an order asks of a data set.
+/// A class with all functions of a data set that an order needs.
 struct SomeData {
   std::uint64_t size() const { return 6; }
   Hash128 fingerprint() const { return {7, 8}; }
@@ -100,7 +100,7 @@ TEST(SampleSetTest, TakesShardsSizesColumnsAndAFingerprint) {
   EXPECT_EQ(plain.fingerprint(), Hash128{}) << "it is a copy that has them";
   EXPECT_EQ(test::error_code([&] { static_cast<void>(plain.shard_starts()); }),
             ErrorCode::kInvalidArgument);
-  // Those of a data set may be replaced, too.
+  // The properties of a data set can also be replaced.
   const SampleSet changed =
       SampleSet(SomeData()).with_fingerprint({}).with_shards(test::offsets_of({6}));
   EXPECT_EQ(changed.fingerprint(), Hash128{});

@@ -124,7 +124,8 @@ TEST(SamplerTest, CountsTheDeliveriesBeforeAPosition) {
     for (std::uint64_t rank = 0; rank < 3; ++rank) {
       const auto mine = sampler.for_rank(rank);
       for (std::uint64_t i = 0; i < mine->size(); ++i) {
-        if (i * 3 + rank < 37) ++times[mine->position_in_epoch(i) + 1];  // not repeated at the end
+        // Positions from 37 on are repeated as padding.
+        if (i * 3 + rank < 37) ++times[mine->position_in_epoch(i) + 1];
       }
     }
     std::partial_sum(times.begin(), times.end(), times.begin());
@@ -221,7 +222,7 @@ TEST(SamplerTest, ALoopAtTheEndOfAnEpochIsRefusedAndSaysWhatGoesOn) {
   sampler.seek(8);
   EXPECT_EQ(test::drain(sampler).size(), 2U);
 
-  // A batch that is short says that the end was reached; one that is full does not.
+  // Only a batch that is not full reports that the end was reached.
   sampler.reset();
   Samples batch(10);
   EXPECT_EQ(sampler.next_batch(batch), 10U);
@@ -230,7 +231,7 @@ TEST(SamplerTest, ALoopAtTheEndOfAnEpochIsRefusedAndSaysWhatGoesOn) {
   batch.resize(11);
   EXPECT_EQ(sampler.next_batch(batch), 10U);
   EXPECT_EQ(test::error_code([&] { sampler.begin(); }), ErrorCode::kInvalidArgument);
-  // An empty epoch is one that can be walked.
+  // An empty epoch can also be iterated over.
   ChunkedSampler empty(0);
   EXPECT_TRUE(test::drain(empty).empty());
 }
@@ -252,7 +253,7 @@ TEST(SamplerTest, ABatchThatThrowsInTheMiddleLosesNothing) {
       Samples batch(size);
       fails = true;
       std::size_t count = 0;
-      try {  // what is known already may come
+      try {  // samples that are already in the buffer may still be delivered
         count = sampler->next_batch(batch);
       } catch (const std::runtime_error&) {
         EXPECT_EQ(sampler->position(), before);

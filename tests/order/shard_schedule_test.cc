@@ -26,14 +26,14 @@ std::uint64_t shard_of(const Samples& starts, std::uint64_t sample) {
 
 constexpr std::uint64_t kNothing = ~std::uint64_t{0};
 
-/// What is delivered in a slot, and at which position of the epoch it lies.
+/// The sample that is delivered in a slot, and its position in the epoch.
 struct Delivered {
   std::uint64_t sample = kNothing;
   std::uint64_t position = kNothing;
   bool is_padding = false;
 };
 
-/// By slot: what all ranks deliver, sample by sample.
+/// Returns the deliveries of all ranks, indexed by slot, by reading them sample by sample.
 std::vector<Delivered> deliveries_by_slot(const Sampler& sampler) {
   const std::uint64_t num_shares = sampler.world_size() / sampler.replicas();
   std::vector<Delivered> by_slot;
@@ -45,7 +45,7 @@ std::vector<Delivered> deliveries_by_slot(const Sampler& sampler) {
       by_slot[slot] = {mine->at(i), mine->position_in_epoch(i)};
     }
   }
-  // What fills the last row comes again: its position is one of before.
+  // A pad in the last row repeats an earlier sample, so its position occurred before.
   for (std::size_t slot = by_slot.size();
        slot-- > 1 && sampler.order().tail == Order::Tail::kPad;) {
     bool any_later = false;
@@ -64,7 +64,7 @@ bool in_range(const Sampler& sampler, const RankOptions::Range& ranks, std::uint
   return first < ranks.first + ranks.count && first + sampler.replicas() > ranks.first;
 }
 
-/// The group of each sample in pass `pass`, from the numbers alone.
+/// Computes the group of each sample in pass `pass` from the chunk size and the window alone.
 std::map<std::uint64_t, std::uint64_t> group_of_sample(const Sampler& sampler,
                                                        const Samples& starts, std::uint64_t pass) {
   std::map<std::uint64_t, std::uint64_t> groups;
@@ -74,7 +74,8 @@ std::map<std::uint64_t, std::uint64_t> group_of_sample(const Sampler& sampler,
     const std::uint64_t shares = sampler.world_size() / sampler.replicas();
     const std::uint64_t block = (n + shares - 1) / shares;
     for (std::uint64_t sample = 0; sample < n; ++sample) {
-      groups[sample] = sample / block * n + sample % block / wids->chunk_size;  // of a rank
+      // In wids each rank has its own chunks.
+      groups[sample] = sample / block * n + sample % block / wids->chunk_size;
     }
     return groups;
   }
@@ -99,7 +100,7 @@ std::map<std::uint64_t, std::uint64_t> group_of_sample(const Sampler& sampler,
   return groups;
 }
 
-/// What ShardSchedule promises of an order of passes, or wids, worked out slot by slot.
+/// Computes, slot by slot, the uses that ShardSchedule guarantees for an order of passes or wids.
 std::vector<UseInterval> uses_by_slot(const Sampler& sampler, const Samples& starts,
                                       const RankOptions::Range& ranks,
                                       const std::vector<Delivered>& by_slot) {
@@ -110,7 +111,7 @@ std::vector<UseInterval> uses_by_slot(const Sampler& sampler, const Samples& sta
       is_wids ? sampler.world_size() / sampler.replicas() : sampler.order().streams;
   struct Pass {
     std::map<std::uint64_t, std::uint64_t> groups;
-    std::map<std::uint64_t, std::set<std::uint64_t>> shards;  // of a group
+    std::map<std::uint64_t, std::set<std::uint64_t>> shards;  // the shards of each group
   };
   std::map<std::uint64_t, Pass> passes;
   struct Piece {
@@ -181,8 +182,8 @@ std::vector<RankOptions::Range> some_nodes(std::uint64_t world) {
   return nodes;
 }
 
-/// Every sample that a node delivers comes in a slot inside a use of its shard; and with `exactly`
-/// the uses are those that are worked out slot by slot.
+/// Expects that each sample of a node is delivered in a slot within a use of its shard. With
+/// `exactly`, also expects that the uses equal those of uses_by_slot().
 void expect_promise(const Sampler& sampler, const Samples& starts, const std::string& what,
                     bool exactly = true) {
   const std::optional<ShardSchedule> schedule = ShardSchedule::of(sampler, starts);
@@ -211,7 +212,8 @@ void expect_promise(const Sampler& sampler, const Samples& starts, const std::st
       ASSERT_TRUE(is_in_a_use(*epoch, shard_of(starts, by_slot[slot].sample), slot))
           << where << ", slot " << slot;
     }
-    // Uses of a shard do not overlap or touch, come by begin and then by shard, and end in time.
+    // Uses of a shard do not overlap and are not adjacent. They are sorted by begin and then by
+    // shard, and end before the epoch ends.
     std::map<std::uint64_t, std::uint64_t> ends;
     std::pair<std::uint64_t, std::uint64_t> before{0, 0};
     for (const UseInterval& use : epoch->uses) {
@@ -238,7 +240,7 @@ SampleSet set_of(const Samples& starts) {
       .with_bytes([](std::uint64_t sample) { return sample * sample % 97; });
 }
 
-/// An order over so many samples, from some epoch on.
+/// An order over `n` samples, with ranks, and the epoch in which it begins.
 struct Case {
   std::uint64_t n = 0;
   Order order;
@@ -259,7 +261,7 @@ struct Case {
   }
 };
 
-/// Calls `check` for sizes, worlds and streams that go together.
+/// Calls `check` for valid combinations of sizes, numbers of ranks and streams.
 void for_each_world(const std::function<void(Case)>& check) {
   for (const std::uint64_t n : {1, 2, 7, 12, 24, 31, 40}) {
     for (std::uint64_t world = 1; world <= 6; ++world) {
@@ -365,7 +367,7 @@ TEST(ShardScheduleTest, AResumedEpochCountsFromWhereItBegan) {
         one.order.tail = tail;
         one.order.skip = {};
         const Samples starts = starts_of(one.n, 5);
-        // Begun by as many ranks as there are streams, with nothing left out.
+        // The run was begun by as many ranks as there are streams, with no sample left out.
         Case begun = one;
         begun.ranks.world_size = one.order.streams;
         const ResumeToken token = begun.sampler(starts)->token_after(random() % 9);
@@ -380,7 +382,8 @@ TEST(ShardScheduleTest, AResumedEpochCountsFromWhereItBegan) {
   });
 }
 
-/// The uses of all ranks, each widened to the windows of positions that it has a part of.
+/// Returns the uses of all ranks, each extended to the borders of the windows of positions that it
+/// overlaps.
 std::vector<UseInterval> widened(const std::vector<UseInterval>& uses,
                                  const std::vector<Delivered>& by_slot, std::uint64_t window) {
   std::vector<UseInterval> wide;
@@ -404,7 +407,7 @@ std::vector<UseInterval> widened(const std::vector<UseInterval>& uses,
   return wide;
 }
 
-// As batches by length are read: in any order within a window, and by whichever rank.
+// Batches by length are read in any order within a window, and by any rank.
 TEST(ShardScheduleTest, UsesWithinWindowsReachToTheirBorders) {
   std::mt19937_64 random(7);
   for_each_world([&random](Case one) {
@@ -422,7 +425,7 @@ TEST(ShardScheduleTest, UsesWithinWindowsReachToTheirBorders) {
         token.position = random() % one.n;
         sampler->resume(token);
       }
-      if (sampler->epoch() != one.epoch) continue;  // nothing was left of it
+      if (sampler->epoch() != one.epoch) continue;  // no sample of the epoch was left
       const auto schedule = ShardSchedule::of(*sampler, starts);
       const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
       const RankOptions::Range all{0, one.ranks.world_size};
@@ -431,7 +434,7 @@ TEST(ShardScheduleTest, UsesWithinWindowsReachToTheirBorders) {
         const std::vector<UseInterval> expected =
             widened(schedule->uses(all)->uses, by_slot, window);
         EXPECT_EQ(schedule->uses(all, window)->uses, expected) << one.text() << ", " << window;
-        // A rank needs what all need.
+        // A single rank has the uses of all ranks.
         EXPECT_EQ(schedule->uses({all.count - 1, 1}, window)->uses, expected) << one.text();
       }
     }
@@ -449,7 +452,7 @@ TEST(ShardScheduleTest, ReplicasDeliverInTheSameSlots) {
       const Samples starts = starts_of(one.n, 5);
       const auto sampler = copied.sampler(starts);
       expect_promise(*sampler, starts, copied.text());
-      // A node with all replicas of some ranks needs what these ranks need.
+      // A node with all replicas of some ranks has the same uses as these ranks without replicas.
       const auto schedule = ShardSchedule::of(*sampler, starts);
       const auto single = ShardSchedule::of(*one.sampler(starts), starts);
       EXPECT_EQ(schedule->num_slots(), single->num_slots());
@@ -542,7 +545,8 @@ TEST(ShardScheduleTest, APieceOfAMixtureReachesOnlyOverItsBlocks) {
     const std::vector<Delivered> by_slot = deliveries_by_slot(*sampler);
     const EpochSchedule uses = ShardSchedule::of(*sampler, starts)->uses({0, 1}).value();
     for (const UseInterval& use : uses.uses) {
-      // One of its samples comes in the block where it begins, and in that where it ends.
+      // The use has a reason: a sample of the shard is delivered in its first block, and in its
+      // last.
       const auto comes_in_block_of = [&](std::uint64_t slot) {
         const std::uint64_t block = (epoch * 1300 + slot) / 256;
         for (std::uint64_t other = 0; other < 1300; ++other) {
@@ -551,7 +555,8 @@ TEST(ShardScheduleTest, APieceOfAMixtureReachesOnlyOverItsBlocks) {
         }
         return false;
       };
-      const bool at_an_edge = use.begin == 0 || use.end == 1300;  // the block goes on outside
+      // The block extends beyond the epoch.
+      const bool at_an_edge = use.begin == 0 || use.end == 1300;
       EXPECT_TRUE(at_an_edge || comes_in_block_of(use.begin)) << epoch << " " << use.shard;
       EXPECT_TRUE(at_an_edge || comes_in_block_of(use.end - 1)) << epoch << " " << use.shard;
     }

@@ -96,7 +96,7 @@ TEST(SkipListTest, ALongReasonEndsWithAWordOrACharacter) {
   SkipList list, again;
   list.add_sample(1, words);
   list.add_sample(2, umlauts);
-  list.add_sample(3, std::string(SkipList::kMaxReason, 'y'));  // is not too long
+  list.add_sample(3, std::string(SkipList::kMaxReason, 'y'));  // the longest reason that is not cut
   EXPECT_THAT(list.samples().at(1).reason, testing::EndsWith(" word..."));
   EXPECT_GT(list.samples().at(1).reason.size(), SkipList::kMaxReason - 10);
   const std::string kept = list.samples().at(2).reason;

@@ -1,6 +1,6 @@
-// Orders, proofs and tokens as docs/formats specifies them: the library beside a generator and a
-// reader in Python that were written from those pages alone. (The same for the program:
-// tests/tools/specification_test.cc.)
+// Compares orders, proofs and tokens of the library with a generator and a reader in Python, which
+// were written from the pages of docs/formats alone. (tests/tools/specification_test.cc does the
+// same for the command line.)
 
 #include <algorithm>
 #include <array>
@@ -40,7 +40,7 @@ using test::Samples;
 
 constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
 
-// Orders in the words of the pages.
+// Orders in the terms of the pages.
 
 json json_of(const Chunked& kind) {
   return {{"chunk_size", kind.chunk_size}, {"window", kind.window}, {"phase", kind.phase}};
@@ -91,7 +91,7 @@ json json_of(const EpochAudit::Sum& sum) {
   return {sum.count, to_string(sum.hashes), to_string(sum.numbers)};
 }
 
-/// What an order is made over.
+/// The data over which an order is made.
 struct Data {
   std::vector<std::uint64_t> lengths{};
   Hash128 fingerprint{};
@@ -245,13 +245,14 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   ask_deal(4, 1, sizes);
   for (std::uint64_t& size : sizes) size = (size << 20) + 0xfffff;
   ask_deal(4, 1, sizes);
-  sizes.assign(30, 1);  // one that waits for a while, beside a huge one
+  sizes.assign(30, 1);  // one rank waits while another has a huge sample
   sizes[0] = 3 * 1024 * 1000;
   sizes[1] = 1500;
   ask_deal(3, 0, sizes);
-  const std::uint64_t large = std::uint64_t{1} << 40;  // equal once they are scaled
+  const std::uint64_t large = std::uint64_t{1} << 40;  // these are equal after scaling
   ask_deal(4, 0, {large - 2, large - 1, 2 * large - 1, 7});
-  // SamplerTest: a pad repeats what is not left out by its end, if there is anything.
+  // SamplerTest: a pad repeats a sample that is not left out by the end of the epoch, if there is
+  // one.
   Order padded{.kind = Sequential{}, .tail = Order::Tail::kPad};
   const auto ask_padded = [&](std::uint64_t n, std::uint64_t world) {
     json skipped = json::array();
@@ -273,7 +274,7 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   padded.skip.add_sample(0, "", {0, 2});
   padded.skip.add_sample(1, "", {0, 2});
   ask_padded(2, 3);
-  // SkipListTest: what is said twice, and ranges that meet.
+  // SkipListTest: repeated entries, and adjacent ranges.
   Order order{.kind = Wids{}};
   json request{{"do", "make_token"},
                {"data", {{"n", 10}, {"fingerprint", "0"}}},
@@ -328,13 +329,13 @@ TEST(SpecificationTest, GoldenVectorsFollowFromThePages) {
   all.expect_one_answer(50);
 }
 
-/// A page, with its lines joined.
+/// Returns a page with its lines joined.
 std::string flat_page(const std::string& name) {
   const std::string page = test::read_file(test::source_dir() + "/docs/formats/" + name);
   return std::regex_replace(page, std::regex("\n(> )?"), " ");
 }
 
-/// "17, 3" as pages write lists of numbers: "17 3".
+/// Returns a list of numbers in the form of the pages, e.g. "17 3".
 std::string listed(const Samples& numbers) {
   std::string text;
   for (const std::uint64_t number : numbers) {
@@ -474,7 +475,7 @@ class Generator : public test::Dice {
  public:
   using Dice::Dice;
 
-  /// Small, or anything.
+  /// Returns a number that is usually small, but may be any.
   std::uint64_t any_number() { return one_in(4) ? number() >> below(64) : below(20); }
 
   Data data() {
@@ -503,7 +504,7 @@ class Generator : public test::Dice {
     }
   }
 
-  /// @param starts  where parts of a mixture end as a rule.
+  /// @param starts  where parts of a mixture usually end.
   OrderKind kind(const std::vector<std::uint64_t>& starts) {
     const auto widened = [](const auto& chosen) -> OrderKind { return chosen; };
     switch (below(8)) {
@@ -601,8 +602,9 @@ json json_of(const SkipList& skip, json request) {
   return request;
 }
 
-/// Asks for all that `sampler` delivers on its rank, where its tokens stand, and its proof. And for
-/// its token, as long as what it leaves out is what the request says.
+/// Adds questions about the samples that `sampler` delivers on its rank, the positions of its
+/// tokens, and its proof. If the sampler's skip list is that of the request, also adds a question
+/// about its token.
 void ask_of(const Sampler& sampler, json request, Generator& random, Questions& all) {
   request["ranks"] = json_of(
       RankOptions{.rank = sampler.rank(), .world_size = sampler.world_size(), .batch_size = 1});
@@ -631,7 +633,7 @@ void ask_of(const Sampler& sampler, json request, Generator& random, Questions& 
                     {"expected", json_of(sampler.expectation().sum())}});
 }
 
-/// What all ranks deliver in the first steps of a sampler.
+/// Returns the sum of the samples that all ranks deliver in the first `steps` steps of a sampler.
 EpochAudit::Sum delivered_in(const Sampler& sampler, std::uint64_t steps) {
   EpochAudit::Sum sum;
   for (std::uint64_t rank = 0; rank < sampler.world_size(); rank += sampler.replicas()) {
@@ -643,7 +645,8 @@ EpochAudit::Sum delivered_in(const Sampler& sampler, std::uint64_t steps) {
   return sum;
 }
 
-/// A run, and half of the time its going on from a token on other ranks.
+/// Adds questions about a random run. In half of the cases, the run then resumes from a token with
+/// other ranks.
 void ask_of_random_run(Generator& random, Questions& all) {
   const Data data = random.data();
   Order order = random.order(data);
@@ -687,7 +690,7 @@ void ask_of_random_run(Generator& random, Questions& all) {
     sampler = make_sampler(data.samples(), later, others);
     sampler->resume(token);
   } catch (const Error&) {
-    return;  // such a refusal was asked for above
+    return;  // this refusal was already tested above
   }
   ask_of(*sampler, request, random, all);
 }
@@ -716,7 +719,7 @@ std::string bytes_of(std::string_view text) {
   return bytes;
 }
 
-/// The token of these bytes, with the checksum that they should have.
+/// Returns the text of a token with these bytes and a correct checksum.
 std::string text_of(std::string bytes) {
   const std::uint64_t checksum = hash64(bytes);
   for (unsigned i = 0; i < 8; ++i) bytes += static_cast<char>(checksum >> (8 * i));
@@ -787,7 +790,7 @@ TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
   ask_of_token(in_window.to_text(), all);
   ask_of_token("sw2" + in_window.to_text().substr(3), all);
   ask_of_token("sw3" + ResumeToken().to_text().substr(3), all);
-  // At the limits of what is a token.
+  // A token with the largest allowed values.
   ResumeToken limits;
   limits.spec.versions[0] = 0x7fffffff;
   limits.skip.add_positions(1, 0, kMost);
@@ -829,9 +832,10 @@ TEST(SpecificationTest, TokensWholeAndDamagedAreReadAsThePageSays) {
     ask_of_token(spoiled, all);
     ask_of_token(text.substr(0, random.below(text.size())), all);
     spoiled = text;
-    spoiled.back() = random.one_of({'A', 'B', 'C', '8', '_'});  // has the bits that are left over
+    // Characters that set the unused bits.
+    spoiled.back() = random.one_of({'A', 'B', 'C', '8', '_'});
     ask_of_token(spoiled, all);
-    // Other bytes with the checksum that they should have.
+    // Changed bytes with a correct checksum.
     std::string bytes = bytes_of(text);
     bytes.resize(bytes.size() - 8);
     for (std::uint64_t left = 1 + random.below(3); left > 0; --left) {

@@ -83,8 +83,8 @@ TEST(WeightSharesTest, GoldenSharesNeverChange) {
             (Shares{3732466265035601, 0, 1, 4607953552162352302}));
 }
 
-/// How many of the 2^64 uniform numbers mean each sample, found by looking for the one place in
-/// each column where the sample changes.
+/// Returns how many of the 2^64 uniform numbers give each sample. It searches the one place in each
+/// column where the sample changes.
 std::vector<uint128> numbers_of(const WeightedDraw& draw) {
   const std::uint64_t n = draw.num_samples();
   std::vector<uint128> counts(n);
@@ -96,7 +96,7 @@ std::vector<uint128> numbers_of(const WeightedDraw& draw) {
     const uint128 end = column_begin(j + 1);
     const std::uint64_t lowest = draw(static_cast<std::uint64_t>(begin));
     const std::uint64_t highest = draw(static_cast<std::uint64_t>(end - 1));
-    uint128 low = begin;  // where the sample is still the lowest
+    uint128 low = begin;  // the largest number so far that still gives the column's first sample
     uint128 high = end;
     while (highest != lowest && high - low > 1) {
       const uint128 middle = low + (high - low) / 2;
@@ -114,7 +114,7 @@ TEST(WeightedDrawTest, ProbabilitiesAreTheShares) {
     const std::vector<uint128> counts = numbers_of(WeightedDraw(weights));
     const std::uint64_t n = weights.size();
     for (std::size_t i = 0; i < n; ++i) {
-      // Each column of which a sample has a part may be off by one number.
+      // The count may be wrong by one for each column in which the sample has a part.
       const uint128 exact = (static_cast<uint128>(shares[i]) << 32) / n;
       const uint128 off = counts[i] > exact ? counts[i] - exact : exact - counts[i];
       ASSERT_LE(off, n + 1) << i << " of " << n;

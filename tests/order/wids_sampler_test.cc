@@ -42,7 +42,7 @@ TEST(WidsSamplerTest, EqualsEveryGivenVectorOfPythonWids) {
   }
 }
 
-// A few vectors for those who do not have the file; the last two are CPython's own.
+// A few vectors for machines without the file. The last two are from CPython itself.
 TEST(WidsSamplerTest, EqualsAFewVectors) {
   EXPECT_EQ(delivered(at_epoch(WidsSampler(10, chunks_of(4)), 5)),
             (Samples{8, 9, 0, 2, 1, 3, 6, 4, 5, 7}));
@@ -120,7 +120,7 @@ TEST(WidsSamplerTest, RefusesWhatWidsDoesNotHave) {
               testing::HasSubstr("ranks are in [0, 1)"));
 }
 
-// A run may change its order between epochs, but what it left out has to stay out.
+// A run may change its order between epochs, but samples that it leaves out must remain left out.
 TEST(WidsSamplerTest, RefusesATokenThatLeavesSomethingOut) {
   Order order;
   order.skip.add_sample(3);

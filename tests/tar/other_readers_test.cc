@@ -1,6 +1,6 @@
-// What the scanner accepts, archives one after another too, is what GNU tar and Python's tarfile
-// read there: odd archives by the hundred, of all types, dialects and special headers. What it
-// refuses may be anything.
+// Compares the scanner with GNU tar and Python's tarfile on hundreds of odd archives, of all types,
+// dialects and special headers, some of them concatenated. For an archive that the scanner accepts,
+// all three must read the same members. Archives that it refuses are not compared.
 
 #include <cstdlib>
 #include <map>
@@ -19,7 +19,7 @@ using test::TarBuilder;
 
 constexpr int kArchives = 1000;
 
-/// name, size, data offset; GNU tar does not tell the last.
+/// The name, size and data offset of a member. GNU tar does not print the offset.
 struct Member {
   std::string name;
   std::uint64_t size = 0;
@@ -30,7 +30,7 @@ void PrintTo(const Member& m, std::ostream* out) {
   *out << escaped(m.name) << "@" << m.offset << "+" << m.size;
 }
 
-/// An old way to write a directory is a slash; webdataset finds no key in such a name.
+/// A slash at the end is an old notation for a directory. webdataset finds no key in such a name.
 bool is_file(const Member& member) { return !member.name.ends_with('/'); }
 
 class OddTars : test::Dice {
@@ -53,7 +53,7 @@ class OddTars : test::Dice {
   }
   std::string long_name() { return std::string(101 + below(80), 'n') + "/" + name(); }
 
-  /// Of any kind; sometimes a tar of its own, or begins with zeros.
+  /// Returns random content of a member. Some contents are a whole tar, or begin with zeros.
   std::string body() {
     switch (below(5)) {
       case 0:
@@ -116,7 +116,7 @@ class OddTars : test::Dice {
       case 2:
         put(345, "some/dir");
         break;
-      case 3: {  // base-256
+      case 3: {  // a size in base-256
         std::string field(12, '\0');
         field[0] = '\x80';
         field[10] = static_cast<char>(content.size() >> 8);
@@ -139,7 +139,7 @@ bool runs(const std::string& command) {
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
 }
 
-/// What the scanner accepted, by the archive's file name.
+/// The members of the archives that the scanner accepted, by the archive's file name.
 using Accepted = std::map<std::string, std::vector<Member>>;
 
 Accepted accepted_tars(const test::TempDir& dir) {
@@ -209,7 +209,8 @@ TEST(OtherReadersTest, GnuTarListsWhatIsAccepted) {
   const test::TempDir dir;
   const Accepted accepted = accepted_tars(dir);
   ASSERT_GT(accepted.size(), kArchives / 5U);
-  // One shell runs them all: the exit status of each, then what it lists.
+  // One shell runs tar on all archives. For each it prints the exit status and then the list of
+  // members.
   test::write_file(dir / "list.sh",
                    "cd \"$1\" && for f in *.tar; do\n"
                    "  tar --numeric-owner -itvf $f > listed 2>/dev/null\n"
@@ -233,7 +234,7 @@ TEST(OtherReadersTest, GnuTarListsWhatIsAccepted) {
       listed[file];
       continue;
     }
-    if (first[0] != '-' && first[0] != 'C') continue;  // a file, or a contiguous one
+    if (first[0] != '-' && first[0] != 'C') continue;  // keep files and contiguous files
     Member member;
     words >> owner >> member.size >> date >> time;
     std::getline(words >> std::ws, member.name);

@@ -12,9 +12,9 @@ namespace {
 
 using namespace std::string_view_literals;
 
-/// What webdataset 1.0.2 makes of a name: does it keep it for itself, and what does its
-/// base_plus_ext return; but hidden files in folders, which it gives the folder as their key, are
-/// in no sample here.
+/// The result of webdataset 1.0.2 for a name: whether it reserves the name, and what its
+/// base_plus_ext returns. One difference: webdataset uses the folder as the key of a hidden file,
+/// but here a hidden file is in no sample.
 struct Expected {
   std::string_view name;
   bool is_meta;
@@ -105,7 +105,7 @@ TEST(SampleNameTest, NamesAreTakenApartAsWebdatasetDoesButForHiddenOnes) {
   }
 }
 
-/// Reads names in hex, a line each, and says what webdataset makes of them.
+/// Reads names in hexadecimal, one per line, and prints webdataset's result for each.
 constexpr char kScript[] = R"(
 import io, sys, tarfile
 from webdataset.tariterators import base_plus_ext, tar_file_iterator

@@ -20,7 +20,7 @@ using testing::HasSubstr;
 
 using Fields = std::vector<ShardWriter::Field>;
 
-/// What a command of the system prints.
+/// Returns the output of a shell command.
 std::string output_of(const std::string& command) {
   std::FILE* pipe = ::popen(command.c_str(), "r");
   std::string output;
@@ -113,7 +113,7 @@ TEST(ShardWriterTest, ShardsAreFullAtTheirLimits) {
   EXPECT_THAT(sizes("a", {.max_samples = 3}, {1, 1, 1, 1, 1, 1}), ElementsAre(3, 3));
   EXPECT_THAT(sizes("b", {.max_samples = 3}, {1, 1, 1, 1}), ElementsAre(3, 1));
   EXPECT_THAT(sizes("c", {.max_samples = 1}, {0, 0}), ElementsAre(1, 1));
-  // A member of 512 bytes or less takes 1,024, an empty one 512.
+  // A member of 1 to 512 bytes takes 1,024 bytes in the tar, and an empty member 512.
   EXPECT_THAT(sizes("d", {.max_bytes = 2048}, {512, 512, 1}), ElementsAre(2, 1));
   EXPECT_THAT(sizes("e", {.max_bytes = 2047}, {512, 512, 1}), ElementsAre(1, 1, 1));
   EXPECT_THAT(sizes("f", {.max_bytes = 2048}, {513, 0, 0}), ElementsAre(2, 1));
@@ -175,7 +175,7 @@ TEST(ShardWriterTest, WhatReadersWouldNotFindIsRefused) {
   writer.write("..d/e", Fields{{"txt", "3"}});
   EXPECT_THAT(error("a", {{"cls", "1"}}),
               AllOf(HasSubstr("the key is in this shard already"), HasSubstr(dir / "0.tar")));
-  writer.close();  // what was refused left no trace
+  writer.close();  // refused samples must leave no trace
   EXPECT_EQ(output_of("tar -tf '" + dir / "0.tar" + "'"), "a.txt\nd.d/b.txt\n..d/e.txt\n");
   EXPECT_THAT(error("c", {{"txt", "1"}}), HasSubstr("the writer is closed, or failed before"));
 }
@@ -193,16 +193,17 @@ TEST(ShardWriterTest, AShardThatIsThereIsReplacedOnlyIfAsked) {
   EXPECT_EQ(test::read_file(dir / "0.tar"), "precious");
   ShardWriter bold(dir / "%d.tar", {.replace = true});
   bold.write("a", fields);
-  EXPECT_EQ(test::read_file(dir / "0.tar"), "precious");  // until the new one is whole
+  // The old file remains until the new one is complete.
+  EXPECT_EQ(test::read_file(dir / "0.tar"), "precious");
   bold.close();
   EXPECT_EQ(output_of("tar -xOf '" + dir / "0.tar" + "'"), "1");
 }
 
-/// Writes so many samples into shards of one each.
+/// Writes `samples` samples into shards of one sample each.
 void write_set(const std::string& pattern, int samples, bool replace) {
   ShardWriter writer(pattern, {.max_samples = 1, .replace = replace});
   for (int i = 0; i < samples; ++i) {
-    const std::string long_name(i % 2 == 0 ? 1 : 200, 'k');  // which takes a pax header
+    const std::string long_name(i % 2 == 0 ? 1 : 200, 'k');  // a long name needs a pax header
     writer.write(long_name + std::to_string(i), Fields{{"txt", std::to_string(samples)}});
   }
   writer.close();
@@ -257,7 +258,7 @@ TEST(ShardWriterTest, WithoutCloseTheLastShardNeverWas) {
     ShardWriter writer(dir / "x%d.tar");
     const Fields fields = {{"txt", "1"}, {"jpg", {}, dir / "none.jpg"}};
     EXPECT_EQ(test::error_code([&] { writer.write("a", fields); }), ErrorCode::kNotFound);
-    writer.write("b", Fields{{"txt", "1"}});  // nothing of it was written yet
+    writer.write("b", Fields{{"txt", "1"}});  // the refused sample was not written at all
   }
   { const ShardWriter nothing(dir / "y%d.tar"); }
   ShardWriter empty(dir / "z%d.tar");
@@ -308,7 +309,7 @@ TEST(ShardWriterTest, KilledItLeavesWholeShardsOnly) {
       ASSERT_EQ(test::read_file(dir / name), test::read_file(whole / name))
           << name << ", seed " << kSeed << ", round " << round;
     }
-    write_all(dir / "%d.tar");  // goes on, and takes away what was left
+    write_all(dir / "%d.tar");  // a new set replaces the old one and removes its temporary files
     EXPECT_EQ(dir.list(), whole.list());
   }
   EXPECT_GT(killed, 0U);

@@ -1,5 +1,5 @@
-// The image of a tar's headers stands for the tar: whatever is wrong with it, both scans say the
-// same. fuzz/tar_scan_target.cc asks the same of arbitrary bytes.
+// Tests that a scan of a tar's image has the same result as a scan of the tar, for intact and
+// damaged tars. fuzz/tar_scan_target.cc tests the same for arbitrary bytes.
 
 #include "tar/sparse_tar_image.h"
 
@@ -13,7 +13,7 @@ namespace {
 
 using test::TarBuilder;
 
-/// All that a scan says.
+/// Returns all results of a scan as text.
 std::string outcome(std::string_view bytes, bool lenient) {
   std::string text;
   const auto say = [&](std::string_view name, std::initializer_list<std::uint64_t> numbers) {
@@ -49,7 +49,8 @@ std::string tar_with_everything() {
   return tar.file("e.txt", TarBuilder().file("nested.txt", "x").bytes()).end().bytes();
 }
 
-/// Real tars, if they are here, that are small enough to be scanned a hundred times.
+/// Returns a test archive and, if the corpus exists, its tars that are small enough for a hundred
+/// scans.
 std::vector<std::string> tars() {
   std::vector<std::string> all = {tar_with_everything()};
   const auto dir = test::corpus_dir();

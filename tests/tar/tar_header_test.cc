@@ -44,7 +44,7 @@ TEST(TarNumberTest, Base256ThatDoesNotFitIsNothing) {
 TEST(TarChecksumTest, UnsignedAndSignedSumsAreRight) {
   std::string header = test::TarBuilder::header("caf\xc3\xa9", '0', 0);
   EXPECT_TRUE(has_valid_checksum(header.data()));
-  // The sum of the same bytes as signed: two bytes above 0x7f count 256 less each.
+  // The sum of the same bytes as signed numbers: each of the two bytes above 0x7f counts 256 less.
   int sum = 8 * ' ';
   for (int i = 0; i < 512; ++i) {
     if (i < 148 || i >= 156) sum += static_cast<signed char>(header[static_cast<std::size_t>(i)]);
@@ -56,7 +56,7 @@ TEST(TarChecksumTest, UnsignedAndSignedSumsAreRight) {
 TEST(TarChecksumTest, EveryFlippedByteIsNoticed) {
   const std::string header = test::TarBuilder::header("a.txt", '0', 5);
   for (std::size_t i = 0; i < header.size(); ++i) {
-    if (i == 154 || i == 155) continue;  // terminators of the checksum itself carry nothing
+    if (i == 154 || i == 155) continue;  // the terminators of the checksum have no effect
     std::string flipped = header;
     flipped[i] = static_cast<char>(flipped[i] ^ 0x04);
     EXPECT_FALSE(has_valid_checksum(flipped.data())) << "byte " << i;

@@ -32,7 +32,7 @@ struct Scan {
 };
 
 Scan scan_one_way(std::string_view bytes, TarScanOptions options) {
-  // Of these bytes alone: AddressSanitizer sees what is read behind them.
+  // A copy of exactly these bytes, so that AddressSanitizer detects reads beyond them.
   const std::vector<char> copy(bytes.begin(), bytes.end());
   const std::string_view archive(copy.data(), copy.size());
   Scan scan;
@@ -49,7 +49,7 @@ Scan scan_one_way(std::string_view bytes, TarScanOptions options) {
   return scan;
 }
 
-/// Scans on the direct path and through libarchive alone, and expects the same of both.
+/// Scans directly and through libarchive alone, and expects the same result from both.
 Scan scan(std::string_view archive, bool lenient = false) {
   Scan direct = scan_one_way(archive, {.lenient = lenient});
   const Scan through_libarchive =
@@ -110,7 +110,8 @@ TEST(TarScannerTest, LongNamesOfAllDialectsAreWhole) {
   EXPECT_THAT(scan(ustar.bytes()).members, ElementsAre(Member{name, 512, 1}));
 }
 
-// libarchive leaves out the second slash; Python's tarfile, and so webdataset, and GNU tar do not.
+// If the prefix ends with a slash, libarchive adds no second slash. GNU tar, Python's tarfile and
+// therefore webdataset add it.
 TEST(TarScannerTest, ASlashStandsBetweenPrefixAndNameWhateverThePrefixEndsWith) {
   const auto header = [](const std::string& prefix) {
     std::string block = TarBuilder::header("a.txt", '0', 1);
@@ -228,7 +229,7 @@ TEST(TarScannerTest, EveryTruncationIsAnErrorOrAMemberBoundary) {
     if (std::find(boundaries.begin(), boundaries.end(), size) != boundaries.end()) {
       EXPECT_FALSE(scan(cut).report.end_marker);
     } else if (size > 4096) {
-      EXPECT_EQ(scan(cut).members.size(), 3U);  // within the end marker
+      EXPECT_EQ(scan(cut).members.size(), 3U);  // cut within the end marker
     } else {
       EXPECT_EQ(test::error_code([&] { scan_one_way(cut, {}); }), ErrorCode::kCorruptShard) << size;
     }
@@ -289,7 +290,8 @@ TEST(TarScannerTest, SparseMembersAreNeverTakenForTheirContent) {
       .end();
   EXPECT_THAT(scan_error(pax.bytes()), HasSubstr("the member is sparse"));
 
-  // A map in the header of a plain file: it goes on in what others read as the file's bytes.
+  // The header of a plain file has a sparse map. For libarchive the map continues in bytes that
+  // other readers treat as the file's content.
   std::string header = TarBuilder::header("a.txt", '0', 5);
   header.replace(257, 8, std::string("ustar  \0", 8));
   header[386] = '0';
@@ -341,7 +343,7 @@ TEST(TarScannerTest, HeaderHashChangesWithEveryHeaderByte) {
   }
 }
 
-// The last block of a body that nobody reads may be cut short, and then the scan ends there.
+// The last block of a body that is skipped may be truncated. The scan must end there.
 TEST(TarScannerTest, ABodyWhoseLastBlockIsCutIsNeverReadBeyond) {
   for (const char type : std::string("234567SVDMNA?")) {
     for (const std::uint64_t size : {1U, 300U, 511U, 600U}) {
@@ -385,7 +387,7 @@ TEST(TarScannerTest, ChecksumFieldsHoldDigitsAndBlanksOnly) {
   EXPECT_THAT(test::error_text([&] { scan_one_way(bytes, {}); }), HasSubstr("no tar header"));
 }
 
-// libarchive looks harder at the first header than at later ones.
+// libarchive checks the first header more strictly than later headers.
 TEST(TarScannerTest, WhereLibarchiveStartsDoesNotMatter) {
   std::string odd = TarBuilder::header("", '0', 0);
   odd.replace(100, 8, "nonsense");  // the mode
@@ -408,7 +410,7 @@ TEST(TarScannerTest, LinksDevicesAndFifosAreShownWithTheirTargets) {
                           "hard pax name -> " + target + "@5632"));
 }
 
-// Found by fuzzing: what libarchive takes them for hangs on whether a link came before them.
+// Found by fuzzing: libarchive's type for such an entry depends on whether a link precedes it.
 TEST(TarScannerTest, ALinkWithoutATargetIsALink) {
   for (const bool after_a_link : {false, true}) {
     TarBuilder tar;
@@ -424,7 +426,7 @@ TEST(TarScannerTest, ALinkWithoutATargetIsALink) {
   }
 }
 
-// Found by fuzzing: libarchive reads it as zero.
+// Found by fuzzing: libarchive reads such a checksum as zero.
 TEST(TarScannerTest, AChecksumThatBeginsWithAZeroByteIsRefused) {
   std::string header = TarBuilder::header("a.txt", '0', 1);
   const std::string sum = header.substr(149, 5);
@@ -435,7 +437,8 @@ TEST(TarScannerTest, AChecksumThatBeginsWithAZeroByteIsRefused) {
   EXPECT_THAT(scan_error(tar.bytes()), HasSubstr("malformed"));
 }
 
-/// A tar within a tar: what a reader that steps over too little takes for members.
+/// Returns a tar that is the body of an entry. A reader that skips too few bytes would find members
+/// in it.
 std::string nested_tar() {
   TarBuilder tar;
   return tar.file("nested.txt", "never a member").end().bytes();
@@ -481,18 +484,18 @@ TEST(TarScannerTest, ABodyWhereThereIsNoneIsRefusedIfReadersWouldComeToOtherMemb
                 HasSubstr(" with a size of "))
         << type;
   }
-  for (const char type : std::string("2346")) {  // some readers step over it
+  for (const char type : std::string("2346")) {  // some readers skip these bytes
     EXPECT_THAT(scan_error(tar(type, nested_tar())),
                 HasSubstr("some readers take what follows for its data, others for members"))
         << type;
   }
-  // All readers take what follows for members.
+  // All readers interpret the following bytes as members.
   for (const char type : std::string("15")) {
     const Scan s = scan(tar(type, TarBuilder().file("n.txt", "1").bytes()));
     EXPECT_THAT(s.members, ElementsAre(Member{"a.txt", 512, 1}, Member{"n.txt", 2048, 1},
                                        Member{"b.txt", 3072, 1}));
   }
-  // A size field that means nothing, as some writers leave it.
+  // The size field of a directory has no meaning. Some writers set it.
   const std::string directory = TarBuilder::header("d", '5', 5);
   TarBuilder archive;
   archive.file("a.txt", "1").raw(directory).file("b.txt", "2").end();
@@ -565,7 +568,7 @@ TEST(TarScannerTest, NamesAreTheSameBytesInEveryLocale) {
   tar.pax({{"path", "\xd1\x84"}, {"linkpath", "\xc3\xa9"}}).entry("l", '2', "", "x");
   tar.file("caf\xe9.txt", "2").pax({{"path", "n\xe9.txt"}}).file("x", "3").end();
   const std::string before = std::setlocale(LC_ALL, nullptr);
-  // A locale that few systems have ready.
+  // Few systems have this locale installed, so the test builds it.
   const test::TempDir dir;
   const std::string make =
       "localedef -f ISO-8859-1 -i en_US '" + (dir / "en_US.ISO-8859-1") + "' >/dev/null 2>&1";

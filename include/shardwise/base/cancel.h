@@ -12,8 +12,8 @@ namespace detail {
 class CancelScope;
 }  // namespace detail
 
-/// A token that long work polls to learn whether to stop. It refers to a flag that another thread
-/// or a signal handler sets. A default token has no flag and is never cancelled.
+/// A token that a long operation polls to learn whether to stop. It refers to a flag that another
+/// thread or a signal handler sets. A default-constructed token has no flag and is never cancelled.
 ///
 /// Threads: safe from any thread.
 /// Cost: cheap to copy.

@@ -12,15 +12,15 @@ namespace shardwise {
 /// The kind of an error, for programs. Error::what() describes it for people.
 enum class ErrorCode : std::uint8_t {
   kInvalidArgument,  ///< an option or argument is not valid; the text lists the valid values
-  kOutOfRange,       ///< a sample, position or rank outside its half-open range
-  kNotFound,         ///< a path, key or field that does not exist
+  kOutOfRange,       ///< a sample, position or rank is outside its half-open range
+  kNotFound,         ///< a path, key or field does not exist
   kIo,               ///< the operating system refused; the text carries its reason
   kNoSpace,          ///< the disk, a quota or the limit on file size is exhausted
   kCorruptShard,     ///< a shard violates the tar format or a strict rule of WebDataset
   kUnsupported,      ///< valid, but this version cannot read it (e.g. sparse members)
   kStaleIndex,       ///< a shard is not the one that was indexed
   kCorruptIndex,     ///< an index file is damaged or was tampered with
-  kVersionMismatch,  ///< an index or token of another format version
+  kVersionMismatch,  ///< an index or token has another format version
   kBadField,         ///< a field's bytes are not of the requested kind (number, image, ...)
   kMismatch,         ///< a resume token or a part of an index belongs to something else
   kNotExact,         ///< an epoch proof failed
@@ -60,8 +60,8 @@ class ErrorOf : public Error {
 };
 }  // namespace detail
 
-// Errors that programs handle have a subclass. All others are an Error with a code: where a
-// contract says "OutOfRange", the code is ErrorCode::kOutOfRange.
+// Errors that programs handle have a subclass. All other errors are an Error with a code. E.g.
+// "Errors: OutOfRange" means an Error with the code ErrorCode::kOutOfRange.
 
 class SHARDWISE_EXPORT InvalidArgument : public detail::ErrorOf<ErrorCode::kInvalidArgument> {
   using ErrorOf::ErrorOf;
@@ -87,8 +87,9 @@ class SHARDWISE_EXPORT NotExact : public detail::ErrorOf<ErrorCode::kNotExact> {
 class SHARDWISE_EXPORT Cancelled : public detail::ErrorOf<ErrorCode::kCancelled> {
   using ErrorOf::ErrorOf;
 };
-/// A remote file could not be fetched: the server refused, failed, or contradicted itself. The text
-/// has the URL without secrets, the HTTP status or the network error, and the number of attempts.
+/// A remote file could not be fetched: the server refused, failed, or sent contradictory answers.
+/// The text has the URL without secrets, the HTTP status or the network error, and the number of
+/// attempts.
 class SHARDWISE_EXPORT FetchError : public detail::ErrorOf<ErrorCode::kFetch> {
   using ErrorOf::ErrorOf;
 };

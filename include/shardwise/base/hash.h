@@ -8,7 +8,8 @@
 
 namespace shardwise {
 
-/// A 128-bit hash value. It detects accidental damage, not an attacker.
+/// A 128-bit hash value. The hash is not cryptographic: it detects accidental damage, but not
+/// deliberate changes.
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;

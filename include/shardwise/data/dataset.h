@@ -33,109 +33,111 @@ class SampleRange;
 /// The samples of an index, read in place by number and by key. A view contains only some of them.
 ///
 /// A view numbers its samples from 0 to size() - 1, in the order of the index, and has its own
-/// fingerprint. All methods work on it, and so do samplers, resume tokens and proofs: each of its
-/// samples is delivered exactly once. No shard is rewritten. A view takes 8 bytes per sample, and
+/// fingerprint. All methods, samplers, resume tokens and proofs work on views: an epoch delivers
+/// each sample of the view exactly once. No shard is rewritten. A view takes 8 bytes per sample. It
 /// shares the index and the mapped shards with its dataset.
 ///
 /// A Dataset is a handle: copies share one index and one pool of mapped shards.
 ///
-/// Threads: safe concurrently; threads replace worker processes.
-/// Processes: a forked child may continue to use it, whatever the parent's other threads were
-///   doing. A fork() briefly waits for threads that are changing internal state.
+/// Threads: safe concurrently. Use threads instead of worker processes.
+/// Processes: a forked child may continue to use it, even if other threads of the parent were using
+///   it during the fork(). The fork() briefly waits for threads that are changing internal state.
 /// Cost: copying costs a reference count.
 class SHARDWISE_EXPORT Dataset {
  public:
   /// How the bytes of shards are accessed.
   enum class Access : std::uint8_t {
-    /// Map shards: samples are views into them, and nothing is copied. A single shard that cannot
-    /// be mapped (address space, vm.max_map_count) is read instead.
+    /// Map shards: samples are views into the mappings, and nothing is copied. If a shard cannot be
+    /// mapped (address space, vm.max_map_count), that shard is read instead.
     /// Caution: use it only if shards are never truncated in place. Reading a view of a truncated
     ///   shard ends the process with SIGBUS.
     kMap,
     /// Read shards with pread(2): a sample contains a copy of all its fields. Use it if shards may
-    /// change during a run, or if errors of their storage must not end the process. After reading,
-    /// the file is checked against the index by size and time. If it differs, the Dataset throws
-    /// StaleIndex.
+    /// change during a run, or if I/O errors must not end the process. After each read, the file's
+    /// size and time are compared with the index. If they differ, the Dataset throws StaleIndex.
     kRead,
-    /// Read local shards like kRead. From remote shards only the requested samples are fetched,
-    /// with one request each, or more if their fields are far apart. If the index has no hashes,
-    /// the first header of each shard is also fetched once. Use it for sparse views and single
-    /// samples; for whole epochs a cache is faster.
+    /// Read local shards like kRead. From remote shards, fetch only the requested samples: one
+    /// request per sample, or more if its fields are far apart. If the index has no hashes, the
+    /// first header of each shard is also fetched once. Use kRange for sparse views and single
+    /// samples. For whole epochs a cache is faster.
     kRange,
   };
 
   struct Options {
     /// The largest number of mapped shards. The kernel's limit on mappings is 65,530 per process by
-    /// default. With Access::kRead it limits open descriptors, to at most a quarter of
-    /// RLIMIT_NOFILE. If the process runs out of descriptors, more are closed.
+    /// default. With Access::kRead it is the largest number of open files instead, and at most a
+    /// quarter of RLIMIT_NOFILE. If the process runs out of file descriptors, the dataset closes
+    /// more files.
     std::size_t max_open_shards = 4096;
     /// The largest size of all mapped shards together, in bytes of address space, not memory. With
     /// a cache, the limit is at most half of its budget.
     std::uint64_t max_mapped_bytes = std::numeric_limits<std::uint64_t>::max();
     Access access = Access::kMap;
     /// The cache for remote and compressed shards, which cannot be read in place. Cached shards are
-    /// mapped whatever `access` is, because they are never truncated.
+    /// mapped with every `access`, because they are never truncated.
     std::shared_ptr<ShardCache> cache = nullptr;
     /// Wait until a remote shard is completely fetched and checked. If false, samples of
     /// uncompressed shards of 8 MiB or more are available during the fetch, as soon as their bytes
     /// arrive.
     ///
-    /// Early samples are checked against the index: the headers of their members (names, sizes,
-    /// offsets) and, if the index was built with hashes, their bytes. The server states the
-    /// version, which must be the indexed one. Without hashes, bytes that were altered in transit
-    /// within a member remain undetected.
+    /// Samples delivered during the fetch are checked against the index: the headers of their
+    /// members (names, sizes, offsets) and, if the index was built with hashes, their bytes. The
+    /// version that the server states must be the indexed one. Without hashes, a change in transit
+    /// to the bytes of a member remains undetected.
     ///
-    /// Early samples never change. If the shard turns out to be wrong at its end, later requests
-    /// for samples throw the error. A fetch that a reader began continues in the background, and is
-    /// dropped if the dataset is destroyed first.
+    /// A delivered sample never changes. If the complete shard fails its check, later requests for
+    /// its samples throw the error. A fetch that a reader began continues in the background, but
+    /// ends if the dataset is destroyed.
     bool wait_for_whole_shards = false;
-    /// The fetchers for remote samples with Access::kRange. Null means the cache's fetchers, or
-    /// default ones.
+    /// The fetchers for remote samples with Access::kRange. Null means those of the cache, or a
+    /// default Fetchers object if there is no cache.
     std::shared_ptr<const Fetchers> fetchers = nullptr;
-    /// Makes fetches, where(), and waits for shards that other processes fetch, throw Cancelled.
+    /// Makes these throw Cancelled: fetches, where(), and waiting for another process's fetch.
     CancelToken cancel = {};
-    /// See Index::Lookup: a folder below which all shards are found, and whether to accept copies
-    /// of shards, which have other modification times.
+    /// The folder below which all shards are found, and whether to accept copies of shards, which
+    /// have other modification times. See Index::Lookup.
     std::string root = {};
     bool accept_times = false;
     /// Accept an index that is one of several parts (see BuildOptions::Part). An epoch over it
     /// lacks the samples of the other parts.
     bool allow_part = false;
-    /// How Dataset::open() builds an index if it is given shards instead. If its `build` lacks
-    /// access to remote shards or a cancel token, those above are used.
+    /// How Dataset::open() builds an index if its argument names shards. If `index_cache.build` has
+    /// no remote access or cancel token, the dataset's fetchers and `cancel` are used.
     IndexCacheOptions index_cache = {};
   };
 
   /// Opens the index at `path`. A shard is mapped or opened, and checked against the index, at its
   /// first use.
   /// @param path  an index, or one source as for read_sources(): a directory, "train-{00..99}.tar",
-  ///   a URL. The index of a source is built at first use, and updated when shards change. See
-  ///   index_for() for sharing and cost. URLs are fetched exactly as given, though the index stores
-  ///   them without secrets.
+  ///   a URL. The index of a source is built at first use, and updated when shards change.
+  ///   index_for() describes who shares this index, and the cost. URLs are fetched exactly as
+  ///   given, but the index stores them without secrets.
   /// Errors: see Index::open and index_for. InvalidArgument if the index is one part of several,
   ///   unless Options::allow_part is set.
   [[nodiscard]] static Dataset open(const std::string& path, const Options& options);
   [[nodiscard]] static Dataset open(const std::string& path);
-  /// Opens several sources, whose samples are numbered in this order. See index_for().
+  /// Opens several sources as one dataset. Samples are numbered in the order of the sources. See
+  /// index_for().
   [[nodiscard]] static Dataset open_sources(const std::vector<std::string>& sources,
                                             const Options& options);
   /// Opens the remote shards of a wids descriptor without scanning them first, like Python wids.
   /// Samples are numbered by the descriptor's `nsamples`. When a sample of a shard is first read,
-  /// the shard is fetched into the cache, scanned, and checked against the descriptor. The places
-  /// of its members are then stored with it in the cache and evicted with it, so no process scans
-  /// it again.
+  /// the shard is fetched into the cache, scanned, and checked against the descriptor. The cache
+  /// then stores the offsets of the shard's members next to the shard, so no process scans it again
+  /// while it is cached.
   ///
   /// If the index that open() would build already exists and is current, it is used. If the
   /// descriptor names a local shard, the index is built like in open(). Otherwise the dataset has
   /// no index, and:
   /// - Available: operator[], try_get(), samples(), gather(), subset() of numbers, shard_starts(),
-  ///   samplers, resume tokens, prefetchers and loaders. gather() copies twice, because it learns
-  ///   the sizes last.
+  ///   samplers, resume tokens, prefetchers and loaders. gather() copies twice, because the sizes
+  ///   are known only after reading.
   /// - Unsupported: find(), get(), subset() of keys, where(), sizes(), values(), numbers(),
   ///   sample_bytes(), Query, and batches by length. For these build an index: `shardwise index -o
   ///   INDEX DESCRIPTOR`.
   /// - fingerprint() is a hash of the shards' file names, nsamples, filesize and md5sum. It differs
-  ///   from the fingerprint of an index, so their resume tokens are not interchangeable.
+  ///   from the fingerprint of an index of the same shards, so a resume token of one does not fit
+  ///   the other.
   ///
   /// A cached shard is used without asking its source for changes. If a shard is fetched again and
   /// differs from what this dataset has read, the error is StaleIndex.
@@ -145,15 +147,15 @@ class SHARDWISE_EXPORT Dataset {
   ///   possible.
   /// Errors: see read_wids_descriptor(). InvalidArgument if it is not a descriptor, or names a
   ///   shard twice. Unsupported if there is no cache, or the options require an index.
-  /// Errors: at the first use of a shard: those of a cache miss, see ShardCache. Mismatch if its
-  ///   number of samples or its size differs from the descriptor. CorruptShard. Unsupported if it
-  ///   is compressed.
+  /// Errors: the first use of a shard throws the errors of a cache miss, see ShardCache. It throws
+  ///   Mismatch if the shard's number of samples or size differs from the descriptor. It throws
+  ///   CorruptShard, and Unsupported if the shard is compressed.
   /// Cost: reads the descriptor, and takes some hundred bytes per shard. If the index exists, one
   ///   request per shard, like open(). The first use of a shard fetches it and reads its headers.
   [[nodiscard]] static Dataset open_lazily(const std::string& descriptor, const Options& options);
   /// Uses an open index.
-  /// Errors: CorruptIndex. InvalidArgument as in open(), or if `options` set a root or accept_times
-  ///   with which the index was not opened.
+  /// Errors: CorruptIndex. InvalidArgument as in open(), or if `options` has a root or accept_times
+  ///   that differs from the index's Lookup.
   Dataset(std::shared_ptr<const Index> index, const Options& options);
   explicit Dataset(std::shared_ptr<const Index> index);
 
@@ -163,17 +165,16 @@ class SHARDWISE_EXPORT Dataset {
   /// The sample at `index`.
   /// @param index  in [0, size()), in the order of the shard list.
   /// Cost: O(1) when the shard is mapped. The first use of a shard maps it and checks its records.
-  ///   With Access::kRead there is one pread(2) and one fstat(2) more.
+  ///   With Access::kRead each call also does one pread(2) and one fstat(2).
   /// Errors: OutOfRange. StaleIndex if the shard changed since it was indexed. NotFound if it is
   ///   missing; the text counts the missing shards and says where they are expected. CorruptIndex.
   ///   kIo if it cannot be read. Unsupported if it is remote or compressed and there is no cache.
   ///   The errors of a cache miss, see ShardCache. The dataset stays usable.
   /// Source: numbering as in Python wids, ShardListDataset.__getitem__.
   [[nodiscard]] Sample operator[](std::uint64_t index) const;
-  /// Returns the sample if that needs no waiting, because its shard is mapped already. Otherwise
-  /// returns nothing, and operator[] opens, fetches or reads the shard. With Access::kRead it
-  /// always returns nothing. It is meant for callers that hold a lock which other threads need,
-  /// e.g. Python's.
+  /// Returns the sample if its shard is already mapped, so that the call does not wait. Otherwise
+  /// returns nothing; the caller then uses operator[]. With Access::kRead it always returns
+  /// nothing. It is meant for callers that hold a lock which other threads need, e.g. Python's GIL.
   /// Errors: OutOfRange. Cost: see operator[] for a mapped shard.
   [[nodiscard]] std::optional<Sample> try_get(std::uint64_t index) const;
 
@@ -181,13 +182,13 @@ class SHARDWISE_EXPORT Dataset {
   ///
   ///     for (const Sample& sample : data.samples(numbers)) sum += sample["bin"].size();
   ///
-  /// The range can be iterated once. Each Sample is valid until the next step. A copy of it owns
-  /// what it needs, and keeps its views valid. The range pins up to 1,024 of the shards that it
-  /// visited, and at most a quarter of max_open_shards. From a cache it pins only the last shard.
+  /// The range can be iterated once. Each Sample is valid until the next step of the iterator. A
+  /// copy of the Sample stays valid. The range keeps up to 1,024 of the shards that it visited
+  /// mapped, and at most a quarter of max_open_shards. It keeps only the last cached shard mapped.
   /// @param numbers  in [0, size()), in any order, with repetitions. They must outlive the range.
   /// Threads: one thread per range. Ranges of mapped shards share no memory that they write per
   ///   sample, so they do not slow each other down.
-  /// Errors: those of operator[], when the sample's turn comes.
+  /// Errors: those of operator[], thrown when the iterator reaches the sample.
   /// Cost: less than operator[] for tiny samples in random order, because upcoming records and
   ///   bytes are prefetched into the CPU's caches.
   [[nodiscard]] detail::SampleRange samples(std::span<const std::uint64_t> numbers) const;
@@ -195,19 +196,19 @@ class SHARDWISE_EXPORT Dataset {
   /// Copies one field of many samples into the caller's memory in Arrow's layout: the value of
   /// numbers[i] is bytes[offsets[i]] up to, but excluding, bytes[offsets[i + 1]].
   /// @param numbers  in [0, size()), in any order, with repetitions.
-  /// @param offsets  is resized to numbers.size() + 1; the last is the total size.
+  /// @param offsets  is resized to numbers.size() + 1. Its last value is the total size.
   /// @param bytes    is resized to the total size.
-  /// Errors: those of operator[]. NotFound, naming the first sample without such a field.
-  ///   StaleIndex and kIo as in Sample::copy. After an error `offsets` and `bytes` are unspecified.
-  /// Cost: that of samples(), the copy, and a stat(2) per mapped shard. Numbers that are not in
-  ///   shard order are sorted, so each shard is read once.
+  /// Errors: those of operator[]. NotFound, naming the first sample without the field. StaleIndex
+  ///   and kIo as in Sample::copy. After an error `offsets` and `bytes` are unspecified.
+  /// Cost: that of samples(), the copy, and a stat(2) per mapped shard. Samples are read in the
+  ///   order of shards, so each shard is read once.
   void gather(std::span<const std::uint64_t> numbers, std::string_view field,
               std::vector<std::int64_t>& offsets, std::vector<std::byte>& bytes) const;
-  /// Copies into memory of any kind.
+  /// Copies one field of many samples into memory that `take_memory` provides.
   /// @param offsets  numbers.size() + 1 values.
-  /// @param take_memory  is called once with the total size, and returns where to write. The size
-  ///   is known from the index before any shard is read. For a dataset that was opened lazily, it
-  ///   is known after reading.
+  /// @param take_memory  is called once with the total size, and returns the memory to write to. It
+  ///   is called before any shard is read, because the index has the sizes. For a dataset that was
+  ///   opened lazily, it is called after reading.
   /// Errors: also InvalidArgument if `offsets` has another size.
   void gather(std::span<const std::uint64_t> numbers, std::string_view field,
               std::span<std::int64_t> offsets,
@@ -216,7 +217,7 @@ class SHARDWISE_EXPORT Dataset {
   /// Returns the size in bytes of one field for many samples. They come from the index; no shard is
   /// opened.
   /// @param numbers  in [0, size()), in any order, with repetitions.
-  /// @param sizes    one for each number; 0 for a sample without such a field.
+  /// @param sizes    one for each number; 0 for a sample without the field.
   /// Errors: OutOfRange. CorruptIndex. InvalidArgument if `sizes` has another size than `numbers`.
   /// Cost: O(1) per sample; less if they are in order.
   void sizes(std::span<const std::uint64_t> numbers, std::string_view field,
@@ -227,23 +228,23 @@ class SHARDWISE_EXPORT Dataset {
   /// The first sample with this key. Errors: NotFound; those of find().
   [[nodiscard]] Sample get(std::string_view key) const;
 
-  /// Returns a view of the samples for which an SQL condition over the table `samples` of Query
-  /// holds. In `where("cls = 7 AND width >= 256")`, cls and width are metadata columns of the
-  /// index. The column `sample` is the number in the index, also in a view.
+  /// Returns a view of the samples that satisfy an SQL condition over the table `samples` of Query.
+  /// E.g. in `where("cls = 7 AND width >= 256")`, cls and width are metadata columns of the index.
+  /// The column `sample` is always the number in the index, even if this dataset is a view.
   /// Errors: InvalidArgument, with SQLite's reason. CorruptIndex. Cancelled.
   /// Cost: O(samples).
   [[nodiscard]] Dataset where(std::string_view condition) const;
-  /// Considers only samples [first, last), in this dataset's numbering, so threads can share the
-  /// work. Errors: also OutOfRange, and InvalidArgument if last < first.
+  /// Considers only the samples [first, last), in this dataset's numbering, so that several threads
+  /// can share the work. Errors: also OutOfRange, and InvalidArgument if last < first.
   [[nodiscard]] Dataset where(std::string_view condition, std::uint64_t first,
                               std::uint64_t last) const;
-  /// Returns a view of these samples, numbered as in this dataset, in any order.
+  /// Returns a view of these samples. `samples` are numbers in this dataset, in any order.
   /// Errors: OutOfRange. InvalidArgument if a number occurs twice.
   [[nodiscard]] Dataset subset(std::vector<std::uint64_t> samples) const;
   /// Returns a view of the samples with these keys. If several samples share a key, the first is
   /// used.
-  /// Errors: NotFound, naming the first missing key and counting all of them. InvalidArgument if a
-  ///   key occurs twice.
+  /// Errors: NotFound; the text names the first missing key and the number of missing keys.
+  ///   InvalidArgument if a key occurs twice.
   [[nodiscard]] Dataset subset(const std::vector<std::string>& keys) const;
   /// The values of a numeric metadata column, one per sample, e.g. for Resampled::weights.
   /// Errors: NotFound if there is no such column; the text lists the columns. InvalidArgument,
@@ -269,11 +270,11 @@ class SHARDWISE_EXPORT Dataset {
   /// Cost: O(1) per call; the first call for a shard checks its records.
   std::function<std::uint64_t(std::uint64_t sample)> sample_bytes() const;
 
-  /// The index. For a view, it is the index of all samples.
+  /// The index. A view returns the index of its whole dataset.
   [[nodiscard]] const Index& index() const noexcept;
   [[nodiscard]] const std::shared_ptr<const Index>& shared_index() const noexcept;
   [[nodiscard]] const Hash128& fingerprint() const noexcept;
-  /// Counts of shards that were mapped, or opened with Access::kRead.
+  /// Counts of the shards that this dataset maps or, with Access::kRead, opens.
   struct PoolStats {
     std::uint64_t opened = 0;  ///< shards opened, counting each time
     std::uint64_t evicted = 0;
@@ -341,10 +342,10 @@ class SHARDWISE_EXPORT SampleRange {
   SampleRange(const SampleRange&) = delete;
   SampleRange& operator=(const SampleRange&) = delete;
 
-  /// Continues after the last iterator. The first call starts at the first sample.
+  /// Returns an iterator at the first sample of the range that no iterator has reached yet.
   [[nodiscard]] Iterator begin() { return Iterator(*this); }
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
-  /// True if the next step need not wait, e.g. for a shard to be opened.
+  /// True if the iterator's next step waits for nothing, e.g. opens no shard.
   [[nodiscard]] bool has_next_at_hand() const noexcept { return left_ > 0; }
 
  private:

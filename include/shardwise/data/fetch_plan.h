@@ -22,9 +22,9 @@ struct FetchPlan {
     /// cache.
     std::uint64_t nodes = 1;
     std::uint64_t cache_bytes = 0;  ///< the budget of each node's cache
-    std::uint64_t epochs = 3;       ///< counted from where the sampler began; caches start empty
-    /// Limit on the simulated uses of all nodes together. Above it, only some kinds of nodes, at
-    /// least one, spread evenly, are simulated; see Node::counts_of.
+    std::uint64_t epochs = 3;       ///< from where the sampler began; the caches are empty at first
+    /// Largest number of simulated uses of shards, over all nodes. If there are more, only some
+    /// kinds of nodes are simulated: at least one kind, spread evenly. See Node::counts_of.
     std::uint64_t max_simulated_uses = 4'000'000;
     /// Makes planning throw Cancelled between two epochs of a node.
     CancelToken cancel = {};
@@ -32,7 +32,7 @@ struct FetchPlan {
 
   /// The shards from the cache's point of view.
   struct Shards {
-    /// First sample of each shard, then the number of samples. Has one element more than there are
+    /// First sample of each shard, then the number of samples: one element more than there are
     /// shards.
     std::vector<std::uint64_t> starts;
     /// Bytes of each shard in a cache. For a compressed shard this is the expanded size.
@@ -55,7 +55,7 @@ struct FetchPlan {
     std::uint64_t fetches = 0;        ///< uses that were cache misses
     std::uint64_t bytes_fetched = 0;  ///< by these fetches
     std::uint64_t evictions = 0;
-    std::uint64_t bypasses = 0;    ///< fetches that found no room and were not cached
+    std::uint64_t bypasses = 0;    ///< fetches whose shard found no room and was not cached
     std::uint64_t peak_bytes = 0;  ///< the largest size of the cache's content
 
     /// Adds the counts of another epoch. The peak becomes the higher of the two.
@@ -77,13 +77,13 @@ struct FetchPlan {
   /// A kind of node: nodes that need the same shards at the same slots.
   struct Node {
     std::vector<std::uint64_t> nodes;  ///< ascending
-    /// The node that was simulated: nodes[0], or one of another kind. Only the CacheCounts are
-    /// taken from it. Everything else is exact for these nodes.
+    /// The node whose simulation gave the CacheCounts: nodes[0], or a node of another kind if this
+    /// kind was not simulated. All other members are always those of this kind.
     std::uint64_t counts_of = 0;
     std::vector<NodeEpoch> epochs;
     std::uint64_t shards = 0;        ///< distinct shards over all epochs
     std::uint64_t bytes = 0;         ///< of these shards
-    std::uint64_t bytes_in_use = 0;  ///< peak, at one time
+    std::uint64_t bytes_in_use = 0;  ///< peak of the bytes in use at one time
     /// Smallest cache with which next-use eviction fetches each shard once per epoch.
     std::uint64_t bytes_for_once_an_epoch = 0;
     /// Smallest cache with which next-use eviction fetches no shard twice in all epochs.
@@ -111,14 +111,14 @@ struct FetchPlan {
   [[nodiscard]] SHARDWISE_EXPORT std::uint64_t bytes_in_use() const noexcept;
 };
 
-/// Returns a warning for the user if the cache of `data` is too small for the order of `sampler`,
-/// else nothing.
+/// Returns a warning for the user if the cache of `data` is too small for the order of `sampler`.
+/// Otherwise returns nothing.
 ///
-/// The cache is too small if the ranks of a node use more bytes of shards at one time than it may
-/// contain. Samples are then read one by one, or shards fetched again. If the order draws each
-/// sample from any shard, like Resampled by sample, the cache must have room for all shards. The
-/// text names a better order. The result is also nothing without a cache, or if the order's future
-/// is unknown.
+/// The cache is too small if the ranks of a node use more bytes of shards at one time than its
+/// budget. Samples are then read one by one, or shards are fetched again. If the order draws each
+/// sample from any shard, as Resampled by sample does, the cache must have room for all shards. The
+/// text recommends a better order. Without a cache, or if the order's future is unknown, the result
+/// is nothing.
 /// @param window  see ShardPrefetcher::Options::window.
 /// Cost: O(chunks).
 SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& data,
@@ -126,21 +126,22 @@ SHARDWISE_EXPORT std::optional<std::string> small_cache_warning(const Dataset& d
                                                                 const RankOptions::Range& node,
                                                                 std::uint64_t window = 0);
 
-/// Simulates the shard caches of a run's nodes to predict what they fetch in the order of
-/// `sampler`. It reads no files, so it also works for data sets that do not exist yet. Nodes with
-/// equal needs are simulated once.
+/// Simulates the shard caches of a run's nodes to predict their fetches in the order of `sampler`.
+/// It reads no files, so it also works for data sets that do not exist yet. Nodes that need the
+/// same shards at the same slots are simulated once.
 ///
-/// The prediction assumes fetching on demand in the order of slots, with all ranks in step. The
-/// counts are exact if one node has all ranks and the order has one stream. If a node has only a
-/// few samples of a window, the prediction may count shards that none of these samples is in. It
-/// never counts too few shards.
+/// The prediction assumes that shards are fetched on demand in the order of slots, and that all
+/// ranks are in step. The counts are exact if one node has all ranks and the order has one stream.
+/// If a node has only a few samples of a window, the prediction may count shards that contain none
+/// of these samples. It never counts too few shards.
 ///
 /// Cost: O(nodes * (chunks + uses)) per epoch, and simulation time for each use up to
 ///   max_simulated_uses.
 /// Memory: per epoch 16 bytes per chunk and 8 per touched shard, and 24 per use of one node.
 /// Errors: InvalidArgument if the nodes do not divide world_size (the text lists valid numbers).
-///   InvalidArgument if there are no epochs, or the shards have another number of samples.
-///   Unsupported if the order's future is unknown; the text says how a cache then behaves.
+///   InvalidArgument if Options::epochs is 0, or if `shards` and `sampler` differ in their number
+///   of samples. Unsupported if the order's future is unknown; the text says how a cache then
+///   behaves.
 SHARDWISE_EXPORT FetchPlan plan_fetches(const Sampler& sampler, const FetchPlan::Shards& shards,
                                         const FetchPlan::Options& options);
 

@@ -16,9 +16,9 @@ namespace shardwise {
 /// A shard is read once, from front to back, and not stored. If the server supports ranges, the
 /// data of members above 1 MiB is skipped, unless hashes of all content are required.
 ///
-/// @param fetchers  shared by the result. Null means default ones.
-/// @param keep      if not null, each shard is fetched whole into this cache, expanded if it is
-///   compressed, and read there. The result shares it.
+/// @param fetchers  shared by the result. Null means a default Fetchers object.
+/// @param keep      if not null, each shard is fetched completely into this cache, expanded if it
+///   is compressed, and read there. The result shares ownership of it.
 /// @param cancel    makes reads throw Cancelled.
 /// Threads: the result is safe concurrently.
 /// Errors: calls through the result throw what Fetchers throw; with `keep`, also the errors of a

@@ -16,8 +16,8 @@
 
 namespace shardwise {
 
-/// Several data sets under one numbering, as a Mixture uses it: sample s of data set d has the
-/// number first_sample(d) + s. A single data set keeps its numbers.
+/// Several data sets with one numbering of their samples, which a Mixture uses: sample s of data
+/// set d has the number first_sample(d) + s. A single data set keeps its numbers.
 ///
 ///     MixedDataset data({web, books});
 ///     auto order = make_sampler(data, {.seed = 17, .kind = data.mixture(std::array{0.7, 0.3})});
@@ -42,7 +42,7 @@ class SHARDWISE_EXPORT MixedDataset {
   /// The part that contains a sample. Errors: OutOfRange.
   [[nodiscard]] std::size_t part_of(std::uint64_t number) const;
 
-  /// Returns an order kind that draws from the parts by these weights. Each part is read in the
+  /// Returns the order kind Mixture of these parts with these weights. Each part is read in the
   /// order `kind`.
   /// Errors: InvalidArgument unless there is one weight for each part.
   [[nodiscard]] Mixture mixture(

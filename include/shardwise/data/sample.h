@@ -31,7 +31,7 @@ class ShardHandle;
 ///   of a temporary Sample do not compile: `data[42]["jpg"]`.
 /// Cost: copying costs a reference count.
 /// Caution: if a mapped shard is truncated in place, reading a view raises SIGBUS. copy() and
-///   integer() throw instead. With Dataset::Access::kRead, operator[] of the dataset throws.
+///   integer() throw instead. With Dataset::Access::kRead, Dataset::operator[] throws instead.
 class SHARDWISE_EXPORT Sample {
  public:
   /// One field of a sample: its name and its bytes.
@@ -72,11 +72,11 @@ class SHARDWISE_EXPORT Sample {
   /// WebDataset's cls and index.
   /// Errors: NotFound. BadField. StaleIndex and kIo as in copy().
   [[nodiscard]] std::int64_t integer(std::string_view field) const;
-  /// Returns a copy of a field. Use it if the bytes must outlive the sample, or must not come from
-  /// a shard that changed.
+  /// Returns a copy of a field. Use it if the bytes must outlive the sample, or if the shard may
+  /// change during the run.
   /// Errors: NotFound. StaleIndex if the mapped file was written to since it was opened. kIo if it
-  ///   cannot be read. Replacing the file by rename is not an error, but later writes to the
-  ///   mapped, replaced file go unnoticed.
+  ///   cannot be read. Replacing the file by rename(2) is not an error, but later writes to the
+  ///   replaced file, which stays mapped, are not detected.
   /// Cost: the copy, and a stat(2) if the shard is mapped.
   [[nodiscard]] std::string copy(std::string_view field) const;
 

@@ -11,7 +11,8 @@
 namespace shardwise {
 
 /// Fetches the shards of an epoch into the dataset's cache before they are read. It also tells the
-/// cache when each shard is needed next, so that the cache evicts the shard needed last.
+/// cache when each shard is needed next, so that the cache evicts the shard whose next use is
+/// farthest away.
 ///
 ///     ShardPrefetcher prefetcher(data, sampler);          // begins where the sampler is
 ///     while (auto i = sampler.next()) {
@@ -19,38 +20,39 @@ namespace shardwise {
 ///       prefetcher.reached(sampler.position());
 ///     }
 ///
-/// Fetches and evictions follow from the order alone, like in plan_fetches(), however long fetches
-/// take. A shard that must be read before it can be evicted is waited for. If fetching and reading
-/// threads overtake each other, an extra fetch may be needed.
+/// The order alone determines fetches and evictions, as in plan_fetches(). The duration of fetches
+/// has no influence: the prefetcher evicts a shard only after it has been read. If fetching and
+/// reading threads overtake each other, a shard may be fetched again.
 ///
 /// A prefetcher does nothing without a cache, with a read-only cache, or if the order's future is
-/// unknown. The future of resampled orders and of chunks of a few samples is unknown. The cache
-/// then evicts the least recently used shards.
+/// unknown. The future of resampled orders and of chunks of a few samples is unknown. Without an
+/// active prefetcher, the cache evicts the least recently used shards.
 ///
-/// Threads: starts its own and joins them. The destructor cancels running fetches. Call all methods
-///   except note_read() from one thread.
-/// Processes: a forked child starts its own threads when a use of a shard or an epoch next begins
-///   or ends.
+/// Threads: it starts threads, and its destructor cancels their fetches and joins them. Call all
+///   methods except note_read() from one thread.
+/// Processes: in a forked child it starts new threads, the next time that a use of a shard or an
+///   epoch begins or ends.
 /// Errors: an error in a fetch is thrown when the shard is read.
 class SHARDWISE_EXPORT ShardPrefetcher {
  public:
   struct Options {
-    /// Shards that this process fetches at once. With 0 it fetches none ahead, but still tells the
-    /// cache the next uses.
+    /// Number of shards that this process fetches concurrently. With 0 it fetches no shard ahead,
+    /// but still tells the cache the next uses.
     unsigned fetch_threads = 2;
     /// The largest number of uses of shards to look ahead.
     std::uint64_t max_ahead = 32;
-    /// The ranks that read through this cache at the same time, i.e. those of this node. Count 0
-    /// means the sampler's rank only.
+    /// The ranks that read through this cache at the same time, i.e. the ranks of this node. A
+    /// count of 0 means only the sampler's rank.
     RankOptions::Range node = {.first = 0, .count = 0};
-    /// Size in positions of windows within which any rank may read samples in any order
-    /// (Loader::ByLength), counted from the beginning of the epoch. All shards of a window are
-    /// needed until it ends. reached() and note_read() then count the samples of all ranks. 0 means
-    /// no windows.
+    /// Size of windows, in positions from the beginning of the epoch. Within a window, any rank may
+    /// read samples in any order (Loader::ByLength), so all shards of a window are needed until it
+    /// ends. With windows, reached() and note_read() count the samples of all ranks. 0 means no
+    /// windows.
     std::uint64_t window = 0;
   };
 
-  /// Begins at the current position of `sampler`. Looks ahead beyond the end of its epoch.
+  /// Begins at the current position of `sampler`. The prefetcher looks ahead beyond the end of the
+  /// epoch.
   /// Cost: O(chunks) for three epochs, and O(shards).
   ShardPrefetcher(const Dataset& data, const Sampler& sampler);
   ShardPrefetcher(const Dataset& data, const Sampler& sampler, const Options& options);
@@ -65,13 +67,13 @@ class SHARDWISE_EXPORT ShardPrefetcher {
   /// Cost: O(1); more when a use of a shard ends.
   void reached(std::uint64_t num_delivered);
 
-  /// Reports that the first `num_read` samples have been read, though not all were delivered, e.g.
-  /// for batches in the making. Shards that only these samples needed may then be evicted. A call
-  /// with a smaller number than before has no effect.
+  /// Reports that the first `num_read` samples have been read, but not all delivered: e.g. samples
+  /// of batches that are not complete. Shards that only these samples need may then be evicted. A
+  /// call with a smaller number than an earlier call has no effect.
   /// Threads: any, concurrently with all methods except begin_epoch(). Cost: O(log uses).
   void note_read(std::uint64_t num_read) noexcept;
 
-  /// Continues with another epoch or another position.
+  /// Continues with the epoch and position of `sampler`.
   /// Errors: InvalidArgument if `sampler` has another order.
   void begin_epoch(const Sampler& sampler);
 

@@ -17,34 +17,36 @@ namespace shardwise {
 /// Containers: MP4 and MOV, Matroska and WebM. The bytes are read in place. To reach a frame, the
 /// reader seeks to the last key frame before it and decodes from there.
 ///
-/// Numbering: frames are numbered from 0, like FFmpeg's program outputs them when it decodes the
-///   file from its start. Reads in any order give the pixels of that sequence, or an error. Flags
-///   and times of the container are checked against the headers of the packets. If the times cannot
-///   number the frames, the constructor decodes the file once. That is so if there are only
-///   decoding times, equal times, no key frame at the beginning, or two joined streams of MPEG-1,
-///   MPEG-2 or MPEG-4. Joined streams are always read from their start.
-/// Entry: decoding does not start at a packet without a key frame, or one where the next packet's
-///   time contradicts its header. For H.264 it does not start where a packet is missing near an
-///   open key frame. An earlier entry is used instead, or the first packet.
-/// Refused: times that do not ascend in the order of the frames, and packets of several frames.
-///   Edit lists are refused if FFmpeg leaves out other frames than the list says, e.g. of MPEG-1.
-/// Damage: a damaged frame keeps its number, and reading it is an error. FFmpeg's program omits
-///   some damaged frames, e.g. of MPEG-4, and some frames after missing packets. They are counted
-///   here.
-/// Edit lists: frames that a list leaves out are not counted. FFmpeg 5.1 shows those of AV1 and
-///   MJPEG.
+/// Numbering: frames are numbered from 0, in the order in which the ffmpeg program outputs them
+///   when it decodes the file from its start. Reads in any order give the pixels of that sequence,
+///   or an error. Flags and timestamps of the container are checked against the headers of the
+///   packets. If the timestamps do not determine the numbers, the constructor decodes the file
+///   once. This happens if there are only decoding times, equal times, no key frame at the
+///   beginning, or two joined streams of MPEG-1, MPEG-2 or MPEG-4. Joined streams are always
+///   decoded from their start.
+/// Entry points: decoding does not start at a packet without a key frame, or at a packet whose
+///   successor's timestamp contradicts its header. For H.264, decoding does not start at an
+///   open-GOP key frame with a missing packet nearby. Decoding then starts at an earlier key frame,
+///   or at the first packet.
+/// Refused: times that do not ascend in the order of the frames, and packets of several frames. An
+///   edit list is refused if FFmpeg does not leave out the frames that the list leaves out, e.g. of
+///   MPEG-1.
+/// Damage: a damaged frame has a number, and reading it is an error. The ffmpeg program omits some
+///   damaged frames, e.g. of MPEG-4, and some frames after missing packets. This reader counts
+///   them.
+/// Edit lists: frames that an edit list leaves out have no number. FFmpeg 5.1 outputs such frames
+///   of AV1 and MJPEG.
 ///
-/// Times: they are those of the container, in seconds, after its edit lists. The first need not be
-///   0, and frames may have equal times. If a container has only decoding times, the first frame is
-///   shown at the first of them, and so on.
-/// Streams: if a file has several videos, the default one is read, else the largest. From
-///   concatenated Matroska files only the first is read, like in FFmpeg.
+/// Times: the container's timestamps, in seconds, after its edit lists are applied. The first time
+///   need not be 0, and frames may have equal times. If a container has only decoding times, frame
+///   i has the i-th decoding time.
+/// Streams: if a file has several video streams, its default stream is read, else the largest. If
+///   Matroska files are concatenated, only the first is read, like in FFmpeg.
 /// Pixels: uint8 RGB, [H, W, 3], equal to FFmpeg's `-pix_fmt rgb24`, with the matrix and range that
 ///   the stream states. Frames are rotated by multiples of 90 degrees or mirrored, as the container
 ///   says. Other display matrices are refused. Display orientation messages within H.264 and HEVC
-///   are ignored; FFmpeg's program applies them only to the frames that carry them. Non-square
-///   pixels are not stretched. A frame that is damaged, or differs in size from the others, is an
-///   error.
+///   are ignored. (The ffmpeg program applies each to the frames that carry it.) Non-square pixels
+///   are not stretched. A frame that is damaged, or differs in size from the others, is an error.
 ///
 /// Threads: one at a time; different readers may run at once. A reader starts no threads. It
 ///   decodes on the calling thread, so the pixels do not depend on the machine's cores.
@@ -52,14 +54,15 @@ namespace shardwise {
 /// Effects: the first reader sets libav's callback for messages (av_log_set_callback). It collects
 ///   messages of readers, and passes others to libav's default callback. A reader prints nothing.
 ///   No content of a file can open another file or a connection.
-/// Errors: BadField if the bytes are not such a video, are truncated or damaged, or exceed a limit.
+/// Errors: BadField if the bytes are not a video of these containers, are truncated or damaged, or
+///   exceed a limit.
 class SHARDWISE_EXPORT VideoReader {
  public:
   struct Options {
     /// Name of the bytes for error texts: a shard and sample, or a path.
     std::string where = {};
-    /// Largest frame in pixels. Larger ones are refused before memory is allocated. A decoder needs
-    /// memory for up to about 20 frames.
+    /// Largest frame in pixels. Larger frames are refused before memory is allocated. A decoder
+    /// needs memory for up to about 20 frames.
     std::uint64_t max_pixels = std::uint64_t{1} << 26;
     /// Largest number of frames; longer videos are refused. The reader's index takes about 56 bytes
     /// per frame.
@@ -74,7 +77,7 @@ class SHARDWISE_EXPORT VideoReader {
     double end_seconds = 0;        ///< end of the last frame
     double frames_per_second = 0;  ///< average
     std::string codec = {};        ///< libav's name of the codec, e.g. "h264"
-    bool has_audio = false;        ///< true if AudioReader can read a sound
+    bool has_audio = false;        ///< true if AudioReader can read a sound from this file
   };
 
   /// Frame numbers begin, begin + step, ... below end.
@@ -89,12 +92,12 @@ class SHARDWISE_EXPORT VideoReader {
     }
   };
 
-  /// Locates the frames. It decodes nothing, with two exceptions. One frame is decoded if the
-  /// container does not state its size (MPEG-4 part 2). Files whose times cannot number the frames
-  /// are decoded once (see above).
-  /// Cost: O(frames). For Matroska all bytes are read. For MP4 the tables, the first 16 packets and
-  ///   packets of up to 256 bytes are read, and headers of key packets and of their successors. For
-  ///   H.264 with open groups up to 32 packets after each are read.
+  /// Locates the frames. It decodes nothing, with two exceptions. It decodes one frame if the
+  /// container does not state the frames' size (MPEG-4 part 2). It decodes the whole file once if
+  /// the timestamps do not determine the numbers (see Numbering).
+  /// Cost: O(frames). For Matroska all bytes are read. For MP4 these are read: the tables, the
+  ///   first 16 packets, all packets of up to 256 bytes, and the headers of key packets and of
+  ///   their successors. For H.264 with open GOPs, up to 32 packets after each key packet are read.
   /// Errors: BadField.
   explicit VideoReader(std::string_view bytes);
   VideoReader(std::string_view bytes, Options options);
@@ -105,11 +108,12 @@ class SHARDWISE_EXPORT VideoReader {
   [[nodiscard]] const Info& info() const noexcept;
   /// Time at which each frame is shown, in seconds, never descending.
   [[nodiscard]] std::span<const double> times() const noexcept;
-  /// Returns the number of the frame shown at this time: the last one that began by then.
+  /// Returns the number of the frame shown at this time: the last frame whose time is at most
+  /// `seconds`.
   /// Errors: OutOfRange if the time is not in [begin_seconds, end_seconds).
   [[nodiscard]] std::int64_t frame_at(double seconds) const;
-  /// Returns the frames whose times are in [begin, end). Consecutive time ranges give each frame
-  /// once.
+  /// Returns the frames whose times are in [begin, end). Adjacent time ranges return each frame
+  /// exactly once.
   [[nodiscard]] Range frames_in(double begin_seconds, double end_seconds) const noexcept;
 
   /// Bytes per frame: height x width x 3.
@@ -117,12 +121,12 @@ class SHARDWISE_EXPORT VideoReader {
   /// Writes the frames with these numbers, in any order and with repetitions, as uint8 [T, H, W,
   /// 3].
   /// Cost: each frame is decoded once, plus the frames from the key frame before it. Decoding
-  ///   continues from the last decoded frame of an earlier call. Without key frames (gradual
-  ///   refresh), all frames before it are decoded.
+  ///   continues from the last decoded frame of an earlier call. In a stream without key frames
+  ///   (gradual refresh), all earlier frames are decoded.
   /// Errors: BadField. OutOfRange for a number outside [0, num_frames). InvalidArgument if `frames`
   ///   is not numbers.size() * frame_bytes() long. The reader stays usable.
   void read(std::span<const std::int64_t> numbers, std::span<std::uint8_t> frames);
-  /// Writes the frames of a range, in the same way.
+  /// Writes the frames of a range, like read(numbers).
   /// Errors: also InvalidArgument for a step below 1.
   void read(const Range& range, std::span<std::uint8_t> frames);
 

@@ -17,33 +17,34 @@ struct SHARDWISE_EXPORT DefectPolicies {
     kKeep    ///< keep the member as it is; for `repeated_key` only
   };
 
-  /// The policy for a link whose name has a field. Leaving it out leaves a sample without that
+  /// The policy for a link whose name gives a field. If the link is left out, its sample lacks that
   /// field.
   enum class OnLink : std::uint8_t {
     kError,  ///< throw, naming shard, offset, member and target; no index is made
     kSkip,   ///< leave the link out, as webdataset does
-    /// Give a hard link the bytes of the last earlier member that its target names, at no cost in
-    /// the index. If no such member exists, it is an error. Symbolic links are always an error.
+    /// Give a hard link the bytes of the last earlier member whose name is the link's target. The
+    /// index does not grow. If no earlier member has that name, the link is an error. Symbolic
+    /// links are always an error.
     kResolve
   };
 
-  /// Malformed, truncated or contradictory headers; sparse members; malformed JSON from which a
-  /// column is taken. With kSkip a sparse member is left out, everything after a damaged header is
-  /// left out, and the column's value is null.
+  /// Malformed, truncated or contradictory headers; sparse members; malformed JSON in a field that
+  /// a column reads. With kSkip, a sparse member is left out, all members from a damaged header on
+  /// are left out, and the column's value is null.
   OnDefect damage = OnDefect::kError;
   /// Names that give no key and field: the basename has no dot, or nothing before it. Python
   /// webdataset silently leaves these out, except hidden files in folders ("d/.x").
   OnDefect no_field = OnDefect::kError;
   /// A field that occurs twice in a sample. kSkip keeps the first.
   OnDefect duplicate_field = OnDefect::kError;
-  /// A key that occurs at two places of a shard. With kSkip the first sample is kept. With kKeep
-  /// all are kept, as in Python webdataset, and find() returns the first.
+  /// A key of several samples in one shard. With kSkip the first sample is kept. With kKeep all are
+  /// kept, as in Python webdataset, and find() returns the first.
   OnDefect repeated_key = OnDefect::kError;
-  /// A link with the name of a member. A link whose name has no field is left out under any policy.
+  /// A link whose name gives a key and a field. Any other link is left out under every policy.
   OnLink link = OnLink::kError;
 
-  /// Returns one policy for all kinds. Links become errors unless `policy` is kSkip. REQUIRES: not
-  /// kKeep.
+  /// Returns `policy` for all kinds of defects. Links are errors unless `policy` is kSkip.
+  /// REQUIRES: `policy` is not kKeep.
   [[nodiscard]] static DefectPolicies all(OnDefect policy) noexcept {
     const OnLink link = policy == OnDefect::kSkip ? OnLink::kSkip : OnLink::kError;
     return {policy, policy, policy, policy, link};

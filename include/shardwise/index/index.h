@@ -24,14 +24,15 @@ struct ShardFinder;
 ShardFinder shard_finder_of(const Index& index) noexcept;
 }  // namespace detail
 
-/// An index opened for reading: it maps a sample number or a key to the place of its members.
+/// An index opened for reading: it maps the number or key of a sample to the shard and the offsets
+/// of its members.
 ///
 /// An index is a snapshot: a later build_index() on the same path does not change it.
 ///
-/// An index opened by Dataset::open_lazily() has no files. It knows the numbers of samples and, for
-/// each shard, what the descriptor says: URL, number of samples, and size (0 if not stated). Its
-/// num_members() is 0. Functions that list CorruptIndex among their errors throw Unsupported,
-/// except shard().
+/// The index of a dataset that Dataset::open_lazily() opened has no files. For each shard it has
+/// only the data of the descriptor: URL, number of samples, and size (0 if not stated). Its
+/// num_members() is 0. All functions with the error CorruptIndex, except shard(), throw
+/// Unsupported.
 ///
 /// Threads: immutable; safe from any thread. A forked child may continue to use it.
 /// Cost: opening maps the offset table and reads a few rows of the catalogue. The cost does not
@@ -41,10 +42,10 @@ class SHARDWISE_EXPORT Index {
   /// A metadata column of an index: one value per sample for queries. It is taken from a field when
   /// the shard is indexed.
   ///
-  /// With a JSON path, the value is the result of SQLite's json_extract; objects and arrays become
-  /// JSON text. Without a path, a field that is just a number, apart from blanks, becomes an
+  /// With a JSON path, the value is the result of SQLite's json_extract, where objects and arrays
+  /// become JSON text. Without a path, a field that contains only a number and blanks becomes an
   /// integer or real. Any other field becomes a text, or a blob if it is not UTF-8. The value is
-  /// null if the sample has no such field, or the field no such path.
+  /// null if the sample lacks the field, or the JSON lacks the path.
   ///
   /// Values are never truncated or rounded. A whole number beyond 64 bits becomes the text of its
   /// digits. A number beyond the range of a double becomes its text. A text with a NUL or a lone
@@ -59,8 +60,8 @@ class SHARDWISE_EXPORT Index {
 
     friend bool operator==(const Column&, const Column&) = default;
   };
-  /// The content of an index besides the places of members. The index stores these options, and
-  /// update_index() uses them again.
+  /// Options that determine the content of an index. The index stores them, and update_index() uses
+  /// them again.
   struct Content {
     DefectPolicies policies = {};
     /// Metadata columns for queries. Building them reads their fields.
@@ -79,19 +80,18 @@ class SHARDWISE_EXPORT Index {
     std::uint64_t number = 1;      ///< from 1
     std::uint64_t count = 1;       ///< number of parts
     std::uint64_t num_shards = 0;  ///< of the whole list
-    Hash128 list_hash = {};        ///< of the whole list: the url of every shard, in order
+    Hash128 list_hash = {};        ///< of the whole list of shard URLs, in order
 
     friend bool operator==(const Part&, const Part&) = default;
   };
 
-  /// One shard, as the index describes it.
+  /// The record of one shard in an index.
   struct Shard {
     std::uint64_t number = 0;  ///< place in the source list, from 0
-    /// Path of a local shard or URL of a remote one, used for access. The URL may be one of
-    /// Lookup::urls.
+    /// The path or URL from which the shard is read. A URL may be one of Lookup::urls.
     std::string path = {};
-    /// Path or URL as the index stores it. A path is absolute, or relative to the index's
-    /// directory. A URL has no user, password and signature.
+    /// The path or URL as the index stores it. A path is absolute, or relative to the index's
+    /// directory. A URL has no user, password or signature.
     std::string url = {};
     std::uint64_t size_bytes = 0;
     std::int64_t mtime_ns = 0;   ///< modification time when indexed; 0 for a remote shard
@@ -104,9 +104,10 @@ class SHARDWISE_EXPORT Index {
     std::uint64_t trailing_bytes = 0;   ///< bytes of other data after the end marker
     bool end_marker = true;             ///< false if the archive ends without an end marker
     Compression compression = Compression::kNone;
-    bool unchecked = false;  ///< compressed by a codec without a checksum of the content
-    /// Size of the expanded shard, in which offsets of members count; equals size_bytes if not
-    /// compressed.
+    bool unchecked = false;  ///< true if it is compressed by a codec without a checksum of the
+                             ///< content
+    /// Size of the expanded shard; equals size_bytes if not compressed. Offsets of members refer to
+    /// the expanded shard.
     std::uint64_t expanded_bytes = 0;
     /// hash128 of the file. Present if the index was built with hashes or the server gave no
     /// validator.
@@ -119,8 +120,8 @@ class SHARDWISE_EXPORT Index {
     friend bool operator==(const Shard&, const Shard&) = default;
   };
 
-  /// A member that was left out, by a rule of the format or because the build skips defects. With
-  /// kNoValue the member is present, but a column of its sample has no value.
+  /// A member that was left out, by a rule of the format or by a policy that skips defects. With
+  /// kNoValue the member is present, but a column of its sample is null.
   struct SkippedMember {
     /// The reason why a member was left out.
     enum class Kind : std::uint8_t {
@@ -161,10 +162,10 @@ class SHARDWISE_EXPORT Index {
     Hash128 fingerprint;
     std::string built_with;    ///< "shardwise 0.1.0"
     std::string built_at;      ///< time in UTC, ISO 8601
-    Content content;           ///< the options that it was built with
-    std::optional<Part> part;  ///< of an index that is built in parts
-    /// The longest folder, with its slash, that the URLs of all remote shards share; empty if there
-    /// is none. `--url-base NEW` replaces it.
+    Content content;           ///< the options of the build
+    std::optional<Part> part;  ///< present if the index is one of several parts
+    /// The longest folder, with its slash, that the URLs of all remote shards share; empty if they
+    /// share none. The command line's option `--url-base NEW` replaces this folder.
     std::string url_base;
     std::vector<Field> fields;  ///< by name
     std::uint64_t num_skipped = 0;
@@ -172,19 +173,20 @@ class SHARDWISE_EXPORT Index {
 
   /// How the shards of an index are found and recognised.
   struct Lookup {
-    /// A folder below which all shards are found. Empty means the paths in the index. A path that
-    /// the index stores relative to its own folder is taken relative to `root`. From absolute
-    /// paths, the deepest folder that all such shards share is replaced by `root`. Symbolic links
-    /// below `root` are followed.
+    /// A folder below which all shards are found. Empty means the paths in the index. For a shard
+    /// with a relative path in the index, the path is relative to `root` instead of the index's
+    /// folder. For shards with absolute paths, `root` replaces the deepest folder that all of them
+    /// share. Symbolic links below `root` are followed.
     std::string root = {};
-    /// Accept local shards whose modification time differs from the index, e.g. copies. They are
-    /// then recognised by their size, first 512 bytes, and up to eight members: sizes, names and,
-    /// where the index has them, hashes. A changed shard that passes these checks goes unnoticed.
-    /// `shardwise verify` compares all headers, and with --full all bytes.
+    /// Accept local shards whose modification time differs from the index, e.g. copies. Their size,
+    /// their first 512 bytes, and up to eight members must match the index. For these members,
+    /// sizes, names and, if the index has them, hashes are compared. A changed shard that passes
+    /// these checks is not detected. `shardwise verify` compares all headers, and with --full all
+    /// bytes.
     bool accept_times = false;
-    /// Current URLs of remote shards, e.g. freshly signed ones. A stored URL is replaced by the URL
-    /// here that equals it without user, password and signature. URLs that fit no shard are
-    /// ignored. Dataset::open_sources() passes its sources here.
+    /// Current URLs of remote shards, e.g. newly signed. A shard is read from the URL in this list
+    /// that equals its stored URL apart from user, password and signature. URLs that match no shard
+    /// are ignored. Dataset::open_sources() passes its sources here.
     std::vector<std::string> urls = {};
 
     friend bool operator==(const Lookup&, const Lookup&) = default;
@@ -193,8 +195,8 @@ class SHARDWISE_EXPORT Index {
   /// Opens the index at `path`.
   /// Errors: NotFound. CorruptIndex if it is damaged or not an index. VersionMismatch for another
   ///   format version; the remedy is to build it again.
-  /// Errors: with a root, NotFound if it is not a folder. Unsupported if the root or a shard is a
-  ///   URL. InvalidArgument if the path of a shard contains "..".
+  /// Errors: with a root, NotFound if the root is not a folder. Unsupported if the root or a shard
+  ///   is a URL. InvalidArgument if the path of a shard contains "..".
   /// Cost: O(1); with a root or urls, O(shards).
   [[nodiscard]] static std::shared_ptr<const Index> open(const std::string& path,
                                                          const Lookup& lookup);
@@ -209,8 +211,8 @@ class SHARDWISE_EXPORT Index {
   [[nodiscard]] std::uint64_t size() const noexcept;  ///< samples
   [[nodiscard]] std::uint64_t num_members() const noexcept;
   [[nodiscard]] std::uint64_t num_shards() const noexcept;
-  /// A hash of the numbering of samples and of the headers of all shards. It is equal for equal
-  /// shards in equal order, wherever they are stored. Resume tokens are bound to it.
+  /// A hash of the numbering of samples and of the headers of all shards. It does not depend on
+  /// where the shards are stored. A resume token is valid only for one fingerprint.
   [[nodiscard]] const Hash128& fingerprint() const noexcept;
 
   /// The shard that contains `sample`. REQUIRES: sample < size(). Cost: O(1).
@@ -233,9 +235,9 @@ class SHARDWISE_EXPORT Index {
 
   /// Errors: CorruptIndex. Cost: O(fields + shards).
   [[nodiscard]] Summary summary() const;
-  /// The options that it was built with; `columns` in the order of the tables.
+  /// The options of the build; `columns` in the order of the tables.
   [[nodiscard]] const Content& content() const noexcept;
-  /// The first `limit` of the members that were left out, in shard order. Errors: CorruptIndex.
+  /// The first `limit` members that were left out, in shard order. Errors: CorruptIndex.
   [[nodiscard]] std::vector<SkippedMember> skipped(std::uint64_t limit) const;
 
   /// Reads and checks both files completely: every row, segment, directory and key entry.
@@ -264,14 +266,14 @@ SHARDWISE_EXPORT std::string_view left_out_name(Index::SkippedMember::Kind kind)
 
 /// Parses `[NAME=]FIELD[:JSONPATH]`, e.g. "cls", "json:$.width", "w=meta.json:$.size[0]". NAME
 /// defaults to the last part of the path, or the field.
-/// Errors: InvalidArgument if the path is malformed, or SQL cannot use the name. InvalidArgument
-///   for names of the index's other columns (sample, key, shard, ...).
+/// Errors: InvalidArgument if the path is malformed, if SQL cannot use the name, or if the index
+///   has another column of this name (sample, key, shard, ...).
 SHARDWISE_EXPORT Index::Column parse_column(std::string_view text);
 /// Returns "NAME=FIELD" or "NAME=FIELD:JSONPATH", which parse_column() reads.
 SHARDWISE_EXPORT std::string to_string(const Index::Column& column);
 
-/// Throws StaleIndex unless a file with this size and time is the shard that was indexed. The time
-/// is ignored if `shard.any_time` is set.
+/// Throws StaleIndex if `size_bytes` or `mtime_ns` differ from the indexed shard. The time is
+/// ignored if `shard.any_time` is set.
 SHARDWISE_EXPORT void require_unchanged(const Index::Shard& shard, std::uint64_t size_bytes,
                                         std::int64_t mtime_ns);
 

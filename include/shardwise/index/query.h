@@ -24,13 +24,13 @@ inline constexpr std::size_t kMaxQueryBytes = std::size_t{1} << 20;
 ///     fields    field, members, bytes
 ///     skipped   shard, offset, name, reason
 ///
-/// The tables are virtual and read from the Index, so SQL needs no storage, and damage is an error,
-/// never a wrong answer. A shard's url is Index::Shard::path without secrets. Keys, fields and
-/// names that are not UTF-8 are blobs. SQLite's json_each and json_tree are available.
+/// The tables are virtual and read the Index, so SQL needs no storage. Damage of the index is an
+/// error, never a wrong result. A shard's url is Index::Shard::path without secrets. Keys, fields
+/// and names that are not UTF-8 are blobs. SQLite's json_each and json_tree are available.
 ///
 /// Limits: only SELECT is allowed, so a query cannot attach, load or write anything. A value has at
-///   most 2 MiB, a pattern of LIKE or GLOB 250 bytes, the query kMaxQueryBytes. json_patch() is not
-///   available.
+///   most 2 MiB, a pattern of LIKE or GLOB at most 250 bytes, and the query at most kMaxQueryBytes.
+///   json_patch() is not available.
 /// Cost: a condition on sample, key (compared by its bytes) or shard is a lookup. Any other
 ///   condition scans the table.
 /// Threads: one thread at a time. Several queries may run at once.
@@ -52,15 +52,15 @@ class SHARDWISE_EXPORT Query {
 
   /// Limits on what a query may use.
   struct Limits {
-    /// Bytes of scratch files, for operations that do not fit in memory: about 16 MiB per sort, 2
-    /// MiB per join or group. The files have no names. They are created in TMPDIR, else in /var/tmp
-    /// or /tmp.
+    /// Largest size in bytes of all scratch files. Operations use scratch files above about 16 MiB
+    /// per sort, and 2 MiB per join or group. The files have no names. They are created in TMPDIR,
+    /// else in /var/tmp or /tmp.
     std::uint64_t scratch_bytes = std::uint64_t{4} << 30;
   };
 
   /// Prepares the query.
-  /// Errors: InvalidArgument, with SQLite's reason, unless `sql` is one SELECT that can run here.
-  ///   CorruptIndex.
+  /// Errors: InvalidArgument, with SQLite's reason, unless `sql` is one valid SELECT within the
+  ///   limits. CorruptIndex.
   Query(std::shared_ptr<const Index> index, std::string_view sql);
   Query(std::shared_ptr<const Index> index, std::string_view sql, const Limits& limits);
   ~Query();
@@ -73,8 +73,8 @@ class SHARDWISE_EXPORT Query {
   /// Errors: InvalidArgument if a function fails, a result is too large, or scratch files exceed
   ///   the Limits. CorruptIndex. kNoSpace or kIo from scratch files.
   bool next();
-  /// A value of this row. Text and blobs are valid until next(). REQUIRES: next() returned true,
-  /// column < columns().size().
+  /// A value of the current row. Text and blobs are valid until the next call of next(). REQUIRES:
+  /// next() returned true, column < columns().size().
   [[nodiscard]] Value value(std::size_t column) const noexcept;
 
   /// Lets next() throw Cancelled soon after `cancel` is cancelled.
@@ -85,12 +85,12 @@ class SHARDWISE_EXPORT Query {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Returns the numbers, ascending, of the samples for which an SQL condition over `samples` holds,
-/// e.g. "cls = 7 and width >= 256". Errors: as for Query.
+/// Returns the numbers, ascending, of the samples that satisfy an SQL condition over the table
+/// `samples`, e.g. "cls = 7 and width >= 256". Errors: those of Query.
 SHARDWISE_EXPORT std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                                            std::string_view condition);
-/// Considers only the samples in [first, last), so threads can share the work.
-/// Errors: as above; Cancelled soon after `cancel` is cancelled.
+/// Considers only the samples in [first, last), so that several threads can share the work.
+/// Errors: those of Query. Cancelled soon after `cancel` is cancelled.
 SHARDWISE_EXPORT std::vector<std::uint64_t> select_samples(std::shared_ptr<const Index> index,
                                                            std::string_view condition,
                                                            std::uint64_t first, std::uint64_t last,

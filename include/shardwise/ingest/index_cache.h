@@ -13,17 +13,18 @@
 
 namespace shardwise {
 
-// A cache of indexes that are built at first use. If shards are named where an index is expected,
-// their index is built in a folder of the user, and updated when the shards change.
+// A cache of indexes that are built at first use. Where an index is expected, users may name shards
+// instead. The index of these shards is then built in a folder of the user, and updated when the
+// shards change.
 //
 //   <folder>/<32 hex digits>.idx          the index, next to its offset table
 //   <folder>/<32 hex digits>.idx.lock     locked by the process that builds the index, and contains
 //                                         its name; its time is the last use, to the day
 //
-// The digits are a hash of the sources and of the options that determine the index's content.
-// Sources enter the hash as absolute paths and URLs without users, passwords and signatures.
-// Processes in different working directories therefore share one index. A source that grows, or is
-// signed anew, keeps its index.
+// The hexadecimal digits are a hash of the sources and of the options that determine the index's
+// content. Sources enter the hash as absolute paths and URLs without users, passwords and
+// signatures. Processes in different working directories therefore share one index. If a directory
+// gets more shards, or a URL a new signature, the index is still the same file.
 //
 // Indexes that were not used for 30 days are removed when another one is built. You may delete the
 // folder whenever no index is being built.
@@ -32,14 +33,15 @@ struct IndexCacheOptions {
   /// The folder. Empty means $XDG_CACHE_HOME/shardwise, else $HOME/.cache/shardwise. It is created
   /// with mode 0700. A folder that belongs to another user, or is writable by others, is refused.
   std::string directory = {};
-  /// If false, naming shards instead of an index is an error, which states the command to run.
+  /// If false, shards without a built index are an error. Its text states the command that builds
+  /// the index.
   bool build_missing = true;
   /// How indexes are built. `content` is part of an index's identity. `sources`, `part` and
   /// `drop_missing` are ignored.
   BuildOptions build = {};
-  /// Called with the expanded sources, before their index is searched. The index stores URLs
-  /// without secrets. Pass these sources as Index::Lookup::urls to fetch shards by the URLs given
-  /// now.
+  /// Called with the expanded sources, before their index is looked up. The index stores URLs
+  /// without secrets. Pass the shards of `sources` as Index::Lookup::urls, so that shards are
+  /// fetched from the URLs that the user gave.
   std::function<void(const SourceList& sources)> on_sources = {};
   /// Called before a build begins, on the thread that requested the index.
   std::function<void(const std::string& index, const BuildPlan::RemoteReading& remote)> on_build =
@@ -48,47 +50,48 @@ struct IndexCacheOptions {
   std::function<void(const std::string& index, const SourceList& sources,
                      const BuildReport& report)>
       on_built = {};
-  /// Called after one second, then every ten, while another process builds, e.g. "process 1 on
-  /// host".
+  /// Called while another process builds the index: after one second, then every ten seconds.
+  /// `builder` is e.g. "process 1 on host".
   std::function<void(const std::string& builder, std::chrono::milliseconds waited)> on_wait = {};
 };
 
-/// True if `name` is treated as an index, false if as a source for read_sources().
+/// True if `name` is treated as an index, false if it is treated as a source for read_sources().
 ///
 /// An existing file is classified by its content. SQLite files are indexes. Directories, tars,
 /// compressed files, and files named like a shard or descriptor are sources.
 ///
-/// A name that does not exist is a source if it is a list (`-`, `@list.txt`), a URL, a pattern, or
-/// looks like a shard or descriptor. All others, and every name that ends in `.idx`, are indexes. A
-/// misspelt index is therefore reported as missing instead of being built.
+/// A name without a file is a source if it is a list (`-`, `@list.txt`), a URL or a pattern, or
+/// looks like a shard or descriptor. All other names, and every name that ends in `.idx`, are
+/// indexes. A misspelt index is therefore reported as missing.
 /// Cost: reads 512 bytes.
 SHARDWISE_EXPORT bool names_an_index(const std::string& name);
 
-/// Returns the path of the index for `name`. If `name` is an index, it is returned as it is.
-/// Otherwise the result is the source's index in the folder. It is built now if it is missing, and
-/// updated if shards were added, changed or removed. Claims of a descriptor about its shards are
-/// checked.
+/// Returns the path of the index for `name`. If `name` is an index, returns it unchanged. Otherwise
+/// returns the path of the source's index in the folder of the cache. The call builds that index if
+/// it is missing, and updates it if shards were added, changed or removed. If the source is a
+/// descriptor, its claims about the shards are checked.
 ///
-/// One process builds an index at a time, and others that need it wait. If the builder is killed,
-/// the next process resumes its build. If the file system has no locks, each process builds for
-/// itself, which is safe but more work. On NFS, locks work between machines, unless it is mounted
-/// with `nolock` or `local_lock`.
+/// One process at a time builds an index; other processes that need it wait. If that process is
+/// killed, the next one continues its build. On a file system without locks, each process builds
+/// the index itself, which is safe but more work. On NFS, locks work between machines, unless it is
+/// mounted with `nolock` or `local_lock`.
 ///
 /// Threads: safe concurrently; if several threads need one index, one of them builds.
-/// Cost: if nothing changed, listing directories and reading 512 bytes per local shard, or one
-///   request per remote shard, 16 at a time. Otherwise see build_index(). If a server gives no
-///   validator, its shards are read each time.
+/// Cost: if nothing changed, it lists directories and reads 512 bytes per local shard. Per remote
+///   shard it makes one request, 16 at a time. If a server states no validator, its shards are read
+///   completely each time. If something changed, see build_index().
 /// Errors: those of read_sources() and build_index(). InvalidArgument if the folder is refused, or
 ///   building is not allowed. Mismatch for a wrong claim of a descriptor.
 SHARDWISE_EXPORT std::string index_for(const std::string& name,
                                        const IndexCacheOptions& options = {});
-/// Returns the index of several sources, in the order that numbers the samples. A single source is
-/// treated as above.
+/// Returns the index of several sources. Their order determines the numbers of the samples. A
+/// single source is treated as above.
 /// Errors: also InvalidArgument if one of several sources is an index.
 SHARDWISE_EXPORT std::string index_for(const std::vector<std::string>& sources,
                                        const IndexCacheOptions& options = {});
 
-/// Returns the remote bytes that the build of `plan` over `sources` will read. It reads no shard.
+/// Returns the remote bytes that the build of `plan` over `sources` will read. The call itself
+/// reads no shard.
 SHARDWISE_EXPORT BuildPlan::RemoteReading remote_reading(const BuildPlan& plan,
                                                          const SourceList& sources,
                                                          const RemoteAccess& remote);

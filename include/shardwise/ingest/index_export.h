@@ -11,24 +11,24 @@
 
 namespace shardwise {
 
-// Exports of an index to the formats of other readers. An export first checks by size and time that
-// each shard is the indexed one. It replaces only files of the same kind. Any other existing file
-// is InvalidArgument.
+// Exports of an index to the formats of other readers. An export first checks that the size and
+// time of each shard are as indexed. It replaces an existing file only if that is an export of the
+// same format, and otherwise throws InvalidArgument.
 
 /// Writes the wids descriptor (see wids_descriptor.h) of all shards of `index`, in order, to
 /// `path`. Each entry has url, nsamples, filesize and, if requested, md5sum.
 ///
 /// The url of a shard below the descriptor's directory is relative, so both can be moved together.
-/// Other paths are absolute. URLs of remote shards have no user, password and signature. Name the
-/// file `*.json`, so that read_sources() recognises it. An index of the descriptor has the same
-/// fingerprint.
+/// Other paths are absolute. URLs of remote shards have no user, password or signature. Name the
+/// file `*.json`, so that read_sources() recognises it. An index that is built from the descriptor
+/// has the fingerprint of `index`.
 ///
-/// Effects: `path` appears complete or not at all. Leftovers of a killed export are removed. If
-///   URLs may contain secrets (other values in a query), the file's mode is 0600.
+/// Effects: `path` appears complete or not at all. Temporary files of killed exports are removed.
+///   If URLs may contain secrets (other values in a query), the file's mode is 0600.
 /// Errors: Unsupported if a path or the name is not UTF-8, as JSON requires. Unsupported also if
-///   wids' tar reader would read a shard differently. This applies to compressed shards,
-///   concatenated archives, and bad members that were left out. It applies to names above 100 bytes
-///   or not UTF-8, and repeated names in a shard. It applies to hard links used as members, and
+///   wids' tar reader would read a shard differently. This is the case for compressed shards,
+///   concatenated archives, and shards with bad members that were left out. It is also the case for
+///   names above 100 bytes or not UTF-8, names repeated in a shard, hard links used as members, and
 ///   members of 8 GiB or more.
 /// Errors: InvalidArgument if the index is a part (see BuildOptions::Part), or `path` exists and is
 ///   not a wids descriptor. StaleIndex. NotFound. CorruptIndex. kIo. kNoSpace. Cancelled.
@@ -43,8 +43,8 @@ SHARDWISE_EXPORT void write_wids_descriptor(const Index& index, const std::strin
 ///     v1.2 <samples>
 ///     <field> <data offset> <size> <key>.<field> <field> <data offset> ...      a line a sample
 ///
-/// Offsets and sizes are in bytes. Fields are in lower case, as in the index. DALI compares them
-/// exactly with its `ext`.
+/// Offsets and sizes are in bytes. Fields are in lower case, as in the index. DALI compares fields
+/// with its `ext`, including case.
 ///
 /// Effects: each file appears complete or not at all. Everything is checked before the first file
 ///   is written.

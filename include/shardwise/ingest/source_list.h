@@ -9,16 +9,16 @@
 
 namespace shardwise {
 
-/// The shards for which the sources of an index stand.
+/// The shards to which the sources of an index expand.
 struct SourceList {
   std::vector<std::string> shards;  ///< paths and URLs, in order
   /// Descriptors among the sources. Their shards are in `shards`.
   std::vector<WidsDescriptor> descriptors;
-  /// Paths of files in the directories that are not named like shards. Links to folders that were
-  /// already visited are not listed.
+  /// Paths of files in the directories that are not named like shards. Symbolic links to folders
+  /// that were already visited are not among them.
   std::vector<std::string> left_out;
-  /// For BuildOptions::sources: the sources, with lists replaced by their lines. Empty if all
-  /// sources are shards or brace patterns, which always name the same shards.
+  /// The value for BuildOptions::sources: the sources, with each list replaced by its lines. Empty
+  /// if all sources are shards or brace patterns, because these always expand to the same shards.
   std::vector<std::string> sources;
 };
 
@@ -40,13 +40,13 @@ struct SourceList {
 ///                     lines and lines that start with # are ignored
 ///    `-`              the same from standard input
 ///
-/// Claims of a descriptor about its shards are not checked here; check_against_descriptor() checks
-/// them against the index.
+/// This function does not check the claims of a descriptor about its shards.
+/// check_against_descriptor() checks them against the index.
 ///
 /// @param remote  access to remote descriptors and lists. Shards are not accessed.
-/// Errors: NotFound if a source matches nothing. Unsupported if it must be listed and cannot be.
-///   InvalidArgument for a malformed pattern, a list that includes itself, or a repeated path. A
-///   repetition under two spellings is detected by build_index(). The errors of
+/// Errors: NotFound if a source matches nothing. Unsupported if a URL must be listed and its store
+///   cannot list. InvalidArgument for a malformed pattern, a list that includes itself, or a
+///   repeated path. build_index() detects two spellings of one path. The errors of
 ///   read_wids_descriptor().
 SHARDWISE_EXPORT SourceList read_sources(const std::vector<std::string>& sources,
                                          const RemoteAccess& remote = nullptr);

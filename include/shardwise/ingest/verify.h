@@ -18,23 +18,23 @@ struct VerifyOptions {
   /// Check every byte against the hashes that the index was built with.
   bool full = false;
   CancelToken cancel = {};
-  /// Access to remote shards. Null means that they are an error.
+  /// Access to remote shards. Null means that remote shards are an error.
   RemoteAccess remote = nullptr;
   /// Called with the progress of one shard, or in verify_shards() of all shards.
   ProgressCallback progress = {};
 };
 
-/// Prefix of the report of a shard that could not be read. Such a shard may be unchanged: it may
-/// belong to another user, or its server may refuse or be unreachable.
+/// Prefix of the report of a shard that could not be read, e.g. because it belongs to another user
+/// or its server is unreachable. The shard may be unchanged.
 inline constexpr std::string_view kNotVerified = "not verified: ";
 
 /// Checks a shard against the index: its size and time, each header, and each member's offset,
 /// size, key and field. A full check also covers the content of the shard and of each member.
 ///
-/// @return  the difference with its offset and member, or nothing if the shard is as indexed. If
-///   the shard could not be read, kNotVerified and the reason.
-/// Effects: headers of a compressed shard go to a temporary file in the system's directory for
-///   these.
+/// @return  the first difference, with its offset and member, or nothing if the shard is as
+///   indexed. If the shard could not be read, kNotVerified followed by the reason.
+/// Effects: headers of a compressed shard are written to a temporary file, in the system's
+///   directory for temporary files.
 /// Threads: safe concurrently.
 /// Cost: reads the headers, or in a full check every byte.
 /// Errors: OutOfRange. CorruptIndex. Cancelled. InvalidArgument for a full check if the index has
@@ -43,8 +43,8 @@ SHARDWISE_EXPORT std::optional<std::string> verify_shard(const Index& index, std
                                                          const VerifyOptions& options = {});
 
 /// Checks all shards against the index, and reports the result of verify_shard() for each, in
-/// order. Up to 16 remote shards are checked at a time. A full check handles fewer, so that
-/// temporary files take at most 1 GiB, or one shard.
+/// order. Up to 16 remote shards are checked at a time. A full check handles fewer at a time, so
+/// that temporary files take at most 1 GiB, or the size of one shard if that is larger.
 ///
 /// @param report  called on this thread, never concurrently with `options.progress`. An exception
 ///   from it ends the call.
@@ -54,9 +54,9 @@ SHARDWISE_EXPORT void verify_shards(
     const std::function<void(std::uint64_t shard, const std::optional<std::string>& problem)>&
         report);
 
-/// Checks a copy of a shard at `path`: of the file as stored or, if the shard is compressed, of its
-/// expanded content. The copy's time is ignored. A full check of an expanded copy ignores bytes
-/// that are neither header nor member. See verify_shard().
+/// Checks a copy of a shard at `path`. If the shard is compressed, the copy may be compressed or
+/// expanded. The copy's time is ignored. A full check of an expanded copy ignores bytes that are
+/// neither header nor member. See verify_shard().
 SHARDWISE_EXPORT std::optional<std::string> verify_copy(const Index& index, std::uint64_t shard,
                                                         const std::string& path,
                                                         const VerifyOptions& options = {});

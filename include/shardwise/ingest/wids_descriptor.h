@@ -14,8 +14,8 @@
 
 namespace shardwise {
 
-// A wids descriptor: the JSON file in which Python wids names the shards of one or several data
-// sets.
+// A wids descriptor: the JSON file that lists the shards of one or several data sets for Python
+// wids.
 //
 //     {
 //       "wids_version": 1,                       required; no other version exists
@@ -32,35 +32,36 @@ namespace shardwise {
 //       ]
 //     }
 //
-// A shardlist or datasets is required, with at least one shard. Other keys ("__kind__", "info",
+// "shardlist" or "datasets" is required, with at least one shard. Other keys ("__kind__", "info",
 // "keep", ...) are ignored.
 //
-// URLs are paths, `file:` URLs, or remote URLs. A relative URL is relative to the nearest "base":
-// that of its data set, else that of the file, else the descriptor's directory. A relative base or
-// source_url is relative to the descriptor's directory. A file named by a source_url must have its
-// own shardlist, no datasets, and no source_url. Its weight is that of the reference, and its name,
-// too, if the reference has one.
+// URLs are paths, `file:` URLs, or remote URLs. A relative URL is relative to the "base" of its
+// data set, else to the "base" of the file, else to the descriptor's directory. A relative base or
+// source_url is relative to the descriptor's directory. A file that a source_url names must have
+// its own shardlist, no datasets, and no source_url. The entry with the source_url determines the
+// file's weight and, if the entry has a name, the file's name.
 //
-// A descriptor is untrusted input. Refused are:
+// A descriptor is untrusted input. The reader refuses:
 // - more than 256 MiB, including the files that it refers to;
 // - nesting deeper than 64, more than 10 million shards, or more than 65,536 data sets;
 // - repeated keys, and values of a wrong type;
 // - counts that are negative, not whole, or add up to more than 2^63;
 // - `pipe:` URLs;
-// - in a remote descriptor: paths on this machine, with or without `file:`.
+// - paths on this machine, with or without `file:`, in a remote descriptor.
 //
 // A remote descriptor may name relative URLs, and absolute URLs of the same scheme. A descriptor
 // read over http may name https URLs, too. A URL is never passed to a shell or expanded as a
 // pattern: `$(x).tar` and `*.tar` are file names.
 //
 // Source: wids/wids_specs.py and wids/wids_index.py of webdataset 0.2.107, with two differences.
-//   The loader there ignores a file's own "base", although its documentation and index tool agree
-//   with this reading. An entry of "datasets" without a base starts in the current directory there.
+//   The loader of wids ignores a file's own "base", although the documentation and the index tool
+//   of wids use it as here. In wids, relative URLs of an entry of "datasets" without a base are
+//   relative to the current directory.
 
 /// The content of a descriptor. Its data sets are the file's own shardlist, if any, followed by the
 /// entries of "datasets".
 ///
-/// A mixture by the descriptor's weights, each data set exact:
+/// Example: a mixture by the descriptor's weights, with exact passes over each data set:
 ///
 ///     std::vector<Dataset> data;
 ///     std::vector<double> weights;
@@ -75,9 +76,10 @@ namespace shardwise {
 struct WidsDescriptor {
   /// A shard as a descriptor names it.
   struct Shard {
-    std::string url;                ///< URL in the descriptor, unchanged
-    std::string path;               ///< the resolved `url`
-    std::uint64_t num_samples = 0;  ///< a claim, like the next two; see check_against_descriptor()
+    std::string url;                      ///< URL in the descriptor, unchanged
+    std::string path;                     ///< the resolved `url`
+    std::uint64_t num_samples = 0;        ///< claimed, like md5 and size_bytes; see
+                                          ///< check_against_descriptor()
     std::optional<std::string> md5 = {};  ///< of the whole file, 32 lower-case hexadecimal digits
     std::optional<std::uint64_t> size_bytes = {};
   };
@@ -96,13 +98,13 @@ struct WidsDescriptor {
 
   /// Options of check_against_descriptor().
   struct CheckOptions {
-    /// Check md5sums, too. Reads every byte of each shard that has one, which indexing avoids.
+    /// Check md5sums, too. This reads every byte of each shard with an md5sum.
     bool md5 = false;
     /// Called after each piece of a shard that is read for its md5sum.
     ProgressCallback progress = {};
     /// Makes the check throw Cancelled.
     CancelToken cancel = {};
-    /// Access to remote shards for their md5sum. Null means that they are an error.
+    /// Access to remote shards for their md5sum. Null means that remote shards are an error.
     RemoteAccess remote = nullptr;
   };
 
@@ -124,7 +126,7 @@ struct WidsDescriptor {
 };
 
 /// Reads the descriptor at a path or URL, and the files that it refers to. It accesses no shard.
-/// @param remote  access to remote descriptors. Null means that they are an error.
+/// @param remote  access to remote descriptors. Null means that remote descriptors are an error.
 /// Errors: NotFound. kIo. VersionMismatch for another wids_version. Unsupported for remote files
 ///   without `remote`, and for pipe: URLs. InvalidArgument for any other violation of the rules
 ///   above, naming the file and the place, e.g. `datasets[1].shardlist[0].nsamples`.
@@ -140,16 +142,16 @@ SHARDWISE_EXPORT WidsDescriptor parse_wids_descriptor(std::string_view json,
 /// md5sum must match.
 ///
 /// A wrong nsamples means that wids and the index number samples differently. filesize is compared
-/// with the indexed size. The md5sum is compared with the current file, which must be the indexed
-/// one.
+/// with the size in the index. The md5sum is compared with that of the current file, which must be
+/// unchanged since it was indexed.
 /// Errors: Mismatch, naming the first shard that differs, both values, and the number of other
 ///   differences. NotFound, kIo, StaleIndex and Cancelled if shards are read.
 /// Cost: O(shards); with md5 one pass over their bytes, on one thread.
 SHARDWISE_EXPORT void check_against_descriptor(const Index& index, const WidsDescriptor& descriptor,
                                                const WidsDescriptor::CheckOptions& options = {});
 
-/// Checks the file sizes that `descriptor` claims for remote shards against their servers, before
-/// anything is read.
+/// Checks the filesizes of remote shards in `descriptor` against the sizes that their servers
+/// state. It reads no shard.
 /// Errors: Mismatch as in check_against_descriptor(). The errors of `remote`.
 SHARDWISE_EXPORT void check_remote_sizes(const WidsDescriptor& descriptor,
                                          const RemoteAccess& remote);

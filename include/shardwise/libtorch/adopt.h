@@ -26,33 +26,34 @@ SHARDWISE_EXPORT ProcessGroup adopt(c10d::Backend* group, std::shared_ptr<void> 
                                     StopGuard* guard);
 }  // namespace detail
 
-/// Wraps a c10d group that the program has made. Use it instead of init_process_group(). The
-/// launcher's variables are ignored, and Gloo's headers are not needed.
+/// Wraps a c10d group that the program has made. Call it instead of init_process_group(). It
+/// ignores the launcher's environment variables, and needs no Gloo headers.
 ///
 ///     auto own = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, world);
 ///     sl::ImageLoader loader(data, sl::adopt_process_group(own), {.batch_size = 64});
 ///
 /// Every rank of the group must call it. The program may use `group` for its own calls, in the same
 /// order on all ranks, and not during a call of this library. The group's timeout applies, and the
-/// group detects a lost peer. The error names the peer if all ranks can reach each other over the
-/// network, which this call tests (GLOO_SOCKET_IFNAME selects the interface). Tensors are reduced
-/// on the GPU if the group supports that (NCCL), otherwise they are copied to the CPU and back.
+/// group detects a lost peer. Errors name that peer only if all ranks can reach each other over the
+/// network. This call tests whether they can (GLOO_SOCKET_IFNAME selects the interface). Tensors
+/// are reduced on the GPU if the group supports that (NCCL). Otherwise they are copied to the CPU
+/// and back.
 ///
 /// @tparam Group  a c10d::ProcessGroup or, with LibTorch 2, a c10d::Backend; include its header.
-/// @param guard  lets the ranks stop together, see StopGuard. All ranks pass one, or none does. It
-///   must outlive the use of the group. A signal interrupts neither the making of `group` nor this
-///   call.
+/// @param guard  lets the ranks stop together, see StopGuard. Either all ranks pass a guard, or
+///   none. It must outlive the use of the group. A signal interrupts neither the construction of
+///   `group` nor this call.
 /// Lifetime: the group is kept alive by the result and its copies.
 /// Errors: Mismatch, on every rank, if versions of this library or of LibTorch differ, or only some
-///   ranks pass a guard. InvalidArgument if the guard already has a group. kDistributed, also if
-///   this build has no c10d.
+///   ranks pass a guard. InvalidArgument if the guard already has a group. kDistributed if a
+///   collective fails, or this build has no c10d.
 /// Cost: eight small collectives, and 5 s if ranks cannot reach each other.
 ///
-/// With a guard, requests to stop travel with the calls of this library. A rank that abandons a
-/// step tells the others in its next such call. Put your own collective calls after the step's
-/// first call of this library. If a rank fails among yours, the others wait for the group's
-/// timeout. The hook of reducer_hook() turns the calls of c10d's Reducer into calls of this
-/// library.
+/// With a guard, the calls of this library carry requests to stop. A rank that abandons a step
+/// tells the other ranks in its next call of this library. Put your own collective calls after the
+/// step's first call of this library. If a rank fails before one of your own calls, the others wait
+/// in it for the group's timeout. Use reducer_hook() to turn the calls of c10d's Reducer into calls
+/// of this library.
 template <class Group>
 ProcessGroup adopt_process_group(const c10::intrusive_ptr<Group>& group,
                                  StopGuard* guard = nullptr) {
@@ -68,9 +69,9 @@ ProcessGroup adopt_process_group(const c10::intrusive_ptr<Group>& group,
 ///     std::int64_t samples = 0;                    // of this rank, in a step
 ///     reducer.register_comm_hook(reducer_hook(group, [&] { return samples; }));
 ///
-/// Buckets become calls of `group`, made by one of its threads. They carry the guard's requests to
-/// stop. A rank that throws within the pass abandons the step on all ranks, and a lost rank is
-/// named. Make no other call of `group` until the pass has ended.
+/// A thread of `group` makes one call per bucket. These calls carry the guard's requests to stop.
+/// If a rank throws within the pass, all ranks abandon the step. If a rank is lost, the error names
+/// it. Make no other call of `group` until the pass has ended.
 ///
 /// Afterwards each gradient is the sum over the ranks, added in float32 or wider, divided by the
 /// number of samples of all ranks. The loss must therefore be a sum over samples. A rank without
@@ -82,9 +83,9 @@ ProcessGroup adopt_process_group(const c10::intrusive_ptr<Group>& group,
 ///
 /// @param num_samples  returns the number of samples of this rank in all accumulated passes of the
 ///   step. Called for each bucket, on the thread of the backward pass.
-/// Threads: the group gets one more thread. If the program drops the group after a pass that threw,
-///   the bucket in flight is waited for. Buckets on a GPU are reduced on the thread of the pass,
-///   which waits for them.
+/// Threads: the group gets one more thread. If the group is destroyed after a pass that threw, its
+///   destructor waits for the bucket in flight. The thread of the backward pass reduces buckets on
+///   a GPU itself, and waits for them.
 /// Errors: thrown within the backward pass: those of ProcessGroup. Cancelled, or kDistributed
 ///   naming the rank, if another rank abandoned the step. Unsupported for sparse gradients.
 [[nodiscard]] SHARDWISE_EXPORT std::unique_ptr<c10d::CommHookInterface> reducer_hook(

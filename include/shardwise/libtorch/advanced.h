@@ -1,7 +1,8 @@
 #pragma once
 
-/// The whole library shardwise::libtorch. It adds decoders of fields to tensors, data sets and
-/// samplers for LibTorch's own data loader, custom process groups, and checkpoints.
+/// Includes the whole library shardwise::libtorch. In addition to <shardwise/libtorch.h> it has
+/// decoders of fields to tensors, data sets and samplers for LibTorch's own data loader, custom
+/// process groups, and checkpoints.
 ///
 ///     torch::Tensor image = decode_image(data[42], "jpg");          // uint8 [3, H, W]
 ///     TorchDataset dataset(data, [](const Sample& s) { return decode_image(s, "jpg"); });

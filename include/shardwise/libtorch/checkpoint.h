@@ -45,10 +45,10 @@ class SHARDWISE_EXPORT Checkpoint {
   explicit Checkpoint(ResumeToken token = {});
 
   [[nodiscard]] const ResumeToken& token() const noexcept { return token_; }
-  /// The path of the file from which it was read.
+  /// The path of the file from which this checkpoint was read.
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// Name and versions of the writer, e.g. "shardwise 0.1.0, LibTorch 1.13.1". For a checkpoint
-  /// that was read it is the file's writer, otherwise this program.
+  /// Name and versions of the writer, e.g. "shardwise 0.1.0, LibTorch 1.13.1": the writer of the
+  /// file if this checkpoint was read, otherwise this program.
   [[nodiscard]] const std::string& writer() const noexcept { return writer_; }
   [[nodiscard]] bool contains(const std::string& name) const { return values_.contains(name); }
   [[nodiscard]] std::vector<std::string> names() const;
@@ -62,14 +62,14 @@ class SHARDWISE_EXPORT Checkpoint {
   void put(const std::string& name, const std::string& text);
   /// Puts all parameters and buffers of a module as "prefix/name".
   void put(const std::string& prefix, const torch::nn::Module& module);
-  /// Puts the state that an optimizer keeps for each parameter, by its name in `module`, and the
+  /// Puts the optimizer's state of each parameter, under the parameter's name in `module`, and the
   /// learning rates of its groups. Other options are not stored.
-  /// Errors: Unsupported unless it is Adam, AdamW, SGD, RMSprop or Adagrad. InvalidArgument if the
-  ///   module lacks a parameter of the optimizer.
+  /// Errors: Unsupported unless the optimizer is Adam, AdamW, SGD, RMSprop or Adagrad.
+  ///   InvalidArgument if the module lacks a parameter of the optimizer.
   void put(const std::string& prefix, const torch::optim::Optimizer& optimizer,
            const torch::nn::Module& module);
-  /// Puts the state of LibTorch's random numbers on the CPU for every rank. Every rank must call
-  /// it. Loaders do not need it: their random choices follow from the order's seed.
+  /// Puts the state of LibTorch's CPU random number generator on every rank. Every rank must call
+  /// it. Loaders do not need this state: their random choices follow from the order's seed.
   /// Errors: kDistributed.
   void put_random_state(const ProcessGroup& group);
 
@@ -80,8 +80,8 @@ class SHARDWISE_EXPORT Checkpoint {
   [[nodiscard]] double number(const std::string& name) const;
   [[nodiscard]] std::string text(const std::string& name) const;
 
-  /// Loads the parameters and buffers below `prefix` into a module, on its devices. After an error
-  /// the module is unchanged.
+  /// Loads the parameters and buffers below `prefix` into a module, on the devices of the module.
+  /// After an error the module is unchanged.
   /// Errors: Mismatch, naming everything that is missing, superfluous, or of another shape or type.
   void load(const std::string& prefix, torch::nn::Module& module) const;
   /// Loads the state below `prefix` into an optimizer. After an error the optimizer is unchanged.
@@ -89,8 +89,8 @@ class SHARDWISE_EXPORT Checkpoint {
   ///   errors of put().
   void load(const std::string& prefix, torch::optim::Optimizer& optimizer,
             const torch::nn::Module& module) const;
-  /// Restores each rank's state of random numbers. Ranks beyond the stored ones get a state derived
-  /// from rank 0's and their own number.
+  /// Restores each rank's state of the random number generator. A rank without a stored state gets
+  /// a state derived from rank 0's state and its own number.
   /// Errors: NotFound. Mismatch if another version of LibTorch wrote it.
   void load_random_state(const ProcessGroup& group) const;
 
@@ -112,20 +112,21 @@ class SHARDWISE_EXPORT Checkpoint {
   std::map<std::string, Value> values_;
 };
 
-/// The checkpoint files of a run: FILE is the newest, FILE.1 the one before, and so on. If the path
-/// is a symbolic link, FILE is its target, and the older files are next to the target.
+/// The checkpoint files of a run: FILE is the newest checkpoint, FILE.1 the previous one, and so
+/// on. If the path is a symbolic link, FILE is the link's target, and the older files are next to
+/// the target.
 ///
 /// Every rank makes the same calls. Only rank 0 reads and writes files, so only its machine needs
-/// them. Its exceptions are thrown on all ranks, with the same class. A checkpoint appears complete
-/// and synced to disk, or not at all, whenever the process ends. Only one process at a time may
-/// write a file.
+/// them. An exception on rank 0 is thrown on all ranks, with the same class. Even if the process is
+/// killed, a checkpoint appears complete and synced to disk, or not at all. Only one process at a
+/// time may write a file.
 class SHARDWISE_EXPORT CheckpointFile {
  public:
   struct Options {
     /// Number of checkpoints to keep, including the newest.
     int keep = 2;
-    /// Called on rank 0, with the reason, for each file that read() refused before it used an older
-    /// one.
+    /// Called on rank 0, with the reason, for each file that read() refuses before it uses an older
+    /// file.
     std::function<void(const std::string& reason)> on_refused = nullptr;
   };
 
@@ -135,22 +136,22 @@ class SHARDWISE_EXPORT CheckpointFile {
   CheckpointFile(std::string path, ProcessGroup group);
 
   [[nodiscard]] const std::string& path() const noexcept { return path_; }
-  /// True if there is a checkpoint, complete or not, of a run that wrote to `path`.
+  /// True if a run has written a checkpoint to `path`, complete or not.
   /// Errors: InvalidArgument if the path is a folder. kIo.
   [[nodiscard]] static bool exists(const std::string& path);
 
   /// Returns the newest valid checkpoint, or nothing if there is no file. All content is checked
   /// against its hashes. A file that is truncated, damaged, of another version, or not a checkpoint
-  /// is refused, and the one before is tried. A file that cannot be read is an error, because it
-  /// may be valid.
+  /// is refused, and the next older file is tried. A file that cannot be read is an error, because
+  /// it may be valid.
   /// Cost: one broadcast; each rank needs memory for the whole file.
   /// Errors: the error of the newest file if all are refused. kIo. kDistributed. Cancelled if rank
   ///   0 receives a signal of its StopGuard while it reads a large file.
   [[nodiscard]] std::optional<Checkpoint> read();
 
-  /// Replaces FILE by this checkpoint. Older ones are kept (Options::keep), except one that read()
-  /// found to be damaged.
-  /// Errors: kNoSpace or kIo, and the files are unchanged. kDistributed.
+  /// Replaces FILE by this checkpoint. Older checkpoints are kept (Options::keep), except a file
+  /// that read() found to be damaged.
+  /// Errors: kNoSpace or kIo; the files are then unchanged. kDistributed.
   void write(const Checkpoint& checkpoint);
 
  private:

@@ -33,21 +33,22 @@
 namespace shardwise::libtorch {
 
 namespace detail {
-/// Rethrows the current exception so that it names the sample. An Error is rethrown unchanged,
-/// anything else as BadField. REQUIRES: called in a catch block.
+/// Rethrows the current exception. An Error is rethrown unchanged. Any other exception becomes a
+/// BadField that names the sample. REQUIRES: called in a catch block.
 [[noreturn]] SHARDWISE_EXPORT void rethrow_for(const Sample& sample);
 /// Errors: OutOfRange.
 SHARDWISE_EXPORT Sample sample_at(const Dataset& data, std::size_t index);
 }  // namespace detail
 
-/// A torch::data::datasets::Dataset: a Dataset, and a function that makes one example from a
-/// sample.
+/// A torch::data::datasets::Dataset: a shardwise::Dataset, and a function that makes one example
+/// from a sample.
 ///
-/// A cheap handle: torch's data loader copies it for each worker. Copies share the index, the
+/// It is cheap to copy: torch's data loader copies it for each worker. Copies share the index, the
 /// mapped shards and the function.
-/// Threads: all workers call get(), and thereby `decode`, at once, so `decode` must be thread-safe.
-/// Errors: errors of a worker reach the consumer as torch::data::WorkerException. Its text and
-///   original_exception name shard and key, whatever `decode` threw.
+/// Threads: all workers call get() concurrently, and get() calls `decode`, so `decode` must be
+///   thread-safe.
+/// Errors: the consumer gets a worker's error as torch::data::WorkerException. Its text and
+///   original_exception name shard and key, for any exception of `decode`.
 template <class Decode>
 class TorchDataset final
     : public torch::data::datasets::Dataset<TorchDataset<Decode>,
@@ -74,11 +75,11 @@ class TorchDataset final
   std::shared_ptr<const Decode> decode_;
 };
 
-/// A torch::data::samplers::Sampler that wraps a Sampler. It delivers one rank's samples, with that
-/// sampler's order and tail.
+/// A torch::data::samplers::Sampler that wraps a shardwise::Sampler, and delivers the samples of
+/// that sampler's rank.
 ///
-/// A handle: copies are the same sampler. The copy that you keep controls the one that a data
-/// loader took: set_epoch() takes effect at the loader's next begin().
+/// Copies share one state. A data loader takes a copy; call set_epoch() on yours, and it takes
+/// effect at the loader's next begin().
 /// Threads: one at a time.
 ///
 /// The numbers of samples and batches may differ by one between ranks, because torch's data loader
@@ -86,29 +87,30 @@ class TorchDataset final
 /// ImageLoader.
 class SHARDWISE_EXPORT TorchSampler final : public torch::data::samplers::Sampler<> {
  public:
-  /// @param sampler  is cloned; this one begins at its current position.
+  /// @param sampler  is cloned; the clone begins at the current position.
   explicit TorchSampler(const shardwise::Sampler& sampler);
 
-  /// Moves to the beginning of the epoch that was set. The first reset() after construction or
-  /// load() keeps the position, so a data loader's begin() does not lose it.
+  /// Moves to the beginning of the epoch of set_epoch(). The first reset() after construction or
+  /// load() keeps the position instead, so that a data loader's begin() does not lose it.
   /// Errors: InvalidArgument if `new_size` is given and differs from the number of samples.
   void reset(torch::optional<std::size_t> new_size = torch::nullopt) override;
 
-  /// Returns at most `batch_size` numbers, fewer only at the end. After the end it returns nullopt,
-  /// never an empty list.
+  /// Returns `batch_size` numbers, or fewer at the end of the epoch. After the end it returns
+  /// nullopt, never an empty list.
   torch::optional<std::vector<std::size_t>> next(std::size_t batch_size) override;
 
-  /// Sets the epoch for the next reset(). In the epoch of load(), the first reset() keeps the
+  /// Sets the epoch for the next reset(). If it is the epoch of load(), the first reset() keeps the
   /// position. The sampler never advances to the next epoch by itself.
   void set_epoch(std::uint64_t epoch);
   [[nodiscard]] std::uint64_t epoch() const noexcept;
-  /// Samples of this epoch that next() returned. A data loader requests samples ahead of delivery.
+  /// Samples of this epoch that next() returned. Data loaders request samples before they deliver
+  /// them.
   [[nodiscard]] std::uint64_t position() const noexcept;
   [[nodiscard]] std::uint64_t size() const noexcept;
 
-  /// Stores a resume token as the tensor "shardwise_token". It counts samples that next() returned.
-  /// Therefore save between epochs, or use a loader without workers. Loader::state() counts
-  /// consumed samples.
+  /// Stores a resume token as the tensor "shardwise_token". It counts samples that next() returned,
+  /// though a data loader with workers may not have delivered them. Therefore save between epochs,
+  /// or use a data loader without workers. Loader::state() counts consumed samples.
   void save(torch::serialize::OutputArchive& archive) const override;
   /// Continues from the token; ranks and batch size may differ.
   /// Errors: Mismatch, naming differences of data set or order. InvalidArgument. VersionMismatch.

@@ -18,13 +18,13 @@ SHARDWISE_EXPORT void broadcast_parameters(const torch::nn::Module& module,
                                            const ProcessGroup& group);
 
 /// Proves that the parameters and buffers of all ranks are bitwise equal, as data parallel training
-/// requires. Call it at the end of an epoch, before a checkpoint counts. Every rank must call it.
-/// Buffers that each rank computes by itself, e.g. of batch normalisation, differ until
+/// requires. Call it at the end of an epoch, before you write a checkpoint. Every rank must call
+/// it. Buffers that each rank computes by itself, e.g. of batch normalisation, are equal only after
 /// average_buffers().
 /// Cost: one XXH3 hash of the module's bytes, and one exchange of 16 bytes. Tensors on other
-///   devices are copied. More only if ranks differ.
-/// Errors: Mismatch, on every rank, naming the first tensors that differ, and which ranks have
-///   which. kDistributed.
+///   devices are copied to the CPU. If ranks differ, further exchanges find the tensors.
+/// Errors: Mismatch, on every rank, naming the first tensors that differ, and the ranks that have
+///   equal values of them. kDistributed.
 SHARDWISE_EXPORT void require_same_replicas(const torch::nn::Module& module,
                                             const ProcessGroup& group);
 
@@ -36,27 +36,27 @@ SHARDWISE_EXPORT void require_same_replicas(const torch::nn::Module& module,
 /// Errors: Unsupported for complex numbers. kDistributed.
 SHARDWISE_EXPORT void average_buffers(const torch::nn::Module& module, const ProcessGroup& group);
 
-/// Averages gradients over all samples of a step on all ranks, however unequally the ranks share
-/// them.
+/// Averages gradients over all samples of a step on all ranks. The ranks may have different numbers
+/// of samples.
 ///
 /// Before average(), each rank's gradients must be those of the *sum* of its samples' losses
-/// (`Reduction::Sum`). A rank without samples passes num_samples 0, runs no backward pass, and
-/// counts as zeros. After it, the gradients of all ranks are bitwise equal: the sum over the ranks
-/// divided by the number of samples. Several backward passes may precede it; the gradients are then
-/// those of the mean over all their samples, with one reduction.
+/// (`Reduction::Sum`). A rank without samples passes num_samples 0 and runs no backward pass; its
+/// gradients count as zeros. After average(), the gradients of all ranks are bitwise equal: the sum
+/// over the ranks divided by the number of samples. Several backward passes may precede one
+/// average(). The gradients are then those of the mean over all their samples.
 ///
-/// A gradient is then defined on all ranks or on none, so optimizers treat a parameter equally
-/// everywhere. It is undefined if no rank has one. Parameters that require no gradient are left
-/// alone, so weight decay does not change them.
+/// After average(), a parameter's gradient is defined on all ranks if any rank had one, otherwise
+/// on none. Optimizers therefore treat a parameter equally on all ranks. Parameters that require no
+/// gradient get none, so weight decay does not change them.
 ///
-/// Every rank must call average(), with parameters of the same shapes, the same of which require
-/// gradients.
-/// @param num_samples  of this rank's step, over all its backward passes.
+/// Every rank must call average(). The parameters must have the same shapes on all ranks, and the
+/// same ones must require gradients.
+/// @param num_samples  samples of this rank in the step, over all its backward passes.
 /// @return  the number of samples of all ranks. If it is 0, the gradients are undefined.
 /// Shapes: any, on any device. Gradients are reduced in float32, or in float64 if a parameter has
 ///   that type, and rounded once to the parameter's type. Sparse gradients become dense.
 /// Cost: one all-reduce of all gradients, on the device of the first parameter, in a buffer that is
-///   reused. The numbers of samples travel with its header.
+///   reused. The header of this call carries the numbers of samples.
 /// Errors: Unsupported for complex numbers. kDistributed.
 class SHARDWISE_EXPORT GradientAverager {
  public:

@@ -38,9 +38,9 @@ struct DecodeOptions {
   /// interpolation. When an image shrinks, the triangle filter becomes wider, like in Pillow's
   /// BILINEAR and torch's interpolate(antialias=True). Pixel centres are at halves.
   ImageSize resize{};
-  /// Largest image in pixels. Larger ones are refused before memory is allocated (2^28 pixels take
-  /// 768 MiB). Sides above 2^20 pixels are refused, too, and so are narrow strips whose resize
-  /// would need many times that memory.
+  /// Largest image in pixels. Larger images are refused before memory is allocated (2^28 pixels
+  /// take 768 MiB). Sides above 2^20 pixels are also refused, and narrow strips whose resize would
+  /// need many times that memory.
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
   std::size_t max_json_bytes = std::size_t{64} << 20;
   std::size_t max_json_depth = 128;  ///< nesting of arrays and objects
@@ -61,22 +61,22 @@ struct DecodeOptions {
 ///   negative or half given.
 SHARDWISE_EXPORT torch::Tensor decode_image(const Sample& sample, std::string_view field,
                                             const DecodeOptions& options = {});
-/// Decodes bytes from elsewhere. `where` names them in error texts.
+/// Decodes an image in memory. `where` names the bytes in error texts.
 SHARDWISE_EXPORT torch::Tensor decode_image(std::string_view bytes, const DecodeOptions& options,
                                             std::string_view where);
 
 /// Decodes a NumPy .npy array: versions 1 to 3, C or Fortran order, either byte order.
 /// @return  a tensor of the array's shape in C order, on the CPU, also for 0-dimensional and empty
-///   arrays. The types bool, int8-64, uint8, float16-64, complex64 and complex128 are kept. Wider
-///   types replace uint16 (int32) and uint32 (int64).
-/// Errors: BadField, also for types that LibTorch lacks (uint64, strings, dates, records), and for
-///   object arrays, which are pickles. BadField if the data is shorter or longer than the header
-///   says.
+///   arrays. The types bool, int8-64, uint8, float16-64, complex64 and complex128 are kept. uint16
+///   becomes int32, and uint32 becomes int64.
+/// Errors: BadField, also for types that LibTorch lacks (uint64, strings, dates, records), for
+///   object arrays, which are pickles, and for data that is shorter or longer than the header
+///   states.
 SHARDWISE_EXPORT torch::Tensor decode_npy(const Sample& sample, std::string_view field);
 SHARDWISE_EXPORT torch::Tensor decode_npy(std::string_view bytes, std::string_view where);
 
-/// Parses a JSON document. Include <nlohmann/json.hpp> to use it. Errors: BadField, with the byte
-/// offset.
+/// Parses a JSON document. Include <nlohmann/json.hpp> to use the result. Errors: BadField, with
+/// the byte offset.
 SHARDWISE_EXPORT nlohmann::json decode_json(const Sample& sample, std::string_view field,
                                             const DecodeOptions& options = {});
 SHARDWISE_EXPORT nlohmann::json decode_json(std::string_view bytes, const DecodeOptions& options,
@@ -94,8 +94,8 @@ struct Bytes {
 using Value = std::variant<torch::Tensor, std::int64_t, std::string,
                            std::shared_ptr<const nlohmann::json>, Bytes>;
 
-/// Decodes one field by WebDataset's naming convention. The part after the last dot decides,
-/// ignoring case: "png", "seg.png" and "left.PNG" are images.
+/// Decodes one field by WebDataset's naming convention. The part of the name after the last dot
+/// determines the decoder, ignoring case: "png", "seg.png" and "left.PNG" are images.
 ///
 ///     jpg jpeg png webp ppm pgm pnm        an image, see decode_image()
 ///     cls cls2 class count index inx id    a whole number
@@ -107,7 +107,7 @@ using Value = std::variant<torch::Tensor, std::int64_t, std::string,
 /// Errors: NotFound; BadField.
 SHARDWISE_EXPORT Value decode(const Sample& sample, std::string_view field,
                               const DecodeOptions& options = {});
-/// Decodes every field of the sample, by name. Errors: BadField.
+/// Decodes every field of the sample. Returns the values by field name. Errors: BadField.
 SHARDWISE_EXPORT std::map<std::string, Value> decode(const Sample& sample,
                                                      const DecodeOptions& options = {});
 

@@ -11,8 +11,8 @@
 
 namespace shardwise::libtorch {
 
-/// Returns page-locked memory for Loader::Options::memory, from which a GPU can copy directly. The
-/// loader reuses it for later batches, so it is rarely allocated.
+/// Returns an allocator of page-locked memory, from which a GPU can copy directly, for
+/// Loader::Options::memory. The loader reuses memory for later batches, so allocations are rare.
 /// Threads: any.
 /// Errors: Unsupported if this LibTorch finds no GPU.
 SHARDWISE_EXPORT std::shared_ptr<std::pmr::memory_resource> pinned_memory();
@@ -26,9 +26,9 @@ SHARDWISE_EXPORT std::shared_ptr<std::pmr::memory_resource> pinned_memory();
 ///       step(model, images);
 ///     }
 ///
-/// The copy of a batch overlaps with the computation of the step before. Later computations on the
-/// current stream wait for it. The batch's memory returns to the loader when the copy has ended.
-/// For the CPU nothing is copied: tensors share the batch's memory.
+/// The copy of a batch overlaps with the computation of the previous step. Later computations on
+/// the current stream wait for the copy. When the copy has ended, the loader can reuse the batch's
+/// memory. If the device is the CPU, nothing is copied: tensors share the batch's memory.
 ///
 /// Threads: one at a time.
 class SHARDWISE_EXPORT DeviceCopier {
@@ -40,9 +40,11 @@ class SHARDWISE_EXPORT DeviceCopier {
   DeviceCopier(const DeviceCopier&) = delete;
   DeviceCopier& operator=(const DeviceCopier&) = delete;
 
-  /// Like to_tensor(), on the device. Errors: those of to_tensor(). c10::Error from the device.
+  /// Like to_tensor(), but the tensor is on the device. Errors: those of to_tensor(). c10::Error
+  /// from the device.
   torch::Tensor copy(const Batch::Array& array);
-  /// Like to_struct(), on the device. Errors: NotFound. The errors of copy(array).
+  /// Like to_struct(), but the tensors are on the device. Errors: NotFound. The errors of
+  /// copy(array).
   template <class Struct>
   Struct copy(const Batch& batch, Members<Struct> members) {
     Struct result{};

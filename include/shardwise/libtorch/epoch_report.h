@@ -9,9 +9,9 @@
 
 namespace shardwise::libtorch {
 
-/// Returns a table of what each rank did in an epoch, naming the slowest rank. That is the rank for
-/// which the others wait when gradients are reduced, because it waits longest for data or computes
-/// longest. Every rank must call it at the end of an epoch, and gets the same text.
+/// Returns a table of what each rank did in an epoch, naming the slowest rank. This is the rank for
+/// which the others wait when gradients are reduced, because the sum of its data wait and its
+/// compute time is largest. Every rank must call it at the end of an epoch, and gets the same text.
 ///
 ///      rank      wait    compute   exchange    loading   MB read  bad  host
 ///         0    0.02 s     9.81 s     2.11 s    17.90 s     412.0    0  node1
@@ -22,7 +22,7 @@ namespace shardwise::libtorch {
 /// including the wait for slower ranks. `compute` is the rest of the loop's time. `loading` is the
 /// work of the loader's threads, concurrent with the loop.
 /// @param now, before  Loader::stats() at the end and at the beginning of the epoch.
-/// @param exchanged    the growth of GradientAverager::time_spent() between them.
+/// @param exchanged    the growth of GradientAverager::time_spent() during the epoch.
 /// Cost: one small all-reduce.
 /// Errors: kDistributed.
 SHARDWISE_EXPORT std::string epoch_report(const Loader::Stats& now, const Loader::Stats& before,

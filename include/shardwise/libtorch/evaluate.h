@@ -18,7 +18,7 @@
 
 namespace shardwise::libtorch {
 
-/// A mean over all ranks: sums and counts are added first, and divided once.
+/// A mean over all ranks: the sum of all values divided by their number.
 struct Mean {
   double sum = 0;
   std::int64_t count = 0;
@@ -29,8 +29,8 @@ struct Mean {
   operator double() const noexcept { return value(); }
 };
 
-/// Adds sums and counts over the ranks. A rank may pass 0 of 0. Sums are added exactly and rounded
-/// once, so the result is bitwise equal on every rank, however the values are distributed.
+/// Adds sums and counts over the ranks. A rank without values passes sum 0 and count 0. Sums are
+/// added exactly and rounded once, so the result is bitwise equal on every rank.
 /// Errors: kDistributed.
 SHARDWISE_EXPORT Mean reduce_exact(double sum, std::int64_t count, const ProcessGroup& group);
 
@@ -59,74 +59,78 @@ class SHARDWISE_EXPORT ExactMean {
 };
 
 struct EvaluateOptions {
-  /// Images per call of the model. The last batch of a rank is filled up with copies of its first
-  /// image, whose scores are discarded.
+  /// Images per call of the model. The last batch of a rank is padded with copies of its first
+  /// image, and their scores are discarded.
   std::int64_t batch_size = 256;
   unsigned threads = 2;
   ImageSize resize{};
   std::string image_field{};  ///< see ImageLoader::Options
   std::string label_field = "cls";
-  /// For evaluate(): the values of k. A sample counts for k if fewer than k classes are better than
-  /// its label. A class is better if it has a higher score, or the same score and a lower number. A
-  /// NaN is never better. A label whose score is NaN counts for no k.
+  /// For evaluate(): the values of k. A sample is right for k if fewer than k classes are better
+  /// than its label. A class is better if it has a higher score, or the same score and a lower
+  /// number. A class with score NaN is never better. If the label's score is NaN, the sample is
+  /// right for no k.
   std::vector<std::int64_t> top_k = {1};
 };
 
 /// The result of evaluating a model on a data set, equal on every rank.
 struct Evaluation {
   std::int64_t num_samples = 0;
-  std::vector<Mean> top;    ///< right answers for each of EvaluateOptions::top_k
+  std::vector<Mean> top;    ///< fraction of right samples, for each k of EvaluateOptions::top_k
   Mean loss;                ///< cross-entropy in nats, computed in double from the scores
   torch::Tensor confusion;  ///< int64 [classes, classes]: rows are labels, columns best scores
-  /// int64 [classes]: samples of each label whose scores are all NaN. They count as wrong answers,
-  /// and are missing in `confusion`.
+  /// int64 [classes]: for each label, the number of samples whose scores are all NaN. They count as
+  /// wrong, and are not in `confusion`.
   torch::Tensor undecided;
 
-  /// Right answers among the samples with this label. Errors: OutOfRange.
+  /// The fraction of samples with this label whose best class is the label. Errors: OutOfRange.
   [[nodiscard]] Mean of_class(std::int64_t label) const;
 };
 
 /// Computes scores of images: uint8 [N, 3, H, W] on the CPU to [N, classes] on any device.
 using Predict = std::function<torch::Tensor(const torch::Tensor& images)>;
 
-/// Evaluates a classifier. The ranks share the samples, and each sample counts exactly once, for
-/// any number of samples and ranks. This is proven as for training epochs. Every rank must call it.
+/// Evaluates a classifier. The samples are distributed over the ranks, and each sample counts
+/// exactly once, for any number of samples and ranks. This is proven as for training epochs. Every
+/// rank must call it.
 ///
 /// The result is bitwise equal for any number of ranks, if an image's scores do not depend on the
-/// other images of its batch. All batches have one size for that reason. Sums are exact, so for
-/// equal scores the batch size and the order do not matter, either. A model's scores may depend on
-/// torch::get_num_threads() and on the CPU.
+/// other images of its batch. For this reason, all batches have the same size. Sums are exact, so
+/// with equal scores the result does not depend on batch size and order. A model's scores may
+/// depend on torch::get_num_threads() and on the CPU.
 ///
-/// Top 1, `confusion` and exact_accuracy() use one rule. The best class has the highest score;
-/// among equal scores it has the lowest number; it never has a NaN. The loss of a sample with a NaN
-/// is NaN.
+/// Top 1, `confusion` and exact_accuracy() use the same rule. The best class is the class with the
+/// highest score; of several, the one with the lowest number. A class with score NaN is never the
+/// best. The loss of a sample with a NaN among its scores is NaN.
 ///
-/// With a StopGuard, a signal on any rank ends it on all ranks, between two batches or after the
-/// last one. There is no result then. If batches take long, choose a smaller batch_size.
+/// With a StopGuard, a signal on any rank ends the evaluation on all ranks, between two batches or
+/// after the last batch. evaluate() then throws Cancelled. If batches take long, choose a smaller
+/// batch_size.
 ///
-/// @param predict  called without gradients, and never with zero images.
-/// Cost: besides the model's, 8 bytes for each pair of classes on each rank, and one sum of these.
+/// @param predict  called with gradients disabled, and never with zero images.
+/// Cost: that of the model. In addition, each rank needs 8 bytes for each pair of classes, and one
+///   all-reduce over these.
 /// Errors: InvalidArgument for invalid options, scores of another shape, or a label that is not a
 ///   class. NotExact. The errors of ImageLoader::next(). Cancelled by a signal.
 SHARDWISE_EXPORT Evaluation evaluate(const Predict& predict, const Dataset& data,
                                      const ProcessGroup& group,
                                      const EvaluateOptions& options = {});
 
-/// Measures images: returns one number per image ([N]), or several ([N, K]), on any device.
+/// Returns one number per image ([N]), or K numbers per image ([N, K]), on any device.
 using Measure =
     std::function<torch::Tensor(const torch::Tensor& images, const torch::Tensor& labels)>;
 
-/// Returns the K means of the numbers that `measure` returns for each sample. For everything else
-/// see evaluate().
+/// Returns the K means of the numbers that `measure` returns for each sample. Otherwise like
+/// evaluate().
 /// Errors: those of evaluate(). InvalidArgument if K differs between batches.
 SHARDWISE_EXPORT std::vector<Mean> exact_means(const Measure& measure, const Dataset& data,
                                                const ProcessGroup& group,
                                                const EvaluateOptions& options = {});
 
-/// Counts the samples of `data` whose label has the best score. A label that is not a class is a
-/// wrong answer. For everything else see evaluate().
-/// @return  the sum is the number of right answers, and the count is data.size(); equal on all
-///   ranks.
+/// Counts the samples of `data` whose label has the best score. A sample whose label is not a class
+/// counts as wrong. Otherwise like evaluate().
+/// @return  `sum` is the number of samples whose label has the best score, and `count` is
+///   data.size(). The result is equal on all ranks.
 SHARDWISE_EXPORT Mean exact_accuracy(const Predict& predict, const Dataset& data,
                                      const ProcessGroup& group,
                                      const EvaluateOptions& options = {});
@@ -138,7 +142,7 @@ concept Model = requires(Holder& model, torch::Tensor images) {
   model->is_training();
 };
 
-/// A module's forward(). The module is in evaluation mode while this object lives.
+/// Wraps a module's forward() as Predict. The module is in evaluation mode while this object lives.
 template <Model Holder>
 class InEvaluation {
  public:
@@ -160,7 +164,7 @@ class InEvaluation {
 }  // namespace detail
 
 /// Overloads for a module (a torch::nn::ModuleHolder or a shared_ptr). They call forward() in
-/// evaluation mode, and restore the mode.
+/// evaluation mode, and then restore the module's mode.
 template <detail::Model Holder>
 Evaluation evaluate(Holder& model, const Dataset& data, const ProcessGroup& group,
                     const EvaluateOptions& options = {}) {
@@ -172,12 +176,13 @@ Mean exact_accuracy(Holder& model, const Dataset& data, const ProcessGroup& grou
   return exact_accuracy(detail::InEvaluation(model).predict(), data, group, options);
 }
 
-/// Stops a run when a figure no longer improves. Rank 0's figure decides for all ranks, so no rank
-/// stops alone if figures differ in the last bit. NaN is not an improvement.
+/// Stops a run when a figure, e.g. the accuracy, no longer improves. All ranks use rank 0's figure,
+/// so they stop together even if their figures differ in the last bit. NaN is not an improvement.
 class SHARDWISE_EXPORT EarlyStop {
  public:
   struct Options {
-    std::uint64_t patience = 3;  ///< evaluations without improvement before it stops; at least 1
+    std::uint64_t patience = 3;  ///< number of evaluations without improvement after which it
+                                 ///< stops; at least 1
     double min_delta = 0;        ///< the smallest change that counts as an improvement
     bool lower_is_better = false;
   };

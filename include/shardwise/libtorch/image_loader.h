@@ -32,9 +32,10 @@ namespace shardwise::libtorch {
 ///
 /// The content of a batch depends on the data, the options, the epoch and the ranks, never on the
 /// number of threads. All ranks get the same number of batches, so collective calls in each step
-/// match; see ImageLoader::Batch. Samples count for the proof when their batch is handed out.
-/// Leaving a loop early, or destroying the loader, does not hang. If the order uses more shards at
-/// one time than fit in the data set's cache, LibTorch's warning handler is called once.
+/// match; see ImageLoader::Batch. The proof counts samples when next() returns their batch. Leaving
+/// a loop early, or destroying the loader, does not wait for servers that hang. If the order uses
+/// more shards at one time than fit in the data set's cache, LibTorch's warning handler is called
+/// once.
 ///
 /// Threads: use a loader from one thread; only Loader::stop() and Loader::stats() of loader() may
 ///   be called from others. The loader's own threads decode directly into the memory of batches.
@@ -42,13 +43,13 @@ namespace shardwise::libtorch {
 /// Errors: see next().
 class SHARDWISE_EXPORT ImageLoader {
  public:
-  /// One rank's part of one step. N is 0 in the last step of a rank that has no samples left while
-  /// others have. The other dimensions are unchanged then.
+  /// One rank's part of one step. N is 0 in an epoch's last step if this rank has no samples left,
+  /// but other ranks have. The other dimensions are as in other steps.
   struct Batch {
     torch::Tensor images;   ///< uint8 [N, 3, H, W], or as Options::transform says; contiguous, CPU
     torch::Tensor labels;   ///< int64 [N]
     torch::Tensor samples;  ///< int64 [N]: sample numbers in the data set
-    /// int64 [N]: positions in the epoch, counted over all ranks as if nothing were left out.
+    /// int64 [N]: positions in the epoch, counted over all ranks as if no sample were left out.
     /// Tokens and skip lists use the same positions.
     torch::Tensor positions;
 
@@ -56,17 +57,17 @@ class SHARDWISE_EXPORT ImageLoader {
   };
 
   struct Options {
-    /// The order of the samples, with the options of the command line.
+    /// The order of the samples. The command line has the same options.
     Order order{};
-    /// Samples per step on each rank. With `world_size` ranks a step has batch_size * world_size.
+    /// Samples per step on each rank. A step of W ranks has batch_size * W samples.
     std::int64_t batch_size = 32;
-    /// Samples per step over all ranks. The number of ranks need not divide it. 0 means: use
-    /// batch_size.
+    /// Samples per step over all ranks. It need not be divisible by the number of ranks. 0 means:
+    /// use batch_size.
     std::int64_t global_batch_size = 0;
     /// Number of consecutive ranks that get the same batches, e.g. a tensor or sequence parallel
     /// group. It must divide the number of ranks.
     std::uint64_t replicas = 1;
-    /// Threads that read, decode and collate ahead. With 0 the work is done in next().
+    /// Number of threads that read, decode and collate ahead. With 0, next() does this work itself.
     unsigned threads = 2;
     /// See DecodeOptions::resize. With 0 x 0, the stored size, the images of a batch must have
     /// equal sizes.
@@ -74,22 +75,24 @@ class SHARDWISE_EXPORT ImageLoader {
     /// Crops, flips, colours, normalisation, type and layout of each image. The type uint16 is
     /// refused, because LibTorch lacks it.
     ImageTransform transform{};
-    /// Largest number of bad samples in a run, which are left out instead of throwing. A sample is
-    /// bad if its image or label is missing or cannot be decoded. Batches with bad samples are
-    /// smaller. The proof accounts for them, tokens list them with the reason, and later epochs
-    /// omit them. One more bad sample is an error.
+    /// Largest number of bad samples that a run leaves out instead of throwing. A sample is bad if
+    /// its image or label is missing or cannot be decoded. A batch with bad samples is smaller. The
+    /// proof accounts for bad samples, tokens list them with the reason, and later epochs omit
+    /// them. More than max_bad bad samples are an error.
     std::uint64_t max_bad = 0;
 
     /// The field with the image. "jpg;png" means the first of these fields that a sample has. Empty
-    /// means the sample's only field with the name of an image.
+    /// means the sample's only field with the name of an image format.
     std::string image_field{};
     /// The field with the label, a whole number.
     std::string label_field = "cls";
     ImageDecoding decoding{};
-    /// Batches in flight at most; each takes batch_size * 3 * H * W bytes. 0 means two per thread.
+    /// Number of batches that are made ahead. 0 means two per thread. Each batch takes batch_size *
+    /// 3 * H * W bytes.
     std::size_t prefetch = 0;
-    /// Shards that each rank fetches into the data set's cache at once, ahead of reading. The ranks
-    /// of a node share one cache, and each shard is fetched once. Ignored without a cache.
+    /// Number of shards that each rank fetches concurrently into the data set's cache, before they
+    /// are read. The ranks of a node share one cache, which fetches each shard once. Ignored
+    /// without a cache.
     unsigned fetch_threads = 2;
   };
 
@@ -99,7 +102,7 @@ class SHARDWISE_EXPORT ImageLoader {
   using Epochs = shardwise::detail::EpochsRange<ImageLoader>;
 
   /// All ranks must pass the same data and the same options, except threads, prefetch and
-  /// fetch_threads. The ranks compare them here, before any sum is computed.
+  /// fetch_threads. The constructor compares them between the ranks.
   /// @param data  a Dataset, or several for a mixture.
   /// Errors: InvalidArgument, naming the option and what is valid. Mismatch, on every rank, naming
   ///   what differs on which ranks (ProcessGroup::require_same()). kDistributed.
@@ -125,8 +128,8 @@ class SHARDWISE_EXPORT ImageLoader {
   ///   batch differ in size and there is no `resize`. Cancelled after Loader::stop().
   std::optional<Batch> next();
 
-  /// The loader that makes the batches, for state(), restore(), steps_left(), stats(), stop() and
-  /// more. Do not call its next(), or a batch that it returns is skipped here.
+  /// The loader that makes the batches. Use it for state(), restore(), steps_left(), stats(),
+  /// stop() and more. Do not call its next(): this ImageLoader would not return that batch.
   [[nodiscard]] Loader& loader() noexcept;
   [[nodiscard]] const Loader& loader() const noexcept;
 

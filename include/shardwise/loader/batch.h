@@ -16,7 +16,8 @@ namespace shardwise {
 namespace detail {
 class BatchBuilder;
 
-/// The kind of a type: 'f' for real, 'i' for signed and 'u' for unsigned numbers, '?' otherwise.
+/// The kind of a type: 'f' for floating-point numbers, 'i' for signed and 'u' for unsigned
+/// integers, '?' otherwise.
 template <class T>
 inline constexpr char kind_of_number = std::is_floating_point_v<T>                           ? 'f'
                                        : !std::is_arithmetic_v<T> || std::is_same_v<T, char> ? '?'
@@ -50,7 +51,7 @@ SHARDWISE_EXPORT std::string_view to_string(DType dtype) noexcept;
 
 namespace detail {
 /// Throws InvalidArgument, naming type and column, unless values of `dtype` can be read as numbers
-/// of this size, alignment and kind. An empty `column` means that the values are those of a Row.
+/// of this size, alignment and kind. An empty `column` means that the values belong to a Row.
 SHARDWISE_EXPORT void require_type(DType dtype, std::string_view column, std::size_t size,
                                    std::size_t alignment, char kind);
 }  // namespace detail
@@ -72,7 +73,8 @@ class SHARDWISE_EXPORT Batch {
  public:
   class Array;
 
-  /// Number of rows. 0 in the last step of a rank that has no samples left while others have.
+  /// Number of rows. It is 0 in an epoch's last step if this rank has no samples left, but other
+  /// ranks have.
   [[nodiscard]] std::size_t size() const noexcept { return samples_.size(); }
   [[nodiscard]] bool empty() const noexcept { return samples_.empty(); }
 
@@ -83,10 +85,10 @@ class SHARDWISE_EXPORT Batch {
   [[nodiscard]] std::span<const Array> arrays() const& noexcept;
   std::span<const Array> arrays() const&& = delete;
 
-  /// The number in the data set of each row's sample.
+  /// For each row, the sample's number in the data set.
   [[nodiscard]] std::span<const std::int64_t> samples() const noexcept { return samples_; }
-  /// The position in the epoch of each row's sample, counted over all ranks as if nothing were left
-  /// out. Tokens and skip lists use the same positions.
+  /// For each row, the sample's position in the epoch, counted over all ranks as if no sample were
+  /// left out. Tokens and skip lists use the same positions.
   [[nodiscard]] std::span<const std::int64_t> positions() const noexcept { return positions_; }
 
  private:
@@ -113,8 +115,8 @@ class SHARDWISE_EXPORT Batch::Array {
   /// The shape of one row. REQUIRES: row < size().
   [[nodiscard]] std::span<const std::int64_t> row_shape(std::size_t row) const noexcept;
 
-  /// All values. T is std::uint16_t for kFloat16 and kBFloat16, and the real type for complex
-  /// numbers. A type that is not a number, or char, fits all values of its size.
+  /// All values as T. T must be std::uint16_t for kFloat16 and kBFloat16, and the real type for
+  /// complex numbers. If T is char or not a number, it fits all values of its size.
   /// Errors: InvalidArgument if T does not fit the values.
   template <class T>
   [[nodiscard]] std::span<const T> values() const {
@@ -132,8 +134,8 @@ class SHARDWISE_EXPORT Batch::Array {
   /// For a ragged array, N + 1 offsets into the values, starting with 0. Otherwise empty.
   [[nodiscard]] std::span<const std::int64_t> offsets() const noexcept { return offsets_; }
 
-  /// Shared ownership of the values' memory, e.g. for tensors of other libraries over it. You may
-  /// write to it; nothing else does.
+  /// Shared ownership of the values' memory, e.g. for tensors of other libraries that use the same
+  /// memory. You may write to it. The loader does not write to it as long as you share it.
   [[nodiscard]] const std::shared_ptr<std::byte>& memory() const noexcept { return values_; }
 
  private:
@@ -146,7 +148,8 @@ class SHARDWISE_EXPORT Batch::Array {
   std::size_t num_bytes_ = 0;
   std::shared_ptr<std::byte> values_;
   std::vector<std::int64_t> offsets_;
-  std::vector<std::int64_t> shapes_;  ///< of one row; if ragged, of each row that has dimensions
+  std::vector<std::int64_t> shapes_;  ///< the shape of one row; if ragged, of each row that has
+                                      ///< dimensions
   std::size_t rank_ = 0;              ///< number of dimensions of a row
 };
 

@@ -22,19 +22,20 @@ class ColumnMaker;
 class RowBuffer;
 }  // namespace detail
 
-/// One array of a Loader's batches, and how it is made from each sample. The functions of namespace
-/// columns make columns.
+/// Describes one array of a Loader's batches, and how each sample's row is made. The functions of
+/// namespace columns make Column objects.
 ///
 /// Fields are named as in the data set. Several names with semicolons, e.g. "jpg;png", mean the
-/// first that a sample has. Blanks around a name are ignored. The column has the first field's
-/// name, unless named() changes it.
+/// first of these fields that a sample has. Blanks around a name are ignored. The column has the
+/// name of the first field, unless named() changes it.
 ///
 /// Threads: immutable; safe from any thread.
 /// Cost: cheap to copy.
 class SHARDWISE_EXPORT Column {
  public:
-  /// Where a clip begins in a video or sound, or in a range of it. A random start depends only on
-  /// seed, epoch and sample, and is uniformly distributed; docs/formats/transforms.md specifies it.
+  /// Where a clip begins in a video or sound, or in a time range of it. A random start depends only
+  /// on seed, epoch and sample, and is uniformly distributed. docs/formats/transforms.md specifies
+  /// it.
   enum class ClipStart : std::uint8_t { kFirst, kCentre, kRandom };
   struct VideoClip;  ///< see media_columns.h
   struct AudioClip;
@@ -57,17 +58,19 @@ class SHARDWISE_EXPORT Column {
 
 /// Options for decoding images.
 struct ImageDecoding {
-  /// Largest image in pixels. Larger ones are refused before memory is allocated (2^28 pixels take
-  /// 768 MiB, or 1,536 with 16 bits). The limit also applies to the result of a transform whose
-  /// size depends on the image. Sides above 2^20 pixels are always refused.
+  /// Largest image in pixels. Larger images are refused before memory is allocated (2^28 pixels
+  /// take 768 MiB, or 1,536 MiB with 16 bits). The limit also applies to the result of a transform
+  /// if its size depends on the image. Sides above 2^20 pixels are always refused.
   std::uint64_t max_pixels = std::uint64_t{1} << 28;
-  /// Refuse images with damaged codes or without an end marker. Otherwise these are accepted, like
-  /// in Pillow. Scaling of 16 bits to 8 is not affected; see ImageTransform::Type::kUint16.
+  /// Refuse images with damaged codes or without an end marker. Without this option they are
+  /// accepted, like in Pillow. 16-bit images are scaled to 8 bits with and without it; see
+  /// ImageTransform::Type::kUint16.
   bool strict = false;
-  /// Rotate the image by its orientation, from Exif, else from XMP, like Pillow's exif_transpose.
+  /// Rotate the image by the orientation in its Exif data, or else its XMP data, like Pillow's
+  /// exif_transpose.
   bool apply_orientation = false;
-  /// Decode JPEGs at 1/2, 1/4 or 1/8 of their size if they are to be shrunk. This is faster, and
-  /// gives slightly different pixels.
+  /// When to decode JPEGs at 1/2, 1/4 or 1/8 of their size because a transform shrinks them. This
+  /// is faster, and gives slightly different pixels.
   enum class Scaling : std::uint8_t {
     kExact,       ///< never
     kNotSmaller,  ///< only while the decoded image is not smaller than the result
@@ -76,21 +79,21 @@ struct ImageDecoding {
   Scaling scaling = Scaling::kExact;
 };
 
-/// The columns that a Loader can make. Each states the array that it makes.
+/// The columns that a Loader can make. Each function states type and shape of its column's array.
 ///
 /// Errors, when a sample is loaded: NotFound if there is no such field. BadField if its bytes are
 /// not what the column expects. See Loader::Options::max_bad.
 ///
-/// Compressed fields have names that end in .gz, .zst, .xz, .bz2 or .lz4, e.g. "json.gz". They are
-/// expanded, and their checksums are checked. Only bytes() returns them unchanged. A compressed
-/// field is a BadField if it is truncated, damaged, or of another compression. It is also a
-/// BadField if it:
+/// Compressed fields have names that end in .gz, .zst, .xz, .bz2 or .lz4, e.g. "json.gz". All
+/// columns except bytes() expand them and check their checksums; bytes() returns them unchanged. A
+/// compressed field is a BadField if it is truncated, damaged, or of another compression. It is
+/// also a BadField if it:
 /// - expands to more than Loader::Options::max_expanded_bytes,
 /// - expands to more than 64 MiB and 1,100 times its size, or
 /// - needs a window of more than 128 MiB.
 ///
 /// Pickles (.pt, .pth, .pkl, .pickle) can run code when they are read. Only bytes() accepts fields
-/// of such names. Other columns refuse them with InvalidArgument when they are made.
+/// of such names. All other functions throw InvalidArgument.
 namespace columns {
 
 /// The bytes of a field: uint8, ragged.
@@ -99,7 +102,7 @@ SHARDWISE_EXPORT Column bytes(const std::string& fields);
 SHARDWISE_EXPORT Column text(const std::string& fields);
 /// Like text(), but the field must be valid JSON: one value of any kind.
 SHARDWISE_EXPORT Column json(const std::string& fields);
-/// A field that is an array of little-endian integers and nothing else, e.g. token ids written by
+/// A field that is an array of little-endian integers without a header, e.g. token ids written by
 /// numpy.tofile(): ragged. If its size is not a multiple of the integer's size, it is a BadField.
 /// @param dtype  kUInt16, kInt32, kUInt32 or kInt64. The field itself does not state it.
 /// Errors: InvalidArgument for another type.
@@ -108,25 +111,25 @@ SHARDWISE_EXPORT Column tokens(const std::string& fields, DType dtype = DType::k
 SHARDWISE_EXPORT Column integer(const std::string& fields);
 /// The keys of the samples: uint8, ragged.
 SHARDWISE_EXPORT Column key(const std::string& name = "__key__");
-/// A field that is a NumPy .npy file; decode_npy() lists its types. With a `shape` the result is
-/// [N, ...], otherwise it is ragged.
-/// @param dtype  the type of every array; another is a BadField.
-/// @param shape  the shape of every array; another is a BadField.
+/// A field that is a NumPy .npy file; decode_npy() lists the supported types. With a `shape` the
+/// result is [N, ...], otherwise it is ragged.
+/// @param dtype  the type of every array; an array of another type is a BadField.
+/// @param shape  the shape of every array; an array of another shape is a BadField.
 SHARDWISE_EXPORT Column array(const std::string& fields, DType dtype,
                               std::vector<std::int64_t> shape = {});
 /// One array of a field that is a NumPy .npz file, as written by numpy.savez() and
 /// savez_compressed(). The column has the array's name. Otherwise like array().
-/// @param array  the name under which it was saved, e.g. "tokens". If a file lacks it, it is a
-///   BadField whose text lists the file's arrays.
+/// @param array  the name under which the array was saved, e.g. "tokens". A file without this array
+///   is a BadField whose text lists the file's arrays.
 /// Cost: copies or inflates the array, up to Loader::Options::max_expanded_bytes.
 SHARDWISE_EXPORT Column npz(const std::string& fields, const std::string& array, DType dtype,
                             std::vector<std::int64_t> shape = {});
 
 /// An image: [N, 3, H, W] or [N, H, W, 3], of the transform's type. Unless the transform gives all
 /// images one size, the images of a batch must have equal sizes.
-/// @param fields  empty means the sample's only field with the name of an image. A sample with
-///   several of these is a BadField.
-/// Cost: only the part of an image that the transform shows is decoded.
+/// @param fields  empty means the sample's only field with the name of an image format. A sample
+///   with several such fields is a BadField.
+/// Cost: only the part of an image that the transform needs is decoded.
 /// Errors: InvalidArgument if the transform is impossible.
 SHARDWISE_EXPORT Column image(const std::string& fields, const ImageTransform& transform = {},
                               const ImageDecoding& decoding = {});
@@ -134,8 +137,8 @@ SHARDWISE_EXPORT Column image(const std::string& fields, const ImageTransform& t
 /// The memory of one row, which a function fills.
 class SHARDWISE_EXPORT Row {
  public:
-  /// The row's memory. In a ragged column it is empty until resize(), and so is the row without
-  /// resize().
+  /// The row's memory. In a ragged column it is empty until resize() is called. If resize() is
+  /// never called, the row is empty.
   [[nodiscard]] std::span<std::byte> bytes() noexcept { return bytes_; }
   /// The row's memory as values of T, which must fit the column's type, see Batch::Array::values().
   /// Errors: InvalidArgument for another type.
@@ -160,10 +163,11 @@ class SHARDWISE_EXPORT Row {
 };
 
 /// Writes the row of a sample. `random` is a key for random numbers. It depends only on seed, epoch
-/// and sample, not on thread, batch and rank.
+/// and sample, not on thread, batch or rank.
 /// Threads: called by several threads at once.
-/// Errors: Loader::next() throws what the function throws. Throw BadField for a sample that may be
-///   left out. Column and sample are added to the texts of BadField and InvalidArgument.
+/// Errors: Loader::next() throws what the function throws. Throw BadField for a bad sample; the
+///   loader may leave it out (Loader::Options::max_bad). The loader adds column and sample to the
+///   texts of BadField and InvalidArgument.
 using MakeRow = std::function<void(const Sample& sample, const Hash128& random, Row& row)>;
 /// A column of shape [N, ...]; every row has `shape`.
 SHARDWISE_EXPORT Column function(const std::string& name, DType dtype,
@@ -172,13 +176,14 @@ SHARDWISE_EXPORT Column function(const std::string& name, DType dtype,
 SHARDWISE_EXPORT Column ragged_function(const std::string& name, DType dtype, MakeRow make);
 
 /// A custom decoder: writes the row for the bytes of a field. `bytes` are expanded if the field is
-/// compressed, and valid during the call. `random` is as in MakeRow. Parts of the row that it does
-/// not write are undefined.
+/// compressed, and valid during the call. `random` is as in MakeRow. Parts of the row that the
+/// decoder does not write are undefined.
 /// Threads: called by several threads at once.
-/// Errors: BadField and exceptions from outside Shardwise that derive from std::exception mean that
-///   the bytes are bad. Then next() throws a BadField with field, sample and the text, or the
-///   sample is left out. Other Shardwise errors, e.g. InvalidArgument, and std::bad_alloc are
-///   thrown by next() in any case. Field and sample are added to the text of InvalidArgument.
+/// Errors: BadField, and any std::exception that is neither an Error of Shardwise nor
+///   std::bad_alloc, mean that the bytes are bad. Then the sample is left out, or next() throws a
+///   BadField with field, sample and the exception's text. next() always throws other errors of
+///   Shardwise, e.g. InvalidArgument, and std::bad_alloc. Field and sample are added to the text of
+///   InvalidArgument.
 using DecodeField = std::function<void(std::string_view bytes, const Hash128& random, Row& row)>;
 /// A column of shape [N, ...]; every row has `shape`.
 SHARDWISE_EXPORT Column decoded(const std::string& fields, DType dtype,

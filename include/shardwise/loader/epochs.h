@@ -14,7 +14,8 @@ namespace shardwise::detail {
 [[noreturn]] SHARDWISE_EXPORT void throw_epoch_ended(std::uint64_t epoch);
 [[noreturn]] SHARDWISE_EXPORT void throw_loader_moved_on(std::uint64_t epoch);
 
-/// Returns the loader that counts epochs and steps: the inner one of an ImageLoader, else `loader`.
+/// Returns the loader that counts epochs and steps: the inner Loader of an ImageLoader, or else
+/// `loader`.
 template <class Loader>
 [[nodiscard]] decltype(auto) state_of(Loader& loader) noexcept {
   if constexpr (requires { loader.loader(); }) {
@@ -24,8 +25,8 @@ template <class Loader>
   }
 }
 
-/// One epoch of a loader: a range of batches, and the proof at its end. It is a handle, valid while
-/// the loader lives and is in this epoch.
+/// One epoch of a loader: a range of batches, and the proof at its end. It refers to the loader,
+/// and is valid while the loader lives and is in this epoch.
 template <class Loader>
 class EpochRange {
  public:
@@ -41,7 +42,7 @@ class EpochRange {
     [[nodiscard]] Batch& operator*() const noexcept { return *batch_; }
     [[nodiscard]] Batch* operator->() const noexcept { return batch_.get(); }
     Iterator& operator++() {
-      batch_.reset();  // its memory can be reused for the next one
+      batch_.reset();  // the loader can then reuse its memory for the next batch
       if (auto next = loader_->next()) batch_ = std::make_shared<Batch>(*std::move(next));
       return *this;
     }
@@ -62,7 +63,7 @@ class EpochRange {
 
   /// Starts or continues the epoch.
   /// Errors: those of the loader's next(). InvalidArgument if the end of the epoch was reached;
-  ///   continue with the loader's set_epoch() or epochs(). NotExact if the loader is in another
+  ///   call the loader's set_epoch() or epochs() to continue. NotExact if the loader is in another
   ///   epoch.
   [[nodiscard]] Iterator begin() const {
     if (state_of(*loader_).epoch_number() != number_) throw_loader_moved_on(number_);
@@ -72,7 +73,8 @@ class EpochRange {
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
-  /// Steps that this epoch still had when it began or was resumed, equal on all ranks.
+  /// The number of steps of this epoch from its beginning, or from the point of resumption. It is
+  /// equal on all ranks.
   [[nodiscard]] std::uint64_t steps() const noexcept { return state_of(*loader_).steps(); }
 
   /// Calls the loader's prove(). Errors: also NotExact if the loader is in another epoch.
@@ -86,7 +88,7 @@ class EpochRange {
   std::uint64_t number_;
 };
 
-/// The result of a loader's epochs(). Each step moves the loader to the next epoch.
+/// The result of a loader's epochs(). Incrementing the iterator moves the loader to the next epoch.
 template <class Loader>
 class EpochsRange {
  public:
@@ -119,7 +121,7 @@ class EpochsRange {
 
   EpochsRange(Loader& loader, std::uint64_t end) : loader_(&loader), end_(end) {}
 
-  /// Continues the current epoch, or begins the next one if its end was reached.
+  /// Continues the current epoch. If the current epoch has ended, begins the next one.
   [[nodiscard]] Iterator begin() const {
     const bool has_ended = state_of(*loader_).has_ended();
     const std::uint64_t next = state_of(*loader_).epoch_number() + (has_ended ? 1 : 0);

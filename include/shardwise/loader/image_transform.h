@@ -7,8 +7,8 @@
 
 namespace shardwise {
 
-/// The steps between decoding an image and storing it in a batch. Only the steps that are set are
-/// applied, in the order of the members.
+/// The steps between decoding an image and storing it in a batch. The steps that are set are
+/// applied in the order of the members.
 ///
 ///     const ImageTransform train{.random_resized_crop = {{.size = {224, 224}}},
 ///                                .horizontal_flip = 0.5,
@@ -16,12 +16,13 @@ namespace shardwise {
 ///                                .type = ImageTransform::Type::kFloat32};
 ///     const ImageTransform eval{.resize_shorter_side = 256, .centre_crop = {224, 224}};
 ///
-/// Random choices depend only on the run's seed, the epoch, the sample and the step. They are the
-/// same for any number of threads and ranks and any batch. Adding a step does not change the
+/// Random choices depend only on the run's seed, the epoch, the sample and the step. They do not
+/// depend on the numbers of threads and ranks, or on the batch. Adding a step does not change the
 /// choices of other steps.
 ///
 /// docs/formats/transforms.md specifies every step. Random parameters have the same distribution as
-/// in torchvision.transforms.v2. For equal parameters, pixels differ from it by at most 1 of 255.
+/// in torchvision.transforms.v2. For equal parameters, pixels differ from torchvision's by at most
+/// 1 of 255.
 struct ImageTransform {
   struct Size {
     std::size_t height = 0;
@@ -35,8 +36,8 @@ struct ImageTransform {
     double least = 0;
     double most = 0;
   };
-  /// Inception's crop: random area and aspect ratio, then resized. After ten failed tries it takes
-  /// the largest centre crop of an allowed ratio.
+  /// Inception's crop: a crop of random area and aspect ratio, which is then resized. If ten random
+  /// crops do not fit in the image, the largest centre crop with an allowed ratio is taken.
   struct RandomResizedCrop {
     Size size{};
     Range scale{0.08, 1.0};             ///< fraction of the image's area
@@ -48,25 +49,26 @@ struct ImageTransform {
     std::size_t bottom = 0;
     std::size_t right = 0;
   };
-  /// Four changes in random order. Factors of 1 and a hue of 0 change nothing.
+  /// The four changes are applied in random order. Factors of 1 and a hue of 0 change nothing.
   struct ColourJitter {
     double probability = 1;
     Range brightness{1, 1};
     Range contrast{1, 1};
     Range saturation{1, 1};
-    Range hue{0, 0};  ///< fraction of a turn, in [-0.5, 0.5]
+    Range hue{0, 0};  ///< fraction of a full turn of the hue circle, in [-0.5, 0.5]
   };
   /// (x / 255 - mean) / std for each channel. The defaults are ImageNet's.
   struct Normalize {
     std::array<float, 3> mean{0.485F, 0.456F, 0.406F};
     std::array<float, 3> std{0.229F, 0.224F, 0.225F};
   };
-  /// Overwrites a rectangle of the result. It makes ten tries to find one that fits.
+  /// Overwrites a random rectangle of the result. If ten random rectangles do not fit in the image,
+  /// nothing is overwritten.
   struct RandomErasing {
     double probability = 0.5;
     Range scale{0.02, 0.33};       ///< fraction of the image's area
     Range ratio{0.3, 3.3};         ///< height / width, log-uniform
-    std::array<float, 3> value{};  ///< in the result's values, after normalisation
+    std::array<float, 3> value{};  ///< in units of the result, after normalisation
   };
   enum class Filter : std::uint8_t { kBilinear, kBicubic };  ///< both antialiased
   enum class Type : std::uint8_t {
@@ -74,8 +76,9 @@ struct ImageTransform {
     kFloat32,
     kFloat16,
     kBfloat16,
-    /// The stored values of PNG and PNM with 16 bits per channel. Other images are BadFields.
-    /// Resizes and colour steps are not possible. With all other types, 16 bits are scaled to 8.
+    /// The stored values of PNG and PNM images with 16 bits per channel. Other images are
+    /// BadFields. Steps that resize or change colours are not possible. All other types scale 16
+    /// bits to 8.
     kUint16
   };
   enum class Layout : std::uint8_t {

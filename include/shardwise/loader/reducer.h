@@ -14,16 +14,15 @@ namespace shardwise {
 /// implementation for LibTorch's process groups. For MPI or another library, derive from this
 /// class.
 ///
-/// Except for the numbers of ranks, all methods are collective: every rank calls them in the same
-/// order.
-/// Threads: one, the loader's.
+/// add() and gather() are collective: every rank calls them in the same order.
+/// Threads: a loader calls it from one thread.
 class SHARDWISE_EXPORT Reducer {
  public:
   virtual ~Reducer();
 
   [[nodiscard]] virtual std::uint64_t rank() const noexcept = 0;
   [[nodiscard]] virtual std::uint64_t world_size() const noexcept = 0;
-  /// Rank and number of ranks within this node. They share its shard cache.
+  /// The rank of this process among the ranks of its node, which share a shard cache.
   [[nodiscard]] virtual std::uint64_t local_rank() const noexcept = 0;
   [[nodiscard]] virtual std::uint64_t local_world_size() const noexcept = 0;
 

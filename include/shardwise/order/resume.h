@@ -15,19 +15,20 @@
 
 namespace shardwise {
 
-/// The point that a run has reached: the data set, the order, and the position up to which it was
-/// read. The text is one line of about 100 bytes. Ranks, batch size and threads are not part of it.
-/// A run may continue with other values, and no sample is lost or repeated.
+/// The point that a run has reached: the data set, the order, and the position up to which samples
+/// were read. Its text is one line of about 100 bytes. The numbers of ranks and threads and the
+/// batch size are not part of it: a run may continue with other values, and no sample is lost or
+/// repeated.
 ///
-/// Positions count as read when their samples were used, not when a loader fetched them. All ranks
-/// of a run in step make the same token, so save the token of one rank. A token from the end of an
-/// epoch stands at the beginning of the next one.
+/// A position counts as read when its sample was used, not when a loader fetched it. All ranks that
+/// have done the same number of steps make the same token, so save the token of one rank. A token
+/// that is made at the end of an epoch is for the beginning of the next epoch.
 ///
-/// docs/formats/resume-token.md specifies the text (version 2; version 3 for batches by length) and
-/// what is compared.
+/// docs/formats/resume-token.md specifies the text (version 2; version 3 for batches by length),
+/// and what a resumed run compares.
 struct SHARDWISE_EXPORT ResumeToken {
   static constexpr unsigned kVersion = 2;
-  /// Version of tokens with a part `batches`.
+  /// Version of tokens with `batches`.
   static constexpr unsigned kBatchesVersion = 3;
 
   /// Everything that determines the order of a run. A resumed run must have the same OrderSpec. The
@@ -36,9 +37,10 @@ struct SHARDWISE_EXPORT ResumeToken {
   struct SHARDWISE_EXPORT OrderSpec {
     Order order;  ///< without its skip list, which ResumeToken::skip has
     std::uint64_t num_samples = 0;
-    /// Hash of the shard lengths or weights that the order uses; 0 means that it uses neither.
+    /// Hash of the shard lengths or weights that the order uses. 0 means that it uses no shard
+    /// lengths and no weights.
     std::uint64_t layout = 0;
-    /// For wids, the number of ranks, because its order is bound to that. Otherwise 0.
+    /// For wids the number of ranks, because the order depends on it. Otherwise 0.
     std::uint64_t world_size = 0;
     /// Versions of the algorithms that the order uses, in the sequence of the token's
     /// specification. 0 means not used.
@@ -47,16 +49,16 @@ struct SHARDWISE_EXPORT ResumeToken {
     friend bool operator==(const OrderSpec&, const OrderSpec&) = default;
   };
 
-  /// An earlier part of the run, before its data or order changed.
+  /// A part of the run before a change of its data or order.
   struct Stage {
-    std::uint64_t end_epoch = 0;  ///< the first epoch after it
+    std::uint64_t end_epoch = 0;  ///< the first epoch after the change
     Hash128 fingerprint;
     OrderSpec spec;
 
     friend bool operator==(const Stage&, const Stage&) = default;
   };
 
-  /// Progress within a window whose samples are delivered in batches by length.
+  /// Progress within a window of batches by length.
   struct Batches {
     std::string rule;             ///< identifies how batches are made
     std::uint64_t delivered = 0;  ///< samples delivered from the window at `position`
@@ -67,7 +69,8 @@ struct SHARDWISE_EXPORT ResumeToken {
   Hash128 fingerprint;  ///< of the data set
   OrderSpec spec;
   std::uint64_t epoch = 0;
-  std::uint64_t position = 0;  ///< all before it were read; counted as if nothing were left out
+  std::uint64_t position = 0;  ///< all positions before it were read; counted as if no sample were
+                               ///< left out
   SkipList skip;
   /// The proof's sum for this epoch over all ranks, up to the token.
   std::optional<EpochAudit::Sum> audit;
@@ -80,7 +83,8 @@ struct SHARDWISE_EXPORT ResumeToken {
   ///   damaged or not a token.
   [[nodiscard]] static ResumeToken from_text(std::string_view text);
 
-  /// Returns if this token can continue with the order `here` on the data set `fingerprint_here`.
+  /// Throws unless this token can continue with the order `here` on the data set
+  /// `fingerprint_here`.
   /// Errors: VersionMismatch if an algorithm has another version here. Mismatch, naming everything
   ///   that differs.
   void require(const OrderSpec& here, const Hash128& fingerprint_here) const;
@@ -88,8 +92,8 @@ struct SHARDWISE_EXPORT ResumeToken {
   friend bool operator==(const ResumeToken&, const ResumeToken&) = default;
 };
 
-/// Lists all differences except versions, e.g. "chunk_size 1000 there, 500 here". The text is empty
-/// if nothing differs.
+/// Lists all differences except those of versions, e.g. "chunk_size 1000 there, 500 here". The text
+/// is empty if nothing differs.
 SHARDWISE_EXPORT std::string difference(const ResumeToken::OrderSpec& there,
                                         const ResumeToken::OrderSpec& here);
 

@@ -9,7 +9,7 @@ namespace shardwise {
 
 /// Returns the key from which an augmentation draws its random numbers. It depends only on the
 /// seed, the epoch and the sample, not on ranks, threads or batches.
-/// @param sample  its number in the data set or view.
+/// @param sample  the sample's number in the data set or view.
 /// Cost: O(1).
 SHARDWISE_EXPORT Hash128 sample_key(std::uint64_t seed, std::uint64_t epoch,
                                     std::uint64_t sample) noexcept;

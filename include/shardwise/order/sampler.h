@@ -30,26 +30,26 @@ struct Dealt;
 ///     sampler.set_epoch(3);
 ///     for (std::uint64_t i : sampler) use(data[i]);
 ///
-/// A sampler covers an epoch from where it began: the beginning of the epoch, or the point of
-/// resume(). From there count size(), position(), at() and steps.
+/// A sampler covers an epoch from the point where it began: the beginning of the epoch, or the
+/// point of resume(). size(), position(), at() and steps count from that point.
 ///
-/// All samplers share this base class, so a loader or adapter needs to know only Sampler. One
-/// virtual call produces up to 512 numbers, so it costs almost nothing per sample.
+/// All samplers have this base class. One virtual call produces up to 512 numbers, so virtual calls
+/// cost almost nothing per sample.
 ///
 /// Threads: one thread. clone() makes a sampler for another thread.
-/// Memory: constant (about 5 KB), plus what the kind of order needs.
+/// Memory: about 5 KB, plus the memory of the kind of order.
 /// Cost: next() and at() O(1). set_epoch() and resume() O(1); for sharded orders O(shards); and
 ///   O(n) for n samples left out.
 class SHARDWISE_EXPORT Sampler {
  public:
-  /// Whether a run may continue with other data or another order than in its token.
+  /// Whether a run may continue with other data or another order than those of its token.
   enum class Changes : std::uint8_t { kRefuse, kAllowAtEpochBorder };
 
   /// The samples of one rank in one step. explain_step() returns these.
   struct RankStep {
     std::uint64_t rank = 0;
     std::vector<std::uint64_t>
-        samples;  ///< in order; fewer than a batch, or none, at an epoch's end
+        samples;  ///< in order; may be fewer than a batch, or none, at an epoch's end
 
     friend bool operator==(const RankStep&, const RankStep&) = default;
   };
@@ -64,8 +64,8 @@ class SHARDWISE_EXPORT Sampler {
     friend bool operator==(const SampleTime&, const SampleTime&) = default;
   };
 
-  /// A C++20 input iterator over the remaining samples. The number it points at counts as
-  /// delivered. After leaving a loop early, position() is therefore past the last number used.
+  /// A C++20 input iterator over the remaining samples. The number that it points at counts as
+  /// delivered, so after leaving a loop early position() is past the last used number.
   class Iterator {
    public:
     using value_type = std::uint64_t;
@@ -91,12 +91,13 @@ class SHARDWISE_EXPORT Sampler {
 
   virtual ~Sampler();
 
-  /// Samples that this rank delivers, from where the sampler began to the end of the epoch.
+  /// Samples that this rank delivers, from the point where the sampler began to the end of the
+  /// epoch.
   [[nodiscard]] std::uint64_t size() const noexcept { return size_; }
   [[nodiscard]] std::uint64_t epoch() const noexcept { return epoch_; }
   [[nodiscard]] std::uint64_t rank() const noexcept { return ranks_.rank; }
   [[nodiscard]] std::uint64_t world_size() const noexcept { return ranks_.world_size; }
-  /// Samples per step on this rank, at most.
+  /// Largest number of samples per step on this rank.
   [[nodiscard]] std::uint64_t batch_size() const noexcept;
   [[nodiscard]] std::uint64_t replicas() const noexcept { return ranks_.replicas; }
   /// The fingerprint of the data set.
@@ -107,23 +108,24 @@ class SHARDWISE_EXPORT Sampler {
   /// The samples and positions that the order or the resumed token leaves out.
   [[nodiscard]] const SkipList& skip() const noexcept { return skip_; }
 
-  /// Moves to the beginning of `epoch`. In the current epoch, unless its end was reached, it moves
-  /// back to where the sampler began, which may be the point of resume(). A loop over epochs may
-  /// therefore call it after resume(). The sampler never advances to the next epoch by itself.
+  /// Moves to the beginning of `epoch`. If `epoch` is the current epoch and its end was not
+  /// reached, moves back to the point where the sampler began it. This may be the point of
+  /// resume(), so a loop over epochs may call set_epoch() after resume(). The sampler never
+  /// advances to the next epoch by itself.
   /// Errors: InvalidArgument if the order has no such epoch.
   void set_epoch(std::uint64_t epoch);
   /// Moves to the beginning of the current epoch, even after resume().
   void reset();
   /// Moves to this rank's sample `index`, in [0, size()]. Errors: OutOfRange.
   void seek(std::uint64_t index);
-  /// Samples that this rank has delivered.
+  /// Samples that this rank has delivered since the point where the sampler began.
   [[nodiscard]] std::uint64_t position() const noexcept { return buffer_first_ + cursor_; }
 
   /// Returns this rank's sample `index` without moving. Errors: OutOfRange.
   [[nodiscard]] std::uint64_t at(std::uint64_t index) const;
   [[nodiscard]] std::uint64_t operator[](std::uint64_t index) const { return at(index); }
   /// Returns the position in the epoch of this rank's sample `index`, counted over all ranks as if
-  /// nothing were left out. A sample that is repeated as padding has the position of its first
+  /// no sample were left out. A sample that is repeated as padding has the position of its first
   /// delivery.
   /// Errors: OutOfRange.
   [[nodiscard]] std::uint64_t position_in_epoch(std::uint64_t index) const;
@@ -134,48 +136,49 @@ class SHARDWISE_EXPORT Sampler {
     if (!take(sample)) return std::nullopt;
     return sample;
   }
-  /// Fills `batch` with the next samples and returns their number. It is smaller than the batch
-  /// only at the end of the epoch. If the call throws, the position is unchanged.
+  /// Fills `batch` with the next samples and returns their number. The number is smaller than the
+  /// size of `batch` only at the end of the epoch. If the call throws, the position is unchanged.
   std::size_t next_batch(std::span<std::uint64_t> batch);
 
   /// Errors: InvalidArgument at the end of the epoch. Call set_epoch() first.
   Iterator begin();
   [[nodiscard]] std::default_sentinel_t end() const noexcept { return {}; }
 
-  /// Number of steps from where the sampler began to the end of the epoch, equal on all ranks. A
-  /// step has batch_size samples on each rank, or global_batch_size over all ranks. In the last
-  /// step a rank may have fewer or none.
+  /// Number of steps from the point where the sampler began to the end of the epoch, equal on all
+  /// ranks. A step has batch_size samples on each rank, or global_batch_size over all ranks. In the
+  /// last step a rank may have fewer or none.
   [[nodiscard]] std::uint64_t steps() const noexcept;
-  /// Index of this rank's first sample of a step; size() from steps() on.
+  /// Index of this rank's first sample of a step. It is size() if step >= steps().
   [[nodiscard]] std::uint64_t first_of_step(std::uint64_t step) const noexcept;
   /// The step that contains this rank's sample `index`.
   [[nodiscard]] std::uint64_t step_of(std::uint64_t index) const noexcept;
 
   /// Returns a token for the delivered samples. It assumes that every rank took as many samples as
-  /// this one. At the very end of an epoch a rank with fewer samples cannot know whether the others
-  /// took theirs. In that case use token_after(), which is exact.
+  /// this rank. At the end of an epoch, a rank with fewer samples cannot know whether the other
+  /// ranks took their last sample. In that case use token_after(), which is exact.
   /// Errors: InvalidArgument within a step whose bytes are balanced.
   [[nodiscard]] ResumeToken token() const;
-  /// Returns a token after `num_steps` steps of all ranks, counted from where the sampler began.
+  /// Returns the token for the point after `num_steps` steps of all ranks, counted from the point
+  /// where the sampler began.
   [[nodiscard]] ResumeToken token_after(std::uint64_t num_steps) const;
   /// Continues from `token`, with any number of ranks and batch size. Entries of this order's skip
   /// list that the token lacks apply from that point on.
   ///
   /// With kAllowAtEpochBorder, a token at the beginning of an epoch may have other data or another
-  /// order. The former ones are added to the token's history. If the data differs, the token's skip
-  /// list is dropped, since its numbers may mean other samples. Another order is refused if both
-  /// orders are within a pass over the data there (mixtures, epoch_size). The rest of the pass
-  /// would be lost.
+  /// order. The history of later tokens records the data and order of this token. If the data
+  /// differs, the token's skip list is dropped, because its numbers may mean other samples. Another
+  /// order is refused if both orders are within a pass over the data at that point (mixtures,
+  /// epoch_size), because the rest of the pass would be lost.
   /// Errors: Mismatch. VersionMismatch. OutOfRange if the epoch has no such position. After an
   ///   error the sampler is unchanged.
   void resume(const ResumeToken& token, Changes changes = Changes::kRefuse);
 
-  /// True if an epoch delivers each sample exactly once, apart from tail and skip list. If false,
-  /// an epoch can still be proven to come as ordered.
+  /// True if an epoch delivers each sample exactly once, apart from tail and skip list. If false, a
+  /// proof can still show that an epoch delivered the samples of its order.
   [[nodiscard]] bool is_exact() const noexcept { return is_exact_; }
-  /// The samples that all ranks together have to deliver in this epoch, counted from its beginning.
-  /// @param all  the sum over all samples, each counted once; may be reused for later epochs.
-  /// Cost: O(samples); for exact orders with `all` only O(samples left out or repeated).
+  /// The samples that all ranks together must deliver in this epoch, from its beginning.
+  /// @param all  the sum over all samples, each counted once. It is the same in every epoch.
+  /// Cost: O(samples). For exact orders and with `all`, O(samples left out or repeated).
   [[nodiscard]] EpochAudit::Expectation expectation() const;
   [[nodiscard]] EpochAudit::Expectation expectation(const EpochAudit::Sum& all) const;
   /// The number of deliveries over all ranks before `position` of this epoch.
@@ -192,10 +195,11 @@ class SHARDWISE_EXPORT Sampler {
   Sampler(const Sampler&) = default;
   Sampler& operator=(const Sampler&) = default;
 
-  /// Begins at `point`. Constructors of final classes call it. If it throws, nothing has changed.
+  /// Begins at `point`. Constructors of final classes call it. If it throws, the sampler is
+  /// unchanged.
   void start(SkipList::Point point, const SkipList& skip);
   /// Prepares the rest of the epoch from `point` on, and calls set_walk(). start() calls it. If it
-  /// throws, nothing has changed.
+  /// throws, the sampler is unchanged.
   virtual void prepare(SkipList::Point point, const SkipList& skip) = 0;
   /// Sets out[i] to this rank's sample first + i. REQUIRES: all indices are below size().
   virtual void evaluate(std::uint64_t first, std::span<std::uint64_t> out) const = 0;
@@ -203,18 +207,18 @@ class SHARDWISE_EXPORT Sampler {
   /// The position reached after all ranks together delivered `count` samples since the sampler
   /// began, or nothing at the end of the epoch.
   [[nodiscard]] virtual std::optional<std::uint64_t> position_after(std::uint64_t count) const = 0;
-  /// Number of positions of an epoch at which a token may stand.
+  /// Number of positions of an epoch for which a token can be made.
   [[nodiscard]] virtual std::uint64_t num_positions() const = 0;
   virtual void expect(EpochAudit::Expectation& expectation) const = 0;
   [[nodiscard]] virtual std::uint64_t count_before(std::uint64_t position) const = 0;
 
-  /// One delivery of a sample. `rank` counts only ranks with different samples; `index` is its
-  /// number on that rank.
+  /// One delivery of a sample. `rank` counts only ranks with different samples. `index` is the
+  /// sample's index on that rank.
   struct Delivery {
     std::uint64_t rank = 0;
     std::uint64_t index = 0;
   };
-  /// All deliveries of `sample` from where the sampler began.
+  /// All deliveries of `sample` from the point where the sampler began to the end of the epoch.
   [[nodiscard]] virtual std::vector<Delivery> find_deliveries(std::uint64_t sample) const = 0;
 
   /// Number of ranks that get different samples, and this rank's number among them.
@@ -222,9 +226,10 @@ class SHARDWISE_EXPORT Sampler {
     return ranks_.world_size / ranks_.replicas;
   }
   [[nodiscard]] std::uint64_t share() const noexcept { return ranks_.rank / ranks_.replicas; }
-  /// Samples per step over all ranks that get different ones.
+  /// Samples per step over all ranks that get different samples.
   [[nodiscard]] std::uint64_t step_size() const noexcept;
-  /// Sets the number of samples that all ranks together deliver, and that this rank delivers.
+  /// Sets the number of samples that all ranks together deliver, and the number that this rank
+  /// delivers.
   void set_walk(std::uint64_t delivered, std::uint64_t size) noexcept;
   void set_exact(bool exact) noexcept { is_exact_ = exact; }
   ResumeToken::OrderSpec& mutable_spec() noexcept { return spec_; }
@@ -236,7 +241,8 @@ class SHARDWISE_EXPORT Sampler {
   friend struct detail::SamplerAccess;
 
   static constexpr std::size_t kBufferSize = 512;
-  static constexpr std::size_t kFirstFill = 1;  ///< small, so that the first sample comes at once
+  static constexpr std::size_t kFirstFill = 1;  ///< small, so that the first sample is available at
+                                                ///< once
 
   bool take(std::uint64_t& sample) {
     if (cursor_ == filled_ && !refill()) return false;
@@ -252,9 +258,9 @@ class SHARDWISE_EXPORT Sampler {
   Hash128 fingerprint_;
   RankOptions ranks_;
   std::uint64_t epoch_ = 0;
-  std::uint64_t first_position_ = 0;  ///< position where the sampler began
+  std::uint64_t first_position_ = 0;  ///< position at which the sampler began
   SkipList own_skip_;                 ///< from the order
-  SkipList skip_;                     ///< own_skip_ and that of the resumed token
+  SkipList skip_;                     ///< own_skip_ and the skip list of the resumed token
   std::vector<ResumeToken::Stage> history_;
   std::uint64_t delivered_ = 0;
   std::uint64_t size_ = 0;
@@ -269,7 +275,8 @@ class SHARDWISE_EXPORT Sampler {
 };
 
 namespace detail {
-/// A sampler whose epochs are rows of positions dealt to the ranks. All kinds except wids use it.
+/// The sampler of all kinds of orders except wids. It distributes the positions of an epoch to the
+/// ranks in rows, one position per rank.
 class SHARDWISE_EXPORT SlotSampler : public Sampler {
  public:
   SlotSampler(const SampleSet& samples, const Order& order, const RankOptions& ranks);
@@ -300,7 +307,7 @@ class SHARDWISE_EXPORT SlotSampler : public Sampler {
 };
 }  // namespace detail
 
-/// The sampler of a Chunked order, with the most common options. For all other options use
+/// The sampler of a Chunked order with the most common options. For other options use
 /// make_sampler() with an Order.
 /// Errors: InvalidArgument; the text says what is valid.
 class SHARDWISE_EXPORT ChunkedSampler final : public detail::SlotSampler {
@@ -309,7 +316,7 @@ class SHARDWISE_EXPORT ChunkedSampler final : public detail::SlotSampler {
   struct Options {
     std::uint64_t seed = 0;
     std::uint64_t chunk_size = kDefaultChunkSize;  ///< samples
-    std::uint64_t window = kDefaultWindow;         ///< chunks mixed together
+    std::uint64_t window = kDefaultWindow;         ///< chunks shuffled together
     std::uint64_t streams = 1;
     Order::Tail tail = Order::Tail::kExact;
     SkipList skip{};
@@ -319,7 +326,7 @@ class SHARDWISE_EXPORT ChunkedSampler final : public detail::SlotSampler {
   ChunkedSampler(const SampleSet& samples, const Options& options, const RankOptions& ranks = {});
 };
 
-/// The name that wids users look for. It works the same with one rank.
+/// The name of this sampler in wids. It also works with one rank.
 using DistributedChunkedSampler = ChunkedSampler;
 
 /// Makes the sampler of any order, including wids and mixtures.

@@ -11,16 +11,16 @@
 
 namespace shardwise {
 
-/// The samples that a run leaves out on purpose, and ranges of positions in single epochs, e.g. the
-/// steps around a loss spike.
+/// A list of what a run leaves out on purpose: samples, and ranges of positions in single epochs,
+/// e.g. the steps around a loss spike.
 ///
-/// Skipped samples leave no gap: later ones move forward. The shares of ranks still differ by at
-/// most one, and every other sample is still delivered exactly once. Positions are numbered as if
-/// nothing were left out.
+/// Skipped samples leave no gap: later samples take their place. The numbers of samples of two
+/// ranks still differ by at most one, and every other sample is still delivered exactly once.
+/// Positions are numbered as if no sample were left out.
 ///
-/// An entry for a sample applies from a point of the run on: `from`, by default (0, 0). If a run
-/// resumes with new entries, they apply from the point of resumption, which later tokens keep.
-/// Samples delivered before stay delivered, and the proof of the epoch accounts for both.
+/// An entry for a sample applies from a point of the run, `from`, by default the run's beginning
+/// (0, 0). If a run resumes with new entries, they apply from the point of resumption, which later
+/// tokens store. The proof of the epoch accounts for deliveries of the sample before that point.
 /// docs/formats/order.md specifies it ("What is left out", version 1).
 ///
 /// Threads: one thread while it is filled; then immutable.
@@ -28,7 +28,7 @@ namespace shardwise {
 class SHARDWISE_EXPORT SkipList {
  public:
   static constexpr unsigned kVersion = 1;
-  /// Bytes of a reason that are stored; the rest is cut off.
+  /// The largest number of bytes of a reason; longer reasons are cut.
   static constexpr std::size_t kMaxReason = 200;
 
   /// A point in a run: a position of an epoch, counted over all ranks.
@@ -56,15 +56,15 @@ class SHARDWISE_EXPORT SkipList {
   }
   /// Leaves out positions [begin, end) of `epoch`. Errors: InvalidArgument if begin > end.
   void add_positions(std::uint64_t epoch, std::uint64_t begin, std::uint64_t end);
-  /// Leaves out steps [first, last) of `epoch`. They are counted as in a run of `world_size` ranks
-  /// with `batch_size` samples each that left nothing out earlier in that epoch.
+  /// Leaves out steps [first, last) of `epoch`. Steps are those of a run of `world_size` ranks with
+  /// `batch_size` samples each, in which no earlier sample of that epoch was left out.
   void add_steps(std::uint64_t epoch, std::uint64_t first, std::uint64_t last,
                  std::uint64_t world_size, std::uint64_t batch_size);
 
   /// Adds all entries of `other`.
   void merge(const SkipList& other);
-  /// Adds the entries of `other` that this list lacks, effective from `point`. A run that resumes
-  /// at `point` leaves these out in addition.
+  /// Adds the entries of `other` that this list lacks. They apply from `point`, the point at which
+  /// a run resumes with them.
   void merge_from(const SkipList& other, Point point);
 
   [[nodiscard]] bool empty() const noexcept { return samples_.empty() && ranges_.empty(); }

@@ -33,9 +33,9 @@ class SHARDWISE_EXPORT Fetcher {
   /// Properties of a file, as stated by its source.
   struct Stat {
     std::optional<std::uint64_t> size_bytes = {};  ///< empty if the source does not say
-    /// A text that changes when the file does; empty if the source gives none. Taken from the first
-    /// of: X-Linked-Etag of a redirect; a strong ETag; Last-Modified, preceded by a weak ETag if
-    /// present.
+    /// A text that changes when the file changes; empty if the source states none. It is the first
+    /// of these that the source states: X-Linked-Etag of a redirect; a strong ETag; Last-Modified,
+    /// preceded by the weak ETag if there is one.
     std::string validator = {};
     bool has_ranges = false;  ///< true if byte ranges can be requested
   };
@@ -52,8 +52,8 @@ class SHARDWISE_EXPORT Fetcher {
     virtual ~Sink();
     /// Receives bytes. An exception ends the fetch, and is thrown by fetch().
     virtual void write(std::string_view bytes) = 0;
-    /// Discards everything written so far; the file then comes again from the start. Returns false
-    /// if the sink cannot do that; the fetch then fails.
+    /// Discards everything written so far, because the fetch starts again. Returns false if the
+    /// sink cannot discard it; the fetch then fails.
     virtual bool restart() = 0;
   };
 
@@ -74,13 +74,13 @@ class SHARDWISE_EXPORT Fetcher {
   virtual ~Fetcher();
   /// Requests size and validator of the file without its content. The range is ignored.
   virtual Stat stat(const Request& request) = 0;
-  /// Passes every byte of the range to `sink`, exactly once unless restarted, and returns after the
-  /// last one. A range beyond the end of the file is a FetchError.
+  /// Passes every byte of the range to `sink`, exactly once unless the sink is restarted, and
+  /// returns after the last byte. A range that ends beyond the end of the file is a FetchError.
   virtual Stat fetch(const Request& request, Sink& sink) = 0;
   /// Returns the URLs of all files that start with `request.url`, sorted bytewise. Only `url` and
   /// `cancel` of the request are used.
-  /// Errors: those of fetch(). Unsupported if the scheme cannot list; that is the default
-  ///   implementation.
+  /// Errors: those of fetch(). Unsupported if the scheme cannot list. The default implementation
+  ///   always throws Unsupported.
   virtual std::vector<std::string> list(const Request& request);
 };
 
@@ -99,15 +99,15 @@ class SHARDWISE_EXPORT Fetcher {
 ///                at blanks; '...' and "..." quote; a backslash escapes the next character, except
 ///                in '...'. There is no low-speed limit, and no retries.
 ///
-/// Copies share everything.
-/// Threads: internally synchronised; each calling thread runs one transfer.
+/// Copies share all state.
+/// Threads: internally synchronised. Each transfer runs on the thread that calls.
 /// Processes: usable in a forked child, which opens its own connections. No SIGPIPE is raised.
 class SHARDWISE_EXPORT Fetchers {
  public:
-  /// Access to s3://bucket/key. An empty option is taken from the environment (the AWS_* names
-  /// below), then from the profile. Profiles are read from ~/.aws/config and ~/.aws/credentials, or
-  /// from AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE. Keys are taken from the first of these
-  /// sources that has any:
+  /// Access to s3://bucket/key. The value of an empty option is taken from the environment (the
+  /// AWS_* variables below), or else from the profile. Profiles are read from ~/.aws/config and
+  /// ~/.aws/credentials, or from AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE. Keys are taken
+  /// from the first of these sources that has keys:
   ///
   ///     1. these options
   ///     2. the environment, unless `profile` is given
@@ -119,8 +119,9 @@ class SHARDWISE_EXPORT Fetchers {
   ///     5. the service for containers (AWS_CONTAINER_CREDENTIALS_*)
   ///     6. the service of EC2 (IMDSv2), unless AWS_EC2_METADATA_DISABLED is "true"
   ///
-  /// Keys from a service are cached and renewed before they expire. All other settings are looked
-  /// up for each fetch. Without keys requests are not signed, which suffices for public buckets.
+  /// Keys from a service are cached and renewed before they expire. All other settings are read
+  /// again for each fetch. Without keys, requests are not signed; public buckets accept such
+  /// requests.
   struct S3Options {
     /// E.g. "https://minio.example:9000". Default: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, the
     /// profile's services, its endpoint_url, AWS.
@@ -129,51 +130,53 @@ class SHARDWISE_EXPORT Fetchers {
     /// another region for a bucket, that region is used. Private servers may use any name, e.g.
     /// "RegionOne".
     std::string region = {};
-    /// True puts the bucket in the path, false in the host name. If empty, the profile's
-    /// addressing_style decides. Its default is the path if the endpoint is not AWS, or if the
-    /// bucket's name does not fit a host name's certificate.
+    /// True puts the bucket in the path of the URL, false in the host name. If empty, the profile's
+    /// addressing_style decides. If that is not set, the bucket is in the path if the endpoint is
+    /// not AWS, or if AWS's certificate would not match a host name with this bucket.
     std::optional<bool> path_style = {};
     std::string access_key_id = {};      ///< default: AWS_ACCESS_KEY_ID
     std::string secret_access_key = {};  ///< default: AWS_SECRET_ACCESS_KEY
     std::string session_token = {};      ///< default: AWS_SESSION_TOKEN
-    /// A profile that precedes keys in the environment. AWS_PROFILE is used only after them.
+    /// A profile whose keys take precedence over keys in the environment. Keys in the environment
+    /// take precedence over AWS_PROFILE.
     std::string profile = {};
-    bool anonymous = false;  ///< look for no keys, and sign nothing
+    bool anonymous = false;  ///< use no keys, and sign no request
   };
 
   /// Timeouts, retries, credentials and limits of fetches.
   struct Options {
     std::chrono::milliseconds connect_timeout{10'000};
-    /// A transfer that is slower than this for `low_speed_time` is cut and retried. The rate is an
-    /// average over some seconds, and includes the time that the sink takes.
+    /// A transfer that is slower than this for `low_speed_time` is aborted and retried. The rate is
+    /// an average over some seconds. Time that the sink takes counts, too.
     std::uint64_t low_speed_bytes_per_second = 1024;
     std::chrono::seconds low_speed_time{30};
 
-    /// How long an outage may last, at most 30 days; 0 means a single attempt. After a transient
-    /// failure a fetch is retried for this time. Transient failures are HTTP 408, 429 and 5xx
-    /// (except 501 and 505), unknown host names, and connections that are refused, reset, cut or
-    /// too slow. New bytes restart the time, unless they are slower than
-    /// `low_speed_bytes_per_second`.
+    /// How long a fetch is retried after a transient failure, at most 30 days. 0 means a single
+    /// attempt. Transient failures are HTTP 408, 429 and 5xx (except 501 and 505), unknown host
+    /// names, and connections that are refused, reset, cut or too slow. When new bytes arrive, the
+    /// time starts again, unless they are slower than `low_speed_bytes_per_second`.
     ///
-    /// Wrong content, e.g. a proxy's error page, is retried in the same way, until it is wrong
-    /// twice in the same way. A host that has never answered is given at most 30 seconds if its
-    /// name is unknown or it does not speak TLS. A misspelt URL therefore fails soon.
+    /// Wrong content, e.g. a proxy's error page, is also retried, until the same wrong content
+    /// arrives twice. A host that has never answered is retried for at most 30 seconds if its name
+    /// is unknown or it does not speak TLS. A misspelt URL therefore fails soon.
     std::chrono::milliseconds retry_for{std::chrono::minutes(15)};
-    /// The largest number of retries in a row that deliver no new byte, within `retry_for`.
+    /// The largest number of consecutive retries that deliver no new byte. `retry_for` applies,
+    /// too.
     int max_retries = std::numeric_limits<int>::max();
     /// Retry n waits for a random time, uniform in [0, min(max, base * 2^n)], or for the server's
     /// Retry-After if that is longer. It never waits beyond the end of `retry_for`.
     std::chrono::milliseconds retry_base_delay{250};
     std::chrono::milliseconds retry_max_delay{20'000};
-    /// Called once per outage of a host, after several failures of a fetch. Arguments: the URL
-    /// without secrets, the reason, and the remaining time for retries.
+    /// Called once per outage of a host, after several failures of a fetch. `url` has no secrets.
+    /// `left` is the remaining time for retries.
     /// Threads: called on the fetching threads.
     std::function<void(const std::string& url, const std::string& reason,
                        std::chrono::milliseconds left)>
         on_retry = nullptr;
 
-    /// The largest number of redirects. They are followed to http and https only, and never from
-    /// https to http. Credentials are not forwarded to another host, port or scheme.
+    /// The largest number of redirects of a request. Redirects to other schemes than http and
+    /// https, or from https to http, are refused. Credentials are not forwarded to another host,
+    /// port or scheme.
     int max_redirects = 5;
     std::string user_agent = {};  ///< default: "shardwise/<version>"
     /// A PEM file with the only certificate authorities to trust. Default: CURL_CA_BUNDLE, else
@@ -185,36 +188,38 @@ class SHARDWISE_EXPORT Fetchers {
     /// az and hf URLs no header is sent.
     /// Security: headers are not forwarded to another host, port or scheme. But every host that a
     ///   URL names receives them, even if the URL comes from a descriptor, a list or an index. Use
-    ///   them only if you trust the authors of these.
+    ///   them only if you trust the authors of these files.
     std::vector<std::string> headers = {};
     /// A file whose first line is a bearer token for https requests ("Authorization: Bearer ...").
-    /// It is read again for each fetched file, so a renewed token is used. A request over http is
-    /// refused with InvalidArgument.
+    /// The file is read again for each fetch, so a renewed token is used. A request over http
+    /// throws InvalidArgument.
     /// Security: every host that an https URL names receives the token, like `headers`.
     std::string bearer_token_file = {};
-    /// Send the token over http, too, to this machine ("localhost", "127.0.0.1", "[::1]").
-    /// Security: any user of this machine may listen there.
+    /// Send the token to this machine ("localhost", "127.0.0.1", "[::1]") even over http.
+    /// Security: any user of this machine can listen on a port and receive the token.
     bool bearer_token_loopback = false;
     /// A netrc file with users and passwords by host, as for curl and wget. It is used for http and
-    /// https URLs without a user, unless a header or token authenticates. Default: the file named
-    /// by NETRC, else ~/.netrc if it exists.
+    /// https URLs without a user, unless a header or a bearer token already authenticates. Default:
+    /// the file named by NETRC, else ~/.netrc if it exists.
     std::string netrc_file = {};
-    /// Concurrent transfers per host; further ones wait. 0 means unlimited.
+    /// Largest number of concurrent transfers per host; further transfers wait. 0 means unlimited.
     int max_connections_per_host = 0;
-    /// Concurrent requests for one shard of at least 32 MiB that is fetched into a cache. It
-    /// applies if the server supports ranges and states a version (ETag or Last-Modified). 1 means
-    /// one request for the whole shard. The limit max_connections_per_host applies, too.
+    /// Number of concurrent requests for parts of one shard that is fetched into a cache. They are
+    /// used for shards of at least 32 MiB, if the server supports ranges and states a version (ETag
+    /// or Last-Modified). 1 means one request for the whole shard. The limit
+    /// max_connections_per_host applies, too.
     int max_connections_per_shard = 4;
     S3Options s3 = {};
     /// A mapping of URL prefixes. A URL that begins with `from` is fetched from `to` plus the rest
-    /// of the URL. The query of `to`, e.g. a signature, is put at the end. The first matching entry
+    /// of the URL. The query of `to`, e.g. a signature, is appended. The first matching entry
     /// applies. Listing such a URL lists below `to`, and returns URLs below `from`.
     struct Moved {
       std::string from, to;
     };
     std::vector<Moved> moved = {};
-    /// Returns the URL from which to fetch a given URL, e.g. a newly signed one. It is applied
-    /// after `moved`, before each fetch, but not to listings. Exceptions reach the caller.
+    /// Maps a URL to the URL that is fetched instead, e.g. a newly signed one. Called before each
+    /// fetch, with the result of `moved`; not called for listings. The caller of the fetch gets its
+    /// exceptions.
     /// Threads: called on the fetching threads.
     std::function<std::string(const std::string& url)> resolve = nullptr;
     /// Allow fetch() to run `pipe:command`.
@@ -230,7 +235,7 @@ class SHARDWISE_EXPORT Fetchers {
   Fetchers(const Fetchers&) noexcept;
   Fetchers& operator=(const Fetchers&) noexcept;
 
-  /// Registers `fetcher` for URLs of this scheme, and replaces an earlier one.
+  /// Registers `fetcher` for URLs of this scheme. It replaces the earlier fetcher of the scheme.
   /// Errors: InvalidArgument if `scheme` is malformed (write "gs", not "gs://"), or `fetcher` is
   ///   null.
   void add(const std::string& scheme, std::shared_ptr<Fetcher> fetcher);
@@ -241,7 +246,8 @@ class SHARDWISE_EXPORT Fetchers {
   /// True if a fetcher is registered for this scheme. For "pipe", true if allow_pipe is set.
   [[nodiscard]] bool brings(const std::string& scheme) const;
 
-  /// See Fetcher. A plain path is InvalidArgument, because paths are read in place.
+  /// These work as in Fetcher. A plain path is InvalidArgument, because local files are read in
+  /// place.
   [[nodiscard]] Fetcher::Stat stat(const Fetcher::Request& request) const;
   Fetcher::Stat fetch(const Fetcher::Request& request, Fetcher::Sink& sink) const;
   [[nodiscard]] std::vector<std::string> list(const Fetcher::Request& request) const;

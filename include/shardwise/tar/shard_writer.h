@@ -13,41 +13,41 @@
 
 namespace shardwise {
 
-/// Writes samples into tar shards in WebDataset's layout: members `key.field`, the members of a
-/// sample next to each other.
+/// Writes samples into tar shards in WebDataset's layout: members are named `key.field`, and the
+/// members of a sample are consecutive.
 ///
 /// Equal samples give equal bytes on every machine: headers contain no times, owners or modes of
-/// the machine. Headers are ustar. Pax headers are added only where ustar is too small: names above
-/// 100 bytes or not ASCII, and members of 8 GiB or more. Strict policies of build_index() accept
-/// the shards.
+/// the machine. Headers are ustar. Pax headers are added only where ustar does not suffice: for
+/// names above 100 bytes or not ASCII, and for members of 8 GiB or more. The shards satisfy the
+/// strict policies of build_index().
 ///
-/// A full shard appears under its name at once and complete. close() finishes the last shard. If a
-/// writer is destroyed without close(), or killed, the full shards remain, and the unfinished one
-/// never appears.
+/// A shard appears under its name as soon as it is full, and only complete. close() finishes the
+/// last shard. If a writer is destroyed without close(), or killed, the full shards remain, and the
+/// unfinished shard never appears.
 ///
 /// Threads: one thread.
 class SHARDWISE_EXPORT ShardWriter {
  public:
-  /// The names of a set's shards: a number, counted from 0, between two texts.
+  /// The names of the shards that a writer makes: a number, counted from 0, between two texts.
   struct SHARDWISE_EXPORT Names {
     std::string before;   ///< with the folder, e.g. "data/train-"
-    unsigned digits = 6;  ///< of the number, at least; padded with zeros
+    unsigned digits = 6;  ///< least number of digits; shorter numbers are padded with zeros
     std::string after = ".tar";
 
     [[nodiscard]] std::string name(std::uint64_t number) const;
   };
 
   struct Options {
-    /// Samples per shard, at most.
+    /// Largest number of samples in a shard.
     std::uint64_t max_samples = 1000;
-    /// Bytes per shard, at most, counting members with their headers and padding. Pax headers for
-    /// long names and the end of the archive (up to 10 KB) come on top. A larger sample gets a
-    /// shard to itself.
+    /// Largest size of a shard, counting members with their headers and padding. Pax headers for
+    /// long names, and the end of the archive (up to 10 KB), are not counted. A larger sample
+    /// becomes the only sample of its shard.
     std::uint64_t max_bytes = std::numeric_limits<std::uint64_t>::max();
     /// Replace existing shards instead of failing. close() also removes shards with higher numbers
-    /// that a ShardWriter wrote: they belong to an earlier, larger set.
+    /// that a ShardWriter wrote earlier, because they belong to an earlier, larger set.
     bool replace = false;
-    /// Write nothing: only read the sizes of files, and count what would be written.
+    /// Write nothing. Only read the sizes of files, and count what would be written.
     bool dry_run = false;
   };
 
@@ -68,8 +68,8 @@ class SHARDWISE_EXPORT ShardWriter {
   ShardWriter& operator=(ShardWriter&&) noexcept;
 
   /// Writes one sample.
-  /// Errors: InvalidArgument, and the sample is not written, if a reader would not find this key
-  ///   with these fields. That is so if:
+  /// Errors: InvalidArgument if a reader of the shard would not find this key with these fields.
+  ///   The sample is then not written. This happens if:
   /// - the key or a field is empty or contains a NUL;
   /// - the last part of the key contains a dot, or a field contains a slash;
   /// - webdataset reserves the name;
@@ -80,9 +80,9 @@ class SHARDWISE_EXPORT ShardWriter {
   ///   all later calls throw InvalidArgument.
   void write(std::string_view key, std::span<const Field> fields);
 
-  /// Finishes the last shard. Call it once. A writer without samples makes no shard.
-  /// Errors: kIo, kNoSpace. InvalidArgument if a write failed before, or if Options::replace would
-  ///   replace all shards of an earlier set by none.
+  /// Finishes the last shard. Call it once. If no sample was written, no shard is made.
+  /// Errors: kIo, kNoSpace. InvalidArgument if a write failed before. InvalidArgument also if no
+  ///   sample was written and Options::replace would remove the shards of an earlier set.
   void close();
 
   /// Counts over the finished shards and the current one. `shard_bytes` counts finished shards
@@ -103,8 +103,8 @@ class SHARDWISE_EXPORT ShardWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Parses "data/train-%06d.tar" or "data/train-{:06}.tar". In these, %% stands for a percent sign,
-/// and {{ and }} for braces.
+/// Parses "data/train-%06d.tar" or "data/train-{:06}.tar". In a pattern, %% means a percent sign,
+/// and {{ and }} mean braces.
 /// Errors: InvalidArgument unless the pattern has exactly one number of at most 19 digits, after
 ///   the last slash.
 SHARDWISE_EXPORT ShardWriter::Names parse_shard_names(std::string_view pattern);

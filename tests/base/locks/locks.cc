@@ -1,5 +1,5 @@
-// Compiles as it is. With one of the UNLOCKED_ macros it uses what a mutex guards without holding
-// it, which clang's thread-safety analysis must refuse.
+// Without a macro this file must compile. With one of the UNLOCKED_ macros it uses a guarded
+// variable without the mutex, and clang's thread-safety analysis must refuse it.
 
 #include "base/fork.h"
 
