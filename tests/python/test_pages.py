@@ -22,11 +22,12 @@ ROOT = Path(__file__).parents[2]
 FROM_NOTHING = ["README.md", "start.md"]
 NEEDS = {
     "README.md": ["numpy"],
-    "grain.md": ["grain"],
+    "grain.md": ["grain", "jax"],
     "migrate-webdataset.md": ["torch", "PIL"],
     "python-torch.md": ["torch", "lightning"],
     "python-loader.md": ["torch"],
     "ray.md": ["ray", "torch"],
+    "recipes.md": ["torch", "torchtitan"],
     "ray_cluster.ipynb": ["ray", "torch"],
 }
 
