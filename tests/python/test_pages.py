@@ -22,6 +22,8 @@ ROOT = Path(__file__).parents[2]
 FROM_NOTHING = ["README.md", "start.md"]
 NEEDS = {
     "README.md": ["numpy"],
+    "clip.ipynb": ["torch", "PIL"],
+    "evaluate.ipynb": ["torch", "PIL"],
     "grain.md": ["grain", "jax"],
     "migrate-webdataset.md": ["torch", "PIL"],
     "python-torch.md": ["torch", "lightning"],
@@ -85,7 +87,7 @@ def run_all(page: Path, folder: Path) -> None:
     assert "each exactly once: proven" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["first_epochs", "ray_cluster"])
+@pytest.mark.parametrize("name", ["clip", "evaluate", "first_epochs", "ray_cluster"])
 def test_a_notebook_runs(name: str, tmp_path: Path) -> None:
     for module in NEEDS.get(f"{name}.ipynb", []):
         if importlib.util.find_spec(module) is None:
