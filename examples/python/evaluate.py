@@ -30,7 +30,8 @@ def main():
 
     loader = shardwise.Loader(
         shardwise.open(options.index),
-        columns=[columns.image("jpg", ImageTransform(resize=(32, 32), normalize=Normalize())),
+        columns=[columns.image("jpg", ImageTransform(resize=(32, 32), type="float32",
+                                                     normalize=Normalize())),
                  columns.integer("cls")],
         order=shardwise.Order("sequential"),
         batch_size=options.batch_size,

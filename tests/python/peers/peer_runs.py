@@ -27,13 +27,13 @@ def make_index(folder: Path) -> Path:
     return folder / "train.idx"
 
 
-def launch(command: list[str], folder: Path) -> tuple[int, str]:
+def launch(command: list[str], folder: Path, **variables: str) -> tuple[int, str]:
     """Runs a Python program in a folder. Returns its exit status and output."""
     env = {name: v for name, v in os.environ.items() if not name.startswith(_OF_LAUNCHERS)}
     done = subprocess.run(
         [sys.executable, *command],
         cwd=folder,
-        env=env | {"OMP_NUM_THREADS": "1"},
+        env=env | {"OMP_NUM_THREADS": "1"} | variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

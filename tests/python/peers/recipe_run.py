@@ -1,8 +1,9 @@
 """Runs a program of examples/python, and notes which samples each rank was given.
 
-    recipe_run.py SEEN RECIPE ARGUMENT...
+    SEEN=PREFIX RECIPE=NAME recipe_run.py ARGUMENT...
 
-Writes SEEN-<process>.json at the end: the numbers of the samples by epoch.
+Writes PREFIX-<process>.json at the end: the numbers of the samples by epoch. Lightning starts further
+ranks with the same arguments and environment.
 """
 
 from __future__ import annotations
@@ -10,8 +11,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import runpy
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +42,8 @@ class SeenAudit:
 
 
 if __name__ == "__main__":
-    prefix, recipe, *arguments = sys.argv[1:]
-    atexit.register(lambda: Path(f"{prefix}-{os.getpid()}.json").write_text(json.dumps(seen)))
+    notes = f"{os.environ['SEEN']}-{os.getpid()}.json"
+    atexit.register(lambda: Path(notes).write_text(json.dumps(seen)))
     shardwise.Loader, shardwise.Audit = SeenLoader, SeenAudit  # type: ignore[misc]
-    sys.argv = [str(EXAMPLES / f"{recipe}.py"), *arguments]
-    runpy.run_path(sys.argv[0], run_name="__main__")
+    recipe = EXAMPLES / f"{os.environ['RECIPE']}.py"
+    exec(compile(recipe.read_text(), recipe, "exec"))  # runpy would change sys.argv
