@@ -28,24 +28,27 @@ class ByLength(NamedTuple):
     """
 
     field: str = ""
-    """A sample's length is the size in bytes of this field, divided by unit and rounded up. "a;b":
-    of the first that the sample has."""
+    """The field whose size in bytes, divided by unit and rounded up, is the length of a sample.
+    "a;b" means the first of these fields that the sample has."""
     column: str = ""
-    """Or the number in this metadata column, rounded up."""
+    """The metadata column whose number, rounded up, is the length of a sample. Set either field or
+    column."""
     unit: int = 1
-    """Bytes: 4 for the length of an int32 field in tokens."""
+    """In bytes, e.g. 4 to count the tokens of an int32 field."""
     window: int = 8192
-    """Positions of the order that are sorted together. A multiple of batch_size wastes least."""
+    """Number of consecutive positions of the order that are sorted together. Multiples of
+    batch_size make the fewest incomplete batches."""
     max_tokens: int = 0
-    """0: each batch has batch_size samples. Otherwise as many, batch_size at most, as fit into so
-    many tokens when all are padded to the longest. A longer sample comes alone."""
+    """0 means: each batch has batch_size samples. Otherwise a batch has as many samples as fit, at
+    most batch_size. They fit if they have at most max_tokens tokens when all are padded to the
+    longest. A longer sample is alone in its batch."""
     pack: str = ""
-    """A ragged column of integers, a value a token, whose sequences are packed into batch_size rows
-    of pack_to tokens. "x_segments" says which sequence of its row a token is of, from 1 (0: none),
-    and "x_positions" where in it."""
+    """A ragged column "x" of integers, one per token. Its sequences are packed into batch_size rows
+    of pack_to tokens. For each token, the array "x_segments" has the number of its sequence in the
+    row, from 1 (0 means padding), and "x_positions" its position in the sequence."""
     pack_to: int = 0
     padding: int = 0
-    """The value where there is no token."""
+    """The value that fills padding."""
 
 
 class Mixup(NamedTuple):
@@ -55,13 +58,15 @@ class Mixup(NamedTuple):
     """
 
     column: str
-    """Of images, all of one size; for mixup of uint8 or float32."""
+    """The column of the images, which must all have one size. For mixup, its type is uint8 or
+    float32."""
     mixup_alpha: float = 0.0
-    """Of Beta(alpha, alpha). 0: no mixup."""
+    """The parameter of Beta(alpha, alpha) for mixup. 0 means no mixup."""
     cutmix_alpha: float = 0.0
-    """Likewise; where both are set, half the batches get either."""
+    """The parameter of Beta(alpha, alpha) for cutmix. 0 means no cutmix. If both are set, each
+    applies to half of the batches."""
     probability: float = 1.0
-    """That a batch is mixed at all."""
+    """The probability that a batch is mixed."""
 
 
 class Forgiven(NamedTuple):
@@ -82,30 +87,32 @@ class LoaderStats(NamedTuple):
     samples: int
     bad_samples: int
     bytes_made: int
-    """Of the arrays of batches."""
+    """Bytes of the arrays of these batches."""
     bytes_read: int
-    """Of the fields that columns read, also ahead; not those that functions read."""
+    """Bytes of the fields that columns read, including batches made ahead. Fields that functions
+    read do not count."""
     planning: float
     opening: float
-    """Of shards: fetched, unpacked, mapped, checked."""
+    """Time for opening shards: fetch, expand, map, check."""
     reading: float
     decoding: float
     transforming: float
     functions: float
-    """Those of columns, with the waits for the GIL."""
+    """Time for functions of columns, including waits for the GIL."""
     collating: float
     idle: float
-    """Of threads that had nothing to do."""
+    """Time in which threads waited for work."""
     elapsed: float
-    """Of the consumer, from its first batch in each epoch to the last."""
+    """Time of the consumer, from the first next() of each epoch to the end of the epoch."""
     waited: float
-    """Of that, for batches."""
+    """The part of elapsed in which the consumer waited for batches."""
     batches_ready: int
-    """That were not waited for."""
+    """Number of batches for which the consumer did not wait."""
     mean_ready: float
-    """Batches that were made when one was asked for."""
+    """Average number of finished batches when the consumer requested a batch."""
     sample_times: list[int]
-    """Samples by the time that they took: [0] less than 1 us, [k] 2^(k - 1) us to 2^k us."""
+    """Histogram of the time per sample: [0] counts times below 1 us, [k] times from 2^(k - 1) us to
+    2^k us."""
     slowest_time: float
     slowest_sample: str
     forgiven: list[Forgiven]
@@ -113,7 +120,7 @@ class LoaderStats(NamedTuple):
     fetch_threads: int
     prefetch: int
     cores: int
-    """That this process may use."""
+    """Number of cores that this process may use."""
 
 
 class Epoch:
@@ -533,7 +540,7 @@ _OF_A_DATALOADER = {
     "rank": "ranks=",
     "worker_init_fn": "threads=: there are no processes",
 }
-"""Options of torch's DataLoader, and what a Loader has for them."""
+"""Options of torch's DataLoader, and the options of a Loader that replace them."""
 
 
 def _refuse_unknown(name: str) -> NoReturn:

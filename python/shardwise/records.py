@@ -10,14 +10,15 @@ class Shard(NamedTuple):
 
     number: int
     path: str
-    """Where its bytes are looked for: of a remote shard its URL, without what is secret unless the
-    dataset was opened by URLs that hold it."""
+    """The path or URL from which the shard is read. A URL has no secrets, unless the dataset was
+    opened with URLs that contain them."""
     size_bytes: int
     first_sample: int
     num_samples: int
     num_members: int
     compression: str = "none"
-    """How the file is compressed, by its content: "none", "gzip", "zstd", "xz", "bzip2", "lz4"."""
+    """The compression, determined from the content: "none", "gzip", "zstd", "xz", "bzip2",
+    "lz4"."""
 
 
 class Field(NamedTuple):
@@ -25,9 +26,9 @@ class Field(NamedTuple):
 
     name: str
     num_members: int
-    """Samples that have it."""
+    """Number of samples that have the field."""
     size_bytes: int
-    """Of all of them together."""
+    """Sum of the sizes of these members."""
 
 
 class Info(NamedTuple):
@@ -62,49 +63,50 @@ class BuildReport(NamedTuple):
     fingerprint: str
     shards_scanned: int
     shards_reused: int
-    """Taken over from the index that was there: unchanged since they were scanned."""
+    """Shards that were not scanned again, because they have not changed since they were scanned."""
     shards_moved: int
     shards_resumed: int
     dropped: list[str]
     """Paths of missing shards that were left out."""
     gone: list[str]
-    """Paths of shards that the index had, and were not named again."""
+    """Paths of shards in the old index that are not in the new list."""
     num_skipped: int
-    """Members that a policy left out."""
+    """Number of members that a policy left out."""
     without_end_marker: list[str]
     without_value: dict[str, int]
-    """For each column the samples that have no value for it: null."""
+    """For each column, the number of samples whose value is null."""
     shards_cut_short: int
-    """Of which the rest was left out behind damage: samples of it are not among num_skipped."""
+    """Number of shards whose rest, after damage, was left out. Samples in these rests do not count
+    in num_skipped."""
     bytes_cut_off: int
-    """Of these rests."""
+    """Bytes of these rests."""
 
 
 class PackReport(NamedTuple):
     """The result of packing files."""
 
     paths: list[str]
-    """Of the shards."""
+    """Paths of the shards."""
     num_samples: int
     classes: list[str]
-    """Names of the classes, by number; empty if there are none."""
+    """Names of the classes, by number; empty if the samples have no classes."""
     left_out: list[str]
-    """Paths of files that make no sample."""
+    """Paths of files that are not part of a sample."""
 
 
 class CacheCounts(NamedTuple):
     """The work of shard caches in an epoch."""
 
     uses: int
-    """Of shards: stretches of the order in which a node reads one."""
+    """Number of uses of shards. A use is a stretch of the order in which a node reads one shard."""
     fetches: int
-    """Uses whose shard was not there."""
+    """Uses that were cache misses."""
     bytes_fetched: int
     evictions: int
     bypasses: int
-    """Fetches that found no room, and were not kept."""
+    """Fetches whose shard found no room and was not cached."""
     peak_bytes: int
-    """The most that was cached, on the node that needs most."""
+    """The largest size of a cache's content, on the node that needs the most bytes."""
 
 
 class EpochFetches(NamedTuple):
@@ -114,9 +116,10 @@ class EpochFetches(NamedTuple):
     shards: int
     bytes: int
     lru: CacheCounts
-    """If the shard that was read least recently leaves a full cache."""
+    """Counts if a full cache evicts the least recently used shard."""
     next_use: CacheCounts
-    """If the one whose next use is farthest away leaves, as in a run whose order is known ahead."""
+    """Counts if a full cache evicts the shard whose next use is farthest away, as it does in a run
+    whose order is known in advance."""
 
 
 class FetchPlan(NamedTuple):
@@ -125,11 +128,11 @@ class FetchPlan(NamedTuple):
     num_shards: int
     total_bytes: int
     bytes_in_use: int
-    """Of shards at one time, at most."""
+    """The peak of the bytes of shards in use at one time."""
     bytes_for_once_an_epoch: int
-    """The cache from which each shard is fetched once an epoch."""
+    """The smallest cache with which each shard is fetched once per epoch."""
     bytes_for_once: int
-    """The cache from which nothing is fetched twice in all the epochs."""
+    """The smallest cache with which no shard is fetched twice in all epochs."""
     epochs: list[EpochFetches]
 
 

@@ -14,7 +14,7 @@ Size = Union[int, tuple[int, int]]
 """The side of a square in pixels, or (height, width)."""
 
 Range = tuple[float, float]
-"""(least, most)."""
+"""The closed interval (least, most)."""
 
 
 class RandomResizedCrop(NamedTuple):
@@ -22,9 +22,9 @@ class RandomResizedCrop(NamedTuple):
 
     size: Size
     scale: Range = (0.08, 1.0)
-    """Of the image's area."""
+    """Fraction of the image's area."""
     ratio: Range = (3 / 4, 4 / 3)
-    """Width by height, uniform in its logarithm."""
+    """Width / height, log-uniform."""
 
 
 class Padding(NamedTuple):
@@ -44,7 +44,7 @@ class ColourJitter(NamedTuple):
     contrast: Range = (1.0, 1.0)
     saturation: Range = (1.0, 1.0)
     hue: Range = (0.0, 0.0)
-    """Turns of the circle, in [-0.5, 0.5]."""
+    """Fraction of a full turn of the hue circle, in [-0.5, 0.5]."""
 
 
 class Normalize(NamedTuple):
@@ -59,11 +59,11 @@ class RandomErasing(NamedTuple):
 
     probability: float = 0.5
     scale: Range = (0.02, 0.33)
-    """Of the image's area."""
+    """Fraction of the image's area."""
     ratio: Range = (0.3, 3.3)
-    """Height by width, uniform in its logarithm."""
+    """Height / width, log-uniform."""
     value: Union[float, tuple[float, float, float]] = 0.0
-    """In the result's own values, after normalisation."""
+    """In units of the result, after normalisation."""
 
 
 class ImageTransform(NamedTuple):
@@ -85,64 +85,69 @@ class ImageTransform(NamedTuple):
 
     random_resized_crop: Union[RandomResizedCrop, None] = None
     resize: Union[Size, None] = None
-    """Both sides; the aspect ratio is not kept."""
+    """Size of both sides; the aspect ratio changes."""
     resize_shorter_side: int = 0
-    """The other side keeps the aspect ratio, rounded down. 0: not."""
+    """The other side keeps the aspect ratio, rounded down. 0 means no such resize."""
     padding: Union[Padding, None] = None
     centre_crop: Union[Size, None] = None
-    """A smaller image is padded."""
+    """Smaller images are padded."""
     random_crop: Union[Size, None] = None
-    """Likewise, by what it lacks, on both sides."""
+    """Smaller images are padded on both sides, each time by all that they lack."""
     horizontal_flip: float = 0.0
-    """A probability, as the next one and grayscale."""
+    """A probability, like vertical_flip and grayscale."""
     vertical_flip: float = 0.0
     colour_jitter: Union[ColourJitter, None] = None
     grayscale: float = 0.0
     normalize: Union[Normalize, None] = None
-    """Of floats; without it they are x / 255."""
+    """For float types; without it, values are x / 255."""
     random_erasing: Union[RandomErasing, None] = None
     fill: Union[int, tuple[int, int, int]] = 0
-    """The colour of padding."""
+    """Colour of padding."""
     filter: str = "bilinear"
-    """Of resizes: "bilinear" or "bicubic", both antialiased."""
+    """The filter of resizes: "bilinear" or "bicubic", both antialiased."""
     type: str = "uint8"
-    """Of the values: "uint8", "float32", "float16" or "bfloat16"; or "uint16", the values as stored,
-    of PNG and PNM with 16 bits a channel: other images are bad samples, and nothing resizes or
-    recolours them. Of the other types, 16 bits are scaled to 8."""
+    """The type of the values: "uint8", "float32", "float16", "bfloat16" or "uint16". "uint16" gives
+    the stored values of PNG and PNM images with 16 bits per channel. Other images are then bad
+    samples, and steps that resize or change colours are not possible. All other types scale 16 bits
+    to 8."""
     layout: str = "channels_first"
-    """[3, H, W], or "channels_last": [H, W, 3]."""
+    """The order of the axes: "channels_first" means [3, H, W], "channels_last" means [H, W, 3]."""
 
 
 class ImageDecoding(NamedTuple):
     """How images are decoded."""
 
     max_pixels: int = 1 << 28
-    """Larger images are refused before memory is taken for them; so are those with a side of more
-    than 2^20 pixels."""
+    """Largest image in pixels. Larger images are refused before memory is allocated. Images with a
+    side above 2^20 pixels are always refused."""
     strict: bool = False
-    """Refuse what is otherwise forgiven, as Pillow forgives it: damaged codes, a missing end."""
+    """Refuse images with damaged codes or without an end marker. Without this option they are
+    accepted, like in Pillow."""
     apply_orientation: bool = False
-    """Turn the image as its orientation says, which is read as by Pillow's exif_transpose."""
+    """Rotate the image by its stored orientation, like Pillow's exif_transpose."""
     scaling: str = "exact"
-    """Decode JPEGs at 1/2, 1/4 or 1/8 of their size where they are shrunk anyway: "not_smaller"
-    (than the result), or "fast" (down to 3/4 of it). Quicker; the pixels are others."""
+    """When to decode JPEGs at 1/2, 1/4 or 1/8 of their size because a transform shrinks them.
+    "exact" means never. "not_smaller" means: only if the decoded image is not smaller than the
+    result. "fast" means: down to 3/4 of the result's size. Decoding is then faster, and gives
+    slightly different pixels."""
 
 
 class VideoClip(NamedTuple):
     """The frames of each video that a column has."""
 
     frames: int = 16
-    """T: from 1 to 65,536."""
+    """Number of frames T in the clip, 1 to 65,536."""
     every: int = 0
-    """0: frames spread evenly over the range, as by np.linspace(0, n - 1, T). Otherwise each
-    every-th frame."""
+    """0 means: the T frames are spread evenly over the n frames of the range, at the positions of
+    np.linspace(0, n - 1, T). Otherwise every every-th frame is taken."""
     start: str = "first"
-    """Where the clip begins in the range: "first", "centre" or "random". Not with every=0."""
+    """Where the clip begins in the range: "first", "centre" or "random". Not possible with
+    every=0."""
     begin_seconds: float = float("-inf")
-    """The range: the frames whose times lie in [begin, end)."""
+    """The range consists of the frames whose times are in [begin_seconds, end_seconds)."""
     end_seconds: float = float("inf")
     refuse_short: bool = False
-    """A video that is too short is bad; otherwise its last frame is repeated."""
+    """If True, a video that is too short is a bad sample. If False, its last frame is repeated."""
     max_pixels: int = 1 << 26
     max_frames: int = 1 << 24
 
@@ -151,16 +156,16 @@ class AudioClip(NamedTuple):
     """The part of each sound that a column has, and its format."""
 
     sample_rate: int = 0
-    """Samples a second, resampled. 0: as stored."""
+    """In Hz, after resampling. 0 means the stored rate."""
     channels: int = 0
-    """Mixed. 0: as stored."""
+    """Number of channels after mixing. 0 means the stored number."""
     seconds: float = 0.0
-    """How long the clip is. 0: all of the range."""
+    """Length of the clip. 0 means the length of the range."""
     start: str = "first"
-    """Where the clip begins in the range: "first", "centre" or "random". Only with seconds."""
+    """Where the clip begins in the range: "first", "centre" or "random". Requires seconds."""
     begin_seconds: float = float("-inf")
     end_seconds: float = float("inf")
     fixed_length: bool = False
-    """All rows have round(seconds * sample_rate) samples, with zeros behind shorter sounds. Needs
-    seconds, sample_rate and channels."""
+    """Give each row round(seconds * sample_rate) samples, padded with zeros. Requires seconds,
+    sample_rate and channels."""
     max_samples: int = 1 << 28

@@ -51,7 +51,8 @@ class SHARDWISE_EXPORT AgreedCalls {
   [[nodiscard]] Counts counts() const noexcept { return counts_; }
   /// State shared with the group's guard; nullptr without a guard.
   [[nodiscard]] const std::shared_ptr<StopState>& stop() const noexcept { return stop_; }
-  /// From now on, headers contain the word of `stop`. Call it on all ranks or on none.
+  /// From now on, the headers of calls contain the StopWord of `stop`. Call it on all ranks or on
+  /// none.
   void set_stop(std::shared_ptr<StopState> stop) { stop_ = std::move(stop); }
   /// Runs calls on another thread while the program's thread makes none. The thread ends with the
   /// group.

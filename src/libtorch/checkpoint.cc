@@ -516,8 +516,8 @@ std::optional<Checkpoint> CheckpointFile::read() {
         break;
       } catch (const Error& e) {
         const bool is_damaged = e.code() == ErrorCode::kInvalidArgument;
-        // An unreadable file may be intact, so its error ends the search. Another version's file is
-        // kept.
+        // A file that cannot be read may be intact, so its error ends the search. A file of another
+        // format version is passed over, but is not damaged, so write() does not remove it.
         if (!is_damaged && e.code() != ErrorCode::kVersionMismatch) throw;
         if (first == nullptr) first = std::current_exception();
         if (is_damaged) damaged_.push_back(path);

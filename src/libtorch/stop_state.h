@@ -17,23 +17,29 @@
 // The phase of the training loop (StopPhase) decides in which state a stop leaves the loop:
 //
 //                     kAveraged
-//     kComputing ------------------> kUpdating        a step is whole once the parameters of
-//          |     <------------------     |            kUpdating are changed: at the next call of
-//          |           kWentOn           |            the group or the loader, or should_stop()
+//     kComputing ------------------> kUpdating
+//          |     <------------------     |
+//          |           kWentOn           |
 //          |                             |
-//          +-------------+---------------+            a rank throws, or ends its wait, within a
-//            kGaveUp     |     kTore                  step: all ranks leave the call that they are
-//               +--------+--------+                   at. kTore: rank 0 did so in kUpdating.
+//          +-------------+---------------+
+//            kGaveUp     |     kTore
+//               +--------+--------+
 //               v                 v
-//           kGivenUp            kTorn                 no call of the group can be made
+//           kGivenUp            kTorn
 //               |                 |
-//               | kLeft           | kLeft             all ranks have left StopGuard::run()'s work
+//               | kLeft           | kLeft
 //               v                 v
-//          kTakenBack         kSpoiled                loaders are where the last whole step ended;
-//                                                     kSpoiled: the parameters are not, so no
-//                                                     checkpoint is written
+//          kTakenBack         kSpoiled
 //
-// Only another kGaveUp or kTore leads out of kTakenBack and kSpoiled.
+//   kUpdating    The loop changes the parameters. The next call of the group or the loader, or of
+//                should_stop(), shows that it has finished (kWentOn). The step is then whole.
+//   kGaveUp      Within a step, a rank throws or ends its wait. All ranks leave the call that they
+//                are in. The event is kTore if rank 0 did this in kUpdating.
+//   kGivenUp,    No call of the group can be made, until all ranks have left the work of
+//   kTorn        StopGuard::run() (kLeft).
+//   kTakenBack,  The loaders are back at the end of the last whole step. In kSpoiled the parameters
+//   kSpoiled     are not, so no checkpoint is written. Only another kGaveUp or kTore leads out of
+//                these phases.
 
 namespace shardwise::libtorch::detail {
 

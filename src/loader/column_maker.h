@@ -126,8 +126,8 @@ class SHARDWISE_EXPORT ColumnMaker {
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape() const { return row_shape_; }
   /// The shape of the sample's row; kLikeFirst only. Errors: those of make().
   [[nodiscard]] virtual std::vector<std::int64_t> row_shape_of(const RowInput&) const { return {}; }
-  /// Returns the fields that a row is made from. nullptr means: the key for kSized columns, several
-  /// or any fields for other columns.
+  /// Returns the fields from which a row is made. For a kSized column, nullptr means that a row is
+  /// the sample's key. For other columns, nullptr means that a row may depend on any fields.
   [[nodiscard]] virtual const FieldChoice* fields() const { return nullptr; }
   /// Whether a row needs only parts of its field, e.g. a clip of a video. The loader does not read
   /// such fields ahead.

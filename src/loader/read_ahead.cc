@@ -16,8 +16,9 @@ constexpr std::size_t kRowsAhead = 256;
 constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;
 /// Samples between two checks for disk reads. A check costs a system call.
 constexpr std::size_t kRowsALook = 64;
-/// Once this many samples were requested without a disk read, the data counts as cached. More than
-/// a chunk of the usual size: reading its first samples may bring a whole chunk into memory.
+/// Once this many samples were requested without a disk read, the data counts as cached. The number
+/// is larger than a usual chunk, because reading the first samples of a chunk may bring the whole
+/// chunk into memory.
 constexpr std::size_t kMostInVain = 2048;
 
 /// Returns a number that grows when this thread reads from disk, or waits for a read by another.

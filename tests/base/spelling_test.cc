@@ -15,7 +15,7 @@ namespace {
 
 using detail::Face;
 
-/// Sets the interface of this process while it lives.
+/// While an object of this class lives, errors of this process use the names of `face`.
 struct Spelt {
   explicit Spelt(Face face, std::string_view (*rename)(std::string_view) = nullptr) {
     detail::spell_for(face, rename);

@@ -455,7 +455,8 @@ TEST_F(MovedTest, AnIndexOfAnotherNameGetsATableOfItsOwn) {
   fs::rename(index(), renamed);
   move();
   EXPECT_EQ(relocate_index(renamed, {{folder("old"), folder("new")}}).shards_scanned, 0U);
-  // Removes tables that are named after this index.
+  // This build removes old tables that are named after index(). The renamed index must not use
+  // such a table.
   build_index(index(), paths_in(folder("new"), 2));
   EXPECT_EQ(wrong_with(Dataset::open(renamed)), "");
 }

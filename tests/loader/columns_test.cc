@@ -448,7 +448,8 @@ TEST(ColumnsTest, ARunWithoutAGoodSampleIsAnErrorHoweverManyMayBeBad) {
               "203 rows: epoch 0: 203 samples, each exactly once, 97 left out as asked: proven");
     EXPECT_EQ(outcome(small, 19, threads),
               "1 rows: epoch 0: 1 samples, each exactly once, 19 left out as asked: proven");
-    // A run resumed within an epoch counts good samples from before the resume.
+    // 140 bad samples follow the resume, but the 70 good samples before it count, so this is no
+    // error.
     EXPECT_EQ(outcome(data, 210, threads, 70, 10),
               "160 rows: epoch 0: 160 samples, each exactly once, 140 left out as asked: proven");
   }

@@ -820,8 +820,8 @@ class LengthChain {
     return said;
   }
 
-  /// Returns the error that prove() must throw, unless too many samples are bad. An epoch is also
-  /// proven if the batches not taken have no samples left.
+  /// Returns the error that prove() must throw, unless too many samples are bad. The epoch can be
+  /// proven before all batches were taken, if all samples of the remaining batches are left out.
   std::optional<ErrorCode> error_of_proof() {
     const bool can_be_proven = ledger_ == expected_ledger() && data_->size() > 0;
     return can_be_proven ? std::nullopt : std::optional(ErrorCode::kNotExact);

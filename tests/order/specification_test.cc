@@ -504,7 +504,7 @@ class Generator : public test::Dice {
     }
   }
 
-  /// @param starts  where parts of a mixture usually end.
+  /// @param starts  shard starts of the data. The parts of a mixture usually end at shard starts.
   OrderKind kind(const std::vector<std::uint64_t>& starts) {
     const auto widened = [](const auto& chosen) -> OrderKind { return chosen; };
     switch (below(8)) {

@@ -40,7 +40,7 @@ def openssl(*words: str | Path) -> str:
 class Server(NamedTuple):
     shard: str
     authority: Path
-    """The file with the certificate of the authority that the server's is of."""
+    """The file with the certificate of the authority that signed the server's certificate."""
 
 
 def certified(folder: Path) -> ssl.SSLContext:

@@ -22,11 +22,12 @@ class Place(NamedTuple):
 
     token: str | None
     own: list[dict[str, Any]]
-    """The states of its ranks; none of a loader's, whose state is a token."""
+    """The states of the ranks; empty for a loader, whose state is the token."""
     are_even: bool
-    """Whether each rank had taken as many: then a state is for any number of ranks."""
+    """True if all ranks had taken equally many samples, so that a state is valid for any number of
+    ranks."""
     is_audited: bool
-    """Whether the token says what was delivered, as a loader's does, and wants."""
+    """True if the token contains the sums of the delivered samples, which a loader requires."""
 
 
 class Chain:

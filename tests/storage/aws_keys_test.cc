@@ -414,7 +414,8 @@ TEST_F(AwsKeysTest, AFetchGoesOnWithNewKeysWhenTheServerSaysThatTheOldOnesExpire
   fetchers.fetch({.url = "s3://bucket/x"}, sink);
   EXPECT_EQ(num_keys, 2);
 
-  int num_failures = 0;  // temporary failures after a refusal; they are not refusals
+  // After the refusal of KEY2, two temporary failures must not cause another request for keys.
+  int num_failures = 0;
   answers_["GET /bucket/x"] = [&]() -> std::pair<int, std::string> {
     const bool is_old = last_.header("authorization").find("KEY2/") != std::string::npos;
     if (is_old) return {400, "<Error><Code>ExpiredToken</Code></Error>"};

@@ -53,13 +53,13 @@ class Peer:
     batch. The epochs share their workers if the package can keep them. """
 
     package = ""
-    """Whose version counts."""
+    """The package whose version the report shows."""
     settings = ""
-    """How it is used, in a few words."""
+    """The settings with which the package is used, in a few words."""
     format = ""
-    """The folder for samples in a format of its own; none: the tars."""
+    """The folder for samples in the package's own format; empty if the package reads tars."""
     needs_group = False
-    """Whether its ranks are those of torch.distributed."""
+    """True if the package takes the ranks from torch.distributed."""
 
     def __init__(self, corpus: Corpus) -> None:
         self.corpus = corpus
@@ -99,11 +99,12 @@ class Peer:
     without: dict[str, str] = {}
     epoch: Callable[[], Callable[[], Iterator[Any]]] | None = None
     pictures: Callable[[int], Callable[[], Iterator[Any]]] | None = None
-    """By the side of the random resized crop; 0: whole pictures."""
+    """Called with the side of the random resized crop; 0 means whole pictures."""
     item: Callable[[], Callable[[int], Any]] | None = None
     resumable: Callable[[], Resumable] | None = None
     deliver: Callable[[Ranks, int], Iterator[Iterator[Any]]] | None = None
-    """By ranks and batch size: epoch after epoch, the batches of this rank."""
+    """Called with the ranks and the batch size. Yields the epochs, each as the batches of this
+    rank."""
 
 
 class Resumable:

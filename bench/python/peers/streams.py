@@ -11,7 +11,7 @@ from .base import BATCH, WORKERS, Peer, Resumable
 class Streams(Peer):
     loader_type: Any
     pictures_type: Any
-    """Of a data set that gives pictures, whose side is set."""
+    """The class of a data set that yields pictures; `side` is set on its objects."""
     together: Callable[[list[Any]], Any]
 
     def _dataset(self, of: Any = None, batch_size: int = BATCH) -> Any:

@@ -97,7 +97,8 @@ struct FetchPlan {
   std::uint64_t total_bytes = 0;  ///< of all shards
   std::vector<Node> kinds;        ///< sorted by first node
 
-  /// Number of nodes whose counts come from a node of another kind.
+  /// Number of nodes that were not simulated. Their counts are those of a node of another kind; see
+  /// Node::counts_of.
   [[nodiscard]] SHARDWISE_EXPORT std::uint64_t num_not_simulated() const noexcept;
 
   /// Counts summed over all nodes. The peak, the shards and the bytes are those of the node that

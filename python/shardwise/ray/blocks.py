@@ -45,7 +45,7 @@ class Layout(NamedTuple):
 
     columns: tuple[Column, ...]
     text_bytes: dict[str, float]
-    """On average, of each column of texts."""
+    """The average length of the texts of each text column."""
 
 
 def schema_of(columns: Iterable[Column]) -> Any:

@@ -35,12 +35,12 @@ from .spec import (
 )
 
 PLACE = "shardwise.place"
-"""The entry of a DataContext that says which rank's samples of which epoch are read: a dict of the
-entries of a Reading that differ."""
+"""The entry of a DataContext that selects the rank and the epoch whose samples are read. It is a
+dict of those members of a Reading that it replaces."""
 
 PUSHES = tuple(int(part) for part in ray.__version__.split(".")[:2]) >= (2, 60)
-"""Whether Ray asks a source for columns and conditions in the way that is answered here. Before
-that a source had to rename columns, too."""
+"""True if this Ray passes column selections and filters to a source in the form that IndexSource
+supports. Before Ray 2.60, a source also had to rename columns."""
 
 _PLANNED_AT_ONCE = 1 << 20
 
@@ -205,7 +205,7 @@ class IndexSource(ray.data.Datasource):
                 input_files=None,
                 exec_stats=None,
             )
-            schema = None if tasks else schema_of(self._columns)  # all tasks use one schema
+            schema = None if tasks else schema_of(self._columns)  # Ray needs it only once
             tasks.append(ReadTask(part, metadata, schema=schema, **limits))
         return tasks
 

@@ -28,7 +28,7 @@ class Reading(NamedTuple):
     """A dataset in the order in which one rank receives it, in one epoch."""
 
     reference: bytes
-    """Of the dataset, as of reference_of()."""
+    """The result of reference_of() for the dataset."""
     order: _core.Order
     epoch: int
     token: str | None

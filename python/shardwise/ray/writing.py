@@ -37,7 +37,7 @@ class WriteReport(NamedTuple):
     """The result of writing a dataset."""
 
     paths: list[str]
-    """Of the shards, in order."""
+    """Paths of the shards, in order."""
     num_samples: int
 
 

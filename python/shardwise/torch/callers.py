@@ -14,7 +14,7 @@ from ..errors import InvalidArgument
 
 
 _NO_DATA = "0" * 32
-"""The fingerprint of a sampler over a length alone."""
+"""The fingerprint of a sampler that was made for a length, without a dataset."""
 
 
 def _batches(caller: Mapping[str, Any]) -> tuple[int, bool] | None:

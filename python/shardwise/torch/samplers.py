@@ -329,7 +329,7 @@ class DistributedChunkedSampler(DistributedSampler):
 
 
 ChunkedSampler = DistributedChunkedSampler
-"""With one rank it is no different."""
+"""Another name of the class, for programs with one rank."""
 
 
 class ShardedSampler(DistributedSampler):

@@ -87,7 +87,7 @@ from .utilities import MockDataset, repeatedly, with_epoch, with_length
 from .writing import ShardWriter, TarWriter, numpy_dumps, torch_dumps
 
 __version__ = "1.0.2"
-"""The version of webdataset whose place it takes."""
+"""The version of webdataset that this package replaces."""
 
 __all__ = [
     "Cached",

@@ -26,7 +26,7 @@ IMAGE_EXTENSIONS = (
     "jp2 j2k jpc jpf jpx j2c icns ico im iim tif tiff jfif jpe jpg jpeg mpg mpeg msp pcd pxr pbm "
     "pgm ppm pnm psd bw rgb rgba sgi ras tga icb vda vst webp wmf emf xbm xpm"
 ).split()
-"""The endings of images, as Pillow opens them."""
+"""The extensions of images that Pillow opens."""
 
 
 class Continue:
@@ -120,7 +120,7 @@ decoders: dict[str, Callable[[bytes], Any]] = {
     "npz": _npz,
     "cbor": _cbor,
 }
-"""What basichandlers() does, by ending; it may be changed."""
+"""The decoder that basichandlers() uses for each extension. Programs may change this dict."""
 
 
 def basichandlers(key: str, data: bytes) -> Any:
@@ -153,7 +153,8 @@ imagespecs = {
     "torch": ("torch", True, "rgb"),
     "pil": ("pil", False, "rgb"),
 }
-"""What images become, by the texts that .decode() takes: library, float or not, mode."""
+"""The form of decoded images for each text that .decode() accepts: library, True for floats,
+mode."""
 
 
 def _rgb_of_jpeg(data: bytes) -> Any:

@@ -35,7 +35,7 @@ def warn_and_stop(exn: BaseException) -> bool:
 
 
 ENDING = (ignore_and_stop, warn_and_stop)
-"""Handlers that end a pass, after which a state would not be exact."""
+"""Handlers that end a pass early. A state is not exact after that."""
 
 __all__ = [
     "ignore_and_continue",

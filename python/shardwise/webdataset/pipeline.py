@@ -284,7 +284,7 @@ class DataPipeline(Items, PipelineStage):
             places = [Place(start.repetition)] * dealing.num_workers
             places[dealing.worker] = self._stream.place
         part = self._part(plan, start, places, dealing)
-        if dealing.num_workers > 1:  # one worker's state, for the same worker
+        if dealing.num_workers > 1:  # only this worker can load its state
             return {"version": VERSION, "parts": [part], "worker": dealing.worker}
         return gathered(part)
 

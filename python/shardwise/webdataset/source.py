@@ -25,9 +25,9 @@ class Place(NamedTuple):
     """The progress of a stream. Workers send it to their WebLoader with each item."""
 
     repetition: int = 0
-    """Earlier epochs of this pass, with repeat() and with_epoch()."""
+    """Number of earlier epochs in this pass; above 0 only with repeat() and with_epoch()."""
     left: int = 0
-    """Samples taken from those that the run before had not delivered."""
+    """Number of samples taken from Start.left."""
     taken: int = 0
     """Samples taken from this stream's blocks since the epoch began or was resumed."""
 

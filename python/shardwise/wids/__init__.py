@@ -31,7 +31,7 @@ from .samplers import (
 )
 
 __version__ = "0.1.11"
-"""The version of wids whose place it takes."""
+"""The version of wids that this package replaces."""
 
 __all__ = [
     "ChunkedSampler",

@@ -168,10 +168,11 @@ class ShardListDataset(Generic[T_co]):
         processes of this machine share. By default the folder of localname, WIDS_CACHE, or a folder
         in the temporary one. Local shards are always read in place.
     localname: a function from a URL to a path. If the file exists, it is read instead of the URL.
-    cache_size: maximum bytes of cached shards. keep: no limit.
+    cache_size: maximum bytes of cached shards. keep: True removes this limit.
     lru_size: maximum number of open shards. An open shard costs address space, and no descriptor.
-    dataset_name: name of a list. base: where relative URLs begin: by default at the descriptor's
-        "base", or beside it. options: replace keys of the descriptor.
+    dataset_name: name of a dataset that is given as a list.
+    base: folder to which relative URLs refer; by default the descriptor's "base", or else the
+        folder of the descriptor. options: values that replace keys of the descriptor.
 
     Options that wids lacks:
 

@@ -17,7 +17,7 @@ from ..errors import BadField, Error, InvalidArgument, Unsupported
 from .sample import Sample
 
 MAX_GZ_BYTES = 1 << 30
-"""What a .gz field may become when it is decompressed, unless it is said otherwise."""
+"""The default limit for the size of a decompressed .gz field."""
 
 _IMAGES = ("jpg", "png", "ppm", "pgm", "pbm", "pnm")
 # This list equals that of wids. Programs open .jpeg and .webp themselves, and Pillow cannot open an

@@ -27,7 +27,7 @@ _EPOCH_STEP = 1289738273
 _MAX_SEED = (1 << 64) - 1
 
 Range = tuple[int, int]
-"""Numbers of samples: the first, and the one after the last."""
+"""A range of sample numbers: the first, and one after the last."""
 
 
 def lengths_to_ranges(lengths: Iterable[int]) -> list[Range]:

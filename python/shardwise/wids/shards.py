@@ -74,7 +74,7 @@ class CacheLocalname:
 
 
 default_localname = DefaultLocalname
-"""Its name in the last wids that came with webdataset."""
+"""The name of DefaultLocalname in the last wids that was part of webdataset."""
 
 
 class ShardPlace(NamedTuple):

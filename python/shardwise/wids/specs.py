@@ -16,7 +16,7 @@ _MAX_BYTES = 256 << 20
 _LOCAL_SCHEMES = ("", "file", "pipe")
 
 Shard = dict[str, Any]
-"""What a descriptor says of one shard: url, nsamples, and whatever else."""
+"""An entry of a descriptor for one shard: url, nsamples, and optional keys."""
 
 
 def urldir(url: str) -> str:

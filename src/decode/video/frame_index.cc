@@ -103,8 +103,8 @@ FrameIndex::FrameIndex(Demuxer& demuxer, unsigned stream, Reordering reordering,
   find_end(is_alone ? demuxer.stream(stream).duration : pass.last_duration);
 }
 
-/// Reads all packets. Reads their data only if their headers are needed, as far as the container
-/// allows that. Small packets always include their data.
+/// Reads all packets. A packet's data begins with the codec's header of its frame. Data is read
+/// only if this header is needed, or if the demuxer cannot skip the data, as in small packets.
 void FrameIndex::read_packets(Demuxer& demuxer, unsigned stream, std::uint64_t most, Pass& pass) {
   const AVCodecID codec = demuxer.stream(stream).codecpar->codec_id;
   const bool is_vp8 = codec == AV_CODEC_ID_VP8;

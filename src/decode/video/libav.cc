@@ -44,9 +44,9 @@ static void take_message(void* context, int level, const char* format, va_list a
   const std::size_t size = std::strcspn(text, "\r\n");
   if (size == 0) return;  // the end of a line that was passed in parts
   text[size] = '\0';
-  // Messages like "mmco: unref short failure" are harmless: after an open group's key frame, H.264
-  // discards frames that were not decoded. If some version of libav words this differently, the
-  // only effect is that more is decoded than needed.
+  // Messages such as "mmco: unref short failure" are not errors. If decoding begins at the key
+  // frame of an open GOP, the H.264 stream discards reference frames that were never decoded. If a
+  // version of libav words the message differently, more frames than necessary are decoded.
   if (std::strncmp(format, "mmco:", 5) != 0) ++messages.errors;
   std::memcpy(messages.last, text, size + 1);
 }

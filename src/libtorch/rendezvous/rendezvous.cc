@@ -343,7 +343,8 @@ void Rendezvous::look() {
   throw_if_due();
 }
 
-/// Sends pending output, waits for the connection, `most` at most, and handles received messages.
+/// Sends pending output, waits up to `most` until the connection is ready, and handles received
+/// messages.
 void Rendezvous::pump(milliseconds most) {
   const bool sent = send_some(socket_, output_);
   const short output = output_.empty() ? short{0} : short{POLLOUT};

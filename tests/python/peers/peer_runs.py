@@ -14,7 +14,7 @@ from conftest import write_shards
 import shardwise
 
 NUM_SAMPLES = 2001
-"""Nothing that is used here divides it: neither numbers of ranks nor sizes of batches."""
+"""Not divisible by any number of ranks or batch size of these tests."""
 
 _HERE = Path(__file__).parent
 _OF_LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "OMPI_", "SLURM_", "PMI_")

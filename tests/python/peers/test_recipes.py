@@ -22,7 +22,7 @@ pytest.importorskip("torch", reason="needs torch, which is not installed")
 Image = pytest.importorskip("PIL.Image", reason="needs Pillow, which is not installed")
 
 NUM_SAMPLES = 211
-"""Of the shards; no number of ranks and no batch size divides it."""
+"""Samples in the shards. Not divisible by any number of ranks or batch size of these tests."""
 
 
 def write(path: Path, samples: list[dict[str, bytes]], first: int) -> None:

@@ -1,4 +1,4 @@
-"""Stands for webdataset where shardwise.webdataset.install() was called: see there."""
+"""Found by ``import webdataset`` after shardwise.webdataset.install(), e.g. in spawned workers."""
 
 from shardwise.webdataset import install
 
