@@ -42,12 +42,14 @@ def require(
 
 def path_of(path: str | os.PathLike[str]) -> str:
     """A path or URL as text; a leading ``~`` becomes the home folder. Raises TypeError;
-    InvalidArgument for a NUL character, or text that is not UTF-8."""
+    InvalidArgument for an empty path, a NUL character, or text that is not UTF-8."""
     text = os.fspath(path)
     if not isinstance(text, str):
         raise TypeError(
             f"a path is a str or an os.PathLike of str, and not {text!r}; write its text, in UTF-8"
         )
+    if not text:
+        raise InvalidArgument('a path is empty; the current folder is "."')
     if "\0" in text:
         raise InvalidArgument(f"a path has no NUL character: {text!r}")
     try:

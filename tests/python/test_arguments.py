@@ -52,6 +52,20 @@ def test_paths_that_no_file_can_have_are_named(tmp_path: Path, name: str, text: 
     assert os.listdir(tmp_path) == []
 
 
+def test_an_empty_path_is_refused(tmp_path: Path) -> None:
+    """It is usually a variable that was not set. The current folder has a name."""
+    for call in (
+        lambda: shardwise.open(""),
+        lambda: shardwise.open([str(tmp_path), ""]),
+        lambda: shardwise.index(tmp_path / "i.idx", ""),
+        lambda: shardwise.index("", tmp_path),
+        lambda: shardwise.verify(""),
+    ):
+        with pytest.raises(errors.InvalidArgument, match="empty"):
+            call()
+    assert os.listdir(tmp_path) == []
+
+
 def test_the_cache_takes_no_path_up_to_a_nul_only(tmp_path: Path) -> None:
     path = str(tmp_path / "c\0d")
     with pytest.raises(errors.InvalidArgument, match=r"has a NUL character: '.*c\\x00d'"):
