@@ -268,7 +268,7 @@ class SHARDWISE_EXPORT Loader {
   /// With exact orders that is each sample exactly once. It also proves that each replica got all
   /// of them. Every rank must call it, after its last batch. Afterwards all ranks know the bad
   /// samples that any rank has left out.
-  /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
+  /// @return  "epoch 3: 20,000 samples, each exactly once: proven", the same on all ranks.
   /// Errors: NotExact, on all ranks, naming missing and repeated samples; also if a rank has not
   ///   taken all its batches. Mismatch, on all ranks, naming the differences, if their data,
   ///   options, epoch or beginning differ. BadField if all ranks together found more than max_bad

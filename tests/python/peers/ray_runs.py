@@ -150,7 +150,7 @@ def require_order(index: Path, out: Path, workers: int) -> None:
             assert seen[str(epoch)] == list(sampler)
         proofs, batches = json.loads((out / f"rest-{rank}.json").read_text())
         assert proofs == [
-            f"epoch {e}: {NUM_SAMPLES} samples, each exactly once: proven" for e in range(3)
+            f"epoch {e}: {NUM_SAMPLES:,} samples, each exactly once: proven" for e in range(3)
         ]
         # If one has a sample more, others give their last one in a batch of its own.
         most = -(-NUM_SAMPLES // workers)
@@ -225,7 +225,7 @@ def require_exact(out: Path, *workers: int) -> None:
     many workers, and the other: by the proofs, and by what was seen."""
     assert (out / "ended").exists()
     assert (out / "proofs.txt").read_text().splitlines() == [
-        f"{number} epoch {epoch}: {NUM_SAMPLES} samples, each exactly once: proven"
+        f"{number} epoch {epoch}: {NUM_SAMPLES:,} samples, each exactly once: proven"
         for epoch, number in enumerate(workers)
     ]
     for epoch in json.loads((out / "seen.json").read_text()):
