@@ -205,7 +205,7 @@ TEST(EpochDecodeTest, WhatIsForgivenHasALineForEachKind) {
   ASSERT_EQ(epoch["forgiven"].size(), 1U);
   EXPECT_EQ(epoch["forgiven"][0]["kind"], "JPEG: Corrupt JPEG data: premature end of data segment");
   EXPECT_EQ(epoch["forgiven"][0]["images"], 3);
-  EXPECT_THAT(epoch["forgiven"][0]["first_sample"].get<std::string>(), HasSubstr(".tar"));
+  EXPECT_THAT(epoch["forgiven"][0]["example"].get<std::string>(), HasSubstr(".tar"));
   EXPECT_EQ(decoded(ImageIndex().path(), {"rgb"})["forgiven"].size(), 0U);
 }
 

@@ -20,7 +20,9 @@ struct HelpOption {
   std::string type;                  ///< "N", "error|skip"; empty for a flag and an argument
   std::vector<std::string> choices;  ///< the allowed values, if they are a fixed set
   std::string text;                  ///< the description, with its default and its requirements
+  std::string brief;                 ///< the same with only the first phrase of the description
   bool is_many = false;              ///< an argument that can be repeated
+  bool is_common = false;            ///< shown by -h, too: see mark_common()
 
   /// "-o, --output INDEX", "SOURCE...".
   std::string label() const;
@@ -36,8 +38,8 @@ struct HelpCommands {
   std::vector<std::pair<std::string, std::string>> commands;  ///< name, description
 };
 
-/// The help of a program or of one of its commands. All documents derive from it: --help, the
-/// manual pages, cli.md, and the completions of shells.
+/// The help of a program or of one of its commands. All documents derive from it: -h and --help,
+/// the manual pages, cli.md, and the completions of shells.
 struct HelpPage {
   std::string name;  ///< "shardwise cache prune"
   std::string description;
@@ -55,6 +57,10 @@ inline constexpr const char* kUsualOptions = "Options";
 /// Reads notes and examples from the footer of `app`. Indented lines are the examples. Other lines
 /// are joined to paragraphs, which blank lines end; the examples need no title.
 HelpPage help_page(const CLI::App& app);
+
+/// The page of -h: common options in one phrase each, and one example. A page with few options
+/// keeps them all.
+HelpPage short_page(HelpPage page);
 
 /// The page of a program or command, and those of the commands below it, in the order of its help.
 struct HelpTree {

@@ -36,6 +36,10 @@ struct DecodeArguments {
   [[nodiscard]] bool is_on() const noexcept { return decode != "none"; }
 };
 
+/// True if this program has the loader. Without it, samples are read one after another, and options
+/// of the loader are refused.
+bool has_loader() noexcept;
+
 /// Adds the options of decoding and of bad samples. `arguments` must live as long as `command`
 /// does.
 void add_decode_options(CLI::App& command, DecodeArguments& arguments);

@@ -119,8 +119,9 @@ Run open_run(const RunArguments& arguments, const SampleSet& samples);
 
 /// The key and the shard of a sample, as lists show them.
 struct SampleNames {
-  std::string key;    // unchanged bytes
-  std::string shard;  // its path, without secrets
+  std::string key;          // unchanged bytes
+  std::uint64_t shard = 0;  // number in its index
+  std::string url;          // the shard's path or URL, without secrets
 };
 SampleNames names_of(const MixedDataset& data, std::uint64_t sample);
 
