@@ -212,7 +212,7 @@ TEST_F(CacheCommandTest, WrongUsageAndWhatIsNoCache) {
     EXPECT_EQ(finished.code, code) << finished.err;
     return finished.err;
   };
-  EXPECT_THAT(error({}, 2), HasSubstr("needs a command"));
+  EXPECT_THAT(error({}, 2), HasSubstr("Usage: shardwise cache COMMAND"));
   EXPECT_THAT(error({"ls"}, 2), HasSubstr("DIR is required"));
   EXPECT_THAT(error({"prune", shards_.cache()}, 2), HasSubstr("--to is required"));
   EXPECT_THAT(error({"prune", shards_.cache(), "--to", "x"}, 2), HasSubstr("'x' is not a size"));
