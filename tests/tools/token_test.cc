@@ -188,7 +188,7 @@ TEST(RunOptionsTest, SkipFilesAndConditionsLeaveSamplesOut) {
             rest);
   EXPECT_THAT(
       shardwise_output({"epoch", index.path(), "--quiet", "--skip", index.dir() / "skip.txt"}),
-      HasSubstr("epoch 0: 4 samples, each exactly once, 3 left out as asked: proven"));
+      HasSubstr("epoch 0: 4 samples, each exactly once, 3 excluded on purpose: proven"));
   const Finished when = shardwise(
       {"when", index.path(), "--batch", "1", "--sample", "3", "--skip", index.dir() / "skip.txt"});
   EXPECT_EQ(when.code, 1);
