@@ -71,6 +71,7 @@ endforeach()
 # The programs, with their manual pages and completions.
 set(SHARDWISE_BASH_DIR ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 set(SHARDWISE_ZSH_DIR ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+set(SHARDWISE_FISH_DIR ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 if(TARGET shardwise_program)
   install(TARGETS shardwise_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(DIRECTORY ${SHARDWISE_PAGES_DIR}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR}
@@ -78,12 +79,14 @@ if(TARGET shardwise_program)
   install(FILES ${SHARDWISE_PAGES_DIR}/cli.md DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
   install(FILES ${SHARDWISE_PAGES_DIR}/bash/shardwise DESTINATION ${SHARDWISE_BASH_DIR})
   install(FILES ${SHARDWISE_PAGES_DIR}/zsh/_shardwise DESTINATION ${SHARDWISE_ZSH_DIR})
+  install(FILES ${SHARDWISE_PAGES_DIR}/fish/shardwise.fish DESTINATION ${SHARDWISE_FISH_DIR})
 endif()
 if(TARGET shardwise_train)
   install(TARGETS shardwise_train RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   install(FILES ${SHARDWISE_PAGES_DIR}/man1/shardwise-train.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
   install(FILES ${SHARDWISE_PAGES_DIR}/bash/shardwise-train DESTINATION ${SHARDWISE_BASH_DIR})
   install(FILES ${SHARDWISE_PAGES_DIR}/zsh/_shardwise-train DESTINATION ${SHARDWISE_ZSH_DIR})
+  install(FILES ${SHARDWISE_PAGES_DIR}/fish/shardwise-train.fish DESTINATION ${SHARDWISE_FISH_DIR})
 endif()
 
 # The pages and the licence, in the same layout, so that links between pages work.

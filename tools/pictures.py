@@ -252,7 +252,7 @@ def cache(program: Program) -> str:
         later = plan["epochs"][1:]
         points.append(
             [
-                sum(e[rule]["bytes_fetched"] for e in later) / sum(e["bytes"] for e in later)
+                sum(e[rule]["fetched_bytes"] for e in later) / sum(e["bytes"] for e in later)
                 for rule in ("lru", "next_use")
             ]
         )

@@ -417,7 +417,7 @@ class Loader:
 
     def prove(self) -> str:
         """Proves, with all ranks, that their batches of this epoch held exactly the samples that
-        the order promises: "epoch 3: 20000 samples, each exactly once: proven".
+        the order promises: "epoch 3: 20,000 samples, each exactly once: proven".
 
         Every rank calls it, after its last batch. Raises NotExact, on all ranks, which names what
         is missing or came twice; Mismatch, on all ranks, which names differences in their data,

@@ -580,7 +580,7 @@ void add_samplers(nb::module_& module) {
           "sampler"_a, "words"_a = nb::none(),
           nb::sig("def prove(self, sampler: Sampler, words: collections.abc.Sequence[int] | None "
                   "= None) -> str"),
-          "Proves the sampler's epoch, from its very beginning: \"epoch 3: 20000 samples, each "
+          "Proves the sampler's epoch, from its very beginning: \"epoch 3: 20,000 samples, each "
           "exactly once: proven\". Raises NotExact, with what is missing or came twice.");
 
   module.def("ranks_of_launcher", &ranks_of_launcher,

@@ -104,6 +104,10 @@ void detail::throw_errno(int errno_value, std::string_view action, std::string_v
   const std::string reason = std::generic_category().message(errno_value);
   switch (errno_value) {
     case ENOENT:
+      // Only such an action fails because of the file itself; others miss its folder, too.
+      if (what == "cannot access" || what == "cannot open")
+        throw NotFound("no such file", where, "");
+      [[fallthrough]];
     case ENOTDIR:
       throw NotFound(what, where + " (" + reason + ")", "check the path");
     case ENOSPC:

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/hasher.h"
 #include "order/permutation.h"
@@ -50,9 +51,6 @@ Sample MixedDataset::operator[](std::uint64_t number) const {
 Mixture MixedDataset::mixture(std::span<const double> weights,
                               const std::variant<Chunked, Sharded, Sequential>& kind) const {
   if (weights.size() != parts_.size()) {
-    const auto counted = [](std::size_t number, const char* what) {
-      return std::to_string(number) + " " + what + (number == 1 ? "" : "s");
-    };
     throw InvalidArgument(
         counted(weights.size(), "weight") + " for " + counted(parts_.size(), "data set"), {},
         "give one for each");

@@ -219,11 +219,13 @@ void require_wids_can_read(const Index::Shard& shard, const SegmentView& segment
   }
 }
 
-/// Returns the name of a shard's DALI index file: "sub/train-0.tar" gives "train-0.idx". A URL's
-/// query and fragment are removed.
+/// The index file's name: "sub/train-0.tar" gives "train-0.idx". A URL's query and fragment are
+/// left out. In a path, or in the key of an object store, a question mark is part of the name.
 std::string dali_name(const Index::Shard& shard) {
-  const std::string plain = without_secrets(shard.path);
-  const fs::path path(is_remote_url(plain) ? plain.substr(0, plain.find('?')) : plain);
+  const bool is_key = is_object_url(shard.path);
+  const std::string plain = is_key ? shard.path : without_secrets(shard.path);
+  const bool has_query = is_remote_url(plain) && !is_key;
+  const fs::path path(plain.substr(0, has_query ? plain.find('?') : std::string::npos));
   return (path.extension() == ".tar" ? path.stem() : path.filename()).string() + ".idx";
 }
 

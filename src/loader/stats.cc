@@ -85,7 +85,7 @@ std::string remedy(const Loader::Stats& stats, const Limit& limit, double busy, 
   if (limit.name != "read-bound (cold storage)") threads = std::min(threads, stats.cores);
   if (threads > stats.threads) return spelled_with("threads", threads);
   const std::string other = limit.remedy.empty() ? "" : limit.remedy + ", or ";
-  return other + "more cores: all " + std::to_string(stats.cores) + " have a thread";
+  return other + "more cores (all " + std::to_string(stats.cores) + " are busy)";
 }
 
 }  // namespace

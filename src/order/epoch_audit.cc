@@ -4,8 +4,10 @@
 #include <utility>
 
 #include "base/assert.h"
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "base/spelling.h"
+#include "base/text.h"
 #include "order/arithmetic.h"
 #include "order/key.h"
 
@@ -43,9 +45,9 @@ std::string listed(const std::vector<EpochAudit::Verdict::Count>& counts) {
   for (std::size_t i = 0; i < named; ++i) {
     if (i > 0) text += ", ";
     text += number(counts[i].sample);
-    if (counts[i].times > 1) text += " (" + number(counts[i].times) + " times)";
+    if (counts[i].times > 1) text += " (" + counted(counts[i].times, "time") + ")";
   }
-  if (counts.size() > named) text += " and " + number(counts.size() - named) + " more";
+  if (counts.size() > named) text += " and " + human_count(counts.size() - named) + " more";
   return text;
 }
 
@@ -240,25 +242,25 @@ void EpochAudit::Expectation::leave_out(std::span<const std::uint64_t> samples) 
 std::string EpochAudit::Verdict::text(std::uint64_t epoch) const {
   std::string text = "epoch " + number(epoch) + ": ";
   if (proven && !claim.empty())
-    return text + number(expected) + " samples " + std::string(claim) + ": proven";
+    return text + counted(expected, "sample") + " " + std::string(claim) + ": proven";
   if (proven) {
-    text += number(expected - num_repeated_on_purpose) + " samples, each exactly once";
+    text += counted(expected - num_repeated_on_purpose, "sample") + ", each exactly once";
     if (num_repeated_on_purpose > 0)
-      text += ", " + number(num_repeated_on_purpose) + " repeated as asked";
+      text += ", " + human_count(num_repeated_on_purpose) + " repeated on purpose";
     if (num_left_out_on_purpose > 0)
-      text += ", " + number(num_left_out_on_purpose) + " left out as asked";
+      text += ", " + human_count(num_left_out_on_purpose) + " excluded on purpose";
     return text + ": proven";
   }
   if (expected == 0 && delivered == 0) {
     return text + "it has no sample, so nothing is proven";
   }
   text += claim.empty() ? "not exact: " : "not as ordered: ";
-  text += number(delivered) + " deliveries, " + number(expected) + " expected: ";
+  text += counted(delivered, "delivery") + ", " + human_count(expected) + " expected: ";
   if (!complete) {
     text += "at least ";
   }
-  text += number(num_missing) + " missing, " + number(num_repeated) + " repeated";
-  if (num_unknown > 0) text += ", " + number(num_unknown) + " with unknown sample numbers";
+  text += human_count(num_missing) + " missing, " + human_count(num_repeated) + " repeated";
+  if (num_unknown > 0) text += ", " + human_count(num_unknown) + " with unknown sample numbers";
   if (!complete) return text + if_there("; ", "a debug audit", " lists them");
   if (!missing.empty()) text += "; missing: " + listed(missing);
   if (!repeated.empty()) text += "; repeated: " + listed(repeated);

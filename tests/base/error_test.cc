@@ -62,7 +62,6 @@ TEST(ErrorTest, ErrnoBecomesACodeAndATextThatStandsAlone) {
     std::string remedy;
   };
   const Case cases[] = {
-      {ENOENT, ErrorCode::kNotFound, "; check the path"},
       {ENOTDIR, ErrorCode::kNotFound, "; check the path"},
       {ENOSPC, ErrorCode::kNoSpace, "; free some space or choose another place, then run again"},
       {EDQUOT, ErrorCode::kNoSpace, "; free some space or choose another place, then run again"},
@@ -84,7 +83,14 @@ TEST(ErrorTest, ErrnoBecomesACodeAndATextThatStandsAlone) {
     EXPECT_THAT(text, HasSubstr(std::generic_category().message(c.value)));
     EXPECT_THAT(text, EndsWith(c.remedy));
   }
-  EXPECT_THROW(throw_errno(ENOENT, "cannot open", "x"), NotFound);
+  const auto missing = [](const char* action) {
+    return [action] { throw_errno(ENOENT, action, "dir/a.tar"); };
+  };
+  EXPECT_THROW(missing("cannot open")(), NotFound);
+  for (const char* action : {"cannot open", "cannot access"}) {
+    EXPECT_EQ(error_text(missing(action)), "no such file: 'dir/a.tar'");
+  }
+  EXPECT_THAT(error_text(missing("cannot create")), EndsWith("; check the path"));
 }
 
 TEST(ErrorTest, PathsInTextsAreOnePrintableLine) {

@@ -19,7 +19,6 @@ using test::error_text;
 using test::in_child;
 using test::TempDir;
 using test::write_file;
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(MappedFileTest, ShowsTheWholeFile) {
@@ -47,8 +46,7 @@ TEST(MappedFileTest, AMissingFileIsNotFound) {
   const TempDir dir;
   const auto call = [&] { MappedFile::open(dir / "none"); };
   EXPECT_EQ(error_code(call), ErrorCode::kNotFound);
-  EXPECT_THAT(error_text(call), HasSubstr(dir / "none"));
-  EXPECT_THAT(error_text(call), HasSubstr("; check the path"));
+  EXPECT_EQ(error_text(call), "no such file: '" + dir / "none" + "'");
 }
 
 TEST(MappedFileTest, ADirectoryIsRefused) {

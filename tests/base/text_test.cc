@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/counted.h"
 #include "support/support.h"
 
 namespace shardwise {
@@ -162,6 +163,12 @@ TEST(TextTest, HumanBytesAreInPowersOf1024) {
 }
 
 TEST(TextTest, HumanCountHasAGroupEveryThreeDigits) {
+  EXPECT_EQ(counted(1, "sample"), "1 sample");
+  EXPECT_EQ(counted(0, "sample"), "0 samples");
+  EXPECT_EQ(counted(20'000, "shard"), "20,000 shards");
+  EXPECT_EQ(counted(2, "class") + counted(2, "delivery"), "2 classes2 deliveries");
+  EXPECT_EQ(counted(1, "shard", "is", "are"), "1 shard is");
+  EXPECT_EQ(counted(2, "shard", "is", "are"), "2 shards are");
   EXPECT_EQ(human_count(0), "0");
   EXPECT_EQ(human_count(999), "999");
   EXPECT_EQ(human_count(1000), "1,000");

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "one_tar.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
 #include "shardwise/ingest/source_list.h"
@@ -244,6 +245,20 @@ TEST_F(IndexExportTest, DaliText) {
             "jpg 3072 0 k/1.jpg\n");
   EXPECT_EQ(read_file(dir_ / "dali/b \"\xc3\xa9\".idx"), "v1.2 1\njpg 512 1 2.jpg\n");
   EXPECT_NO_THROW(write_dali_index(*index_, dir_ / "dali")) << "may be there already";
+}
+
+TEST_F(IndexExportTest, DaliFilesAreNamedLikeTheShardWithoutTheQueryOfAUrl) {
+  const std::pair<const char*, const char*> kNames[] = {
+      {"https://host/d/a.tar", "a.idx"},       {"https://host/d/a.tar?version=2#part", "a.idx"},
+      {"https://host/d/a.tar#part?", "a.idx"}, {"s3://bucket/d/what?.tar", "what?.idx"},
+      {"gs://bucket/a?b/c#1.tar", "c#1.idx"},  {"s3://bucket/d/a.tar?", "a.tar?.idx"}};
+  for (const auto& [url, name] : kNames) {
+    std::filesystem::remove(dir_ / "x.idx");
+    build_index(dir_ / "x.idx", {url}, {.remote = std::make_shared<test::OneTar>()});
+    EXPECT_THAT(write_dali_index(*Index::open(dir_ / "x.idx"), dir_ / "dali"),
+                ElementsAre(dir_ / "dali/" + name))
+        << url;
+  }
 }
 
 TEST_F(IndexExportTest, DaliOffsetsPointAtTheMembersBytes) {

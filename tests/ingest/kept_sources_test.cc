@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "ingest/remote_shards.h"
+#include "one_tar.h"
 #include "shardwise/data/dataset.h"
 #include "shardwise/index/defect_policies.h"
 #include "shardwise/ingest/index_builder.h"
@@ -170,24 +170,6 @@ TEST(ColumnTest, WhatIsTooLargeForAColumnIsRefusedByName) {
   EXPECT_THAT(report.without_value, ElementsAre(1));
 }
 
-/// A remote source that returns the same tar for every URL.
-class OneTar : public RemoteShards {
- public:
-  State state(const std::string&) override {
-    return {.size_bytes = bytes_.size(), .validator = "\"v\""};
-  }
-  void read(const std::string&, const State&, std::uint64_t begin, std::optional<std::uint64_t> end,
-            const std::function<void(std::string_view)>& take) override {
-    take(std::string_view(bytes_).substr(begin, end.value_or(bytes_.size()) - begin));
-  }
-  std::optional<Copy> copy(const std::string&, const State&) override { return std::nullopt; }
-  void keep_expanded(const std::string&, const State&, const std::string&, Compression,
-                     std::uint64_t) override {}
-
- private:
-  const std::string bytes_ = tar_of("1");
-};
-
 mode_t mode_of(const std::string& path) {
   struct stat status {};
   EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
@@ -197,7 +179,7 @@ mode_t mode_of(const std::string& path) {
 TEST(SecretUrlTest, AnIndexThatHoldsOneIsItsOwnersAlone) {
   const TempDir dir;
   BuildOptions options;
-  options.remote = std::make_shared<OneTar>();
+  options.remote = std::make_shared<test::OneTar>();
   const mode_t usual = [&] {
     write_file(dir / "usual", "");
     return mode_of(dir / "usual");
@@ -224,7 +206,7 @@ TEST(SecretUrlTest, NoErrorTextShowsOne) {
   const TempDir dir;
   write_file(dir / "a.tar", "");
   BuildOptions options;
-  options.remote = std::make_shared<OneTar>();
+  options.remote = std::make_shared<test::OneTar>();
   options.content.unique_keys = true;
   EXPECT_THAT(
       error_text([&] {

@@ -489,7 +489,7 @@ TEST(ImageLoaderTest, BadSamplesAreLeftOutCountedAndExpectedByTheProof) {
   }
   EXPECT_EQ(seen.size(), 22u);
   EXPECT_EQ(seen.count(7), 0u);
-  EXPECT_EQ(epoch.prove(), "epoch 0: 22 samples, each exactly once, 1 left out as asked: proven");
+  EXPECT_EQ(epoch.prove(), "epoch 0: 22 samples, each exactly once, 1 excluded on purpose: proven");
   ASSERT_EQ(loader.loader().bad_samples().samples().size(), 1u);
   EXPECT_EQ(loader.loader().bad_samples().samples().begin()->first, 7u);
   EXPECT_THAT(loader.loader().bad_samples().samples().begin()->second.reason, HasSubstr("s00007"));

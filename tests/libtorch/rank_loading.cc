@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error_types.h"
 #include "rank_case.h"
 #include "shardwise/libtorch/advanced.h"
@@ -204,8 +205,8 @@ class Chain {
     if (pads && total - different >= static_cast<std::int64_t>(shares)) {
       throw std::runtime_error("repeated too often" + where);
     }
-    if (proof.find(std::to_string(different) + " samples, each exactly once") ==
-        std::string::npos) {
+    if (proof.find(counted(static_cast<std::uint64_t>(different), "sample") +
+                   ", each exactly once") == std::string::npos) {
       throw std::runtime_error("lost or not counted" + where);
     }
     // A missing sample must be on the skip list, bad, or in the last row that a dropped tail omits.

@@ -537,7 +537,7 @@ TEST_F(RanksTrainTest, AfterABadImageTheRunGoesOnFromTheStepBeforeIt) {
   ASSERT_EQ(::access((dir_ / "bad.pt").c_str(), F_OK), 0) << failed.err;
   const auto rest = run(dir_, arguments({"--seed", "3", "--max-bad", "1", "--resume"}));
   EXPECT_EQ(rest.code, 0) << rest.err;
-  EXPECT_THAT(rest.out, HasSubstr("29 samples, each exactly once, 1 left out as asked: proven"));
+  EXPECT_THAT(rest.out, HasSubstr("29 samples, each exactly once, 1 excluded on purpose: proven"));
 }
 
 TEST_F(RanksTrainTest, ABadImageEndsTheRunWithItsName) {
@@ -654,7 +654,8 @@ TEST_F(TrainTest, BadSamplesUpToMaxBadAreLeftOutAndNamedAtTheEnd) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("sample 17 was left out"), HasSubstr("s00017"),
                                 HasSubstr("shardwise-train: loading: ")));
-  EXPECT_THAT(result.out, HasSubstr("29 samples, each exactly once, 1 left out as asked: proven"));
+  EXPECT_THAT(result.out,
+              HasSubstr("29 samples, each exactly once, 1 excluded on purpose: proven"));
   const auto evaluated = run(dir_, {"--train", dir_ / "bad.idx", "--eval", dir_ / "bad.idx",
                                     "--batch-size", "6", "--epochs", "1", "--max-bad", "1"});
   EXPECT_EQ(evaluated.code, 1);

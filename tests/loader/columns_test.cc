@@ -445,13 +445,13 @@ TEST(ColumnsTest, ARunWithoutAGoodSampleIsAnErrorHoweverManyMayBeBad) {
         outcome(small, 1000, threads),
         AllOf(HasSubstr("all 20 samples of epoch 0 are bad: the first: "), HasSubstr("a mistake")));
     EXPECT_EQ(outcome(data, 97, threads),
-              "203 rows: epoch 0: 203 samples, each exactly once, 97 left out as asked: proven");
+              "203 rows: epoch 0: 203 samples, each exactly once, 97 excluded on purpose: proven");
     EXPECT_EQ(outcome(small, 19, threads),
-              "1 rows: epoch 0: 1 samples, each exactly once, 19 left out as asked: proven");
+              "1 rows: epoch 0: 1 samples, each exactly once, 19 excluded on purpose: proven");
     // 140 bad samples follow the resume, but the 70 good samples before it count, so this is no
     // error.
     EXPECT_EQ(outcome(data, 210, threads, 70, 10),
-              "160 rows: epoch 0: 160 samples, each exactly once, 140 left out as asked: proven");
+              "160 rows: epoch 0: 160 samples, each exactly once, 140 excluded on purpose: proven");
   }
 }
 

@@ -212,7 +212,7 @@ TEST(CompressedFieldsTest, BadOnesAreLeftOut) {
   }
   EXPECT_EQ(count, 17U);
   EXPECT_THAT(loader.prove(),
-              HasSubstr("17 samples, each exactly once, 3 left out as asked: proven"));
+              HasSubstr("17 samples, each exactly once, 3 excluded on purpose: proven"));
   EXPECT_EQ(loader.stats().bad_samples, 3U);
 }
 

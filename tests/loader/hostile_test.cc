@@ -243,7 +243,7 @@ TEST(HostileTest, ABatchWithoutRowsDoesNotFailForASampleThatIsLeftOut) {
     EXPECT_EQ(last->size(), 1 - rank);
     EXPECT_THAT(last->arrays()[0].shape(),
                 testing::ElementsAre(1 - static_cast<std::int64_t>(rank), 3, 6, 8));
-    EXPECT_THAT(loader.prove(), HasSubstr("3 samples, each exactly once, 1 left out as asked"));
+    EXPECT_THAT(loader.prove(), HasSubstr("3 samples, each exactly once, 1 excluded on purpose"));
   });
 }
 

@@ -201,7 +201,7 @@ TEST(ImageColumnTest, ASampleOfSeveralImagesIsABadOneWhereTheOneIsMeant) {
   Loader loader(data,
                 {.columns = {columns::image("")}, .order = {.kind = Sequential{}}, .max_bad = 1});
   EXPECT_THAT(loader.next()->samples(), ElementsAre(0, 2));
-  EXPECT_THAT(loader.prove(), HasSubstr("1 left out as asked: proven"));
+  EXPECT_THAT(loader.prove(), HasSubstr("1 excluded on purpose: proven"));
   EXPECT_THAT(loader.bad_samples().samples().at(1).reason,
               AllOf(HasSubstr("the sample has several images"),
                     EndsWith("name the image's field (image_field), one of: png, mask.png")));

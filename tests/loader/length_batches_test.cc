@@ -328,7 +328,7 @@ TEST(LengthBatchesTest, TheSkipListHoldsInAnEpochThatIsBegunAgainAfterAResume) {
     seen.insert(batch.samples().begin(), batch.samples().end());
   }
   EXPECT_FALSE(seen.contains(7));
-  EXPECT_THAT(loader.prove(), HasSubstr("left out as asked: proven"));
+  EXPECT_THAT(loader.prove(), HasSubstr("excluded on purpose: proven"));
 }
 
 TEST(LengthBatchesTest, WithinAnEpochOtherBatchesAreRefused) {

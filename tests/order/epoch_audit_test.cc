@@ -21,7 +21,7 @@ TEST(EpochAuditTest, ProvesAnEpochInAnyOrder) {
   const EpochAudit::Expectation expected(20000, kFingerprint);
   const EpochAudit audit = audit_of(samples);
   EXPECT_TRUE(audit.verdict(expected).proven);
-  EXPECT_EQ(audit.verdict(expected).text(3), "epoch 3: 20000 samples, each exactly once: proven");
+  EXPECT_EQ(audit.verdict(expected).text(3), "epoch 3: 20,000 samples, each exactly once: proven");
   EXPECT_NO_THROW(audit.prove(expected, 3));
 }
 
@@ -73,15 +73,15 @@ TEST(EpochAuditTest, NamesTheOneSampleThatExplainsTheSums) {
   Samples samples = test::first_numbers(1000);
   samples.erase(samples.begin() + 17);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
-            "epoch 1: not exact: 999 deliveries, 1000 expected: 1 missing, 0 repeated; "
+            "epoch 1: not exact: 999 deliveries, 1,000 expected: 1 missing, 0 repeated; "
             "missing: 17");
   samples.push_back(600);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
-            "epoch 1: not exact: 1000 deliveries, 1000 expected: 1 missing, 1 repeated; "
+            "epoch 1: not exact: 1,000 deliveries, 1,000 expected: 1 missing, 1 repeated; "
             "missing: 17; repeated: 600");
   samples.push_back(17);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(1),
-            "epoch 1: not exact: 1001 deliveries, 1000 expected: 0 missing, 1 repeated; "
+            "epoch 1: not exact: 1,001 deliveries, 1,000 expected: 0 missing, 1 repeated; "
             "repeated: 600");
 }
 
@@ -89,7 +89,7 @@ TEST(EpochAuditTest, SaysAtLeastHowManyWhereSumsTellNoMore) {
   const EpochAudit::Expectation expected(1000, kFingerprint);
   Samples samples = test::first_numbers(990);
   EXPECT_EQ(audit_of(samples).verdict(expected).text(0),
-            "epoch 0: not exact: 990 deliveries, 1000 expected: at least 10 missing, 0 repeated; "
+            "epoch 0: not exact: 990 deliveries, 1,000 expected: at least 10 missing, 0 repeated; "
             "a debug audit lists them");
   samples.insert(samples.end(), 10, 3);
   EXPECT_THAT(test::error_text([&] { audit_of(samples).prove(expected, 0); }),
@@ -142,9 +142,9 @@ TEST(EpochAuditTest, ExpectsWhatTailsAndSkipListsMakeOfTheEpoch) {
   expected.repeat(0);
   expected.repeat(0);
   EpochAudit audit = audit_of({0, 0, 0, 1, 2, 3, 5, 6, 7, 8, 9});
-  EXPECT_EQ(
-      audit.verdict(expected).text(0),
-      "epoch 0: 9 samples, each exactly once, 2 repeated as asked, 1 left out as asked: proven");
+  EXPECT_EQ(audit.verdict(expected).text(0),
+            "epoch 0: 9 samples, each exactly once, 2 repeated on purpose, 1 excluded on purpose: "
+            "proven");
   EXPECT_EQ(test::error_code([&] { expected.leave_out(4); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(test::error_code([&] { expected.repeat(10); }), ErrorCode::kOutOfRange);
   const EpochAudit::Expectation subset =
@@ -162,7 +162,7 @@ TEST(EpochAuditTest, OfNoSampleNothingIsProven) {
   EpochAudit::Expectation all_left_out(2, kFingerprint);
   all_left_out.leave_out(Samples{0, 1});
   EXPECT_EQ(audit.verdict(all_left_out).text(0),
-            "epoch 0: 0 samples, each exactly once, 2 left out as asked: proven");
+            "epoch 0: 0 samples, each exactly once, 2 excluded on purpose: proven");
   EXPECT_FALSE(audit.verdict(EpochAudit::Expectation::as_ordered(0, kFingerprint)).proven);
 }
 

@@ -131,7 +131,7 @@ def json_of_order(order):
         kind["parts"] = [{**part, "weight": part["weight"] if math.isfinite(part["weight"]) else None} for part in order["parts"]]
     return {"sampler": order["sampler"], "samples": order["samples"], "seed": order["seed"], **kind,
             **{name: order[name] for name in ("streams", "tail", "balance_bytes", "epoch_size")},
-            **({"world": order["world"]} if order["world"] else {}),
+            **({"world_size": order["world"], "world": order["world"]} if order["world"] else {}),
             "versions": {name: version for name, version in order["versions"].items() if version}}
 
 

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/counted.h"
 #include "order/order_test_support.h"
 #include "shardwise/order/explain.h"
 
@@ -113,8 +114,8 @@ TEST(ResampledSamplerTest, HasItsOwnLengthStreamsAndTails) {
     EpochAudit audit({1, 2});
     audit.add(test::of_all_ranks(uneven));
     EXPECT_EQ(audit.verdict(uneven.expectation()).text(4),
-              "epoch 4: " + std::to_string(audit.sum().count) +
-                  " samples drawn with replacement, as ordered: proven");
+              "epoch 4: " + counted(audit.sum().count, "sample") +
+                  " drawn with replacement, as ordered: proven");
     const EpochAudit::Sum all = EpochAudit::Sum::of_range(0, 100, {1, 2});
     EXPECT_EQ(uneven.expectation(all).sum(), uneven.expectation().sum());
     // The proof detects a sample that replaces another, but cannot name the samples.

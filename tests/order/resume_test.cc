@@ -544,7 +544,7 @@ TEST(ResumeTokenTest, NewEntriesHoldFromThePointOfResumingOn) {
   for (std::uint64_t i = 0; i < 50; ++i) audit.add(before[i]);
   audit.add(test::of_all_ranks(after));
   EXPECT_EQ(audit.verdict(after.expectation()).text(0),
-            "epoch 0: 94 samples, each exactly once, 6 left out as asked: proven");
+            "epoch 0: 94 samples, each exactly once, 6 excluded on purpose: proven");
   // The next epoch leaves out both samples, and no range.
   after.set_epoch(1);
   EXPECT_EQ(after.for_rank(0)->size() + after.for_rank(1)->size(), 98U);

@@ -25,7 +25,7 @@ def test_even_batches_repeat_nothing_and_leave_nothing_out() -> None:
     assert [[len(batch) for batch in x[-3:]] for x in lists] == [[10, 10, 1], [10, 9, 1]]
     audit = shardwise.Audit(ranks[0])
     audit.add(itertools.chain.from_iterable(lists[0] + lists[1]))
-    assert audit.prove(ranks[0]) == "epoch 0: 2001 samples, each exactly once: proven"
+    assert audit.prove(ranks[0]) == "epoch 0: 2,001 samples, each exactly once: proven"
 
 
 def test_with_drop_last_all_ranks_stop_at_the_same_batch() -> None:

@@ -90,8 +90,12 @@ TEST_F(CacheCommandTest, VerifyFindsDamageAndRemovesIt) {
 TEST_F(CacheCommandTest, PruneAndClearRemoveTheLeastRecentlyUsed) {
   const auto all = listed();
   const auto pruned = json({"prune", "--to", std::to_string(4 * shard_bytes_)});
-  EXPECT_EQ(pruned,
-            (nlohmann::json{{"removed", 6}, {"removed_bytes", 6 * shard_bytes_}, {"in_use", 0}}));
+  EXPECT_EQ(pruned, (nlohmann::json{{"dry_run", false},
+                                    {"num_removed", 6},
+                                    {"removed_bytes", 6 * shard_bytes_},
+                                    {"num_in_use", 0},
+                                    {"removed", 6},
+                                    {"in_use", 0}}));
   std::vector<nlohmann::json> left = listed();
   ASSERT_EQ(left.size(), 4U);
   for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(left[i]["name"], all[6 + i]["name"]);
@@ -104,7 +108,7 @@ TEST_F(CacheCommandTest, ADryRunRemovesNothingAndSaysWhatWouldGo) {
   const std::string to = std::to_string(4 * shard_bytes_);
   const auto planned = json({"prune", "--dry-run", "--to", to});
   EXPECT_EQ(planned["dry_run"], true);
-  EXPECT_EQ(planned["removed"], 6);
+  EXPECT_EQ(planned["num_removed"], 6);
   EXPECT_EQ(planned["removed_bytes"], 6 * shard_bytes_);
   ASSERT_EQ(planned["names"].size(), 6U);
   for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(planned["names"][i], all[i]["name"]);
@@ -112,7 +116,7 @@ TEST_F(CacheCommandTest, ADryRunRemovesNothingAndSaysWhatWouldGo) {
               HasSubstr("would remove 10 shards, "));
   EXPECT_EQ(listed().size(), 10U);
   auto done = json({"prune", "--to", to});
-  EXPECT_EQ(done["removed"], planned["removed"]);
+  EXPECT_EQ(done["num_removed"], planned["num_removed"]);
   EXPECT_EQ(done["removed_bytes"], planned["removed_bytes"]);
   EXPECT_THAT(lines_of(shardwise_output({"cache", "ls", "--header", shards_.cache()}))[0],
               ::testing::StartsWith("name "));
@@ -208,7 +212,7 @@ TEST_F(CacheCommandTest, WrongUsageAndWhatIsNoCache) {
     EXPECT_EQ(finished.code, code) << finished.err;
     return finished.err;
   };
-  EXPECT_THAT(error({}, 2), HasSubstr("needs a command"));
+  EXPECT_THAT(error({}, 2), HasSubstr("Usage: shardwise cache COMMAND"));
   EXPECT_THAT(error({"ls"}, 2), HasSubstr("DIR is required"));
   EXPECT_THAT(error({"prune", shards_.cache()}, 2), HasSubstr("--to is required"));
   EXPECT_THAT(error({"prune", shards_.cache(), "--to", "x"}, 2), HasSubstr("'x' is not a size"));

@@ -205,7 +205,7 @@ TEST(EpochDecodeTest, WhatIsForgivenHasALineForEachKind) {
   ASSERT_EQ(epoch["forgiven"].size(), 1U);
   EXPECT_EQ(epoch["forgiven"][0]["kind"], "JPEG: Corrupt JPEG data: premature end of data segment");
   EXPECT_EQ(epoch["forgiven"][0]["images"], 3);
-  EXPECT_THAT(epoch["forgiven"][0]["first_sample"].get<std::string>(), HasSubstr(".tar"));
+  EXPECT_THAT(epoch["forgiven"][0]["example"].get<std::string>(), HasSubstr(".tar"));
   EXPECT_EQ(decoded(ImageIndex().path(), {"rgb"})["forgiven"].size(), 0U);
 }
 
@@ -279,7 +279,7 @@ TEST(EpochDecodeTest, AllBadSamplesAreListedForLaterRuns) {
         decoded(index.path(), {"rgb", "--bad-list", list, "--world", world, "--batch", "2"});
     EXPECT_EQ(epoch["samples"], 17);
     EXPECT_EQ(epoch["proof"],
-              "epoch 0: 17 samples, each exactly once, 3 left out as asked: proven");
+              "epoch 0: 17 samples, each exactly once, 3 excluded on purpose: proven");
     ASSERT_EQ(epoch["bad"].size(), 3U);
     EXPECT_EQ(epoch["bad"][1]["sample"], 9);
     EXPECT_THAT(epoch["bad"][1]["reason"].get<std::string>(), HasSubstr("'s9'"));
@@ -291,7 +291,7 @@ TEST(EpochDecodeTest, AllBadSamplesAreListedForLaterRuns) {
       shardwise({"epoch", "--quiet", index.path(), "--where", "key <> 's0'", "--skip", list}),
       {"the list names samples of another data set", "bad.txt"});
   const auto rest = decoded(index.path(), {"rgb", "--skip", list, "--epoch", "1"});
-  EXPECT_EQ(rest["proof"], "epoch 1: 17 samples, each exactly once, 3 left out as asked: proven");
+  EXPECT_EQ(rest["proof"], "epoch 1: 17 samples, each exactly once, 3 excluded on purpose: proven");
   EXPECT_EQ(rest["bad"].size(), 0U);
   std::size_t found = 0;
   for (const char* rank : {"0", "1"}) {

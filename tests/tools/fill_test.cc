@@ -59,6 +59,8 @@ TEST_F(FillTest, AllComesWhenItFits) {
                                     {"fetched_bytes", 10 * shard_bytes_},
                                     {"present", 0},
                                     {"present_bytes", 0},
+                                    {"not_fitting", 0},
+                                    {"not_fitting_bytes", 0},
                                     {"left_out", 0},
                                     {"left_out_bytes", 0}}));
   EXPECT_EQ(shards_.gets() - before, 10);
@@ -73,8 +75,8 @@ TEST_F(FillTest, WhatIsNeededFirstComesUntilTheBudgetIsFull) {
   const std::vector<std::string> order = {"--no-shuffle", "--cache-bytes", bytes_of(4)};
   const auto filled = fill(order);
   EXPECT_EQ(filled["fetched"], 4);
-  EXPECT_EQ(filled["left_out"], 6);
-  EXPECT_EQ(filled["left_out_bytes"], 6 * shard_bytes_);
+  EXPECT_EQ(filled["not_fitting"], 6);
+  EXPECT_EQ(filled["not_fitting_bytes"], 6 * shard_bytes_);
   std::set<std::string> first;
   for (int i = 0; i < 4; ++i) first.insert(shards_.server.url(ServedShards::path(i)));
   EXPECT_EQ(cached_urls(), first);
@@ -90,7 +92,7 @@ TEST_F(FillTest, ASmallerBudgetIsKeptAlsoIfNothingHasToCome) {
   const auto again = fill({"--no-shuffle", "--cache-bytes", bytes_of(4)});
   EXPECT_EQ(again["fetched"], 0);
   EXPECT_EQ(again["present"], 4);
-  EXPECT_EQ(again["left_out"], 6);
+  EXPECT_EQ(again["not_fitting"], 6);
   std::set<std::string> first;
   for (int i = 0; i < 4; ++i) first.insert(shards_.server.url(ServedShards::path(i)));
   EXPECT_EQ(cached_urls(), first);
@@ -142,7 +144,7 @@ TEST_F(FillTest, ADryRunFetchesAndMakesNothing) {
   const int before = shards_.gets();
   const auto planned = fill({"--dry-run", "--cache-bytes", bytes_of(7)});
   EXPECT_EQ(planned["fetched"], 7);
-  EXPECT_EQ(planned["left_out"], 3);
+  EXPECT_EQ(planned["not_fitting"], 3);
   EXPECT_FALSE(fs::exists(shards_.cache()));
   EXPECT_EQ(shards_.gets(), before);
   fill({"--cache-bytes", bytes_of(2)});

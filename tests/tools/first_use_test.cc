@@ -311,7 +311,7 @@ TEST(DaliFilesTest, BesideShardsTheyAreNoShards) {
   const auto report =
       nlohmann::json::parse(shardwise_output({"index", "--json", "-o", out / "x.idx", dir.path()}));
   EXPECT_EQ(report["shards"], 1);
-  EXPECT_EQ(report["left_out"], 0);
+  EXPECT_EQ(report["other_files"], 0);
   expect_failure(shardwise({"info", dir / "a.idx"}), {"the file is not a Shardwise index"});
 }
 

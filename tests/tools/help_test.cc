@@ -24,13 +24,59 @@ TEST(HelpTest, TheHelpCommandShowsWhatTheOptionDoes) {
   EXPECT_EQ(shardwise_output({"help", "cache", "prune"}),
             shardwise_output({"cache", "prune", "--help"}));
   for (const std::string& command : kCommands) {
-    EXPECT_EQ(shardwise_output({"help", command}), shardwise_output({command, "-h"})) << command;
+    EXPECT_EQ(shardwise_output({"help", command}), shardwise_output({command, "--help"}))
+        << command;
+  }
+}
+
+/// The options that a help lists, by their first names.
+std::vector<std::string> options_in(const std::string& help) {
+  std::vector<std::string> names;
+  for (const std::string& line : lines_of(help)) {
+    if (line.starts_with("  -")) names.push_back(line.substr(2, line.find_first_of(" ,", 2) - 2));
+  }
+  return names;
+}
+
+TEST(HelpTest, TheShortHelpHasTheCommonOptionsOfTheWholeOne) {
+  for (const std::string& command : kCommands) {
+    const std::string whole = shardwise_output({command, "--help"});
+    const std::string brief = shardwise_output({command, "-h"});
+    const std::vector<std::string> all = options_in(whole), common = options_in(brief);
+    EXPECT_THAT(all, testing::IsSupersetOf(common)) << command;
+    EXPECT_THAT(common, testing::IsSupersetOf({"-h", "--help"})) << command;
+    EXPECT_LE(common.size(), 14U) << command;
+    EXPECT_LE(lines_of(brief).size(), 36U) << command;
+    const bool is_whole = common.size() == all.size();
+    EXPECT_NE(brief.find("--help` shows all " + std::to_string(all.size()) + " options") ==
+                  std::string::npos,
+              !is_whole && command != "cache")
+        << brief;
+  }
+  EXPECT_THAT(options_in(shardwise_output({"index", "-h"})),
+              testing::UnorderedElementsAre("-o", "--threads", "--on-bad", "--column", "--hash",
+                                            "--dry-run", "--quiet", "--json", "-h", "--help"));
+}
+
+TEST(HelpTest, WithoutACommandTheCommandsAreListedOnStandardError) {
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{}, {"--color", "never"}, {"cache"}}) {
+    const Finished finished = shardwise(arguments);
+    EXPECT_EQ(finished.code, 2);
+    EXPECT_THAT(finished.out, testing::IsEmpty());
+    std::vector<std::string> asking = arguments;
+    asking.push_back("-h");
+    EXPECT_EQ(finished.err, shardwise_output(asking));
+    EXPECT_THAT(finished.err, HasSubstr("  verify  "));
   }
 }
 
 TEST(HelpTest, InAPipeItIsFoldedAtEightyColumns) {
   std::vector<std::vector<std::string>> calls = {{"--help"}};
-  for (const std::string& command : kCommands) calls.push_back({"help", command});
+  for (const std::string& command : kCommands) {
+    calls.push_back({command, "-h"});
+    calls.push_back({"help", command});
+  }
   for (const auto& call : calls) {
     for (const std::string& line : lines_of(shardwise_output(call))) {
       EXPECT_LE(tools::display_width(line), 80U) << line;

@@ -188,7 +188,7 @@ TEST(CompletionTest, BashCompletesCommandsOptionsValuesAndFiles) {
                  "shardwise pack --files ", "shardwise query train.idx --scr"}),
       ElementsAre("shardwise index info ", "shardwise cache prune ",
                   "shardwise help explain export ", "shardwise index --on-repeated-key ",
-                  "shardwise cache prune --dry-run --help --json --to ",
+                  "shardwise cache prune --color --dry-run --help --json --to ",
                   "shardwise order --tail drop exact pad ", "shardwise order --sampler=sharded ",
                   "shardwise epoch --seed ", "shardwise info train.idx ",
                   "shardwise pack --files photos ", "shardwise query train.idx --scratch-bytes "));
@@ -213,6 +213,45 @@ TEST(CompletionTest, ZshCompletesThemToo) {
       ElementsAre("shardwise index ", "shardwise cache prune ", "shardwise help exp",
                   "shardwise index --on-repeated-key=", "shardwise order --sampler sharded ",
                   "shardwise info train.idx ", "shardwise pack --files photos/"));
+}
+
+TEST(CompletionTest, FishCompletesThemWithDescriptions) {
+  if (!has_program("fish")) GTEST_SKIP() << "skipped: no fish here";
+  const Pages pages;
+  const TempDir dir;
+  write_file(dir / "train.idx", "");
+  std::filesystem::create_directories(dir / "photos");
+  /// What fish offers for a line, without the descriptions.
+  const auto offered = [&](const std::string& line) {
+    const Finished finished =
+        run({"/usr/bin/env", "HOME=" + dir.path(), "fish", "--no-config", "-c",
+             "cd '" + dir.path() + "'; source '" + pages / "fish/shardwise.fish" + "'; source '" +
+                 pages / "fish/shardwise-train.fish" + "'; complete -C '" + line + "'"});
+    EXPECT_EQ(finished.err, "") << line;
+    std::vector<std::string> words;
+    for (const std::string& word : lines_of(finished.out)) {
+      words.push_back(word.substr(0, word.find('\t')));
+    }
+    std::ranges::sort(words);
+    return words;
+  };
+  const std::pair<const char*, std::vector<std::string>> kLines[] = {
+      {"shardwise ind", {"index"}},
+      {"shardwise cache pr", {"prune"}},
+      {"shardwise help exp", {"explain", "export"}},
+      {"shardwise index --on-re", {"--on-repeated-key"}},
+      {"shardwise cache prune --", {"--color", "--dry-run", "--help", "--json", "--to"}},
+      {"shardwise order --tail ", {"drop", "exact", "pad"}},
+      {"shardwise order --sampler=sha", {"--sampler=sharded"}},
+      {"shardwise epoch --seed ", {}},
+      {"shardwise index -o x.idx --json tr", {"train.idx"}},
+      {"shardwise info tr", {"train.idx"}},
+      {"shardwise pack --files ", {"photos/"}},
+      {"shardwise query train.idx --scr", {"--scratch-bytes"}},
+      {"shardwise-train --train tr", {"train.idx"}},
+      {"shardwise-train --access ", {"map", "range", "read"}},
+  };
+  for (const auto& [line, expected] : kLines) EXPECT_EQ(offered(line), expected) << line;
 }
 
 }  // namespace

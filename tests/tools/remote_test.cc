@@ -319,7 +319,7 @@ TEST_F(RemoteCommandTest, AnEpochInASmallCacheIsProvenAndFetchesWhatThePlanSays)
               std::string("epoch ") + number + ": 200 samples, each exactly once: proven");
     const auto& cache = report["cache"];
     EXPECT_EQ(cache["fetched_bytes"],
-              planned["epochs"][std::atoi(number)]["next_use"]["bytes_fetched"])
+              planned["epochs"][std::atoi(number)]["next_use"]["fetched_bytes"])
         << "epoch " << number;
     EXPECT_EQ(cache["hits"].get<int>() + cache["misses"].get<int>(), ServedShards::kShards);
     EXPECT_EQ(cache["bypassed"], 0);

@@ -2,13 +2,8 @@
 
 #include "table.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include "base/text.h"
-#include "shardwise_program.h"
+#include "terminal.h"
 
 namespace shardwise::test {
 namespace {
@@ -20,59 +15,14 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-/// A terminal of a given width. The screen's content is a string.
-class Terminal {
- public:
-  explicit Terminal(unsigned short columns = 80) : master_(::posix_openpt(O_RDWR | O_NOCTTY)) {
-    if (master_ < 0 || ::grantpt(master_) != 0 || ::unlockpt(master_) != 0) return;
-    char name[64];
-    if (::ptsname_r(master_, name, sizeof name) != 0) return;
-    slave_ = ::open(name, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    winsize size{};
-    size.ws_col = columns;
-    size.ws_row = 24;
-    ::ioctl(slave_, TIOCSWINSZ, &size);
-    ::fcntl(master_, F_SETFL, O_NONBLOCK);
-  }
-  ~Terminal() {
-    if (slave_ >= 0) ::close(slave_);
-    if (master_ >= 0) ::close(master_);
-  }
-  Terminal(const Terminal&) = delete;
-  Terminal& operator=(const Terminal&) = delete;
-
-  bool is_open() const { return slave_ >= 0; }
-  int fd() const { return slave_; }
-  /// Returns the text written since the last call, with unchanged line ends.
-  std::string shown() const {
-    std::string text;
-    char buffer[4096];
-    for (ssize_t n; (n = ::read(master_, buffer, sizeof buffer)) > 0;) {
-      text.append(buffer, static_cast<std::size_t>(n));
-    }
-    std::erase(text, '\r');
-    return text;
-  }
-
- private:
-  int master_ = -1;
-  int slave_ = -1;
-};
-
-/// Runs `shardwise` with standard output on a terminal. For small outputs only.
-std::pair<Finished, std::string> on_terminal(std::vector<std::string> arguments,
-                                             unsigned short columns = 80) {
-  const Terminal terminal(columns);
-  arguments.insert(arguments.begin(), SHARDWISE_PROGRAM);
-  const Finished finished = Process(std::move(arguments), "", terminal.fd()).wait();
-  return {finished, terminal.shown()};
-}
-
 class TerminalTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!Terminal().is_open()) GTEST_SKIP() << "no terminals here";
   }
+
+ private:
+  const Variable plain_{"NO_COLOR", "1"};
 };
 
 TEST_F(TerminalTest, ATableHasAHeaderAndNumbersToTheRight) {

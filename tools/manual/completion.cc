@@ -186,6 +186,63 @@ void add_zsh_function(const HelpTree& tree, const std::vector<std::string>& help
   script += "      esac\n      ;;\n  esac\n  return ret\n}\n";
 }
 
+// ------------------------------------------------------------------------------------------- fish
+
+/// Quotes any text as one word of fish.
+std::string fish_quoted(std::string_view text) {
+  std::string word = "'";
+  for (const char c : text) {
+    if (c == '\'' || c == '\\') word += '\\';
+    word += c;
+  }
+  return word + "'";
+}
+
+/// Returns what completes such a value.
+std::string fish_value(const HelpOption& option, ValueKind kind) {
+  switch (kind) {
+    case ValueKind::kNone:
+      return "";
+    case ValueKind::kChoice:
+      return " -x -a " + fish_quoted(joined(option.choices, " "));
+    case ValueKind::kFile:
+      return " -r -F";
+    case ValueKind::kDirectory:
+      return " -x -a '(__fish_complete_directories)'";
+    case ValueKind::kOther:
+      break;
+  }
+  return " -x";
+}
+
+/// Appends the completions of a command and of those below it.
+/// @param start  begins each line: the program, and a condition that takes the command's name.
+void add_fish_lines(const HelpTree& tree, const std::string& start,
+                    const std::vector<std::string>& helped, std::string& script) {
+  const std::string here = start + " " + tree.page.name + "'";
+  for (const HelpOption& option : options_of(tree.page)) {
+    script += here;
+    for (const std::string& name : option.names) {
+      const bool is_long = name.starts_with("--");
+      script += (is_long ? " -l " : " -s ") + name.substr(is_long ? 2 : 1);
+    }
+    script += fish_value(option, value_kind(option)) + " -d " + fish_quoted(option.brief) + "\n";
+  }
+  for (const HelpTree& command : tree.commands) {
+    const std::string& name = command.page.name;
+    script += here + " -a " + name.substr(name.rfind(' ') + 1) + " -d " +
+              fish_quoted(command.page.description) + "\n";
+  }
+  if (tree.page.name.ends_with(" help")) {
+    script += here + " -a " + fish_quoted(joined(helped, " ")) + "\n";
+  } else if (!tree.page.arguments.empty()) {
+    const bool has_files =
+        std::ranges::count(tree.page.arguments, ValueKind::kFile, argument_kind) > 0;
+    script += here + (has_files ? " -F\n" : " -a '(__fish_complete_directories)'\n");
+  }
+  for (const HelpTree& command : tree.commands) add_fish_lines(command, start, helped, script);
+}
+
 }  // namespace
 
 std::string bash_completion(const HelpTree& program) {
@@ -228,6 +285,30 @@ std::string bash_completion(const HelpTree& program) {
       "}\n\n"
       "complete -F " +
       function + " " + program.page.name + "\n";
+  return script;
+}
+
+std::string fish_completion(const HelpTree& program) {
+  std::string condition = "_" + function_of(program.page) + "_at";
+  std::replace(condition.begin(), condition.end(), '-', '_');
+  std::vector<std::string> commands;
+  add_command_names(program, commands);
+  std::string script = "# fish completion of " + program.page.name +
+                       ", written by shardwise_manual from the program's options.\n\n"
+                       "# True in the command line of the command $argv.\n"
+                       "function " +
+                       condition + "\n  set -l words (commandline -opc)\n  set -l at " +
+                       program.page.name + "\n";
+  if (!commands.empty()) {
+    script +=
+        "  set -e words[1]\n"
+        "  for word in $words\n"
+        "    if contains -- \"$at $word\" \\\n        " +
+        joined(commands, " \\\n        ") + "\n      set at \"$at $word\"\n    end\n  end\n";
+  }
+  script += "  test \"$at\" = \"$argv\"\nend\n\ncomplete -c " + program.page.name + " -f\n";
+  const std::string start = "complete -c " + program.page.name + " -n '" + condition;
+  add_fish_lines(program, start, names_of(program.commands), script);
   return script;
 }
 

@@ -1,6 +1,6 @@
 // Writes the programs' documents from their options:
 //
-//     shardwise_manual DIR    cli.md, man1/*.1, bash/*, zsh/_*
+//     shardwise_manual DIR    cli.md, man1/*.1, bash/*, zsh/_*, fish/*.fish
 //
 // This program is not installed.
 
@@ -43,6 +43,7 @@ void write_pages(const std::vector<HelpTree>& programs, const std::filesystem::p
   for (const HelpTree& program : programs) {
     write_file(folder / "bash" / program.page.name, bash_completion(program));
     write_file(folder / "zsh" / ("_" + program.page.name), zsh_completion(program));
+    write_file(folder / "fish" / (program.page.name + ".fish"), fish_completion(program));
   }
 }
 

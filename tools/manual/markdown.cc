@@ -3,6 +3,7 @@
 #include <map>
 #include <string_view>
 
+#include "json_names.h"
 #include "manual.h"
 #include "text_layout.h"
 
@@ -67,6 +68,7 @@ class CliPage {
     for (const HelpTree& program : programs) add_overview(program);
     add_conventions();
     for (const HelpTree& program : programs) add_pages(program);
+    add_json_names();
     text_ += "\n## Options of several commands\n";
     for (const HelpGroup& group : shared_) {
       text_ += "\n### " + group.title + "\n\n" + list_of(group.options);
@@ -122,9 +124,30 @@ class CliPage {
         "by tabs, and `--header` adds the header. `--json`\nprints JSON, with sizes in bytes and "
         "times in seconds. An error is one line that says what failed, where, and\nwhat to do; "
         "[errors.md](errors.md) explains them.\n\n"
+        "`-h` shows the common options of a command, `--help` all. Text has colours on a terminal; "
+        "`--color`, and the variables\nNO_COLOR and CLICOLOR_FORCE, decide otherwise.\n\n"
         "| exit code | meaning |\n|---|---|\n";
     for (const auto& [code, meaning] : exit_codes()) {
       text_ += "| " + std::to_string(code) + " | " + as_markdown(meaning) + " |\n";
+    }
+  }
+
+  void add_json_names() {
+    text_ +=
+        "\n## Names in JSON\n\n"
+        "A name has one type and one meaning in the `--json` of all commands. Bytes that are not "
+        "UTF-8 have the name\nwith `_hex` appended, and come in hexadecimal.\n\n"
+        "| name | type | meaning |\n|---|---|---|\n";
+    for (const JsonName& name : json_names()) {
+      text_ += "| `" + name.name + "` | " + std::string(name_of(name.type)) +
+               (name.may_be_null ? " or null" : "") + " | " + as_markdown(name.text) + " |\n";
+    }
+    text_ +=
+        "\nOld names, which the next release will not print:\n\n| command | name | old name "
+        "|\n|---|---|---|\n";
+    for (const OldJsonName& old : old_json_names()) {
+      text_ += "| " + std::string(old.command) + " | `" + std::string(old.now) + "` | `" +
+               std::string(old.before) + "` |\n";
     }
   }
 

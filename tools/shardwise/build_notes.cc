@@ -24,7 +24,8 @@ std::string some_of(const std::vector<std::string>& paths) {
   for (std::size_t i = 0; i < paths.size() && i < kShown; ++i) {
     text += (i == 0 ? "" : ", ") + in_quotes(paths[i]);
   }
-  if (paths.size() > kShown) text += fmt::format(" and {} more", paths.size() - kShown);
+  if (paths.size() > kShown)
+    text += fmt::format(" and {} more", human_count(paths.size() - kShown));
   return text;
 }
 

@@ -7,6 +7,7 @@
 #include "cache_options.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "json_names.h"
 #include "options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
@@ -100,7 +101,10 @@ void print_entries(const std::vector<ShardCache::Entry>& entries,
     if (!entries.empty() || !coming.empty()) table.finish();
     return;
   }
-  if (header) out.print("{:<32}  {:>10}  {:<20}  url\n", "name", "size", "last use");
+  if (header) {
+    out.print("{}\n",
+              out.head(fmt::format("{:<32}  {:>10}  {:<20}  url", "name", "size", "last use")));
+  }
   const auto print = [&](const ShardCache::Entry& entry, bool is_coming) {
     const std::string state = state_of(entry, is_coming);
     out.print("{}  {:>10}  {}  {}{}\n", entry.name, human_bytes(entry.size_bytes),
@@ -160,13 +164,14 @@ void verify(const CacheCommandOptions& options, Output& out) {
   for (const ShardCache::Entry& entry : check.damaged) report(entry, "DAMAGED");
   for (const ShardCache::Entry& entry : check.unknown) report(entry, "UNKNOWN");
   if (options.json) {
-    out.print("{}\n", json_text({{"shards", check.num_shards},
-                                 {"damaged", std::move(damaged)},
-                                 {"foreign", check.foreign}}));
+    print_json(out, "cache verify",
+               {{"shards", check.num_shards},
+                {"damaged", std::move(damaged)},
+                {"foreign", check.foreign}});
   } else {
     for (const std::string& name : check.foreign) out.print("FOREIGN  {}\n", escaped(name));
     out.print("{}, {} damaged, {} without a record, {}\n", counted(check.num_shards, "shard"),
-              check.damaged.size(), check.unknown.size(),
+              human_count(check.damaged.size()), human_count(check.unknown.size()),
               counted(check.foreign.size(), "foreign file"));
   }
   if (left > 0) {
@@ -196,11 +201,12 @@ void show_removal(const CacheCommandOptions& options, Output& out) {
   if (options.json) {
     nlohmann::ordered_json names = nlohmann::ordered_json::array();
     for (const ShardCache::Entry& entry : removed) names.push_back(entry.name);
-    out.print("{}\n", json_text({{"dry_run", true},
-                                 {"removed", removed.size()},
-                                 {"removed_bytes", bytes_of(removed)},
-                                 {"in_use", num_in_use},
-                                 {"names", std::move(names)}}));
+    print_json(out, "cache prune",
+               {{"dry_run", true},
+                {"num_removed", removed.size()},
+                {"removed_bytes", bytes_of(removed)},
+                {"num_in_use", num_in_use},
+                {"names", std::move(names)}});
     return;
   }
   print_entries(removed, {}, options.header, out);
@@ -215,9 +221,11 @@ void remove(const CacheCommandOptions& options, Output& out) {
   if (options.dry_run) return show_removal(options, out);
   const ShardCache::Removal removal = open(options)->prune(options.max_bytes);
   if (options.json) {
-    out.print("{}\n", json_text({{"removed", removal.num_shards},
-                                 {"removed_bytes", removal.bytes},
-                                 {"in_use", removal.num_in_use}}));
+    print_json(out, "cache prune",
+               {{"dry_run", false},
+                {"num_removed", removal.num_shards},
+                {"removed_bytes", removal.bytes},
+                {"num_in_use", removal.num_in_use}});
     return;
   }
   out.print("removed {}, {}{}\n", counted(removal.num_shards, "shard"), human_bytes(removal.bytes),

@@ -37,7 +37,7 @@ CacheBytes parse_cache_bytes(const std::string& option, const std::string& text)
   if (const std::optional<std::uint64_t> bytes = parse_byte_size(text)) return {.bytes = *bytes};
   throw CLI::ValidationError(option, in_quotes(text) +
                                          " is not a size: write a number of bytes, or 512M, 20GiB, "
-                                         "500MB, or a percentage of all shards, as 20%");
+                                         "500MB, or a percentage of all shards, e.g. 20%");
 }
 
 /// Returns the bytes in a cache of all shards that need a cache.
@@ -93,7 +93,7 @@ void add_cache_options(CLI::App& command, CacheArguments& arguments) {
           ->group(kGroup);
   add_cache_bytes(
       command, "--cache-bytes", arguments.budget,
-      "most bytes that the cache may hold: a SIZE, or a percentage of all shards, as 20%")
+      "most bytes that the cache may hold: a SIZE, or a percentage of all shards, e.g. 20%")
       ->default_str("64G")
       ->group(kGroup)
       ->needs(cache);

@@ -138,6 +138,7 @@ void add_cat_command(CLI::App& program, Output& out) {
   add_lookup_options(*command, options->lookup);
   add_cache_options(*command, options->cache);
   add_first_use_options(*command, options->first_use);
+  mark_common(*command, {"--key", "--force", "--cache", "--header", "--json"});
   command->footer(
       "Examples:\n  shardwise cat train.idx 42 jpg > 42.jpg\n"
       "  shardwise cat train.idx --key n01440764/000042");

@@ -13,11 +13,14 @@
 #include "base/text.h"
 #include "console.h"
 #include "help.h"
+#include "help_page.h"
 
 namespace shardwise::tools {
 namespace {
 
-/// Error: a word is not the name of a command of `app`, or the command is missing.
+constexpr const char* kColourOption = "--color";
+
+/// A word that does not name a command of `app`.
 class WrongCommand : public CLI::ParseError {
  public:
   WrongCommand(const CLI::App& app, std::string text)
@@ -79,10 +82,10 @@ std::vector<const CLI::App*> reached(const CLI::App& program) {
   }
 }
 
-std::string listed(const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
+void choose_colours(std::string_view when) {
+  set_colours(when == "always"  ? Colours::kAlways
+              : when == "never" ? Colours::kNever
+                                : Colours::kAuto);
 }
 
 /// Checks the words that name a command. CLI11 would not say which word is wrong, but only that a
@@ -91,11 +94,14 @@ void require_commands(const CLI::App& program, int argc, const char* const* argv
   const CLI::App* at = &program;
   for (int i = 1;; ++i) {
     const std::vector<std::string> names = command_names(*at);
-    if (names.empty() || at->get_require_subcommand_min() == 0) return;
-    if (i >= argc) {
-      throw WrongCommand(*at, fmt::format("{} needs a command: {}", full_name(*at), listed(names)));
-    }
+    if (names.empty() || at->get_require_subcommand_min() == 0 || i >= argc) return;
     const std::string word = argv[i];
+    if (word.starts_with(kColourOption)) {
+      const std::size_t value = word.find('=');
+      if (value == std::string::npos && ++i >= argc) return;
+      choose_colours(value == std::string::npos ? argv[i] : word.substr(value + 1));
+      continue;
+    }
     if (looks_like_option(word)) return;  // CLI11 reports unknown options
     const auto commands =
         at->get_subcommands([&](const CLI::App* sub) { return sub->get_name() == word; });
@@ -238,6 +244,14 @@ std::string plain_text(const CLI::ParseError& error) {
   return text;
 }
 
+/// True if the line ends where the name of a command is missing.
+bool lacks_command(const CLI::App& program, const CLI::ParseError& error) {
+  const std::vector<const CLI::App*> apps = reached(program);
+  return dynamic_cast<const CLI::RequiredError*>(&error) != nullptr &&
+         apps.back()->get_require_subcommand_min() > 0 && !command_names(*apps.back()).empty() &&
+         !unexpected(apps, /*only_options=*/false);
+}
+
 std::string text_of_wrong_usage(const CLI::App& program, const CLI::ParseError& error) {
   const std::vector<const CLI::App*> apps = reached(program);
   const CLI::App* app = apps.back();
@@ -304,6 +318,20 @@ CLI::App& find_command(CLI::App& program, const std::vector<std::string>& words)
   return *at;
 }
 
+void add_usual_options(CLI::App& app) {
+  app.add_option_function<std::string>(
+         kColourOption, [](const std::string& when) { choose_colours(when); },
+         "when to colour text; auto: on a terminal, unless NO_COLOR is set")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->trigger_on_parse()  // before errors that come later
+      ->default_str("auto");
+  app.set_help_flag("-h", "show the common options, and exit");
+  app.set_help_all_flag("--help", "show all options, and exit");
+  for (CLI::App* const command : app.get_subcommands([](CLI::App*) { return true; })) {
+    if (!command->get_name().empty()) add_usual_options(*command);
+  }
+}
+
 std::optional<int> parse_command_line(CLI::App& program, int argc, const char* const* argv,
                                       Output& out) {
   static const std::string name = program.get_name();  // static: messages use it until the process
@@ -316,10 +344,18 @@ std::optional<int> parse_command_line(CLI::App& program, int argc, const char* c
     program.parse(argc, argv);
     return std::nullopt;
   } catch (const CLI::CallForHelp&) {
-    out.write(help_of(*reached(program).back()));
+    out.write(help_of(*reached(program).back(), HelpLength::kShort, out.fd()));
+  } catch (const CLI::CallForAllHelp&) {
+    out.write(help_of(*reached(program).back(), HelpLength::kWhole, out.fd()));
   } catch (const CLI::CallForVersion& version) {
     out.print("{}\n", version.what());
   } catch (const CLI::ParseError& error) {
+    if (lacks_command(program, error)) {
+      std::string help = help_of(*reached(program).back(), HelpLength::kShort, STDERR_FILENO);
+      help.pop_back();  // the line end, which the next call adds
+      print_message(help);
+      return kExitWrongUsage;
+    }
     if (error.get_exit_code() != 0) {
       say("error", text_of_wrong_usage(program, error));
       return kExitWrongUsage;

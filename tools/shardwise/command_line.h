@@ -16,11 +16,16 @@ constexpr int kExitDone = 0;
 constexpr int kExitFailed = 1;
 constexpr int kExitWrongUsage = 2;
 
+/// Adds the options that each command has: -h, --help and --color. Call it after all commands were
+/// added.
+void add_usual_options(CLI::App& program);
+
 /// Parses the command line of `program`, and runs the callbacks of the given commands. From now on,
 /// messages begin with the program's name.
 ///
-/// Help, folded to the terminal's width, and versions are written to `out` and flushed. Wrong usage
-/// is reported on standard error in one line, with the argument and the command that shows help:
+/// Help and versions go to `out`, flushed. If a command is missing, the list of commands goes to
+/// standard error. Other wrong usage is reported
+/// on standard error in one line that names the argument, and the command that shows help:
 ///
 ///     shardwise: error: no option --limt; did you mean --limit? see shardwise ls --help
 ///

@@ -20,6 +20,7 @@ constexpr std::size_t kLargestWidth = 10'000;
 
 const char* name_of_program = "shardwise";
 LongMutex console_mutex;  // a LongMutex, as writing to a stopped terminal may block for long
+Colours colours = Colours::kAuto;
 bool bar_is_drawn SHARDWISE_GUARDED_BY(console_mutex) = false;
 
 void wipe() SHARDWISE_REQUIRES(console_mutex) {
@@ -32,6 +33,26 @@ std::string_view name_in_trainer(std::string_view option) {
   if (option == "--batch") return "--batch-size";
   if (option == "--global-batch") return "--global-batch-size";
   return option == "--prefetch" ? "" : option;
+}
+
+bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+/// The parameters of the escape sequence that begins a style.
+const char* code_of(Style style) {
+  switch (style) {
+    case Style::kError:
+      return "1;31";
+    case Style::kWarning:
+      return "1;33";
+    case Style::kNote:
+      return "1;36";
+    case Style::kHead:
+      break;
+  }
+  return "1";
 }
 
 std::optional<std::size_t> asked_width() {
@@ -48,11 +69,30 @@ std::optional<std::size_t> asked_width() {
 
 bool is_terminal(int fd) { return ::isatty(fd) == 1; }
 
+bool is_dumb_terminal() {
+  const char* const kind = std::getenv("TERM");
+  return kind != nullptr && std::string_view(kind) == "dumb";
+}
+
 std::size_t terminal_width(int fd) {
   if (const auto width = asked_width()) return *width;
   winsize size{};
   if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kUsualWidth;
   return size.ws_col;
+}
+
+void set_colours(Colours chosen) { colours = chosen; }
+
+bool has_colours(int fd) {
+  if (colours != Colours::kAuto) return colours == Colours::kAlways;
+  if (is_set("NO_COLOR")) return false;
+  if (is_set("CLICOLOR_FORCE")) return std::string_view(std::getenv("CLICOLOR_FORCE")) != "0";
+  return is_terminal(fd) && !is_dumb_terminal();
+}
+
+std::string styled(std::string_view text, Style style, int fd) {
+  if (!has_colours(fd)) return std::string(text);
+  return fmt::format("\033[{}m{}\033[0m", code_of(style), text);
 }
 
 void set_program_name(const char* name) {
@@ -84,7 +124,11 @@ void clear_bar() {
 }
 
 void say(std::string_view kind, std::string_view text) {
-  print_message(fmt::format("{}: {}: {}", program_name(), kind, text));
+  const Style style = kind == "error"     ? Style::kError
+                      : kind == "warning" ? Style::kWarning
+                                          : Style::kNote;
+  const std::string label = styled(fmt::format("{}:", kind), style, STDERR_FILENO);
+  print_message(fmt::format("{}: {} {}", program_name(), label, text));
 }
 
 }  // namespace shardwise::tools

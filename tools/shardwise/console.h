@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -10,10 +11,29 @@ namespace shardwise::tools {
 // other text is written. Threads: any.
 
 bool is_terminal(int fd);
+/// True if TERM is "dumb": the terminal cannot wipe a line, and has no colours.
+bool is_dumb_terminal();
 
 /// Returns the number of columns to use on `fd`: the variable COLUMNS if it is a positive number,
 /// else the terminal's width, else 80.
 std::size_t terminal_width(int fd);
+
+/// When text for people has colours.
+enum class Colours : std::uint8_t { kAuto, kAlways, kNever };
+
+/// Sets the rule for all streams; kAuto by default. Call it before other threads run.
+void set_colours(Colours colours);
+
+/// True if text on `fd` has colours. With kAuto each stream decides for itself: never if NO_COLOR
+/// is set (https://no-color.org), always if CLICOLOR_FORCE is set, else on a terminal that is not
+/// "dumb".
+bool has_colours(int fd);
+
+/// What a part of a text is for, which decides its colour.
+enum class Style : std::uint8_t { kError, kWarning, kNote, kHead };
+
+/// `text`, in the colour of `style` if `fd` has colours.
+std::string styled(std::string_view text, Style style, int fd);
 
 /// Sets the name with which messages begin, "shardwise" by default. Errors then use that program's
 /// option names. Call it once, at the start; `name` must live as long as the process.
@@ -27,7 +47,8 @@ void draw_bar(std::string_view bar);
 /// Erases the bar, if there is one.
 void clear_bar();
 
-/// Writes "<program>: <kind>: <text>" and a line end to standard error.
+/// Writes "<program>: <kind>: <text>" and a line end to standard error. The kind, e.g. "error", has
+/// its colour.
 void say(std::string_view kind, std::string_view text);
 
 }  // namespace shardwise::tools

@@ -117,8 +117,8 @@ void check_decode_options(const DecodeArguments& arguments) {
   }
   if (resizes && !is_image_size(arguments.resize)) {
     throw_wrong_decoding(
-        "--resize: '" + arguments.resize +
-        "' is no height and width from 1 to 99999; write HEIGHTxWIDTH, as 224x224");
+        "--resize: expected HEIGHTxWIDTH, each from 1 to 99999, e.g. 224x224; got " +
+        in_quotes(arguments.resize));
   }
   if (!arguments.crop.empty() && !resizes) throw_wrong_decoding("--crop needs --resize HxW");
   const char* const of_an_epoch = !arguments.trace.empty()      ? "--trace"

@@ -16,6 +16,7 @@
 #include "commands.h"
 #include "fetch_options.h"
 #include "interrupt.h"
+#include "json_names.h"
 #include "loaded_epoch.h"
 #include "options.h"
 #include "order_options.h"
@@ -123,11 +124,11 @@ std::string prove(const Run& run, bool whole, const EpochReport& report) {
   }
   prove_as_ordered(sampler, ranks_to_load(sampler, whole), report);
   if (whole) {
-    return fmt::format("epoch {}: the rest from position {} on: {} samples as ordered: proven",
-                       sampler.epoch(), run.position, samples);
+    return fmt::format("epoch {}: the rest from position {} on: {} as ordered: proven",
+                       sampler.epoch(), run.position, counted(samples, "sample"));
   }
-  return fmt::format("epoch {}: rank {} of {}: {} samples as ordered: proven", sampler.epoch(),
-                     sampler.rank(), sampler.world_size(), samples);
+  return fmt::format("epoch {}: rank {} of {}: {} as ordered: proven", sampler.epoch(),
+                     sampler.rank(), sampler.world_size(), counted(samples, "sample"));
 }
 
 std::uint64_t peak_memory_bytes() {
@@ -160,9 +161,9 @@ nlohmann::ordered_json cache_json(const ShardCache::Stats& stats) {
 
 void print_cache(const ShardCache::Stats& stats, Output& out) {
   out.print("cache     {}, {}; fetched {}, {}; evicted {}, {}{}\n", counted(stats.hits, "hit"),
-            stats.misses == 1 ? "1 miss" : human_count(stats.misses) + " misses",
-            counted(stats.fetched, "shard"), human_bytes(stats.fetched_bytes),
-            human_count(stats.evicted), human_bytes(stats.evicted_bytes),
+            counted(stats.misses, "miss"), counted(stats.fetched, "shard"),
+            human_bytes(stats.fetched_bytes), human_count(stats.evicted),
+            human_bytes(stats.evicted_bytes),
             stats.bypassed == 0
                 ? ""
                 : fmt::format("; {} did not fit into it", human_count(stats.bypassed)));
@@ -235,7 +236,7 @@ void replay(const EpochOptions& options, const Run& run, Output& out) {
         {"proof", nullptr},
         {"note", kNotProven},
     };
-    out.print("{}\n", json_text(json));
+    print_json(out, "epoch", json);
     return;
   }
   out.print("samples   {}: one batch, {}\n", human_count(samples), counted(times, "time"));
@@ -323,7 +324,7 @@ void run(const EpochOptions& options, Output& out) {
     }
     if (!whole) json["rank"] = first->rank();
     if (cache) json["cache"] = cache_json(cache->stats());
-    out.print("{}\n", json_text(json));
+    print_json(out, "epoch", json);
     return;
   }
   out.print("samples   {}\n", human_count(samples));
@@ -347,6 +348,20 @@ void run(const EpochOptions& options, Output& out) {
     out.flush();
     note_repeated_fetches(cache->stats(), data,
                           std::holds_alternative<Sharded>(first->order().kind));
+  }
+}
+
+}  // namespace
+
+namespace {
+
+/// Refuses options that only the loader obeys.
+void refuse_loader_options(CLI::App& command) {
+  for (const char* name : {"--threads", "--prefetch"}) {
+    command.get_option(name)->check([](const std::string&) {
+      return "this program was built without the loader: leave it out, or build it with "
+             "SHARDWISE_WITH_LOADER=ON";
+    });
   }
 }
 
@@ -391,6 +406,9 @@ void add_epoch_command(CLI::App& program, Output& out) {
       ->type_name("N");
   command->add_flag("--allow-empty", options->allow_empty,
                     "accept an epoch without samples, of which nothing is proven");
+  if (!has_loader()) refuse_loader_options(*command);
+  mark_common(*command, {"--batch", "--threads", "--decode", "--resize", "--sampler", "--seed",
+                         "--epoch", "--world", "--rank", "--cache", "--json"});
   command->footer(
       "Under srun, mpirun or torchrun, and without --world and --rank, it reads the samples of the "
       "launcher's rank.\n\n"

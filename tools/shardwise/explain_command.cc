@@ -31,7 +31,8 @@ void print_json(const Sampler::RankStep& rank, std::size_t place, const SampleNa
     line += ',';
     append_json_name(line, "key", names->key);
     line += ',';
-    append_json_name(line, "shard", names->shard);
+    line += fmt::format("\"shard\":{},", names->shard);
+    append_json_name(line, "url", names->url);
   }
   out.print("{}}}\n", line);
 }
@@ -57,7 +58,7 @@ void run(const ExplainOptions& options, Output& out) {
                                         std::to_string(rank.samples[place])};
       if (names) {
         cells.push_back(escaped(names->key));
-        cells.push_back(escaped(names->shard));
+        cells.push_back(escaped(names->url));
       }
       table.add(std::move(cells));
     }
@@ -82,6 +83,8 @@ void add_explain_command(CLI::App& program, Output& out) {
   command->add_flag("--json", options->json, "print one JSON object per line");
   command->add_flag("--header", options->header, kHeaderHelp);
   add_run_options(*command, options->run, /*with_size=*/true);
+  mark_common(*command, {"--step", "--batch", "--sampler", "--seed", "--epoch", "--world",
+                         "--checkpoint", "--header", "--json"});
   command->footer(
       "Examples:\n  shardwise explain train.idx --epoch 3 --world 8 --step 1200 --batch 64\n"
       "  shardwise explain train.idx --checkpoint run.pt --world 8 --step 0 --batch 64");

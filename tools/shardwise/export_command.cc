@@ -8,6 +8,8 @@
 #include "commands.h"
 #include "first_use.h"
 #include "interrupt.h"
+#include "json_names.h"
+#include "options.h"
 #include "progress.h"
 #include "shardwise/index/index.h"
 #include "shardwise/ingest/index_export.h"
@@ -55,7 +57,7 @@ void run(const ExportOptions& options, Output& out) {
                                          {"files", files},
                                          {"shards", index->num_shards()},
                                          {"samples", index->size()}};
-    out.print("{}\n", json_text(json));
+    print_json(out, "export", json);
     return;
   }
   out.print("{}: {} in {}{}\n", escaped(options.output), counted(index->size(), "sample"),
@@ -84,6 +86,7 @@ void add_export_command(CLI::App& program, Output& out) {
   add_lookup_options(*command, options->lookup);
   command->add_flag("--json", options->json, "print one JSON object");
   add_first_use_options(*command, options->first_use);
+  mark_common(*command, {"--format", "--output", "--name", "--md5", "--json"});
   command->footer(
       "Example:\n  shardwise export train.idx --format wids -o train.json\n"
       "  shardwise export train.idx --format dali -o train-dali");

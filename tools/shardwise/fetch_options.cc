@@ -70,7 +70,7 @@ Fetchers::Options::Moved parse_moved(const std::string& given) {
   if (is_url(given)) return {"", given};
   throw CLI::ValidationError(
       "--url-base",
-      "write OLD=NEW, two URLs, as https://old/data=s3://bucket/data; or NEW "
+      "write OLD=NEW, two URLs, e.g. https://old/data=s3://bucket/data; or NEW "
       "alone, for the folder of all shards of an index");
 }
 

@@ -14,6 +14,7 @@
 #include "data/cache_fill.h"
 #include "fetch_options.h"
 #include "interrupt.h"
+#include "json_names.h"
 #include "options.h"
 #include "order_options.h"
 #include "output.h"
@@ -116,8 +117,8 @@ nlohmann::ordered_json json_of(const FillOptions& options, const CacheFill& want
           {"fetched_bytes", outcome.fetched.bytes},
           {"present", outcome.present.shards},
           {"present_bytes", outcome.present.bytes},
-          {"left_out", outcome.left_out.shards},
-          {"left_out_bytes", outcome.left_out.bytes}};
+          {"not_fitting", outcome.left_out.shards},
+          {"not_fitting_bytes", outcome.left_out.bytes}};
 }
 
 std::string text_of(const CacheFill::Count& count) {
@@ -142,7 +143,7 @@ void run(const FillOptions& options, Output& out) {
   }
   const CacheFill::Outcome outcome = fill(options, wanted, data);
   if (options.json) {
-    out.print("{}\n", json_text(json_of(options, wanted, outcome)));
+    print_json(out, "cache fill", json_of(options, wanted, outcome));
     return;
   }
   if (wanted.shards.empty()) {
@@ -184,6 +185,8 @@ void add_fill_command(CLI::App& cache_command, Output& out) {
   command->remove_option(command->get_option("--cache-read-only"));
   add_run_options(*command, options->run, /*with_size=*/false);
   command->get_option("--rank")->excludes(nodes);
+  mark_common(*command, {"--cache", "--cache-bytes", "--threads", "--world", "--nodes", "--node",
+                         "--dry-run", "--json"});
   command->footer(
       "Without --rank and --node, it fetches for all ranks. Under srun, mpirun or torchrun, and "
       "without --world, --rank and --node, it fetches for the launcher's rank. Nothing leaves the "

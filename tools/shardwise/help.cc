@@ -1,13 +1,12 @@
 #include "help.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "console.h"
+#include "help_page.h"
 #include "text_layout.h"
 
 namespace shardwise::tools {
@@ -26,8 +25,19 @@ std::vector<Row> rows_of(const std::vector<HelpOption>& options) {
   return rows;
 }
 
-void append_rows(std::string& help, std::string_view title, const std::vector<Row>& rows,
-                 std::size_t width) {
+/// A page in the making, for one stream.
+struct Text {
+  std::string title(std::string_view text) const {
+    return styled(folded(text, width) + ":", Style::kHead, fd);
+  }
+  void append(std::string_view title, const std::vector<Row>& rows);
+
+  const int fd;
+  const std::size_t width = std::max(terminal_width(fd), kSmallestWidth);
+  std::string help{};
+};
+
+void Text::append(std::string_view named, const std::vector<Row>& rows) {
   if (rows.empty()) return;
   std::size_t label_width = 0;
   for (const auto& [label, text] : rows) {
@@ -35,7 +45,7 @@ void append_rows(std::string& help, std::string_view title, const std::vector<Ro
     if (taken <= kLargestLabel) label_width = std::max(label_width, taken);
   }
   const std::size_t column = kIndent + label_width + 2;
-  help += "\n" + folded(title, width) + ":\n";
+  help += "\n" + title(named) + "\n";
   for (const auto& [label, text] : rows) {
     std::string line = std::string(kIndent, ' ') + label;
     if (display_width(line) + 2 > column) {
@@ -49,27 +59,25 @@ void append_rows(std::string& help, std::string_view title, const std::vector<Ro
 
 }  // namespace
 
-std::string to_text(const HelpPage& page, std::size_t width) {
-  width = std::max(width, kSmallestWidth);
-  std::string help = folded(page.description, width) + "\n\n";
-  help += folded_command("Usage: " + page.usage, width) + "\n";
-  append_rows(help, "Arguments", rows_of(page.arguments), width);
-  for (const HelpCommands& group : page.commands) {
-    append_rows(help, group.title, group.commands, width);
-  }
-  for (const HelpGroup& group : page.options) {
-    append_rows(help, group.title, rows_of(group.options), width);
-  }
-  for (const std::string& note : page.notes) help += "\n" + folded(note, width) + "\n";
-  if (!page.examples.empty()) help += page.examples.size() == 1 ? "\nExample:\n" : "\nExamples:\n";
+std::string help_of(const CLI::App& app, HelpLength length, int fd) {
+  HelpPage page = help_page(app);
+  if (length == HelpLength::kShort) page = short_page(std::move(page));
+  Text text{.fd = fd};
+  constexpr std::string_view kUsage = "Usage:";
+  text.help = folded(page.description, text.width) + "\n\n" + styled(kUsage, Style::kHead, fd);
+  text.help +=
+      folded_command(std::string(kUsage) + " " + page.usage, text.width).substr(kUsage.size()) +
+      "\n";
+  text.append("Arguments", rows_of(page.arguments));
+  for (const HelpCommands& group : page.commands) text.append(group.title, group.commands);
+  for (const HelpGroup& group : page.options) text.append(group.title, rows_of(group.options));
+  for (const std::string& note : page.notes) text.help += "\n" + folded(note, text.width) + "\n";
+  if (page.examples.empty()) return text.help;
+  text.help += "\n" + text.title(page.examples.size() == 1 ? "Example" : "Examples") + "\n";
   for (const std::string& example : page.examples) {
-    help += folded_command(std::string(kIndent, ' ') + example, width) + "\n";
+    text.help += folded_command(std::string(kIndent, ' ') + example, text.width) + "\n";
   }
-  return help;
-}
-
-std::string help_of(const CLI::App& app) {
-  return to_text(help_page(app), terminal_width(STDOUT_FILENO));
+  return text.help;
 }
 
 }  // namespace shardwise::tools

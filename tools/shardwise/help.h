@@ -1,17 +1,16 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
-
-#include "help_page.h"
 
 namespace shardwise::tools {
 
-/// Returns a page as text, folded to `width`: description, usage, arguments, options by group,
-/// commands by group, notes and examples. Breaks an example only where a shell allows it.
-std::string to_text(const HelpPage& page, std::size_t width);
+enum class HelpLength : std::uint8_t { kShort, kWhole };
 
-/// Returns the help of a program or of one of its sub-commands, for standard output.
-std::string help_of(const CLI::App& app);
+/// The help of a program or of one of its sub-commands, for the stream `fd`: description, usage,
+/// arguments, commands and options by group, notes and examples. Text is folded to the terminal's
+/// width; an example is broken only where a shell allows it. Titles have the colour of heads.
+std::string help_of(const CLI::App& app, HelpLength length, int fd);
 
 }  // namespace shardwise::tools

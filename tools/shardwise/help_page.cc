@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include "options.h"
@@ -35,8 +36,9 @@ std::vector<std::string> names_of(const CLI::Option& option) {
   return names;
 }
 
-std::string text_of(const CLI::Option& option) {
-  std::string text = option.get_description();
+/// What help appends to a description.
+std::string conditions_of(const CLI::Option& option) {
+  std::string text;
   if (option.get_required() && !option.get_positional()) text += " (required)";
   if (const std::string value = option.get_default_str();
       !value.empty() && option.get_items_expected_max() > 0) {
@@ -49,6 +51,15 @@ std::string text_of(const CLI::Option& option) {
   return text;
 }
 
+/// The first phrase of a description: up to a semicolon, or to the end of the sentence.
+std::string first_phrase(const std::string& text) {
+  std::size_t end = text.find(". ");
+  while (end != std::string::npos && text.substr(0, end).ends_with("e.g")) {
+    end = text.find(". ", end + 1);
+  }
+  return text.substr(0, std::min(text.find("; "), end));
+}
+
 HelpOption help_option(const CLI::Option& option) {
   // After a colon, the type describes the checks of the option.
   const std::string type = option.get_type_name();
@@ -58,8 +69,10 @@ HelpOption help_option(const CLI::Option& option) {
   return {.names = names_of(option),
           .type = std::move(shown),
           .choices = std::move(choices),
-          .text = text_of(option),
-          .is_many = option.get_positional() && option.get_items_expected_max() > 1};
+          .text = option.get_description() + conditions_of(option),
+          .brief = first_phrase(option.get_description()) + conditions_of(option),
+          .is_many = option.get_positional() && option.get_items_expected_max() > 1,
+          .is_common = is_common(option)};
 }
 
 std::vector<HelpOption>& options_of(std::vector<HelpGroup>& groups, const std::string& title) {
@@ -76,14 +89,18 @@ std::string title_of(const CLI::Option& option) {
   return group == "OPTIONS" ? std::string(kUsualOptions) : group;
 }
 
-/// Options without a group come first. Help and version are the last of these.
+/// Options without a group come first. Among them those of each command come last: colours, help
+/// and version.
 std::vector<HelpGroup> option_groups(const CLI::App& app) {
   std::vector<HelpGroup> groups;
   // If one of several options is required, CLI11 makes their group a sub-command without a name.
   for (const CLI::App* part : app.get_subcommands([](const CLI::App*) { return true; })) {
     if (!part->get_name().empty()) continue;
     for (const CLI::Option* option : part->get_options()) {
-      if (option->get_positional() || option == part->get_help_ptr()) continue;
+      if (option->get_positional() || option == part->get_help_ptr() ||
+          option == part->get_help_all_ptr()) {
+        continue;
+      }
       options_of(groups, part->get_description()).push_back(help_option(*option));
     }
   }
@@ -91,7 +108,8 @@ std::vector<HelpGroup> option_groups(const CLI::App& app) {
   std::vector<const CLI::Option*> last;
   for (const CLI::Option* option : app.get_options()) {
     if (!is_shown(*option) || option->get_positional()) continue;
-    if (option == app.get_help_ptr() || option == app.get_version_ptr()) {
+    if (option == app.get_help_ptr() || option == app.get_help_all_ptr() ||
+        option == app.get_version_ptr()) {
       last.push_back(option);
     } else {
       options_of(groups, title_of(*option)).push_back(help_option(*option));
@@ -205,6 +223,38 @@ HelpPage help_page(const CLI::App& app) {
   page.options = option_groups(app);
   if (takes_a_size(app)) page.notes.emplace_back(kSizeRule);
   add_footer(page, app.get_footer());
+  return page;
+}
+
+HelpPage short_page(HelpPage page) {
+  constexpr std::size_t kFew = 12;
+  std::size_t count = 0;
+  for (const HelpGroup& group : page.options) count += group.options.size();
+  HelpGroup common{kUsualOptions, {}};
+  std::vector<HelpOption> last;  // those of each command, which come last here, too
+  for (HelpGroup& group : page.options) {
+    for (HelpOption& option : group.options) {
+      option.text = option.brief;
+      const std::string& name = option.names.front();
+      const bool is_last = name == "-h" || name == "--help" || name == "-V";
+      if (option.is_common || count <= kFew) {
+        (is_last ? last : common.options).push_back(std::move(option));
+      }
+    }
+  }
+  std::ranges::move(last, std::back_inserter(common.options));
+  for (HelpOption& argument : page.arguments) argument.text = argument.brief;
+  page.notes.clear();
+  if (!page.commands.empty()) {
+    page.notes.push_back("`" + page.name +
+                         " COMMAND -h` shows the common options of a command, and " +
+                         "`--help` all of them.");
+  } else if (common.options.size() < count) {
+    page.notes.push_back("`" + page.name + " --help` shows all " + std::to_string(count) +
+                         " options, and more about each.");
+  }
+  page.options = {std::move(common)};
+  if (page.examples.size() > 1) page.examples.resize(1);
   return page;
 }
 

@@ -16,11 +16,13 @@ std::string joined(const std::vector<std::string>& words, std::string_view betwe
 
 /// An option or an argument, as shown by help.
 struct HelpOption {
-  std::vector<std::string> names;    ///< "-o" and "--output"; for an argument, its name
-  std::string type;                  ///< "N" or "error|skip"; empty for flags and arguments
-  std::vector<std::string> choices;  ///< the allowed values if only certain values are valid
-  std::string text;                  ///< description, with its default and requirements
-  bool is_many = false;              ///< an argument that may be repeated
+  std::vector<std::string> names;    ///< "-o" and "--output"; for an argument its name
+  std::string type;                  ///< "N", "error|skip"; empty for a flag and an argument
+  std::vector<std::string> choices;  ///< the allowed values, if they are a fixed set
+  std::string text;                  ///< the description, with its default and its requirements
+  std::string brief;                 ///< the same with only the first phrase of the description
+  bool is_many = false;              ///< an argument that can be repeated
+  bool is_common = false;            ///< shown by -h, too: see mark_common()
 
   /// Returns e.g. "-o, --output INDEX" or "SOURCE...".
   std::string label() const;
@@ -36,8 +38,8 @@ struct HelpCommands {
   std::vector<std::pair<std::string, std::string>> commands;  ///< name, description
 };
 
-/// The help of a program or of one of its commands. All documents are made from it: --help, the
-/// manual pages, cli.md, and the shells' completions.
+/// The help of a program or of one of its commands. All documents derive from it: -h and --help,
+/// the manual pages, cli.md, and the completions of shells.
 struct HelpPage {
   std::string name;  ///< e.g. "shardwise cache prune"
   std::string description;
@@ -55,6 +57,10 @@ inline constexpr const char* kUsualOptions = "Options";
 /// Makes the page of `app`. Reads notes and examples from the footer: indented lines are examples,
 /// which need no title. Other lines form paragraphs, separated by blank lines.
 HelpPage help_page(const CLI::App& app);
+
+/// The page of -h: common options in one phrase each, and one example. A page with few options
+/// keeps them all.
+HelpPage short_page(HelpPage page);
 
 /// The page of a program or command, and the pages of the commands below it, in the order in which
 /// help lists them.

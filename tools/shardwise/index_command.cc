@@ -395,7 +395,7 @@ void add_index_command(CLI::App& program, Output& out) {
               [options](const std::vector<std::string>& texts) {
                 options->columns = parse_columns(texts);
               },
-              "metadata to store for queries, `[NAME=]FIELD[:JSONPATH]`, as `cls` or "
+              "metadata to store for queries, `[NAME=]FIELD[:JSONPATH]`, e.g. `cls` or "
               "`json:$.width`; "
               "may be given several times")
           ->type_name("COLUMN")
@@ -470,6 +470,8 @@ void add_index_command(CLI::App& program, Output& out) {
     relocate->excludes(command->get_option(name));
   }
   command->get_option("--keep")->group("Remote and compressed shards");
+  mark_common(*command, {"--output", "--threads", "--on-bad", "--column", "--hash", "--dry-run",
+                         "--quiet", "--json"});
   command->footer(
       "Examples:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'\n"
       "  shardwise index -o train.idx --relocate /data/old /data/new");

@@ -10,6 +10,7 @@
 #include "build_notes.h"
 #include "console.h"
 #include "index/lost_rests.h"
+#include "json_names.h"
 #include "shardwise/index/index.h"
 #include "table.h"
 
@@ -116,8 +117,8 @@ void print_notes(const std::string& index, const BuildReport& report, const Note
   say_members_left_out(report.summary.num_skipped, index);
 }
 
-void print_json(const std::string& index, const BuildReport& report, const Noted& noted,
-                double seconds, Output& out) {
+void print_build_json(const std::string& index, const BuildReport& report, const Noted& noted,
+                      double seconds, Output& out) {
   nlohmann::ordered_json without_value = nlohmann::ordered_json::object();
   for (std::size_t i = 0; i < report.without_value.size(); ++i) {
     without_value[report.summary.content.columns[i].name] = report.without_value[i];
@@ -131,14 +132,14 @@ void print_json(const std::string& index, const BuildReport& report, const Noted
       {"shards_reused", report.shards_reused},
       {"shards_moved", report.shards_moved},
       {"shards_resumed", report.shards_resumed},
-      {"left_out", noted.left_out.size()},
+      {"other_files", noted.left_out.size()},
       {"samples", report.summary.num_samples},
       {"members", report.summary.num_members},
       {"shard_bytes", report.summary.shard_bytes},
       {"content_bytes", report.summary.content_bytes},
       {"fingerprint", to_string(report.summary.fingerprint)},
       {"not_samples", report.num_not_samples},
-      {"skipped", report.summary.num_skipped},
+      {"num_skipped", report.summary.num_skipped},
       {"shards_cut_short", lost.num_shards},
       {"bytes_cut_off", lost.bytes},
       {"without_value", without_value},
@@ -150,7 +151,7 @@ void print_json(const std::string& index, const BuildReport& report, const Noted
   add_paths(json, "concatenated", noted.concatenated);
   add_paths(json, "with_trailing_bytes", noted.with_trailing_bytes);
   add_paths(json, "without_checksum", noted.without_checksum);
-  out.print("{}\n", json_text(json));
+  print_json(out, "index", json);
 }
 
 }  // namespace
@@ -158,7 +159,7 @@ void print_json(const std::string& index, const BuildReport& report, const Noted
 void report_build(const std::string& index, const BuildReport& report,
                   std::vector<std::string> left_out, double seconds, bool is_json, Output& out) {
   const Noted noted(report, std::move(left_out));
-  if (is_json) return print_json(index, report, noted, seconds, out);
+  if (is_json) return print_build_json(index, report, noted, seconds, out);
   out.print("{}: {} in {} ({} read, {} unchanged), {} of {}, {:.2f} s\n", escaped(index),
             counted(report.summary.num_samples, "sample"),
             counted(report.summary.num_shards, "shard"), human_count(report.shards_scanned),
@@ -179,7 +180,7 @@ void report_plan(const std::string& index, const BuildPlan& plan, bool is_json, 
     nlohmann::ordered_json json = {{"index", index}, {"dry_run", true}};
     for (const auto& [kind, shards] : kinds) add_paths(json, kind, shown(shards));
     json["bytes_to_read"] = plan.bytes_to_read;
-    out.print("{}\n", json_text(json));
+    print_json(out, "index", json);
     return;
   }
   Table table(out, {{"what"}, {"shard", Align::kLeft, Cut::kStart}}, has_header);

@@ -11,6 +11,8 @@
 #include "commands.h"
 #include "first_use.h"
 #include "index/lost_rests.h"
+#include "json_names.h"
+#include "options.h"
 #include "shardwise/index/index.h"
 
 namespace shardwise::tools {
@@ -47,12 +49,12 @@ CompressedShards compressed_shards(const Index& index) {
   return found;
 }
 
-void print_json(const Index& index, const Index::Summary& summary, Output& out) {
+void print_summary_json(const Index& index, const Index::Summary& summary, Output& out) {
   const CompressedShards compressed = compressed_shards(index);
   const detail::LostRests lost = detail::lost_rests(index);
   nlohmann::ordered_json fields = nlohmann::ordered_json::array();
   for (const Index::Summary::Field& field : summary.fields) {
-    nlohmann::ordered_json row = name_json("name", field.name);
+    nlohmann::ordered_json row = name_json("field", field.name);
     row["members"] = field.num_members;
     row["bytes"] = field.bytes;
     fields.push_back(std::move(row));
@@ -68,7 +70,7 @@ void print_json(const Index& index, const Index::Summary& summary, Output& out) 
   nlohmann::ordered_json columns = nlohmann::ordered_json::array();
   for (const Index::Column& column : summary.content.columns) {
     columns.push_back(
-        {{"name", column.name}, {"field", column.field}, {"json_path", column.json_path}});
+        {{"column", column.name}, {"field", column.field}, {"json_path", column.json_path}});
   }
   const nlohmann::ordered_json json = {
       {"index", index.path()},
@@ -94,14 +96,15 @@ void print_json(const Index& index, const Index::Summary& summary, Output& out) 
       {"bytes_cut_off", lost.bytes},
       {"skipped", std::move(skipped)},
   };
-  out.print("{}\n", json_text(json));
+  print_json(out, "info", json);
 }
 
 void print_fields(const Index::Summary& summary, Output& out) {
   std::size_t width = 5;
   for (const Index::Summary::Field& field : summary.fields)
     width = std::max(width, escaped(field.name).size());
-  out.print("\n{:<{}}  {:>14}  {:>12}  {:>12}\n", "field", width, "members", "bytes", "mean");
+  out.print("\n{}\n", out.head(fmt::format("{:<{}}  {:>14}  {:>12}  {:>12}", "field", width,
+                                           "members", "bytes", "mean")));
   for (const Index::Summary::Field& field : summary.fields) {
     out.print("{:<{}}  {:>14}  {:>12}  {:>12}\n", escaped(field.name), width,
               human_count(field.num_members), human_bytes(field.bytes),
@@ -135,7 +138,8 @@ void print_left_out(const Index& index, std::uint64_t count, Output& out) {
               in_quotes(member.name), escaped(member.reason));
   }
   if (members.size() > shown) {
-    out.print("  and {} more: shardwise ls --left-out shows all\n", members.size() - shown);
+    out.print("  and {} more: shardwise ls --left-out shows all\n",
+              human_count(members.size() - shown));
   }
 }
 
@@ -144,7 +148,7 @@ void run(const InfoOptions& options, Output& out) {
       Index::open(index_path(options.index, options.first_use));
   const Index::Summary summary = index->summary();
   if (options.json) {
-    print_json(*index, summary, out);
+    print_summary_json(*index, summary, out);
     return;
   }
   out.print("index        {}\n", escaped(index->path()));
@@ -189,6 +193,7 @@ void add_info_command(CLI::App& program, Output& out) {
   add_index_argument(*command, options->index)->required();
   command->add_flag("--json", options->json, "print one JSON object");
   add_first_use_options(*command, options->first_use);
+  mark_common(*command, {"--json", "--quiet"});
   command->footer("Examples:\n  shardwise info train.idx\n  shardwise info data/train");
   command->callback([options, &out] { run(*options, out); });
 }

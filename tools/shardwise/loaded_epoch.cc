@@ -209,6 +209,8 @@ struct LoadedEpoch::Impl {
   std::map<std::uint64_t, std::string> reasons{};
 };
 
+bool has_loader() noexcept { return true; }
+
 LoadedEpoch::LoadedEpoch(const DecodeArguments& arguments, const Settings& settings)
     : impl_(new Impl{.arguments = arguments, .settings = settings}) {}
 LoadedEpoch::~LoadedEpoch() = default;
@@ -266,9 +268,8 @@ std::vector<std::string> LoadedEpoch::forgiven() const {
 nlohmann::ordered_json LoadedEpoch::forgiven_json() const {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (const Loader::Stats::Forgiven& what : impl_->stats.forgiven) {
-    list.push_back({{"kind", escaped(what.kind)},
-                    {"images", what.images},
-                    {"first_sample", what.first_sample}});
+    list.push_back(
+        {{"kind", escaped(what.kind)}, {"images", what.images}, {"example", what.first_sample}});
   }
   return list;
 }
@@ -298,7 +299,7 @@ std::vector<std::string> LoadedEpoch::bad() const {
   }
   if (const std::size_t more = impl_->reasons.size() - lines.size(); more > 0) {
     const std::string& list = impl_->arguments.bad_list;
-    lines.push_back(fmt::format("and {} more: {} lists all", more,
+    lines.push_back(fmt::format("and {} more: {} lists all", human_count(more),
                                 list.empty() ? "--bad-list FILE" : escaped(list)));
   }
   return lines;

@@ -36,6 +36,10 @@ struct DecodeArguments {
   [[nodiscard]] bool is_on() const noexcept { return decode != "none"; }
 };
 
+/// True if this program has the loader. Without it, samples are read one after another, and options
+/// of the loader are refused.
+bool has_loader() noexcept;
+
 /// Adds the options about decoding and bad samples. `arguments` must outlive `command`.
 void add_decode_options(CLI::App& command, DecodeArguments& arguments);
 

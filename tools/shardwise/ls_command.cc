@@ -191,6 +191,7 @@ void add_ls_command(CLI::App& program, Output& out) {
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per line");
   add_first_use_options(*command, options->first_use);
+  mark_common(*command, {"--shard", "--limit", "--left-out", "--header", "--json"});
   command->footer("Example:\n  shardwise ls train.idx --limit 10");
   command->callback([options, &out] { run(*options, out); });
 }

@@ -7,6 +7,7 @@
 #include "build_notes.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "json_names.h"
 #include "options.h"
 #include "progress.h"
 #include "shardwise/ingest/index_builder.h"
@@ -34,13 +35,13 @@ void run(const MergeOptions& options, Output& out) {
   progress.clear();
   if (options.json) {
     const nlohmann::ordered_json json = {{"index", options.index},
-                                         {"parts", options.parts.size()},
+                                         {"num_parts", options.parts.size()},
                                          {"shards", report.summary.num_shards},
                                          {"samples", report.summary.num_samples},
                                          {"members", report.summary.num_members},
                                          {"fingerprint", to_string(report.summary.fingerprint)},
                                          {"seconds", progress.seconds()}};
-    out.print("{}\n", json_text(json));
+    print_json(out, "merge", json);
     return;
   }
   out.print("{}: {} in {} from {}, {:.2f} s\n", escaped(options.index),

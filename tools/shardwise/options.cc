@@ -83,6 +83,10 @@ std::optional<std::chrono::milliseconds> parse_duration(std::string_view text) {
   return std::nullopt;
 }
 
+void mark_common(CLI::App& command, std::initializer_list<const char*> names) {
+  for (const char* name : names) command.get_option(name)->configurable(false);
+}
+
 CLI::Option* add_byte_size(CLI::App& command, const std::string& name, std::uint64_t& value,
                            const std::string& text) {
   return command.add_option(name, value, text)->transform(kByteSize)->type_name(kSizeType);

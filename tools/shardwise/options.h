@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,11 @@ inline constexpr const char* kAccessHelp =
     "how shards are read; map: mapped, nothing is copied; read: copied, so that a shard that is "
     "truncated meanwhile is an error and does not end the program by SIGBUS; range: of a remote "
     "shard only the samples, one request each";
+
+/// Marks the options of a command that its short help, -h, shows. CLI11 stores no notes of its
+/// users, so the mark is its flag of config files, which no program here reads.
+void mark_common(CLI::App& command, std::initializer_list<const char*> names);
+inline bool is_common(const CLI::Option& option) { return !option.get_configurable(); }
 
 /// Parses a number of bytes: "512", "512M", "20GiB", "2TB". A unit of one letter or with "iB" is a
 /// power of 1,024; a unit with "B" is a power of 1,000. Ignores case. Returns nullopt if `text` is

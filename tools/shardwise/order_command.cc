@@ -64,6 +64,8 @@ void add_order_command(CLI::App& program, Output& out) {
   command->add_flag("--json", options->json,
                     "print one JSON object per line: the sample, and its position in the epoch");
   add_run_options(*command, options->run, /*with_size=*/true);
+  mark_common(*command, {"--size", "--sampler", "--seed", "--epoch", "--world", "--rank", "--from",
+                         "--limit", "--json"});
   command->footer(
       "Without --rank, the samples are those of rank 0; under srun, mpirun or torchrun, and "
       "without --world, those of the launcher's rank.\n\n"

@@ -235,7 +235,7 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
           ->group(kGroup));
   command
       .add_option("--where", arguments.where,
-                  "use only the samples for which this SQL condition holds, as \"cls = 7\"")
+                  "use only the samples for which this SQL condition holds, e.g. \"cls = 7\"")
       ->type_name("SQL")
       ->group(kGroup);
   command
@@ -256,7 +256,7 @@ void add_order_options(CLI::App& command, OrderArguments& arguments) {
   command
       .add_option(
           "--replicas", arguments.replicas,
-          "number of neighbouring ranks that read the same samples, as in tensor parallelism")
+          "number of neighbouring ranks that read the same samples, e.g. in tensor parallelism")
       ->check(kWholeNumber)
       ->type_name("N")
       ->capture_default_str()
@@ -277,7 +277,7 @@ MixedIndexes parse_mix(const std::vector<std::string>& mix) {
     double weight = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), weight);
     if (error != std::errc() || end != text.data() + text.size() || mark == 0) {
-      throw_usage(fmt::format("--mix {}: write INDEX=WEIGHT, as web.idx=0.7,books.idx=0.3",
+      throw_usage(fmt::format("--mix {}: write INDEX=WEIGHT, e.g. web.idx=0.7,books.idx=0.3",
                               in_quotes(part)));
     }
     parsed.indexes.push_back(part.substr(0, mark));
@@ -477,8 +477,9 @@ SampleNames names_of(const MixedDataset& data, std::uint64_t sample) {
   const std::uint64_t in_index = part.number_in_index(sample - data.first_sample(number));
   const std::uint64_t shard = index.shard_of(in_index);
   const auto local = static_cast<std::uint32_t>(in_index - index.first_sample(shard));
-  return {std::string(segment_of(index, shard).key(local)),
-          without_secrets(index.shard(shard).path)};
+  return {.key = std::string(segment_of(index, shard).key(local)),
+          .shard = shard,
+          .url = without_secrets(index.shard(shard).path)};
 }
 
 }  // namespace shardwise::tools

@@ -122,8 +122,9 @@ Run open_run(const RunArguments& arguments, const SampleSet& samples);
 
 /// A sample's key and shard, as shown in lists.
 struct SampleNames {
-  std::string key;    // unchanged bytes
-  std::string shard;  // its path, without secrets
+  std::string key;          // unchanged bytes
+  std::uint64_t shard = 0;  // number in its index
+  std::string url;          // the shard's path or URL, without secrets
 };
 SampleNames names_of(const MixedDataset& data, std::uint64_t sample);
 

@@ -89,13 +89,4 @@ std::string json_text(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-std::string counted(std::uint64_t count, std::string_view singular) {
-  return fmt::format("{} {}{}", human_count(count), singular, count == 1 ? "" : "s");
-}
-
-std::string counted(std::uint64_t count, std::string_view singular, std::string_view verb_of_one,
-                    std::string_view verb_of_many) {
-  return fmt::format("{} {}", counted(count, singular), count == 1 ? verb_of_one : verb_of_many);
-}
-
 }  // namespace shardwise::tools

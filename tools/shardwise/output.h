@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/counted.h"
 #include "console.h"
 
 namespace shardwise::tools {
@@ -42,7 +43,10 @@ class Output {
   /// Discards buffered text.
   void drop() noexcept { buffer_.clear(); }
 
+  int fd() const { return fd_; }
   bool is_terminal() const;
+  /// `text` in bold where the output has colours: the head of a list.
+  std::string head(std::string_view text) const { return styled(text, Style::kHead, fd_); }
   /// Number of columns to use on a terminal.
   std::size_t width() const;
 
@@ -64,11 +68,5 @@ void append_json_name(std::string& out, std::string_view name, std::string_view 
 
 /// Returns one line of JSON. In paths, bytes that are not UTF-8 become U+FFFD.
 std::string json_text(const nlohmann::ordered_json& json);
-
-/// Returns e.g. "1 shard" or "2,000 shards".
-std::string counted(std::uint64_t count, std::string_view singular);
-/// Returns e.g. "1 shard is" or "2,000 shards are".
-std::string counted(std::uint64_t count, std::string_view singular, std::string_view verb_of_one,
-                    std::string_view verb_of_many);
 
 }  // namespace shardwise::tools

@@ -14,6 +14,7 @@
 #include "build_notes.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "json_names.h"
 #include "options.h"
 #include "progress.h"
 #include "shardwise/base/error.h"
@@ -165,18 +166,17 @@ void print_report(const PackOptions& options, const PackList& list, const PackRe
         {"shard_bytes", report.shard_bytes},
         {"content_bytes", report.content_bytes},
         {"classes", list.classes.size()},
-        {"left_out", list.left_out.size()},
+        {"other_files", list.left_out.size()},
         {"seconds", seconds},
     };
-    out.print("{}\n", json_text(json));
+    print_json(out, "pack", json);
     return;
   }
   out.print("{}{}: {} in {}, {}", options.dry_run ? "would write into " : "",
             escaped(options.directory), counted(report.samples, "sample"),
             counted(report.shards, "shard"), human_bytes(report.shard_bytes));
   if (!list.classes.empty()) {
-    out.print(", {} {} (names in {})", list.classes.size(),
-              list.classes.size() == 1 ? "class" : "classes", kClassesFile);
+    out.print(", {} (names in {})", counted(list.classes.size(), "class"), kClassesFile);
   }
   out.print(", {:.2f} s\n", seconds);
   if (!list.left_out.empty()) {
@@ -254,6 +254,8 @@ void add_pack_command(CLI::App& program, Output& out) {
                     "count shards, samples and bytes, and write nothing");
   command->add_flag("--quiet", options->quiet, "show no progress");
   command->add_flag("--json", options->json, "print the report as one JSON object");
+  mark_common(*command, {"--output", "--images", "--files", "--max-samples", "--max-bytes",
+                         "--shuffle", "--force", "--dry-run", "--json"});
   command->footer(
       "The same files give the same shards, byte for byte.\n"
       "A sample's key ends at the first dot of its name. With --images, other dots in a name "

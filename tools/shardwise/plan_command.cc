@@ -10,6 +10,7 @@
 #include "cache_options.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "json_names.h"
 #include "options.h"
 #include "order/spec.h"
 #include "order_options.h"
@@ -81,9 +82,9 @@ FetchPlan make_plan(const PlanOptions& options, bool& has_window) {
 
 nlohmann::ordered_json json_of(const FetchPlan::CacheCounts& counts) {
   return {{"misses", counts.fetches},
-          {"bytes_fetched", counts.bytes_fetched},
-          {"evictions", counts.evictions},
-          {"bypasses", counts.bypasses},
+          {"fetched_bytes", counts.bytes_fetched},
+          {"evicted", counts.evictions},
+          {"bypassed", counts.bypasses},
           {"peak_bytes", counts.peak_bytes}};
 }
 
@@ -111,7 +112,7 @@ nlohmann::ordered_json json_of(const FetchPlan& plan, std::uint64_t node) {
           {"epochs", std::move(epochs)}};
 }
 
-void print_json(const FetchPlan& plan, Output& out) {
+void print_plan_json(const FetchPlan& plan, Output& out) {
   nlohmann::ordered_json epochs = nlohmann::ordered_json::array();
   for (std::uint64_t i = 0; i < plan.options.epochs; ++i) {
     epochs.push_back(json_of(plan.first_epoch + i, plan.total(i)));
@@ -123,7 +124,7 @@ void print_json(const FetchPlan& plan, Output& out) {
   const nlohmann::ordered_json json = {
       {"shards", plan.num_shards},
       {"shard_bytes", plan.total_bytes},
-      {"world", plan.world_size},
+      {"world_size", plan.world_size},
       {"num_nodes", plan.options.nodes},
       {"cache_bytes", plan.options.cache_bytes},
       {"cache_bytes_for_once_an_epoch", plan.bytes_for_once_an_epoch()},
@@ -133,7 +134,7 @@ void print_json(const FetchPlan& plan, Output& out) {
       {"epochs", std::move(epochs)},
       {"nodes", std::move(nodes)},
   };
-  out.print("{}\n", json_text(json));
+  print_json(out, "plan", json);
 }
 
 /// Returns e.g. "3", "0 to 7" or "0 and 3 more".
@@ -142,13 +143,14 @@ std::string names_of(const std::vector<std::uint64_t>& nodes) {
   if (nodes.back() - nodes.front() + 1 == nodes.size()) {
     return fmt::format("{} to {}", nodes.front(), nodes.back());
   }
-  return fmt::format("{} and {} more", nodes.front(), nodes.size() - 1);
+  return fmt::format("{} and {} more", nodes.front(), human_count(nodes.size() - 1));
 }
 
 void print_epochs(const FetchPlan& plan, Output& out) {
-  out.print("\n{:<20}  {:>24}  {:>24}\n", "all nodes together", "LRU fetches", "next-use fetches");
-  out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", "epoch", "loads", "shards", "bytes",
-            "shards", "bytes");
+  out.print("\n{}\n", out.head(fmt::format("{:<20}  {:>24}  {:>24}", "all nodes together",
+                                           "LRU fetches", "next-use fetches")));
+  out.print("{}\n", out.head(fmt::format("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}", "epoch",
+                                         "loads", "shards", "bytes", "shards", "bytes")));
   for (std::uint64_t i = 0; i < plan.options.epochs; ++i) {
     const FetchPlan::NodeEpoch all = plan.total(i);
     out.print("{:<8}{:>12}  {:>12}{:>12}  {:>12}{:>12}\n", plan.first_epoch + i,
@@ -159,8 +161,8 @@ void print_epochs(const FetchPlan& plan, Output& out) {
 }
 
 void print_nodes(const FetchPlan& plan, Output& out) {
-  out.print("\n{:<16}{:>25}  {:>18}{:>18}\n", "per node", "distinct shards", "LRU fetches",
-            "next-use fetches");
+  out.print("\n{}\n", out.head(fmt::format("{:<16}{:>25}  {:>18}{:>18}", "per node",
+                                           "distinct shards", "LRU fetches", "next-use fetches")));
   for (std::size_t i = 0; i < std::min(plan.kinds.size(), kKindsShown); ++i) {
     const FetchPlan::Node& kind = plan.kinds[i];
     FetchPlan::CacheCounts lru;
@@ -174,7 +176,8 @@ void print_nodes(const FetchPlan& plan, Output& out) {
               human_bytes(next_use.bytes_fetched));
   }
   if (plan.kinds.size() > kKindsShown) {
-    out.print("and {} more: shardwise plan --json shows all\n", plan.kinds.size() - kKindsShown);
+    out.print("and {} more: shardwise plan --json shows all\n",
+              human_count(plan.kinds.size() - kKindsShown));
   }
 }
 
@@ -182,7 +185,7 @@ void run(const PlanOptions& options, Output& out) {
   bool has_window = false;
   const FetchPlan plan = make_plan(options, has_window);
   if (options.json) {
-    print_json(plan, out);
+    print_plan_json(plan, out);
     return;
   }
   out.print("shards       {}, {}\n", human_count(plan.num_shards), human_bytes(plan.total_bytes));
@@ -193,16 +196,17 @@ void run(const PlanOptions& options, Output& out) {
   print_nodes(plan, out);
   out.print("\nwith next use, the cache of a node fetches\n");
   out.print("  each shard once per epoch      from {} on ({} bytes)\n",
-            human_bytes(plan.bytes_for_once_an_epoch()), plan.bytes_for_once_an_epoch());
+            human_bytes(plan.bytes_for_once_an_epoch()),
+            human_count(plan.bytes_for_once_an_epoch()));
   out.print("  nothing twice in {:<13} from {} on ({} bytes)\n",
             counted(plan.options.epochs, "epoch"), human_bytes(plan.bytes_for_once()),
-            plan.bytes_for_once());
+            human_count(plan.bytes_for_once()));
   if (plan.bytes_in_use() > plan.options.cache_bytes) {
     out.print(
         "\nthe cache is smaller than the shards that are read at the same time, up to {} ({} "
         "bytes): "
         "some shards are not kept; choose {}a larger cache\n",
-        human_bytes(plan.bytes_in_use()), plan.bytes_in_use(),
+        human_bytes(plan.bytes_in_use()), human_count(plan.bytes_in_use()),
         has_window ? "a smaller --window or " : "");
   }
   if (const std::uint64_t count = plan.num_not_simulated(); count > 0) {
@@ -236,13 +240,15 @@ void add_plan_command(CLI::App& program, Output& out) {
          "number of nodes; each has a cache and an equal block of the ranks", "N")
       ->required();
   add_cache_bytes(*command, "--cache-bytes", options->cache_bytes,
-                  "size of each cache: a SIZE, or a percentage of all shards, as 20%")
+                  "size of each cache: a SIZE, or a percentage of all shards, e.g. 20%")
       ->required();
   number("--epochs", options->plan.epochs, "number of epochs, from --epoch on", "N")
       ->capture_default_str();
   add_run_options(*command, options->run, /*with_size=*/false);
   shards->excludes(command->get_option("INDEX"));
   command->add_flag("--json", options->json, "print one JSON object");
+  mark_common(*command, {"--nodes", "--cache-bytes", "--epochs", "--sampler", "--seed", "--world",
+                         "--shards", "--json"});
   command->footer(
       "A load is one stretch of the order in which a node reads a shard. LRU and next use are two "
       "rules for the shard that leaves a full cache: the one that was read least recently, or the "

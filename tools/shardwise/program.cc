@@ -65,12 +65,14 @@ std::unique_ptr<CLI::App> make_program(Output& out) {
   program->set_version_flag(
       "-V,--version", [] { return version_text("shardwise", version_json()); },
       "show versions, and exit");
-  program->set_help_flag("-h,--help", "show this help, and exit");
   program->require_subcommand(1);
   add_commands(*program, out);
+  add_usual_options(*program);
   // Set the footer after adding the commands, which would otherwise inherit it.
   program->footer(
-      "Each command has its own help, with an example: `shardwise help index`\n\n"
+      "Each command has its own help, with an example: `shardwise help index`. Its short help "
+      "lists "
+      "the common options: `shardwise index -h`\n\n"
       "Examples:\n  shardwise index -o train.idx 'train-{000000..001281}.tar'\n"
       "  shardwise cat train.idx 42 jpg > 42.jpg");
   return program;

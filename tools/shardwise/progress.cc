@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "base/text.h"
 #include "console.h"
@@ -17,12 +16,6 @@ constexpr std::chrono::milliseconds kBarInterval{100};
 constexpr std::chrono::seconds kLineInterval{10};
 constexpr std::size_t kSmallestBar = 10;
 constexpr std::size_t kLargestBar = 40;
-
-/// Whether standard error can show a bar. A terminal of type "dumb" cannot erase a line.
-bool takes_a_bar() {
-  const char* const kind = std::getenv("TERM");
-  return is_terminal(STDERR_FILENO) && (kind == nullptr || std::string_view(kind) != "dumb");
-}
 
 double fraction(const ProgressState& state) {
   if (state.total == 0) return 0;
@@ -77,7 +70,10 @@ std::string progress_line(std::string_view verb, const ProgressState& state) {
 }
 
 Progress::Progress(std::string verb, Unit unit, bool quiet)
-    : verb_(std::move(verb)), unit_(unit), terminal_(takes_a_bar()), quiet_(quiet) {
+    : verb_(std::move(verb)),
+      unit_(unit),
+      terminal_(is_terminal(STDERR_FILENO) && !is_dumb_terminal()),
+      quiet_(quiet) {
   if (!terminal_) next_ += kLineInterval;
 }
 

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "first_use.h"
 #include "interrupt.h"
+#include "json_names.h"
 #include "options.h"
 #include "schema.h"
 #include "shardwise/base/error.h"
@@ -117,10 +118,11 @@ std::string sql_of(const std::string& text) {
 void print_schema(const Index& index, const QueryOptions& options, Output& out) {
   if (options.json) {
     for (const SchemaColumn& column : query_schema(index)) {
-      out.print("{}\n", json_text({{"table", column.table},
-                                   {"column", column.name},
-                                   {"type", column.type},
-                                   {"text", column.text}}));
+      print_json(out, "query",
+                 {{"table", column.table},
+                  {"column", column.name},
+                  {"type", column.type},
+                  {"text", column.text}});
     }
     return;
   }
@@ -186,6 +188,7 @@ void add_query_command(CLI::App& program, Output& out) {
   command->add_flag("--json", options->json, "print one JSON object per row");
   command->add_flag("--header", options->header, kHeaderHelp);
   add_first_use_options(*command, options->first_use);
+  mark_common(*command, {"--header", "--json", "--quiet"});
   command->footer(
       "Text is compared byte by byte unless COLLATE says otherwise. With --json, a blob or text "
       "that "

@@ -1,28 +1,22 @@
 #include "schema.h"
 
+#include <algorithm>
+
 #include "base/text.h"
 
 namespace shardwise::tools {
 
-std::vector<SchemaColumn> query_schema(const Index& index) {
-  std::vector<SchemaColumn> schema = {
+std::vector<SchemaColumn> query_schema() {
+  return {
       {"samples", "sample", "integer", "sample number, from 0"},
       {"samples", "key", "text", "key; a blob if it is not UTF-8"},
       {"samples", "shard", "integer", "number of its shard, from 0"},
       {"samples", "members", "integer", "number of its fields"},
       {"samples", "bytes", "integer", "bytes of all its fields"},
-  };
-  for (const Index::Column& column : index.content().columns) {
-    schema.push_back(
-        {"samples", column.name, "any",
-         "metadata from " + escaped(column.field) +
-             (column.json_path.empty() ? std::string() : ":" + escaped(column.json_path))});
-  }
-  const std::vector<SchemaColumn> others = {
       {"members", "sample", "integer", "sample number, from 0"},
       {"members", "member", "integer", "place in the sample, from 0"},
       {"members", "key", "text", "key of the sample; a blob if it is not UTF-8"},
-      {"members", "field", "text", "name of the field, as jpg; a blob if it is not UTF-8"},
+      {"members", "field", "text", "name of the field, e.g. jpg; a blob if it is not UTF-8"},
       {"members", "shard", "integer", "number of the shard, from 0"},
       {"members", "offset", "integer", "offset of its bytes in the shard, expanded if compressed"},
       {"members", "size", "integer", "number of its bytes"},
@@ -54,7 +48,17 @@ std::vector<SchemaColumn> query_schema(const Index& index) {
       {"skipped", "kind", "text", "damage, no-field, duplicate-field, repeated-key, link, ..."},
       {"skipped", "reason", "text", "why it was skipped"},
   };
-  schema.insert(schema.end(), others.begin(), others.end());
+}
+
+std::vector<SchemaColumn> query_schema(const Index& index) {
+  std::vector<SchemaColumn> schema = query_schema();
+  auto end = std::ranges::find(schema, "members", &SchemaColumn::table);
+  for (const Index::Column& column : index.content().columns) {
+    const std::string path = column.json_path.empty() ? "" : ":" + escaped(column.json_path);
+    end = schema.insert(end, {"samples", column.name, "any",
+                              "metadata from " + escaped(column.field) + path}) +
+          1;
+  }
   return schema;
 }
 

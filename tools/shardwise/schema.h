@@ -15,6 +15,8 @@ struct SchemaColumn {
   std::string text;  ///< description, in one line
 };
 
+/// The columns that every index has.
+std::vector<SchemaColumn> query_schema();
 /// Returns all columns, including those made by `index --column`.
 std::vector<SchemaColumn> query_schema(const Index& index);
 

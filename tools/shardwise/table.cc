@@ -33,7 +33,7 @@ Table::Table(Output& out, std::vector<TableColumn> columns, bool header)
   if (terminal_ || !header) return;
   std::vector<std::string> names;
   for (const TableColumn& column : columns_) names.push_back(column.name);
-  out_.print("{}\n", joined_by_tabs(names));
+  out_.print("{}\n", out_.head(joined_by_tabs(names)));
 }
 
 void Table::add(std::vector<std::string> cells) {
@@ -42,7 +42,7 @@ void Table::add(std::vector<std::string> cells) {
     out_.print("{}\n", joined_by_tabs(cells));
   } else if (!widths_.empty()) {
     grow_for(cells);
-    print_line(cells);
+    out_.print("{}\n", line_of(cells));
   } else {
     kept_.push_back(std::move(cells));
     if (kept_.size() == kRowsMeasured) print_kept();
@@ -57,8 +57,8 @@ void Table::print_kept() {
   size_columns();
   std::vector<std::string> names;
   for (const TableColumn& column : columns_) names.push_back(column.name);
-  print_line(names);
-  for (const auto& cells : kept_) print_line(cells);
+  out_.print("{}\n", out_.head(line_of(names)));
+  for (const auto& cells : kept_) out_.print("{}\n", line_of(cells));
   kept_.clear();
 }
 
@@ -106,7 +106,7 @@ void Table::grow_for(const std::vector<std::string>& cells) {
   }
 }
 
-void Table::print_line(const std::vector<std::string>& cells) {
+std::string Table::line_of(const std::vector<std::string>& cells) const {
   std::string line;
   for (std::size_t i = 0; i < cells.size(); ++i) {
     if (i > 0) line.append(kGap, ' ');
@@ -119,7 +119,7 @@ void Table::print_line(const std::vector<std::string>& cells) {
     if (!right && i + 1 < cells.size()) line += fill;
   }
   line.erase(line.find_last_not_of(' ') + 1);
-  out_.print("{}\n", cut_to_width(line, line_width_));
+  return cut_to_width(line, line_width_);
 }
 
 }  // namespace shardwise::tools

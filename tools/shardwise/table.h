@@ -43,7 +43,7 @@ class Table {
   void size_columns();
   void shrink_to_fit();
   void grow_for(const std::vector<std::string>& cells);
-  void print_line(const std::vector<std::string>& cells);
+  std::string line_of(const std::vector<std::string>& cells) const;
   void print_kept();
 
   Output& out_;

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "commands.h"
+#include "json_names.h"
 #include "order/algorithms.h"
 #include "order/fields.h"
 #include "output.h"
@@ -58,7 +59,7 @@ Json json_of(const ResumeToken::OrderSpec& spec) {
   Json json = {{"sampler", nullptr}, {"samples", spec.num_samples}, {"seed", nullptr}};
   add(json, "sampler", spec.order.kind);
   add_fields(json, spec.order);
-  if (spec.world_size > 0) json["world"] = spec.world_size;
+  if (spec.world_size > 0) json["world_size"] = spec.world_size;
   Json versions = Json::object();
   for (std::size_t i = 0; i < kNumAlgorithms; ++i) {
     if (spec.versions[i] == 0) continue;
@@ -108,15 +109,16 @@ void print_order(const Json& order, Output& out) {
 void run(const TokenOptions& options, Output& out) {
   const ResumeToken token = read_token(options.token);
   if (options.json) {
-    out.print("{}\n", json_text(json_of(token)));
+    print_json(out, "token", json_of(token));
     return;
   }
   out.print("epoch          {}\nposition       {} over all ranks\n", token.epoch, token.position);
   if (token.batches) {
     out.print("batches        {} delivered of the window that begins there; rule: {}\n",
-              token.batches->delivered, escaped(token.batches->rule));
+              counted(token.batches->delivered, "sample"), escaped(token.batches->rule));
   }
-  if (token.audit) out.print("delivered      {} samples of this epoch\n", token.audit->count);
+  if (token.audit)
+    out.print("delivered      {} of this epoch\n", counted(token.audit->count, "sample"));
   out.print("data set       {}\n", to_string(token.fingerprint));
   out.print("order\n");
   print_order(json_of(token.spec), out);

@@ -74,7 +74,7 @@ void run(const VerifyArguments& options, Output& out) {
       nullptr, interrupt_token());
   const bool tabular = out.is_terminal() && !options.json;
   Table table(out, {{"state"}, {"shard", Align::kLeft, Cut::kStart}, {"problem"}});
-  if (options.header && !tabular && !options.json) out.print("state    shard\n");
+  if (options.header && !tabular && !options.json) out.print("{}\n", out.head("state    shard"));
   const auto show = [&](const shardwise::Progress& at) {
     progress.update(at.bytes_done, at.num_bytes, [&] {
       return fmt::format("{} of {}", human_count(at.shards_done), counted(at.num_shards, "shard"));
@@ -142,6 +142,7 @@ void add_verify_command(CLI::App& program, Output& out) {
   command->add_flag("--header", options->header, kHeaderHelp);
   command->add_flag("--json", options->json, "print one JSON object per shard");
   add_first_use_options(*command, options->first_use);
+  mark_common(*command, {"--full", "--root", "--quiet", "--json"});
   command->footer("Example:\n  shardwise verify train.idx");
   command->callback([options, &out] { run(*options, out); });
 }

@@ -77,6 +77,8 @@ void add_when_command(CLI::App& program, Output& out) {
       ->type_name("KEY");
   command->add_flag("--json", options->json, "print one JSON object per line");
   add_run_options(*command, options->run, /*with_size=*/true);
+  mark_common(*command, {"--sample", "--key", "--batch", "--sampler", "--seed", "--epoch",
+                         "--world", "--checkpoint", "--json"});
   command->footer(
       "Example:\n  shardwise when train.idx --epoch 3 --world 8 --batch 64 --sample 123456");
   command->callback([options, &out] { run(*options, out); });

@@ -12,6 +12,8 @@ struct LoadedEpoch::Impl {
   std::uint64_t bytes_read = 0;
 };
 
+bool has_loader() noexcept { return false; }
+
 LoadedEpoch::LoadedEpoch(const DecodeArguments& arguments, const Settings& settings)
     : impl_(new Impl{.batch_size = settings.batch_size}) {
   if (!arguments.is_on()) return;

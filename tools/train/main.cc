@@ -1,5 +1,6 @@
 // shardwise-train: trains a small CNN on an index of (image, label) samples, and proves each epoch.
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -141,19 +142,16 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
     if (end.exit_code > 0 && end.exit_code != kLostPeer) was_said = true;
     if (end.signal != 0 && !end.stopped_by_us && killed < 0) killed = static_cast<int>(rank);
   }
+  const char* const again = options.checkpoint.empty() ? "" : ", with --resume";
   if (killed >= 0) {
     const int signal = result.ranks[static_cast<std::size_t>(killed)].signal;
-    std::fprintf(stderr,
-                 "shardwise-train: error: a rank was ended by signal %d (%s): rank %d of %d; the "
-                 "others were stopped; start again%s\n",
-                 signal, ::strsignal(signal), killed, options.local_ranks,
-                 options.checkpoint.empty() ? "" : ", with --resume");
+    tools::say("error",
+               fmt::format("a rank was ended by signal {} ({}): rank {} of {}; the others "
+                           "were stopped; start again{}",
+                           signal, ::strsignal(signal), killed, options.local_ranks, again));
   } else if (!was_said) {
-    std::fprintf(stderr,
-                 "shardwise-train: error: the ranks lost each other: rank %d of %d first; start "
-                 "again%s\n",
-                 result.first_failed, options.local_ranks,
-                 options.checkpoint.empty() ? "" : ", with --resume");
+    tools::say("error", fmt::format("the ranks lost each other: rank {} of {} first; start again{}",
+                                    result.first_failed, options.local_ranks, again));
   }
   return 1;
 }

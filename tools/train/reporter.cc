@@ -4,10 +4,12 @@
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 
 #include "base/text.h"
 #include "console.h"
+#include "json_names.h"
 #include "shardwise/base/error.h"
 
 namespace shardwise::train {
@@ -15,9 +17,14 @@ namespace {
 
 using libtorch::Mean;
 
+/// A number of 0 or more, for people: "1,235".
+std::string rounded(double value) {
+  return human_count(static_cast<std::uint64_t>(std::llround(value)));
+}
+
 std::string accuracy_text(const Mean& accuracy) {
-  return fmt::format("accuracy {:.2f} % ({:.0f} of {})", 100 * accuracy.value(), accuracy.sum,
-                     accuracy.count);
+  return fmt::format("accuracy {:.2f} % ({} of {})", 100 * accuracy.value(), rounded(accuracy.sum),
+                     human_count(static_cast<std::uint64_t>(accuracy.count)));
 }
 
 void add_accuracy(nlohmann::ordered_json& line, const std::optional<Mean>& accuracy) {
@@ -53,9 +60,9 @@ void Reporter::progress(std::uint64_t epoch, std::uint64_t step, std::uint64_t s
     const double seconds = std::chrono::duration<double>(now - epoch_start_).count();
     left = seconds / static_cast<double>(step) * static_cast<double>(steps - step);
   }
-  say_all(fmt::format("{}epoch {}: step {} of {}, loss {:.4f}, {:.0f} images/s, {:.0f} s left{}",
-                      terminal_ ? "\r" : "", epoch, step, steps, loss, images_per_second, left,
-                      terminal_ ? "   " : "\n"));
+  say_all(fmt::format("{}epoch {}: step {} of {}, loss {:.4f}, {} images/s, {:.0f} s left{}",
+                      terminal_ ? "\r" : "", epoch, step, steps, loss, rounded(images_per_second),
+                      left, terminal_ ? "   " : "\n"));
   line_open_ = terminal_;
 }
 
@@ -76,9 +83,10 @@ void Reporter::epoch_done(std::uint64_t epoch, double loss, std::int64_t samples
     line["proof"] = proof;
     print(line);
   } else {
-    print(fmt::format("epoch {}: loss {:.4f}, {}{} images in {:.1f} s, {:.0f} images/s", epoch,
-                      loss, accuracy ? accuracy_text(*accuracy) + ", " : "",
-                      human_count(static_cast<std::uint64_t>(samples)), seconds, rate));
+    print(fmt::format("epoch {}: loss {:.4f}, {}{} in {:.1f} s, {} images/s", epoch, loss,
+                      accuracy ? accuracy_text(*accuracy) + ", " : "",
+                      counted(static_cast<std::uint64_t>(samples), "image"), seconds,
+                      rounded(rate)));
   }
 }
 
@@ -114,16 +122,15 @@ void Reporter::stopped(const std::string& reason, std::uint64_t step,
 void Reporter::run_done(std::uint64_t epochs, const SkipList& bad, const Loader::Stats& loading) {
   if (!speaks_) return;
   const std::string limit = loading.summary();
-  if (progress_ && loading.batches > 0) say_all("shardwise-train: loading: " + limit + "\n");
+  if (progress_ && loading.batches > 0) tools::say("loading", limit);
   for (const auto& [sample, entry] : bad.samples()) {
-    say_all(
-        fmt::format("shardwise-train: note: sample {} was left out: {}\n", sample, entry.reason));
+    tools::say("note", fmt::format("sample {} was left out: {}", sample, entry.reason));
   }
   if (json_) {
-    nlohmann::ordered_json line = {{"epochs", epochs}};
+    nlohmann::ordered_json line = {{"num_epochs", epochs}};
     add_accuracy(line, accuracy_);
     line["bad_samples"] = bad.samples().size();
-    line["loading"] = limit;
+    line["limit"] = limit;
     line["threads"] = loading.threads;
     line["compute_threads"] = torch::get_num_threads();
     line["proofs"] = proofs_;
@@ -143,7 +150,9 @@ void Reporter::close_line() {
   line_open_ = false;
 }
 
-void Reporter::print(const nlohmann::ordered_json& json) { print(json.dump()); }
+void Reporter::print(const nlohmann::ordered_json& json) {
+  print(tools::json_text(tools::with_old_names("shardwise-train", json)));
+}
 
 /// Prints a line of results. Prints nothing once a write has failed.
 void Reporter::print(const std::string& line) {

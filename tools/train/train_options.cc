@@ -19,7 +19,8 @@ void parse_size(const std::string& text, Options& options) {
   const auto height = parse_int64(text.substr(0, cross));
   const auto width = cross == std::string::npos ? height : parse_int64(text.substr(cross + 1));
   if (!height || !width || *height < 1 || *width < 1 || *height > 65536 || *width > 65536) {
-    throw CLI::ValidationError("--resize", "give HEIGHTxWIDTH, as 224x224");
+    throw CLI::ValidationError("--resize",
+                               "expected HEIGHTxWIDTH, e.g. 224x224; got " + in_quotes(text));
   }
   options.height = *height;
   options.width = *width;
@@ -77,7 +78,7 @@ void add_step_options(CLI::App& app, Options& options) {
 void add_sample_options(CLI::App& app, Options& options) {
   app.add_option_function<std::string>(
          "--resize", [&](const std::string& text) { parse_size(text, options); },
-         "height and width to which images are resized, as 224x224; without it, all images must "
+         "height and width to which images are resized, e.g. 224x224; without it, all images must "
          "have the same size")
       ->type_name("HxW");
   app.add_option(
@@ -192,11 +193,13 @@ std::unique_ptr<CLI::App> make_program(Options& options, std::function<std::stri
       "  mpirun -n 8 shardwise-train --train train.idx\n"
       "  srun shardwise-train --train train.idx");
   app.set_version_flag("-V,--version", std::move(version), "show versions, and exit");
-  app.set_help_flag("-h,--help", "show this help, and exit");
   add_step_options(app, options);
   add_sample_options(app, options);
   add_checkpoint_options(app, options);
   add_place_options(app, options);
+  tools::add_usual_options(app);
+  tools::mark_common(app, {"--train", "--eval", "--epochs", "--batch-size", "--lr", "--resize",
+                           "--checkpoint", "--resume", "--local-ranks", "--seed", "--json"});
   return program;
 }
 

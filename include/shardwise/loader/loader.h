@@ -278,7 +278,7 @@ class SHARDWISE_EXPORT Loader {
   /// With exact orders this means each sample exactly once. It also proves that each replica got
   /// all samples. Every rank must call it, after its last batch. Afterwards bad_samples() is
   /// complete on all ranks.
-  /// @return  "epoch 3: 20000 samples, each exactly once: proven", the same on all ranks.
+  /// @return  "epoch 3: 20,000 samples, each exactly once: proven", the same on all ranks.
   /// Errors: NotExact, on all ranks, naming missing and repeated samples; also if a rank has not
   ///   taken all its batches. Mismatch, on all ranks, naming the differences, if data, options,
   ///   epoch or starting point differ between ranks. BadField if all ranks together found more than

@@ -165,7 +165,7 @@ class SHARDWISE_EXPORT EpochAudit {
     std::vector<Count> missing;   ///< ascending; empty unless complete
     std::vector<Count> repeated;  ///< ascending; empty unless complete
 
-    /// Returns one line: "epoch 3: 20000 samples, each exactly once: proven", or what is wrong. It
+    /// Returns one line: "epoch 3: 20,000 samples, each exactly once: proven", or what is wrong. It
     /// also states how many samples were left out or repeated on purpose.
     [[nodiscard]] std::string text(std::uint64_t epoch) const;
   };

@@ -190,7 +190,7 @@ class ExactShard(ray.data.DataIterator):
         self._before = state_dict["counted"]
 
     def prove(self, add_up: Sum = _sum_by_torch) -> str:
-        """Proves the epoch of the pass begun last: "epoch 3: 20000 samples, each exactly once:
+        """Proves the epoch of the pass begun last: "epoch 3: 20,000 samples, each exactly once:
         proven". Every rank calls it, at the pass's end. Raises NotExact, with the samples that are
         missing or came twice; InvalidArgument if batches had no "__index__"."""
         words = None if self._pass is None else self._pass.sums(add_up)

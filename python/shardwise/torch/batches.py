@@ -80,7 +80,7 @@ class BatchSampler(torch.utils.data.BatchSampler):
 
 
 def prove(sampler: DistributedSampler | BatchSampler, audit: _core.Audit, group: Any = None) -> str:
-    """Proves that all ranks together delivered the sampler's epoch: "epoch 3: 20000 samples, each
+    """Proves that all ranks together delivered the sampler's epoch: "epoch 3: 20,000 samples, each
     exactly once: proven". Each rank calls it, with the shardwise.Audit of its deliveries. group: a
     process group of torch.distributed, by default all ranks. Raises NotExact, with the samples that
     are missing or came twice."""

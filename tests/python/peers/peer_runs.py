@@ -65,5 +65,5 @@ def prove_exact(index: Path, epochs: int, *runs: Path) -> None:
             for path in sorted(folder.glob("seen-*.json")):
                 audit.add(json.loads(path.read_text()).get(str(epoch), []))
         assert audit.prove(sampler) == (
-            f"epoch {epoch}: {NUM_SAMPLES} samples, each exactly once: proven"
+            f"epoch {epoch}: {NUM_SAMPLES:,} samples, each exactly once: proven"
         )

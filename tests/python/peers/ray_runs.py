@@ -152,7 +152,7 @@ def require_order(index: Path, out: Path, workers: int) -> None:
             assert seen[str(epoch)] == list(sampler)
         proofs, batches = json.loads((out / f"rest-{rank}.json").read_text())
         assert proofs == [
-            f"epoch {e}: {NUM_SAMPLES} samples, each exactly once: proven" for e in range(3)
+            f"epoch {e}: {NUM_SAMPLES:,} samples, each exactly once: proven" for e in range(3)
         ]
         # If one rank has one more sample, other ranks split off their last sample as a batch.
         most = -(-NUM_SAMPLES // workers)
@@ -227,7 +227,7 @@ def require_exact(out: Path, *workers: int) -> None:
     the two epochs had each sample once. workers: the number of workers at the end of each epoch."""
     assert (out / "ended").exists()
     assert (out / "proofs.txt").read_text().splitlines() == [
-        f"{number} epoch {epoch}: {NUM_SAMPLES} samples, each exactly once: proven"
+        f"{number} epoch {epoch}: {NUM_SAMPLES:,} samples, each exactly once: proven"
         for epoch, number in enumerate(workers)
     ]
     for epoch in json.loads((out / "seen.json").read_text()):

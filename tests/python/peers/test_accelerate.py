@@ -35,7 +35,7 @@ def test_epochs_are_exact_also_one_that_goes_on_in_its_middle(train: Path, tmp_p
     prove_exact(train, 1, first)
     for rank in range(2):  # the ranks proved the epochs, too
         proofs = json.loads((first / f"proofs-{rank}.json").read_text())
-        assert proofs == ["epoch 0: 2001 samples, each exactly once: proven"]
+        assert proofs == ["epoch 0: 2,001 samples, each exactly once: proven"]
 
     assert train_on(2, out=as_many, states=first, first_epoch=1, **options) == ""
     prove_exact(train, 2, first, as_many)

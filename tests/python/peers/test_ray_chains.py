@@ -216,7 +216,7 @@ def test_passes_on_changing_numbers_of_workers_give_each_sample_once_an_epoch(
                     epoch += 1
                 break
             proof = of_all(shards, lambda shard, add: shard.prove(add))
-            assert proof == f"epoch {epoch}: {len(view)} samples, each exactly once: proven"
+            assert proof == f"epoch {epoch}: {len(view):,} samples, each exactly once: proven"
             assert sorted(seen[epoch]) == list(range(len(view)))
             epoch, state = epoch + 1, None
             assert [shard.epoch for shard in shards] == [epoch] * world

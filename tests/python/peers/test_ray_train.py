@@ -124,7 +124,7 @@ def test_a_pass_that_was_left_begins_again_and_a_token_stands_where_it_was(train
     assert next(iter(alone.iter_rows()))["__index__"] == alone.sampler[0]
     for _ in alone.iter_batches(batch_format="pyarrow"):
         pass
-    assert alone.prove() == f"epoch 5: {NUM_SAMPLES} samples, each exactly once: proven"
+    assert alone.prove() == f"epoch 5: {NUM_SAMPLES:,} samples, each exactly once: proven"
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def test_torch_distributed_goes_before_the_environment(
         assert (sampler.rank, sampler.world_size, len(sampler)) == (0, 1, 2001)
         audit = shardwise.Audit(sampler.core)
         audit.add(list(sampler))
-        assert st.prove(sampler, audit) == "epoch 0: 2001 samples, each exactly once: proven"
+        assert st.prove(sampler, audit) == "epoch 0: 2,001 samples, each exactly once: proven"
     finally:
         torch.distributed.destroy_process_group()
 
@@ -477,7 +477,7 @@ def test_a_data_loader_delivers_the_samplers_order(
         sampler.set_epoch(epoch)
         delivered = torch.cat(list(loader)).tolist()
         assert delivered == list(sampler.core)
-        assert proven(sampler, delivered).endswith("2001 samples, each exactly once: proven")
+        assert proven(sampler, delivered).endswith("2,001 samples, each exactly once: proven")
 
 
 @pytest.mark.parametrize("start", [None, "spawn"])
