@@ -28,24 +28,25 @@ class ByLength(NamedTuple):
     """
 
     field: str = ""
-    """A sample's length is the size in bytes of this field, divided by unit and rounded up. "a;b":
-    of the first that the sample has."""
+    """Name of the field whose size gives the length: its bytes divided by unit, rounded up. "a;b"
+    means the first that the sample has."""
     column: str = ""
-    """Or the number in this metadata column, rounded up."""
+    """Metadata column with the length, rounded up; instead of field."""
     unit: int = 1
-    """Bytes: 4 for the length of an int32 field in tokens."""
+    """Bytes per unit of length, e.g. 4 for an int32 field of tokens."""
     window: int = 8192
-    """Positions of the order that are sorted together. A multiple of batch_size wastes least."""
+    """Positions of the order that are sorted together; best a multiple of batch_size."""
     max_tokens: int = 0
-    """0: each batch has batch_size samples. Otherwise as many, batch_size at most, as fit into so
-    many tokens when all are padded to the longest. A longer sample comes alone."""
+    """Maximum tokens of a batch when all samples are padded to the longest, with at most batch_size
+    samples; a longer sample is alone. 0 means: each batch has batch_size samples."""
     pack: str = ""
-    """A ragged column of integers, a value a token, whose sequences are packed into batch_size rows
-    of pack_to tokens. "x_segments" says which sequence of its row a token is of, from 1 (0: none),
-    and "x_positions" where in it."""
+    """Ragged column of integers, one value per token, whose sequences are packed into batch_size
+    rows of pack_to tokens. The column "x_segments" has the sequence of each token in its row, from
+    1 (0: padding), and "x_positions" its place in the sequence."""
     pack_to: int = 0
+    """Tokens per packed row. 0 means: do not pack."""
     padding: int = 0
-    """The value where there is no token."""
+    """The value of positions without a token."""
 
 
 class Mixup(NamedTuple):
@@ -55,21 +56,25 @@ class Mixup(NamedTuple):
     """
 
     column: str
-    """Of images, all of one size; for mixup of uint8 or float32."""
+    """The column of images, all of one size; mixup needs uint8 or float32."""
     mixup_alpha: float = 0.0
-    """Of Beta(alpha, alpha). 0: no mixup."""
+    """Mixup draws its ratio from Beta(alpha, alpha). 0 means: no mixup."""
     cutmix_alpha: float = 0.0
-    """Likewise; where both are set, half the batches get either."""
+    """Cutmix draws its ratio from Beta(alpha, alpha). 0 means: no cutmix. If both are set, half of
+    the batches get each."""
     probability: float = 1.0
-    """That a batch is mixed at all."""
+    """Probability that a batch is mixed."""
 
 
 class Forgiven(NamedTuple):
     """Forgiven damage of images, of one kind; see ImageDecoding.strict."""
 
     kind: str
+    """Kind of the damage."""
     images: int
+    """Number of images with it."""
     first_sample: str
+    """Key and shard of the first of them."""
 
 
 class LoaderStats(NamedTuple):
@@ -79,41 +84,55 @@ class LoaderStats(NamedTuple):
     """
 
     batches: int
+    """Batches given out."""
     samples: int
+    """Samples in them."""
     bad_samples: int
+    """Bad samples left out."""
     bytes_made: int
-    """Of the arrays of batches."""
+    """Bytes of the batches' arrays."""
     bytes_read: int
-    """Of the fields that columns read, also ahead; not those that functions read."""
+    """Bytes of the fields that columns read, including ahead; functions not counted."""
     planning: float
+    """Time of planning the order and the batches."""
     opening: float
-    """Of shards: fetched, unpacked, mapped, checked."""
+    """Time of opening shards: fetching, expanding, mapping and checking."""
     reading: float
+    """Time of reading fields."""
     decoding: float
+    """Time of decoding fields."""
     transforming: float
+    """Time of transforming images."""
     functions: float
-    """Those of columns, with the waits for the GIL."""
+    """Time of columns' functions, including waits for the GIL."""
     collating: float
+    """Time of putting rows into batches."""
     idle: float
-    """Of threads that had nothing to do."""
+    """Time in which threads had no work."""
     elapsed: float
-    """Of the consumer, from its first batch in each epoch to the last."""
+    """Time of the consumer, from its first batch to its last in each epoch."""
     waited: float
-    """Of that, for batches."""
+    """Part of elapsed in which the consumer waited for a batch."""
     batches_ready: int
-    """That were not waited for."""
+    """Batches that the consumer did not wait for."""
     mean_ready: float
-    """Batches that were made when one was asked for."""
+    """Mean number of batches that were ready when one was requested."""
     sample_times: list[int]
-    """Samples by the time that they took: [0] less than 1 us, [k] 2^(k - 1) us to 2^k us."""
+    """Number of samples by duration: [0] below 1 us, [k] from 2^(k - 1) us to 2^k us."""
     slowest_time: float
+    """Duration of the slowest sample."""
     slowest_sample: str
+    """Key and shard of the slowest sample."""
     forgiven: list[Forgiven]
+    """Forgiven damage of images, by kind."""
     threads: int
+    """Loading threads."""
     fetch_threads: int
+    """Shards fetched ahead at the same time."""
     prefetch: int
+    """Maximum batches in flight."""
     cores: int
-    """That this process may use."""
+    """Cores that this process may use."""
 
 
 class Epoch:
@@ -132,25 +151,25 @@ class Epoch:
         return self.steps
 
     def __iter__(self) -> Iterator[Batch]:
-        """Starts or continues the epoch. Raises NotExact if the loader has moved on."""
+        """Starts or continues the epoch. Raises NotExact if the loader is in another epoch."""
         self._require()
         if self._loader.has_ended:
             raise InvalidArgument(
                 f"the end of the epoch was reached: epoch {self.number}; call "
-                f"set_epoch({self.number + 1}) on the loader to go on, or walk through its epochs()"
+                f"set_epoch({self.number + 1}) on the loader, or iterate over its epochs()"
             )
         return self._loader._batches()
 
     def prove(self) -> str:
-        """Like Loader.prove(). Raises NotExact if the loader has moved on."""
+        """Like Loader.prove(). Raises NotExact if the loader is in another epoch."""
         self._require()
         return self._loader.prove()
 
     def _require(self) -> None:
         if self._loader.epoch != self.number:
             raise NotExact(
-                f"the loader has moved on: epoch {self.number}; walk through an epoch, and prove "
-                "it, before the next one begins"
+                f"the loader is already in another epoch: epoch {self.number}; finish and prove an "
+                "epoch before the next one begins"
             )
 
     def __repr__(self) -> str:
@@ -257,12 +276,14 @@ class Loader:
             "give a shardwise.Dataset, or several: mix([...])",
         )
         if isinstance(columns, Column) or not isinstance(columns, Sequence):
-            raise TypeError("columns: give a list of what the functions of shardwise.columns make")
-        require("order", order, Order, 'give a shardwise.Order, as Order("sequential") or Order(seed=1)')
+            raise TypeError(
+                "columns: give a list of columns, made by the functions of shardwise.columns"
+            )
+        require("order", order, Order, 'give a shardwise.Order, e.g. Order("sequential")')
         require("by_length", by_length, ByLength, "give a shardwise.ByLength", True)
         require("mix", mix, Mixup, "give a shardwise.Mixup", True)
         if memory is not None and not callable(memory):
-            refuse("memory", memory, "give a function, as shardwise.torch_memory() does")
+            refuse("memory", memory, "give a function, e.g. shardwise.torch_memory()")
         self._core = _core.Loader(
             data,
             columns=list(columns),
@@ -331,20 +352,20 @@ class Loader:
         while True:
             if self.epoch != number:
                 raise NotExact(
-                    f"the loader has moved on: epoch {number}; walk through an epoch, and prove "
-                    "it, before the next one begins"
+                    f"the loader is already in another epoch: epoch {number}; finish and prove an "
+                    "epoch before the next one begins"
                 )
             if loop is not None and self._restarts and loop != self._newest_loop:
                 raise NotExact(
-                    f"a later loop began the epoch anew: epoch {number}; make a Loader for each of "
-                    "two loops that run side by side"
+                    f"a later loop restarted the epoch: epoch {number}; use one Loader per loop "
+                    "for loops that run at the same time"
                 )
             if is_first and self._was_looped and not self._has_warned:
                 self._has_warned = True
                 warnings.warn(
-                    f"this loop goes on behind the {self._taken} batches that a loop before took "
-                    f"of epoch {number}; set_epoch({number}) begins the epoch anew, and with "
-                    "Loader(restart=True) each loop does",
+                    f"this loop continues after the {self._taken} batches that an earlier loop "
+                    f"took of epoch {number}; call set_epoch({number}) to restart the epoch, or "
+                    "set Loader(restart=True)",
                     stacklevel=2,
                 )
             is_first = False
@@ -399,7 +420,9 @@ class Loader:
             return
         self._core.stop()
         if not self._core.close():
-            raise Unsupported("the loader cannot be closed: a call of it is not finished")
+            raise Unsupported(
+                "the loader cannot be closed during a call of it; close it after the call"
+            )
 
     def __enter__(self) -> Loader:
         return self
@@ -494,8 +517,8 @@ class Loader:
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a shardwise.Loader does not pickle: pickle its data set and its state_dict(), and "
-            "make a loader where they arrive"
+            "a shardwise.Loader cannot be pickled; pickle its data set and its state_dict(), and "
+            "make a loader in the other process"
         )
 
     if not TYPE_CHECKING:  # type checkers would accept every name
@@ -503,9 +526,9 @@ class Loader:
         def __getattr__(self, name: str) -> Any:
             if name in ("dataset", "sampler", "batch_sampler"):
                 raise AttributeError(
-                    f"a shardwise.Loader is no DataLoader, and has no {name!r}: it needs no "
-                    "prepare_data_loader() or skip_first_batches(); it has its ranks, and goes on "
-                    "after load_state_dict()"
+                    f"a shardwise.Loader has no {name!r}, because it is not a DataLoader; do not "
+                    "call prepare_data_loader() or skip_first_batches(): it knows its ranks, and "
+                    "load_state_dict() resumes it"
                 )
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
@@ -515,22 +538,22 @@ class Loader:
 
 _OF_A_DATALOADER = {
     "batch_sampler": "order=, and batch_size= or by_length=",
-    "collate_fn": "columns=: ragged columns need no padding",
-    "drop_last": "order=Order(epoch_size=N): batch_size times the ranks divides N",
+    "collate_fn": "columns= (ragged columns need no padding)",
+    "drop_last": "order=Order(epoch_size=N), with N divisible by batch_size times the ranks",
     "generator": "order=Order(seed=...)",
-    "in_order": "nothing: batches always come in order",
-    "multiprocessing_context": "threads=: there are no processes",
+    "in_order": "no option, because batches always come in order",
+    "multiprocessing_context": "threads= (a loader has no processes)",
     "num_replicas": "ranks=",
     "num_workers": "threads=",
-    "persistent_workers": "threads=, which live as long as the loader",
+    "persistent_workers": "threads= (they live as long as the loader)",
     "pin_memory": "memory=torch_memory(pinned=True)",
-    "prefetch_factor": "prefetch=, the batches in flight",
+    "prefetch_factor": "prefetch= (batches in flight)",
     "sampler": "order=",
     "seed": "order=Order(seed=...)",
     "shuffle": 'order=Order(seed=...), or order=Order("sequential")',
     "world_size": "ranks=",
     "rank": "ranks=",
-    "worker_init_fn": "threads=: there are no processes",
+    "worker_init_fn": "threads= (a loader has no processes)",
 }
 """Options of torch's DataLoader, and what a Loader has for them."""
 
@@ -558,7 +581,7 @@ def _parts_of_state(state_dict: Any) -> tuple[str, int]:
         or not isinstance(taken, int)
         or not 0 <= taken <= _MOST_BATCHES
     ):
-        refuse("state_dict", state_dict, "give what state_dict() of a Loader gave, whole")
+        refuse("state_dict", state_dict, "give the complete state_dict() of a Loader")
     return token, taken
 
 

@@ -9,142 +9,181 @@ class Shard(NamedTuple):
     """One shard of an index."""
 
     number: int
+    """Its number in the index, from 0."""
     path: str
-    """Where its bytes are looked for: of a remote shard its URL, without what is secret unless the
-    dataset was opened by URLs that hold it."""
+    """Path or URL from which it is read. Secrets of a URL are left out, unless the data set was
+    opened by URLs that contain them."""
     size_bytes: int
+    """Size of the file."""
     first_sample: int
+    """Number of its first sample."""
     num_samples: int
+    """Number of its samples."""
     num_members: int
+    """Number of the members of its samples."""
     compression: str = "none"
-    """How the file is compressed, by its content: "none", "gzip", "zstd", "xz", "bzip2", "lz4"."""
+    """Compression of the file, by its content: "none", "gzip", "zstd", "xz", "bzip2" or "lz4"."""
 
 
 class Field(NamedTuple):
     """A field that samples of an index have."""
 
     name: str
+    """Its name, without a leading dot."""
     num_members: int
-    """Samples that have it."""
+    """Number of samples that have it."""
     size_bytes: int
-    """Of all of them together."""
+    """Total bytes of the field in all samples."""
 
 
 class Info(NamedTuple):
     """A summary of an index."""
 
     path: str
+    """Path of the index."""
     num_shards: int
+    """Number of shards."""
     num_samples: int
+    """Number of samples."""
     num_members: int
+    """Number of members of all samples."""
     shard_bytes: int
+    """Total size of the shards' files."""
     fields: list[Field]
+    """All fields that samples have."""
     url_base: str = ""
-    """The folder that the URLs of all remote shards have in common; "" if there is none."""
+    """Common folder of the URLs of all remote shards; "" without one."""
 
 
 class Progress(NamedTuple):
     """Progress of a long operation. Numbers that an operation does not count are 0."""
 
     bytes_done: int
+    """Bytes processed so far."""
     num_bytes: int
+    """Bytes to process in total."""
     shards_done: int
+    """Shards processed so far."""
     num_shards: int
+    """Shards to process in total."""
     samples: int
+    """Samples found so far."""
 
 
 class BuildReport(NamedTuple):
     """Work of an index build, and the contents of the index."""
 
     num_shards: int
+    """Shards in the index."""
     num_samples: int
+    """Samples in the index."""
     num_members: int
+    """Members of all samples."""
     fingerprint: str
+    """Identifies the samples and their order: 32 hexadecimal digits."""
     shards_scanned: int
+    """Shards that were read."""
     shards_reused: int
-    """Taken over from the index that was there: unchanged since they were scanned."""
+    """Unchanged shards, whose entries were copied from the earlier index."""
     shards_moved: int
+    """Shards with a new path or time that were not read again."""
     shards_resumed: int
+    """Shards reused from an unfinished build."""
     dropped: list[str]
     """Paths of missing shards that were left out."""
     gone: list[str]
-    """Paths of shards that the index had, and were not named again."""
+    """Paths of shards of the earlier index that were not named again."""
     num_skipped: int
     """Members that a policy left out."""
     without_end_marker: list[str]
+    """Paths of shards without an end-of-archive marker, which may be truncated."""
     without_value: dict[str, int]
-    """For each column the samples that have no value for it: null."""
+    """For each column, the number of samples without a value (null)."""
     shards_cut_short: int
-    """Of which the rest was left out behind damage: samples of it are not among num_skipped."""
+    """Shards whose rest was left out after damage. num_skipped does not count samples there."""
     bytes_cut_off: int
-    """Of these rests."""
+    """Bytes of these rests."""
 
 
 class PackReport(NamedTuple):
     """The result of packing files."""
 
     paths: list[str]
-    """Of the shards."""
+    """Paths of the shards."""
     num_samples: int
+    """Samples in all shards."""
     classes: list[str]
-    """Names of the classes, by number; empty if there are none."""
+    """Names of the classes, by number; empty without classes."""
     left_out: list[str]
-    """Paths of files that make no sample."""
+    """Paths of files that belong to no sample."""
 
 
 class CacheCounts(NamedTuple):
     """The work of shard caches in an epoch."""
 
     uses: int
-    """Of shards: stretches of the order in which a node reads one."""
+    """Stretches of the order in which a node reads one shard."""
     fetches: int
-    """Uses whose shard was not there."""
+    """Uses whose shard was not in the cache."""
     bytes_fetched: int
+    """Bytes of these fetches."""
     evictions: int
+    """Shards evicted to free space."""
     bypasses: int
-    """Fetches that found no room, and were not kept."""
+    """Fetched shards that were not kept because the cache was full."""
     peak_bytes: int
-    """The most that was cached, on the node that needs most."""
+    """Maximum bytes in the cache of a node."""
 
 
 class EpochFetches(NamedTuple):
     """Fetches of all nodes in an epoch; shards and bytes are those of the node that needs most."""
 
     epoch: int
+    """Number of the epoch."""
     shards: int
+    """Different shards that the node reads."""
     bytes: int
+    """Bytes of these shards."""
     lru: CacheCounts
-    """If the shard that was read least recently leaves a full cache."""
+    """Counts if a full cache evicts the least recently used shard."""
     next_use: CacheCounts
-    """If the one whose next use is farthest away leaves, as in a run whose order is known ahead."""
+    """Counts if a full cache evicts the shard that is needed last. Runs do so if their order is
+    known in advance."""
 
 
 class FetchPlan(NamedTuple):
     """Predicted fetches of the shard caches of a run's nodes."""
 
     num_shards: int
+    """Shards of the data set."""
     total_bytes: int
+    """Bytes of all shards."""
     bytes_in_use: int
-    """Of shards at one time, at most."""
+    """Maximum bytes of shards that a node uses at one time."""
     bytes_for_once_an_epoch: int
-    """The cache from which each shard is fetched once an epoch."""
+    """Smallest cache that fetches each shard once per epoch."""
     bytes_for_once: int
-    """The cache from which nothing is fetched twice in all the epochs."""
+    """Smallest cache that fetches each shard once in all planned epochs."""
     epochs: list[EpochFetches]
+    """Fetches of each planned epoch."""
 
 
 class Finding(NamedTuple):
     """A difference between a shard and the index."""
 
     shard: int
+    """Number of the shard."""
     text: str
+    """Description of the difference."""
 
 
 class Rows(NamedTuple):
     """The result of a query."""
 
     columns: list[str]
+    """Names of the columns."""
     rows: list[tuple[object, ...]]
+    """Values by row: int, float, str, bytes or None."""
 
     def arrow(self) -> Any:
         """The rows as a pyarrow.Table, which needs pyarrow."""

@@ -21,49 +21,61 @@ class RandomResizedCrop(NamedTuple):
     """A crop of random area and shape, resized: Inception's."""
 
     size: Size
+    """Size of the result."""
     scale: Range = (0.08, 1.0)
-    """Of the image's area."""
+    """Range of the crop's area, as a fraction of the image's."""
     ratio: Range = (3 / 4, 4 / 3)
-    """Width by height, uniform in its logarithm."""
+    """Range of width / height, uniform in the logarithm."""
 
 
 class Padding(NamedTuple):
     """Pixels added on each side."""
 
     top: int = 0
+    """Pixels above."""
     left: int = 0
+    """Pixels to the left."""
     bottom: int = 0
+    """Pixels below."""
     right: int = 0
+    """Pixels to the right."""
 
 
 class ColourJitter(NamedTuple):
     """The four adjustments in random order. Factors of 1 and turns of 0 change nothing."""
 
     probability: float = 1.0
+    """Probability that the image is changed."""
     brightness: Range = (1.0, 1.0)
+    """Range of the factor of brightness."""
     contrast: Range = (1.0, 1.0)
+    """Range of the factor of contrast."""
     saturation: Range = (1.0, 1.0)
+    """Range of the factor of saturation."""
     hue: Range = (0.0, 0.0)
-    """Turns of the circle, in [-0.5, 0.5]."""
+    """Range of the shift of hue, as a fraction of the colour circle, in [-0.5, 0.5]."""
 
 
 class Normalize(NamedTuple):
     """(x / 255 - mean) / std, by channel; ImageNet's by default."""
 
     mean: tuple[float, float, float] = (0.485, 0.456, 0.406)
+    """Mean of each channel, on a scale where 255 is 1."""
     std: tuple[float, float, float] = (0.229, 0.224, 0.225)
+    """Standard deviation of each channel, on the same scale."""
 
 
 class RandomErasing(NamedTuple):
     """Overwrites a rectangle of the result; makes up to ten tries to find one that fits."""
 
     probability: float = 0.5
+    """Probability that a rectangle is erased."""
     scale: Range = (0.02, 0.33)
-    """Of the image's area."""
+    """Range of the rectangle's area, as a fraction of the image's."""
     ratio: Range = (0.3, 3.3)
-    """Height by width, uniform in its logarithm."""
+    """Range of height / width, uniform in the logarithm."""
     value: Union[float, tuple[float, float, float]] = 0.0
-    """In the result's own values, after normalisation."""
+    """Value written, in the result's own values, after normalisation."""
 
 
 class ImageTransform(NamedTuple):
@@ -84,83 +96,98 @@ class ImageTransform(NamedTuple):
     """
 
     random_resized_crop: Union[RandomResizedCrop, None] = None
+    """Random crop, resized. At most one of this, resize and resize_shorter_side may be set."""
     resize: Union[Size, None] = None
-    """Both sides; the aspect ratio is not kept."""
+    """Size of both sides; the aspect ratio changes."""
     resize_shorter_side: int = 0
-    """The other side keeps the aspect ratio, rounded down. 0: not."""
+    """Length of the shorter side in pixels; the other keeps the aspect ratio, rounded down. 0
+    means: not resized."""
     padding: Union[Padding, None] = None
+    """Pixels added on the sides."""
     centre_crop: Union[Size, None] = None
-    """A smaller image is padded."""
+    """Size of the crop in the middle; a smaller image is padded."""
     random_crop: Union[Size, None] = None
-    """Likewise, by what it lacks, on both sides."""
+    """Size of a crop at a random place; a smaller image is padded on both sides by what it
+    lacks."""
     horizontal_flip: float = 0.0
-    """A probability, as the next one and grayscale."""
+    """Probability of mirroring left and right."""
     vertical_flip: float = 0.0
+    """Probability of mirroring top and bottom."""
     colour_jitter: Union[ColourJitter, None] = None
+    """Random change of colours."""
     grayscale: float = 0.0
+    """Probability of a gray image, with three equal channels."""
     normalize: Union[Normalize, None] = None
-    """Of floats; without it they are x / 255."""
+    """Normalisation of floats. Without it they are x / 255."""
     random_erasing: Union[RandomErasing, None] = None
+    """Random erasing of a rectangle."""
     fill: Union[int, tuple[int, int, int]] = 0
-    """The colour of padding."""
+    """Colour of padding, 0 to 255."""
     filter: str = "bilinear"
-    """Of resizes: "bilinear" or "bicubic", both antialiased."""
+    """Filter of resizes: "bilinear" or "bicubic", both antialiased."""
     type: str = "uint8"
-    """Of the values: "uint8", "float32", "float16" or "bfloat16"; or "uint16", the values as stored,
-    of PNG and PNM with 16 bits a channel: other images are bad samples, and nothing resizes or
-    recolours them. Of the other types, 16 bits are scaled to 8."""
+    """Type of the values: "uint8", "float32", "float16" or "bfloat16", for which 16-bit images are
+    scaled to 8 bits; or "uint16", which keeps the values of 16-bit PNG and PNM, excludes resizing
+    and recolouring, and makes other images bad samples."""
     layout: str = "channels_first"
-    """[3, H, W], or "channels_last": [H, W, 3]."""
+    """Order of the axes: "channels_first" means [3, H, W], "channels_last" means [H, W, 3]."""
 
 
 class ImageDecoding(NamedTuple):
     """How images are decoded."""
 
     max_pixels: int = 1 << 28
-    """Larger images are refused before memory is taken for them; so are those with a side of more
-    than 2^20 pixels."""
+    """Maximum pixels of an image, checked before memory is allocated. Sides of more than 2^20
+    pixels are refused, too."""
     strict: bool = False
-    """Refuse what is otherwise forgiven, as Pillow forgives it: damaged codes, a missing end."""
+    """Refuse damage that is forgiven by default, as by Pillow: damaged codes, a missing end."""
     apply_orientation: bool = False
-    """Turn the image as its orientation says, which is read as by Pillow's exif_transpose."""
+    """Turn the image by its orientation tag, like Pillow's exif_transpose."""
     scaling: str = "exact"
-    """Decode JPEGs at 1/2, 1/4 or 1/8 of their size where they are shrunk anyway: "not_smaller"
-    (than the result), or "fast" (down to 3/4 of it). Quicker; the pixels are others."""
+    """How JPEGs that are reduced later are decoded: "exact" decodes the full size. "not_smaller"
+    decodes at 1/2, 1/4 or 1/8, but not below the result's size; "fast" down to 3/4 of it. The
+    reduced ones are faster, with other pixels."""
 
 
 class VideoClip(NamedTuple):
     """The frames of each video that a column has."""
 
     frames: int = 16
-    """T: from 1 to 65,536."""
+    """T, the number of frames, from 1 to 65,536."""
     every: int = 0
-    """0: frames spread evenly over the range, as by np.linspace(0, n - 1, T). Otherwise each
-    every-th frame."""
+    """Take each every-th frame. 0 means: spread the frames evenly over the range, like
+    np.linspace(0, n - 1, T)."""
     start: str = "first"
-    """Where the clip begins in the range: "first", "centre" or "random". Not with every=0."""
+    """Place of the clip in the range: "first", "centre" or "random". Needs every."""
     begin_seconds: float = float("-inf")
-    """The range: the frames whose times lie in [begin, end)."""
+    """Begin of the range: frames with times in [begin_seconds, end_seconds)."""
     end_seconds: float = float("inf")
+    """End of the range, exclusive."""
     refuse_short: bool = False
-    """A video that is too short is bad; otherwise its last frame is repeated."""
+    """Treat a video that is too short as a bad sample. By default its last frame is repeated."""
     max_pixels: int = 1 << 26
+    """Maximum pixels of a frame."""
     max_frames: int = 1 << 24
+    """Maximum frames of a video."""
 
 
 class AudioClip(NamedTuple):
     """The part of each sound that a column has, and its format."""
 
     sample_rate: int = 0
-    """Samples a second, resampled. 0: as stored."""
+    """Samples per second of the result, by resampling. 0 means: as stored."""
     channels: int = 0
-    """Mixed. 0: as stored."""
+    """Channels of the result, by mixing. 0 means: as stored."""
     seconds: float = 0.0
-    """How long the clip is. 0: all of the range."""
+    """Length of the clip. 0 means: all of the range."""
     start: str = "first"
-    """Where the clip begins in the range: "first", "centre" or "random". Only with seconds."""
+    """Place of the clip in the range: "first", "centre" or "random". Needs seconds."""
     begin_seconds: float = float("-inf")
+    """Begin of the range in the sound, in seconds."""
     end_seconds: float = float("inf")
+    """End of the range, exclusive."""
     fixed_length: bool = False
-    """All rows have round(seconds * sample_rate) samples, with zeros behind shorter sounds. Needs
-    seconds, sample_rate and channels."""
+    """Make all rows round(seconds * sample_rate) samples long, with zeros after shorter sounds.
+    Needs seconds, sample_rate and channels."""
     max_samples: int = 1 << 28
+    """Maximum samples of a sound."""

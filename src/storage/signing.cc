@@ -21,7 +21,7 @@ const unsigned char* bytes_of(std::string_view text) {
 
 [[noreturn]] void refuse_key(std::string_view what) {
   throw InvalidArgument("the " + std::string(what) + " is malformed", "",
-                        "copy it again from where it was made");
+                        "copy it again from its source");
 }
 
 /// Without this callback, OpenSSL asks for the password of an encrypted key at the terminal.

@@ -12,7 +12,7 @@ namespace shardwise::tools {
 void add_help_command(CLI::App& program, Output& out) {
   CLI::App* command = program.add_subcommand("help", "Show the help of a command");
   const auto words = std::make_shared<std::vector<std::string>>();
-  command->add_option("COMMAND", *words, "the command, as index, or cache prune")->type_name("");
+  command->add_option("COMMAND", *words, "the command, e.g. index or cache prune")->type_name("");
   command->footer("Example:\n  shardwise help index");
   command->callback([&program, words, &out] { out.write(help_of(find_command(program, *words))); });
 }

@@ -17,13 +17,12 @@ inline constexpr std::string_view kSizeRule =
 
 /// The help of --header, for every list that can have one.
 inline constexpr const char* kHeaderHelp =
-    "print the names of the columns, which a terminal always shows";
+    "print the names of the columns (always printed on a terminal)";
 
 /// The help of --access.
 inline constexpr const char* kAccessHelp =
-    "how shards are read; map: mapped, nothing is copied; read: copied, so that a shard that is "
-    "truncated meanwhile is an error and does not end the program by SIGBUS; range: of a remote "
-    "shard only the samples, one request each";
+    "how shards are read; map maps them, without copies; read copies, so a truncated shard is an "
+    "error, not a SIGBUS; range fetches single samples of remote shards, one request each";
 
 /// Parses bytes: "512", "512M", "20GiB", "2TB". A unit of one letter, or with "iB", is a power of
 /// 1,024; with "B" it is a power of 1,000. Case does not matter. Returns nullopt if `text` is

@@ -143,16 +143,16 @@ int run_launcher(const train::Options& options, int argc, char** argv) {
   if (killed >= 0) {
     const int signal = result.ranks[static_cast<std::size_t>(killed)].signal;
     std::fprintf(stderr,
-                 "shardwise-train: error: a rank was ended by signal %d (%s): rank %d of %d; the "
-                 "others were stopped; start again%s\n",
+                 "shardwise-train: error: a rank was ended by signal %d (%s): rank %d of %d; start "
+                 "again%s (the other ranks were stopped)\n",
                  signal, ::strsignal(signal), killed, options.local_ranks,
                  options.checkpoint.empty() ? "" : ", with --resume");
   } else if (!was_said) {
-    std::fprintf(stderr,
-                 "shardwise-train: error: the ranks lost each other: rank %d of %d first; start "
-                 "again%s\n",
-                 result.first_failed, options.local_ranks,
-                 options.checkpoint.empty() ? "" : ", with --resume");
+    std::fprintf(
+        stderr,
+        "shardwise-train: error: the ranks lost contact: rank %d of %d first; start again%s\n",
+        result.first_failed, options.local_ranks,
+        options.checkpoint.empty() ? "" : ", with --resume");
   }
   return 1;
 }
