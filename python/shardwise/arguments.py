@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def refuse(name: str, value: Any, advice: str) -> NoReturn:
     """Raises InvalidArgument, which shows the value, shortened, and the advice."""
-    raise InvalidArgument(f"invalid value: {name}={reprlib.repr(value)}; {advice}")
+    raise InvalidArgument(f"not valid: {name}={reprlib.repr(value)}; {advice}")
 
 
 def whole_number(name: str, value: Any, most: int = 2**64 - 1) -> int:

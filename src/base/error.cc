@@ -104,6 +104,10 @@ void detail::throw_errno(int errno_value, std::string_view action, std::string_v
   const std::string reason = std::generic_category().message(errno_value);
   switch (errno_value) {
     case ENOENT:
+      if (action == "cannot access" || action == "cannot open") {
+        throw NotFound("no such file or directory", where, "check the path");
+      }
+      [[fallthrough]];
     case ENOTDIR:
       throw NotFound(what, where + " (" + reason + ")", "check the path");
     case ENOSPC:

@@ -421,11 +421,11 @@ TEST_F(RemoteDatasetTest, SingleSamplesOfAShardThatChangedUnderItsEtagAreStale) 
       for (const std::uint64_t i : {0, kSamples - 1}) {
         EXPECT_EQ(error_code([&] { changed[i]; }), ErrorCode::kStaleIndex);
       }
-      EXPECT_THAT(error_text([&] { changed[0]; }),
-                  AllOf(HasSubstr("/x.tar"),
-                        HasSubstr(hashes ? "the fetched bytes are not those that were indexed"
-                                         : "though its size and validator did not"),
-                        HasSubstr("offset")));
+      EXPECT_THAT(
+          error_text([&] { changed[0]; }),
+          AllOf(HasSubstr("/x.tar"),
+                HasSubstr(hashes ? "fetched bytes" : "though its size and validator did not"),
+                HasSubstr("offset")));
     }
   }
 }
@@ -547,11 +547,11 @@ TEST_F(RemoteDatasetTest, AServerThatKeepsItsEtagIsNoticedByHashes) {
               {.content = {.hashes = true}, .remote = remote()});
   server_.serve("/x.tar", {.body = tar_of("new!")});
   const auto cached = Dataset::open(index_path(), {.cache = cache()});
-  EXPECT_THAT(error_text([&] { cached[0]; }), HasSubstr("not those that were indexed"));
+  EXPECT_THAT(error_text([&] { cached[0]; }), HasSubstr("fetched bytes"));
   const auto ranged = open_ranged();
   EXPECT_THAT(error_text([&] { ranged[7]; }),
-              AllOf(HasSubstr("the fetched bytes are not those that were indexed"),
-                    HasSubstr("sample 7 ('s107')"), HasSubstr(server_.url("/x.tar"))));
+              AllOf(HasSubstr("fetched bytes"), HasSubstr("sample 7 ('s107')"),
+                    HasSubstr(server_.url("/x.tar"))));
   EXPECT_EQ(error_code([&] { ranged[7]; }), ErrorCode::kStaleIndex);
 }
 

@@ -150,7 +150,7 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
                 const std::string expected =
                     "cannot allocate the 1.0 GiB of a sample: sample 5 ('dir/large') in shard '" +
                     dir / "large.tar" +
-                    "'; give the process more, or map the shards (Dataset::Access::kMap)";
+                    "'; give the process more memory, or map the shards (Dataset::Access::kMap)";
                 if (e.what() != expected) return e.what();
               }
               return data.pool_stats().open_bytes < (1 << 20) ? "" : "the large one is mapped";

@@ -388,7 +388,7 @@ TEST(AudioReaderTest, AGapInTheTimesIsSilence) {
     }
     spec.gap = -400;
     EXPECT_THAT(test::error_text([&] { AudioReader(encode_sound(spec)).read(); }),
-                HasSubstr("its times go back"));
+                HasSubstr("its times go backwards"));
   }
 }
 
@@ -445,7 +445,7 @@ TEST(AudioReaderTest, AGapIsSilenceAlsoWhereTheClockDrifts) {
   EXPECT_NEAR(static_cast<double>(whole.num_samples - honest.num_samples), 4000, 80);
   spec.clock = [&](std::int64_t sample) { return clock(sample, -700); };
   EXPECT_THAT(test::error_text([&] { AudioReader(encode_sound(spec)).read(); }),
-              HasSubstr("its times go back"));
+              HasSubstr("its times go backwards"));
 }
 
 TEST(AudioReaderTest, ACodecIsWarmBehindAGap) {
@@ -542,7 +542,8 @@ TEST(AudioReaderTest, ASampleOfQuickTimeMayBeLessThanAByte) {
   // libav makes a packet of 1,024 of them, so that they may not be any number.
   std::string lie = bytes;
   lie.replace(lie.find("stsc") + 16, 4, "\x7F\xFF\xFF\xF0");
-  EXPECT_THAT(test::error_text([&] { AudioReader audio(lie); }), HasSubstr("MP4: it promises "));
+  EXPECT_THAT(test::error_text([&] { AudioReader audio(lie); }),
+              HasSubstr("MP4: its header claims "));
 }
 
 TEST(AudioReaderTest, TagsAroundFlacAreNoDamage) {

@@ -270,7 +270,7 @@ TEST(VideoReaderTest, FramesThatAnEditListLeavesOutAreNoneAndOfMpeg1Refused) {
     const std::string half = with_half_of_edit(whole);
     if (std::string_view(codec) == "mpeg1video") {
       EXPECT_THAT(test::error_text([&] { VideoReader video(half); }),
-                  HasSubstr("its edit list leaves out frames, and of MPEG-1 FFmpeg leaves out"));
+                  HasSubstr("frames of MPEG-1"));
       continue;
     }
     const Numbers first = all_numbers(VideoReader(half));

@@ -400,8 +400,7 @@ TEST(VideoReaderTest, FramesAreTurnedAsTheDisplayMatrixAsks) {
   for (const std::vector<int>& turn :
        {std::vector<int>{1, 1, -1, 1}, {1, 1, 0, 1}, {1, 0, 1, 1}, {0, 1, -1, 1}}) {
     const std::string bytes = encode_video(spec_of(turn));
-    EXPECT_THAT(test::error_text([&] { VideoReader{bytes}; }),
-                HasSubstr("asks for a turn that is not by quarters"));
+    EXPECT_THAT(test::error_text([&] { VideoReader{bytes}; }), HasSubstr("90 degrees"));
   }
 }
 
@@ -503,7 +502,7 @@ TEST(VideoReaderTest, WhatOthersPutBehindAVideoIsNoDamage) {
     // Not what might have been frames.
     if (spec.container == "matroska" && spec.muxer_options.empty()) continue;
     EXPECT_THAT(test::error_text([&] { VideoReader video(bytes + std::string(50, '\x81')); }),
-                testing::ContainsRegex("Matroska: an element is damaged|last one is no tag"));
+                testing::ContainsRegex("Matroska: an element is damaged|last box is not a tag"));
   }
 }
 
@@ -513,8 +512,7 @@ TEST(VideoReaderTest, PromisesThatTheBytesCannotKeepAreRefused) {
   ASSERT_NE(sizes, std::string::npos);
   bytes.replace(sizes + 8, 8,
                 std::string("\0\0\0\1\x7F\xFF\xFF\xFF", 8));  // samples of one byte each
-  EXPECT_THAT(test::error_text([&] { VideoReader video(bytes); }),
-              HasSubstr("it promises 2147483647 samples in"));
+  EXPECT_THAT(test::error_text([&] { VideoReader video(bytes); }), HasSubstr("2147483647 samples"));
 }
 
 TEST(VideoReaderTest, AReaderGoesOnAfterADamagedFrame) {

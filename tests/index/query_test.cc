@@ -489,7 +489,7 @@ TEST(SelectSamplesTest, AConditionIsOneExpression) {
   const auto error = [&](const char* condition) {
     return test::error_text([&] { select_samples(t.index, condition); });
   };
-  const std::string one = "; write one as it follows WHERE: cls = 7 AND width >= 256";
+  const std::string one = "; write one condition, e.g. cls = 7 AND width >= 256";
   // Brackets that close those of the query around it gave samples of both halves.
   for (const char* joined : {"1) OR (1", "cls = 7) OR (cls = 8", "1) AND NOT (0"}) {
     EXPECT_EQ(error(joined), "the condition cannot be used: near \")\": syntax error" + one);

@@ -173,9 +173,8 @@ TEST_F(HostsTest, RankZeroOnAnotherHostThanMasterAddrIsNamed) {
               testing::HasSubstr("listens on host host-a (10.77.15.1), port 29415, but "
                                  "MASTER_ADDR=10.77.15.2 is not an address of this host"));
   for (const char* rank : {"1", "2"}) {
-    EXPECT_THAT(
-        test::read_file(dir_ / "out.x." + rank),
-        testing::HasSubstr("waiting for rank 0 at '10.77.15.2' port 29415 (nobody listens"));
+    EXPECT_THAT(test::read_file(dir_ / "out.x." + rank),
+                testing::HasSubstr("waiting for rank 0 at '10.77.15.2' port 29415 ("));
   }
 }
 

@@ -619,7 +619,7 @@ void guards(const Arguments& arguments) {
   // One that found no group may have another.
   const auto group = adopt(".b", &guard);
   REQUIRE(text_of(ErrorCode::kInvalidArgument, [&] { adopt(".c", &guard); })
-              .find("the StopGuard has a group already: rank " + std::to_string(group.rank()) +
+              .find("the StopGuard already has a group: rank " + std::to_string(group.rank()) +
                     " of 2") != std::string::npos);
   // One that is asked is enough.
   if (group.rank() == 1) guard.request("enough");

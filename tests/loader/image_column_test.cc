@@ -157,9 +157,8 @@ TEST(ImageColumnTest, SixteenBitsAreKeptByTheTypeUint16AndScaledByOthers) {
   const auto refusal = [&](const ImageTransform& transform) {
     return test::error_text([&] { row(transform); });
   };
-  EXPECT_THAT(
-      refusal({.resize = {2, 2}}),
-      HasSubstr("resize is given, and type is uint16, which keeps the values; leave it out"));
+  EXPECT_THAT(refusal({.resize = {2, 2}}),
+              HasSubstr("resize is given, but type uint16 keeps the values; leave it out"));
   EXPECT_THAT(refusal({.random_resized_crop = {{.size = {2, 2}}}}), HasSubstr("type is uint16"));
   EXPECT_THAT(refusal({.resize_shorter_side = 2}), HasSubstr("type is uint16"));
   EXPECT_THAT(refusal({.colour_jitter = {{}}}), HasSubstr("type is uint16"));
@@ -201,7 +200,7 @@ TEST(ImageColumnTest, ASampleOfSeveralImagesIsABadOneWhereTheOneIsMeant) {
   Loader loader(data,
                 {.columns = {columns::image("")}, .order = {.kind = Sequential{}}, .max_bad = 1});
   EXPECT_THAT(loader.next()->samples(), ElementsAre(0, 2));
-  EXPECT_THAT(loader.prove(), HasSubstr("1 left out as asked: proven"));
+  EXPECT_THAT(loader.prove(), HasSubstr("1 excluded: proven"));
   EXPECT_THAT(loader.bad_samples().samples().at(1).reason,
               AllOf(HasSubstr("the sample has several images"),
                     EndsWith("name the image's field (image_field), one of: png, mask.png")));

@@ -325,7 +325,7 @@ class LengthChain {
   struct Rank {
     std::unique_ptr<Loader> loader;
     std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad, since the piece began
-    std::uint64_t failed = 0;  // batches that could not be made, since the last one that was
+    std::uint64_t failed = 0;  // number of lost batches, since the last one that was
     std::uint64_t lost = 0;    // and before it
   };
   struct Saved {

@@ -126,7 +126,7 @@ class Chain {
     std::unique_ptr<Loader> loader;
     std::unique_ptr<Sampler> model;
     std::vector<std::pair<std::uint64_t, SkipList::Point>> found;  // bad, since the piece began
-    std::uint64_t failed = 0;  // batches that could not be made, since the last one that was
+    std::uint64_t failed = 0;  // number of lost batches, since the last one that was
     std::uint64_t lost = 0;    // and before it
   };
   struct Saved {
@@ -760,7 +760,7 @@ TEST(LoaderChainTest, WhatOneReplicaLacksIsInNoState) {
         }
       }
       EXPECT_THAT(test::error_text([&] { loader.state(); }),
-                  testing::HasSubstr("the ranks differ: batches that could not be made; "));
+                  testing::HasSubstr("the ranks differ: number of lost batches; "));
     });
   }
 }

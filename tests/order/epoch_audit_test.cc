@@ -142,9 +142,8 @@ TEST(EpochAuditTest, ExpectsWhatTailsAndSkipListsMakeOfTheEpoch) {
   expected.repeat(0);
   expected.repeat(0);
   EpochAudit audit = audit_of({0, 0, 0, 1, 2, 3, 5, 6, 7, 8, 9});
-  EXPECT_EQ(
-      audit.verdict(expected).text(0),
-      "epoch 0: 9 samples, each exactly once, 2 repeated as asked, 1 left out as asked: proven");
+  EXPECT_EQ(audit.verdict(expected).text(0),
+            "epoch 0: 9 samples, each exactly once, 2 intended repeats, 1 excluded: proven");
   EXPECT_EQ(test::error_code([&] { expected.leave_out(4); }), ErrorCode::kInvalidArgument);
   EXPECT_EQ(test::error_code([&] { expected.repeat(10); }), ErrorCode::kOutOfRange);
   const EpochAudit::Expectation subset =
@@ -157,12 +156,12 @@ TEST(EpochAuditTest, OfNoSampleNothingIsProven) {
   const EpochAudit::Expectation nothing(0, kFingerprint);
   const EpochAudit audit = audit_of({});
   EXPECT_FALSE(audit.verdict(nothing).proven);
-  EXPECT_EQ(audit.verdict(nothing).text(3), "epoch 3: it has no sample, so nothing is proven");
+  EXPECT_EQ(audit.verdict(nothing).text(3), "epoch 3: it has no samples, so it proves nothing");
   EXPECT_EQ(test::error_code([&] { audit.prove(nothing, 3); }), ErrorCode::kNotExact);
   EpochAudit::Expectation all_left_out(2, kFingerprint);
   all_left_out.leave_out(Samples{0, 1});
   EXPECT_EQ(audit.verdict(all_left_out).text(0),
-            "epoch 0: 0 samples, each exactly once, 2 left out as asked: proven");
+            "epoch 0: 0 samples, each exactly once, 2 excluded: proven");
   EXPECT_FALSE(audit.verdict(EpochAudit::Expectation::as_ordered(0, kFingerprint)).proven);
 }
 

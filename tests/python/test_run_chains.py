@@ -109,7 +109,7 @@ class Chain:
         even = self.place.are_even and self.pick.random() < 0.7
         try:
             made = self._walks(kind, world, size, even)
-        except errors.InvalidArgument as error:  # one rank would have a batch more
+        except errors.InvalidArgument as error:  # the ranks would have different numbers of batches: one a batch more
             assert even and "cannot have the same number of batches" in str(error)
             even, made = False, self._walks(kind, world, size, False)
         taken = [self.pick.randrange(8)] * world

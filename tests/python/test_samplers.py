@@ -148,8 +148,7 @@ def test_a_number_of_a_state_that_can_be_none_is_named(entry: str, number: Any) 
     with pytest.raises(errors.InvalidArgument) as raised:
         at.load_state_dict({**state, entry: number})
     assert str(raised.value) == (
-        f"this is no state of a sampler's iterator: its {entry} is {number}; give what its "
-        "state_dict() returned"
+        f"not a state of a sampler's iterator: its {entry} is {number}; give the result of its state_dict()"
     )
     assert at.state_dict() == state
 

@@ -154,14 +154,13 @@ TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
   put("private/x.tar", "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = url("/none.tar")}); }),
               HasSubstr("(HTTP status 404, after 1 attempt); check the URL"));
-  EXPECT_THAT(
-      error_text([&] { fetched({.url = url("/private/x.tar")}); }),
-      HasSubstr("(HTTP status 401, after 1 attempt); the URL has no password and no "
-                "signature, and an index keeps none: say who asks (Fetchers::Options: moved, "));
+  EXPECT_THAT(error_text([&] { fetched({.url = url("/private/x.tar")}); }),
+              HasSubstr("(HTTP status 401, after 1 attempt); the URL has no password or signature; "
+                        "add credentials (Fetchers::Options: moved, "));
   const std::string rest = "@localhost:" + std::to_string(port_) + "/private/x.tar";
   EXPECT_EQ(fetched({.url = "http://user:sesame" + rest}), "secret");
   EXPECT_THAT(error_text([&] { fetched({.url = "http://user:wrong" + rest}); }),
-              AllOf(HasSubstr("HTTP status 401"), HasSubstr("check user and password"),
+              AllOf(HasSubstr("HTTP status 401"), HasSubstr("check the user and the password"),
                     ::testing::Not(HasSubstr("wrong"))));
 }
 
@@ -169,10 +168,10 @@ TEST_F(NginxTest, Row10_WhatIsNotThereOrNotAllowedIsAnError) {
 TEST_F(NginxTest, Row14_NoRedirectLeavesEncryption) {
   put("x.tar", "plain");
   EXPECT_EQ(fetched({.url = url("/down")}), "plain");
-  EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/down")}); }),
-              HasSubstr("(redirected to 'http://localhost:" + std::to_string(port_) +
-                        "/x.tar', which is not encrypted); give the file's own URL if you trust "
-                        "it"));
+  EXPECT_THAT(
+      error_text([&] { fetched({.url = tls_url("/down")}); }),
+      HasSubstr("(redirected to 'http://localhost:" + std::to_string(port_) +
+                "/x.tar', which is not encrypted); if you trust the file's own URL, name it"));
 }
 
 TEST_F(NginxTest, CertificatesAreChecked) {
@@ -180,13 +179,12 @@ TEST_F(NginxTest, CertificatesAreChecked) {
   const std::string by_address = "https://127.0.0.1:" + std::to_string(tls_port_) + "/x.tar";
   EXPECT_EQ(error_code([&] { fetched({.url = by_address}); }), ErrorCode::kFetch);
   options_.ca_file = "";
-  EXPECT_THAT(
-      error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-      AnyOf(HasSubstr(", after 1 attempt); if the certificate is of your own authority, "
-                      "name it (SSL_CERT_FILE, Fetchers::Options::ca_file)"),
-            HasSubstr(", after 1 attempt); no authorities' certificates were found: install "
-                      "the package ca-certificates, or name them (SSL_CERT_FILE, "
-                      "Fetchers::Options::ca_file)")));
+  EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
+              AnyOf(HasSubstr(", after 1 attempt); if your own authority signed the certificate, "
+                              "name the authority (SSL_CERT_FILE, Fetchers::Options::ca_file)"),
+                    HasSubstr(", after 1 attempt); install the package ca-certificates, or name a "
+                              "file of authorities (SSL_CERT_FILE, "
+                              "Fetchers::Options::ca_file)")));
   options_.ca_file = dir_ / "none.pem";
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
               HasSubstr("check Fetchers::Options::ca_file, which is '" + (dir_ / "none.pem")));
@@ -209,8 +207,8 @@ TEST_F(NginxTest, TheEnvironmentNamesAuthorities) {
   std::filesystem::create_directory(folder);
   environment_.set("SSL_CERT_DIR", folder);
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-              HasSubstr("if the certificate is of your own authority, add it to '" + folder +
-                        "', which SSL_CERT_DIR names"));
+              HasSubstr("if your own authority signed the certificate, add the authority to '" +
+                        folder + "', which SSL_CERT_DIR names"));
   std::filesystem::create_symlink(dir_ / "cert.pem", folder + "/" + subject_hash() + ".0");
   EXPECT_EQ(fetched({.url = tls_url("/x.tar")}), "here");
 }
@@ -224,7 +222,7 @@ TEST_F(NginxTest, OnlyAuthoritiesThatAreNamedAreTrusted) {
   environment_.set("SSL_CERT_DIR", folder);
   options_.ca_file = dir_ / "other.pem";
   EXPECT_THAT(error_text([&] { fetched({.url = tls_url("/x.tar")}); }),
-              HasSubstr("if the certificate is of your own authority, add it to '" +
+              HasSubstr("if your own authority signed the certificate, add the authority to '" +
                         (dir_ / "other.pem") + "', which Fetchers::Options::ca_file names"));
 }
 

@@ -226,9 +226,9 @@ TEST(ListTest, TheFieldsOfASampleComeInJsonToo) {
 TEST(ListTest, AFieldWithADotIsAnsweredWithItsName) {
   const SmallIndex index;
   expect_failure(shardwise({"cat", index.path(), "5", ".jpg"}),
-                 {"no field '.jpg'", "names of fields have no leading dot: use \"jpg\""});
+                 {"no field '.jpg'", "write names of fields without the leading dot: use \"jpg\""});
   expect_failure(shardwise({"cat", index.path(), "5", ".gif"}),
-                 {"names of fields have no leading dot: they are jpg, cls"});
+                 {"write names of fields without the leading dot: they are jpg, cls"});
   expect_failure(shardwise({"cat", index.path(), "5", "gif"}), {"its fields are jpg, cls"});
 }
 

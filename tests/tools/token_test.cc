@@ -110,13 +110,11 @@ TEST(TokenCommandTest, SaysWhereATokenStandsAmongBatchesByLength) {
   const std::string text = token.to_text();
   EXPECT_THAT(
       shardwise_output({"token", text}),
-      HasSubstr(
-          "batches        4 delivered of the window that begins there; rule: field txt, unit 1"));
+      HasSubstr("batches        4 delivered of the current window; rule: field txt, unit 1"));
   EXPECT_THAT(shardwise_output({"token", "--json", text}),
               HasSubstr("\"batches\":{\"rule\":\"field txt, unit 1, window 32, batch_size 6, "
                         "max_tokens 0\",\"delivered\":4}"));
-  EXPECT_THAT(shardwise({"epoch", index.path(), "--token", text}).err,
-              HasSubstr("go on with a Loader whose by_length is the same"));
+  EXPECT_THAT(shardwise({"epoch", index.path(), "--token", text}).err, HasSubstr("same by_length"));
 }
 
 TEST(RunOptionsTest, ATokenIsAnsweredForByEveryCommandThatAsksAboutARun) {
@@ -189,7 +187,7 @@ TEST(RunOptionsTest, SkipFilesAndConditionsLeaveSamplesOut) {
             rest);
   EXPECT_THAT(
       shardwise_output({"epoch", index.path(), "--quiet", "--skip", index.dir() / "skip.txt"}),
-      HasSubstr("epoch 0: 4 samples, each exactly once, 3 left out as asked: proven"));
+      HasSubstr("epoch 0: 4 samples, each exactly once, 3 excluded: proven"));
   const Finished when = shardwise(
       {"when", index.path(), "--batch", "1", "--sample", "3", "--skip", index.dir() / "skip.txt"});
   EXPECT_EQ(when.code, 1);

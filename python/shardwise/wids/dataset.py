@@ -218,9 +218,9 @@ class ShardListDataset(Generic[T_co]):
         )
         claims = claims or os.environ.get("SHARDWISE_WIDS_CLAIMS", "check")
         if claims not in ("check", "believe"):
-            raise InvalidArgument(f"invalid value: claims={claims!r}; choose 'check' or 'believe'")
+            raise InvalidArgument(f"not valid: claims={claims!r}; choose 'check' or 'believe'")
         if lru_size < 1:
-            raise InvalidArgument(f"invalid value: lru_size={lru_size}; give at least 1")
+            raise InvalidArgument(f"not valid: lru_size={lru_size}; give at least 1")
         sources = [source_of(shard["url"], localname) for shard in self.shards]
         check_sources(sources, allow_pipe)
         self._opening = _Opening(

@@ -161,7 +161,7 @@ class ChunkedSampler(_Epochs):
             num_samples = len(dataset)
         first, end = (0, num_samples) if isinstance(num_samples, int) else num_samples
         if chunksize < 1:
-            raise InvalidArgument(f"invalid value: chunksize={chunksize}; give at least 1")
+            raise InvalidArgument(f"not valid: chunksize={chunksize}; give at least 1")
         length = dslength_per_replica if dslength_per_replica > 0 else end - first
         self.dslength_per_replica = length
         self.ranges = [(i, min(i + chunksize, end)) for i in range(first, end, chunksize)]

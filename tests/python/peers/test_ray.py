@@ -402,7 +402,7 @@ def test_a_node_with_another_index_is_named(own: Path, tmp_path: Path) -> None:
     shutil.copy(tmp_path / "other.idx", own)
     for table in tmp_path.glob("other.idx.*.table"):
         shutil.copy(table, tmp_path / table.name.replace("other", "own"))
-    with pytest.raises(errors.Mismatch, match="on the node .*: another index lies at this path"):
+    with pytest.raises(errors.Mismatch, match="on the node .*: the index is another"):
         data.take_all()
     os.unlink(own)
     with pytest.raises(errors.NotFound, match="on the node .*own.idx"):
@@ -422,7 +422,7 @@ def test_what_is_given_wrongly_is_named(train: Path) -> None:
             sr.read(train, override_num_blocks=blocks)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgument, match="the column 'bin' is named twice"):
         sr.read(train, columns=["bin", "cls", "bin"])
-    with pytest.raises(errors.InvalidArgument, match=r"not valid: columns=\[\]; name one"):
+    with pytest.raises(errors.InvalidArgument, match=r"not valid: columns=\[\]; name at least one"):
         sr.read(train, columns=[])
     with pytest.raises(errors.InvalidArgument, match="not valid: resume=5; give a token"):
         sr.read(train, resume=5)  # type: ignore[arg-type]

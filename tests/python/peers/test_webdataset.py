@@ -410,7 +410,7 @@ def test_lightning_checkpoints_a_loader_with_a_state_or_without(
         warnings.simplefilter("always")
         lightning.Trainer(max_epochs=1, accelerator="cpu", **options).fit(first, loader)
     assert sorted(first.seen) == list(range(100))
-    told = [str(one.message) for one in caught if "begin a pass anew" in str(one.message)]
+    told = [str(one.message) for one in caught if "restarts the pass" in str(one.message)]
     assert bool(told) != is_exact
     state = torch.load(tmp_path / "model.ckpt", weights_only=False)
     (kept,) = state["loops"]["fit_loop"]["state_dict"]["combined_loader"]
