@@ -223,7 +223,7 @@ void add_columns(nb::module_& module) {
           [](const ColumnObject& self, const NameArgument& name) {
             return ColumnObject{self.column.named(name.bytes), self.function, self.made_from};
           },
-          "name"_a, "The same column under another name.")
+          "name"_a, "This column under another name.")
       .def(
           "_made_from",
           [](const ColumnObject& self, nb::tuple how) {

@@ -90,9 +90,8 @@ constexpr auto fields(std::type_identity<Order> /*of*/) {
   return std::tuple{
       field("seed", &Order::seed, {.words = "shuffle seed", .option = "--seed"}),
       field("streams", &Order::streams,
-            {.words = "number of contiguous segments that ranks read in parallel; with 1, a run "
-                      "can resume on any number of ranks; with the number of nodes, each node "
-                      "reads its own shards",
+            {.words = "number of segments that ranks read in parallel; 1 allows resuming on any "
+                      "number of ranks; the number of nodes lets each node read its own shards",
              .option = "--streams",
              .is_rare = true}),
       field("tail", &Order::tail,

@@ -70,8 +70,8 @@ void SeenVersions::take(const Fetcher::Request& request, const Fetcher::Stat& fi
     cause = "the response has " + encoding_of(answer) + ": " + std::string(kSendAsStored);
   } else if (are_several) {
     cause =
-        "if the file was not replaced, make all nodes of the server send the same version, or name "
-        "one node; the server sent both versions within seconds, with the same size";
+        "if the file was not replaced, make all nodes of the server send one version, because it "
+        "sent both within seconds, with the same size";
   }
   throw_changed_at_source(request.url, request.validator, file.validator, cause);
 }

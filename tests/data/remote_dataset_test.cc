@@ -286,7 +286,8 @@ TEST_F(RemoteDatasetTest, OfShardsThatWereExchangedInTheCacheTheRightBytesAreRea
 // faults.md 3
 // faults.md 73
 TEST_F(RemoteDatasetTest, WhatOthersForgedInTheCacheIsFoundByTheIndexsHashes) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "needs root, to act as another user; skipped because this user is not root";
   for (const Compression compression : {Compression::kNone, Compression::kGzip}) {
     std::filesystem::remove_all(dir_ / "cache");
     std::filesystem::remove(index_path());

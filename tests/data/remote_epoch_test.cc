@@ -296,7 +296,8 @@ struct Meeting {
 
 TEST_F(RemoteDatasetTest, FourRanksInStepShareWhatIsFetched) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "ThreadSanitizer starts no thread in a forked child of a process with threads";
+  GTEST_SKIP() << "needs a build without ThreadSanitizer; skipped because it starts no threads in "
+                  "a forked child";
 #endif
   constexpr std::uint64_t kRanks = 4, kBatch = 10;
   build_index(index_path(), serve(), {.remote = remote()});

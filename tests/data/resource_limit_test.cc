@@ -42,7 +42,9 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadWithThirtyTwoDescriptors) {
 
 // faults.md 26
 TEST(ResourceLimitTest, NoFreeDescriptorIsATypedErrorAndTheDatasetGoesOn) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the descriptors "
+                    "that it counts";
   const Shards shards(3, 5);
   EXPECT_EQ(in_child([&]() -> std::string {
               const Dataset data = Dataset::open(shards.index_path());
@@ -97,7 +99,9 @@ TEST(ResourceLimitTest, TwoHundredShardsAreReadUnmappedWithThirtyTwoDescriptors)
 
 // faults.md 26
 TEST(ResourceLimitTest, WithoutAFreeDescriptorOneOfOursIsClosed) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the descriptors that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the descriptors "
+                    "that it counts";
   const Shards shards(20, 3);
   EXPECT_EQ(in_child([&]() -> std::string {
               const Dataset data =
@@ -130,7 +134,9 @@ void write_large_shard(const std::string& path, std::uint64_t first, std::uint64
 
 // faults.md 27
 TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the address space "
+                    "that it limits";
   const test::TempDir dir;
   test::write_file(dir / "small.tar", test::shard_bytes(0, 5));
   write_large_shard(dir / "large.tar", 6, 5);
@@ -160,7 +166,9 @@ TEST(ResourceLimitTest, WithoutAddressSpaceAShardIsReadAndNotMapped) {
 
 // faults.md 27
 TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the address space "
+                    "that it limits";
   const test::TempDir dir;
   write_large_shard(dir / "large.tar", 0, 1);
   EXPECT_EQ(in_child([&]() -> std::string {
@@ -181,7 +189,9 @@ TEST(ResourceLimitTest, AFileThatCannotBeMappedIsATypedError) {
 
 // faults.md 27
 TEST(ResourceLimitTest, AThreadThatCannotBeStartedIsATypedError) {
-  if (kSanitized) GTEST_SKIP() << "a sanitizer needs the address space that this test takes";
+  if (kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because they use the address space "
+                    "that it limits";
   EXPECT_EQ(in_child([&]() -> std::string {
               set_limit(RLIMIT_AS, 256 << 20);
               WorkerThreads threads;

@@ -243,7 +243,8 @@ std::string make_ogg(int num_samples) {
 
 TEST(AudioReaderTest, NoDamageOfAnOggIsPassedOver) {
   const std::string bytes = make_ogg(12'000);
-  if (bytes.empty()) GTEST_SKIP() << "this libavcodec has no encoder for Ogg";
+  if (bytes.empty())
+    GTEST_SKIP() << "needs an encoder for Ogg; skipped because this libavcodec has none";
   const auto code_of = [](std::string_view ogg) {
     const std::vector<char> copy(ogg.begin(), ogg.end());  // see above
     return test::error_code([&] { AudioReader({copy.data(), copy.size()}).read(); });
@@ -449,7 +450,8 @@ TEST(AudioReaderTest, AGapIsSilenceAlsoWhereTheClockDrifts) {
 }
 
 TEST(AudioReaderTest, ACodecIsWarmBehindAGap) {
-  if (!has_encoder("libopus")) GTEST_SKIP() << "this libavcodec has no encoder for Opus";
+  if (!has_encoder("libopus"))
+    GTEST_SKIP() << "needs an encoder for Opus; skipped because this libavcodec has none";
   SoundSpec spec{.codec = "libopus",
                  .container = "matroska",
                  .sample_rate = 48'000,
@@ -534,7 +536,8 @@ TEST(AudioReaderTest, TagsBeforeASoundAreNoDamage) {
 }
 
 TEST(AudioReaderTest, ASampleOfQuickTimeMayBeLessThanAByte) {
-  if (!has_encoder("adpcm_ms")) GTEST_SKIP() << "this libavcodec has no encoder for ADPCM";
+  if (!has_encoder("adpcm_ms"))
+    GTEST_SKIP() << "needs an encoder for ADPCM; skipped because this libavcodec has none";
   const std::string bytes =
       encode_sound({.codec = "adpcm_ms", .container = "mov", .num_samples = 400'000});
   EXPECT_LT(bytes.size(), 300'000U);
@@ -566,7 +569,8 @@ TEST(AudioReaderTest, TagsAroundFlacAreNoDamage) {
 }
 
 TEST(AudioReaderTest, ZerosBehindTheLastFrameOfAnMp3AreNoDamage) {
-  if (!has_encoder("libmp3lame")) GTEST_SKIP() << "this libavcodec has no encoder for MP3";
+  if (!has_encoder("libmp3lame"))
+    GTEST_SKIP() << "needs an encoder for MP3; skipped because this libavcodec has none";
   const std::string bytes =
       encode_sound({.codec = "libmp3lame", .container = "mp3", .num_samples = 20'000});
   const auto whole = AudioReader(bytes).read();

@@ -261,7 +261,8 @@ TEST(ImageCodecTest, ImagesOfFewerBitsAreNotTakenForSixteen) {
 
 TEST(ImageCodecTest, PicturesOfOthersHaveTheirGoldenPixels) {
   const auto corpus = test::corpus_dir();
-  if (!corpus) GTEST_SKIP() << "there is no corpus (SHARDWISE_CORPUS names its folder)";
+  if (!corpus)
+    GTEST_SKIP() << "needs the corpus; skipped because SHARDWISE_CORPUS does not name its folder";
   const auto media = *corpus / "corpus" / "media";
   const auto ppm = pixels(test::read_file(media / "testorig.ppm"));
   EXPECT_EQ(ppm.height, 149);

@@ -146,7 +146,8 @@ TEST(VideoReaderTest, WhatAContainerCallsAKeyFrameNeedNotBeOne) {
 }
 
 TEST(VideoReaderTest, FramesThatAreRefreshedInPartsAreReadFromAFirstKeyFrame) {
-  if (!can_encode("libx264")) GTEST_SKIP() << "this libavcodec has no encoder for H.264";
+  if (!can_encode("libx264"))
+    GTEST_SKIP() << "needs an encoder for H.264; skipped because this libavcodec has none";
   for (const char* container : {"mp4", "matroska"}) {
     const std::string bytes =
         encode_video({.codec = "libx264",
@@ -455,7 +456,8 @@ TEST(VideoReaderTest, WithoutTheFrameThatOthersBehindAKeyFrameNeedNoneHasAnother
 }
 
 TEST(VideoReaderTest, BehindAKeyFrameThatForgetsNothingMissingFramesAreMadeUpAsInSequence) {
-  if (!can_encode("libx264")) GTEST_SKIP() << "this libavcodec has no encoder for H.264";
+  if (!can_encode("libx264"))
+    GTEST_SKIP() << "needs an encoder for H.264; skipped because this libavcodec has none";
   for (const auto& [b_frames, params, lost_ones] :
        std::vector<std::tuple<int, std::string, Numbers>>{{3, "b-pyramid=normal", {13, 25}},
                                                           {8, "b-pyramid=strict:ref=6", {13}}}) {
@@ -497,7 +499,8 @@ TEST(VideoReaderTest, OfTwoJoinedStreamsFramesAreThoseOfOneDecoder) {
   const std::string by_another = with_other_half(mpeg4, "Lavc", "XviD0069 ");
   expect_any_order(by_another, read_all(by_another));
   // Behind a header with pixels of another shape, a decoder of MPEG-2 begins anew.
-  if (!can_encode("mpeg2video")) GTEST_SKIP() << "this libavcodec has no encoder for MPEG-2";
+  if (!can_encode("mpeg2video"))
+    GTEST_SKIP() << "needs an encoder for MPEG-2; skipped because this libavcodec has none";
   const std::string mpeg2 =
       encode_video({.codec = "mpeg2video", .container = "matroska", .b_frames = 2, .moves = true});
   constexpr std::string_view kSize("\0\0\1\xB3\x04\x00\x30", 7);

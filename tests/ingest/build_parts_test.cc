@@ -331,7 +331,8 @@ TEST(JournalTest, ABuildDoesWithoutOneThatCannotBeOpened) {
 // Whoever wrote it chose what the index would say of shards that nobody scans again.
 TEST(JournalTest, AnotherUsersIsNeitherUsedNorReplaced) {
   constexpr uid_t kOther = 54'321;
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user";
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "needs root, to act as another user; skipped because this user is not root";
   const TempDir dir;
   const auto shards = test::write_shards(dir, 3, 5);
   const std::string index = dir / "t.idx";

@@ -142,7 +142,8 @@ class TrainTest : public testing::Test {
 };
 
 TEST_F(TrainTest, ResultsThatCannotBeWrittenAreAnErrorOnceTheRunIsDone) {
-  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full here";
+  if (::access("/dev/full", W_OK) != 0)
+    GTEST_SKIP() << "needs /dev/full; skipped because it does not exist";
   for (const std::string out : {"/dev/full", ""}) {
     for (const bool is_json : {false, true}) {
       const std::string checkpoint =
@@ -163,7 +164,7 @@ class RanksTrainTest : public TrainTest {
  protected:
   void SetUp() override {
     if (run(dir_, {"--version"}).out.find("one rank only") != std::string::npos) {
-      GTEST_SKIP() << "this build runs one rank only: it has no Gloo";
+      GTEST_SKIP() << "needs Gloo; skipped because this build runs one rank only";
     }
     TrainTest::SetUp();
   }
@@ -635,7 +636,7 @@ TEST_F(RanksTrainTest, ComputeThreadsSleepWhileTheyWait) {
     return count;
   };
   const int alone = sleeping({});
-  if (alone < 0) GTEST_SKIP() << "LibTorch does not use libgomp here";
+  if (alone < 0) GTEST_SKIP() << "needs libgomp; skipped because this LibTorch does not use it";
   EXPECT_EQ(alone, 1);
   EXPECT_EQ(sleeping({"--local-ranks", "2"}), 2) << "but for the launcher, which computes nothing";
   environment.set("OMP_WAIT_POLICY", "active");

@@ -189,7 +189,7 @@ TEST(ClipTest, RandomStartsOfVersionOneStayAsTheyAre) {
 }
 
 TEST(ClipTest, AProgramWrittenFromThePageFindsTheSameFrames) {
-  if (!test::has_python()) GTEST_SKIP() << "needs python3";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   using nlohmann::json;
   std::string input;
   std::vector<json> expected;
@@ -337,7 +337,8 @@ std::string damaged_in_the_middle() {
 }
 
 TEST(VideoColumnTest, NothingBeforeTheKeyFrameOrBehindTheClipIsDecoded) {
-  if (!has_encoder("libx264")) GTEST_SKIP() << "no H.264";
+  if (!has_encoder("libx264"))
+    GTEST_SKIP() << "needs an encoder for H.264; skipped because this libavcodec has none";
   const test::TempDir dir;
   const std::string bytes = damaged_in_the_middle();
   ASSERT_FALSE(bytes.empty());

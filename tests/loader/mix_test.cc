@@ -17,7 +17,7 @@ using detail::plan_cutmix;
 using detail::plan_mixup;
 
 TEST(MixTest, AProgramWrittenFromThePageDrawsTheSame) {
-  if (!test::has_python()) GTEST_SKIP() << "needs python3";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   std::string input;
   std::vector<nlohmann::json> expected;
   for (std::uint64_t position = 0; position < 60; ++position) {

@@ -201,7 +201,7 @@ std::vector<double> values_of(const ImageTransform& transform, const Picture& pi
 }
 
 TEST(TransformTest, AProgramWrittenFromThePageGetsTheSameImages) {
-  if (!test::has_python()) GTEST_SKIP() << "needs python3";
+  if (!test::has_python()) GTEST_SKIP() << "needs python3; skipped because it is not in PATH";
   RandomTransforms random(11);
   std::vector<json> requests;
   std::vector<json> expected;

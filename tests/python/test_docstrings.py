@@ -1,7 +1,8 @@
-"""The examples in the docstrings: each class's and function's run one after another."""
+"""Docstrings: all that is public has one, and the examples in them run, those of a class one after another."""
 
 from __future__ import annotations
 
+import ast
 import doctest
 import inspect
 import types
@@ -64,3 +65,36 @@ def test_examples_give_what_they_show(
     doctest.DocTestRunner(optionflags=OPTIONS).run(test, out=report.append)
     if report:
         pytest.fail("".join(report), pytrace=False)
+
+
+def is_docstring(node: ast.AST | None) -> bool:
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def undocumented(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
+    """Public classes, functions, properties and fields without a docstring."""
+    for node, after in zip(body, [*body[1:], None], strict=True):
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
+            marks = {ast.unparse(mark).split(".")[-1] for mark in node.decorator_list}
+            if not is_docstring(node.body[0]) and not marks & {"overload", "setter"}:
+                yield prefix + node.name
+            if isinstance(node, ast.ClassDef):
+                yield from undocumented(node.body, f"{prefix}{node.name}.")
+        elif prefix and isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            if not node.target.id.startswith("_") and not is_docstring(after):
+                yield prefix + node.target.id
+
+
+PACKAGE = Path(shardwise.__file__).parent
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted(str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py*") if path.suffix != ".pyc"),
+)
+def test_all_that_is_public_has_a_docstring(path: str) -> None:
+    assert list(undocumented(ast.parse((PACKAGE / path).read_text()).body)) == []

@@ -64,7 +64,7 @@ def certified(folder: Path) -> ssl.SSLContext:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     if shutil.which("openssl") is None:
-        pytest.skip("no openssl in PATH (the package openssl)")
+        pytest.skip("needs openssl (the package openssl); skipped because it is not in PATH")
     folder = tmp_path_factory.mktemp("https")
     write_shards(folder / "www", [5])
     with FileServer(folder / "www", tls=certified(folder)) as served:
@@ -126,7 +126,7 @@ def test_a_libcurl_that_is_brought_along_reads_no_settings_of_the_machines_opens
     server: Server, tmp_path: Path
 ) -> None:
     if b"libcurl" in needed_libraries(Path(_core.__file__).read_bytes()):
-        pytest.skip("this one is the system's libcurl, whose settings are the system's")
+        pytest.skip("needs a bundled libcurl; skipped because this is the system's")
     settings = tmp_path / "openssl.cnf"
     settings.write_text(OTHER_MACHINES_SETTINGS)
     program = "import sys, shardwise; print(shardwise.index(*sys.argv[1:]).num_samples)"

@@ -32,7 +32,7 @@ from shardwise.transforms import (
 def media(corpus: Path) -> Path:
     folder = corpus / "corpus" / "media"
     if not folder.is_dir():
-        pytest.skip(f"no media at {folder}")
+        pytest.skip(f"needs media files; skipped because {folder} does not exist")
     return folder
 
 

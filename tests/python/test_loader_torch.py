@@ -64,7 +64,7 @@ def test_torch_allocates_the_memory(ds: shardwise.Dataset) -> None:
 
 def test_pinned_memory(ds: shardwise.Dataset) -> None:
     if not torch.cuda.is_available():
-        pytest.skip("page-locked memory needs a GPU")
+        pytest.skip("needs a GPU; skipped because there is none")
     loader = Loader(
         ds, columns=[columns.integer("cls")], memory=shardwise.torch_memory(pinned=True)
     )

@@ -59,7 +59,8 @@ uid_t file_owner(const std::string& path) {
 }
 
 #define SHARDWISE_NEEDS_ROOT() \
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can act as another user"
+  if (::geteuid() != 0)        \
+  GTEST_SKIP() << "needs root, to act as another user; skipped because this user is not root"
 
 class CacheSharingTest : public test::ServedShardsTest {
  protected:

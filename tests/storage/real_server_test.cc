@@ -68,7 +68,8 @@ class NginxTest : public ::testing::Test {
  protected:
   void SetUp() override {
     const auto program = test::find_program("nginx");
-    if (!program) GTEST_SKIP() << "no nginx in PATH (the package nginx-light)";
+    if (!program)
+      GTEST_SKIP() << "needs nginx (the package nginx-light); skipped because it is not in PATH";
     write_certificate(dir_ / "key.pem", dir_ / "cert.pem");
     port_ = test::free_port();
     do tls_port_ = test::free_port();
@@ -229,8 +230,10 @@ TEST_F(NginxTest, OnlyAuthoritiesThatAreNamedAreTrusted) {
 // faults.md 43: whatever stands in the URL, http runs no program.
 TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   const auto strace = test::find_program("strace");
-  if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";
-  if (test::kSanitized) GTEST_SKIP() << "a sanitizer's leak check does not run under strace";
+  if (!strace) GTEST_SKIP() << "needs strace; skipped because it is not in PATH";
+  if (test::kSanitized)
+    GTEST_SKIP() << "needs a build without sanitizers; skipped because their leak check does not "
+                    "run under strace";
   const test::TempDir dir;
   test::TestHttpServer server;
   server.serve("/x.tar", {.body = test::some_bytes(500'000), .cut_after = 200'000});
@@ -255,7 +258,7 @@ TEST(StraceTest, Row43_NoProgramIsRunForHttp) {
   const std::string trace =
       std::filesystem::exists(dir / "trace") ? test::read_file(dir / "trace") : "";
   if (trace.find("exec") == std::string::npos)
-    GTEST_SKIP() << "strace is not allowed to trace here";
+    GTEST_SKIP() << "needs strace; skipped because it is not allowed to trace here";
   EXPECT_EQ(code, 0);
   std::istringstream lines(trace);
   std::vector<std::string> execs;

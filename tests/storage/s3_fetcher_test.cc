@@ -618,7 +618,9 @@ std::string call(const std::string& method, const std::string& url, const std::s
 /// moto's server, which checks signatures with botocore once the set-up is done.
 TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   const auto program = test::find_program("moto_server");
-  if (!program) GTEST_SKIP() << "no moto_server in PATH (the Python package moto[server])";
+  if (!program)
+    GTEST_SKIP()
+        << "needs moto_server (the Python package moto[server]); skipped because it is not in PATH";
   const test::AwsEnvironment environment;
   const std::string port = std::to_string(test::free_port());
   const std::string server = "http://127.0.0.1:" + port;
@@ -626,7 +628,7 @@ TEST(S3ServerTest, MotoAcceptsTheSignatures) {
   const test::Spawned moto({*program, "-H", "127.0.0.1", "-p", port});
   ::unsetenv("INITIAL_NO_AUTH_ACTION_COUNT");
   if (!test::wait_for_port(std::stoi(port), std::chrono::seconds(60)))
-    GTEST_SKIP() << "moto_server did not start within a minute";
+    GTEST_SKIP() << "needs moto_server; skipped because it did not start within a minute";
 
   const std::string body = test::some_bytes(100'000);
   call("PUT", server + "/bucket", "s3", "");

@@ -69,7 +69,7 @@ TEST(HelpTest, WhatDoesNotFitOnTheDiskIsAnError) {
     std::vector<std::string> command = arguments;
     command.insert(command.begin(), SHARDWISE_PROGRAM);
     const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
-    if (full < 0) GTEST_SKIP() << "no /dev/full here";
+    if (full < 0) GTEST_SKIP() << "needs /dev/full; skipped because it does not exist";
     const Finished finished = Process(command, "", full).wait();
     ::close(full);
     EXPECT_EQ(finished.code, 1) << testing::PrintToString(arguments);

@@ -442,14 +442,15 @@ TEST_F(RemoteCommandTest, VerifyNamesBothVersionsOfAShardThatWasReplaced) {
 // faults.md 43: the program runs nothing but itself.
 TEST_F(RemoteCommandTest, Row43_AnEpochOverHttpRunsNoOtherProgram) {
   const auto strace = find_program("strace");
-  if (!strace) GTEST_SKIP() << "no strace in PATH (the package strace)";
+  if (!strace) GTEST_SKIP() << "needs strace; skipped because it is not in PATH";
   build();
   const std::string trace = shards_.dir / "trace";
   const Finished finished =
       run({*strace, "-f", "-qq", "-e", "trace=execve,execveat", "-o", trace, SHARDWISE_PROGRAM,
            "epoch", "--quiet", shards_.index(), "--cache", shards_.cache()});
   const std::string text = fs::exists(trace) ? read_file(trace) : "";
-  if (text.find("exec") == std::string::npos) GTEST_SKIP() << "strace may trace nothing here";
+  if (text.find("exec") == std::string::npos)
+    GTEST_SKIP() << "needs strace; skipped because it is not allowed to trace here";
   EXPECT_EQ(finished.code, 0) << finished.err;
   std::vector<std::string> execs;
   for (const std::string& line : lines_of(text)) {

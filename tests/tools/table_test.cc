@@ -71,7 +71,8 @@ std::pair<Finished, std::string> on_terminal(std::vector<std::string> arguments,
 class TerminalTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!Terminal().is_open()) GTEST_SKIP() << "no terminals here";
+    if (!Terminal().is_open())
+      GTEST_SKIP() << "needs a terminal; skipped because none can be opened";
   }
 };
 

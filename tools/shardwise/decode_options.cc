@@ -51,7 +51,7 @@ void require_own_file(const char* option, const std::string& path, std::string_v
 void add_decode_options(CLI::App& command, DecodeArguments& arguments) {
   command
       .add_option("--decode", arguments.decode,
-                  "what to decode; none reads the bytes only; rgb decodes each sample's image to "
+                  "fields to decode; none reads the bytes only; rgb decodes each sample's image to "
                   "RGB; auto decodes every field by its name (images, npy, integers; text and JSON "
                   "are checked to be UTF-8)")
       ->check(CLI::IsMember({"none", "rgb", "auto"}))

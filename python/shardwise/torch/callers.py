@@ -64,10 +64,9 @@ def refuse_readers(core: _core.Sampler) -> None:
 def _refuse_accelerate(core: _core.Sampler, caller: object) -> None:
     if _deals_again(caller, core):
         raise InvalidArgument(
-            "Accelerate would distribute this sampler's samples over the ranks a second time, so "
-            "rank {core.rank} of {core.world_size} would miss or repeat some; give "
-            "accelerator.prepare() only the model and the optimizer, and move batches to "
-            "accelerator.device"
+            "Accelerate would split this sampler's samples a second time, so rank "
+            f"{core.rank} of {core.world_size} would miss some; give accelerator.prepare() only "
+            "the model and the optimizer, and move batches to accelerator.device"
         )
 
 

@@ -120,7 +120,7 @@ decoders: dict[str, Callable[[bytes], Any]] = {
     "npz": _npz,
     "cbor": _cbor,
 }
-"""What basichandlers() does, by ending; it may be changed."""
+"""Functions of basichandlers() by ending; may be changed."""
 
 
 def basichandlers(key: str, data: bytes) -> Any:
@@ -153,7 +153,7 @@ imagespecs = {
     "torch": ("torch", True, "rgb"),
     "pil": ("pil", False, "rgb"),
 }
-"""What images become, by the texts that .decode() takes: library, float or not, mode."""
+"""Forms of decoded images, by the names for .decode(): library, float or not, mode."""
 
 
 class ImageHandler:

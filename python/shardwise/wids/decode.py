@@ -17,7 +17,7 @@ from ..errors import BadField, Error, InvalidArgument, Unsupported
 from .sample import Sample
 
 MAX_GZ_BYTES = 1 << 30
-"""What a .gz field may become when it is decompressed, unless it is said otherwise."""
+"""Default limit of the bytes of a decompressed .gz field."""
 
 _IMAGES = ("jpg", "png", "ppm", "pgm", "pbm", "pnm")
 # The list is that of wids: programs open .jpeg and .webp themselves, and Pillow cannot open an

@@ -16,7 +16,7 @@ _MAX_BYTES = 256 << 20
 _LOCAL_SCHEMES = ("", "file", "pipe")
 
 Shard = dict[str, Any]
-"""What a descriptor says of one shard: url, nsamples, and whatever else."""
+"""The entry of one shard in a descriptor: url, nsamples, and further keys."""
 
 
 def urldir(url: str) -> str:

@@ -183,14 +183,14 @@ def test_little_is_read_by_a_task_for_each_cpu_and_more_by_two(
     assert sr.read(tmp_path / "a.idx").materialize().num_blocks() == 4
 
 
-@pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
+@pytest.mark.skipif(not PUSHES, reason="needs a Ray that selects columns; skipped because this one reads all")
 def test_columns_that_are_not_selected_are_not_read(own: Path) -> None:
     take_away(own, 0, 1, 2, 3)
     rows = sr.read(own).select_columns(["cls", "__index__"]).take_all()
     assert rows == [{"cls": i, "__index__": i} for i in range(103)]
 
 
-@pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
+@pytest.mark.skipif(not PUSHES, reason="needs a Ray that selects columns; skipped because this one reads all")
 def test_rows_that_a_filter_leaves_out_are_not_read(own: Path) -> None:
     take_away(own, 1, 2, 3)
     condition = (col("cls") < 40) & (col("__key__") != "000007")
@@ -200,7 +200,7 @@ def test_rows_that_a_filter_leaves_out_are_not_read(own: Path) -> None:
     assert data.count() == 39
 
 
-@pytest.mark.skipif(not PUSHES, reason="this Ray does not ask for less than all")
+@pytest.mark.skipif(not PUSHES, reason="needs a Ray that selects columns; skipped because this one reads all")
 def test_bytes_that_are_not_asked_for_do_not_leave_a_server(tmp_path: Path) -> None:
     size, num_samples = 20_000, 100
     (tmp_path / "shards").mkdir()

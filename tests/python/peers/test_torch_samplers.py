@@ -225,13 +225,8 @@ def test_even_batches_that_cannot_be_are_an_error() -> None:
         sampler = st.SequentialSampler(samples, rank=1, world_size=2)
         return st.BatchSampler(sampler, size, **options)
 
-    with pytest.raises(InvalidArgument) as raised:
+    with pytest.raises(InvalidArgument, match="1001 samples, .* 1000, .*tail=.*even=False"):
         len(batches(2001, 1))
-    assert str(raised.value) == (
-        "the ranks cannot have the same number of batches: one has 1001 samples, another 1000, in "
-        "batches of 1; choose even=False if the ranks need not step together; else a larger batch, "
-        'fewer ranks, or tail="drop" or "pad" of the order'
-    )
     with pytest.raises(InvalidArgument, match="one has 1 samples, another 0, in batches of 4"):
         iter(batches(1, 4))
     assert len(batches(2001, 1, even=False)) == 1000
@@ -241,12 +236,9 @@ def test_even_batches_that_cannot_be_are_an_error() -> None:
 
 def test_a_batch_sampler_takes_a_sampler_of_this_module_only() -> None:
     foreign: Any = torch.utils.data.SequentialSampler(range(9))
-    with pytest.raises(InvalidArgument) as raised:
+    with pytest.raises(InvalidArgument, match="not a SequentialSampler"):
         st.BatchSampler(foreign, 2)
-    assert "not a SequentialSampler" in str(
-        raised.value
-    )
-    with pytest.raises(InvalidArgument, match="the sampler has batch_size 4, the BatchSampler 2"):
+    with pytest.raises(InvalidArgument, match="the sampler has 4, the BatchSampler 2"):
         st.BatchSampler(st.SequentialSampler(9, batch_size=4), 2)
 
 
@@ -256,7 +248,7 @@ def test_uneven_batches_of_torch_are_an_error() -> None:
         sampler = st.SequentialSampler(2001, rank=rank, world_size=2)
         loader: Any = DataLoader(numbers, batch_size=10, sampler=sampler)
         with pytest.raises(
-            InvalidArgument, match="the ranks would have different numbers of batches: one 101 batches of 10, another 1"
+            InvalidArgument, match="101 batches of 10, another 1"
         ):
             next(iter(loader))
     sampler = st.SequentialSampler(2001, rank=1, world_size=2, allow_uneven=True)
@@ -573,7 +565,7 @@ def test_batches_out_of_order_are_refused(
     try:
         make(train, in_order=False)
     except TypeError:
-        pytest.skip("it has no in_order")
+        pytest.skip("needs DataLoader(in_order=); skipped because this torch lacks it")
     with pytest.raises(InvalidArgument, match=r"DataLoader\(in_order=False\) delivers .* another"):
         first(num_workers=2, in_order=False)
     for fine in ({"num_workers": 2}, {"num_workers": 1, "in_order": False}, {"in_order": False}):
@@ -616,7 +608,7 @@ def test_a_token_counts_what_was_delivered_whatever_was_read_ahead(
     train: shardwise.Dataset, workers: int, persistent: bool
 ) -> None:
     if persistent and workers == 0:
-        pytest.skip("workers that stay need workers")
+        pytest.skip("needs workers; skipped because persistent_workers has no meaning without them")
     sampler = st.ChunkedSampler(train, chunk_size=10, window=3)
     loader: Any = DataLoader(
         train,  # type: ignore[arg-type]

@@ -261,7 +261,7 @@ def test_a_program_sees_the_same_samples_with_either_import(
     ours = seen_by(PROGRAMS[name], url, shardwise.webdataset)
     assert ours
     if PEER is None:
-        pytest.skip("webdataset is not installed: the program ran with shardwise.webdataset alone")
+        pytest.skip("needs webdataset; skipped because it is not installed (the program ran with ours)")
     assert ours == seen_by(PROGRAMS[name], url, PEER)
 
 

@@ -1,5 +1,6 @@
 # Functions for the sessions of this folder. A session runs in the folder DIR; members of shards are made in ../m.
 shardwise() { "$PROGRAM" "$@"; }
+train() { "$TRAIN" "$@"; }
 # put NAME TEXT: makes a member.
 put() { printf "$2" > "../m/$1"; }
 # tarred FILE NAME...: makes a shard of the members.
