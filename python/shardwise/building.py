@@ -113,8 +113,8 @@ def warn_of_empty(columns: Sequence[str], stacklevel: int) -> None:
     """Warns of columns for which no sample has a value, e.g. because a field was mistyped."""
     if columns:
         warnings.warn(
-            f"no sample has a value for the columns {', '.join(map(repr, columns))}; their values "
-            "are null; SELECT * FROM fields, with shardwise.query(), lists the fields",
+            f"no sample has a value for the columns {', '.join(map(repr, columns))}, so they are "
+            "null; check the fields, which SELECT * FROM fields lists, with shardwise.query()",
             stacklevel=stacklevel + 1,
         )
 

@@ -48,7 +48,7 @@ void say_what_is_fetched(const BuildPlan::RemoteReading& remote) {
 
 void say_files_left_out(const std::vector<std::string>& files) {
   if (files.empty()) return;
-  say("note", fmt::format("{} of the folders ignored, because of names unlike a shard's: {}",
+  say("note", fmt::format("{} ignored in the folders, because not named like a shard: {}",
                           counted(files.size(), "file", "is", "are"), some_of(files)));
 }
 

@@ -181,7 +181,7 @@ void print_report(const PackOptions& options, const PackList& list, const PackRe
   out.print(", {:.2f} s\n", seconds);
   if (!list.left_out.empty()) {
     say("note",
-        fmt::format("{} left out, because of names unlike {}; the first is {}",
+        fmt::format("{} left out, because not named like {}; the first is {}",
                     counted(list.left_out.size(), "file"),
                     list.classes.empty() ? "samples" : "images", in_quotes(list.left_out[0])));
   }
