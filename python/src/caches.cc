@@ -250,10 +250,13 @@ void add_caches(nb::module_& module) {
             return nb::module_::import_("shardwise.caches").attr("reference")(self);
           },
           nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"))
-      .def_prop_ro("directory",
-                   [](const CacheObject& self) { return self.cache->options().directory; })
-      .def_prop_ro("budget_bytes",
-                   [](const CacheObject& self) { return self.cache->options().budget_bytes; })
+      .def_prop_ro(
+          "directory", [](const CacheObject& self) { return self.cache->options().directory; },
+          "The directory.")
+      .def_prop_ro(
+          "budget_bytes",
+          [](const CacheObject& self) { return self.cache->options().budget_bytes; },
+          "Maximum bytes of the shards in it.")
       .def_prop_ro(
           "options", [](const CacheObject& self) { return self.given; },
           nb::sig("def options(self) -> tuple[tuple[str, typing.Any], ...] | None"),

@@ -217,7 +217,7 @@ void add_columns(nb::module_& module) {
                            "shardwise.columns make columns. Immutable.")
       .def_prop_ro(
           "name", [](const ColumnObject& self) { return name_object(self.column.name()); },
-          nb::sig("def name(self) -> str"))
+          nb::sig("def name(self) -> str"), "Name of the array in a batch.")
       .def(
           "named",
           [](const ColumnObject& self, const NameArgument& name) {

@@ -252,8 +252,11 @@ void add_orders(nb::module_& module) {
             new (self) Order(make_order(kind, options));
           },
           "kind"_a = "chunked", "options"_a, nb::sig(init_signature.c_str()))
-      .def_prop_ro("kind", [](const Order& self) { return std::string(name_of(self.kind)); })
-      .def_prop_ro("seed", [](const Order& self) { return self.seed; })
+      .def_prop_ro(
+          "kind", [](const Order& self) { return std::string(name_of(self.kind)); },
+          "Kind of the order.")
+      .def_prop_ro(
+          "seed", [](const Order& self) { return self.seed; }, "Shuffle seed.")
       .def_prop_ro("options", &arguments, nb::sig("def options(self) -> dict[str, typing.Any]"),
                    "All options by name, as the constructor takes them.")
       .def(

@@ -462,11 +462,18 @@ void add_samplers(nb::module_& module) {
       .def(
           "reset", [](SamplerObject& self) { self.sampler->reset(); },
           "Moves to the beginning of its epoch, also after resume().")
-      .def_prop_ro("epoch", [](const SamplerObject& self) { return self.sampler->epoch(); })
-      .def_prop_ro("rank", [](const SamplerObject& self) { return self.sampler->rank(); })
-      .def_prop_ro("world_size",
-                   [](const SamplerObject& self) { return self.sampler->world_size(); })
-      .def_prop_ro("replicas", [](const SamplerObject& self) { return self.sampler->replicas(); })
+      .def_prop_ro(
+          "epoch", [](const SamplerObject& self) { return self.sampler->epoch(); },
+          "Number of the epoch.")
+      .def_prop_ro(
+          "rank", [](const SamplerObject& self) { return self.sampler->rank(); },
+          "The rank whose samples these are.")
+      .def_prop_ro(
+          "world_size", [](const SamplerObject& self) { return self.sampler->world_size(); },
+          "Number of ranks.")
+      .def_prop_ro(
+          "replicas", [](const SamplerObject& self) { return self.sampler->replicas(); },
+          "Neighbouring ranks that get the same samples.")
       .def_prop_ro(
           "batch_size", [](const SamplerObject& self) { return self.sampler->batch_size(); },
           "Maximum samples per step on this rank.")
@@ -476,7 +483,8 @@ void add_samplers(nb::module_& module) {
       .def_prop_ro(
           "num_samples", [](const SamplerObject& self) { return self.sampler->num_samples(); },
           "Number of samples of the data set.")
-      .def_prop_ro("order", [](const SamplerObject& self) { return self.sampler->order(); })
+      .def_prop_ro(
+          "order", [](const SamplerObject& self) { return self.sampler->order(); }, "The order.")
       .def_prop_ro(
           "is_exact", [](const SamplerObject& self) { return self.sampler->is_exact(); },
           "Whether an epoch has each sample exactly once, apart from tail and skip.")

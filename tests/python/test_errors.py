@@ -64,7 +64,7 @@ def test_building_meets_damage(tmp_path: Path) -> None:
     assert not (tmp_path / "x.idx").exists()
     report = shardwise.index(tmp_path / "x.idx", shard, on_bad={"damage": "skip"})
     assert report.num_skipped > 0
-    with pytest.raises(ValueError, match="no such kind of bad member: 'nix'; there are damage"):
+    with pytest.raises(ValueError, match="no such kind of bad member: 'nix'; .* damage"):
         shardwise.index(tmp_path / "y.idx", shard, on_bad={"nix": "skip"})
     with pytest.raises(ValueError, match="unknown policy: .nix."):
         shardwise.index(tmp_path / "y.idx", shard, on_bad={"damage": "nix"})
@@ -272,7 +272,7 @@ def test_texts_name_options_as_they_are_called_here(tmp_path: Path) -> None:
         shardwise.open(tmp_path / "a.tar", build=False)
     shardwise.index(tmp_path / "a.idx", tmp_path / "a.tar")
     os.utime(tmp_path / "a.tar", (1, 1))
-    with pytest.raises(errors.StaleIndex, match="take it as it is with accept_times=True$"):
+    with pytest.raises(errors.StaleIndex, match="with accept_times=True$"):
         shardwise.open(tmp_path / "a.idx")[0]
     (tmp_path / "a.tar").unlink()
     with pytest.raises(errors.NotFound, match="give their folder with root=, or store"):

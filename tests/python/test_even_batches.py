@@ -44,11 +44,8 @@ def test_before_the_last_step_no_token_can_stand_where_bytes_are_balanced(
     assert [len(batch) for batch in made.batches(17, even=True)] == [17, 17, 16, 1]
     for done in (0, 2, 4):
         assert made.token_after_batches(done, 17, even=True)
-    with pytest.raises(InvalidArgument) as raised:
+    with pytest.raises(InvalidArgument, match="epoch 0, after 3 batches; .*balance_bytes"):
         made.token_after_batches(3, 17, even=True)
-    assert str(raised.value) == (
-        "before the last step: epoch 0, after 3 batches; with balance_bytes, and in the order of wids, take the token a step earlier or at the end"
-    )
 
 
 def test_a_state_in_the_middle_of_a_balanced_step_is_for_as_many_ranks(

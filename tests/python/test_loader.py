@@ -123,7 +123,7 @@ def test_a_ragged_column_is_values_offsets_and_shapes(rich: shardwise.Dataset) -
     assert ragged.values.tolist() == [1] * 2 + [2] * 4 + [4] * 2 + [5] * 4
     assert len(ragged) == 6 and ragged[-1].tolist() == [[5, 5], [5, 5]]
     assert [row.shape for row in ragged] == [(0, 2), (1, 2), (2, 2)] * 2
-    with pytest.raises(IndexError, match="no row 6: there are 6 rows"):
+    with pytest.raises(IndexError, match="no row 6; .* 6 rows"):
         ragged[6]
     assert repr(ragged) == "<shardwise.Ragged of 6 rows: 12 int16>"
 
@@ -323,7 +323,7 @@ def test_a_mixture_draws_by_weights(ds: shardwise.Dataset, rich: shardwise.Datas
             assert batch.text("__key__")[row] == mixed[int(number)].key
     drawn = Loader(mixed, columns=[columns.key()], order=Order(epoch_size=4000), batch_size=4000)
     assert abs(sum(sample < 103 for sample in samples_of(drawn)) - 2000) < 200
-    with pytest.raises(errors.InvalidArgument, match="^3 weights for 2 data sets: give one"):
+    with pytest.raises(errors.InvalidArgument, match="^3 weights for 2 data sets; give one"):
         shardwise.mix([ds, rich], [1, 2, 3])
     with pytest.raises(errors.InvalidArgument, match="^1 weight for 2 data sets: give one"):
         shardwise.mix([ds, rich], [1])
@@ -501,7 +501,7 @@ def test_a_closed_loader_says_so(ds: shardwise.Dataset) -> None:
         batch = loader.next()
     assert batch is not None and len(batch) == 32
     for action in (loader.next, loader.stats, loader.prove, loader.state_dict, loader.start):
-        with pytest.raises(errors.InvalidArgument, match="the loader is closed; make another one"):
+        with pytest.raises(errors.InvalidArgument, match="the loader is closed; make another loader"):
             action()
     loader.stop()
     loader.close()
@@ -641,14 +641,14 @@ def test_a_loader_says_that_it_is_no_data_loader(ds: shardwise.Dataset) -> None:
     loader = Loader(ds, columns=[columns.key()])
     for name in ("dataset", "sampler", "batch_sampler"):
         assert not hasattr(loader, name)
-        with pytest.raises(AttributeError, match=f"has no '{name}': .*skip_first_batches"):
+        with pytest.raises(AttributeError, match=f"has no '{name}', .*skip_first_batches"):
             getattr(loader, name)
     with pytest.raises(AttributeError, match="^'Loader' object has no attribute 'nix'$"):
         loader.nix
 
 
 def test_a_loader_does_not_pickle(ds: shardwise.Dataset) -> None:
-    with pytest.raises(TypeError, match="does not pickle"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(Loader(ds, columns=[columns.key()]))
 
 

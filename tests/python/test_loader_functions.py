@@ -279,8 +279,8 @@ def one_argument(data: bytes) -> int:
     [
         (name_error, NameError, "undefined"),
         (import_error, ImportError, "no_such_module"),
-        (type_error, errors.BadField, r"none of the first 1\d\d samples is good: .*TypeError"),
-        (one_argument, errors.BadField, r"none of the first 1\d\d .*takes 1 positional"),
+        (type_error, errors.BadField, r"all of the first 1\d\d samples are bad: .*TypeError"),
+        (one_argument, errors.BadField, r"all of the first 1\d\d .*takes 1 positional"),
     ],
 )
 def test_a_mistake_in_a_decoder_is_no_bad_sample(

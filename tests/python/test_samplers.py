@@ -53,7 +53,7 @@ def test_words_of_ranks_add_up() -> None:
 def test_what_has_a_length_is_enough() -> None:
     assert list(Sampler([0] * 10, Order("sequential"))) == list(range(10))
     assert list(Sampler(0)) == []
-    with pytest.raises(ValueError, match="cannot be -1"):
+    with pytest.raises(ValueError, match="is -1"):
         Sampler(-1)
     with pytest.raises(TypeError):
         Sampler(1.5)

@@ -98,7 +98,7 @@ def test_bad_samples_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="__key__"):
         sink.write({"txt": "x"})
     for key in (1, b"a", None):
-        with pytest.raises(errors.InvalidArgument, match="^a key is a str, and not "):
+        with pytest.raises(errors.InvalidArgument, match="^a key must be a str, not "):
             sink.write({"__key__": key, "txt": "x"})
     with pytest.raises(ValueError, match="dot"):
         sink.write({"__key__": "a.b", "txt": "x"})
@@ -246,7 +246,7 @@ def test_what_cannot_be_stored_is_named(tmp_path: Path) -> None:
     with TarWriter(tmp_path / "a.tar", encoders=own) as sink:
         fill(sink, "a")
         for sample, text in (
-            ({"gz": 1}, "the field 'gz' cannot be stored: nothing here encodes a int"),
+            ({"gz": 1}, "the field 'gz' cannot be stored: cannot encode a int"),
             ({"own": 1}, "the field 'own' cannot be stored: its encoder returned a str, not bytes"),
         ):
             with pytest.raises(errors.BadField, match=text):
@@ -320,11 +320,11 @@ MASKED = np.ma.masked_array([1, 2], [False, True])
 
 # By what is lost: field, value, and what the error says.
 LOST: dict[str, tuple[str, Any, str]] = {
-    "a mask": ("npy", MASKED, "the array is a masked one"),
-    "a mask in a list": ("npy", [MASKED, MASKED], "the array is a masked one"),
-    "a mask of a number": ("cls", np.ma.masked_array(5, True), "a masked one"),
+    "a mask": ("npy", MASKED, "the array has a mask"),
+    "a mask in a list": ("npy", [MASKED, MASKED], "the array has a mask"),
+    "a mask of a number": ("cls", np.ma.masked_array(5, True), "a mask"),
     "a mask in npz": ("npz", {"x": MASKED}, "the array 'x' has a mask"),
-    "a mask of pixels": ("png", np.ma.masked_array(np.zeros((2, 2), np.uint8)), "a masked one"),
+    "a mask of pixels": ("png", np.ma.masked_array(np.zeros((2, 2), np.uint8)), "a mask"),
     "numbers beyond int64": ("npy", range(2**63 - 1, 2**63 + 1), "where the range has 9223372036"),
     "a type": ("npy", np.zeros(3, "V2"), r"is of \|V2, which NumPy's format"),
     "a type in npz": ("npz", {"x": np.zeros(3, "V1")}, "the array 'x' is of .*V1"),
@@ -334,7 +334,7 @@ LOST: dict[str, tuple[str, Any, str]] = {
     "NUL at the end": ("npy", [b"a\0"], "would have b'a'"),
     "a large number": ("npy", 10**400, "Python objects"),
     "alpha in jpg": ("jpg", with_alpha(0), "transparent pixels, which JPEG cannot"),
-    "alpha in ppm": ("ppm", with_alpha(254), "transparent pixels, which PPM has not"),
+    "alpha in ppm": ("ppm", with_alpha(254), "transparent pixels, which PPM cannot"),
     "alpha of an array": ("jpg", np.zeros((2, 2, 4), np.uint8), "transparent pixels"),
     "alpha of a palette": ("jpg", transparent_palette(), "transparent pixels"),
     "16 bits in jpg": ("jpg", Image.new("I;16", (4, 3), 300), "mode I;16 have more than the 8 bits"),
@@ -343,13 +343,13 @@ LOST: dict[str, tuple[str, Any, str]] = {
     "floats in jpg": ("jpg", Image.new("F", (4, 3), 300), "mode F have more than"),
     "floats in png": ("png", Image.new("F", (4, 3), 300), "cannot write mode F"),
     "17 bits in png": ("png", Image.new("I", (4, 3), 1 << 16), "pixels from 65536 to 65536"),
-    "below 0 in png": ("png", Image.new("I", (4, 3), -1), "pixels from -1 to -1 are no 16 bits"),
+    "below 0 in png": ("png", Image.new("I", (4, 3), -1), "pixels from -1 to -1 16 bits"),
     **{
         f"frames in {field}": (field, frames(), "it has 2 frames")
         for field in ("jpg", "png", "ppm", "webp")
     },
-    "a name with NUL": ("npz", {"a\0b": np.zeros(1)}, r"without NUL, and not 'a\\x00b'"),
-    "a name that is no str": ("npz", {1: np.zeros(1)}, "and not 1"),
+    "a name with NUL": ("npz", {"a\0b": np.zeros(1)}, r"without NUL, not 'a\\x00b'"),
+    "a name that is no str": ("npz", {1: np.zeros(1)}, "not 1"),
     "two names that are one": ("npz", {"a": [1], "a.npy": [2]}, "'a.npy' and 'a' as the same name"),
     "npz of an array": ("npz", np.zeros(3), "wanted a dict of arrays by name, got ndarray"),
     "npz of a list": ("npz", [np.zeros(3)], "wanted a dict of arrays by name, got list"),
@@ -634,7 +634,7 @@ def test_a_writer_that_is_not_closed_says_what_is_lost(index: Path) -> None:
     at = index.parent
     assert told == [
         f"a writer of '{at}/dropped-%d.tar' was not closed: the last 1 of its 5 samples are not "
-        f"written, and there is no index '{at}/dropped.idx'{end}",
+        f"written, and the index '{at}/dropped.idx' was not made{end}",
         f"a writer of '{at}/one.tar' was not closed: the last 5 of its 5 samples are not written"
         + end,
         f"a writer of '{at}/end-%d.tar' was not closed: the last 2 of its 4 samples are not written"

@@ -148,7 +148,7 @@ def test_a_descriptor_may_refer_to_others(tmp_path: Path) -> None:
 
 def test_counts_that_lie_are_an_error_with_both_numbers(shards: list[Any]) -> None:
     shards[1]["nsamples"] = 6
-    with pytest.raises(Mismatch, match=r"train-001.tar' has 5 samples, and not 6"):
+    with pytest.raises(Mismatch, match=r"train-001.tar' has 5 samples, .* 6"):
         raw(shards)
     shards[1] = {**shards[1], "nsamples": 5, "filesize": 99}
     with pytest.raises(Mismatch, match=r"train-001.tar' has 20480 bytes, .* 99"):
